@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable
+from typing import Callable, Sequence
 
 import numpy as np
 
@@ -13,38 +13,67 @@ from albert_tf.modeling.encoder import MASKED_SCORE
 from albert_tf.modeling.layers import LAYER_NORM_EPSILON
 
 
-def add_encoder(
-    graph: OnnxGraph, encoder: AlbertModel, inputs: dict[str, str], multiplies_table: bool = False
-) -> tuple[dict[str, str], Table]:
-    """Adds the nodes of an encoder to a graph.
+class EncoderGraph:
+    """The parts of an encoder in a graph. Their weights are stored once, and nodes are added when a part is applied.
 
     Args:
       graph: the graph.
       encoder: the model.
-      inputs: tensors input_ids, input_mask and segment_ids, int32 [batch, seq].
       multiplies_table: whether the head multiplies by the word table.
 
-    Returns:
-      The tensors sequence_output [batch, seq, H] and pooled_output [batch, H], and the word table.
+    Attributes:
+      word_table: the table of the word embeddings.
+      layers: each layer, with all of its inner groups, as a function of x [batch, seq, H] and the result of
+        additive_mask.
     """
-    layers = encoder.encoder
-    word_table = graph.table("bert/embeddings/word_embeddings", encoder.embeddings.word_embeddings,
-                             multiplies_table)
-    x = _embeddings(graph, encoder.embeddings, word_table, inputs)
-    if layers.embedding_hidden_mapping_in is not None:
+
+    def __init__(self, graph: OnnxGraph, encoder: AlbertModel, multiplies_table: bool = False):
+        self._graph, self._embeddings, layers = graph, encoder.embeddings, encoder.encoder
+        self.word_table = graph.table("bert/embeddings/word_embeddings", encoder.embeddings.word_embeddings,
+                                      multiplies_table)
         mapping = layers.embedding_hidden_mapping_in
-        x = graph.dense("bert/encoder/embedding_hidden_mapping_in", mapping.kernel, mapping.bias)(x)
-    attention = [_attention_block(graph, f"attention_{i}", block) for i, block in enumerate(layers.attention_blocks)]
-    ffn = [_ffn_block(graph, f"ffn_{i}", block) for i, block in enumerate(layers.ffn_blocks)]
-    mask = _additive_mask(graph, inputs["input_mask"])
-    for a, f in layers.blocks_in_order():
-        x = ffn[f](attention[a](x, mask))
-    first = graph.node("Gather", x, graph.constant(0), axis=1)  # [batch, H]
-    pooled = graph.node("Tanh", graph.dense("bert/pooler/dense", encoder.pooler.kernel, encoder.pooler.bias)(first))
-    return dict(pooled_output=pooled, sequence_output=x), word_table
+        self._projected = graph.dense("bert/encoder/embedding_hidden_mapping_in", mapping.kernel,
+                                      mapping.bias) if mapping is not None else lambda x: x
+        attention = [_attention_block(graph, f"attention_{i}", each) for i, each in enumerate(layers.attention_blocks)]
+        ffn = [_ffn_block(graph, f"ffn_{i}", each) for i, each in enumerate(layers.ffn_blocks)]
+        blocks, inner = [(attention[a], ffn[f]) for a, f in layers.blocks_in_order()], encoder.config.inner_group_num
+        self.layers = [_layer(blocks[first : first + inner]) for first in range(0, len(blocks), inner)]
+        self._pooler = graph.dense("bert/pooler/dense", encoder.pooler.kernel, encoder.pooler.bias)
+
+    def outputs(self, inputs: dict[str, str]) -> dict[str, str]:
+        """outputs_of the last layer, from input_ids, input_mask and segment_ids, int32 [batch, seq]."""
+        x, mask = self.embedded(inputs), self.additive_mask(inputs["input_mask"])
+        for layer in self.layers:
+            x = layer(x, mask)
+        return self.outputs_of(x)
+
+    def embedded(self, inputs: dict[str, str]) -> str:
+        """The input of the first layer [batch, seq, H], from input_ids and segment_ids, int32 [batch, seq]."""
+        return self._projected(_embedding_sum(self._graph, self._embeddings, self.word_table, inputs))
+
+    def additive_mask(self, input_mask: str) -> str:
+        """0 for tokens and MASKED_SCORE for padding: [batch, 1, 1, seq], from input_mask, int32 [batch, seq]."""
+        padding = self._graph.node("Sub", self._graph.scalar(1), self._graph.cast(input_mask, np.float32))
+        scores = self._graph.node("Mul", padding, self._graph.scalar(MASKED_SCORE))
+        return self._graph.node("Unsqueeze", scores, self._graph.constant([1, 2]))
+
+    def outputs_of(self, layer_output: str) -> dict[str, str]:
+        """pooled_output [batch, H] and sequence_output [batch, seq, H], if a layer with this output is the last one."""
+        first = self._graph.node("Gather", layer_output, self._graph.constant(0), axis=1)  # [batch, H]
+        return dict(pooled_output=self._graph.node("Tanh", self._pooler(first)), sequence_output=layer_output)
 
 
-def _embeddings(graph: OnnxGraph, embeddings: Embeddings, word_table: Table, inputs: dict[str, str]) -> str:
+def _layer(blocks: Sequence[tuple[Callable[[str, str], str], Callable[[str], str]]]) -> Callable[[str, str], str]:
+    """The attention and feed-forward blocks of a layer and its inner groups as one function of x and the mask."""
+    def apply(x: str, mask: str) -> str:
+        for attention, ffn in blocks:
+            x = ffn(attention(x, mask))
+        return x
+
+    return apply
+
+
+def _embedding_sum(graph: OnnxGraph, embeddings: Embeddings, word_table: Table, inputs: dict[str, str]) -> str:
     """The sum of three tables' rows, normalised: [batch, seq, E]."""
     segment_table = graph.table("bert/embeddings/token_type_embeddings", embeddings.token_type_embeddings)
     position_table = graph.table("bert/embeddings/position_embeddings", embeddings.position_embeddings)
@@ -54,13 +83,6 @@ def _embeddings(graph: OnnxGraph, embeddings: Embeddings, word_table: Table, inp
     summed = graph.node("Add", summed, position_table.lookup(positions))
     norm = embeddings.layer_norm
     return graph.layer_norm("bert/embeddings/LayerNorm", norm.gamma, norm.beta, LAYER_NORM_EPSILON)(summed)
-
-
-def _additive_mask(graph: OnnxGraph, input_mask: str) -> str:
-    """0 for tokens and MASKED_SCORE for padding: [batch, 1, 1, seq]."""
-    padding = graph.node("Sub", graph.scalar(1), graph.cast(input_mask, np.float32))
-    scores = graph.node("Mul", padding, graph.scalar(MASKED_SCORE))
-    return graph.node("Unsqueeze", scores, graph.constant([1, 2]))
 
 
 def _attention_block(graph: OnnxGraph, name: str, block: AttentionBlock) -> Callable[[str, str], str]:

@@ -10,7 +10,7 @@ from typing import Callable
 
 import numpy as np
 
-from albert_tf.export.onnx.encoder import add_encoder
+from albert_tf.export.onnx.encoder import EncoderGraph
 from albert_tf.export.onnx.graph import OnnxGraph
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
@@ -27,12 +27,12 @@ from albert_tf.modeling.vector_precision import PLACES
 
 def encoder(graph: OnnxGraph, model: AlbertModel, inputs: dict[str, str]) -> dict[str, str]:
     """The encoder without a head."""
-    return add_encoder(graph, model, inputs)[0]
+    return EncoderGraph(graph, model).outputs(inputs)
 
 
 def sentence_encoder(graph: OnnxGraph, model: AlbertSentenceEncoder, inputs: dict[str, str]) -> dict[str, str]:
     """The vector of each text, in the model's vector_precision."""
-    outputs, _ = add_encoder(graph, model.albert, inputs)
+    outputs = EncoderGraph(graph, model.albert).outputs(inputs)
     vectors = _pooled(graph, outputs, inputs["input_mask"], model.pooling)
     if model.truncate_dim:
         vectors = graph.node("Slice", vectors, *map(graph.constant, ([0], [model.truncate_dim], [1])))
@@ -79,14 +79,15 @@ def _pooled(graph: OnnxGraph, outputs: dict[str, str], input_mask: str, pooling:
 
 def pretrainer(graph: OnnxGraph, model: AlbertPretrainer, inputs: dict[str, str]) -> dict[str, str]:
     """The logits of masked tokens and of the sentence order."""
-    outputs, word_table = add_encoder(graph, model.albert, inputs, multiplies_table=True)
+    parts = EncoderGraph(graph, model.albert, multiplies_table=True)
+    outputs = parts.outputs(inputs)
     head, norm = model.masked_lm, model.masked_lm.layer_norm
     gathered = graph.gather_tokens(outputs["sequence_output"], inputs["masked_lm_positions"])
     transformed = graph.dense("cls/predictions/transform/dense", head.dense.kernel, head.dense.bias)(gathered)
     transformed = graph.activation(model.config.hidden_act, transformed)
     transformed = graph.layer_norm("cls/predictions/transform/LayerNorm", norm.gamma, norm.beta,
                                    LAYER_NORM_EPSILON)(transformed)
-    logits = graph.node("Add", word_table.times_transposed(transformed),
+    logits = graph.node("Add", parts.word_table.times_transposed(transformed),
                         graph.weight("cls/predictions/output_bias", head.output_bias))
     sop_logits = _output_dense(graph, "cls/seq_relationship", model.sentence_order)(outputs["pooled_output"])
     return dict(outputs, mlm_logits=logits, sop_logits=sop_logits)
@@ -94,13 +95,13 @@ def pretrainer(graph: OnnxGraph, model: AlbertPretrainer, inputs: dict[str, str]
 
 def classifier(graph: OnnxGraph, model: AlbertClassifier, inputs: dict[str, str]) -> dict[str, str]:
     """The logits of the labels."""
-    outputs, _ = add_encoder(graph, model.albert, inputs)
+    outputs = EncoderGraph(graph, model.albert).outputs(inputs)
     return dict(outputs, logits=_output_dense(graph, "classifier", model.classifier)(outputs["pooled_output"]))
 
 
 def token_classifier(graph: OnnxGraph, model: AlbertTokenClassifier, inputs: dict[str, str]) -> dict[str, str]:
     """The logits of the labels of each token."""
-    outputs, _ = add_encoder(graph, model.albert, inputs)
+    outputs = EncoderGraph(graph, model.albert).outputs(inputs)
     return dict(outputs, logits=_output_dense(graph, "cls/tokens", model.classifier)(outputs["sequence_output"]))
 
 
@@ -109,7 +110,7 @@ def multiple_choice(graph: OnnxGraph, model: AlbertMultipleChoice, inputs: dict[
     length = graph.node("Shape", inputs["input_ids"], start=2, end=3)
     rows_shape = graph.node("Concat", graph.constant([-1]), length, axis=0)
     rows = {name: graph.node("Reshape", tensor, rows_shape) for name, tensor in inputs.items()}
-    outputs, _ = add_encoder(graph, model.albert, rows)
+    outputs = EncoderGraph(graph, model.albert).outputs(rows)
     logits = _output_dense(graph, "classifier", model.classifier)(outputs["pooled_output"])  # [batch * choices, 1]
     tokens = graph.node("ReduceMax", rows["input_mask"], graph.constant([1]), keepdims=1)
     is_choice = graph.node("Greater", tokens, graph.constant(0, np.int32))
@@ -119,7 +120,7 @@ def multiple_choice(graph: OnnxGraph, model: AlbertMultipleChoice, inputs: dict[
 
 def span(graph: OnnxGraph, model: AlbertSpan, inputs: dict[str, str]) -> dict[str, str]:
     """The logits of an answer's start and end."""
-    outputs, _ = add_encoder(graph, model.albert, inputs)
+    outputs = EncoderGraph(graph, model.albert).outputs(inputs)
     logits = _output_dense(graph, "cls/squad", model.span)(outputs["sequence_output"])
     start, end = graph.nodes("Split", logits, count=2, axis=-1, num_outputs=2)  # [batch, seq, 1] each
     return dict(outputs, start_logits=graph.squeeze(start, -1), end_logits=graph.squeeze(end, -1))
@@ -127,7 +128,7 @@ def span(graph: OnnxGraph, model: AlbertSpan, inputs: dict[str, str]) -> dict[st
 
 def conditional_span(graph: OnnxGraph, model: AlbertConditionalSpan, inputs: dict[str, str]) -> dict[str, str]:
     """The beam: the best starts, the best ends for each start, and the logit that there is no answer."""
-    outputs, _ = add_encoder(graph, model.albert, inputs)
+    outputs = EncoderGraph(graph, model.albert).outputs(inputs)
     tokens, is_masked = outputs["sequence_output"], graph.cast(inputs["p_mask"], np.float32)
     start_logits = graph.squeeze(graph.output_dense("start_logits/dense", model.start.kernel, model.start.bias)(tokens),
                                  -1)
