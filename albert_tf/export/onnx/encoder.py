@@ -11,6 +11,7 @@ from albert_tf.modeling.albert_model import AlbertModel, Embeddings
 from albert_tf.modeling.blocks import AttentionBlock, FeedForwardBlock
 from albert_tf.modeling.encoder import MASKED_SCORE
 from albert_tf.modeling.layers import LAYER_NORM_EPSILON
+from albert_tf.modeling.pooling import POOLER
 
 
 class EncoderGraph:
@@ -61,6 +62,23 @@ class EncoderGraph:
         """pooled_output [batch, H] and sequence_output [batch, seq, H], if a layer with this output is the last one."""
         first = self._graph.node("Gather", layer_output, self._graph.constant(0), axis=1)  # [batch, H]
         return dict(pooled_output=self._graph.node("Tanh", self._pooler(first)), sequence_output=layer_output)
+
+
+def pooled(graph: OnnxGraph, outputs: dict[str, str], input_mask: str, pooling: str) -> str:
+    """modeling.pooling.pooled."""
+    tokens, axis = outputs["sequence_output"], graph.constant([1])
+    if pooling == POOLER:
+        return outputs["pooled_output"]
+    if pooling == "cls":
+        return graph.node("Gather", tokens, graph.constant(0), axis=1)
+    mask = graph.node("Unsqueeze", graph.cast(input_mask, np.float32), graph.constant([-1]))  # [batch, seq, 1]
+    if pooling == "max":
+        is_token = graph.node("Greater", mask, graph.scalar(0))
+        lowest = graph.scalar(float(np.finfo(np.float32).min))
+        return graph.node("ReduceMax", graph.node("Where", is_token, tokens, lowest), axis, keepdims=0)
+    summed = graph.node("ReduceSum", graph.node("Mul", tokens, mask), axis, keepdims=0)
+    num_tokens = graph.node("Max", graph.node("ReduceSum", mask, axis, keepdims=0), graph.scalar(1))
+    return graph.node("Div", summed, num_tokens)
 
 
 def _layer(blocks: Sequence[tuple[Callable[[str, str], str], Callable[[str], str]]]) -> Callable[[str, str], str]:

@@ -10,7 +10,7 @@ from typing import Callable
 
 import numpy as np
 
-from albert_tf.export.onnx.encoder import EncoderGraph
+from albert_tf.export.onnx.encoder import EncoderGraph, pooled
 from albert_tf.export.onnx.graph import OnnxGraph
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
@@ -33,7 +33,7 @@ def encoder(graph: OnnxGraph, model: AlbertModel, inputs: dict[str, str]) -> dic
 def sentence_encoder(graph: OnnxGraph, model: AlbertSentenceEncoder, inputs: dict[str, str]) -> dict[str, str]:
     """The vector of each text, in the model's vector_precision."""
     outputs = EncoderGraph(graph, model.albert).outputs(inputs)
-    vectors = _pooled(graph, outputs, inputs["input_mask"], model.pooling)
+    vectors = pooled(graph, outputs, inputs["input_mask"], model.pooling)
     if model.truncate_dim:
         vectors = graph.node("Slice", vectors, *map(graph.constant, ([0], [model.truncate_dim], [1])))
     if model.normalize:
@@ -58,23 +58,6 @@ def _stored(graph: OnnxGraph, model: AlbertSentenceEncoder, vectors: str) -> str
         summed = graph.node("ReduceSum", values, graph.constant([-1]), keepdims=0)
         return graph.cast(graph.node("Sub", summed, graph.scalar(128)), np.int8)
     return vectors
-
-
-def _pooled(graph: OnnxGraph, outputs: dict[str, str], input_mask: str, pooling: str) -> str:
-    """modeling.pooling.pooled."""
-    tokens, axis = outputs["sequence_output"], graph.constant([1])
-    if pooling == "pooler":
-        return outputs["pooled_output"]
-    if pooling == "cls":
-        return graph.node("Gather", tokens, graph.constant(0), axis=1)
-    mask = graph.node("Unsqueeze", graph.cast(input_mask, np.float32), graph.constant([-1]))  # [batch, seq, 1]
-    if pooling == "max":
-        is_token = graph.node("Greater", mask, graph.scalar(0))
-        lowest = graph.scalar(float(np.finfo(np.float32).min))
-        return graph.node("ReduceMax", graph.node("Where", is_token, tokens, lowest), axis, keepdims=0)
-    summed = graph.node("ReduceSum", graph.node("Mul", tokens, mask), axis, keepdims=0)
-    num_tokens = graph.node("Max", graph.node("ReduceSum", mask, axis, keepdims=0), graph.scalar(1))
-    return graph.node("Div", summed, num_tokens)
 
 
 def pretrainer(graph: OnnxGraph, model: AlbertPretrainer, inputs: dict[str, str]) -> dict[str, str]:
