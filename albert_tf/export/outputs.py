@@ -9,7 +9,6 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import keras
-from albert_tf.modeling.early_exit import EarlyExit
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.utils.writing import write_bytes
 from albert_tf.weights.heads import has_only_random_pooled_output, head_of
@@ -68,15 +67,6 @@ def exported_settings(model: keras.Model, stored: Settings) -> Settings:
     """The settings of an exported model: its own, and what is stored with its weights of how its task reads texts."""
     reading = {name: getattr(stored, name) for name in ("doc_stride", "max_query_length", "max_qa_length")}
     return dataclasses.replace(settings_of(model), head=head_of(model).name, **reading)
-
-
-def check_uses_all_layers(model: keras.Model, target: str) -> None:
-    """Raises ValueError if a model predicts with early exit, which the format with the name `target` cannot have."""
-    early_exit = getattr(model, "early_exit", EarlyExit())
-    if early_exit.is_used:
-        raise ValueError(f"a model in {target} uses all layers: load it without exit_patience and num_layers, or "
-                         f"export a SavedModel. Received: exit_patience={early_exit.exit_patience}, "
-                         f"num_layers={early_exit.num_layers}")
 
 
 def random_inputs(model: keras.Model, batch_size: int, seq_length: int, num_predictions: int, seed: int) -> dict:

@@ -15,8 +15,9 @@ import tensorflow as tf
 from tensorflow.lite.python.convert_phase import ConverterError
 
 from albert_tf import keras
-from albert_tf.export.outputs import check_uses_all_layers, exported_outputs, largest_differences, random_inputs
+from albert_tf.export.outputs import exported_outputs, largest_differences, random_inputs
 from albert_tf.export.saved_model import graph
+from albert_tf.modeling.early_exit import EarlyExit
 from albert_tf.utils import imports
 
 # float16: half the size. int8 (dynamic range quantization): a quarter of the size; activations are quantized as well.
@@ -42,7 +43,11 @@ def convert(
       ValueError: TensorFlow Lite does not support an op of the model, which can happen with a TF-Hub module's encoder;
         or the model predicts with early exit.
     """
-    check_uses_all_layers(model, "TensorFlow Lite")
+    early_exit = getattr(model, "early_exit", EarlyExit())
+    if early_exit.is_used:
+        raise ValueError("a model in TensorFlow Lite uses all layers: load it without exit_patience and num_layers, or "
+                         f"export a SavedModel or ONNX. Received: exit_patience={early_exit.exit_patience}, "
+                         f"num_layers={early_exit.num_layers}")
 
     def function(length: int) -> Any:
         specs = model.input_specs(1, length, max_predictions_per_seq)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import re
 from types import ModuleType
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -40,6 +40,7 @@ class OnnxGraph:
         self.precision, self._in_float32 = precision, in_float32
         self._onnx = import_package("onnx")
         self._nodes: list[Any] = []
+        self._num_nodes = 0
         self._stored: list[Any] = []
         self._constants: dict[tuple, str] = {}
 
@@ -49,9 +50,28 @@ class OnnxGraph:
 
     def nodes(self, op: str, *inputs: str, count: int, **attributes) -> list[str]:
         """Adds a node with `count` outputs, whose names it returns."""
-        outputs = [f"{op}_{len(self._nodes)}" + (f"_{i}" if i else "") for i in range(count)]
+        outputs = [f"{op}_{self._num_nodes}" + (f"_{i}" if i else "") for i in range(count)]
+        self._num_nodes += 1
         self._nodes.append(self._onnx.helper.make_node(op, inputs, outputs, **attributes))
         return outputs
+
+    def computed_if(
+        self, condition: str, compute: Callable[[], Sequence[str]], otherwise: Sequence[str], dtypes: Sequence
+    ) -> list[str]:
+        """Adds nodes that run if a condition is true.
+
+        Args:
+          condition: a bool.
+          compute: function that adds nodes and returns tensors. It may use tensors and weights from outside, but must
+            not store weights.
+          otherwise: the tensors if the condition is false.
+          dtypes: the NumPy data types of the tensors.
+
+        Returns:
+          the tensors that `compute` or `otherwise` has.
+        """
+        then, other = self._branch(compute, dtypes), self._branch(lambda: otherwise, dtypes)
+        return self.nodes("If", condition, count=len(dtypes), then_branch=then, else_branch=other)
 
     def constant(self, value, dtype=np.int64) -> str:
         """Stores a small constant, such as a shape or a list of axes. Equal constants are stored once."""
@@ -67,7 +87,7 @@ class OnnxGraph:
 
     def cast(self, x: str, dtype) -> str:
         """Casts x to a NumPy data type."""
-        return self.node("Cast", x, to=self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+        return self.node("Cast", x, to=self._element(dtype))
 
     def weight(self, name: str, value) -> str:
         """Stores a weight that is not used in matrix products, such as a bias, as float16 or float32."""
@@ -167,8 +187,21 @@ class OnnxGraph:
         for node in reversed(self._nodes):  # a node comes after those that compute its inputs
             if needed.intersection(node.output):
                 nodes.append(node)
-                needed.update(node.input)
+                needed.update(_tensors_of(node))
         return nodes[::-1], [weight for weight in self._stored if weight.name in needed]
+
+    def _branch(self, compute: Callable[[], Sequence[str]], dtypes: Sequence):
+        """The nodes that `compute` adds, as the graph of a branch. Names are unique in the whole model."""
+        outside, self._nodes = self._nodes, []
+        outputs = [self.node("Identity", tensor) for tensor in compute()]  # a branch must compute its outputs itself
+        inside, self._nodes = self._nodes, outside
+        helper = self._onnx.helper
+        return helper.make_graph(inside, outputs[0], [], [
+            helper.make_tensor_value_info(name, self._element(dtype), None) for name, dtype in zip(outputs, dtypes)])
+
+    def _element(self, dtype) -> int:
+        """ONNX's number of a NumPy data type."""
+        return self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
 
     def _with_bias(self, multiply: Callable[[str], str], name: str, bias) -> Callable[[str], str]:
         if bias is None:
@@ -188,8 +221,7 @@ class OnnxGraph:
     def _value_info(self, name: str, spec: tf.TensorSpec):
         dims = [size if size is not None else f"{name}_{axis}" if axis else "batch"
                 for axis, size in enumerate(spec.shape.as_list())]
-        element = self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(spec.dtype.as_numpy_dtype))
-        return self._onnx.helper.make_tensor_value_info(name, element, dims)
+        return self._onnx.helper.make_tensor_value_info(name, self._element(spec.dtype.as_numpy_dtype), dims)
 
 
 class Table:
@@ -228,6 +260,14 @@ def import_package(name: str) -> ModuleType:
             raise
         raise ValueError(f"ONNX models need the package {name}: pip install {name}, or in a clone of albert_tf: "
                          "pip install '.[onnx]'") from error
+
+
+def _tensors_of(node) -> Iterator[str]:
+    """The tensors that a node takes, or that the nodes of its branches take."""
+    yield from node.input
+    for attribute in node.attribute:
+        for inner in attribute.g.node:
+            yield from _tensors_of(inner)
 
 
 def _quantized(values: np.ndarray, axis: int, largest: int) -> tuple[np.ndarray, np.ndarray]:

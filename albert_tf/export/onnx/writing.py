@@ -13,9 +13,9 @@ import albert_tf
 from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.export.onnx import head_graphs
+from albert_tf.export.onnx.early_exit import has_windows_of_exits
 from albert_tf.export.onnx.graph import OnnxGraph, import_package
 from albert_tf.export.outputs import (
-    check_uses_all_layers,
     exported_outputs,
     exported_settings,
     largest_differences,
@@ -34,7 +34,9 @@ def to_onnx(model: keras.Model, precision: str = "float32", in_float32: str = ""
     """Converts a model to ONNX. The ONNX model accepts batches of any size and length, and stores each weight once.
 
     Inputs (int32) and outputs have the model's names; outputs of single layers are left out. The file's metadata has
-    the config and the name of the head.
+    the config and the name of the head. A model with exit_patience or num_layers stops early in the file, too: the
+    outputs are logits and num_layers_used, int32 [batch], and the inputs of a classifier with max_windows are
+    [batch, windows, seq], since the windows of a text stop together.
 
     Args:
       model: any model of albert_tf.modeling.
@@ -45,10 +47,8 @@ def to_onnx(model: keras.Model, precision: str = "float32", in_float32: str = ""
 
     Raises:
       ValueError: the package onnx is not installed, the precision is unknown, the ONNX model is larger than the
-        format's limit of 2 GB, the encoder is a TF2 module, the model predicts with early exit, or head_graphs.py has
-        no function for the head.
+        format's limit of 2 GB, the encoder is a TF2 module, or head_graphs.py has no function for the head.
     """
-    check_uses_all_layers(model, "ONNX")
     head = head_of(model)
     add_head = getattr(head_graphs, head.name, None)
     if add_head is None:
@@ -57,10 +57,13 @@ def to_onnx(model: keras.Model, precision: str = "float32", in_float32: str = ""
     graph = OnnxGraph(precision, in_float32)
     if not isinstance(getattr(model, "albert", model), AlbertModel):
         raise ValueError("the encoder is a TF2 module, but only an AlbertModel can be converted to ONNX")
-    outputs = add_head(graph, model, {name: name for name in model.input_specs()})
-    specs = traced(lambda **inputs: exported_outputs(model, inputs), **model.input_specs()).structured_outputs
+    input_specs = model.input_specs()
+    if has_windows_of_exits(model):
+        input_specs = {name: tf.TensorSpec([None, None, None], tf.int32, name) for name in input_specs}
+    outputs = add_head(graph, model, {name: name for name in input_specs})
+    specs = traced(lambda **inputs: exported_outputs(model, inputs), **input_specs).structured_outputs
     metadata = dict(config=model.config.to_json_string(), head=head.name, albert_tf=albert_tf.__version__)
-    return graph.model(model.input_specs(), {name: (outputs[name], specs[name]) for name in specs}, metadata)
+    return graph.model(input_specs, {name: (outputs[name], specs[name]) for name in specs}, metadata)
 
 
 def write_companions(
@@ -130,6 +133,8 @@ def differences(
     names = [output.name for output in session.get_outputs()]
 
     def run(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        if has_windows_of_exits(model):
+            inputs = {name: array[:, None] for name, array in inputs.items()}
         return dict(zip(names, session.run(names, inputs)))
 
     return largest_differences(run, model, random_inputs(model, batch_size, seq_length, num_predictions, seed))
