@@ -12,7 +12,7 @@ exit_loop.py)::
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -218,7 +218,7 @@ class EarlyExitModel(ConfiguredModel):
                              exit_options.exit_patience or num_layers, num_layers)
 
 
-def num_layers_used(outputs: dict) -> dict[str, tf.Tensor]:
+def num_layers_used(outputs: Mapping[str, Any]) -> dict[str, Any]:
     """The output with this name, int32 [batch], of a model that predicts with early exit; empty for other outputs."""
     return {NUM_LAYERS_USED: outputs[NUM_LAYERS_USED]} if NUM_LAYERS_USED in outputs else {}
 

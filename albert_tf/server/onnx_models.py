@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.saved_model import EXAMPLES, IDS, OPTIONAL_INPUTS, RAW_TEXT, sequence_features, view_of
+from albert_tf.modeling.early_exit import num_layers_used
 from albert_tf.server.signatures import (
     SENTENCE_ORDER,
     Columns,
@@ -23,13 +24,13 @@ from albert_tf.server.signatures import (
     Signature,
     row_function,
 )
-from albert_tf.tasks.classification.text_labels import text_logits
+from albert_tf.tasks.classification.text_labels import text_outputs
 from albert_tf.tasks.masked_lm.fill_mask import Filling, best_pieces, fill_texts
-from albert_tf.tasks.multiple_choice.text_choices import choose_options
+from albert_tf.tasks.multiple_choice.text_choices import choice_outputs
 from albert_tf.tasks.sentence_vectors.embeddings import text_vectors
 from albert_tf.tasks.squad.text_answers import answer_questions, feature_options as squad_options
 from albert_tf.tasks.tagging.export import WORDS
-from albert_tf.tasks.tagging.text_tags import feature_options as tagging_options, split_words, tag_words
+from albert_tf.tasks.tagging.text_tags import feature_options as tagging_options, split_words, tag_outputs
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.arrays import softmax
 
@@ -98,12 +99,15 @@ def _classifier(served: _Served) -> _Parts:
     is_regression = model.num_labels == 1 and not model.multi_label
     predicted = (None, model.num_labels) if model.multi_label else (None,)
     specs = dict(probabilities=OutputSpec("float32", (None, model.num_labels)),
-                 predictions=OutputSpec("float32" if is_regression else "int32", predicted))
+                 predictions=OutputSpec("float32" if is_regression else "int32", predicted), **_layers_spec(model))
     if not is_regression and model.label_names:
         specs.update(labels=OutputSpec("string", predicted),
                      label_names=OutputSpec("string", (None, model.num_labels)))
 
-    def outputs(logits: np.ndarray) -> Outputs:
+    def outputs(model_outputs: Outputs) -> Outputs:
+        return dict(answers(model_outputs["logits"]), **num_layers_used(model_outputs))
+
+    def answers(logits: np.ndarray) -> Outputs:
         if is_regression:
             if model.activation_fn:  # of a model that ranks
                 logits = np.asarray(model.score_of(logits))
@@ -124,11 +128,10 @@ def _classifier(served: _Served) -> _Parts:
 
     def texts(columns: Columns) -> Outputs:
         pairs = _texts(columns["text_b"]) if "text_b" in names else None
-        return outputs(text_logits(model, tokenizer, _texts(columns["text_a"]), pairs))
+        return outputs(text_outputs(model, tokenizer, _texts(columns["text_a"]), pairs))
 
     windows = model.long_texts.windows
-    return _Parts({RAW_TEXT: _of_strings(names, texts, specs)},
-                  lambda columns: outputs(model(columns)["logits"]), specs,
+    return _Parts({RAW_TEXT: _of_strings(names, texts, specs)}, lambda columns: outputs(model(columns)), specs,
                   sequence_features(model.row_length, windows.max_windows))
 
 
@@ -180,33 +183,34 @@ def _answers(served: _Served) -> _Parts:
 def _multiple_choice(served: _Served) -> _Parts:
     model, tokenizer, _ = served
     specs = dict(probabilities=OutputSpec("float32", (None, model.num_choices)),
-                 predictions=OutputSpec("int32", (None,)))
+                 predictions=OutputSpec("int32", (None,)), **_layers_spec(model))
 
-    def outputs(probabilities: np.ndarray) -> Outputs:
-        return dict(probabilities=probabilities, predictions=probabilities.argmax(axis=1).astype(np.int32))
+    def with_predictions(outputs: Outputs) -> Outputs:
+        return dict(outputs, predictions=outputs["probabilities"].argmax(axis=1).astype(np.int32))
 
     def texts(columns: Columns) -> Outputs:
         options = [_texts(row) for row in columns["options"]]
-        return outputs(choose_options(model, tokenizer, _texts(columns["context"]), _texts(columns["question"]),
-                                      options))
+        return with_predictions(choice_outputs(model, tokenizer, _texts(columns["context"]),
+                                               _texts(columns["question"]), options))
 
     inputs = dict(context=InputSpec("string", (None,)), options=InputSpec("string", (None, model.num_choices)),
                   question=InputSpec("string", (None,)))
     return _Parts({RAW_TEXT: _signature(inputs, texts, specs)},
-                  lambda columns: outputs(softmax(model(columns)["logits"])), specs,
+                  lambda columns: with_predictions(_probabilities(model(columns))), specs,
                   sequence_features(model.num_choices * model.row_length))
 
 
 def _token_classifier(served: _Served) -> _Parts:
     model, tokenizer, _ = served
     names = _bytes(model.label_names or [f"label {number}" for number in range(model.num_labels)])
-    specs = dict(tags=OutputSpec("string", (None, None)), scores=OutputSpec("float32", (None, None)))
+    specs = dict(tags=OutputSpec("string", (None, None)), scores=OutputSpec("float32", (None, None)),
+                 **_layers_spec(model))
     text_specs = dict(words=OutputSpec("string", (None, None)), **specs, start=OutputSpec("int32", (None, None)),
                       end=OutputSpec("int32", (None, None)))
 
     def tags(sentences: Sequence[Sequence[str]]) -> Outputs:
-        probabilities = tag_words(model, tokenizer, sentences)
-        return dict(tags=_padded([names[each.argmax(axis=1)] for each in probabilities], b"", object),
+        probabilities, further = tag_outputs(model, tokenizer, sentences)
+        return dict(further, tags=_padded([names[each.argmax(axis=1)] for each in probabilities], b"", object),
                     scores=_padded([each.max(axis=1) for each in probabilities], 0, np.float32))
 
     def words(columns: Columns) -> Outputs:
@@ -221,8 +225,8 @@ def _token_classifier(served: _Served) -> _Parts:
 
     signatures = {RAW_TEXT: _of_strings(("text",), texts, text_specs),
                   WORDS: _signature(dict(words=InputSpec("string", (None, None))), words, specs)}
-    return _Parts(signatures, lambda columns: dict(probabilities=softmax(model(columns)["logits"])),
-                  dict(probabilities=OutputSpec("float32", (None, None, model.num_labels))),
+    return _Parts(signatures, lambda columns: _probabilities(model(columns)),
+                  dict(probabilities=OutputSpec("float32", (None, None, model.num_labels)), **_layers_spec(model)),
                   sequence_features(tagging_options(model).max_seq_length))
 
 
@@ -264,6 +268,16 @@ def _signature(
         return {name: served[name] for name in outputs}
 
     return Signature(inputs, in_order, view, row_function(inputs, view), (), outputs)
+
+
+def _layers_spec(model: OnnxModel) -> dict[str, OutputSpec]:
+    """The spec of num_layers_used, of a model with early exit."""
+    return num_layers_used(dict.fromkeys(model.output_names, OutputSpec("int32", (None,))))
+
+
+def _probabilities(outputs: Outputs) -> Outputs:
+    """The softmax of the logits, and with early exit num_layers_used."""
+    return dict(probabilities=softmax(outputs["logits"]), **num_layers_used(outputs))
 
 
 def _output_specs(model: OnnxModel) -> dict[str, OutputSpec]:

@@ -7,6 +7,7 @@ from typing import Mapping, NamedTuple, Sequence
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.modeling.early_exit import num_layers_used
 from albert_tf.modeling.predicting_model import PredictingModel
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.tokenization import FullTokenizer, list_of_strings
@@ -74,18 +75,29 @@ def text_logits(
       ValueError: the model is not a classifier; the tokenizer is not the model's; or the model was trained on single
         texts, and there is a second one.
     """
+    return text_outputs(model, tokenizer, texts, text_pairs, max_seq_length)["logits"]
+
+
+def text_outputs(
+    model: PredictingModel, tokenizer: FullTokenizer, texts: Sequence[str], text_pairs: Sequence[str] | None = None,
+    max_seq_length: int | None = None,
+) -> dict[str, np.ndarray]:
+    """The result of text_logits as logits, and of a model with early exit num_layers_used, int32 [texts]."""
     check_reads_texts(model, tokenizer, "classifier")
     if model.single_texts and any(text_pairs or ()):
         raise ValueError("the model was trained on single texts and cannot read a second one: leave out text_pairs, or "
                          "use a model of pairs")
     length = max_seq_length or model.row_length
-    logits = [np.zeros([0, model.num_labels], np.float32)]
+    found: dict[str, list] = dict(logits=[np.zeros([0, model.num_labels], np.float32)])
     for start in range(0, len(texts), _BATCH):
         rows = slice(start, start + _BATCH)
         pairs = None if text_pairs is None else text_pairs[rows]
         batch = _inputs(tokenizer, texts[rows], pairs, length, model.long_texts.windows)
-        logits.append(np.asarray(tf.cast(model(batch)["logits"], tf.float32)))
-    return np.concatenate(logits)
+        outputs = model(batch)
+        found["logits"].append(np.asarray(tf.cast(outputs["logits"], tf.float32)))
+        for name, values in num_layers_used(outputs).items():
+            found.setdefault(name, []).append(np.asarray(values))
+    return {name: np.concatenate(values) for name, values in found.items()}
 
 
 def _inputs(

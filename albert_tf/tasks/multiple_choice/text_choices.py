@@ -7,6 +7,7 @@ from typing import Sequence
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.modeling.early_exit import num_layers_used
 from albert_tf.modeling.predicting_model import PredictingModel
 from albert_tf.tasks.multiple_choice.features import convert_examples_to_features
 from albert_tf.tasks.multiple_choice.reading import MultipleChoiceExample
@@ -34,6 +35,14 @@ def choose_options(
     Raises:
       ValueError: the model has another head, or the tokenizer is not the model's.
     """
+    return choice_outputs(model, tokenizer, contexts, questions, options)["probabilities"]
+
+
+def choice_outputs(
+    model: PredictingModel, tokenizer: FullTokenizer, contexts: Sequence[str], questions: Sequence[str],
+    options: Sequence[Sequence[str]],
+) -> dict[str, np.ndarray]:
+    """The result of choose_options as probabilities, and with early exit num_layers_used, int32 [questions]."""
     check_reads_texts(model, tokenizer, "multiple_choice")
     settings: Settings = getattr(model, "settings", Settings())
     examples = [MultipleChoiceExample("", context, question, tuple(choices))
@@ -41,14 +50,16 @@ def choose_options(
     features = convert_examples_to_features(examples, tokenizer, model.row_length, settings.max_qa_length or 128,
                                             model.num_choices)
     rows = list(features)
-    probabilities = [np.zeros([0, model.num_choices], np.float32)]
+    found: dict[str, list] = dict(probabilities=[np.zeros([0, model.num_choices], np.float32)])
     for first in range(0, len(rows), _BATCH):
         batch = rows[first : first + _BATCH]
         are_options = np.array([[bool(option) for option in example.options]
                                 for example in examples[first : first + _BATCH]])
-        logits = model(_inputs(batch, are_options, tokenizer.pad_id))["logits"]
-        probabilities.append(tf.nn.softmax(tf.cast(logits, tf.float32)).numpy())
-    return np.concatenate(probabilities)
+        outputs = model(_inputs(batch, are_options, tokenizer.pad_id))
+        found["probabilities"].append(tf.nn.softmax(tf.cast(outputs["logits"], tf.float32)).numpy())
+        for name, values in num_layers_used(outputs).items():
+            found.setdefault(name, []).append(np.asarray(values))
+    return {name: np.concatenate(values) for name, values in found.items()}
 
 
 def _inputs(rows: Sequence[dict], are_options: np.ndarray, pad_id: int) -> dict[str, np.ndarray]:
