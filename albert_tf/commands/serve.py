@@ -109,10 +109,12 @@ def load(options: Options) -> list[ServedModel]:
     for loader, name, path in zip(loaders, names, paths):
         models.append(loader(name, path))
         logging.info("%s: %s", name, models[-1].description)
-    outputs = {name for model in models for signature in model.signatures.values() for name in signature.outputs}
+    from_checkpoints = models[: len(options.init_checkpoint)]  # exports keep the early exit that they were made with
+    outputs = {name for model in from_checkpoints for signature in model.signatures.values()
+               for name in signature.outputs}
     if options.early_exit.is_used and NUM_LAYERS_USED not in outputs:
         raise ValueError("--exit_patience and --num_layers need a model that was trained with exit heads (--exit_heads)"
-                         f": {', '.join(paths)} has none")
+                         f" in --init_checkpoint. Received: {', '.join(options.init_checkpoint) or 'none'}")
     return models
 
 

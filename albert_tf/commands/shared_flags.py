@@ -7,6 +7,7 @@ how a command declares flags of its own.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import os
 import shlex
@@ -30,7 +31,7 @@ from albert_tf.training.strategy import STRATEGIES, TpuAddress, create_strategy,
 from albert_tf.utils import bounds, imports
 from albert_tf.utils.files import check_directory
 from albert_tf.utils.progress import count_of
-from albert_tf.weights.heads import HEAD_NAMES
+from albert_tf.weights.heads import HEAD_NAMES, head_named
 from albert_tf.weights.open_source import is_url
 from albert_tf.weights.resolved_model import ModelRequest, ResolvedModel
 from albert_tf.weights.vocabulary_files import VocabularyFiles
@@ -183,6 +184,24 @@ def early_exit_from_flags() -> EarlyExit:
     if FLAGS.exit_tolerance is not None and FLAGS.exit_patience is None:
         raise ValueError(f"--exit_tolerance={FLAGS.exit_tolerance} needs --exit_patience")
     return from_flags(EarlyExit)
+
+
+def exit_arguments(model: ResolvedModel, head: str) -> dict[str, Any]:
+    """The arguments of a model with exit heads, from the flags of define_exit_flags; {} if none of them is set.
+
+    Args:
+      model: the result of `resolve_model`.
+      head: the name of the model's head.
+
+    Raises:
+      ValueError: a flag is out of range, or needs exit heads that the model does not have.
+    """
+    early_exit = early_exit_from_flags()
+    if early_exit == EarlyExit():
+        return {}
+    has_exit_heads = model.settings.exit_heads and "exit_heads" in head_named(head).arguments
+    early_exit.check(model.config, has_exit_heads, is_regression=True)  # the model checks the use of the tolerance
+    return dataclasses.asdict(early_exit)
 
 
 @usage.group("Training")

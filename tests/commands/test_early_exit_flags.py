@@ -9,6 +9,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of exported models
 from script_session import ScriptSession
 
+from albert_tf.export.onnx.session import from_onnx
 from albert_tf.modeling.early_exit import NUM_LAYERS_USED
 from albert_tf.server.models import model_of_source
 from albert_tf.weights.from_pretrained import from_pretrained
@@ -18,6 +19,10 @@ from albert_tf.weights.settings import settings_in
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=4, num_attention_heads=2,
               intermediate_size=16, max_position_embeddings=64, initializer_range=0.4)
 SENTENCES = "Ada\tB-person\nlives\tO\nin\tO\nParis\tB-place\n\nHe\tO\nleft\tO\n"
+# The flags of the session that commands which do not train do not have.
+NO_TRAINING = dict.fromkeys(("albert_config_file", "max_seq_length", "cached_dir", "train_batch_size", "train_step",
+                             "warmup_step", "save_checkpoints_steps"))
+NO_TRAINING["eagerly"] = False
 QUESTION = dict(context="The sky is blue.", question="It is _.", options=["blue", "red", "green"], answer="A")
 
 
@@ -159,10 +164,33 @@ def test_a_model_without_exit_heads_refuses_them(script, folder, glue):
     assert "exit_patience needs a model that was trained with exit heads (--exit_heads)" in printed
     printed = script.run(do_train=True, exit_heads=True, train_step=3, expect=1, **plain)
     assert "exit_heads is False in the run and True in --exit_heads" in printed
-    serve = dict(script="serve", init_checkpoint=folder / "plain", exit_patience=2, port=0)
-    printed = script.run(expect=1, albert_config_file=None, max_seq_length=None, cached_dir=None, train_batch_size=None,
-                         train_step=None, warmup_step=None, save_checkpoints_steps=None, eagerly=False, **serve)
+    untrained = dict(NO_TRAINING, init_checkpoint=folder / "plain", exit_patience=2, expect=1)
+    printed = script.run(script="serve", port=0, **untrained)
     assert "--exit_patience and --num_layers need a model that was trained with exit heads" in printed
+    printed = script.run(script="export_to_onnx", output_dir=folder / "plain_onnx", **untrained)
+    assert "exit_patience needs a model that was trained with exit heads (--exit_heads)" in printed
+
+
+@pytest.mark.long
+@pytest.mark.both_stacks
+def test_an_onnx_file_stops_early(script, folder, trained):
+    pytest.importorskip("onnxruntime")
+    export = dict(NO_TRAINING, script="export_to_onnx", init_checkpoint=trained, output_dir=folder / "onnx")
+    printed = script.run(exit_patience=1, num_layers=3, precision="float32", **export)
+    assert NUM_LAYERS_USED in printed
+    model = from_pretrained(str(trained), "classifier", exit_patience=1, num_layers=3)
+    inputs = from_onnx(str(folder / "onnx")).tokenizer(["The file is open.", "He left."])
+    outputs, expected = from_onnx(str(folder / "onnx"))(inputs), model(inputs)
+    np.testing.assert_array_equal(outputs[NUM_LAYERS_USED], expected[NUM_LAYERS_USED])
+    np.testing.assert_allclose(outputs["logits"], expected["logits"], atol=1e-5)
+    for flags, message in (
+            (dict(exit_patience=2, exit_tolerance=0.1), "exit_tolerance is for regression"),
+            (dict(num_layers=9), "num_layers must be a whole number from 1 to 4. Received: num_layers=9"),
+            (dict(num_layers=2, model="encoder"), "num_layers needs a model that was trained with exit heads"),
+            (dict(script="serve", onnx_model=folder / "onnx", init_checkpoint=None, output_dir=None, num_layers=2),
+             "(--exit_heads) in --init_checkpoint. Received: none")):
+        printed = script.run(expect=1, **{**export, **flags})
+        assert message in printed.strip().splitlines()[-1]
 
 
 @pytest.mark.parametrize("other", ["run_squad", "run_sentence_embeddings"])
