@@ -31,6 +31,8 @@ gc.enable()
 atexit.register(gc.freeze)
 
 _STDOUT = 1  # the file descriptor
+# absl answers --helpshort without the flags of the package, which are most of them.
+_HELP = {"--help", "-help", "-h", "--helpshort", "-helpshort"}
 
 # absl's own log line also has microseconds and the number of the thread.
 _LINE = python_logging.Formatter("%(levelname).1s%(asctime)s %(filename)s:%(lineno)d] %(message)s", "%m%d %H:%M:%S")
@@ -90,11 +92,9 @@ def run(main: Callable[..., None], operands: int = 0) -> None:
             print("interrupted", file=sys.stderr)
             sys.exit(128 + signal.SIGINT)
 
-    # absl's usage errors print the docstring, too.
-    description = main.__globals__["__doc__"] = usage.as_started(main.__globals__["__doc__"])
-    if usage.is_requested(sys.argv[1:]):
+    if not _HELP.isdisjoint(sys.argv[1:]):
         with _ending_with_the_reader():
-            print(usage.help_text(description, main.__module__))
+            print(usage.help_text(main.__globals__["__doc__"], main.__module__))
         sys.exit(0)
     logging.get_absl_handler().setFormatter(_LINE)
     app.run(guarded, flags_parser=_parsed)

@@ -53,7 +53,7 @@ def define_flags(
     shared.define_export_flags(export_accepts)
 
 
-@usage.group("Runs")
+@fields.group("Runs")
 def _define_run_flags(max_seq_length: int, trains_and_evaluates: bool) -> None:
     flags.DEFINE_string("recipe", None,
                         "Defaults of flags: the name of a file in albert_tf/recipes/ (the paper's hyper-parameters of "
@@ -89,7 +89,7 @@ def _define_run_flags(max_seq_length: int, trains_and_evaluates: bool) -> None:
                       "Default: predictions are those of the run's own checkpoint.")
 
 
-@usage.group("Training")
+@fields.group("Training")
 def _define_trainable_flags() -> None:
     flags.DEFINE_string("trainable", None, "The weights that train. all: all. head: the head, with the pooler if the "
                         "head reads it. last_K, such as last_2: the head and the last K layers, which needs layers "

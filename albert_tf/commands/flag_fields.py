@@ -14,11 +14,17 @@ A command with many functions declares its flags as the fields of its options, w
 
     def options_from_flags() -> Options:
         return fields.from_flags(Options, run=shared.run_options())
+
+Flags that commands share have a title in --help::
+
+    @fields.group("Devices")
+    def define_device_flags(): ...
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from typing import Any, Callable, Sequence, TypeVar
 
@@ -29,6 +35,28 @@ from albert_tf.utils import bounds
 FLAGS = flags.FLAGS
 flags.disclaim_key_flags()  # a flag belongs to the command that calls these functions
 AnyOptions = TypeVar("AnyOptions")
+FLAG_GROUPS = ("Model", "Runs", "Training", "Devices", "Export")
+_GROUP_OF: dict[str, str] = {}  # by the flag's name
+
+
+def group(title: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorates a function that defines flags. --help lists these flags under `title`, one of FLAG_GROUPS."""
+
+    def decorate(define: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(define)
+        def defining(*args: Any, **kwargs: Any) -> None:
+            before = set(FLAGS)
+            define(*args, **kwargs)
+            _GROUP_OF.update(dict.fromkeys(set(FLAGS) - before, title))
+
+        return defining
+
+    return decorate
+
+
+def group_of(flag: str) -> str | None:
+    """The title under which --help lists a flag; None for a flag of the command itself."""
+    return _GROUP_OF.get(flag)
 
 
 def define_required(name: str, help: str) -> None:

@@ -6,8 +6,8 @@ from typing import Callable, Iterable
 
 from absl import flags
 
-from albert_tf.commands import usage, vector_flags
-from albert_tf.commands.flag_fields import define_float
+from albert_tf.commands import vector_flags
+from albert_tf.commands.flag_fields import define_float, group
 from albert_tf.modeling.predicting_model import PredictingModel
 from albert_tf.tasks.classification.glue import find_task
 from albert_tf.tasks.classification.task_config import load_task_config
@@ -20,7 +20,7 @@ flags.disclaim_key_flags()  # a flag belongs to the command that calls these fun
 _ROUNDING = 1e-6  # of float32: the same outputs in another order of additions
 
 
-@usage.group("Export")
+@group("Export")
 def define_score_flags() -> None:
     """Defines the flags of a dev file on which an export is scored."""
     flags.DEFINE_string("score_data", None, "Path of a dev file of the model's task, on which the model is scored "

@@ -19,7 +19,7 @@ from absl import flags
 
 from albert_tf import devices, keras
 from albert_tf.commands import usage
-from albert_tf.commands.flag_fields import define_float, define_integer, define_required, from_flags, string
+from albert_tf.commands.flag_fields import define_float, define_integer, define_required, from_flags, group, string
 from albert_tf.config import AlbertConfig
 from albert_tf.export.precision import SERVED_PRECISIONS
 from albert_tf.modeling.early_exit import DEFAULT_TOLERANCE, EarlyExit
@@ -101,7 +101,7 @@ def beam_options(engine: str, beam_pipeline_options: str | None, num_workers: in
     return pipeline_options(beam_pipeline_options or "", num_workers)
 
 
-@usage.group("Model")
+@group("Model")
 def define_source_flags() -> None:
     """Defines the flags that select a model's config and weights."""
     flags.DEFINE_string("albert_config_file", None, "Path of the model's albert_config.json, or the name of a "
@@ -116,7 +116,7 @@ def define_source_flags() -> None:
                         "used by running its own graph, so use only modules that you trust.")
 
 
-@usage.group("Model")
+@group("Model")
 def define_model_flags() -> None:
     """Defines the flags of a model to train: config, initial weights, dropout and sharing."""
     define_source_flags()
@@ -128,7 +128,7 @@ def define_model_flags() -> None:
                       "share. The outputs are the same at the start; training then changes each copy on its own.")
 
 
-@usage.group("Model")
+@group("Model")
 def define_vocabulary_flags(with_weights: bool = True) -> None:
     """Defines the flags of the vocabulary, its casing and its accents.
 
@@ -146,7 +146,7 @@ def define_vocabulary_flags(with_weights: bool = True) -> None:
                       f"{stored}, or false if nothing is stored.")
 
 
-@usage.group("Model")
+@group("Model")
 def define_head_flag(done: str) -> None:
     """Defines --model for ResolvedModel.head.
 
@@ -157,7 +157,7 @@ def define_head_flag(done: str) -> None:
                       "none. Default: as stored with the weights, or inferred from the names of the variables.")
 
 
-@usage.group("Model")
+@group("Model")
 def define_checkpoint_name_flag() -> None:
     """Defines the release's flag of a checkpoint in --albert_directory."""
     flags.DEFINE_string("checkpoint_name", BEST, "Name of the checkpoint in --albert_directory. If the default does "
@@ -204,7 +204,7 @@ def exit_arguments(model: ResolvedModel, head: str) -> dict[str, Any]:
     return dataclasses.asdict(early_exit)
 
 
-@usage.group("Training")
+@group("Training")
 def define_training_flags(
     optimizer: str, learning_rate: float, train_batch_size: int, save_checkpoints_steps: int
 ) -> None:
@@ -237,14 +237,14 @@ def define_training_flags(
                    "Seed of the initial weights, the order of the data, dynamic masks and dropout.", *bounds.SEED)
 
 
-@usage.group("Devices")
+@group("Devices")
 def define_precision_flag() -> None:
     """Defines the flag of the data type of computations."""
     flags.DEFINE_enum("precision", "float32", ("float32", "mixed_bfloat16", "mixed_float16"),
                       "Data type of the model's computations. Its variables are always float32.")
 
 
-@usage.group("Devices")
+@group("Devices")
 def define_device_flags() -> None:
     """Defines the flags of precision and of the devices to compute on."""
     define_precision_flag()
@@ -262,7 +262,7 @@ def define_device_flags() -> None:
                    "release can set it.", *bounds.DEVICES)
 
 
-@usage.group("Export")
+@group("Export")
 def define_export_flags(accepted: str = "raw text, ids, or serialized tf.Examples") -> None:
     """Defines the flags of a SavedModel to export that accepts these inputs."""
     flags.DEFINE_string("export_dir", None, f"Directory of a SavedModel to export, which accepts {accepted}. Default: "

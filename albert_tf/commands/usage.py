@@ -3,23 +3,21 @@
     python run_squad.py    python -m albert_tf run_squad    albert-tf run_squad
 
 --help shows what a command does, an example, and its flags in groups with their defaults. Flags that the command itself
-defines come first. Only --helpfull lists the flags of libraries::
-
-    @usage.group("Devices")
-    def define_device_flags(): ...
+defines come first. Only --helpfull lists the flags of libraries.
 """
 
 from __future__ import annotations
 
 import ast
 import difflib
-import functools
 import pathlib
 import re
 import sys
-from typing import Any, Callable, Iterator
+from typing import Iterator
 
 from absl import flags
+
+from albert_tf.commands.flag_fields import FLAG_GROUPS, group_of
 
 COMMANDS = {
     "Pre-training": ("train_vocabulary", "create_pretraining_data", "run_pretraining", "pretrain_from_text"),
@@ -35,10 +33,6 @@ _MODULE = "python -m albert_tf"
 _INSTALLED = "albert-tf"
 
 _OWN = "This command"
-FLAG_GROUPS = ("Model", "Runs", "Training", "Devices", "Export")
-_GROUP_OF: dict[str, str] = {}  # by the flag's name
-# absl answers --helpshort without the flags of the package, which are most of them.
-_REQUESTS = {"--help", "-help", "-h", "--helpshort", "-helpshort"}
 
 # absl's messages about a value, and what they mean.
 _VALUES = (
@@ -118,31 +112,6 @@ def as_started(text: str) -> str:
     return re.sub(rf"\bpython ({'|'.join(NAMES)})\.py\b", rf"{_INSTALLED} \1", text)
 
 
-def group(title: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorates a function that defines flags. --help lists these flags under `title`, one of FLAG_GROUPS."""
-
-    def decorate(define: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(define)
-        def defining(*args: Any, **kwargs: Any) -> None:
-            before = set(flags.FLAGS)
-            define(*args, **kwargs)
-            _GROUP_OF.update(dict.fromkeys(set(flags.FLAGS) - before, title))
-
-        return defining
-
-    return decorate
-
-
-def group_of(flag: str) -> str:
-    """The title under which --help lists a flag."""
-    return _GROUP_OF.get(flag, _OWN)
-
-
-def is_requested(arguments: list[str]) -> bool:
-    """Whether a command line has --help or --helpshort."""
-    return not _REQUESTS.isdisjoint(arguments)
-
-
 def help_text(description: str, module: str) -> str:
     """The text that --help prints.
 
@@ -152,8 +121,8 @@ def help_text(description: str, module: str) -> str:
     """
     sections: dict[str, list[flags.Flag]] = {title: [] for title in (_OWN, *FLAG_GROUPS)}
     for flag in _flags_of(module):
-        sections[group_of(flag.name)].append(flag)
-    lines = [description.strip(), ""]
+        sections[group_of(flag.name) or _OWN].append(flag)
+    lines = [as_started(description).strip(), ""]
     for title, members in sections.items():
         if members:
             lines += [f"{title}:", *map(_described, members), ""]

@@ -7,8 +7,7 @@ from typing import Any
 
 from absl import flags
 
-from albert_tf.commands import usage
-from albert_tf.commands.flag_fields import define_integer
+from albert_tf.commands.flag_fields import define_integer, group
 from albert_tf.modeling.pooling import POOLINGS, SentencePooling
 from albert_tf.modeling.vector_precision import VECTOR_PRECISIONS, VectorPrecision, read_ranges
 from albert_tf.utils import bounds
@@ -18,7 +17,7 @@ FLAGS = flags.FLAGS
 flags.disclaim_key_flags()  # a flag belongs to the command that calls these functions
 
 
-@usage.group("Model")
+@group("Model")
 def define_pooling_flags(default: str = "mean", with_normalize: bool = True) -> None:
     """Defines the flags of pooling, which makes the vector of a text from the vectors of its tokens.
 
@@ -35,7 +34,7 @@ def define_pooling_flags(default: str = "mean", with_normalize: bool = True) -> 
                           "with the weights, or false if nothing is stored.")
 
 
-@usage.group("Model")
+@group("Model")
 def define_vector_flags(with_precision: bool = True) -> None:
     """Defines the flags of the size and the precision of sentence vectors.
 

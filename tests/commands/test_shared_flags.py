@@ -7,7 +7,8 @@ from absl import flags
 from absl.testing import flagsaver
 from in_process import REPOSITORY, loaded
 
-from albert_tf.commands import shared_flags, usage
+from albert_tf.commands import shared_flags
+from albert_tf.commands.flag_fields import group_of
 from albert_tf.commands.shared_flags import run_options
 from albert_tf.commands.usage import NAMES
 from albert_tf.utils.bounds import check_finite
@@ -67,7 +68,7 @@ def test_the_interval_of_a_recipe_is_kept():
 
 def test_manifests_have_all_flags_of_the_model():
     with loaded("score_sentences") as run:
-        defined = {flag.name for flag in run.flags if usage.group_of(flag.name) == "Model"}
+        defined = {flag.name for flag in run.flags if group_of(flag.name) == "Model"}
     assert defined == set(shared_flags.MODEL_FLAGS)
 
 
