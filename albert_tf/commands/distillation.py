@@ -10,7 +10,6 @@ from albert_tf import keras
 from albert_tf.commands import flag_fields as fields
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import tokenizer_key
-from albert_tf.pretraining.layer_distillation import LayerDistillation
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils import bounds
 from albert_tf.weights.from_pretrained import build
@@ -57,17 +56,6 @@ class LayerDistillationOptions(DistillationOptions):
     distillation_relation_heads: int | None = fields.integer(
         None, "Number of parts of the queries, keys and values that --distillation_attention_weight compares "
         "separately. It must divide the widths of both models. Default: the teacher's number of heads.", bounds.WIDTH)
-
-    def __post_init__(self):
-        if self.layers.is_used and not self.teacher_checkpoint:
-            raise ValueError("--distillation_hidden_weight and --distillation_attention_weight need "
-                             "--teacher_checkpoint")
-
-    @property
-    def layers(self) -> LayerDistillation:
-        """What is learned from the teacher's layers."""
-        return LayerDistillation(self.distillation_hidden_weight, self.distillation_attention_weight,
-                                 self.distillation_layers, self.distillation_relation_heads)
 
 
 class Teacher:
@@ -159,22 +147,3 @@ class Teacher:
             raise ValueError(f"--teacher_checkpoint={self.path} has no {', '.join(missing)}: set it to weights that "
                              "were fine-tuned for the same task")
         return model
-
-
-def teacher_of(
-    options: DistillationOptions, head: str, outputs: Mapping[str, float | None], is_trained: bool
-) -> Teacher | None:
-    """The teacher that the flags request; None without one, or if nothing is trained.
-
-    Args:
-      options: the command's options.
-      head, outputs: see Teacher.
-      is_trained: the value of --do_train.
-
-    Raises:
-      ValueError: see Teacher.
-    """
-    if not (options.teacher_checkpoint and is_trained):
-        return None
-    return Teacher(options.teacher_checkpoint, head, outputs, options.distillation_temperature,
-                   options.distillation_alpha)

@@ -17,7 +17,7 @@ from typing import Any, Iterator
 from absl import flags, logging
 
 from albert_tf.commands import finetuning as tuning, finetuning_flags as tuning_flags, flag_fields as fields
-from albert_tf.commands.distillation import DistillationOptions, teacher_of
+from albert_tf.commands.distillation import DistillationOptions, Teacher
 from albert_tf.data.feature_table import FeatureCache
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.early_exit import NUM_LAYERS_USED
@@ -124,8 +124,9 @@ class TextClassification(tuning.CommandTask):
         self._calibration = Calibration() if is_other else _stored(options.model.settings)
         self._class_weights: tuple[float, ...] | None = None  # of the training set
         self.data_files = [source.path for split, source in self.task.sources.items() if split in options.splits]
-        self.teacher = teacher_of(options, "classifier", ClassificationTask.TEACHER_OUTPUTS, options.do_train)
-        if self.teacher:
+        if options.do_train and options.teacher_checkpoint:
+            self.teacher = Teacher(options.teacher_checkpoint, "classifier", ClassificationTask.TEACHER_OUTPUTS,
+                                   options.distillation_temperature, options.distillation_alpha)
             self.teacher.check_labels(self.task.labels)
 
     def new_task(self, config):

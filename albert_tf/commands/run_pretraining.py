@@ -21,7 +21,7 @@ import tensorflow as tf
 from absl import flags, logging
 
 from albert_tf.commands import flag_fields as fields, shared_flags as shared
-from albert_tf.commands.distillation import LayerDistillationOptions, Teacher, teacher_of
+from albert_tf.commands.distillation import LayerDistillationOptions, Teacher
 from albert_tf.config import AlbertConfig
 from albert_tf.data import streaming
 from albert_tf.data.records import CountedFile
@@ -42,15 +42,22 @@ from albert_tf.weights.resolved_model import ResolvedModel
 from albert_tf.weights.settings import Settings, write_settings
 
 FLAGS = flags.FLAGS
+# In the order of the arguments of LayerDistillation.
+LAYER_FLAGS = ("distillation_hidden_weight", "distillation_attention_weight", "distillation_layers",
+               "distillation_relation_heads")
 
 
 @dataclasses.dataclass(frozen=True)
 class Options(LayerDistillationOptions):
-    """The flags of this command; `model`, `run` and `trainer` are made from flags that commands share."""
+    """The flags of this command; `model`, `run`, `trainer` and `layers` are made from several flags.
+
+    `layers` is what the model learns from the layers of the teacher; None without a teacher.
+    """
 
     model: ResolvedModel
     run: RunOptions
     trainer: TrainerOptions
+    layers: LayerDistillation | None
     init_checkpoint: str | None
     input_share: list[int]
     input_file: list[str] = fields.strings(
@@ -120,6 +127,10 @@ def options_from_flags() -> Options:
     for name in ("masked_lm_prob", "final_masked_lm_prob"):
         if FLAGS[name].value is not None and not is_dynamic:
             raise ValueError(f"--{name} needs --dynamic_masking: without it, the records' own masks are used")
+    for name in LAYER_FLAGS:
+        if FLAGS[name].value and not FLAGS.teacher_checkpoint:
+            raise ValueError(f"--{name} needs --teacher_checkpoint")
+    layers = LayerDistillation(*(FLAGS[name].value for name in LAYER_FLAGS)) if FLAGS.teacher_checkpoint else None
     input_file = FLAGS.input_file or []
     shares = FLAGS.input_share or [1] * len(input_file)
     if len(shares) != len(input_file):
@@ -129,7 +140,7 @@ def options_from_flags() -> Options:
         raise ValueError("--input_file is missing")
     return fields.from_flags(
         Options, model=shared.resolve_model("pretrainer"), run=shared.run_options(),
-        trainer=shared.trainer_options(shapes_vary=len(input_file) > 1, rows_vary=len(input_file) > 1),
+        trainer=shared.trainer_options(shapes_vary=len(input_file) > 1, rows_vary=len(input_file) > 1), layers=layers,
         init_checkpoint=shared.init_path(), input_file=input_file, input_share=shares,
         eval_input_file=FLAGS.eval_input_file or input_file, dynamic_masking=is_dynamic)
 
@@ -153,16 +164,14 @@ def pretrain(options: Options, strategy: tf.distribute.Strategy) -> None:
     all_files = files_of(training_sets + evaluation_sets)
     reading.check_tokenizer(all_files, tokenizer, config.vocab_size)
     objective = options.sentence_objective or objective_of(files_of(training_sets) or all_files)
-
-    layers = options.layers
-    learns = options.distillation_alpha > 0 or layers.is_used
-    teacher = teacher_of(options, "pretrainer", {}, options.do_train and learns)
-    if teacher:
+    teacher = None
+    if options.do_train and options.layers and (options.distillation_alpha or options.layers.is_used):
+        teacher = Teacher(str(options.teacher_checkpoint), "pretrainer", {}, options.distillation_temperature,
+                          options.distillation_alpha)
         teacher.check_tokens(tokenizer, config, options.max_seq_length)
-        layers.check(config, teacher.config)
-
+        options.layers.check(config, teacher.config)
     with strategy.scope():  # also for the metrics, which are sums over all replicas
-        new_task = task_factory(config, objective != "none", teacher, layers)
+        new_task = task_factory(config, objective != "none", teacher, options.layers)
         task, _ = options.model.reader(options.init_from_group0).make(new_task, initial_weights(options))
     trainer = new_trainer(task, strategy, options.trainer, options.run)
     output_dir = options.run.output_dir
@@ -202,7 +211,7 @@ def pretrain(options: Options, strategy: tf.distribute.Strategy) -> None:
 
 
 def task_factory(
-    config: AlbertConfig, has_sentence_loss: bool, teacher: Teacher | None, layers: LayerDistillation
+    config: AlbertConfig, has_sentence_loss: bool, teacher: Teacher | None, layers: LayerDistillation | None
 ) -> Callable[[], PretrainingTask]:
     """A function that makes the task with random weights. The teacher is made here, with its own weights."""
     if teacher is None:

@@ -24,7 +24,7 @@ from albert_tf.commands import (
     flag_fields as fields,
     shared_flags as shared,
 )
-from albert_tf.commands.distillation import DistillationOptions, teacher_of
+from albert_tf.commands.distillation import DistillationOptions, Teacher
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
 from albert_tf.modeling.span import AlbertSpan
@@ -225,8 +225,9 @@ class QuestionAnswering(tuning.CommandTask):
         self.dataset = file.articles if file and file.summary.has_answers else None
         task = SpanTask if options.squad_version == "1.1" else ConditionalSpanTask
         head, = (head for head, version in VERSION_OF_HEAD.items() if version == options.squad_version)
-        self.teacher = teacher_of(options, head, task.TEACHER_OUTPUTS, options.do_train)
-        if self.teacher:
+        if options.do_train and options.teacher_checkpoint:
+            self.teacher = Teacher(options.teacher_checkpoint, head, task.TEACHER_OUTPUTS,
+                                   options.distillation_temperature, options.distillation_alpha)
             self.teacher.check_tokens(self.tokenizer, self.config, options.max_seq_length)
 
     def new_task(self, config):

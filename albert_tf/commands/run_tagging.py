@@ -17,7 +17,7 @@ from typing import Any, Sequence
 from absl import flags, logging
 
 from albert_tf.commands import finetuning as tuning, finetuning_flags as tuning_flags, flag_fields as fields
-from albert_tf.commands.distillation import DistillationOptions, teacher_of
+from albert_tf.commands.distillation import DistillationOptions, Teacher
 from albert_tf.modeling.token_classifier import AlbertTokenClassifier
 from albert_tf.tasks.tagging import metrics as tagging_metrics
 from albert_tf.tasks.tagging.export import export_tagging
@@ -114,8 +114,9 @@ class Tagging(tuning.CommandTask):
         self.best_metric = best_metric(self.label_names)
         self.data_files = [os.path.basename(text.path) for text in (self.train, self.dev) if text]
         self.reading = dict(doc_stride=options.features.doc_stride)
-        self.teacher = teacher_of(options, "token_classifier", TaggingTask.TEACHER_OUTPUTS, options.do_train)
-        if self.teacher:
+        if options.do_train and options.teacher_checkpoint:
+            self.teacher = Teacher(options.teacher_checkpoint, "token_classifier", TaggingTask.TEACHER_OUTPUTS,
+                                   options.distillation_temperature, options.distillation_alpha)
             self.teacher.check_labels(self.label_names)
             self.teacher.check_tokens(self.tokenizer, self.config, options.max_seq_length)
 
