@@ -7,7 +7,7 @@ from typing import Iterable, Iterator, NamedTuple
 
 import tensorflow as tf
 
-from albert_tf.data.texts import read_document_lines, read_texts
+from albert_tf.data.rows import read_document_lines, read_texts
 from albert_tf.pretraining.corpus import in_batches
 from albert_tf.text.lines import is_compressed, read_lines
 

@@ -25,7 +25,7 @@ from absl import flags, logging
 from albert_tf import keras
 from albert_tf.commands import flag_fields as fields, shared_flags as shared, vector_flags
 from albert_tf.data.records import shard_paths
-from albert_tf.data.texts import read_texts
+from albert_tf.data.rows import read_texts
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.vector_precision import VectorPrecision
 from albert_tf.tasks.sentence_vectors.embeddings import companions, embed, token_ids, write_token_files

@@ -21,7 +21,7 @@ from absl import flags, logging
 from albert_tf import keras
 from albert_tf.commands import flag_fields as fields, shared_flags as shared
 from albert_tf.data.records import shard_paths
-from albert_tf.data.texts import read_texts
+from albert_tf.data.rows import read_texts
 from albert_tf.tasks.masked_lm.minimal_pairs import accuracies, read_minimal_pairs
 from albert_tf.tasks.masked_lm.sentence_scores import score_sentences
 from albert_tf.text.lines import read_standard_input

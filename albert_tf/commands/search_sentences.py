@@ -16,7 +16,7 @@ from absl import flags
 
 from albert_tf import keras
 from albert_tf.commands import flag_fields as fields, shared_flags as shared, vector_flags
-from albert_tf.data.texts import read_texts
+from albert_tf.data.rows import read_texts
 from albert_tf.modeling.vector_precision import VectorPrecision
 from albert_tf.tasks.classification.ranking import RelevanceScorer
 from albert_tf.tasks.sentence_vectors.search import Neighbour, nearest_lines

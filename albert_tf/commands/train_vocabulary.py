@@ -10,7 +10,7 @@ import functools
 from absl import flags, logging
 
 from albert_tf.commands import flag_fields as fields, shared_flags as shared
-from albert_tf.data.texts import read_document_lines
+from albert_tf.data.rows import read_document_lines
 from albert_tf.text.vocabulary import train_vocabulary
 from albert_tf.utils import bounds
 from albert_tf.utils.files import expand_globs

@@ -5,21 +5,14 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import io
-import os
 from typing import Any, BinaryIO, Iterator, Sequence, cast
 
 from albert_tf.utils.files import check_is_file, is_remote
 from albert_tf.utils.imports import tensorflow as tf
 
-ENDING = ".parquet"
 # Rows that are made to Python objects at a time.
 _BATCH = 1024
 _BUFFER_BYTES = 1 << 20
-
-
-def is_parquet(path: str) -> bool:
-    """Whether a file is one of Parquet, by the extension of its name."""
-    return os.path.splitext(path)[1].lower() == ENDING
 
 
 def read_parquet(path: str, columns: Sequence[str] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:

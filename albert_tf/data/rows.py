@@ -1,7 +1,11 @@
-"""Reads rows of TSV, CSV, JSON-lines and Parquet files. Byte-order marks and CRLF line ends are accepted.
+"""Reads rows of TSV, CSV, JSON-lines and Parquet files, and texts of such files and of text files, one by one::
 
-In a TSV file, a quote is a plain character, as in GLUE. In a CSV file, fields may be quoted. An error names file and
-line; for Parquet, the line is the number of the row, from 1. Text files may be compressed (.gz, .bz2).
+    text file                     a line is a text, and a blank line ends a document
+    with the name of a column     a row is a text, or a document: its lines are the document's lines
+
+Byte-order marks and CRLF line ends of tables are accepted. In a TSV file, a quote is a plain character, as in GLUE. In
+a CSV file, fields may be quoted. An error names file and line; for Parquet, the line is the number of the row, from 1.
+Files may be remote, and those of text may be compressed (.gz, .bz2).
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeV
 
 from absl import logging
 
-from albert_tf.data import parquet
+from albert_tf.data.parquet import read_parquet
 from albert_tf.text.lines import read_lines, uncompressed_name
 from albert_tf.utils.json_files import parse_json_object
 from albert_tf.utils.progress import count_of
@@ -23,6 +27,7 @@ csv.field_size_limit(2**31 - 1)  # a field may be a whole document
 _BYTE_ORDER_MARK = "\ufeff"
 _DELIMITED = {".tsv": dict(delimiter="\t", quoting=csv.QUOTE_NONE), ".csv": dict(delimiter=",", strict=True)}
 JSON_LINES = (".jsonl", ".json")
+PARQUET = ".parquet"
 
 # A column's index (negative: from the end of the row), or its name in the header or the JSON object.
 Column = Union[int, str]
@@ -63,7 +68,7 @@ def read_rows(path: str, columns: Mapping[str, Column], has_header: bool = True)
         return _object_rows(path, {field: str(column) for field, column in columns.items()})
     if ending in _DELIMITED:
         return _delimited_rows(path, columns, has_header, _DELIMITED[ending])
-    endings = ", ".join([*_DELIMITED, *JSON_LINES, parquet.ENDING])
+    endings = ", ".join([*_DELIMITED, *JSON_LINES, PARQUET])
     raise ValueError(f"{path}: unknown file format; the file's extension must be one of {endings}")
 
 
@@ -80,7 +85,12 @@ def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def is_of_objects(path: str) -> bool:
     """Whether the rows of a file have names of columns in every row, by its extension: JSON lines or Parquet."""
-    return _ending(path) in JSON_LINES or parquet.is_parquet(path)
+    return _ending(path) in JSON_LINES or is_parquet(path)
+
+
+def is_parquet(path: str) -> bool:
+    """Whether a file is one of Parquet, by the extension of its name."""
+    return os.path.splitext(path)[1].lower() == PARQUET
 
 
 def read_objects(path: str, columns: Sequence[str] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -93,14 +103,45 @@ def read_objects(path: str, columns: Sequence[str] | None = None) -> Iterator[tu
     Raises:
       ValueError: see read_json_lines and read_parquet; or a row has no such column.
     """
-    if parquet.is_parquet(path):
-        yield from parquet.read_parquet(path, columns and list(dict.fromkeys(columns)))
+    if is_parquet(path):
+        yield from read_parquet(path, columns and list(dict.fromkeys(columns)))
         return
     for line, values in read_json_lines(path):
         missing = [column for column in columns or () if column not in values]
         if missing:
             raise ValueError(f"{path} line {line}: no {missing[0]!r} among {', '.join(map(repr, values)) or 'nothing'}")
         yield line, values
+
+
+def read_texts(path: str, column: str | None = None) -> Iterator[str]:
+    """The lines of a text file, or the texts of a column. Line breaks in a column's text become spaces.
+
+    Args:
+      path: a text file, or with `column` a .parquet, .jsonl, .json, .csv or .tsv file.
+      column: name of the column; None for a text file.
+
+    Raises:
+      ValueError: the file does not exist or cannot be read, it has no such column, or a value is no text; file and line
+        (of Parquet the number of the row) are named.
+    """
+    if column is None:
+        return _lines(path)
+    return (" ".join(text.splitlines()) for text in _column(path, column))
+
+
+def read_document_lines(path: str, column: str | None = None) -> Iterator[str]:
+    """The lines of documents, with an empty line after each document.
+
+    Args:
+      path, column: see read_texts. A row is a document, whose lines are split at newlines; its empty lines are skipped.
+
+    Raises:
+      ValueError: see read_texts.
+    """
+    if column is None:
+        return itertools.chain(_lines(path), [""])
+    return (line for text in _column(path, column)
+            for line in itertools.chain(filter(str.strip, text.replace("\r", "").split("\n")), [""]))
 
 
 def warn_of_empty_texts(path: str, lines: Sequence[int]) -> None:
@@ -211,3 +252,23 @@ def _width(places, header: list[str] | None) -> int:
     """How many columns a row must have: up to the last requested one, or all if one is counted from the end."""
     from_the_end = [max(-place, len(header or ())) for place in places if place < 0]
     return max([*from_the_end, *(place + 1 for place in places)])
+
+
+def _lines(path: str) -> Iterator[str]:
+    if is_parquet(path):
+        raise ValueError(f"{path} is a table: set --text_column to the name of the column with the texts")
+    return read_lines(path)
+
+
+def _column(path: str, column: str) -> Iterator[str]:
+    if is_of_objects(path):
+        for number, values in read_objects(path, [column]):
+            value = values[column]
+            if not isinstance(value, (str, type(None))):
+                raise ValueError(f"{path} line {number}: {column!r} must be a text. Received: {value!r}"[:300])
+            yield value or ""
+        return
+    for row in read_rows(path, dict(text=column)):
+        if isinstance(row, ShortRow):
+            raise ValueError(f"{path} line {row.line}: expected {row.expected} columns, got {row.got}")
+        yield row.fields["text"]

@@ -12,7 +12,7 @@ from typing import BinaryIO, Iterable, Iterator, NamedTuple, Protocol
 
 import numpy as np
 
-from albert_tf.data.texts import read_document_lines
+from albert_tf.data.rows import read_document_lines
 from albert_tf.text.lines import split_lines
 from albert_tf.text.tokenization import FullTokenizer
 

@@ -12,8 +12,7 @@ from in_process import loaded
 from ordinary_text import sentences
 
 from albert_tf.data import parquet
-from albert_tf.data.rows import ShortRow, read_objects, read_rows
-from albert_tf.data.texts import read_document_lines, read_texts
+from albert_tf.data.rows import ShortRow, read_document_lines, read_objects, read_rows, read_texts
 from albert_tf.tasks.multiple_choice.reading import ChoiceData
 
 pyarrow = pytest.importorskip("pyarrow")

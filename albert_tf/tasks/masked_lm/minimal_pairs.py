@@ -17,8 +17,7 @@ from typing import Any, Iterable, NamedTuple, Sequence
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.data.parquet import is_parquet
-from albert_tf.data.rows import read_objects
+from albert_tf.data.rows import is_parquet, read_objects
 from albert_tf.utils.files import expand_globs
 
 _ENDING = ".jsonl"

@@ -7,8 +7,7 @@ from typing import Iterator, NamedTuple, Sequence
 import tensorflow as tf
 
 from albert_tf.data.feature_table import FeatureCache, FeatureSchema, FeatureTable, digest
-from albert_tf.data.rows import ShortRow, is_of_objects, read_rows
-from albert_tf.data.texts import read_texts
+from albert_tf.data.rows import ShortRow, is_of_objects, read_rows, read_texts
 from albert_tf.data.worker_pool import chunks
 from albert_tf.tasks.classification.reading import read_examples
 from albert_tf.tasks.classification.task_data import TaskData
