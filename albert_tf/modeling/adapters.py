@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from typing import Iterator, NamedTuple
+from typing import Iterator
 
 import tensorflow as tf
 
@@ -23,7 +23,8 @@ from albert_tf.modeling.layers import ReleaseDense, ReleaseLayer
 from albert_tf.utils import bounds
 from albert_tf.utils.bounds import check_finite
 
-_NAME = re.compile(r"(.+)/lora_([ab])(?:_(\d+))?")
+# The names of adapters: the scope of the kernel, and the number of the layer unless all layers share the adapter.
+ADAPTER_NAME = re.compile(r"(.+)/lora_[ab](?:_(\d+))?")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,17 +113,3 @@ def _uses(encoder: AlbertModel) -> dict[tuple[bool, int], list[int | None]]:
 
 def _kernels_of(block: keras.layers.Layer) -> Iterator[ReleaseDense]:
     return (layer for layer in block.submodules if isinstance(layer, ReleaseDense))
-
-
-class AdapterVariable(NamedTuple):
-    """The parts of an adapter's name: the scope of its kernel, "a" or "b", and its layer (None for all layers)."""
-
-    scope: str
-    matrix: str
-    layer: int | None
-
-
-def adapter_variable(name: str) -> AdapterVariable | None:
-    """The parts of a variable's name; None if it is not that of an adapter."""
-    match = _NAME.fullmatch(name)
-    return AdapterVariable(match[1], match[2], None if match[3] is None else int(match[3])) if match else None

@@ -15,7 +15,7 @@ from absl import logging
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.adapters import adapter_variable
+from albert_tf.modeling.adapters import ADAPTER_NAME
 from albert_tf.modeling.early_exit import SCOPE as EXIT_HEADS
 from albert_tf.modeling.encoder import block_scope, block_variable
 from albert_tf.modeling.layers import check_finite_weights
@@ -307,7 +307,8 @@ def merged(source: Source) -> Source:
     Raises:
       ValueError: the scale of the adapters is not stored with them.
     """
-    adapters = {variable[:1] + variable[2:] for variable in map(adapter_variable, source.shapes) if variable}
+    # By the name of a variable, the scope of its kernel and the number of its layer, if it belongs to one.
+    adapters = {name: match.groups() for name in source.shapes if (match := ADAPTER_NAME.fullmatch(name))}
     if not adapters:
         return source
     alpha = source.settings.lora_alpha
@@ -316,10 +317,10 @@ def merged(source: Source) -> Source:
                          "it from the run's directory")
     config = source.config
     scopes = {_adapted_scope(scope, layer, config): (scope, "" if layer is None else f"_{layer}")
-              for scope, layer in adapters}
+              for scope, layer in adapters.values()}
     base = dataclasses.replace(source, settings=dataclasses.replace(source.settings, lora_alpha=None), shapes={
-        name: shape for name, shape in source.shapes.items() if not adapter_variable(name)})
-    base = unshared(base) if any(layer is not None for _, layer in adapters) else base
+        name: shape for name, shape in source.shapes.items() if name not in adapters})
+    base = unshared(base) if any(layer is not None for _, layer in adapters.values()) else base
 
     def read(name: str) -> tf.Tensor:
         value, (scope, _, variable) = base.read(name), name.rpartition("/")
@@ -332,9 +333,9 @@ def merged(source: Source) -> Source:
     return dataclasses.replace(base, read=read)
 
 
-def _adapted_scope(scope: str, layer: int | None, config: AlbertConfig) -> str:
+def _adapted_scope(scope: str, layer: str | None, config: AlbertConfig) -> str:
     """The scope of the kernel to which an adapter is added; if it is that of a layer, in the model without sharing."""
     block = block_variable(scope)
     if layer is None or block is None:
         return scope
-    return f"{block_scope(*divmod(layer, config.inner_group_num))}/{block.name}"
+    return f"{block_scope(*divmod(int(layer), config.inner_group_num))}/{block.name}"
