@@ -13,48 +13,33 @@ import tensorflow as tf
 
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.configured_model import encoder_input_specs
-from albert_tf.modeling.early_exit import loss_over_exits, num_layers_used
-from albert_tf.tasks.classification.task import ClassificationTask, yes_or_no
+from albert_tf.modeling.early_exit import num_layers_used
+from albert_tf.tasks.classification.losses import LabelLoss
+from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.training.distillation import divergence
 from albert_tf.training.evaluation import check_finite_outputs
-from albert_tf.training.task import Batch, MeanLossTask, Tensors
+from albert_tf.training.task import Batch, Tensors
 
 _CUTOFF = 10
 _LEAST_PROBABILITY = np.finfo(np.float32).tiny
 
 
-class RankingTask(MeanLossTask):
+class RankingTask(ClassificationTask):
     """Cross entropy of the sigmoid of one logit. Batches have label_ids, float32 [batch], 0 or 1.
 
-    It is the loss of sentence-transformers' BinaryCrossEntropyLoss.
+    It is the loss of sentence-transformers' BinaryCrossEntropyLoss: that of a classifier of several labels per text
+    which has a single label, relevant.
 
     Args:
       model: a classifier with one logit. With exit heads, all of them are trained (see loss_over_exits).
     """
 
-    model: AlbertClassifier
-    TEACHER_OUTPUTS = ClassificationTask.TEACHER_OUTPUTS
+    def __init__(self, model: AlbertClassifier):
+        super().__init__(model, label_loss=LabelLoss(multi_label=True))
 
     def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
         """The micro-batch's share of the mean cross entropy."""
-        def loss_of(logits):
-            losses = tf.nn.sigmoid_cross_entropy_with_logits(batch["label_ids"], logits[:, 0])  # [batch]
-            return tf.reduce_sum(losses) / denominators["examples"]
-
-        return loss_over_exits(loss_of, outputs), {}
-
-    def teacher_loss(
-        self, outputs: Tensors, teacher: Tensors, batch: Batch, denominators: Tensors, temperature: float
-    ) -> tf.Tensor:
-        """The micro-batch's share of the mean divergence from the teacher's probability that a passage is relevant."""
-        expected = yes_or_no(teacher["logits"][:, 0])  # [batch, 2]
-
-        def loss_of(logits):
-            losses = divergence(expected, yes_or_no(logits[:, 0]), temperature)  # [batch]
-            return tf.reduce_sum(losses) / denominators["examples"]
-
-        return loss_over_exits(loss_of, outputs)
+        return super().loss(outputs, dict(batch, label_ids=batch["label_ids"][:, None]), denominators)
 
     def predictions(self, outputs: Tensors) -> Tensors:
         """probabilities, float32 [batch, 1]: the sigmoid of the logit; with early exit also num_layers_used."""
