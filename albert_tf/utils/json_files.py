@@ -52,8 +52,6 @@ def _read(path: str, kind: str) -> str:
     size = tf.io.gfile.stat(path).length
     if size > _MOST_BYTES:
         raise ValueError(f"{path} has {size:,} bytes: a JSON {kind} has at most {_MOST_BYTES:,}")
-    if not size:
-        raise ValueError(f"{path} is empty")
     with tf.io.gfile.GFile(path, "rb") as file:
         return decode_utf8(file.read(), path)
 
@@ -82,18 +80,25 @@ def _place(path: str, line: int | None) -> str:
 
 def _parse(text: str, path: str, line: int | None) -> Any:
     """Parses any JSON value; see parse_json_object."""
+    value = parse_unchecked(text, path, line)
+    if _SURROGATE_ESCAPE.search(text):
+        check_characters(json.dumps(value, ensure_ascii=False), _place(path, line))
+    return value
+
+
+def parse_unchecked(text: str, path: str, line: int | None = None) -> Any:
+    """Parses any JSON value as parse_json_object does. A string may have half of a surrogate pair."""
     place = _place(path, line)
+    if not text.strip():
+        raise ValueError(f"{place} is empty")
     try:
-        value = DECODER.decode(text.removeprefix("\ufeff"))
-        escaped = json.dumps(value, ensure_ascii=False) if _SURROGATE_ESCAPE.search(text) else ""
+        return _DECODER.decode(text.removeprefix("\ufeff"))
     except json.JSONDecodeError as error:
         raise ValueError(f"{path} line {(line or 1) + error.lineno - 1}: not JSON ({error.msg})") from error
     except RecursionError as error:
         raise ValueError(f"{place}: lists or objects are nested too deeply") from error
     except ValueError as error:
         raise ValueError(f"{place}: {error}") from error
-    check_characters(escaped, place)
-    return value
 
 
 def check_characters(text: str, place: str) -> None:
@@ -138,4 +143,4 @@ def _whole_number(digits: str) -> int:
     return int(digits)
 
 
-DECODER = json.JSONDecoder(parse_int=_whole_number)
+_DECODER = json.JSONDecoder(parse_int=_whole_number)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 from typing import Any, Iterator, NamedTuple
 
 from absl import logging
 
 from albert_tf.utils.files import check_is_file, decode_utf8
 from albert_tf.utils.imports import tensorflow as tf
-from albert_tf.utils.json_files import DECODER, check_characters
+from albert_tf.utils.json_files import check_characters, parse_unchecked
 
 VERSIONS = ("1.1", "2.0")
 MISPLACED_ANSWERS = ("find", "leave_out")
@@ -119,27 +118,14 @@ def read_squad_file(path: str) -> SquadFile:
     check_is_file(path)
     with tf.io.gfile.GFile(path, "rb") as file:
         content = file.read()
-    sha256, text = hashlib.sha256(content).hexdigest(), decode_utf8(content, path).removeprefix("\ufeff")
+    sha256, text = hashlib.sha256(content).hexdigest(), decode_utf8(content, path)
     del content  # with the text and its values, the bytes would be a third copy
-    root = _parse(text, path)
+    root = parse_unchecked(text, path)
+    if not isinstance(root, dict):
+        raise ValueError(f"{path} is not a SQuAD file: expected '{{', got {text.strip()[:40]!r}")
     articles = root.get("data", [])
     articles = articles if isinstance(articles, list) else [articles]  # reported as data[0]
     return SquadFile(path, sha256, articles, _summary(path, articles, root.get("version")))
-
-
-def _parse(text: str, path: str) -> dict:
-    try:
-        root = DECODER.decode(text)
-    except json.JSONDecodeError as error:
-        kind = "is not JSON, or was truncated" if text.strip() else "is empty"
-        raise ValueError(f"{path} line {error.lineno} {kind}: {error.msg}") from error
-    except RecursionError as error:
-        raise ValueError(f"{path} is not a SQuAD file: lists or objects are nested too deeply") from error
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-    if not isinstance(root, dict):
-        raise ValueError(f"{path} is not a SQuAD file: expected '{{', got {text.strip()[:40]!r}")
-    return root
 
 
 def _summary(path: str, articles: list, version: Any) -> DatasetSummary:

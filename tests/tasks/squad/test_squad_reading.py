@@ -106,13 +106,13 @@ def test_other_files_in_the_folder_of_the_data_do_not_matter(tmp_path):
 
 
 @pytest.mark.parametrize("content, message", [
-    (b"", "line 1 is empty"), (b"[1]", "is not a SQuAD file: expected '{'"),
+    (b"", "json is empty"), (b"\xef\xbb\xbf", "json line 1: not JSON"), (b"[1]", "is not a SQuAD file: expected '{'"),
     (b"{}", "no articles in \"data\""),
-    (b'{"data": []}', "no articles in \"data\""), (b'{"data": [{"paragraphs": [', "is not JSON, or was truncated"),
+    (b'{"data": []}', "no articles in \"data\""), (b'{"data": [{"paragraphs": [', "line 1: not JSON"),
     (b'{"data": [{}]}', r"data\[0\]: 'paragraphs' must be a list. Received: 'None'"),
     (b'{"data": [7]}', r"data\[0\]: 'paragraphs' must be a list"),
     (b'{"data": 7}', r"data\[0\]: 'paragraphs' must be a list"),
-    (b'{"data": []} {"data": []}', "line 1 is not JSON, or was truncated: Extra data"),
+    (b'{"data": []} {"data": []}', r"line 1: not JSON \(Extra data\)"),
     (b'{"data": ' + b"[" * 100_000, "nested too deeply"),
     (b'{"data": [{"paragraphs": []}]}', "has no questions"), (b'{"version": "\xff"}', "line 1: not UTF-8")])
 @pytest.mark.parametrize("read", [summary_of, read_for_prediction])
