@@ -9,6 +9,7 @@ import reprlib
 from typing import Any, Sequence
 
 from albert_tf.utils import bounds
+from albert_tf.utils.files import errors_at
 from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.json_files import read_json_object
 
@@ -164,10 +165,8 @@ class AlbertConfig:
           ValueError: the file is missing or not a JSON object, or see from_dict; the message has the path.
         """
         values = read_json_object(path, "config file")
-        try:
+        with errors_at(path):
             return cls.from_dict(values, is_bert)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
 
     @classmethod
     def preset(cls, name: str) -> AlbertConfig:

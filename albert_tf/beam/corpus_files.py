@@ -9,7 +9,6 @@ import os
 from typing import Callable, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from albert_tf.beam.text_ranges import BatchPlace
 from albert_tf.pretraining.corpus import (
@@ -23,7 +22,7 @@ from albert_tf.pretraining.corpus import (
     row_bytes,
 )
 from albert_tf.utils.temporary_files import local_copy
-from albert_tf.utils.writing import atomic_write, write_array
+from albert_tf.utils.writing import write_array, write_bytes
 
 # The number of batches whose files are open at a time.
 _OPEN_FILES = 64
@@ -38,9 +37,7 @@ class BatchEntry(NamedTuple):
 
 def write_batch(folder: str, place: BatchPlace, batch: TokenizedBatch) -> BatchEntry:
     """Writes the columns of a batch. If a batch is written again, the bytes are the same."""
-    with atomic_write(_batch_path(folder, place)) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
-        for column in batch:
-            file.write(column.tobytes())
+    write_bytes(_batch_path(folder, place), b"".join(column.tobytes() for column in batch))
     return BatchEntry(place, batch.counts)
 
 

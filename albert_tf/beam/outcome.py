@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from albert_tf.utils.files import names_in, read_bytes
 from albert_tf.utils.json_files import read_json_object
 from albert_tf.utils.writing import write_text
 
@@ -35,10 +36,8 @@ class Outcome:
 
     def check_no_mistake(self) -> None:
         """Raises a ValueError with the first stored error, if there is one."""
-        names = tf.io.gfile.listdir(self._mistakes) if tf.io.gfile.isdir(self._mistakes) else []
-        if names:
-            with tf.io.gfile.GFile(os.path.join(self._mistakes, min(names))) as file:
-                raise ValueError(file.read())
+        if names := names_in(self._mistakes):
+            raise ValueError(read_bytes(os.path.join(self._mistakes, min(names))).decode())
 
     def write_result(self, **result) -> None:
         """Stores the result of the pipeline, JSON values by name."""

@@ -24,6 +24,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training.evaluation import read_history
 from albert_tf.utils.charts import Curve, Panel, write_charts
+from albert_tf.utils.files import errors_at
 from albert_tf.utils.json_files import check_keys, read_json_object
 from albert_tf.utils.writing import write_text
 
@@ -88,10 +89,8 @@ def read_recipe(recipe: str) -> tuple[dict[str, AlbertConfig], dict[str, Run]]:
 
 def _changed_preset(content: dict, place: str) -> AlbertConfig:
     check_keys(content, place, dict(like=str, changes=dict))
-    try:
+    with errors_at(place):
         return AlbertConfig.from_dict({**AlbertConfig.preset(content["like"]).to_dict(), **content["changes"]})
-    except ValueError as error:
-        raise ValueError(f"{place}: {error}") from error
 
 
 def draw_training(directories: list[str], path: str) -> None:

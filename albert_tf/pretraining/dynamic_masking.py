@@ -15,6 +15,7 @@ from absl import logging
 
 from albert_tf.data.records import RecordFile, manifest_path, pretraining_features
 from albert_tf.pretraining.examples import AS_ITSELF, AS_MASK, MaskingOptions
+from albert_tf.utils.files import errors_at
 from albert_tf.utils.progress import count_of
 
 # Uniform random numbers for each token: order of the words, sizes of n-grams, replacements, random pieces.
@@ -166,10 +167,8 @@ def options_of_records(files: Sequence[RecordFile], max_predictions_per_seq: int
 
 def _options(file: RecordFile, max_predictions_per_seq: int) -> MaskingOptions:
     values = {name: file.made_from[name] for name in _OPTIONS if name in file.made_from}
-    try:
+    with errors_at(manifest_path(file.path)):
         return MaskingOptions(**{"max_predictions_per_seq": max_predictions_per_seq, **values})
-    except ValueError as error:
-        raise ValueError(f"{manifest_path(file.path)}: {error}") from error
 
 
 def find_mask_id(files: Sequence[RecordFile], max_seq_length: int, max_predictions_per_seq: int) -> int:

@@ -6,10 +6,12 @@ no TensorFlow.
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import reprlib
 import tempfile
+from typing import Iterator
 
 from albert_tf.utils.imports import tensorflow as tf
 
@@ -49,6 +51,20 @@ def version(path: str) -> tuple[int, int]:
         return remote.length, remote.mtime_nsec
     local = os.stat(path)  # TensorFlow's time of a local file has whole seconds only
     return local.st_size, local.st_mtime_ns
+
+
+@contextlib.contextmanager
+def errors_at(place: str) -> Iterator[None]:
+    """Puts a place before the message of a ValueError that the block raises: "task.json: unknown key"."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from error
+
+
+def names_in(folder: str) -> list[str]:
+    """The names in a folder; none if there is no such folder."""
+    return tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
 
 
 def check_is_file(path: str, kind: str = "file") -> None:

@@ -12,7 +12,7 @@ from typing import Callable, Iterator
 
 import numpy as np
 
-from albert_tf.utils.files import check_directory, is_remote, local_place, make_directory, written_path
+from albert_tf.utils.files import check_directory, is_remote, local_place, make_directory, names_in, written_path
 from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.temporary_files import locked_directory, temporary_file, temporary_folder
 
@@ -153,7 +153,7 @@ def atomic_checkpoint(prefix: str) -> Iterator[str]:
     directory, name = os.path.split(prefix)
     with temporary_folder(prefix) as folder:
         yield os.path.join(folder, name)
-        parts = sorted(part for part in _names(folder) if part.startswith(f"{name}."))  # data, index
+        parts = sorted(part for part in names_in(folder) if part.startswith(f"{name}."))  # data, index
         if len(parts) < 2 or parts[-1] != f"{name}.index":
             raise OSError(f"{prefix} was not saved, since another program has removed its temporary files: start again")
         with locked_directory(directory):  # training and an evaluation may replace model.ckpt-best at the same time
@@ -162,10 +162,6 @@ def atomic_checkpoint(prefix: str) -> Iterator[str]:
                 tf.io.gfile.remove(f"{prefix}.index")
             for part in parts:
                 tf.io.gfile.rename(os.path.join(folder, part), os.path.join(directory, part), overwrite=True)
-
-
-def _names(folder: str) -> list[str]:
-    return tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
 
 
 def write_text(path: str, text: str) -> None:

@@ -14,7 +14,7 @@ from absl import logging
 
 from albert_tf.config import AlbertConfig
 from albert_tf.utils import bounds
-from albert_tf.utils.files import read_bytes
+from albert_tf.utils.files import names_in, read_bytes
 from albert_tf.utils.json_files import read_json_object
 from albert_tf.utils.manifests import read_manifest
 from albert_tf.utils.temporary_files import errors_naming_origin
@@ -232,7 +232,7 @@ def _differ(path: str, other: str) -> bool:
 
 
 def _first(directory: str, patterns: tuple[str, ...]) -> str | None:
-    names = tf.io.gfile.listdir(directory or ".") if tf.io.gfile.isdir(directory or ".") else []
+    names = names_in(directory or os.curdir)
     for pattern in patterns:
         matches = fnmatch.filter(names, pattern)
         if len(matches) == 1:

@@ -17,6 +17,7 @@ from albert_tf.tasks.classification.task_data import TaskData
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.text.windows import WindowOptions, WindowPacker
+from albert_tf.utils.files import errors_at
 from albert_tf.utils.progress import count_of
 
 # The number of examples that are tokenized in one call.
@@ -107,10 +108,8 @@ def _features(
         encoded_a = tokenizer.encode_batch([example.text_a for example in chunk])
         encoded_b = tokenizer.encode_batch([example.text_b or "" for example in chunk])
         for example, ids_a, ids_b in zip(chunk, encoded_a, encoded_b):
-            try:
+            with errors_at(f"example {example.guid}"):
                 label_id = task.label_id(example.label)
-            except ValueError as error:
-                raise ValueError(f"example {example.guid}: {error}") from error
             yield dict(packer.pack(ids_a.tolist(), ids_b.tolist()), label_id=label_id, is_real_example=True)
     if packer.num_truncated:
         logging.warning("the ends of %s with more windows than --max_windows=%d are left out",

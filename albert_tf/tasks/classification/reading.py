@@ -9,6 +9,7 @@ from absl import logging
 from albert_tf.data.rows import Row, read_rows, warn_of_empty_texts
 from albert_tf.tasks.classification.glue import find_task
 from albert_tf.tasks.classification.task_data import TaskData
+from albert_tf.utils.files import errors_at
 from albert_tf.utils.progress import count_of
 
 
@@ -64,10 +65,8 @@ def read_examples(task_name: str | TaskData, data_dir: str, split: str) -> list[
 def _example(task: TaskData, split: str, path: str, row: Row) -> InputExample:
     fields = row.fields
     label = fields.get("label", task.placeholder_label)
-    try:
+    with errors_at(f"{path} line {row.line}"):
         score = task.label_id(label)
-    except ValueError as error:
-        raise ValueError(f"{path} line {row.line}: {error}") from error
     guid = fields.get("guid", f"{split}-{row.line - 1}")
     return InputExample(guid, fields["text_a"], fields.get("text_b"), score if isinstance(score, float) else label)
 

@@ -26,7 +26,7 @@ from typing import Any, Iterable, Mapping, Tuple, Union
 
 from albert_tf.data.rows import Column, as_text
 from albert_tf.tasks.classification.task_data import BALANCED, SplitFile, TaskData
-from albert_tf.utils.files import check_name, check_one_line
+from albert_tf.utils.files import check_name, check_one_line, errors_at
 from albert_tf.utils.json_files import read_json_object
 
 SPLITS = ("train", "dev", "test")
@@ -51,10 +51,8 @@ def load_task_config(path: str) -> TaskData:
       ValueError: the file is missing or not JSON, or a key is unknown, is missing or has an invalid value.
     """
     config = read_json_object(path)
-    try:
+    with errors_at(path):
         return _from_config(config)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
 
 
 def _from_config(config: dict[str, Any]) -> TaskData:

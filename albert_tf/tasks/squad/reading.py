@@ -12,8 +12,7 @@ from typing import Any, Iterator, NamedTuple
 
 from absl import logging
 
-from albert_tf.utils.files import check_is_file, decode_utf8
-from albert_tf.utils.imports import tensorflow as tf
+from albert_tf.utils.files import decode_utf8, read_bytes
 from albert_tf.utils.json_files import check_characters, parse_unchecked
 
 VERSIONS = ("1.1", "2.0")
@@ -115,9 +114,7 @@ def read_squad_file(path: str) -> SquadFile:
       ValueError: the file is missing, not a SQuAD file or has no questions, or an answer has no text; the message names
         the file and the wrong value. Questions are checked by read_paragraphs.
     """
-    check_is_file(path)
-    with tf.io.gfile.GFile(path, "rb") as file:
-        content = file.read()
+    content = read_bytes(path)
     sha256, text = hashlib.sha256(content).hexdigest(), decode_utf8(content, path)
     del content  # with the text and its values, the bytes would be a third copy
     root = parse_unchecked(text, path)

@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
+from albert_tf.utils.files import errors_at
 from albert_tf.utils.json_files import read_json_object
 from albert_tf.utils.temporary_files import local_copy
 from albert_tf.weights.hugging_face.reading import leave_out_the_identity
@@ -94,11 +95,9 @@ def _config(folder: str) -> AlbertConfig:
     if missing:
         raise ValueError(f"{path}: config has no {', '.join(missing)}")
     dropout: Any = values.get("dropout", 0.0)
-    try:
+    with errors_at(path):
         return AlbertConfig.from_dict(dict({ours: values[theirs] for theirs, ours in FIELDS.items()},
                                            hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout))
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
 
 
 def _head(folder: str) -> str | None:
