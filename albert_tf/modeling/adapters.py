@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.layers import ReleaseDense, ReleaseLayer
+from albert_tf.modeling.layers import ReleaseDense, ReleaseLayer, release_name
 from albert_tf.utils import bounds
 from albert_tf.utils.bounds import check_finite
 
@@ -89,7 +89,7 @@ def add_adapters(encoder: AlbertModel, options: LoraOptions) -> list[LowRankAdap
         for index, block in enumerate(blocks):
             layers = uses[blocks is transformer.ffn_blocks, index] if options.per_layer else [None]
             for dense in _kernels_of(block):
-                scope = dense.kernel.name.split(":")[0].rpartition("/")[0]
+                scope = release_name(dense.kernel).rpartition("/")[0]
                 own = {layer: LowRankAdapter(scope, dense.kernel, options, layer) for layer in layers}
                 adapters += own.values()
                 # A function, since Keras would track the adapters as parts of a layer that is not trained.

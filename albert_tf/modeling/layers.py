@@ -22,6 +22,11 @@ def truncated_normal(stddev: float) -> keras.initializers.Initializer:
     return keras.initializers.TruncatedNormal(stddev=stddev)
 
 
+def release_name(variable: tf.Variable) -> str:
+    """The name of a variable in the release's checkpoints."""
+    return variable.name.split(":")[0]
+
+
 class ReleaseLayer(keras.layers.Layer):
     """A layer with float32 variables that the constructor makes under the release's full names.
 

@@ -10,15 +10,15 @@ import math
 import os
 import re
 import reprlib
-from typing import Iterable
+from typing import Iterable, Iterator
 
 import tensorflow as tf
 from absl import logging
 
 from albert_tf.config import CONFIG_NAME, AlbertConfig, described
-from albert_tf.modeling.layers import check_finite_weights
+from albert_tf.modeling.layers import check_finite_weights, release_name
 from albert_tf.training.optimizer import SLOTS
-from albert_tf.utils.files import check_no_wildcard, read_bytes
+from albert_tf.utils.files import check_no_wildcard, names_in, read_bytes
 from albert_tf.utils.writing import atomic_checkpoint, write_text
 
 NAME = "model.ckpt"
@@ -29,7 +29,7 @@ BEST_TRIAL = "best_trial.txt"  # step:best_step:best_value of a run, as in the r
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 _LOSS_SCALE = f"loss_scale/value{_VALUE}"
 _STEP = f"step{_VALUE}"
-_SLOTS = re.compile(r"/\.OPTIMIZER_SLOT/optimizer/(\w+)$")
+_KEY = re.compile(rf"model/(?:.*?/)??([^/]+)(?:/\.OPTIMIZER_SLOT/(?:\w+/)+(\w+))?{re.escape(_VALUE)}")
 # What TensorFlow raises for files that are truncated or changed. IndexError: a file ended too early.
 _UNREADABLE = (tf.errors.OpError, IndexError, RuntimeError)
 
@@ -159,9 +159,10 @@ class Checkpoints:
         Variables without slots, such as the counter in a TF-Hub module, are no weights of a model.
         """
         model = self._checkpoint.model
-        stored, slots = _stored_variables(reader.get_variable_to_shape_map())
-        ours = {variable.name.split(":")[0] for variable in model.weights}
-        trained = {variable.name.split(":")[0] for variable in model.trainable_weights}
+        variables = list(stored_variables(reader.get_variable_to_shape_map()))
+        stored = {name for _, name, slot in variables if not slot}
+        slots = {f"{name} ({slot})" for _, name, slot in variables if slot}
+        ours, trained = set(map(release_name, model.weights)), set(map(release_name, model.trainable_weights))
         wanted_slots = {f"{name} ({slot})" for name in trained for slot in SLOTS}
         missing = ours - stored
         if not to_train:
@@ -233,8 +234,7 @@ def best_or_latest(directory: str) -> str | None:
 
 def saved_runs(directory: str) -> list[str]:
     """The runs in a directory that have a checkpoint: the directory itself, then its folders seed_N by number."""
-    names = tf.io.gfile.listdir(directory) if tf.io.gfile.isdir(directory) else []
-    matches = (re.fullmatch(r"seed_(\d+)/?", name) for name in names)
+    matches = (re.fullmatch(r"seed_(\d+)/?", name) for name in names_in(directory))
     seeds = sorted(int(match[1]) for match in matches if match)
     return [run for run in (directory, *(run_directory(directory, seed) for seed in seeds)) if best_or_latest(run)]
 
@@ -283,16 +283,16 @@ def _step_in(prefix: str) -> int | None:
     return int(reader.get_tensor(_STEP)) if reader.has_tensor(_STEP) else None
 
 
-def _stored_variables(keys: Iterable[str]) -> tuple[set[str], set[str]]:
-    """The names of the model's variables in a checkpoint, and of the optimizer's slots as "variable (slot)"."""
-    variables, slots = set(), set()
+def stored_variables(keys: Iterable[str]) -> Iterator[tuple[str, str, str | None]]:
+    """The keys of a run's checkpoint that mean a variable of the model or a slot of the optimizer for one.
+
+    Yields:
+      The key, the name of the variable, and the name of the slot (None for the variable itself).
+    """
     for key in keys:
-        if key.startswith("model/") and key.endswith(_VALUE):
-            slot = _SLOTS.search(key[: -len(_VALUE)])
-            path = _SLOTS.sub("", key[: -len(_VALUE)])
-            name = path.rpartition("/")[2].replace(".S", "/").split(":")[0]
-            slots.add(f"{name} ({slot[1]})") if slot else variables.add(name)
-    return variables, slots
+        match = _KEY.fullmatch(key)
+        if match:  # slashes are written as ".S"; names in a TF-Hub module end with ":0"
+            yield key, match[1].replace(".S", "/").split(":")[0], match[2]
 
 
 def _some_of(names: set[str]) -> str:
@@ -303,8 +303,7 @@ def _some_of(names: set[str]) -> str:
 
 def _names(directory: str, start: str) -> list[str]:
     """The names in a directory that begin with `start`."""
-    names = tf.io.gfile.listdir(directory) if tf.io.gfile.isdir(directory) else []
-    return [name for name in names if name.startswith(start)]
+    return [name for name in names_in(directory) if name.startswith(start)]
 
 
 def _remove(directory: str, start: str) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from typing import Callable
 
-import tensorflow as tf
 from absl import logging
 
 from albert_tf import keras
@@ -16,7 +15,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.adapters import LoraOptions, LowRankAdapter, add_adapters
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.encoder import block_variable
-from albert_tf.modeling.layers import ReleaseLayer
+from albert_tf.modeling.layers import ReleaseLayer, release_name
 from albert_tf.utils.progress import count_of
 
 ALL, HEAD = "all", "head"
@@ -60,7 +59,7 @@ def _freeze(model: keras.Model, trainable: str, lora: LoraOptions | None) -> Non
     is_trained = _selection(model, trainable)
     for layer in model.submodules:
         # Only the innermost layers are frozen: Keras takes no weights of a layer that is within a frozen one.
-        if isinstance(layer, ReleaseLayer) and not any(is_trained(_name(variable)) for variable in layer.weights):
+        if isinstance(layer, ReleaseLayer) and not any(map(is_trained, map(release_name, layer.weights))):
             layer.trainable = False
     if lora:
         adapters: list[LowRankAdapter] = add_adapters(encoder, lora)
@@ -112,7 +111,3 @@ def _are_apart(config: AlbertConfig, count: int) -> bool:
 
 def _blocks(layers: tuple[tuple[int, ...], ...]) -> set[int]:
     return {block for layer in layers for block in layer}
-
-
-def _name(variable: tf.Variable) -> str:
-    return variable.name.split(":")[0]

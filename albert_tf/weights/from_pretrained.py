@@ -12,10 +12,10 @@ from absl import logging
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.layers import check_finite_weights
+from albert_tf.modeling.layers import check_finite_weights, release_name
 from albert_tf.weights.heads import Head, encoder_of, head_named
 from albert_tf.weights.open_source import open_source
-from albert_tf.weights.source import RestoreReport, Source, build_restored, config_of, release_name, restore, unshared
+from albert_tf.weights.source import RestoreReport, Source, build_restored, config_of, restore, unshared
 
 if TYPE_CHECKING:
     from albert_tf.text.tokenization import FullTokenizer

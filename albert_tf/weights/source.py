@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Callable, Iterator, Mapping, Sequence, TypeVar
+from typing import Any, Callable, Iterator, Mapping, Sequence, TypeVar
 
 import tensorflow as tf
 from absl import logging
@@ -18,7 +18,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.adapters import ADAPTER_NAME
 from albert_tf.modeling.early_exit import SCOPE as EXIT_HEADS
 from albert_tf.modeling.encoder import block_scope, block_variable
-from albert_tf.modeling.layers import check_finite_weights
+from albert_tf.modeling.layers import check_finite_weights, release_name
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.settings import SETTINGS, Settings
 from albert_tf.weights.vocabulary_files import VocabularyFiles
@@ -97,6 +97,11 @@ class Source:
         """
         return self.read_config()
 
+    def renamed(self, keys: Mapping[str, str], **changes: Any) -> Source:
+        """The source of the values with the names keys[name], which have the name `name` there, and other changes."""
+        return dataclasses.replace(self, shapes={name: self.shapes[key] for name, key in keys.items()},
+                                   read=lambda name: self.read(keys[name]), **changes)
+
 
 def config_of(source: Source) -> AlbertConfig | None:
     """The config of a source; None if it has none, or it is wrong."""
@@ -131,11 +136,6 @@ class RestoreReport:
         if self.optimizer_state:
             parts.append(f"{count_of(len(self.optimizer_state), 'optimizer variable')} ignored")
         return "; ".join(parts)
-
-
-def release_name(variable: tf.Variable) -> str:
-    """The name of a variable in the release's checkpoints, which is its own name (see modeling/layers.py)."""
-    return variable.name.split(":")[0]
 
 
 def restore(model: keras.Model, source: Source) -> RestoreReport:
@@ -282,8 +282,7 @@ def unshared(source: Source) -> Source:
     if config.in_groups() == unshared_config(config).in_groups():
         return source
     names = {new: name for name in source.shapes for new in _copies(name, config)}
-    return dataclasses.replace(source, shapes={new: source.shapes[name] for new, name in names.items()},
-                               read=lambda new: source.read(names[new]), read_config=lambda: unshared_config(config))
+    return source.renamed(names, read_config=lambda: unshared_config(config))
 
 
 def _copies(name: str, config: AlbertConfig) -> Iterator[str]:

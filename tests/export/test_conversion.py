@@ -12,9 +12,10 @@ import albert_tf
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import FORMATS, convert, save, save_random
+from albert_tf.modeling.layers import release_name
 from albert_tf.weights.heads import head_named, head_of_source
 from albert_tf.weights.open_source import open_source
-from albert_tf.weights.source import Source, release_name
+from albert_tf.weights.source import Source
 from albert_tf.weights.tf1.checkpoint import save_tf1_checkpoint
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 

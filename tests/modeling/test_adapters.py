@@ -10,9 +10,10 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.adapters import LoraOptions, add_adapters
 from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.layers import release_name
 from albert_tf.weights.from_pretrained import build
 from albert_tf.weights.settings import Settings
-from albert_tf.weights.source import Source, merged, release_name
+from albert_tf.weights.source import Source, merged
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=8, initializer_range=0.5)

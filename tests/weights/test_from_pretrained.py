@@ -15,13 +15,13 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.layers import release_name
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.weights.from_pretrained import load_checkpoint, make_with_weights
 from albert_tf.weights.hugging_face.writing import save_hugging_face
 from albert_tf.weights.open_source import checkpoint_prefix, open_source
-from albert_tf.weights.source import release_name
 from albert_tf.weights.tf1.checkpoint import save_tf1_checkpoint
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,

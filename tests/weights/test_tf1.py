@@ -10,11 +10,12 @@ from new_head import new_head
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.layers import release_name
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.weights.from_pretrained import load_checkpoint
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.open_source import open_source
-from albert_tf.weights.source import build_restored, release_name
+from albert_tf.weights.source import build_restored
 from albert_tf.weights.tf1.checkpoint import save_tf1_checkpoint
 
 pytestmark = pytest.mark.both_stacks

@@ -11,6 +11,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from albert_tf import keras
+from albert_tf.modeling.layers import release_name
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.utils.writing import atomic_local_write, write_text
 from albert_tf.weights.heads import Head, head_of
@@ -21,7 +22,6 @@ from albert_tf.weights.hugging_face.names import NAMES, is_transposed
 from albert_tf.weights.hugging_face.sentence_transformers import check_pooling_of_sentence_transformers
 from albert_tf.weights.hugging_face.tokenizer_json import write_tokenizer
 from albert_tf.weights.settings import settings_of, write_input_settings
-from albert_tf.weights.source import release_name
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 # The data types of weights, by Hugging Face's names.

@@ -11,6 +11,7 @@ from absl import logging
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
+from albert_tf.modeling.layers import release_name
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.utils.writing import atomic_local_write, write_text
 from albert_tf.weights.heads import head_of
@@ -18,7 +19,6 @@ from albert_tf.weights.keras_hub import CONFIG, TASK, TASK_WEIGHTS, TOKENIZER, V
 from albert_tf.weights.keras_hub.names import CLASSES, backbone_names, head_names, is_transposed, shape_there
 from albert_tf.weights.keras_hub.reading import FIELDS
 from albert_tf.weights.settings import settings_of, write_input_settings
-from albert_tf.weights.source import release_name
 from albert_tf.weights.vocabulary_files import VocabularyFiles, copy_vocabulary
 
 _MODULE = "keras_hub.src.models.albert"

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.encoder import block_scope
+from albert_tf.utils.files import errors_at
 from albert_tf.utils.json_files import read_json_object
 from albert_tf.weights.source import Source
 from albert_tf.weights.tf1.bert import LAYERS
@@ -37,15 +38,14 @@ def albert_zh_source(checkpoint: Source) -> Source:
     if len(table) != 2 or len(projection) != 2 or table[1] != projection[0]:
         raise ValueError(f"{checkpoint.path}: {_WORDS} must be [V, E] and {_PROJECTION} [E, H]. Received shapes: "
                          f"{table} and {projection}")
-    shapes = {name: checkpoint.shapes[key] for name, key in keys.items()}
-    shapes[_WORDS] = [table[0], projection[1]]
+    source = checkpoint.renamed(keys, read_config=lambda: _config(checkpoint.path))
 
     def read(name: str) -> tf.Tensor:
         if name == _WORDS:
             return tf.matmul(checkpoint.read(_WORDS), checkpoint.read(_PROJECTION))  # [V, H]
-        return checkpoint.read(keys[name])
+        return source.read(name)
 
-    return dataclasses.replace(checkpoint, shapes=shapes, read=read, read_config=lambda: _config(checkpoint.path))
+    return dataclasses.replace(source, shapes={**source.shapes, _WORDS: [table[0], projection[1]]}, read=read)
 
 
 def _release_name(key: str) -> str:
@@ -68,7 +68,5 @@ def _config(prefix: str) -> AlbertConfig:
     norm = values.pop("ln_type", "postln")
     if norm != "postln":
         raise ValueError(f"{path}: only LayerNorm after each block can be read. Received: ln_type={norm!r}")
-    try:
+    with errors_at(path):
         return AlbertConfig.from_dict(dict(values, embedding_size=values.get("hidden_size")))
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error

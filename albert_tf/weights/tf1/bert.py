@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import re
@@ -34,10 +33,7 @@ def bert_source(checkpoint: Source) -> Source:
     """A checkpoint with BERT's names as a Source with ALBERT's names, and with the bert_config.json next to it."""
     keys = {release_name_of(key): key for key in checkpoint.shapes}
     config_path = os.path.join(os.path.dirname(checkpoint.path), CONFIG_NAME)
-    return dataclasses.replace(
-        checkpoint, shapes={name: checkpoint.shapes[key] for name, key in keys.items()},
-        read=lambda name: checkpoint.read(keys[name]),
-        read_config=lambda: AlbertConfig.from_json_file(config_path, is_bert=True))
+    return checkpoint.renamed(keys, read_config=lambda: AlbertConfig.from_json_file(config_path, is_bert=True))
 
 
 def write_bert_config(config: AlbertConfig, directory: str) -> None:

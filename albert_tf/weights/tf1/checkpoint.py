@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 import os
 import re
@@ -13,17 +12,15 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig
-from albert_tf.training.checkpoints import AUXILIARY, saved_step
+from albert_tf.modeling.layers import release_name
+from albert_tf.training.checkpoints import AUXILIARY, saved_step, stored_variables
 from albert_tf.utils.writing import atomic_checkpoint
 from albert_tf.weights.settings import settings_in
-from albert_tf.weights.source import Source, merged, release_name
+from albert_tf.weights.source import Source, merged
 from albert_tf.weights.vocabulary_files import vocabulary_in
 
 # The prefix of the encoder's names in checkpoints of a model that was fine-tuned on a TF-Hub module.
 _MODULE = re.compile(r"^module(_\d+)?/")
-# The end of the keys of variables in checkpoints of tf.train.Checkpoint.
-_END = "/.ATTRIBUTES/VARIABLE_VALUE"
-
 # The largest size of strings in a checkpoint, such as the object graph of tf.train.Checkpoint.
 _STRING_BYTES = 64 << 20
 
@@ -61,11 +58,9 @@ def our_source(checkpoint: Source) -> Source:
     Its keys are the paths of Keras objects. With the release's names, a checkpoint of one kind of model can be loaded
     into any other that shares some of its variables.
     """
-    keys = {_release_name(key): key for key in checkpoint.shapes if _is_model_variable(key)}
-    keys = {name: key for name, key in keys.items() if not name.startswith(AUXILIARY)}
-    return merged(dataclasses.replace(
-        checkpoint, shapes={name: checkpoint.shapes[key] for name, key in keys.items()},
-        read=lambda name: checkpoint.read(keys[name]), read_step=lambda: saved_step(checkpoint.path)))
+    keys = {name: key for key, name, slot in stored_variables(checkpoint.shapes)
+            if not slot and not name.startswith(AUXILIARY)}
+    return merged(checkpoint.renamed(keys, read_step=lambda: saved_step(checkpoint.path)))
 
 
 def declared_bytes(prefix: str) -> int:
@@ -114,15 +109,6 @@ def _check_sizes(prefix: str, shapes: dict[str, list[int]], types: dict[str, tf.
     if described > stored:
         raise ValueError(f"{prefix} cannot be read as a checkpoint: its index describes {described:,} bytes of values, "
                          f"but its data files have {stored:,}")
-
-
-def _is_model_variable(key: str) -> bool:
-    return key.startswith("model/") and key.endswith(_END) and ".OPTIMIZER_SLOT" not in key
-
-
-def _release_name(key: str) -> str:
-    """The variable's name, which ends its key. Slashes are written as ".S"; names in a TF-Hub module end with ":0"."""
-    return key[: -len(_END)].rpartition("/")[2].replace(".S", "/").split(":")[0]
 
 
 @contextlib.contextmanager

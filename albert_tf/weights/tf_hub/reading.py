@@ -71,8 +71,7 @@ def _tf2_source(path: str) -> Source:
         variables = tf1_source(prefix)
         keys = _keys_by_name(prefix)
         if "bert/embeddings/word_embeddings" in keys:
-            return Source(path, {name: variables.shapes[key] for name, key in keys.items()},
-                          lambda name: variables.read(keys[name]), lambda: _no_config(path), vocabulary)
+            return variables.renamed(keys, path=path, read_config=lambda: _no_config(path), vocabulary=vocabulary)
     return Source(path, {}, lambda name: None, lambda: HubEncoder(path).config, vocabulary, module=path)
 
 
