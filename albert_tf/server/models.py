@@ -30,6 +30,7 @@ from albert_tf.server.signatures import (
     OutputSpec,
     ServedModel,
     Signature,
+    description_of,
     row_function,
 )
 from albert_tf.tasks.classification.export import export_classification
@@ -42,6 +43,7 @@ from albert_tf.tasks.squad.text_answers import feature_options as squad_options
 from albert_tf.tasks.tagging.export import export_tagging
 from albert_tf.tasks.tagging.text_tags import feature_options as tagging_options
 from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.utils.files import names_in
 from albert_tf.weights.from_pretrained import build, warn_of_random_parts
 from albert_tf.weights.heads import head_of, head_of_source
 from albert_tf.weights.open_source import is_hub_module
@@ -95,10 +97,7 @@ def model_of_source(
         signatures[LAYER_DISTANCES] = _of_texts(("text",), tokenizer, built.config.max_position_embeddings,
                                                 LAYER_DISTANCES, functools.partial(layer_distances, encoder),
                                                 dict.fromkeys(("distances", "angles"), built.config.num_hidden_layers))
-    config = built.config
-    description = (f"{head_of(built).name.replace('_', ' ')} from {source.path}: {config.num_hidden_layers} layers, "
-                   f"hidden size {config.hidden_size}, {config.vocab_size:,} pieces")
-    return ServedModel(name, description, signatures)
+    return ServedModel(name, description_of(head_of(built).name, source.path, built.config), signatures)
 
 
 def model_of_saved_model(name: str, path: str) -> ServedModel:
@@ -117,9 +116,7 @@ def model_of_saved_model(name: str, path: str) -> ServedModel:
 
 def latest_version(path: str) -> str:
     """The path of the SavedModel at a path, or of the latest in a folder of numbered versions (NAME/1, NAME/2)."""
-    if is_hub_module(path) or not tf.io.gfile.isdir(path):
-        return path
-    names = [name.rstrip("/") for name in tf.io.gfile.listdir(path)]
+    names = [] if is_hub_module(path) else [name.rstrip("/") for name in names_in(path)]
     versions = [name for name in names if name.isdecimal()]
     return os.path.join(path, max(versions, key=int)) if versions else path
 
@@ -215,7 +212,7 @@ def _reason(path: str) -> str | None:
         return None
     if not tf.io.gfile.exists(path):
         return f"{path} does not exist"
-    inside = [name.rstrip("/") for name in tf.io.gfile.listdir(path)] if tf.io.gfile.isdir(path) else []
+    inside = [name.rstrip("/") for name in names_in(path)]
     models = [os.path.join(path, name) for name in inside if is_hub_module(latest_version(os.path.join(path, name)))]
     if models:
         return f"{path} is not a SavedModel, but it contains some: choose {' or '.join(sorted(models))}"

@@ -7,7 +7,7 @@ rest. A batch is padded to its longest row and not to one of a few lengths: ONNX
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Mapping, NamedTuple, Sequence
+from typing import Callable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -22,6 +22,7 @@ from albert_tf.server.signatures import (
     OutputSpec,
     ServedModel,
     Signature,
+    description_of,
     row_function,
 )
 from albert_tf.tasks.classification.text_labels import text_outputs
@@ -31,6 +32,7 @@ from albert_tf.tasks.sentence_vectors.embeddings import text_vectors
 from albert_tf.tasks.squad.text_answers import answer_questions, feature_options as squad_options
 from albert_tf.tasks.tagging.export import WORDS
 from albert_tf.tasks.tagging.text_tags import feature_options as tagging_options, split_words, tag_outputs
+from albert_tf.text.packing import padded_rows
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.arrays import softmax
 
@@ -59,10 +61,7 @@ def model_of_onnx(name: str, model: OnnxModel, tokenizer: FullTokenizer, top_k: 
                                       functools.partial(_of_examples, parts), parts.outputs)
     signatures = {key: Signature(each.inputs, each.run, each.view, each.row, labels, each.outputs)
                   for key, each in signatures.items()}
-    config = model.config
-    description = (f"{model.head.name.replace('_', ' ')} from {model.path}: {config.num_hidden_layers} layers, "
-                   f"hidden size {config.hidden_size}, {config.vocab_size:,} pieces")
-    return ServedModel(name, description, signatures)
+    return ServedModel(name, description_of(model.head.name, model.path, model.config), signatures)
 
 
 class _Served(NamedTuple):
@@ -210,18 +209,18 @@ def _token_classifier(served: _Served) -> _Parts:
 
     def tags(sentences: Sequence[Sequence[str]]) -> Outputs:
         probabilities, further = tag_outputs(model, tokenizer, sentences)
-        return dict(further, tags=_padded([names[each.argmax(axis=1)] for each in probabilities], b"", object),
-                    scores=_padded([each.max(axis=1) for each in probabilities], 0, np.float32))
+        return dict(further, tags=padded_rows([names[each.argmax(axis=1)] for each in probabilities], b"", object),
+                    scores=padded_rows([each.max(axis=1) for each in probabilities], 0, np.float32))
 
     def words(columns: Columns) -> Outputs:
         return tags([_without_padding(_texts(row)) for row in columns[WORDS]])
 
     def texts(columns: Columns) -> Outputs:
         split = [split_words(text) for text in _texts(columns["text"])]
-        offsets = {name: _padded([[getattr(word, name) for word in row] for row in split], -1, np.int32)
+        offsets = {name: padded_rows([[getattr(word, name) for word in row] for row in split], -1)
                    for name in ("start", "end")}
         return dict(tags([[word.word for word in row] for row in split]), **offsets,
-                    words=_padded([_bytes([word.word for word in row]) for row in split], b"", object))
+                    words=padded_rows([_bytes([word.word for word in row]) for row in split], b"", object))
 
     signatures = {RAW_TEXT: _of_strings(("text",), texts, text_specs),
                   WORDS: _signature(dict(words=InputSpec("string", (None, None))), words, specs)}
@@ -302,13 +301,6 @@ def _filling_arrays(texts: Sequence[Sequence[Sequence[Filling]]], count: int) ->
             pieces[text, mask] = _bytes([filling.piece for filling in fillings])
             probabilities[text, mask] = [filling.probability for filling in fillings]
     return dict(pieces=pieces, probabilities=probabilities)
-
-
-def _padded(rows: Sequence[Any], fill, dtype) -> np.ndarray:
-    padded = np.full([len(rows), max(map(len, rows), default=0)], fill, dtype)
-    for target, row in zip(padded, rows):
-        target[: len(row)] = row
-    return padded
 
 
 def _without_padding(words: list[str]) -> list[str]:

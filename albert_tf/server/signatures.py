@@ -11,6 +11,8 @@ from typing import Any, Callable, Iterable, Mapping, NamedTuple
 
 import numpy as np
 
+from albert_tf.config import AlbertConfig
+
 # The signature of a request without signature_name, as in TensorFlow Serving.
 DEFAULT_SIGNATURE = "serving_default"
 # The signature, and the view, that tells whether two texts are in order.
@@ -79,6 +81,12 @@ class ServedModel:
     name: str
     description: str
     signatures: Mapping[str, Signature]
+
+
+def description_of(head: str, path: str, config: AlbertConfig) -> str:
+    """The description of a model of these weights."""
+    return (f"{head.replace('_', ' ')} from {path}: {config.num_hidden_layers} layers, "
+            f"hidden size {config.hidden_size}, {config.vocab_size:,} pieces")
 
 
 def row_function(inputs: Iterable[str], view: str) -> Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]:

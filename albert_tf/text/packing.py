@@ -103,9 +103,11 @@ def by_feature(rows: Sequence[Mapping[str, Any]]) -> dict[str, list]:
     return {name: [row[name] for row in rows] for name in rows[0]}
 
 
-def padded_rows(rows: Sequence[Ids], fill: int) -> np.ndarray:
-    """Rows of different lengths as one array, int32 [rows, longest], filled up at their ends."""
-    padded = np.full([len(rows), max(map(len, rows), default=0)], fill, np.int32)
+def padded_rows(
+    rows: Sequence[Any], fill: Any, dtype: Any = np.int32, shape: Sequence[int] | None = None
+) -> np.ndarray:
+    """Rows of different lengths as one array of a shape, [rows, longest] if it is None, filled up at their ends."""
+    padded = np.full(shape or [len(rows), max(map(len, rows), default=0)], fill, dtype)
     for target, row in zip(padded, rows):
         target[: len(row)] = row
     return padded

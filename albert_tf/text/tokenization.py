@@ -13,7 +13,7 @@ import numpy as np
 
 from albert_tf.text import wordpiece
 from albert_tf.text.origins import trace_pieces
-from albert_tf.text.packing import PairPacker, padding_values
+from albert_tf.text.packing import PairPacker, padded_rows, padding_values
 from albert_tf.text.sentencepieces import (
     WORD_START,
     DigitCommaTable,
@@ -181,10 +181,11 @@ class FullTokenizer:
         rows = [packer.pack(ids_a, ids_b) for ids_a, ids_b in zip(*(ids for ids, _ in encoded))]
         width = length if padding == "max_length" else max((len(row["input_ids"]) for row in rows), default=0)
         fills = padding_values(self.pad_id)
-        batch = {name: _padded([row[name] for row in rows], [len(rows), width], fill) for name, fill in fills.items()}
+        batch = {name: padded_rows([row[name] for row in rows], fill, shape=[len(rows), width])
+                 for name, fill in fills.items()}
         if return_offsets:
             offsets = [_row_offsets(packer, a, b) for a, b in zip(*(offsets for _, offsets in encoded))]
-            batch["offsets"] = _padded(offsets, [len(rows), width, 2], 0)
+            batch["offsets"] = padded_rows(offsets, 0, shape=[len(rows), width, 2])
         return batch
 
 
@@ -215,13 +216,6 @@ def _row_offsets(packer: PairPacker, offsets_a: np.ndarray, offsets_b: np.ndarra
     length_a, length_b = packer.lengths(len(offsets_a), len(offsets_b))
     special = np.zeros([1, 2], np.int32)
     return np.concatenate([special, offsets_a[:length_a], special, offsets_b[:length_b]])
-
-
-def _padded(rows: list, shape: list[int], fill: int) -> np.ndarray:
-    padded = np.full(shape, fill, np.int32)
-    for target, row in zip(padded, rows):
-        target[: len(row)] = row
-    return padded
 
 
 _MARKS = "!\"#$%&()*+,-./:;?@[\\]^_`{|}~"

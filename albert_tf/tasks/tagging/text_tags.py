@@ -86,7 +86,7 @@ def tag_outputs(
     further: dict[str, np.ndarray] = {}
     for first in range(0, len(rows), _BATCH):
         batch = rows[first : first + _BATCH]
-        inputs = {name: padded_rows([row[name] for row in batch], fill)  # type: ignore[misc]
+        inputs = {name: padded_rows([row[name] for row in batch], fill)
                   for name, fill in padding_values(tokenizer.pad_id).items()}
         outputs = model(inputs)
         for name, values in num_layers_used(outputs).items():
