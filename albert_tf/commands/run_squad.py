@@ -36,6 +36,7 @@ from albert_tf.tasks.squad.reading import MISPLACED_ANSWERS, VERSIONS, SquadFile
 from albert_tf.tasks.squad.results import Results, write_n_best, write_predictions
 from albert_tf.tasks.squad.tables import QuestionWindows, prediction_table, training_table
 from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
+from albert_tf.tasks.squad.text_answers import VERSION_OF_HEAD
 from albert_tf.text.lines import read_lines, read_standard_input
 from albert_tf.training.evaluation import shown, write_results
 from albert_tf.training.finetuning import FineTuning, Predictions
@@ -44,7 +45,6 @@ from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of
 
 FLAGS = flags.FLAGS
-VERSION_OF_HEAD = {"span": "1.1", "conditional_span": "2.0"}
 
 
 @dataclasses.dataclass(frozen=True)

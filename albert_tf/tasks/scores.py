@@ -22,7 +22,7 @@ from albert_tf.tasks.multiple_choice.text_choices import choose_options
 from albert_tf.tasks.sentence_vectors.embeddings import text_vectors
 from albert_tf.tasks.squad.metrics import evaluate_v1, evaluate_v2
 from albert_tf.tasks.squad.reading import read_squad_file
-from albert_tf.tasks.squad.text_answers import VERSIONS, answer_questions
+from albert_tf.tasks.squad.text_answers import VERSION_OF_HEAD, answer_questions
 from albert_tf.tasks.tagging import metrics as tag_metrics
 from albert_tf.tasks.tagging.reading import read_tagged_text
 from albert_tf.tasks.tagging.text_tags import tag_words
@@ -139,7 +139,7 @@ def _of_answers(head: str, path: str, tokenizer: FullTokenizer) -> Scorer:
         found = dict(zip(questions, answer_questions(
             model, tokenizer, *(list(column) for column in zip(*questions.values())))))
         predictions = {qas_id: answer.answer for qas_id, answer in found.items()}
-        if VERSIONS[head] == "1.1":
+        if VERSION_OF_HEAD[head] == "1.1":
             return Score("f1", evaluate_v1(file.articles, predictions)["f1"])
         null_scores = {qas_id: answer.no_answer_score or 0.0 for qas_id, answer in found.items()}
         return Score("best_f1", evaluate_v2(file.articles, predictions, null_scores)["best_f1"])
@@ -184,4 +184,4 @@ def _of_choices(path: str, tokenizer: FullTokenizer) -> Scorer:
 
 _WITHOUT_TASK: Mapping[str, Callable[[str, FullTokenizer], Scorer]] = dict(
     token_classifier=_of_tags, multiple_choice=_of_choices,
-    **{head: functools.partial(_of_answers, head) for head in VERSIONS})
+    **{head: functools.partial(_of_answers, head) for head in VERSION_OF_HEAD})

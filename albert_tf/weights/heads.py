@@ -75,10 +75,13 @@ def _num_choices(source: Source) -> int:
     return source.settings.num_choices or NUM_CHOICES
 
 
+def _settings(*names: str) -> dict[str, Callable[[Source], Any]]:
+    """Arguments with the names of settings, as stored with the weights."""
+    return {name: lambda source, name=name: getattr(source.settings, name) for name in names}  # type: ignore[misc]
+
+
 # Arguments of the models that can have an output after every layer.
-_EXITS: dict[str, Callable[[Source], Any]] = dict(
-    exit_heads=lambda source: source.settings.exit_heads,
-    exit_pooling=lambda source: source.settings.exit_pooling)
+_EXITS = _settings("exit_heads", "exit_pooling")
 
 
 def _same_for_both(scope: str, layer: str) -> dict:
@@ -105,22 +108,18 @@ HEADS = (
          pipeline_tag="fill-mask", task="pre-training"),
     Head("classifier", "classifier.AlbertClassifier", ("output_weights",), ("ForSequenceClassification",),
          _same_for_both("", "classifier"),
-         arguments=dict(num_labels=_num_labels("classifier"),
-                        label_names=lambda source: source.settings.label_names,
+         arguments=dict(_settings("label_names", "multi_label", "thresholds", "activation_fn", "single_texts"),
+                        **_EXITS,
+                        num_labels=_num_labels("classifier"),
                         window_pooling=lambda source: source.settings.long_texts.pooling,
                         max_windows=lambda source: source.settings.long_texts.max_windows,
                         doc_stride=lambda source: source.settings.long_texts.doc_stride,
-                        multi_label=lambda source: source.settings.multi_label,
-                        temperature=lambda source: source.settings.temperature or 1.0,
-                        thresholds=lambda source: source.settings.thresholds,
-                        activation_fn=lambda source: source.settings.activation_fn,
-                        single_texts=lambda source: source.settings.single_texts, **_EXITS),
+                        temperature=lambda source: source.settings.temperature or 1.0),
          pipeline_tag="text-classification", task="classification"),
     Head("token_classifier", "token_classifier.AlbertTokenClassifier", ("cls/tokens/",),
          ("ForTokenClassification",), _same_for_both("cls/tokens", "classifier"), has_pooler=False,
-         arguments=dict(num_labels=_num_labels("token_classifier"),
-                        label_names=lambda source: source.settings.label_names,
-                        label_all_pieces=lambda source: source.settings.label_all_pieces, **_EXITS),
+         arguments=dict(_settings("label_names", "label_all_pieces"), **_EXITS,
+                        num_labels=_num_labels("token_classifier")),
          pipeline_tag="token-classification", task="tagging"),
     Head("span", "span.AlbertSpan", ("cls/squad/",), ("ForQuestionAnswering",),
          _same_for_both("cls/squad", "qa_outputs"), has_pooler=False, pipeline_tag="question-answering",
@@ -129,7 +128,7 @@ HEADS = (
          pipeline_tag="question-answering", task="SQuAD 2.0"),
     Head("multiple_choice", "multiple_choice.AlbertMultipleChoice", (), ("ForMultipleChoice",),
          _same_for_both("", "classifier"),
-         arguments=dict(num_choices=_num_choices, **_EXITS),
+         arguments=dict(_EXITS, num_choices=_num_choices),
          pipeline_tag="multiple-choice", task="multiple choice"),
     Head("sentence_encoder", "sentence_encoder.AlbertSentenceEncoder", architectures=("Model",),
          arguments={field.name: _pooling(field.name) for field in dataclasses.fields(SentencePooling)},

@@ -16,7 +16,7 @@ from albert_tf.weights.settings import Settings
 
 # The score of an answer where there is no span at all, as in an exported SavedModel.
 NO_SCORE = float(np.finfo(np.float32).min)
-VERSIONS = dict(span="1.1", conditional_span="2.0")
+VERSION_OF_HEAD = dict(span="1.1", conditional_span="2.0")
 
 
 class TextAnswer(NamedTuple):
@@ -67,8 +67,8 @@ def answerer_of(model: PredictingModel, tokenizer: FullTokenizer) -> QuestionAns
     Raises:
       ValueError: the model has another head, or the tokenizer is not the model's.
     """
-    check_reads_texts(model, tokenizer, *VERSIONS)
-    version = VERSIONS[head_of(model).name]
+    check_reads_texts(model, tokenizer, *VERSION_OF_HEAD)
+    version = VERSION_OF_HEAD[head_of(model).name]
     task = SpanTask(model) if version == "1.1" else ConditionalSpanTask(model)  # type: ignore[arg-type]
     return QuestionAnswerer(task, tokenizer, feature_options(model), AnswerOptions(version), length_step=1)
 
