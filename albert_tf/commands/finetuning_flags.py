@@ -134,7 +134,7 @@ def stored_or_requested(model: ResolvedModel, name: str) -> Any:
 
 def requested(name: str) -> Any:
     """The value of a flag that the command line or the recipe sets; None if neither does."""
-    return FLAGS[name].value if FLAGS[name].present or name in _recipe()[1] else None
+    return FLAGS[name].value if FLAGS[name].present or name in read_recipe(FLAGS.recipe)[1] else None
 
 
 def apply_recipe() -> None:
@@ -143,7 +143,7 @@ def apply_recipe() -> None:
     Raises:
       ValueError: there is no such recipe, it is not a JSON object, or it has a name that is not a flag of the command.
     """
-    path, values = _recipe()
+    path, values = read_recipe(FLAGS.recipe)
     for name, value in values.items():
         try:
             if value is None:
@@ -155,15 +155,19 @@ def apply_recipe() -> None:
             raise ValueError(f"{path}: {error}") from error
 
 
-def _recipe() -> tuple[str, dict[str, Any]]:
-    """The path of --recipe and the values of flags in it; empty without a recipe."""
-    if not FLAGS.recipe:
+def read_recipe(recipe: str | None) -> tuple[str, dict[str, Any]]:
+    """The path of a recipe, which is its name or its path, and the values of flags in it; empty for None.
+
+    Raises:
+      ValueError: there is no such recipe, or it is not a JSON object.
+    """
+    if not recipe:
         return "", {}
-    named = RECIPES / f"{FLAGS.recipe.lower()}.json"
-    path = str(named) if named.is_file() else FLAGS.recipe
+    named = RECIPES / f"{recipe.lower()}.json"
+    path = str(named) if named.is_file() else recipe
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         names = ", ".join(sorted(file.stem for file in RECIPES.glob("*.json")))
-        raise ValueError(f"no recipe {FLAGS.recipe!r}: expected one of {names}, or the path of a JSON file")
+        raise ValueError(f"no recipe {recipe!r}: expected one of {names}, or the path of a JSON file")
     return path, read_json_object(path)
 
 

@@ -7,7 +7,7 @@ import reprlib
 from typing import Any, Mapping
 
 from albert_tf.commands import usage
-from albert_tf.commands.finetuning_flags import RECIPES
+from albert_tf.commands.finetuning_flags import read_recipe
 from albert_tf.utils.json_files import check_keys, read_json_object
 
 # The flags that the search sets itself.
@@ -55,11 +55,7 @@ class SearchSpace:
     @property
     def recipe(self) -> dict[str, Any]:
         """The flags of the recipe that the flags name; empty without a recipe."""
-        name = self.flags.get("recipe")
-        if not name:
-            return {}
-        path = RECIPES / f"{str(name).lower()}.json"
-        return read_json_object(str(path) if path.is_file() else str(name))
+        return read_recipe(str(self.flags.get("recipe", "")))[1]
 
     @property
     def steps(self) -> tuple[int, int]:

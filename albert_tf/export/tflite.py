@@ -131,8 +131,9 @@ def differences(
         interpreter = interpreter_of(flatbuffer)
         for length in lengths:
             name = None if isinstance(max_seq_length, int) else signature_name(length)
-            found = _differences_of(interpreter.get_signature_runner(name), model,
-                                    random_inputs(model, 1, length, max_predictions_per_seq, seed))
+            run = interpreter.get_signature_runner(name)
+            found = largest_differences(lambda inputs, run=run: run(**inputs), model,  # type: ignore[misc]
+                                        random_inputs(model, 1, length, max_predictions_per_seq, seed))
             largest = {output: float(np.max([value, largest.get(output, 0.0)])) for output, value in found.items()}
     return largest
 
@@ -151,7 +152,3 @@ def interpreter_of(flatbuffer: bytes, num_threads: int | None = None) -> Any:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"\s*Warning: tf.lite.Interpreter is deprecated")  # TensorFlow 2.21 has it
         return tf.lite.Interpreter(model_content=flatbuffer, num_threads=num_threads)
-
-
-def _differences_of(run: Callable[..., Any], model: keras.Model, inputs: dict) -> dict[str, float]:
-    return largest_differences(lambda inputs: run(**inputs), model, inputs)
