@@ -22,7 +22,7 @@ import albert_tf
 from albert_tf import keras
 from albert_tf.commands import flag_fields as fields, shared_flags as shared
 from albert_tf.data.rows import read_texts
-from albert_tf.modeling.layer_distances import layer_distances
+from albert_tf.modeling.layer_states import layer_distances
 from albert_tf.tasks.sentence_vectors.embeddings import batches_by_length, padded_inputs, token_ids
 from albert_tf.utils import bounds
 from albert_tf.utils.charts import Curve, Panel, write_charts

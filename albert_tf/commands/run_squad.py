@@ -31,9 +31,8 @@ from albert_tf.modeling.span import AlbertSpan
 from albert_tf.tasks.squad.answers import AnswerOptions, QuestionAnswerer, answers, describe
 from albert_tf.tasks.squad.export import export_question_answering
 from albert_tf.tasks.squad.features import FeatureOptions, default_doc_stride
-from albert_tf.tasks.squad.metrics import BEST_METRIC
+from albert_tf.tasks.squad.metrics import BEST_METRIC, Results, write_n_best, write_predictions
 from albert_tf.tasks.squad.reading import MISPLACED_ANSWERS, VERSIONS, SquadFile, read_squad_file
-from albert_tf.tasks.squad.results import Results, write_n_best, write_predictions
 from albert_tf.tasks.squad.tables import QuestionWindows, prediction_table, training_table
 from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
 from albert_tf.tasks.squad.text_answers import VERSION_OF_HEAD

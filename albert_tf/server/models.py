@@ -19,7 +19,7 @@ from albert_tf.export.saved_model import OPTIONAL_INPUTS, exported_label_names, 
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.early_exit import EarlyExit
-from albert_tf.modeling.layer_distances import layer_distances
+from albert_tf.modeling.layer_states import layer_distances
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.token_classifier import AlbertTokenClassifier

@@ -10,7 +10,7 @@ from in_process import loaded
 import albert_tf
 from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
-from albert_tf.modeling.layer_distances import layer_distances
+from albert_tf.modeling.layer_states import layer_distances
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
