@@ -66,9 +66,9 @@ def open_records(paths: list[str], max_seq_length: int, max_predictions_per_seq:
         try:
             batch = tf.io.parse_example(records, features)
         except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:  # TensorFlow's message quotes the record
-            lengths = _lengths(records[0].numpy())
             raise ValueError(f"{file.path} does not hold pre-training records of max_seq_length {max_seq_length} and "
-                             f"max_predictions_per_seq {max_predictions_per_seq}: {lengths}") from error
+                             f"max_predictions_per_seq {max_predictions_per_seq}: {_described(records[0].numpy())}"
+                             ) from error
         _check_values(file.path, batch, max_seq_length, vocab_size)
     return RecordSet(files, max_seq_length, max_predictions_per_seq)
 
@@ -77,13 +77,8 @@ def lengths_of_records(path: str) -> tuple[int, int] | None:
     """The max_seq_length and max_predictions_per_seq of a file's first record; None if it is not such a record."""
     with streaming.naming_changed_files(check_records([path])):
         record = next(iter(tf.data.TFRecordDataset(path).take(1)), None)
-    try:
-        features = {} if record is None else tf.train.Example.FromString(record.numpy()).features.feature
-    except DecodeError:
-        return None
-    tokens, predictions = (len(features[name].int64_list.value) if name in features else 0
-                           for name in ("input_ids", "masked_lm_ids"))
-    return (tokens, predictions) if tokens and predictions else None
+    lengths = _lengths(record.numpy()) if record is not None else None
+    return (lengths["input_ids"], lengths["masked_lm_ids"]) if lengths and all(lengths.values()) else None
 
 
 class TrainingBatches:
@@ -228,13 +223,20 @@ def _check_values(path: str, batch: dict[str, tf.Tensor], max_seq_length: int, v
                              f"Received: {int(wrong[0])}")
 
 
-def _lengths(record: bytes) -> str:
+def _lengths(record: bytes) -> dict[str, int] | None:
+    """The number of values of input_ids and masked_lm_ids in a record, 0 without them; None if it is no tf.Example."""
     try:
         features = tf.train.Example.FromString(record).features.feature
     except DecodeError:
+        return None
+    return {name: len(features[name].int64_list.value) if name in features else 0
+            for name in ("input_ids", "masked_lm_ids")}
+
+
+def _described(record: bytes) -> str:
+    """What a record has, for an error message."""
+    lengths = _lengths(record)
+    if lengths is None:
         return "a record is not a tf.Example"
-    lengths = {name: len(features[name].int64_list.value)
-               for name in ("input_ids", "masked_lm_ids") if name in features}
-    if not lengths:
-        return "a record has other features"
-    return "a record has " + " and ".join(f"{length} {name}" for name, length in lengths.items())
+    described = " and ".join(f"{length} {name}" for name, length in lengths.items() if length)
+    return f"a record has {described or 'other features'}"
