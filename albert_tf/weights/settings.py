@@ -1,22 +1,9 @@
-"""Settings: how a model is used, in albert_tf.json next to its weights. Keys without a value are left out.
+"""Settings: how a model is used, in albert_tf.json next to its weights.
 
-The keys::
+The keys are fields of Settings, and keys without a value are left out::
 
-    label_names        the names of a classifier's labels, in the order of the logits
-    multi_label        true if a text can have several labels; without it, it has one
-    long_texts         {"pooling": "mean", "max_windows": 8, "doc_stride": 0}; without it, longer texts are truncated
-    num_choices        of a multiple-choice model
-    label_all_pieces   true; without it, a word's first piece has its tag
-    temperature        what a classifier's logits are divided by before they become probabilities; without it, 1
-    thresholds         with multi_label, the least probability of each label that is predicted; without them, 0.5
-    lora_alpha         of a run with low-rank adapters, which are multiplied by lora_alpha / rank
-    activation_fn      what makes the score of a model that ranks: sigmoid or identity
-    head               the head that a run trained (see heads.py)
-    doc_stride, max_query_length, max_qa_length    the lengths with which a run's task reads texts
-    exit_heads         true if there is an output after every layer (modeling/early_exit.py)
-    exit_pooling       which vector of a text these outputs read: mean, max or cls; without it, pooler
-    single_texts       true if a classifier was trained on single texts; without it, a second one may follow
-    task               the name of the task that a run trains on
+    {"label_names": ["bad", "good"], "long_texts": {"pooling": "mean", "max_windows": 8, "doc_stride": 0},
+     "head": "classifier", "task": "reviews"}
 
 The pooling of a sentence encoder is in the files of sentence-transformers, the length of rows in
 tokenizer_config.json (see vocabulary_files.py).
@@ -68,7 +55,7 @@ class Settings:
     """The settings of a model.
 
     Args:
-      label_names: the names of the classifier's labels; None if they have no names.
+      label_names: the names of the classifier's labels, in the order of the logits; None if they have no names.
       sentence_pooling: how the vector of a text is made; None if the model is no sentence encoder.
       long_texts: how a classifier reads longer texts.
       max_seq_length: the largest number of tokens of a row that the weights were fine-tuned with; None if unknown.
@@ -81,7 +68,7 @@ class Settings:
       doc_stride: pieces from the start of a window to the start of the next, for SQuAD and tagging; None if unknown.
       max_query_length: the largest number of pieces of a question of SQuAD; None if unknown.
       max_qa_length: the largest number of pieces of question and option of multiple choice; None if unknown.
-      exit_heads: whether there is an output after every layer.
+      exit_heads: whether there is an output after every layer (see modeling/early_exit.py).
       exit_pooling: which vector of a text these outputs read (see EarlyExitModel).
       activation_fn: what makes the score of a classifier that ranks (see AlbertClassifier); None for other models.
       task: the name of the task that a run trains on; None if it has none, or is unknown.
