@@ -126,8 +126,7 @@ def run_process(
     paths = [str(pathlib.Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     command = process_of(script, command_line_flags)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    status = (run_to_end(command, environment) if should_end is None
-              else run_to_end(command, environment, should_end))
+    status = run_to_end(command, environment, should_end)
     if status:
         raise ValueError(f"{name or script} ended with status {status}")
 
