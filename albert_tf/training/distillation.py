@@ -73,3 +73,12 @@ def divergence(teacher_logits: tf.Tensor, logits: tf.Tensor, temperature: float)
     teacher_log_probs = tf.nn.log_softmax(teacher_logits / temperature)
     differences = teacher_log_probs - tf.nn.log_softmax(logits / temperature)
     return temperature**2 * tf.reduce_sum(tf.exp(teacher_log_probs) * differences, axis=-1)
+
+
+def binary_divergence(teacher_logits: tf.Tensor, logits: tf.Tensor, temperature: float) -> tf.Tensor:
+    """The divergence of distributions of two classes, one of which has the sigmoid of a logit: float32 [...] to [...].
+
+    The arguments are those of `divergence`.
+    """
+    teacher, student = (tf.stack([each, tf.zeros_like(each)], axis=-1) for each in (teacher_logits, logits))
+    return divergence(teacher, student, temperature)

@@ -8,7 +8,7 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.early_exit import loss_over_exits, num_layers_used
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.tasks.classification.losses import ONE_LABEL, LabelLoss
-from albert_tf.training.distillation import divergence
+from albert_tf.training.distillation import binary_divergence, divergence
 from albert_tf.training.task import Batch, MeanLossTask, Tensors
 
 
@@ -57,7 +57,7 @@ class ClassificationTask(MeanLossTask):
             if self._is_regression:
                 losses = tf.square(logits[:, 0] - expected[:, 0])  # [batch]
             elif self._label_loss.multi_label:
-                losses = tf.reduce_mean(divergence(yes_or_no(expected), yes_or_no(logits), temperature), axis=1)
+                losses = tf.reduce_mean(binary_divergence(expected, logits, temperature), axis=1)
             else:
                 losses = divergence(expected, logits, temperature)  # [batch]
             return tf.reduce_sum(losses) / denominators["examples"]
@@ -77,8 +77,3 @@ class ClassificationTask(MeanLossTask):
         else:
             probabilities = tf.nn.softmax(logits)
         return dict(probabilities=probabilities, logits=logits, **num_layers_used(outputs))
-
-
-def yes_or_no(logits: tf.Tensor) -> tf.Tensor:
-    """The logits of two classes whose probabilities are those of a label and of its absence, [..., 2]."""
-    return tf.stack([logits, tf.zeros_like(logits)], axis=-1)

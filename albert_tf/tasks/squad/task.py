@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from albert_tf.modeling.conditional_span import MASKED_LOGIT, AlbertConditionalSpan
 from albert_tf.modeling.span import AlbertSpan
-from albert_tf.training.distillation import divergence
+from albert_tf.training.distillation import binary_divergence, divergence
 from albert_tf.training.task import Batch, MeanLossTask, Tensors
 
 
@@ -93,16 +93,10 @@ class ConditionalSpanTask(MeanLossTask):
         """
         start, end = (divergence(teacher[name], outputs[name], temperature)
                       for name in ("start_log_probs", "end_log_probs"))
-        answerability = divergence(_two_classes(teacher["cls_logits"]), _two_classes(outputs["cls_logits"]),
-                                   temperature)
+        answerability = binary_divergence(teacher["cls_logits"], outputs["cls_logits"], temperature)
         return tf.reduce_sum((start + end) / 2.0 + 0.5 * answerability) / denominators["examples"]
 
     def predictions(self, outputs: Tensors) -> Tensors:
         """The beam (starts, best first, and the ends of each), and the logit that there is no answer."""
         names = ("start_top_log_probs", "start_top_index", "end_top_log_probs", "end_top_index", "cls_logits")
         return {name: outputs[name] for name in names}
-
-
-def _two_classes(logits: tf.Tensor) -> tf.Tensor:
-    """Logits [batch, 2] whose softmax has the sigmoid of logits [batch] second."""
-    return tf.stack([tf.zeros_like(logits), logits], axis=-1)
