@@ -91,7 +91,7 @@ def test_documents_in_a_table_give_the_records_of_the_same_text(tmp_path, monkey
     records["vocabulary"]["flags"].pop("num_workers")
     (tmp_path / "recipe.json").write_text(json.dumps(dict(runs=records)))
     with ScriptSession() as session, loaded("pretrain_from_text") as pretrain_from_text:
-        monkeypatch.setattr(command_runs, "run_to_end", lambda command, environment, should_end: session.run_command(command))
+        monkeypatch.setattr(command_runs, "run_to_end", lambda command, *_: session.run_command(command))
         for name, flags in (("text.txt", {}), ("text.jsonl", dict(text_column="body"))):
             assert pretrain_from_text(recipe=str(tmp_path / "recipe.json"), text=str(tmp_path / name),
                                       dev_text=str(tmp_path / name), output_dir=str(tmp_path / f"{name}.out"),
