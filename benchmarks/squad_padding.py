@@ -32,7 +32,6 @@ from benchmarks.alternation import in_turns
 from benchmarks.bucket_steps import take_step_of_each_bucket
 
 shared_flags.define_model_flags()
-shared_flags.define_vocabulary_flags()
 shared_flags.define_device_flags()
 flags.DEFINE_string("train_file", None, "Path of SQuAD's training file, JSON.", required=True)
 flags.DEFINE_string("predict_file", None, "Path of SQuAD's dev file, JSON.", required=True)

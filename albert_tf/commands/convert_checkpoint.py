@@ -29,7 +29,6 @@ _ON_HUB = ("hugging_face", "keras_hub")
 
 def define_flags() -> None:
     shared.define_model_flags()
-    shared.define_vocabulary_flags()
     vector_flags.define_pooling_flags()
     vector_flags.define_vector_flags(with_precision=False)
     flags.DEFINE_enum("to", "tf1", list(FORMATS), "The format to write: the release's TF1 checkpoint (tf1), that of "

@@ -41,7 +41,6 @@ _COMPARED_LENGTH, _COMPARED_PREDICTIONS = 64, 8
 
 def define_flags() -> None:
     shared.define_source_flags()
-    shared.define_vocabulary_flags()
     shared.define_head_flag("exported")
     vector_flags.define_pooling_flags()
     vector_flags.define_vector_flags()

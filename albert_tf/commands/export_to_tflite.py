@@ -25,7 +25,6 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     shared.define_source_flags()
-    shared.define_vocabulary_flags()
     shared.define_head_flag("exported")
     vector_flags.define_pooling_flags()
     vector_flags.define_vector_flags()

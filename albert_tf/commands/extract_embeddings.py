@@ -44,7 +44,6 @@ _DEFAULT_LENGTH = 512  # tokens
 
 def define_flags() -> None:
     shared.define_source_flags()
-    shared.define_vocabulary_flags()
     vector_flags.define_pooling_flags(default="pooler")
     vector_flags.define_vector_flags()
     fields.define_required("input_file", "Path of a UTF-8 text file, one text per line; with --engine=beam a "

@@ -26,7 +26,6 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     shared.define_source_flags()
-    shared.define_vocabulary_flags()
     flags.DEFINE_multi_string("text", None, "A text with at least one [MASK]. Repeat the flag for several texts. "
                               "Default: the lines of standard input; no text with --export_dir.")
     fields.define_integer("top_k", 5, "Number of pieces to show for each mask.", *bounds.CANDIDATES)

@@ -40,7 +40,6 @@ def define_flags(
       export_accepts: what the exported model accepts, for --help.
     """
     shared.define_model_flags()
-    shared.define_vocabulary_flags()
     shared.define_training_flags("adamw", learning_rate, train_batch_size, save_checkpoints_steps)
     _define_run_flags(max_seq_length, trains_and_evaluates)
     _define_trainable_flags()

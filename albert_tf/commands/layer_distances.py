@@ -36,7 +36,6 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     shared.define_source_flags()
-    shared.define_vocabulary_flags()
     fields.define_required("input_file", "Path of a UTF-8 text file, one text per line.")
     shared.define_text_column_flag()
     fields.define_required("output_dir", "Directory of layer_distances.csv and layer_distances.svg.")

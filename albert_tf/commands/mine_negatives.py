@@ -28,7 +28,6 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     shared.define_source_flags()
-    shared.define_vocabulary_flags()
     vector_flags.define_pooling_flags(with_normalize=False)
     vector_flags.define_vector_flags(with_precision=False)
     fields.define_required("input_file", "Path of the pairs: a .tsv or .csv file with two columns and no header, or "

@@ -104,7 +104,6 @@ def define_flags() -> None:
     shared.define_training_flags(optimizer="lamb", learning_rate=0.00176, train_batch_size=4096,
                                  save_checkpoints_steps=5000)
     shared.define_device_flags()
-    shared.define_vocabulary_flags()
     flags.DEFINE_multi_integer("input_share", None, "Whole number for each --input_file, in the same order: the share "
                                "of the steps that train on it. 3 and 1: three of four steps train on the first set. "
                                "Default: equal shares.", *bounds.SHARES)

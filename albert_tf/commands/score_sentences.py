@@ -66,7 +66,6 @@ class Options:
 
 def define_flags() -> None:
     shared.define_source_flags()
-    shared.define_vocabulary_flags()
     shared.define_engine_flags("Number of processes of Beam's local runner.")
     shared.define_precision_flag()
     fields.define_fields(Options)

@@ -31,7 +31,6 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     shared.define_source_flags()
-    shared.define_vocabulary_flags()
     vector_flags.define_pooling_flags(with_normalize=False)
     vector_flags.define_vector_flags()
     fields.define_required("input_file", "Path of the UTF-8 text file whose lines are searched. Empty lines are "

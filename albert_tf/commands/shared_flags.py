@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 FLAGS = flags.FLAGS
 flags.disclaim_key_flags()  # a flag belongs to the command that calls these functions
-# The flags of define_source_flags and define_vocabulary_flags, for the manifests of what is computed with a model.
+# The flags of define_source_flags, for the manifests of what is computed with a model.
 MODEL_FLAGS = ("init_checkpoint", "albert_hub_module_handle", "albert_config_file", "spm_model_file", "vocab_file",
                "do_lower_case", "keep_accents")
 _DEFAULT_INTERVAL: list[int] = []  # the command's default of --save_checkpoints_steps, which a recipe may replace
@@ -103,7 +103,7 @@ def beam_options(engine: str, beam_pipeline_options: str | None, num_workers: in
 
 @group("Model")
 def define_source_flags() -> None:
-    """Defines the flags that select a model's config and weights."""
+    """Defines the flags that select a model: its config, its weights and its vocabulary."""
     flags.DEFINE_string("albert_config_file", None, "Path of the model's albert_config.json, or the name of a "
                         "published size (albert_base_v2). Default: the config of the weights.")
     flags.DEFINE_string("init_checkpoint", None,
@@ -114,11 +114,12 @@ def define_source_flags() -> None:
     flags.DEFINE_string("albert_hub_module_handle", None, "Path or URL of a TF-Hub module with the initial weights, "
                         "instead of --init_checkpoint. A TF2 module whose variables do not have the release's names is "
                         "used by running its own graph, so use only modules that you trust.")
+    define_vocabulary_flags()
 
 
 @group("Model")
 def define_model_flags() -> None:
-    """Defines the flags of a model to train: config, initial weights, dropout and sharing."""
+    """Defines the flags of a model to train: those of define_source_flags, dropout and sharing."""
     define_source_flags()
     define_float("hidden_dropout_prob", None, "Dropout rate, from 0 to 1, of the embeddings and of each layer's "
                  "outputs in training. Default: the config's.")
