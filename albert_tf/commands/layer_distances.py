@@ -10,9 +10,7 @@ change more smoothly from layer to layer with shared layers than without.
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import os
 
 import numpy as np
@@ -28,7 +26,7 @@ from albert_tf.utils import bounds
 from albert_tf.utils.charts import Curve, Panel, write_charts
 from albert_tf.utils.files import check_directory, make_directory
 from albert_tf.utils.progress import count_of
-from albert_tf.utils.writing import write_text
+from albert_tf.utils.writing import write_csv
 from albert_tf.weights.vocabulary_files import check_vocabulary
 
 FLAGS = flags.FLAGS
@@ -101,11 +99,8 @@ def table(rows: list[Row]) -> str:
 
 def write_results(directory: str, rows: list[Row]) -> None:
     """Writes layer_distances.csv (one row per layer) and layer_distances.svg (one curve per model)."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([field.name for field in dataclasses.fields(Row)])
-    writer.writerows(dataclasses.astuple(row) for row in rows)
-    write_text(os.path.join(directory, "layer_distances.csv"), text.getvalue())
+    write_csv(os.path.join(directory, "layer_distances.csv"),
+              [[field.name for field in dataclasses.fields(Row)], *map(dataclasses.astuple, rows)])
     models = dict.fromkeys(row.model for row in rows)
     panels = [Panel(title, [Curve([(row.layer, getattr(row, field)) for row in rows if row.model == model], model)
                             for model in models], "layer")

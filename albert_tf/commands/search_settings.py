@@ -11,9 +11,7 @@ trials. A score of a trial chosen among many is too high: compare on seeds or da
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import json
 import math
 import os
@@ -32,7 +30,7 @@ from albert_tf.utils.charts import Curve, Panel, write_charts
 from albert_tf.utils.json_files import read_json_object
 from albert_tf.utils.progress import count_of
 from albert_tf.utils.temporary_files import used_alone
-from albert_tf.utils.writing import write_text
+from albert_tf.utils.writing import write_csv, write_text
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
@@ -222,14 +220,12 @@ def _score(directory: str, metric: str) -> float:
 def _write(study: Study, space: SearchSpace, directory: str) -> None:
     """Writes the table of trials, the chart, and the recipe of the best trial."""
     trials = _finished(study)
-    file = io.StringIO()
-    rows = csv.writer(file, lineterminator="\n")
-    rows.writerow(["trial", "state", space.metric, *space.space, "seconds", "directory", "error"])
+    rows: list[list] = [["trial", "state", space.metric, *space.space, "seconds", "directory", "error"]]
     for trial in trials:
-        attributes = (trial.user_attrs.get(name, "") for name in ("seconds", "directory", "error"))
-        rows.writerow([trial.number, trial.state.name.lower(), "" if trial.value is None else trial.value,
-                       *(trial.params.get(name, "") for name in space.space), *attributes])
-    write_text(os.path.join(directory, "trials.csv"), file.getvalue())
+        attributes = (trial.user_attrs.get(name) for name in ("seconds", "directory", "error"))
+        rows.append([trial.number, trial.state.name.lower(), trial.value,
+                     *(trial.params.get(name) for name in space.space), *attributes])
+    write_csv(os.path.join(directory, "trials.csv"), rows)
     scored = [(trial.number, trial.value) for trial in trials if trial.state.name == "COMPLETE"]
     if not scored:
         return

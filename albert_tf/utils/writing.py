@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import contextlib
+import csv
+import io
 import os
 import stat
-from typing import Callable, Iterator
+from typing import Any, Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -169,6 +171,13 @@ def write_text(path: str, text: str) -> None:
     with atomic_write(path) as temporary:
         with tf.io.gfile.GFile(temporary, "w") as file:
             file.write(text)
+
+
+def write_csv(path: str, rows: Iterable[Sequence[Any]]) -> None:
+    """Writes rows, of which the first one has the names of the columns, to a CSV file as write_text does."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    write_text(path, text.getvalue())
 
 
 def write_or_remove(path: str, text: str | None) -> None:

@@ -6,17 +6,15 @@ MNLI-m.tsv (mnli), MNLI-mm.tsv (mismnli), QNLI.tsv, RTE.tsv, WNLI.tsv, AX.tsv.
 
 from __future__ import annotations
 
-import csv
-import io
 import os
-from typing import Sequence
+from typing import Any, Sequence
 
 import numpy as np
 
 from albert_tf.tasks.classification.metrics import above
 from albert_tf.tasks.classification.reading import InputExample
 from albert_tf.tasks.classification.task_data import TaskData
-from albert_tf.utils.writing import write_text
+from albert_tf.utils.writing import write_csv, write_text
 
 
 def write_answers(
@@ -84,16 +82,14 @@ def write_predictions(
       num_layers_used: [examples], of predictions with early exit (of an ensemble, the means); None for others.
     """
     has_pairs = any(example.text_b is not None for example in examples)
-    file = io.StringIO()
-    rows = csv.writer(file, lineterminator="\n")
-    rows.writerow(["index", "text_a", *["text_b"] * has_pairs, "prediction", *(task.labels or ()),
-                   *["num_layers_used"] * (num_layers_used is not None)])
+    rows: list[list[Any]] = [["index", "text_a", *["text_b"] * has_pairs, "prediction", *(task.labels or ()),
+                              *["num_layers_used"] * (num_layers_used is not None)]]
     answers = [] if task.labels is None else predicted_labels(task, probabilities, thresholds)
     used = [[] for _ in examples] if num_layers_used is None else [[f"{number:g}"] for number in num_layers_used]
     for number, (example, row) in enumerate(zip(examples, probabilities.tolist())):
         texts = [example.text_a, *[example.text_b] * has_pairs]
         prediction = row if task.labels is None else [answers[number], *row]
-        rows.writerow([example.guid, *texts, *prediction, *used[number]])
+        rows.append([example.guid, *texts, *prediction, *used[number]])
     path = os.path.join(directory, f"{split}_predictions{suffix}.csv")
-    write_text(path, file.getvalue())
+    write_csv(path, rows)
     return path
