@@ -8,6 +8,7 @@ from typing import Any, Mapping
 
 from albert_tf.commands import usage
 from albert_tf.commands.finetuning_flags import read_recipe
+from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.json_files import check_keys, read_json_object
 
 # The flags that the search sets itself.
@@ -99,8 +100,7 @@ def read_space(path: str) -> SearchSpace:
     content = check_keys(read_json_object(path), path, dict(script=str, metric=str, space=dict), dict(flags=dict))
     flags, space = content.get("flags", {}), content["space"]
     scripts = [name for name in usage.COMMANDS["Fine-tuning"] if name not in ("run_glue", "search_settings")]
-    if content["script"] not in scripts:
-        raise ValueError(f"{path}: script must be one of {', '.join(scripts)}. Received: {content['script']!r}")
+    check_one_of(f"{path}: script", content["script"], scripts)
     if not space:
         raise ValueError(f"{path}: space is empty: there is nothing to search")
     for name in (*flags, *space):

@@ -16,6 +16,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.checkpoints import BEST
+from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.files import check_directory, check_no_wildcard
 from albert_tf.utils.writing import atomic_checkpoint, write_text
 from albert_tf.weights import keras_hub
@@ -115,8 +116,7 @@ def save_random(
 
 def check_no_model(output_dir: str, to: str) -> None:
     """Raises ValueError if the format is unknown, the directory is a file, or it already has a model of that format."""
-    if to not in FORMATS:
-        raise ValueError(f"the format must be one of {', '.join(FORMATS)}. Received: {to!r}")
+    check_one_of("the format", to, FORMATS)
     check_directory(output_dir)
     check_no_wildcard(output_dir)
     _check_not_there(os.path.join(output_dir, FORMATS[to]))

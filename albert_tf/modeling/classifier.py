@@ -13,6 +13,7 @@ from albert_tf.modeling.early_exit import EarlyExitModel
 from albert_tf.modeling.label_probabilities import LabelProbabilities
 from albert_tf.modeling.layers import OutputDense
 from albert_tf.modeling.pooling import ACTIVATIONS, MEAN_OR_MAX, LongTexts, mean_or_max
+from albert_tf.utils.bounds import check_one_of
 
 
 @register
@@ -57,8 +58,7 @@ class AlbertClassifier(LabelProbabilities, EarlyExitModel):
                  multi_label: bool = False, temperature: float = 1.0, thresholds: Sequence[float] | None = None,
                  activation_fn: str | None = None, single_texts: bool = False, **kwargs):
         super().__init__(config, max_seq_length, **kwargs)
-        if window_pooling not in MEAN_OR_MAX:
-            raise ValueError(f"window_pooling must be one of {', '.join(MEAN_OR_MAX)}. Received: {window_pooling!r}")
+        check_one_of("window_pooling", window_pooling, MEAN_OR_MAX)
         self.albert = AlbertModel(config)
         self.classifier = OutputDense("", config.hidden_size, num_labels, config.initializer_range)
         self.num_labels, self.classifier_dropout_prob = num_labels, classifier_dropout_prob
@@ -69,8 +69,8 @@ class AlbertClassifier(LabelProbabilities, EarlyExitModel):
         if thresholds is not None and len(thresholds) != num_labels:
             raise ValueError(f"thresholds must have num_labels={num_labels} numbers. Received: {len(thresholds)}")
         self.thresholds = None if thresholds is None else tuple(thresholds)
-        if activation_fn not in (None, *ACTIVATIONS):
-            raise ValueError(f"activation_fn must be one of {', '.join(ACTIVATIONS)}. Received: {activation_fn!r}")
+        if activation_fn is not None:
+            check_one_of("activation_fn", activation_fn, ACTIVATIONS)
         self.activation_fn = activation_fn if num_labels == 1 else None
         self.single_texts = single_texts
         self.add_exit_heads(num_labels)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Mapping
 
 import tensorflow as tf
 
+from albert_tf.utils.bounds import check_one_of
+
 if TYPE_CHECKING:
     from albert_tf.text.windows import WindowOptions
 
@@ -89,5 +91,4 @@ def normalized(vectors: tf.Tensor) -> tf.Tensor:
 
 def check_pooling(pooling: str) -> None:
     """Raises ValueError if there is no such pooling."""
-    if pooling not in POOLINGS:
-        raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}. Received: {pooling!r}")
+    check_one_of("pooling", pooling, POOLINGS)

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.utils.arrays import read_array
+from albert_tf.utils.bounds import check_one_of
 
 VECTOR_PRECISIONS = ("float32", "int8", "binary")
 _STEPS = 255  # of the range of a dimension, in int8
@@ -39,8 +40,7 @@ class VectorPrecision:
     ranges: tuple[tuple[float, ...], ...] | None = None
 
     def __post_init__(self):
-        if self.name not in VECTOR_PRECISIONS:
-            raise ValueError(f"vector_precision must be one of {', '.join(VECTOR_PRECISIONS)}. Received: {self.name!r}")
+        check_one_of("vector_precision", self.name, VECTOR_PRECISIONS)
         if (self.ranges is None) == (self.name == "int8"):
             raise ValueError("vector_ranges, the smallest and the largest number of each dimension, belong to "
                              f"vector_precision int8 alone, which needs them. Received: {self.name}")

@@ -28,7 +28,7 @@ from albert_tf.data.tf_example import serialize
 from albert_tf.text.packing import SPECIAL_TOKENS, SpecialTokens
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils import bounds
-from albert_tf.utils.bounds import check_finite
+from albert_tf.utils.bounds import check_finite, check_one_of
 
 OBJECTIVES = ("sop", "nsp", "none")
 MAX_SEQ_LENGTH = bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 2)
@@ -57,8 +57,7 @@ class SegmentOptions:
     def __post_init__(self):
         MAX_SEQ_LENGTH.check("max_seq_length", self.max_seq_length)
         check_finite("short_seq_prob", self.short_seq_prob, 0.0)
-        if self.objective not in OBJECTIVES:
-            raise ValueError(f"sentence_objective must be one of {', '.join(OBJECTIVES)}. Received: {self.objective!r}")
+        check_one_of("sentence_objective", self.objective, OBJECTIVES)
 
 
 class Pair(NamedTuple):

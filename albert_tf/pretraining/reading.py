@@ -12,7 +12,6 @@ batches of short examples have more rows::
 from __future__ import annotations
 
 import dataclasses
-import reprlib
 from typing import Callable, Sequence
 
 import numpy as np
@@ -32,6 +31,7 @@ from albert_tf.data.streaming import with_infinite_cardinality
 from albert_tf.pretraining.dynamic_masking import MaskedShare, dynamic_masking, find_mask_id, options_of_records
 from albert_tf.pretraining.examples import OBJECTIVES
 from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
+from albert_tf.utils.bounds import check_one_of
 
 # The number of records of each file that are checked before a run.
 _NUM_CHECKED = 200
@@ -56,9 +56,7 @@ def open_records(paths: list[str], max_seq_length: int, max_predictions_per_seq:
     files = streaming.counted(check_records(paths))
     for file in files:
         objective = file.made_from.get("objective", OBJECTIVES[0])
-        if objective not in OBJECTIVES:
-            raise ValueError(f"{manifest_path(file.path)}: objective must be one of {', '.join(OBJECTIVES)}. "
-                             f"Received: {reprlib.repr(objective)}")
+        check_one_of(f"{manifest_path(file.path)}: objective", objective, OBJECTIVES)
     features = pretraining_features(max_seq_length, max_predictions_per_seq)
     for file in files:
         with streaming.naming_changed_files([file]):

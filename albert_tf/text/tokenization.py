@@ -22,6 +22,7 @@ from albert_tf.text.sentencepieces import (
     load_model,
     preprocess_text,
 )
+from albert_tf.utils.bounds import check_one_of
 
 __all__ = ["FullTokenizer", "encode_ids", "encode_pieces", "preprocess_text", "word_starts"]
 
@@ -168,8 +169,7 @@ class FullTokenizer:
           ValueError: texts and text_pairs differ in length, padding is unknown, or max_seq_length is too small.
         """
         length = self.max_seq_length if max_seq_length is None else max_seq_length
-        if padding not in PADDINGS:
-            raise ValueError(f"padding must be one of {', '.join(PADDINGS)}. Received: {padding!r}")
+        check_one_of("padding", padding, PADDINGS)
         texts = list_of_strings("texts", [texts] if isinstance(texts, str) else texts)
         pairs = [""] * len(texts) if text_pairs is None else list_of_strings(
             "text_pairs", [text_pairs] if isinstance(text_pairs, str) else text_pairs)

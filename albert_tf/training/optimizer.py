@@ -12,7 +12,7 @@ from typing import Any, Sequence
 import tensorflow as tf
 
 from albert_tf import keras
-from albert_tf.utils.bounds import check_finite
+from albert_tf.utils.bounds import check_finite, check_one_of
 
 
 @keras.utils.register_keras_serializable(package="albert_tf")
@@ -238,8 +238,7 @@ def create_optimizer(
     Raises:
       ValueError: name is unknown, an argument of the schedule is wrong, or weight_decay_rate is negative or not finite.
     """
-    if name not in OPTIMIZERS:
-        raise ValueError(f"optimizer must be one of {', '.join(OPTIMIZERS)}. Received: {name!r}")
+    check_one_of("optimizer", name, OPTIMIZERS)
     check_finite("weight_decay_rate", weight_decay_rate, 0.0)
     schedule = learning_rate_schedule(learning_rate, num_train_steps, num_warmup_steps, start_warmup_step, poly_power)
     return ReleaseOptimizer(

@@ -24,6 +24,7 @@ from typing import Any, Callable, Iterator
 import tensorflow as tf
 
 from albert_tf import devices
+from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.json_files import parse_json_object
 
 STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
@@ -49,8 +50,7 @@ def resolve_strategy(name: str) -> str:
     Raises:
       ValueError: the name is unknown, or TF_CONFIG is malformed.
     """
-    if name not in STRATEGIES:
-        raise ValueError(f"distribution_strategy must be one of {', '.join(STRATEGIES)}. Received: {name!r}")
+    check_one_of("distribution_strategy", name, STRATEGIES)
     num_workers = _num_workers() if name in ("auto", "multi_worker_mirrored") else 0
     if name != "auto":
         return name

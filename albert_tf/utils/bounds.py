@@ -1,4 +1,4 @@
-"""Bounds of numbers. They catch typing errors that would otherwise be noticed only when memory runs out.
+"""Bounds of numbers, and choices. They catch typing errors that would otherwise be noticed only when memory runs out.
 
 The constructors of options check them, and so do the flags that set these options::
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import reprlib
-from typing import Any, NamedTuple
+from typing import Any, Collection, NamedTuple
 
 
 class Bounds(NamedTuple):
@@ -40,6 +40,12 @@ def check_finite(name: str, value: Any, lower: float | None = None) -> None:
     if not _is_finite(value) or lower is not None and value < lower:
         bound = "" if lower is None else f" of at least {lower:g}"
         raise ValueError(f"{name} must be a finite number{bound}. Received: {value!r}")
+
+
+def check_one_of(name: str, value: Any, choices: Collection[str]) -> None:
+    """Raises a ValueError with name and value if the value is none of the choices."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}. Received: {reprlib.repr(value)}")
 
 
 def _is_finite(value: Any) -> bool:

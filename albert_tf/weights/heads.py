@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any, Callable, Collection
 
 from albert_tf.modeling.pooling import SentencePooling
+from albert_tf.utils.bounds import check_one_of
 from albert_tf.weights.source import Source
 from albert_tf.weights.vocabulary_files import check_vocabulary
 
@@ -144,8 +145,7 @@ def head_named(name: str) -> Head:
     Raises:
       ValueError: there is no such entry; the message lists the names.
     """
-    if name not in _BY_NAME:
-        raise ValueError(f"model must be one of {', '.join(_BY_NAME)}. Received: {name!r}")
+    check_one_of("model", name, _BY_NAME)
     return _BY_NAME[name]
 
 

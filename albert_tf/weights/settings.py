@@ -192,8 +192,7 @@ def _checked(stored: Any, place: str) -> dict[str, Any]:
     for name in _BOUNDS.keys() & values.keys():
         _BOUNDS[name].check(f"{place}: {name}", values[name])
     for name, choices in (("activation_fn", ACTIVATIONS), ("exit_pooling", POOLINGS)):
-        if values.get(name, choices[0]) not in choices:
-            raise ValueError(f"{place}: {name} must be one of {', '.join(choices)}. Received: {values[name]!r}")
+        bounds.check_one_of(f"{place}: {name}", values.get(name, choices[0]), choices)
     if "label_names" in values:
         for name in values["label_names"]:
             if not isinstance(name, str):
@@ -214,8 +213,7 @@ def _checked(stored: Any, place: str) -> dict[str, Any]:
 
 def _long_texts(stored: Any, place: str) -> LongTexts:
     long_texts = LongTexts(**check_keys(stored, place, dict(pooling=str, max_windows=int, doc_stride=int)))
-    if long_texts.pooling not in MEAN_OR_MAX:
-        raise ValueError(f"{place}: pooling must be one of {', '.join(MEAN_OR_MAX)}. Received: {long_texts.pooling!r}")
+    bounds.check_one_of(f"{place}: pooling", long_texts.pooling, MEAN_OR_MAX)
     bounds.CANDIDATES.check(f"{place}: max_windows", long_texts.max_windows)
     bounds.SEQ_LENGTH.at_least(0).check(f"{place}: doc_stride", long_texts.doc_stride)
     return long_texts

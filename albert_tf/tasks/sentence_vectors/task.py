@@ -10,6 +10,7 @@ from absl import logging
 from albert_tf.modeling.pooling import normalized
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.training.task import Batch, MeanLossTask, Tensors
+from albert_tf.utils.bounds import check_one_of
 
 OBJECTIVES = ("similarity", "contrastive")
 
@@ -50,8 +51,7 @@ class SentenceVectorTask(MeanLossTask):
     def __init__(self, model: AlbertSentenceEncoder, objective: str = "similarity", temperature: float = 0.05,
                  matryoshka_dims: Sequence[int] = ()):
         super().__init__(model)
-        if objective not in OBJECTIVES:
-            raise ValueError(f"objective must be one of {', '.join(OBJECTIVES)}. Received: {objective!r}")
+        check_one_of("objective", objective, OBJECTIVES)
         self._objective, self._temperature, self._dims = objective, temperature, tuple(matryoshka_dims)
         if self._dims:
             _check_dims(self._dims, model.vector_size)

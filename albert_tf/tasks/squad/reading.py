@@ -12,6 +12,7 @@ from typing import Any, Iterator, NamedTuple
 
 from absl import logging
 
+from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.files import decode_utf8, read_bytes
 from albert_tf.utils.json_files import check_characters, parse_unchecked
 
@@ -175,9 +176,7 @@ def read_paragraphs(
     Raises:
       ValueError: see read_squad_examples. It is raised when the wrong value is met.
     """
-    if misplaced_answers not in MISPLACED_ANSWERS:
-        raise ValueError(f"misplaced_answers must be one of {', '.join(MISPLACED_ANSWERS)}. "
-                         f"Received: {misplaced_answers}")
+    check_one_of("misplaced_answers", misplaced_answers, MISPLACED_ANSWERS)
     notes, ids = ReadingNotes() if notes is None else notes, set()
     for place, context, questions in _raw_paragraphs(file.path, file.articles):
         examples = []

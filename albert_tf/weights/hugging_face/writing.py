@@ -13,6 +13,7 @@ from safetensors.numpy import save_file
 from albert_tf import keras
 from albert_tf.modeling.layers import release_name
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.writing import atomic_local_write, write_text
 from albert_tf.weights.heads import Head, head_of
 from albert_tf.weights.hugging_face import CONFIG, WEIGHTS
@@ -44,8 +45,7 @@ def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFil
     Raises:
       ValueError: Hugging Face has no such model, or the dtype is unknown.
     """
-    if dtype not in DTYPES:
-        raise ValueError(f"dtype must be one of {', '.join(DTYPES)}. Received: {dtype!r}")
+    check_one_of("dtype", dtype, DTYPES)
     head, model_type = head_of(model), model_type_of(model.config)
     architecture = architecture_of(head, model_type)
     settings = settings_of(model)
