@@ -19,6 +19,7 @@ from typing import Iterator
 import numpy as np
 from absl import flags
 
+from albert_tf import from_pretrained
 from albert_tf.commands import app
 from albert_tf.commands.flag_fields import define_float
 from albert_tf.export.onnx.session import OnnxModel
@@ -42,7 +43,7 @@ from studies.intervals import standard_error
 
 define_flags(tasks=["sst-2"], seeds=["1", "2", "3"])
 flags.DEFINE_integer("fewer_layers", 3, "Number of layers of the smaller models.", lower_bound=1)
-flags.DEFINE_list("patience", ["2", "3", "4"], "Patience of the model with exit heads.")
+flags.DEFINE_list("patience", ["2", "3"], "Patience of the model with exit heads.")
 define_float("temperature", 2.0, "The temperature of the distillation.", lower_bound=0.0)
 define_float("alpha", 0.9, "The weight of the teacher.", lower_bound=0.0, upper_bound=1.0)
 FLAGS = flags.FLAGS
@@ -82,8 +83,12 @@ def programs(task: str, seed: str) -> Iterator[tuple[str, Program, float]]:
         yield f"early exit, patience {patience}", compiled(exits, exit_patience=int(patience)), megabytes_of(exits)
     yield f"{fewer} layers", compiled(small), megabytes_of(small)
     yield f"{fewer} layers, taught", compiled(taught), megabytes_of(taught)
-    yield "ONNX", *in_onnx(full)
-    yield "ONNX, int8", *in_onnx(full, "int8")
+    for name, precision in (("ONNX", "float32"), ("ONNX, int8", "int8")):
+        yield name, *in_onnx(full, precision)
+        for patience in FLAGS.patience:
+            early = from_pretrained(run_folder(FLAGS.output_dir, task, seed, "exits_mean"), model="classifier",
+                                    exit_patience=int(patience))
+            yield f"{name}, patience {patience}", *in_onnx(early, precision)
     yield f"ONNX, int8, {fewer} layers, taught", *in_onnx(taught, "int8")
 
 
