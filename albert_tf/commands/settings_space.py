@@ -56,7 +56,8 @@ class SearchSpace:
     @property
     def recipe(self) -> dict[str, Any]:
         """The flags of the recipe that the flags name; empty without a recipe."""
-        return read_recipe(str(self.flags.get("recipe", "")))[1]
+        recipe = self.flags.get("recipe")
+        return read_recipe(None if recipe is None else str(recipe))[1]
 
     @property
     def steps(self) -> tuple[int, int]:

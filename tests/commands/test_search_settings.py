@@ -177,6 +177,7 @@ def test_the_cost_needs_the_number_of_steps(tmp_path):
         space.steps  # noqa: B018
     by_recipe = read_space(space_file(tmp_path, flags=dict(recipe="rte"), space=dict(train_batch_size=[16])))
     assert by_recipe.steps == (800, 800)
+    assert read_space(space_file(tmp_path, flags=dict(recipe=None))).recipe == {}  # null leaves a flag out
     assert read_space(space_file(tmp_path)).space["train_step"] == Range(100, 300, step=100)
 
 
