@@ -81,7 +81,7 @@ def _settings(*names: str) -> dict[str, Callable[[Source], Any]]:
     return {name: lambda source, name=name: getattr(source.settings, name) for name in names}  # type: ignore[misc]
 
 
-# Arguments of the models that can have an output after every layer.
+# Arguments of the models that can have an output after every layer, if it reads one vector of a text.
 _EXITS = _settings("exit_heads", "exit_pooling")
 
 
@@ -119,7 +119,8 @@ HEADS = (
          pipeline_tag="text-classification", task="classification"),
     Head("token_classifier", "token_classifier.AlbertTokenClassifier", ("cls/tokens/",),
          ("ForTokenClassification",), _same_for_both("cls/tokens", "classifier"), has_pooler=False,
-         arguments=dict(_settings("label_names", "label_all_pieces"), **_EXITS,
+         # Without exit_pooling, which weights of another head can have: all outputs of a tagger read its tokens.
+         arguments=dict(_settings("label_names", "label_all_pieces", "exit_heads"),
                         num_labels=_num_labels("token_classifier")),
          pipeline_tag="token-classification", task="tagging"),
     Head("span", "span.AlbertSpan", ("cls/squad/",), ("ForQuestionAnswering",),

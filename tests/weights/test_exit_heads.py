@@ -70,6 +70,12 @@ def test_a_model_without_exit_heads_reads_the_weights_and_gives_the_last_output(
     np.testing.assert_array_equal(plain(inputs)["logits"], model(inputs)["logits"])
 
 
+def test_a_tagger_starts_from_a_classifier_whose_exits_read_the_mean(tmp_path):
+    save(albert_tf.AlbertClassifier(ALBERT, 3, exit_heads=True, exit_pooling="mean"), str(tmp_path), "ours")
+    tagger = albert_tf.from_pretrained(str(tmp_path), "token_classifier", num_labels=2)
+    assert (tagger.exit_heads, tagger.exit_pooling) == (True, "pooler")
+
+
 def test_the_tensors_of_hugging_face_are_those_of_the_model_without_exits_and_the_heads(tmp_path):
     for name, exit_heads in (("plain", False), ("exits", True)):
         save(albert_tf.AlbertClassifier(BERT, 3, exit_heads=exit_heads), str(tmp_path / name), "hugging_face")
