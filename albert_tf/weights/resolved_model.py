@@ -335,7 +335,7 @@ def _check_members(sources: list[Source]) -> None:
     """Raises ValueError, which names two sources, if they read texts or name labels in different ways."""
     for first, second in itertools.combinations(sources, 2):
         for name, read in {**{name: _setting(name) for name in _READING}, "number of labels": Source.num_labels,
-                           "vocabulary": _vocabulary}.items():
+                           "exit_pooling": _exit_pooling, "vocabulary": _vocabulary}.items():
             values = read(first), read(second)
             if None not in values and values[0] != values[1]:
                 what = "they have other vocabularies" if name == "vocabulary" else (
@@ -345,6 +345,11 @@ def _check_members(sources: list[Source]) -> None:
 
 def _setting(name: str) -> Callable[[Source], Any]:
     return lambda source: getattr(source.settings, name)
+
+
+def _exit_pooling(source: Source) -> str | None:
+    """What the outputs before the last layer read; None if there are none."""
+    return source.settings.exit_pooling if source.settings.exit_heads else None
 
 
 def _vocabulary(source: Source) -> tuple | None:

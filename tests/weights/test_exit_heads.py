@@ -15,7 +15,9 @@ from albert_tf.export.precision import with_precision
 from albert_tf.weights.from_pretrained import build, load_checkpoint
 from albert_tf.weights.heads import head_of_source
 from albert_tf.weights.open_source import open_source
-from albert_tf.weights.settings import SETTINGS
+from albert_tf.weights.resolved_model import _check_members
+from albert_tf.weights.settings import SETTINGS, Settings
+from albert_tf.weights.source import Source
 from albert_tf.weights.tf_hub.encoder import use_module
 
 BERT = AlbertConfig(vocab_size=20, embedding_size=8, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,
@@ -74,6 +76,15 @@ def test_a_tagger_starts_from_a_classifier_whose_exits_read_the_mean(tmp_path):
     save(albert_tf.AlbertClassifier(ALBERT, 3, exit_heads=True, exit_pooling="mean"), str(tmp_path), "ours")
     tagger = albert_tf.from_pretrained(str(tmp_path), "token_classifier", num_labels=2)
     assert (tagger.exit_heads, tagger.exit_pooling) == (True, "pooler")
+
+
+def test_members_of_an_ensemble_have_exits_that_read_the_same():
+    cls, mean, plain = (Source(name, {}, lambda name: None, lambda: ALBERT, settings=Settings(**settings))
+                        for name, settings in (("cls", dict(exit_heads=True, exit_pooling="cls")),
+                                               ("mean", dict(exit_heads=True, exit_pooling="mean")), ("plain", {})))
+    _check_members([plain, mean])
+    with pytest.raises(ValueError, match="of mean and cls cannot be averaged: exit_pooling is mean in the"):
+        _check_members([mean, cls])
 
 
 def test_the_tensors_of_hugging_face_are_those_of_the_model_without_exits_and_the_heads(tmp_path):
