@@ -186,12 +186,23 @@ def test_the_table_of_sizes_and_precisions_follows_from_the_measured_values():
 
 def over_seeds(rows):
     """The cells of a row of docs/faster.md: score with its standard error, and times in percent."""
+    return [mean_score(rows), *(times_in_percent(rows, name) for name in ("time_batch_1", "time_batch_32"))]
+
+
+def mean_score(rows):
     scores = [float(row["score"]) for row in rows]
-    cells = [f"{statistics.mean(scores):.3f} ({standard_error(scores):.3f})"]
-    for name in ("time_batch_1", "time_batch_32"):
-        times = [round(100 * float(row[name])) for row in rows]
-        cells.append(f"{min(times)} to {max(times)}" if min(times) < max(times) else str(times[0]))
-    return cells
+    return f"{statistics.mean(scores):.3f} ({standard_error(scores):.3f})"
+
+
+def times_in_percent(rows, column):
+    times = [round(100 * float(row[column])) for row in rows]
+    return f"{min(times)} to {max(times)}" if min(times) < max(times) else str(times[0])
+
+
+def mean_difference(rows, others):
+    """How much higher the scores of the rows are than those of other rows with the same seeds."""
+    differences = [float(row["score"]) - float(other["score"]) for row, other in zip(rows, others)]
+    return f"{statistics.mean(differences):.3f} ({standard_error(differences):.3f})"
 
 
 def of_program(rows, column):
@@ -203,29 +214,53 @@ def of_program(rows, column):
 
 
 def test_the_ways_to_a_faster_model_follow_from_the_scores_and_times_of_the_seeds():
-    ways = of_program(read_rows("faster.csv"), "way")
+    by_steps = {steps: of_program(rows, "way") for steps, rows in of_program(read_rows("faster.csv"), "steps").items()}
+    ways, short = by_steps["600"], by_steps["300"]
     assert table_rows("faster.md", "The ways side by side")[1:] == [
-        [name, *over_seeds(rows), rows[0]["megabytes"]] for name, rows in ways.items()]
-    gains = [float(taught["score"]) - float(alone["score"])
-             for taught, alone in zip(ways["3 layers, taught"], ways["3 layers"])]
+        [name, *over_seeds(rows), rows[0]["megabytes"]] for name, rows in ways.items()
+        if not name.startswith("early exit")]  # the table of early exit has them over more seeds
     text = " ".join((DOCS / "faster.md").read_text("utf-8").split())
-    assert f"gain is {statistics.mean(gains):.3f} (standard error: {standard_error(gains):.3f})" in text
-    minilm = of_program(read_rows("early_exit.csv"), "model")["all-MiniLM-L6-v2"]
-    longer = over_seeds(of_program(minilm, "program")["3 layers"])[0].split()[0]
-    assert f"after 1,200 steps three layers have {longer} without a teacher" in text
+    assert f"The teacher's gain is {mean_difference(ways['4 layers, taught'], ways['4 layers'])}." in text
+    assert (f"After 300 steps, three layers had {mean_score(short['3 layers'])} alone and "
+            f"{mean_score(short['3 layers, taught'])} with it") in text
+
+
+def test_the_rows_of_int8_follow_from_the_scores_of_the_seeds():
+    tasks, shown = of_program(read_rows("int8_tasks.csv"), "task"), table_rows("faster.md", "int8")[1:]
+    assert len(tasks) > 1
+    for (name, *cells), (task, rows) in zip(shown, tasks.items()):
+        scores = {export: [float(row["score"]) for row in own] for export, own in of_program(rows, "export").items()}
+        digits, seeds, before = 1 if task.startswith("squad") else 3, len(scores["float32"]), scores["float32"]
+        assert name.endswith(f"; {seeds}") and cells[0] == f"{statistics.mean(before):.{digits}f}"
+        for cell, export in zip(cells[1:], ("ONNX, int8", "TensorFlow Lite, int8")):
+            differences = [after - score for after, score in zip(scores.get(export, []), before)]
+            error = f" ({standard_error(differences):.{digits}f})" if len(differences) > 1 else ""
+            assert cell == (f"{statistics.mean(differences):+.{digits}f}{error}" if differences else "")
 
 
 def test_the_rows_of_early_exit_follow_from_the_scores_and_times_of_the_seeds():
-    models, programs = of_program(read_rows("early_exit.csv"), "model"), {}
-    shown = table_rows("faster.md", "Early exit")
-    assert len(shown) > 10
-    for name, layers, *cells in shown:
-        if layers == "mean layers":
-            programs = of_program(models[name], "program")
-            continue
-        used = [float(row["layers"]) for row in programs[name] if row["layers"]]
+    measured, shown = read_rows("early_exit.csv"), table_rows("faster.md", "Early exit")
+    mean = [row for row in measured if row["exit_pooling"] == "mean"]
+    by_task = {task: of_program(rows, "program") for task, rows in of_program(mean, "task").items()}
+    assert len(shown) > 6
+    for name, layers, *cells in shown[1:]:
+        rows = by_task["sst-2"][name]
+        used = [float(row["layers"]) for row in rows if row["layers"]]
         assert layers == (f"{statistics.mean(used):.1f}" if used else "")
-        assert cells == over_seeds(programs[name])
+        assert cells == over_seeds(rows)
+    text = " ".join((DOCS / "faster.md").read_text("utf-8").split())
+    programs = by_task["sst-2"]
+    assert f"it loses {mean_difference(programs['without exits'], programs['patience 3'])}" in text
+    scores = [float(row["score"]) for name in ("without exits", "patience 6") for row in by_task["sts-b"][name]]
+    assert f"correlation from {scores[0]:.3f} to {scores[1]:.3f} before" in text and len(scores) == 2
+    of_cls = {model: of_program([row for row in rows if row["exit_pooling"] == "pooler"], "program")
+              for model, rows in of_program(measured, "model").items()}
+    minilm, tiny = of_cls["all-MiniLM-L6-v2"], of_cls["albert_tiny_en"]
+    assert (f"patience 2 had {mean_score(minilm['patience 2'])}, and patience 3 {mean_score(minilm['patience 3'])} of "
+            f"{mean_score(minilm['without exits'])}") in text
+    early, time = mean_score(tiny["patience 2"]), times_in_percent(tiny["patience 2"], "time_batch_32")
+    assert (f"patience 2 had {early} in {time} % of the time (batches of 32), the model without exits "
+            f"{mean_score(tiny['without exits'])}, one of 3 layers {mean_score(tiny['3 layers'])}") in text
 
 
 def test_the_rows_of_the_shipped_model_follow_from_the_scores_of_the_seeds():
