@@ -123,6 +123,7 @@ def test_a_module_and_its_preprocessing(run, released, tmp_path):
     assert {"tokens", "mlm", "sop", "tokenization_info"} == set(encoder.signatures)
 
 
+@pytest.mark.long
 def test_a_module_gives_the_vectors_of_a_pooling(run, released, lines, tmp_path):
     pooling = dict(pooling="mean", normalize=True)
     run("export_to_tfhub", albert_directory=released[0], export_path=tmp_path / "module", **pooling)

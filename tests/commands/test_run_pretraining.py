@@ -234,6 +234,7 @@ def test_training_that_continues_from_a_checkpoint_starts_at_its_loss(runs, gold
     assert float(first_loss) == pytest.approx(expected["masked_lm_loss"] + expected["sentence_order_loss"], abs=1e-4)
 
 
+@pytest.mark.long
 def test_a_batch_in_parts_is_trained_and_evaluated_as_a_whole(runs, monkeypatch):
     """With dropout of 0.1, whose masks must be those of the whole batch."""
     numbers, results, of = [], [], trainer.equal_parts

@@ -122,6 +122,7 @@ def test_the_export_tags_words_text_ids_and_examples_as_the_script_does(trained,
     assert [names[i] for i in best] == sum(TAGS, [])
 
 
+@pytest.mark.long
 def test_a_finished_run_is_exported_without_its_data_in_another_precision(script, trained, folder):
     script.run(train_file=None, eval_file=None, albert_config_file=None, spm_model_file=None, max_seq_length=None,
                output_dir=trained, export_dir=folder / "served_later", export_precision="mixed_bfloat16")

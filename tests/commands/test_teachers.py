@@ -127,6 +127,7 @@ def test_squad_2_has_a_teacher_too(run, folder):
     assert "is SQuAD 2.0, and this is SQuAD 1.1" in printed.splitlines()[-1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("config, starts", [("config.json", True), ("wide.json", False)])
 def test_sentence_vectors_come_near_those_of_a_teacher_with_another_tokenizer_and_width(
         run, folder, golden, config, starts):

@@ -118,6 +118,7 @@ def test_a_ranking_is_predicted_with_early_exit(session, folder, golden):
     assert results["num_layers_used"] == 2 and "mrr@10" in results
 
 
+@pytest.mark.long
 def test_rankings_and_vectors_of_fewer_dimensions_are_learned_from_a_teacher(session, folder, golden):
     training = dict(max_seq_length=16, train_step=2, warmup_step=0, save_checkpoints_steps=2, do_train=True,
                     do_eval=True)

@@ -148,6 +148,7 @@ def test_each_step_has_the_rows_that_its_set_has_next_and_equally_many_tokens(se
         np.testing.assert_array_equal(batch["input_ids"], next(alone[place])["input_ids"])
 
 
+@pytest.mark.long
 def test_batches_of_several_lengths_do_not_depend_on_where_reading_began(sets):
     whole = batches_from(0, 12, sets, masked_lm_prob=0.3, final=0.1)
     for first_step in (1, 3, 6, 7):

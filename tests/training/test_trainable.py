@@ -103,6 +103,7 @@ def test_the_number_of_parameters_that_train_is_logged(tmp_path, caplog):
     assert f"training {total:,} of {total:,} parameters" in caplog.text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("per_layer", [False, True])
 def test_only_adapters_and_head_change_and_a_resumed_run_takes_the_same_steps(tmp_path, per_layer):
     options = dict(lora_rank=2, lora_alpha=4.0, lora_per_layer=per_layer)

@@ -118,6 +118,7 @@ def test_each_step_replica_and_micro_batch_has_its_own_dropout_seed(initial, mon
     assert len(set(sum(ours + seeds(2), []))) == 16
 
 
+@pytest.mark.long
 def test_dropout_is_the_same_in_a_step_that_xla_compiles_as_a_whole(golden, initial):
     """As on a TPU. XLA's own choice of a random algorithm is not TensorFlow's on a CPU."""
     config, values = initial
@@ -136,6 +137,7 @@ def test_dropout_is_a_function_of_the_seed(golden, initial):
     assert losses[0] == losses[1] != losses[2]
 
 
+@pytest.mark.long
 def test_parts_of_a_batch_that_are_computed_at_the_same_time_have_the_dropout_of_the_whole_batch(golden, initial):
     config, values = initial
     dropped = config.replace(hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.3), values
