@@ -13,7 +13,7 @@ from albert_tf.commands import flag_fields as fields, shared_flags as shared, us
 from albert_tf.commands.finetuning import AnyOptions, Options
 from albert_tf.data.batching import bucket_lengths
 from albert_tf.modeling.early_exit import EarlyExit
-from albert_tf.modeling.pooling import POOLER, POOLINGS
+from albert_tf.modeling.pooling import POOLINGS
 from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.training.finetuning import FineTuningOptions
 from albert_tf.utils import bounds
@@ -249,4 +249,4 @@ def exits_from_flags(model: ResolvedModel, is_regression: bool = False) -> dict[
 def _exit_pooling(model: ResolvedModel, exit_heads: bool) -> str:
     if FLAGS.exit_pooling and not exit_heads:
         raise ValueError(f"--exit_pooling={FLAGS.exit_pooling} needs --exit_heads")
-    return model.setting("exit_pooling", FLAGS.exit_pooling) or POOLER
+    return str(model.setting("exit_pooling", FLAGS.exit_pooling))  # never None: settings have a default

@@ -1,6 +1,6 @@
 """Settings: how a model is used, in albert_tf.json next to its weights.
 
-The keys are fields of Settings, and keys without a value are left out::
+The keys are fields of Settings, and those with the default value are left out::
 
     {"label_names": ["bad", "good"], "long_texts": {"pooling": "mean", "max_windows": 8, "doc_stride": 0},
      "head": "classifier", "task": "reviews"}
@@ -161,14 +161,11 @@ def write_input_settings(settings: Settings, config: AlbertConfig, folder: str) 
         write_pooling(settings.sentence_pooling, config, folder)
     else:
         write_or_remove(os.path.join(folder, MODULES), None)  # the other files of a pooling are not read without it
-    values = {name: getattr(settings, name) for name in ("label_names", "thresholds", *_TYPES)}
-    for name in ("label_all_pieces", "multi_label", "exit_heads", "single_texts"):
-        values[name] = getattr(settings, name) or None
-    if settings.exit_pooling == POOLER:
-        del values["exit_pooling"]
+    default = Settings()
+    values = {name: getattr(settings, name) for name in ("label_names", "thresholds", *_TYPES)
+              if getattr(settings, name) != getattr(default, name)}
     if settings.long_texts.max_windows > 1:
         values["long_texts"] = dataclasses.asdict(settings.long_texts)
-    values = {name: value for name, value in values.items() if value is not None}
     write_or_remove(os.path.join(folder, SETTINGS),
                     json.dumps(values, indent=2, ensure_ascii=False) + "\n" if values else None)
     for name in _EARLIER_FILES:
