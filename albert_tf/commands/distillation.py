@@ -82,6 +82,12 @@ class Teacher:
             raise ValueError(f"--teacher_checkpoint={path} is {tasks}, and this is {head_named(head).task}: set it to "
                              "weights that were fine-tuned for the same task")
 
+    @classmethod
+    def of(cls, options: DistillationOptions, head: str, outputs: Mapping[str, float | None]) -> Teacher:
+        """The teacher that the flags request. They must have --teacher_checkpoint."""
+        return cls(str(options.teacher_checkpoint), head, outputs, options.distillation_temperature,
+                   options.distillation_alpha)
+
     @functools.cached_property
     def config(self) -> AlbertConfig:
         """Its config."""

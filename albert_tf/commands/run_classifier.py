@@ -125,8 +125,7 @@ class TextClassification(tuning.CommandTask):
         self._class_weights: tuple[float, ...] | None = None  # of the training set
         self.data_files = [source.path for split, source in self.task.sources.items() if split in options.splits]
         if options.do_train and options.teacher_checkpoint:
-            self.teacher = Teacher(options.teacher_checkpoint, "classifier", ClassificationTask.TEACHER_OUTPUTS,
-                                   options.distillation_temperature, options.distillation_alpha)
+            self.teacher = Teacher.of(options, "classifier", ClassificationTask.TEACHER_OUTPUTS)
             self.teacher.check_labels(self.task.labels)
 
     def new_task(self, config):

@@ -165,8 +165,7 @@ def pretrain(options: Options, strategy: tf.distribute.Strategy) -> None:
     objective = options.sentence_objective or objective_of(files_of(training_sets) or all_files)
     teacher = None
     if options.do_train and options.layers and (options.distillation_alpha or options.layers.is_used):
-        teacher = Teacher(str(options.teacher_checkpoint), "pretrainer", {}, options.distillation_temperature,
-                          options.distillation_alpha)
+        teacher = Teacher.of(options, "pretrainer", {})
         teacher.check_tokens(tokenizer, config, options.max_seq_length)
         options.layers.check(config, teacher.config)
     with strategy.scope():  # also for the metrics, which are sums over all replicas

@@ -225,8 +225,7 @@ class QuestionAnswering(tuning.CommandTask):
         task = SpanTask if options.squad_version == "1.1" else ConditionalSpanTask
         head, = (head for head, version in VERSION_OF_HEAD.items() if version == options.squad_version)
         if options.do_train and options.teacher_checkpoint:
-            self.teacher = Teacher(options.teacher_checkpoint, head, task.TEACHER_OUTPUTS,
-                                   options.distillation_temperature, options.distillation_alpha)
+            self.teacher = Teacher.of(options, head, task.TEACHER_OUTPUTS)
             self.teacher.check_tokens(self.tokenizer, self.config, options.max_seq_length)
 
     def new_task(self, config):

@@ -115,8 +115,7 @@ class Tagging(tuning.CommandTask):
         self.data_files = [os.path.basename(text.path) for text in (self.train, self.dev) if text]
         self.reading = dict(doc_stride=options.features.doc_stride)
         if options.do_train and options.teacher_checkpoint:
-            self.teacher = Teacher(options.teacher_checkpoint, "token_classifier", TaggingTask.TEACHER_OUTPUTS,
-                                   options.distillation_temperature, options.distillation_alpha)
+            self.teacher = Teacher.of(options, "token_classifier", TaggingTask.TEACHER_OUTPUTS)
             self.teacher.check_labels(self.label_names)
             self.teacher.check_tokens(self.tokenizer, self.config, options.max_seq_length)
 
