@@ -33,7 +33,7 @@ def compiled(chain: Callable, is_separate: bool = True) -> Callable:
 
     @tf.function(jit_compile=True, autograph=False)
     def function(*inputs):
-        return _in_memory(chain(*_in_memory(inputs))) if is_separate else chain(*inputs)
+        return in_memory(chain(*in_memory(inputs))) if is_separate else chain(*inputs)
 
     def computed(*inputs):
         if devices.is_tpu():
@@ -68,8 +68,13 @@ def fused(chain: Callable, is_separate: bool = True) -> Callable:
     return lambda *inputs: (chain if devices.is_tpu() else with_gradient)(*inputs)
 
 
-def _in_memory(values):
-    """The same tensors, which XLA does not compute together with the ops that use them; None stays None."""
+def in_memory(values):
+    """The same tensors, which XLA does not compute together with the ops that use them; None stays None.
+
+    On a TPU, whose compiler needs no help, it does.
+    """
+    if devices.is_tpu():
+        return values
     flat = tf.nest.flatten(values)
     tensors = iter(_barrier([value for value in flat if value is not None]))
     return tf.nest.pack_sequence_as(values, [None if value is None else next(tensors) for value in flat])
