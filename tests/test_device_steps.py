@@ -20,7 +20,8 @@ from benchmarks.workers.workloads import WORKLOADS
 from tests.helpers.peers import python_of
 
 REPOSITORY = pathlib.Path(__file__).parents[1]
-SMALL = ("--model=demo", "--batch=4", "--seq=16", "--precision=float32", "--num_hidden_layers=2", "--expected")
+SMALL = ("--model=demo", "--batch=4", "--seq=16", "--precision=float32", "--num_hidden_layers=2", "--padded",
+         "--expected")
 
 
 def export(folder, *flags):
@@ -46,12 +47,12 @@ def differences(tmp_path_factory):
 @pytest.mark.parametrize("what", ["forward", "step"])
 @pytest.mark.parametrize("task", TASKS)
 def test_jaxlib_computes_the_outputs_and_updates_of_tensorflow(differences, task, what):
-    name = f"{task}-demo-2-layers-4x16-float32-{what}-dropout-0.1".lower().replace(" ", "-")
+    name = f"{task}-demo-2-layers-4x16-float32-{what}-dropout-0.1-padded".lower().replace(" ", "-")
     assert float(differences[name]) < 1e-5
 
 
 def test_jaxlib_computes_the_updates_with_gradient_checkpointing(differences):
-    assert float(differences["pre-training-demo-2-layers-4x16-float32-step-dropout-0.1-checkpointing"]) < 1e-5
+    assert float(differences["pre-training-demo-2-layers-4x16-float32-step-dropout-0.1-checkpointing-padded"]) < 1e-5
 
 
 def test_a_program_names_its_parameters_and_has_no_weights(tmp_path):

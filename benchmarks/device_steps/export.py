@@ -62,6 +62,7 @@ class Cell:
     gradient_checkpointing: bool = False
     num_hidden_layers: int | None = None
     attention: str = "ops"
+    padded: bool = False
 
     @property
     def name(self) -> str:
@@ -70,8 +71,9 @@ class Cell:
         layers = f"-{self.num_hidden_layers}-layers" if self.num_hidden_layers else ""
         again = "-checkpointing" if self.gradient_checkpointing else ""
         attention = f"-{self.attention}-attention" if self.attention != "ops" else ""
+        padded = "-padded" if self.padded else ""
         return (f"{self.task}-{self.model}{layers}-{self.batch}x{self.seq}-{self.precision}-{self.what}"
-                f"{dropout}{again}{attention}".lower().replace(" ", "-"))
+                f"{dropout}{again}{attention}{padded}".lower().replace(" ", "-"))
 
     @property
     def workload(self) -> Workload:
@@ -83,17 +85,17 @@ class Cell:
         return Workload(config, self.batch, self.seq, predictions_of(self.seq))
 
 
+_BASE, _LARGE, _XXLARGE = "albert_base_v2", "albert_large_v2", "albert_xxlarge_v2"
 TABLE = [
-    *(Cell("pre-training", "albert_base_v2", batch, 512) for batch in (16, 32, 64, 128, 256)),
-    Cell("pre-training", "albert_base_v2", 64, 512, precision="float32"),
-    Cell("pre-training", "albert_base_v2", 64, 512, dropout=0.1),
-    Cell("pre-training", "albert_base_v2", 64, 512, what="forward"),
-    Cell("pre-training", "albert_base_v2", 64, 512, attention="cudnn"),
-    *(Cell("pre-training", "albert_large_v2", batch, 512) for batch in (32, 64)),
-    *(Cell("pre-training", "albert_xxlarge_v2", batch, 512, gradient_checkpointing=True) for batch in (16, 32)),
-    *(Cell("classification", "albert_base_v2", 128, 128, dropout=rate) for rate in (0.0, 0.1)),
-    *(Cell("SQuAD 2.0", "albert_base_v2", 48, 384, dropout=rate) for rate in (0.0, 0.1)),
-    Cell("tagging", "albert_base_v2", 128, 128, dropout=0.1),
+    *(Cell("pre-training", _BASE, batch, 512, attention="cudnn") for batch in (16, 32, 64, 128, 256)),
+    *(Cell("pre-training", _BASE, 32, 512, precision=precision) for precision in ("bfloat16", "float32")),
+    Cell("pre-training", _BASE, 32, 512, dropout=0.1),
+    *(Cell("pre-training", _BASE, 32, 512, what="forward", attention=attention) for attention in ATTENTION),
+    *(Cell("pre-training", _LARGE, batch, 512, attention="cudnn") for batch in (32, 64)),
+    *(Cell("pre-training", _XXLARGE, batch, 512, gradient_checkpointing=True, attention="cudnn") for batch in (16, 32)),
+    *(Cell(task, _BASE, batch, seq, **settings) for task, batch, seq in (
+        ("classification", 128, 128), ("SQuAD 2.0", 48, 384), ("tagging", 128, 128))
+      for settings in (dict(attention="cudnn"), dict(dropout=0.1))),
 ]
 
 define_required("output_dir", "Folder for the programs.")
@@ -108,15 +110,17 @@ flags.DEFINE_bool("gradient_checkpointing", False, "Whether to recompute each la
 flags.DEFINE_integer("num_hidden_layers", None, "Number of layers. Default: the model's.", lower_bound=1)
 flags.DEFINE_multi_enum("attention", ["ops"], list(ATTENTION), "Attention as the model's operations or as one "
                         "operation of cuDNN, for NVIDIA GPUs alone.")
-flags.DEFINE_bool("expected", False, "Whether to run each program with TensorFlow, without XLA, from the same values, "
-                  f"and store the results: {STEPS_TO_COMPARE} steps. run.py --compare reads them.")
+flags.DEFINE_bool("padded", False, "Whether the examples of a batch have different lengths. Default: no padding.")
+flags.DEFINE_bool("expected", False, "Whether to run each program with TensorFlow, without XLA and with the model's "
+                  f"attention, from the same values, and store the results: {STEPS_TO_COMPARE} steps. run.py --compare "
+                  "reads them.")
 FLAGS = flags.FLAGS
 
 
 def main():
     combinations = itertools.product(FLAGS.task, FLAGS.model, FLAGS.batch, FLAGS.seq, FLAGS.what, FLAGS.precision,
                                      [FLAGS.dropout], [FLAGS.gradient_checkpointing], [FLAGS.num_hidden_layers],
-                                     FLAGS.attention)
+                                     FLAGS.attention, [FLAGS.padded])
     for cell in itertools.starmap(Cell, combinations) if FLAGS.task else TABLE:
         folder = os.path.join(FLAGS.output_dir, cell.name)
         size = export(cell, folder, FLAGS.expected)
@@ -130,7 +134,7 @@ def export(cell: Cell, folder: str, expected: bool = False) -> int:
     workload = cell.workload
     config = AlbertConfig(**workload.config)
     trainer = training_step(cell.task, config, cell.gradient_checkpointing)
-    batch = batch_of(cell.task, workload)
+    batch = batch_of(cell.task, workload, cell.padded)
     function = trainer.train_step if cell.what == "step" else forward_pass(trainer.task.model)
     compiled = in_one_graph(function)
     tensors = {name: tf.constant(value) for name, value in batch.items()}

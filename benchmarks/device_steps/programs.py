@@ -45,9 +45,12 @@ def training_step(task_name: str, config: AlbertConfig, gradient_checkpointing: 
     return trainer
 
 
-def batch_of(task_name: str, workload: Workload) -> dict[str, np.ndarray]:
-    """A batch of random tokens, with labels."""
+def batch_of(task_name: str, workload: Workload, padded: bool = False) -> dict[str, np.ndarray]:
+    """A batch of random tokens, with labels; on request with examples of all lengths from a half to the whole."""
     random, batch = np.random.default_rng(1), random_batch(workload)
+    if padded:
+        lengths = np.linspace(workload.seq // 2, workload.seq, workload.batch, dtype=np.int32)
+        batch["input_mask"] = (np.arange(workload.seq) < lengths[:, np.newaxis]).astype(np.int32)
     if task_name == "pre-training":
         return batch
     inputs = {name: batch[name] for name in _ENCODER_INPUTS}

@@ -1,7 +1,7 @@
 """Runs exported steps on a GPU, a TPU or a CPU: with jax and NumPy alone, without TensorFlow.
 
-    pip install "jax[cuda13]==0.10.2"
-    python run.py FOLDER [--only TEXT] [--seconds 3] [--compare] [--dump FOLDER]
+    pip install "jax[cuda13]"
+    python run.py FOLDER [--only TEXT] [--seconds 3] [--compare] [--dump FOLDER] [--profile FOLDER]
 
 FOLDER is what benchmarks.device_steps.export wrote. Each of its programs is compiled for the first device that jax
 finds. The state (weights, moments, counters) stays on the device, and a step overwrites it. A row of the table has the
@@ -61,6 +61,8 @@ def main():
     arguments.add_argument("--tolerance", type=float, default=1e-5, help="Largest difference that --compare accepts: "
                            "more on a GPU, which may round the inputs of float32 products to TF32.")
     arguments.add_argument("--dump", type=pathlib.Path, help="Write the compiled programs, as text, to this folder.")
+    arguments.add_argument("--profile", type=pathlib.Path, help="Write a trace of three steps of each program, which "
+                           "ui.perfetto.dev shows, to this folder.")
     arguments = arguments.parse_args()
     folders = [file.parent for file in sorted(arguments.folder.rglob("program.json"))
                if arguments.only in file.parent.name]
@@ -74,7 +76,10 @@ def main():
     print_head(rate)
     for folder in folders:
         try:
-            print_row(folder, Step(folder, arguments.dump), rate, arguments.seconds)
+            step = Step(folder, arguments.dump)
+            print_row(folder, step, rate, arguments.seconds)
+            if arguments.profile:
+                write_profile(step, arguments.profile / folder.name)
         except RuntimeError as error:  # XlaRuntimeError
             print(f"{folder.name:68} {str(error).splitlines()[0][:100]}", flush=True)
 
@@ -93,6 +98,14 @@ def print_row(folder: pathlib.Path, step: Step, rate: float, seconds: float) -> 
     share = [f"{100 * step.spec.flops / value / rate:.1f}" for value in (times[-1], times[0])]
     print(f"{folder.name:68} {' - '.join(tokens):>20}{' - '.join(share) + ' %':>14}{step.memory / 1e9:11.2f}"
           f"{step.compile_seconds:12.1f}", flush=True)
+
+
+def write_profile(step: Step, folder: pathlib.Path) -> None:
+    """Writes a trace of three steps."""
+    import jax
+
+    with jax.profiler.trace(folder, create_perfetto_trace=True):
+        step.run(3)
 
 
 def seconds_of_step(step, seconds: float) -> float:
