@@ -124,7 +124,7 @@ def layer_norm(x, residual, gamma, beta, training: bool, dropout: tuple = ()) ->
     """LayerNorm of dropout(x) + residual as a function of its weights, in the dtype of x.
 
     Args:
-      x, residual: [..., size].
+      x, residual: [..., size]. A scalar residual is a constant.
       gamma, beta: float32 [size].
       training: whether to use the fused version, which has a compiled gradient.
       dropout: the result of Dropouts.site; () for no dropout.
@@ -146,8 +146,9 @@ def _total(x, residual, *dropout):
 @tf.custom_gradient
 def _fused_layer_norm(x, residual, gamma, beta, *dropout):
     def gradient(upstream):
-        of_x, of_residual, *of_weights = _gradients_of_layer_norm(x, residual, gamma, upstream, *dropout)
-        return of_x, of_x if of_residual is None else of_residual, *of_weights, *[None] * len(dropout)
+        of_x, of_total, *of_weights = _gradients_of_layer_norm(x, residual, gamma, upstream, *dropout)
+        of_residual = (of_x if of_total is None else of_total) if residual.shape.rank else None
+        return of_x, of_residual, *of_weights, *[None] * len(dropout)
 
     return _layer_norm_in_training(x, residual, gamma, beta, *dropout), gradient
 
@@ -157,7 +158,7 @@ _layer_norm_in_training = compiled(_layer_norm)
 
 @compiled
 def _gradients_of_layer_norm(x, residual, gamma, upstream, *dropout):
-    """The gradients of x, residual (None if it is that of x), gamma and beta.
+    """The gradients of x, x + residual (None if it is that of x), gamma and beta.
 
     XLA for GPUs would keep the product of normalised values and upstream gradient in memory, in float32, for both the
     sums over rows and those over columns. in_memory hides from it that both read the same values: a layer of
