@@ -147,7 +147,7 @@ def _total(x, residual, *dropout):
 def _fused_layer_norm(x, residual, gamma, beta, *dropout):
     def gradient(upstream):
         of_x, of_total, *of_weights = _gradients_of_layer_norm(x, residual, gamma, upstream, *dropout)
-        of_residual = (of_x if of_total is None else of_total) if residual.shape.rank else None
+        of_residual = None if residual.shape.rank == 0 else of_x if of_total is None else of_total
         return of_x, of_residual, *of_weights, *[None] * len(dropout)
 
     return _layer_norm_in_training(x, residual, gamma, beta, *dropout), gradient
@@ -161,8 +161,8 @@ def _gradients_of_layer_norm(x, residual, gamma, upstream, *dropout):
     """The gradients of x, x + residual (None if it is that of x), gamma and beta.
 
     XLA for GPUs would keep the product of normalised values and upstream gradient in memory, in float32, for both the
-    sums over rows and those over columns. in_memory hides from it that both read the same values: a layer of
-    albert_base takes 138 instead of 200 microseconds for 16,384 tokens on an H100.
+    sums over rows and those over columns. in_memory hides from it that both read the same values: a LayerNorm of
+    albert_base and its gradient take 138 instead of 200 microseconds for 16,384 tokens on an H100.
     """
     mean, scale = in_memory(_mean_and_scale(_total(x, residual, *dropout)))
     normalised = (_total(x, residual, *dropout) - mean) * scale
