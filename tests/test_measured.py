@@ -279,3 +279,34 @@ def test_the_rows_of_the_shipped_model_follow_from_the_scores_of_the_seeds():
         difference = statistics.median(ours) - statistics.median(random)
         error = (statistics.variance(ours) / len(ours) + statistics.variance(random) / len(random)) ** 0.5
         assert cells[2] == f"{difference:.3f} ({error:.3f})"
+
+
+def test_the_rows_of_the_steps_on_a_gpu_follow_from_the_measured_values():
+    measured = {(row["step"], row["program"]): row for row in read_rows("device_steps.csv")}
+
+    def span(row, name, factor=1.0):
+        lowest, highest = (f"{factor * float(row[f'{name}_{end}']):.0f}" for end in ("lowest", "highest"))
+        return lowest if lowest == highest else f"{lowest} to {highest}"
+
+    def thousands(row):
+        return span(row, "tokens", 0.001) if row else ""
+
+    shown = [row for row in table_rows("devices.md", "Measured on a GPU") if row[0] != "step"]
+    assert len(shown) >= 9
+    for title, *cells in shown:
+        task, model, rows, _, length = title.replace(", ", ",").replace("SQuAD 2.0", "squad-2.0").replace(
+            ",", " ").split()
+        again = "-checkpointing" if model == "albert_xxlarge" else ""
+        name = f"{task}-{model}_v2-{rows}x{length}-bfloat16-step{again}-cudnn-attention"
+        ours, *theirs = (measured.get((name, program)) for program in (
+            "albert_tf", "Hugging Face, eager", "Hugging Face, compiled"))
+        assert cells == [thousands(ours), span(ours, "share"), f"{float(ours['memory_gb']):.1f}", *map(thousands, theirs)]
+
+
+def test_the_missed_ratio_to_torch_compile_follows_from_the_measured_values():
+    measured = {(row["step"], row["program"]): row for row in read_rows("device_steps.csv")}
+    ratios = [(float(measured[step, "albert_tf"]["tokens_lowest"]) / float(theirs["tokens_highest"]),
+               float(measured[step, "albert_tf"]["tokens_highest"]) / float(theirs["tokens_lowest"]))
+              for (step, program), theirs in measured.items() if program == "Hugging Face, compiled"]
+    shown, = (row for row in table_rows("speed.md", "Missed targets") if "torch.compile" in row[0])
+    assert shown[2] == f"{min(low for low, _ in ratios):.2f} to {max(high for _, high in ratios):.2f}"
