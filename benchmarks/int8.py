@@ -36,7 +36,6 @@ from albert_tf.tasks.classification.reading import read_examples
 from albert_tf.tasks.masked_lm.fill_mask import MASK, masked_ids
 from albert_tf.text.lines import read_lines
 from albert_tf.utils.arrays import softmax
-from albert_tf.weights.settings import Settings
 
 flags.DEFINE_string("init_checkpoint", "albert_tiny_en", "A fine-tuned classifier, or with --depth any weights with a "
                     "masked-LM head.")
@@ -78,7 +77,7 @@ def by_weights() -> None:
     for name, content in variants(model):
         if FLAGS.variant and name not in ("float32", *FLAGS.variant):
             continue
-        logits, milliseconds = run(OnnxModel(content, exported_settings(model, Settings()), threads=1), rows)
+        logits, milliseconds = run(OnnxModel(content, exported_settings(model), threads=1), rows)
         expected = logits if expected is None else expected
         score = metrics.evaluate(task, logits if task.is_regression else softmax(logits), label_ids)
         changed = "" if task.is_regression else f"{np.mean(logits.argmax(1) != expected.argmax(1)):.4f}"

@@ -25,7 +25,6 @@ from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.export.outputs import WithOutputs, exported_settings
 from albert_tf.tasks.classification.glue import find_task
 from albert_tf.tasks.scores import scorer
-from albert_tf.weights.settings import Settings
 from benchmarks.fine_tuned_classifiers import define_flags, fine_tuned, run_folder, write_rows
 from benchmarks.fine_tuning_settings import SETTINGS, TAGGED, files
 from studies.intervals import standard_error
@@ -56,7 +55,7 @@ def measure(task: str, seed: str) -> list[dict]:
 
 
 def exports(model: keras.Model, length: int, with_tflite: bool) -> Iterator[tuple[str, WithOutputs | OnnxModel]]:
-    settings = exported_settings(model, Settings(max_seq_length=length))
+    settings = exported_settings(model)
     yield "float32", WithOutputs(model, model, settings)
     yield "ONNX, int8", OnnxModel(to_onnx(model, "int8"), settings)
     if with_tflite:

@@ -59,11 +59,11 @@ def main() -> None:
                                 **shared.exit_arguments(selected, head))
     check_packages()
     names = {precision: f"{head}_{precision}.onnx" for precision in FLAGS.precision}
-    check_no_other_model(model, FLAGS.output_dir, selected.vocabulary, selected.settings, names.values())
+    check_no_other_model(model, FLAGS.output_dir, selected.vocabulary, names.values())
     score = scored_exports.scorer_from_flags(selected, head)
     contents = {precision: to_onnx(model, precision) for precision in FLAGS.precision}
     if score:
-        settings = exported_settings(model, selected.settings)
+        settings = exported_settings(model)
         check_scores(score, WithOutputs(model, model, settings), (
             (precision, functools.partial(OnnxModel, content, settings)) for precision, content in contents.items()),
             FLAGS.max_score_drop)
@@ -71,4 +71,4 @@ def main() -> None:
     for precision, content in contents.items():
         write_and_compare(os.path.join(FLAGS.output_dir, names[precision]), content,
                           differences(content, model, length, _COMPARED_PREDICTIONS))
-    write_companions(model, FLAGS.output_dir, selected.vocabulary, selected.settings)
+    write_companions(model, FLAGS.output_dir, selected.vocabulary)

@@ -56,7 +56,7 @@ def main() -> None:
     if score:
         # Texts are truncated to the largest length of the flatbuffer, before the export as well.
         longest = lengths[-1] if lengths else FLAGS.max_seq_length
-        settings = dataclasses.replace(exported_settings(model, selected.settings), max_seq_length=longest)
+        settings = dataclasses.replace(exported_settings(model), max_seq_length=longest)
         check_scores(score, WithOutputs(model, model, settings), (
             (precision, lambda content=content: WithOutputs(  # type: ignore[misc]
                 model, tflite.runner(content, shape["max_seq_length"]), settings))

@@ -63,10 +63,9 @@ class WithOutputs:
         return self._run(inputs)
 
 
-def exported_settings(model: keras.Model, stored: Settings) -> Settings:
-    """The settings of an exported model: its own, and what is stored with its weights of how its task reads texts."""
-    reading = {name: getattr(stored, name) for name in ("doc_stride", "max_query_length", "max_qa_length")}
-    return dataclasses.replace(settings_of(model), head=head_of(model).name, **reading)
+def exported_settings(model: keras.Model) -> Settings:
+    """The settings of an exported model: its own, and its head."""
+    return dataclasses.replace(settings_of(model), head=head_of(model).name)
 
 
 def random_inputs(model: keras.Model, batch_size: int, seq_length: int, num_predictions: int, seed: int) -> dict:

@@ -25,6 +25,7 @@ class AlbertConditionalSpan(ConfiguredModel):
       config: the model's config.
       start_n_top, end_n_top: the beam: number of starts, and number of ends per start.
       dropout_prob: dropout rate of the answerability head in training.
+      doc_stride, max_query_length: see AlbertSpan.
 
     Call it with AlbertModel's inputs and p_mask, int32 [batch, seq], which is 1 for tokens where no answer may start or
     end. If the inputs have start_positions, int32 [batch] (training), the end is conditioned on that start. It then
@@ -47,11 +48,12 @@ class AlbertConditionalSpan(ConfiguredModel):
 
     HEAD_OUTPUTS = ("start_log_probs", "end_log_probs", "start_top_log_probs", "start_top_index", "end_top_log_probs",
                     "end_top_index", "cls_logits")
-    ARGUMENTS = ("start_n_top", "end_n_top", "dropout_prob")
+    ARGUMENTS = ("start_n_top", "end_n_top", "dropout_prob", "doc_stride", "max_query_length")
 
     def __init__(self, config: AlbertConfig, start_n_top: int = 5, end_n_top: int = 5, dropout_prob: float = 0.1,
-                 **kwargs):
+                 doc_stride: int | None = None, max_query_length: int | None = None, **kwargs):
         super().__init__(config, **kwargs)
+        self.doc_stride, self.max_query_length = doc_stride, max_query_length
         self.albert = AlbertModel(config)
         size, stddev = config.hidden_size, config.initializer_range
         # Logits are float32, since in bfloat16 many candidates would have equal scores.

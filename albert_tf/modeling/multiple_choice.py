@@ -25,6 +25,8 @@ class AlbertMultipleChoice(EarlyExitModel):
       dropout_prob: dropout rate of the pooled output in training.
       num_choices: choices per question, for inputs with all choices of a question in one row (as in the release's
         records).
+      max_qa_length: how raw text is read: the largest number of pieces of question and option together; None for the
+        default of choose_options and of served models.
       exit_heads, exit_patience, num_layers: see EarlyExitModel. A question exits when the chosen option agrees.
 
     Call it with AlbertModel's inputs as [batch, choices, seq] or [batch, num_choices * seq]. It returns AlbertModel's
@@ -37,13 +39,14 @@ class AlbertMultipleChoice(EarlyExitModel):
 
     uses_pooler = True
     HEAD_OUTPUTS = ("logits",)
-    ARGUMENTS = ("dropout_prob", "num_choices", *EarlyExitModel.EXIT_ARGUMENTS)
+    ARGUMENTS = ("dropout_prob", "num_choices", "max_qa_length", *EarlyExitModel.EXIT_ARGUMENTS)
 
-    def __init__(self, config: AlbertConfig, dropout_prob: float = 0.1, num_choices: int = 4, **kwargs):
+    def __init__(self, config: AlbertConfig, dropout_prob: float = 0.1, num_choices: int = 4,
+                 max_qa_length: int | None = None, **kwargs):
         super().__init__(config, **kwargs)
         self.albert = AlbertModel(config)
         self.classifier = OutputDense("", config.hidden_size, 1, config.initializer_range)
-        self.dropout_prob, self.num_choices = dropout_prob, num_choices
+        self.dropout_prob, self.num_choices, self.max_qa_length = dropout_prob, num_choices, max_qa_length
         self.add_exit_heads(1)
         self.built = True
 

@@ -58,5 +58,17 @@ class PredictingModel(Protocol):
     def num_choices(self) -> int:
         """Of a multiple-choice model: the number of options."""
 
+    @property
+    def doc_stride(self) -> int | None:
+        """Of a model of SQuAD or a tagger: pieces from the start of a window to that of the next; None if unknown."""
+
+    @property
+    def max_query_length(self) -> int | None:
+        """Of a model of SQuAD: the largest number of pieces of a question; None if unknown."""
+
+    @property
+    def max_qa_length(self) -> int | None:
+        """Of a multiple-choice model: the largest number of pieces of question and option; None if unknown."""
+
     def __call__(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         """The outputs by name, arrays or tensors, for int32 inputs by name, [batch, seq] each."""

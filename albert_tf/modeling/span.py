@@ -15,14 +15,22 @@ from albert_tf.modeling.layers import OutputDense
 class AlbertSpan(ConfiguredModel):
     """AlbertModel, and a dense layer to a start and an end logit for each token.
 
+    Args:
+      config: the model's config.
+      doc_stride, max_query_length: how answer_questions and served models read raw text: the pieces from the start of a
+        window to the start of the next, and the largest number of pieces of a question; None for their defaults.
+
     Call it with AlbertModel's inputs. It returns AlbertModel's outputs, start_logits and end_logits, float32 [batch,
     seq].
     """
 
     HEAD_OUTPUTS = ("start_logits", "end_logits")
+    ARGUMENTS = ("doc_stride", "max_query_length")
 
-    def __init__(self, config: AlbertConfig, **kwargs):
+    def __init__(self, config: AlbertConfig, doc_stride: int | None = None, max_query_length: int | None = None,
+                 **kwargs):
         super().__init__(config, **kwargs)
+        self.doc_stride, self.max_query_length = doc_stride, max_query_length
         self.albert = AlbertModel(config)
         self.span = OutputDense("cls/squad/", config.hidden_size, 2, config.initializer_range)
         self.built = True

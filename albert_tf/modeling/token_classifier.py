@@ -24,6 +24,8 @@ class AlbertTokenClassifier(EarlyExitModel):
       label_names: the name of each label, in the order of the logits; None if they have no names.
       label_all_pieces: whether a word's tag is read from the mean over all of its pieces; if not, from the first piece.
         The model itself does not use it.
+      doc_stride: how raw text is read: the pieces from the start of a window to the start of the next; 0 for half a
+        window, as None.
       exit_heads, exit_patience, num_layers: see EarlyExitModel. A row exits when the labels of all of its tokens agree;
         [CLS], [SEP] and padding, which no label is read from, do not count.
 
@@ -34,17 +36,18 @@ class AlbertTokenClassifier(EarlyExitModel):
     """
 
     HEAD_OUTPUTS = ("logits",)
-    ARGUMENTS = ("num_labels", "classifier_dropout_prob", "label_names", "label_all_pieces",
+    ARGUMENTS = ("num_labels", "classifier_dropout_prob", "label_names", "label_all_pieces", "doc_stride",
                  *EarlyExitModel.EXIT_ARGUMENTS)
 
     def __init__(self, config: AlbertConfig, num_labels: int, classifier_dropout_prob: float = 0.1,
-                 label_names: Sequence[str] | None = None, label_all_pieces: bool = False, **kwargs):
+                 label_names: Sequence[str] | None = None, label_all_pieces: bool = False,
+                 doc_stride: int | None = None, **kwargs):
         super().__init__(config, **kwargs)
         self.albert = AlbertModel(config)
         self.classifier = OutputDense("cls/tokens/", config.hidden_size, num_labels, config.initializer_range)
         self.num_labels, self.classifier_dropout_prob = num_labels, classifier_dropout_prob
         self.label_names = checked_label_names(label_names, num_labels)
-        self.label_all_pieces = label_all_pieces
+        self.label_all_pieces, self.doc_stride = label_all_pieces, doc_stride
         self.add_exit_heads(num_labels)
         self.built = True
 

@@ -147,7 +147,7 @@ def _export_answers(version: str, folder: str, model: keras.Model, tokenizer: Fu
 
 
 def _export_choices(folder: str, model: keras.Model, tokenizer: FullTokenizer) -> None:
-    export_multiple_choice(folder, model, tokenizer, model.row_length, max_qa_length=128)
+    export_multiple_choice(folder, model, tokenizer, model.row_length, max_qa_length=model.max_qa_length or 128)
 
 
 def _export_tagging(folder: str, model: AlbertTokenClassifier, tokenizer: FullTokenizer) -> None:

@@ -83,6 +83,8 @@ def _settings(*names: str) -> dict[str, Callable[[Source], Any]]:
 
 # Arguments of the models that can have an output after every layer, if it reads one vector of a text.
 _EXITS = _settings("exit_heads", "exit_pooling")
+# Arguments of the models of SQuAD.
+_QUESTIONS = _settings("doc_stride", "max_query_length")
 
 
 def _same_for_both(scope: str, layer: str) -> dict:
@@ -120,17 +122,17 @@ HEADS = (
     Head("token_classifier", "token_classifier.AlbertTokenClassifier", ("cls/tokens/",),
          ("ForTokenClassification",), _same_for_both("cls/tokens", "classifier"), has_pooler=False,
          # Without exit_pooling, which weights of another head can have: all outputs of a tagger read its tokens.
-         arguments=dict(_settings("label_names", "label_all_pieces", "exit_heads"),
+         arguments=dict(_settings("label_names", "label_all_pieces", "doc_stride", "exit_heads"),
                         num_labels=_num_labels("token_classifier")),
          pipeline_tag="token-classification", task="tagging"),
     Head("span", "span.AlbertSpan", ("cls/squad/",), ("ForQuestionAnswering",),
-         _same_for_both("cls/squad", "qa_outputs"), has_pooler=False, pipeline_tag="question-answering",
-         task="SQuAD 1.1"),
-    Head("conditional_span", "conditional_span.AlbertConditionalSpan", ("start_logits/",),
+         _same_for_both("cls/squad", "qa_outputs"), has_pooler=False,
+         arguments=_QUESTIONS, pipeline_tag="question-answering", task="SQuAD 1.1"),
+    Head("conditional_span", "conditional_span.AlbertConditionalSpan", ("start_logits/",), arguments=_QUESTIONS,
          pipeline_tag="question-answering", task="SQuAD 2.0"),
     Head("multiple_choice", "multiple_choice.AlbertMultipleChoice", (), ("ForMultipleChoice",),
          _same_for_both("", "classifier"),
-         arguments=dict(_EXITS, num_choices=_num_choices),
+         arguments=dict(_settings("max_qa_length"), **_EXITS, num_choices=_num_choices),
          pipeline_tag="multiple-choice", task="multiple choice"),
     Head("sentence_encoder", "sentence_encoder.AlbertSentenceEncoder", architectures=("Model",),
          arguments={field.name: _pooling(field.name) for field in dataclasses.fields(SentencePooling)},

@@ -28,6 +28,7 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
+from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pooling import ACTIVATIONS, MEAN_OR_MAX, POOLER, POOLINGS, LongTexts, SentencePooling
 from albert_tf.utils import bounds
 from albert_tf.utils.files import check_one_line
@@ -99,9 +100,12 @@ class Settings:
 def settings_of(model: keras.Model) -> Settings:
     """The settings of a model of albert_tf.modeling."""
     temperature = getattr(model, "temperature", 1.0)
+    doc_stride = None if isinstance(model, AlbertClassifier) else getattr(model, "doc_stride", None)  # in long_texts
     return Settings(getattr(model, "label_names", None), getattr(model, "sentence_pooling", None),
                     getattr(model, "long_texts", LongTexts()), model.max_seq_length,
                     getattr(model, "num_choices", None), getattr(model, "label_all_pieces", False),
+                    doc_stride=doc_stride, max_query_length=getattr(model, "max_query_length", None),
+                    max_qa_length=getattr(model, "max_qa_length", None),
                     multi_label=getattr(model, "multi_label", False), thresholds=getattr(model, "thresholds", None),
                     temperature=temperature if temperature != 1.0 else None,
                     exit_heads=getattr(model, "exit_heads", False),

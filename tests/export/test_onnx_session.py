@@ -80,9 +80,11 @@ def test_questions_are_answered_by_an_export_as_by_the_model(exported, sentence_
 
 def test_the_attributes_of_a_head_are_those_of_the_model(exported):
     for head, arguments, names in (
-            ("conditional_span", dict(start_n_top=2, end_n_top=3), ["beam_width"]),
-            ("multiple_choice", dict(num_choices=3), ["num_choices"]),
-            ("token_classifier", dict(num_labels=2, label_all_pieces=True), ["num_labels", "label_all_pieces"]),
+            ("conditional_span", dict(start_n_top=2, end_n_top=3, doc_stride=4, max_query_length=7),
+             ["beam_width", "doc_stride", "max_query_length"]),
+            ("multiple_choice", dict(num_choices=3, max_qa_length=7), ["num_choices", "max_qa_length"]),
+            ("token_classifier", dict(num_labels=2, label_all_pieces=True, doc_stride=4),
+             ["num_labels", "label_all_pieces", "doc_stride"]),
             ("classifier", dict(num_labels=1, max_windows=2), ["num_labels", "long_texts", "label_names"])):
         model, export = exported(head, max_seq_length=20, **arguments)
         for name in (*names, "config", "row_length", "max_seq_length"):
@@ -150,9 +152,8 @@ def test_files_of_other_programs_and_other_models_are_refused(config, tmp_path):
 
 
 def test_what_is_written_beside_a_file_keeps_the_lengths_of_its_task(config, sentence_pieces, tmp_path):
-    model = head_named("span").model(config, max_seq_length=24)
-    stored = Settings(doc_stride=5, max_query_length=7, max_seq_length=99)
-    write_companions(model, str(tmp_path), VocabularyFiles.from_tokenizer(sentence_pieces), stored)
+    model = head_named("span").model(config, max_seq_length=24, doc_stride=5, max_query_length=7)
+    write_companions(model, str(tmp_path), VocabularyFiles.from_tokenizer(sentence_pieces))
     assert json.loads((tmp_path / "albert_tf.json").read_text()) == dict(head="span", doc_stride=5, max_query_length=7)
     assert json.loads((tmp_path / "tokenizer_config.json").read_text())["max_seq_length"] == 24
     assert AlbertConfig.from_json_file(str(tmp_path / "albert_config.json")) == config

@@ -252,13 +252,13 @@ def test_a_multiple_choice_model_chooses(served, sentence_pieces):
 
 
 def test_a_fifth_option_is_answered_by_a_model_that_was_trained_with_five(with_settings, sentence_pieces):
-    model, served_model = with_settings("multiple_choice", num_choices=5, max_seq_length=20)
+    model, served_model = with_settings("multiple_choice", num_choices=5, max_seq_length=20, max_qa_length=4)
     options = ("the file", "the line", "of the name", "no file", "known")
     with running([served_model]) as server:
         answer, = predict(server, "multiple_choice", instances=[
             dict(context=CONTEXT, question="what is known?", options=options)])
     example = MultipleChoiceExample("id", CONTEXT, "what is known?", options, 0)
-    features, = convert_examples_to_features([example], sentence_pieces, 20, 128)
+    features, = convert_examples_to_features([example], sentence_pieces, 20, 4)
     inputs = {key: np.array([features[key]], np.int32) for key in ("input_ids", "input_mask", "segment_ids")}
     expected = np.asarray(tf.nn.softmax(model(inputs)["logits"]))[0]
     assert expected.shape == (5,)
@@ -266,9 +266,9 @@ def test_a_fifth_option_is_answered_by_a_model_that_was_trained_with_five(with_s
 
 
 def test_a_tagger_reads_windows_of_the_length_that_it_was_trained_with(with_settings, sentence_pieces):
-    model, served_model = with_settings("token_classifier", num_labels=3, max_seq_length=12)
+    model, served_model = with_settings("token_classifier", num_labels=3, max_seq_length=12, doc_stride=3)
     sentence = Sentence(re.findall(r"\w+|\.", CONTEXT), None, ())
-    rows = convert_sentences_to_features([sentence], (), sentence_pieces, TaggingFeatureOptions(12))
+    rows = convert_sentences_to_features([sentence], (), sentence_pieces, TaggingFeatureOptions(12, 3))
     expected = []
     for row in rows:
         inputs = {name: np.array([row[name]], np.int32) for name in ("input_ids", "input_mask", "segment_ids")}
@@ -289,8 +289,8 @@ def test_words_have_the_same_tags_whatever_is_asked_at_the_same_time(with_settin
 
 
 def test_a_server_of_answers_reads_windows_of_the_length_that_it_was_trained_with(with_settings, sentence_pieces):
-    model, served_model = with_settings("span", max_seq_length=16)
-    answerer = QuestionAnswerer(SpanTask(model), sentence_pieces, FeatureOptions(16, 5, 8, False), AnswerOptions("1.1"))
+    model, served_model = with_settings("span", max_seq_length=16, doc_stride=3, max_query_length=4)
+    answerer = QuestionAnswerer(SpanTask(model), sentence_pieces, FeatureOptions(16, 3, 4, False), AnswerOptions("1.1"))
     expected = answerer.ask("which name?", CONTEXT).n_best[0]
     with running([served_model]) as server:
         answer, = predict(server, "span", instances=[dict(question="which name?", context=CONTEXT)])

@@ -1,5 +1,6 @@
 """What is stored next to weights besides config and vocabulary: every format keeps it, and nothing stale stays."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -27,6 +28,13 @@ HEADS = {
     "conditional_span": lambda: albert_tf.AlbertConditionalSpan(TINY, max_seq_length=9),
     "multiple_choice": lambda: albert_tf.AlbertMultipleChoice(TINY, max_seq_length=9),
     "sentence_encoder": lambda: albert_tf.AlbertSentenceEncoder(TINY, max_seq_length=9),
+}
+# What runs store of how they read texts.
+LENGTHS = {
+    "span": dict(doc_stride=7, max_query_length=9),
+    "conditional_span": dict(doc_stride=7, max_query_length=9),
+    "token_classifier": dict(doc_stride=7),
+    "multiple_choice": dict(max_qa_length=9),
 }
 
 
@@ -115,6 +123,23 @@ def test_a_converted_tagger_reads_all_pieces_of_a_word(tmp_path, to):
     save(albert_tf.AlbertTokenClassifier(TINY, 3, label_all_pieces=True), str(tmp_path / "first"), "ours")
     convert(open_source(str(tmp_path / "first")), str(tmp_path / to), to)
     assert albert_tf.from_pretrained(str(tmp_path / to), model="token_classifier").label_all_pieces is True
+
+
+@pytest.mark.parametrize("kind, to", [(kind, to) for kind in LENGTHS for to in ("ours", "tf1", "hugging_face")
+                                      if to != "hugging_face" or kind != "conditional_span"])
+def test_a_converted_run_and_a_saved_model_keep_the_lengths_of_their_task(tmp_path, kind, to):
+    lengths = LENGTHS[kind]
+    run = str(tmp_path / "run")
+    save(HEADS[kind](), run, "ours")
+    write_settings(dataclasses.replace(settings_in(run), head=kind, **lengths), TINY, run)  # as a run's training does
+    convert(open_source(run), str(tmp_path / "converted"), to)
+    albert_tf.save_pretrained(albert_tf.from_pretrained(run, model=kind), str(tmp_path / "saved"), to=to)
+    convert(open_source(str(tmp_path / "converted")), str(tmp_path / "back"), "ours")
+    for name in ("converted", "saved", "back"):
+        settings = open_source(str(tmp_path / name)).settings
+        assert {length: getattr(settings, length) for length in lengths} == lengths, name
+        model = albert_tf.from_pretrained(str(tmp_path / name), model=kind)
+        assert {length: getattr(model, length) for length in lengths} == lengths, name
 
 
 @pytest.mark.parametrize("to", ["ours", "tf1", "hugging_face"])

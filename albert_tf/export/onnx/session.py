@@ -141,6 +141,21 @@ class OnnxModel(LabelProbabilities):
         return self._inputs["input_ids"][1]
 
     @property
+    def doc_stride(self) -> int | None:
+        """Pieces from the start of a window of SQuAD or a tagger to that of the next; None if unknown."""
+        return self.settings.doc_stride
+
+    @property
+    def max_query_length(self) -> int | None:
+        """The largest number of pieces of a question of SQuAD; None if unknown."""
+        return self.settings.max_query_length
+
+    @property
+    def max_qa_length(self) -> int | None:
+        """The largest number of pieces of question and option of multiple choice; None if unknown."""
+        return self.settings.max_qa_length
+
+    @property
     def beam_width(self) -> int:
         """The smallest number of tokens of a row: for a conditional span its starts, or its ends for each start."""
         if self.head.name != "conditional_span":

@@ -26,7 +26,7 @@ from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.utils.files import read_bytes
 from albert_tf.utils.writing import write_text
 from albert_tf.weights.heads import head_of
-from albert_tf.weights.settings import Settings, settings_in, write_settings
+from albert_tf.weights.settings import settings_in, write_settings
 from albert_tf.weights.vocabulary_files import VocabularyFiles, vocabulary_in
 
 
@@ -66,28 +66,25 @@ def to_onnx(model: keras.Model, precision: str = "float32", in_float32: str = ""
     return graph.model(input_specs, {name: (outputs[name], specs[name]) for name in specs}, metadata)
 
 
-def write_companions(
-    model: keras.Model, folder: str, vocabulary: VocabularyFiles, stored: Settings | None = None
-) -> None:
+def write_companions(model: keras.Model, folder: str, vocabulary: VocabularyFiles) -> None:
     """Writes what reading texts for an ONNX file needs beside it: config, vocabulary, and settings with the head.
 
     Args:
       model: the model of the file.
       folder: folder of the file.
       vocabulary: the model's vocabulary; empty for none.
-      stored: the settings that are stored with the model's weights, which have the lengths of its task; None for none.
     """
     write_text(os.path.join(folder, CONFIG_NAME), model.config.to_json_string())
-    write_settings(exported_settings(model, stored or Settings()), model.config, folder, vocabulary)
+    write_settings(exported_settings(model), model.config, folder, vocabulary)
 
 
 def check_no_other_model(
-    model: keras.Model, folder: str, vocabulary: VocabularyFiles, stored: Settings, replaced: Collection[str]
+    model: keras.Model, folder: str, vocabulary: VocabularyFiles, replaced: Collection[str]
 ) -> None:
     """Raises ValueError if write_companions would change what an earlier ONNX file in the folder is read with.
 
     Args:
-      model, folder, vocabulary, stored: see write_companions.
+      model, folder, vocabulary: see write_companions.
       replaced: names of files that are written anew.
     """
     names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
@@ -95,7 +92,7 @@ def check_no_other_model(
     path = os.path.join(folder, CONFIG_NAME)
     if not others or not tf.io.gfile.exists(path):
         return
-    settings, earlier = exported_settings(model, stored), settings_in(folder)
+    settings, earlier = exported_settings(model), settings_in(folder)
     differences = [field.name for field in dataclasses.fields(settings)
                    if getattr(settings, field.name) != getattr(earlier, field.name)]
     if AlbertConfig.from_json_file(path) != model.config:

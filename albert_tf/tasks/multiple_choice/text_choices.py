@@ -14,7 +14,6 @@ from albert_tf.tasks.multiple_choice.reading import MultipleChoiceExample
 from albert_tf.text.packing import padding_values
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.weights.heads import check_reads_texts
-from albert_tf.weights.settings import Settings
 
 _BATCH = 16
 
@@ -44,10 +43,9 @@ def choice_outputs(
 ) -> dict[str, np.ndarray]:
     """The result of choose_options as probabilities, and with early exit num_layers_used, int32 [questions]."""
     check_reads_texts(model, tokenizer, "multiple_choice")
-    settings: Settings = getattr(model, "settings", Settings())
     examples = [MultipleChoiceExample("", context, question, tuple(choices))
                 for context, question, choices in zip(contexts, questions, options)]
-    features = convert_examples_to_features(examples, tokenizer, model.row_length, settings.max_qa_length or 128,
+    features = convert_examples_to_features(examples, tokenizer, model.row_length, model.max_qa_length or 128,
                                             model.num_choices)
     rows = list(features)
     found: dict[str, list] = dict(probabilities=[np.zeros([0, model.num_choices], np.float32)])

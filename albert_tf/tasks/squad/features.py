@@ -70,9 +70,9 @@ class FeatureOptions:
                              f"would be lost. Use a doc_stride of at most {shortest_window}")
 
 
-def default_doc_stride(max_seq_length: int, max_query_length: int) -> int:
-    """The release's default, 128 pieces, or the length of a window if that is less, so that windows leave no gap."""
-    return max(1, min(128, max_seq_length - max_query_length - SPECIAL_TOKENS))
+def default_doc_stride(max_seq_length: int, max_query_length: int, most: int = 128) -> int:
+    """`most` pieces (128 in the release), or those of a window if they are fewer, so that windows leave no gap."""
+    return max(1, min(most, max_seq_length - max_query_length - SPECIAL_TOKENS))
 
 
 def convert_examples_to_features(

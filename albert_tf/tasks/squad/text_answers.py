@@ -8,11 +8,10 @@ import numpy as np
 
 from albert_tf.modeling.predicting_model import PredictingModel
 from albert_tf.tasks.squad.answers import Answer, AnswerOptions, QuestionAnswerer
-from albert_tf.tasks.squad.features import FeatureOptions, default_doc_stride
+from albert_tf.tasks.squad.features import SPECIAL_TOKENS, FeatureOptions, default_doc_stride
 from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
 from albert_tf.text.tokenization import FullTokenizer, list_of_strings
 from albert_tf.weights.heads import check_reads_texts, head_of
-from albert_tf.weights.settings import Settings
 
 # The score of an answer where there is no span at all, as in an exported SavedModel.
 NO_SCORE = float(np.finfo(np.float32).min)
@@ -74,11 +73,15 @@ def answerer_of(model: PredictingModel, tokenizer: FullTokenizer) -> QuestionAns
 
 
 def feature_options(model: PredictingModel) -> FeatureOptions:
-    """How a model reads questions and contexts: by its settings, or else in rows of at most 384 tokens."""
-    settings: Settings = getattr(model, "settings", Settings())
+    """How a model reads questions and contexts: by its arguments, or else in rows of at most 384 tokens.
+
+    Windows and questions that are too long for the rows were stored for longer rows, and get their defaults.
+    """
     length = min(model.max_seq_length or 384, model.config.max_position_embeddings)
-    max_query_length = settings.max_query_length or min(64, length // 2)
-    doc_stride = settings.doc_stride or default_doc_stride(length, max_query_length)
+    max_query_length = model.max_query_length
+    if not max_query_length or length <= max_query_length + SPECIAL_TOKENS:
+        max_query_length = min(64, length // 2)
+    doc_stride = default_doc_stride(length, max_query_length, model.doc_stride or 128)
     return FeatureOptions(length, doc_stride, max_query_length, is_training=False)
 
 

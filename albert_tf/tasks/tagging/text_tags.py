@@ -11,13 +11,12 @@ import tensorflow as tf
 
 from albert_tf.modeling.early_exit import num_layers_used
 from albert_tf.modeling.predicting_model import PredictingModel
-from albert_tf.tasks.tagging.features import TaggingFeatureOptions, convert_sentences_to_features
+from albert_tf.tasks.tagging.features import SPECIAL_TOKENS, TaggingFeatureOptions, convert_sentences_to_features
 from albert_tf.tasks.tagging.metrics import mean_of_pieces
 from albert_tf.tasks.tagging.reading import Sentence
 from albert_tf.text.packing import padded_rows, padding_values
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.weights.heads import check_reads_texts
-from albert_tf.weights.settings import Settings
 
 # The number of windows of a batch.
 _BATCH = 16
@@ -103,7 +102,6 @@ def tag_outputs(
 
 
 def feature_options(model: PredictingModel) -> TaggingFeatureOptions:
-    """How a model reads words: by its settings, or else in rows of at most 512 tokens."""
-    settings: Settings = getattr(model, "settings", Settings())
+    """How a model reads words: by its arguments, or else in rows of at most 512 tokens."""
     length = min(model.max_seq_length or 512, model.config.max_position_embeddings)
-    return TaggingFeatureOptions(length, settings.doc_stride or 0, model.label_all_pieces)
+    return TaggingFeatureOptions(length, min(model.doc_stride or 0, length - SPECIAL_TOKENS), model.label_all_pieces)

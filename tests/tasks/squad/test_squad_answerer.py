@@ -21,6 +21,7 @@ from albert_tf.tasks.squad.answers import (
 )
 from albert_tf.tasks.squad.features import FeatureOptions
 from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
+from albert_tf.tasks.squad.text_answers import feature_options
 from albert_tf.text.tokenization import FullTokenizer
 
 TEXT = "Ada built the clock in 1,908 days.  Zoë Brånström ate ½ of it… and the frogs sang. " * 30
@@ -137,3 +138,16 @@ def test_large_offsets_do_not_move_the_other_columns():
     candidates = [Candidate("a", 1.0, 1.0, 12345678, 123456789), Candidate("b", 1.0, 1.0, 0, 0)]
     assert describe(Answer("q", candidates, None)).splitlines()[1:] == [
         "50.0%  12345678  123456790  a", "50.0%         0          1  b"]
+
+
+@pytest.mark.parametrize("length, arguments, expected", [
+    (384, {}, (128, 64)),
+    (384, dict(doc_stride=200, max_query_length=40), (200, 40)),
+    (64, dict(doc_stride=128, max_query_length=40), (21, 40)),  # all pieces of a window
+    (64, dict(doc_stride=128, max_query_length=64), (29, 32)),  # and half of the row for the question
+])
+def test_a_model_reads_texts_by_its_arguments_as_far_as_they_fit_in_rows(length, arguments, expected):
+    config = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+                          intermediate_size=16, max_position_embeddings=384)
+    options = feature_options(AlbertSpan(config, max_seq_length=length, **arguments))
+    assert (options.doc_stride, options.max_query_length) == expected and options.max_seq_length == length

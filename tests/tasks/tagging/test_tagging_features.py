@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureCache
+from albert_tf.modeling.token_classifier import AlbertTokenClassifier
 from albert_tf.tasks.tagging.export import pack_words, split_into_words
 from albert_tf.tasks.tagging.features import TaggingFeatureOptions, convert_sentences_to_features, feature_table
 from albert_tf.tasks.tagging.reading import Sentence, read_tagged_text
+from albert_tf.tasks.tagging.text_tags import feature_options
 from albert_tf.text.graph.tokenization import GraphTokenizer
 
 WORDS = ("Ada", "sold", "a", "remarkable", "kettle", "\u0301", "in", "Paris", ".")
@@ -115,3 +118,11 @@ def test_more_tags_than_a_byte_counts_come_back(sentence_pieces, tmp_path):
 def test_wrong_options_are_named(options, message):
     with pytest.raises(ValueError, match=message):
         TaggingFeatureOptions(**options)
+
+
+@pytest.mark.parametrize("length, doc_stride, expected", [(12, None, 0), (12, 3, 3), (12, 90, 10)])
+def test_a_tagger_reads_texts_by_its_stride_as_far_as_it_fits_in_rows(length, doc_stride, expected):
+    config = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+                          intermediate_size=16, max_position_embeddings=20)
+    model = AlbertTokenClassifier(config, 2, max_seq_length=length, doc_stride=doc_stride)
+    assert feature_options(model) == TaggingFeatureOptions(length, expected)
