@@ -62,7 +62,7 @@ class Settings:
       max_seq_length: the largest number of tokens of a row that the weights were fine-tuned with; None if unknown.
       num_choices: choices per question of a multiple-choice model; None if the model is no such model, or unknown.
       label_all_pieces: whether a tagger reads a word's tag from all of its pieces.
-      head: the name of the head that a run trained (see heads.py); None if unknown.
+      head: the name of the head that a run trained (see heads.py); None if unknown, or if the variables tell it.
       multi_label: whether a classifier gives a text several labels.
       temperature, thresholds: how a classifier is calibrated (see AlbertClassifier); None if it is not.
       lora_alpha: the adapters of a run are multiplied by it and divided by their rank; None without adapters.
@@ -98,12 +98,16 @@ class Settings:
 
 
 def settings_of(model: keras.Model) -> Settings:
-    """The settings of a model of albert_tf.modeling."""
-    temperature = getattr(model, "temperature", 1.0)
-    doc_stride = None if isinstance(model, AlbertClassifier) else getattr(model, "doc_stride", None)  # in long_texts
+    """The settings of a model of albert_tf.modeling.
+
+    They have the head of a classifier with one output only, whose variables are those of multiple choice, too.
+    """
+    temperature, is_classifier = getattr(model, "temperature", 1.0), isinstance(model, AlbertClassifier)
+    doc_stride = None if is_classifier else getattr(model, "doc_stride", None)  # a classifier's is in long_texts
     return Settings(getattr(model, "label_names", None), getattr(model, "sentence_pooling", None),
                     getattr(model, "long_texts", LongTexts()), model.max_seq_length,
                     getattr(model, "num_choices", None), getattr(model, "label_all_pieces", False),
+                    head="classifier" if is_classifier and model.num_labels == 1 else None,
                     doc_stride=doc_stride, max_query_length=getattr(model, "max_query_length", None),
                     max_qa_length=getattr(model, "max_qa_length", None),
                     multi_label=getattr(model, "multi_label", False), thresholds=getattr(model, "thresholds", None),

@@ -81,6 +81,21 @@ def test_one_label_is_a_regression_or_a_multiple_choice(tmp_path):
     assert head_of_source(open_source(str(tmp_path / "hf"))) == "multiple_choice"
 
 
+@pytest.mark.parametrize("arguments", [{}, dict(multi_label=True)])
+@pytest.mark.parametrize("to", ["ours", "tf1", "hugging_face", "keras_hub"])
+def test_a_saved_classifier_with_one_output_is_read_with_its_head(tmp_path, to, arguments):
+    albert_tf.save_pretrained(albert_tf.AlbertClassifier(TINY, 1, **arguments), str(tmp_path / "saved"), to=to)
+    assert head_of_source(open_source(str(tmp_path / "saved"))) == "classifier"
+    convert(open_source(str(tmp_path / "saved")), str(tmp_path / "tf1"), "tf1")
+    assert head_of_source(open_source(str(tmp_path / "tf1"))) == "classifier"
+
+
+def test_a_regression_beside_its_hugging_face_folder_keeps_its_head(tmp_path):
+    albert_tf.save_pretrained(albert_tf.AlbertClassifier(TINY, 1), str(tmp_path))
+    convert(open_source(str(tmp_path)), str(tmp_path), "hugging_face")
+    assert head_of_source(open_source(str(tmp_path))) == "classifier"
+
+
 def test_optimizer_slots_are_not_converted(golden, tmp_path):
     convert(open_source(str(golden / "model_a/model.ckpt-training")), str(tmp_path), "tf1")
     old, new = (tf.train.load_checkpoint(str(path)) for path in
