@@ -172,8 +172,8 @@ def fine_tune(options: AnyOptions, new_command_task: Callable[[AnyOptions], Comm
     """Does what the flags request: trains, evaluates, predicts, exports.
 
     Raises:
-      ValueError: --max_seq_length is larger than max_position_embeddings, another training uses --output_dir, or what
-        the task and FineTuning raise.
+      ValueError: --max_seq_length is larger than max_position_embeddings, another training uses --output_dir or the
+        folder of a run in it, or what the task and FineTuning raise.
     """
     strategy = shared.set_up()
     task = new_command_task(options)
@@ -182,7 +182,8 @@ def fine_tune(options: AnyOptions, new_command_task: Callable[[AnyOptions], Comm
     make_directory(options.output_dir)
     new_task = _distilled(task.new_task, task.teacher) if task.teacher else task.new_task
     runs = FineTuning(options.finetuning, strategy, task.config, new_task, options.model.reader(), task.best_metric)
-    with training_in(options.output_dir, strategy) if options.do_train else contextlib.nullcontext():
+    directories = dict.fromkeys([options.output_dir, *runs.runs.values()])
+    with training_in(directories, strategy) if options.do_train else contextlib.nullcontext():
         _do(runs, options, task)
 
 

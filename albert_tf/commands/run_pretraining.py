@@ -147,7 +147,7 @@ def options_from_flags() -> Options:
 def main() -> None:
     options = options_from_flags()
     strategy = shared.set_up()
-    with training_in(options.run.output_dir, strategy) if options.do_train else contextlib.nullcontext():
+    with training_in([options.run.output_dir], strategy) if options.do_train else contextlib.nullcontext():
         pretrain(options, strategy)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from typing import Callable, ContextManager
+from typing import Callable, Iterable, Iterator
 
 import tensorflow as tf
 from absl import logging
@@ -158,15 +158,19 @@ def steps_per_execution(options: RunOptions, strategy: tf.distribute.Strategy) -
     return next(steps for steps in range(most, 0, -1) if options.save_checkpoints_steps % steps == 0)
 
 
-def training_in(directory: str, strategy: tf.distribute.Strategy) -> ContextManager[None]:
-    """A block in which no other process may train in a directory; evaluations may run beside it (see used_alone).
+@contextlib.contextmanager
+def training_in(directories: Iterable[str], strategy: tf.distribute.Strategy) -> Iterator[None]:
+    """A block in which no other process may train in these directories; evaluations may run beside it (see used_alone).
 
     Of several workers, the chief alone checks it.
 
     Raises:
-      ValueError: on entering, another training uses the directory. Nothing has been written then.
+      ValueError: on entering, another training uses a directory. No file has been written then.
     """
-    return used_alone(directory, "training") if is_chief(strategy) else contextlib.nullcontext()
+    with contextlib.ExitStack() as stack:
+        for directory in directories if is_chief(strategy) else ():
+            stack.enter_context(used_alone(directory, "training"))
+        yield
 
 
 def train(

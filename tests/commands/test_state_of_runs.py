@@ -105,6 +105,14 @@ def test_a_folder_in_which_another_process_trains_is_evaluated_and_not_trained_i
     assert "training from step 1 to 2" in script.run(output_dir=directory, train_step=2, **new)
 
 
+def test_several_runs_are_not_trained_beside_a_training_in_the_folder_of_one_of_them(script, folder, new):
+    directory = folder / "several and one"
+    with used_alone(str(directory / "seed_8"), "training"):
+        printed = script.run(expect=1, output_dir=directory, num_runs=2, seed=7, **new)
+        assert f"error: {directory}/seed_8 is in use by another training (process " in printed.splitlines()[-1]
+        assert not list((directory / "seed_7").iterdir())
+
+
 def test_an_evaluation_copies_the_best_checkpoint_with_all_of_its_variables(script, apart, folder):
     directory = folder / "evaluated"
     shutil.copytree(apart, directory)
