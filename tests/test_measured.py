@@ -300,7 +300,8 @@ def test_the_rows_of_the_steps_on_a_gpu_follow_from_the_measured_values():
         name = f"{task}-{model}_v2-{rows}x{length}-bfloat16-step{again}-cudnn-attention"
         ours, *theirs = (measured.get((name, program)) for program in (
             "albert_tf", "Hugging Face, eager", "Hugging Face, compiled"))
-        assert cells == [thousands(ours), span(ours, "share"), f"{float(ours['memory_gb']):.1f}", *map(thousands, theirs)]
+        memory = f"{float(ours['memory_gb']):.1f}"
+        assert cells == [thousands(ours), span(ours, "share"), memory, *map(thousands, theirs)]
 
 
 def test_the_missed_ratio_to_torch_compile_follows_from_the_measured_values():
