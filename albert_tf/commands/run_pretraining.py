@@ -42,22 +42,15 @@ from albert_tf.weights.resolved_model import ResolvedModel
 from albert_tf.weights.settings import Settings, write_settings
 
 FLAGS = flags.FLAGS
-# In the order of the arguments of LayerDistillation.
-LAYER_FLAGS = ("distillation_hidden_weight", "distillation_attention_weight", "distillation_layers",
-               "distillation_relation_heads")
 
 
 @dataclasses.dataclass(frozen=True)
 class Options(LayerDistillationOptions):
-    """The flags of this command; `model`, `run`, `trainer` and `layers` are made from several flags.
-
-    `layers` is what the model learns from the layers of the teacher; None without a teacher.
-    """
+    """The flags of this command; `model`, `run` and `trainer` are made from several flags."""
 
     model: ResolvedModel
     run: RunOptions
     trainer: TrainerOptions
-    layers: LayerDistillation | None
     init_checkpoint: str | None
     input_share: list[int]
     input_file: list[str] = fields.strings(
@@ -98,6 +91,12 @@ class Options(LayerDistillationOptions):
     init_from_group0: bool = fields.boolean(
         False, "Whether to initialize the weights of every layer group from group 0 of --init_checkpoint.")
 
+    @property
+    def layers(self) -> LayerDistillation:
+        """What the model learns from the layers of the teacher."""
+        return LayerDistillation(self.distillation_hidden_weight, self.distillation_attention_weight,
+                                 self.distillation_layers, self.distillation_relation_heads)
+
 
 def define_flags() -> None:
     shared.define_model_flags()
@@ -126,10 +125,6 @@ def options_from_flags() -> Options:
     for name in ("masked_lm_prob", "final_masked_lm_prob"):
         if FLAGS[name].value is not None and not is_dynamic:
             raise ValueError(f"--{name} needs --dynamic_masking: without it, the records' own masks are used")
-    for name in LAYER_FLAGS:
-        if FLAGS[name].value and not FLAGS.teacher_checkpoint:
-            raise ValueError(f"--{name} needs --teacher_checkpoint")
-    layers = LayerDistillation(*(FLAGS[name].value for name in LAYER_FLAGS)) if FLAGS.teacher_checkpoint else None
     input_file = FLAGS.input_file or []
     shares = FLAGS.input_share or [1] * len(input_file)
     if len(shares) != len(input_file):
@@ -137,11 +132,15 @@ def options_from_flags() -> Options:
                          f"Received: {len(shares)} times")
     if not (input_file or FLAGS.eval_input_file and not FLAGS.do_train):
         raise ValueError("--input_file is missing")
-    return fields.from_flags(
+    options = fields.from_flags(
         Options, model=shared.resolve_model("pretrainer"), run=shared.run_options(),
-        trainer=shared.trainer_options(shapes_vary=len(input_file) > 1, rows_vary=len(input_file) > 1), layers=layers,
+        trainer=shared.trainer_options(shapes_vary=len(input_file) > 1, rows_vary=len(input_file) > 1),
         init_checkpoint=shared.init_path(), input_file=input_file, input_share=shares,
         eval_input_file=FLAGS.eval_input_file or input_file, dynamic_masking=is_dynamic)
+    if options.layers.is_used and not options.teacher_checkpoint:
+        used = "hidden" if options.layers.hidden_weight else "attention"
+        raise ValueError(f"--distillation_{used}_weight needs --teacher_checkpoint")
+    return options
 
 
 def main() -> None:
@@ -164,7 +163,7 @@ def pretrain(options: Options, strategy: tf.distribute.Strategy) -> None:
     reading.check_tokenizer(all_files, tokenizer, config.vocab_size)
     objective = options.sentence_objective or objective_of(files_of(training_sets) or all_files)
     teacher = None
-    if options.do_train and options.layers and (options.distillation_alpha or options.layers.is_used):
+    if options.do_train and options.teacher_checkpoint and (options.distillation_alpha or options.layers.is_used):
         teacher = Teacher.of(options, "pretrainer", {})
         teacher.check_tokens(tokenizer, config, options.max_seq_length)
         options.layers.check(config, teacher.config)
@@ -209,7 +208,7 @@ def pretrain(options: Options, strategy: tf.distribute.Strategy) -> None:
 
 
 def task_factory(
-    config: AlbertConfig, has_sentence_loss: bool, teacher: Teacher | None, layers: LayerDistillation | None
+    config: AlbertConfig, has_sentence_loss: bool, teacher: Teacher | None, layers: LayerDistillation
 ) -> Callable[[], PretrainingTask]:
     """A function that makes the task with random weights. The teacher is made here, with its own weights."""
     if teacher is None:
