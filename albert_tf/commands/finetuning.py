@@ -183,7 +183,7 @@ def fine_tune(options: AnyOptions, new_command_task: Callable[[AnyOptions], Comm
     new_task = _distilled(task.new_task, task.teacher) if task.teacher else task.new_task
     runs = FineTuning(options.finetuning, strategy, task.config, new_task, options.model.reader(), task.best_metric)
     directories = dict.fromkeys([options.output_dir, *runs.runs.values()])
-    with training_in(directories, strategy) if options.do_train else contextlib.nullcontext():
+    with training_in(directories, strategy, options.do_train):
         _do(runs, options, task)
 
 

@@ -10,7 +10,6 @@ it.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import os
@@ -146,7 +145,7 @@ def options_from_flags() -> Options:
 def main() -> None:
     options = options_from_flags()
     strategy = shared.set_up()
-    with training_in([options.run.output_dir], strategy) if options.do_train else contextlib.nullcontext():
+    with training_in([options.run.output_dir], strategy, options.do_train):
         pretrain(options, strategy)
 
 

@@ -159,16 +159,16 @@ def steps_per_execution(options: RunOptions, strategy: tf.distribute.Strategy) -
 
 
 @contextlib.contextmanager
-def training_in(directories: Iterable[str], strategy: tf.distribute.Strategy) -> Iterator[None]:
+def training_in(directories: Iterable[str], strategy: tf.distribute.Strategy, do_train: bool) -> Iterator[None]:
     """A block in which no other process may train in these directories; evaluations may run beside it (see used_alone).
 
-    Of several workers, the chief alone checks it.
+    Of several workers, the chief alone checks it. A block that only evaluates (do_train=False) may run at any time.
 
     Raises:
       ValueError: on entering, another training uses a directory. No file has been written then.
     """
     with contextlib.ExitStack() as stack:
-        for directory in directories if is_chief(strategy) else ():
+        for directory in directories if do_train and is_chief(strategy) else ():
             stack.enter_context(used_alone(directory, "training"))
         yield
 
