@@ -22,8 +22,8 @@ from albert_tf.modeling.configured_model import ConfiguredModel
 from albert_tf.modeling.dropout import Dropouts, dropouts
 from albert_tf.modeling.exit_loop import NUM_LAYERS_USED, predict_early
 from albert_tf.modeling.layers import OutputDense
-from albert_tf.modeling.pooling import POOLER, check_pooling, pooled
-from albert_tf.utils.bounds import Bounds, check_finite
+from albert_tf.modeling.pooling import POOLER, POOLINGS, pooled
+from albert_tf.utils.bounds import Bounds, check_finite, check_one_of
 
 # Scores of two layers that differ by less agree. STS-B's scores are from 0 to 5.
 DEFAULT_TOLERANCE = 0.1
@@ -125,7 +125,7 @@ class EarlyExitModel(ConfiguredModel):
                  exit_pooling: str = POOLER, exit_patience: int | None = None, exit_tolerance: float | None = None,
                  num_layers: int | None = None, **kwargs):
         super().__init__(config, max_seq_length, **kwargs)
-        check_pooling(exit_pooling)
+        check_one_of("exit_pooling", exit_pooling, POOLINGS)
         if exit_pooling != POOLER and not self.uses_pooler:
             raise ValueError(f"exit_pooling is for models with one vector for a text. Received: {exit_pooling!r}")
         self.exit_heads, self.exit_pooling = exit_heads, exit_pooling

@@ -60,7 +60,7 @@ def pooled(outputs: Mapping[str, tf.Tensor], input_mask: tf.Tensor, pooling: str
     Raises:
       ValueError: there is no such pooling.
     """
-    check_pooling(pooling)
+    check_one_of("pooling", pooling, POOLINGS)
     if pooling == POOLER:
         return tf.cast(outputs["pooled_output"], tf.float32)
     tokens = tf.cast(outputs["sequence_output"], tf.float32)
@@ -87,8 +87,3 @@ def mean_or_max(values: tf.Tensor, mask: tf.Tensor, pooling: str) -> tf.Tensor:
 def normalized(vectors: tf.Tensor) -> tf.Tensor:
     """The vectors divided by their lengths, as sentence-transformers does; a zero vector stays zero."""
     return tf.math.l2_normalize(vectors, axis=-1, epsilon=LEAST_LENGTH**2)
-
-
-def check_pooling(pooling: str) -> None:
-    """Raises ValueError if there is no such pooling."""
-    check_one_of("pooling", pooling, POOLINGS)

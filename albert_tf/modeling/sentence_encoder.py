@@ -10,8 +10,9 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.configured_model import ConfiguredModel, as_rows, register, side_by_side
 from albert_tf.modeling.dropout import dropouts
-from albert_tf.modeling.pooling import SentencePooling, check_pooling, normalized, pooled
+from albert_tf.modeling.pooling import POOLINGS, SentencePooling, normalized, pooled
 from albert_tf.modeling.vector_precision import VectorPrecision, as_ranges
+from albert_tf.utils.bounds import check_one_of
 
 
 @register
@@ -47,7 +48,7 @@ class AlbertSentenceEncoder(ConfiguredModel):
                  max_seq_length: int | None = None, truncate_dim: int | None = None,
                  vector_precision: str = "float32", vector_ranges: Sequence[Sequence[float]] | None = None, **kwargs):
         super().__init__(config, max_seq_length, **kwargs)
-        check_pooling(pooling)
+        check_one_of("pooling", pooling, POOLINGS)
         if truncate_dim is not None and not 1 <= truncate_dim <= config.hidden_size:
             raise ValueError(f"truncate_dim must be from 1 to the model's hidden_size, {config.hidden_size}. "
                              f"Received: {truncate_dim}")

@@ -106,7 +106,7 @@ def test_exits_before_the_last_layer_can_read_the_mean_of_the_tokens(config, bat
 
 
 def test_an_unknown_pooling_of_exits_is_refused(config):
-    with pytest.raises(ValueError, match="pooling must be one of mean, max, cls, pooler. Received: 'middle'"):
+    with pytest.raises(ValueError, match="^exit_pooling must be one of mean, max, cls, pooler. Received: 'middle'"):
         AlbertClassifier(config, 3, exit_heads=True, exit_pooling="middle")
     with pytest.raises(ValueError, match="exit_pooling is for models with one vector for a text. Received: 'mean'"):
         AlbertTokenClassifier(config, 3, exit_heads=True, exit_pooling="mean")
