@@ -19,6 +19,7 @@ from albert_tf.export.outputs import exported_outputs, largest_differences, rand
 from albert_tf.export.saved_model import graph
 from albert_tf.modeling.early_exit import EarlyExit
 from albert_tf.utils import imports
+from albert_tf.utils.arrays import concatenated
 
 # float16: half the size. int8 (dynamic range quantization): a quarter of the size; activations are quantized as well.
 PRECISIONS = ("float32", "float16", "int8")
@@ -98,11 +99,8 @@ def runner(flatbuffer: bytes, max_seq_length: int | Sequence[int]) -> Callable[[
         run = interpreter_of(flatbuffer).get_signature_runner(name)
 
     def of_batch(inputs: Mapping) -> dict[str, np.ndarray]:
-        rows = []
-        for row in range(len(inputs["input_ids"])):
-            rows.append(run(**{name: _padded_to(length, name, np.asarray(values, np.int32)[row : row + 1])
-                               for name, values in inputs.items()}))
-        return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+        return concatenated(run(**{name: _padded_to(length, name, np.asarray(values, np.int32)[row : row + 1])
+                                   for name, values in inputs.items()}) for row in range(len(inputs["input_ids"])))
 
     return of_batch
 

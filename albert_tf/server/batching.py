@@ -11,6 +11,7 @@ from typing import Hashable, Iterable, NamedTuple
 import numpy as np
 
 from albert_tf.server.signatures import Columns, Signature
+from albert_tf.utils.arrays import concatenated
 
 Rows = list[dict[str, np.ndarray]]
 _SHORTEST = 64  # bytes; texts up to this length are of one group
@@ -147,9 +148,7 @@ class Batcher:
     def _run(self, parts: list[_Part]) -> None:
         """Runs a batch. If it fails, its parts run one by one, so that one bad row fails alone."""
         try:
-            columns = [part.columns() for part in parts]
-            rows = _outputs(parts[0].job.signature, {
-                name: np.concatenate([each[name] for each in columns]) for name in columns[0]})
+            rows = _outputs(parts[0].job.signature, concatenated(part.columns() for part in parts))
         except Exception as error:  # any error of a model is the answer to its request, and the thread continues
             if len(parts) == 1:
                 parts[0].job.set_error(error)

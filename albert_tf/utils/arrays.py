@@ -1,6 +1,8 @@
-"""NumPy arrays: reading .npy files, and the softmax."""
+"""NumPy arrays: reading .npy files, joining batches, and the softmax."""
 
 from __future__ import annotations
+
+from typing import Any, Iterable, Mapping
 
 import numpy as np
 
@@ -19,6 +21,19 @@ def read_array(path: str) -> np.ndarray:
         return np.load(local_copy(path), mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
         raise ValueError(f"{path} is not an .npy file with an array of numbers: {error}") from error
+
+
+def concatenated(batches: Iterable[Mapping[str, Any]]) -> dict[str, np.ndarray]:
+    """The rows of all batches, by name: logits [2, 3] and logits [1, 3] give logits [3, 3]. {} without batches.
+
+    Args:
+      batches: arrays or tensors by name. A name may be missing in some batches.
+    """
+    columns: dict[str, list[np.ndarray]] = {}
+    for batch in batches:
+        for name, values in batch.items():
+            columns.setdefault(name, []).append(np.asarray(values))
+    return {name: np.concatenate(values) for name, values in columns.items()}
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

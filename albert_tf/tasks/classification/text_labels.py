@@ -12,6 +12,7 @@ from albert_tf.modeling.predicting_model import PredictingModel
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.tokenization import FullTokenizer, list_of_strings
 from albert_tf.text.windows import WindowOptions, WindowPacker
+from albert_tf.utils.arrays import concatenated
 from albert_tf.weights.heads import check_reads_texts
 
 _BATCH = 32
@@ -88,16 +89,16 @@ def text_outputs(
         raise ValueError("the model was trained on single texts and cannot read a second one: leave out text_pairs, or "
                          "use a model of pairs")
     length = max_seq_length or model.row_length
-    found: dict[str, list] = dict(logits=[np.zeros([0, model.num_labels], np.float32)])
-    for start in range(0, len(texts), _BATCH):
-        rows = slice(start, start + _BATCH)
-        pairs = None if text_pairs is None else text_pairs[rows]
-        batch = _inputs(tokenizer, texts[rows], pairs, length, model.long_texts.windows)
-        outputs = model(batch)
-        found["logits"].append(np.asarray(tf.cast(outputs["logits"], tf.float32)))
-        for name, values in num_layers_used(outputs).items():
-            found.setdefault(name, []).append(np.asarray(values))
-    return {name: np.concatenate(values) for name, values in found.items()}
+
+    def batches():
+        yield dict(logits=np.zeros([0, model.num_labels], np.float32))
+        for start in range(0, len(texts), _BATCH):
+            rows = slice(start, start + _BATCH)
+            pairs = None if text_pairs is None else text_pairs[rows]
+            outputs = model(_inputs(tokenizer, texts[rows], pairs, length, model.long_texts.windows))
+            yield dict(logits=tf.cast(outputs["logits"], tf.float32), **num_layers_used(outputs))
+
+    return concatenated(batches())
 
 
 def _inputs(

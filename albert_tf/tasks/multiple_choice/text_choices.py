@@ -13,6 +13,7 @@ from albert_tf.tasks.multiple_choice.features import convert_examples_to_feature
 from albert_tf.tasks.multiple_choice.reading import MultipleChoiceExample
 from albert_tf.text.packing import padding_values
 from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.utils.arrays import concatenated
 from albert_tf.weights.heads import check_reads_texts
 
 _BATCH = 16
@@ -48,16 +49,16 @@ def choice_outputs(
     features = convert_examples_to_features(examples, tokenizer, model.row_length, model.max_qa_length or 128,
                                             model.num_choices)
     rows = list(features)
-    found: dict[str, list] = dict(probabilities=[np.zeros([0, model.num_choices], np.float32)])
-    for first in range(0, len(rows), _BATCH):
-        batch = rows[first : first + _BATCH]
-        are_options = np.array([[bool(option) for option in example.options]
-                                for example in examples[first : first + _BATCH]])
-        outputs = model(_inputs(batch, are_options, tokenizer.pad_id))
-        found["probabilities"].append(tf.nn.softmax(tf.cast(outputs["logits"], tf.float32)).numpy())
-        for name, values in num_layers_used(outputs).items():
-            found.setdefault(name, []).append(np.asarray(values))
-    return {name: np.concatenate(values) for name, values in found.items()}
+
+    def batches():
+        yield dict(probabilities=np.zeros([0, model.num_choices], np.float32))
+        for first in range(0, len(rows), _BATCH):
+            are_options = np.array([[bool(option) for option in example.options]
+                                    for example in examples[first : first + _BATCH]])
+            outputs = model(_inputs(rows[first : first + _BATCH], are_options, tokenizer.pad_id))
+            yield dict(probabilities=tf.nn.softmax(tf.cast(outputs["logits"], tf.float32)), **num_layers_used(outputs))
+
+    return concatenated(batches())
 
 
 def _inputs(rows: Sequence[dict], are_options: np.ndarray, pad_id: int) -> dict[str, np.ndarray]:
