@@ -118,14 +118,21 @@ def no_locks(file, operation):
     raise OSError(errno.ENOLCK, "No locks available")
 
 
-def test_no_use_is_refused_on_file_systems_without_locks(tmp_path, monkeypatch):
-    for name, value in (("fcntl.flock", no_locks), ("fcntl", None)):
-        monkeypatch.setattr(f"albert_tf.utils.temporary_files.{name}", value)
-        (tmp_path / os.path.basename(temporary_path("training"))).touch()  # of a killed process
-        with used_alone(str(tmp_path), "training"), used_alone(str(tmp_path), "training"):
-            pass
+@pytest.mark.parametrize("name, value, files_of_a_use", [("fcntl.flock", no_locks, 1), ("fcntl", None, 0)])
+def test_no_use_is_refused_on_file_systems_without_locks(name, value, files_of_a_use, tmp_path, monkeypatch):
+    monkeypatch.setattr(f"albert_tf.utils.temporary_files.{name}", value)
+    killed = pathlib.Path(temporary_path(str(tmp_path / "training")))  # of a process that may still run, without locks
+    killed.touch()
+    with used_alone(str(tmp_path), "training"):
+        assert len(names(tmp_path)) == 1 + files_of_a_use
+        with used_alone(str(tmp_path), "training"):
+            assert len(names(tmp_path)) == 1 + 2 * files_of_a_use
+    assert names(tmp_path) == [killed.name]
+
+
+def test_no_use_of_a_remote_folder_is_refused_and_nothing_is_written_there():
     with used_alone("ram://uses", "training"), used_alone("ram://uses", "training"):
-        pass
+        assert not tf.io.gfile.exists("ram://uses")
 
 
 def test_errors_in_the_block_of_a_use_stay_as_they_are_and_one_of_the_folder_names_it(tmp_path, monkeypatch):
