@@ -129,6 +129,7 @@ def test_commands_and_snippets_run_in_order(name, folder):
     with ScriptSession() as session, contextlib.closing(PAGES[name]) as page:
         for block in page.blocks:
             page.run(block, folder, session)
+        assert session.ended == page.scripts_to_run() != []
 
 
 def test_links_to_missing_files_and_headings_are_broken(tmp_path):

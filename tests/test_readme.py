@@ -24,6 +24,7 @@ def test_commands_and_snippets_run_in_order(folder, monkeypatch):
             README.run(block, folder, session)
             if block.language == "text":
                 check_printed(block.text, README.printed)
+        assert session.ended == README.scripts_to_run() != []
     assert (folder / "albert_base_v2.tar.gz").exists()
 
 

@@ -92,6 +92,11 @@ class Page:
         return [words for block in self.blocks if block.language == "bash" and section in (None, block.section)
                 for words in commands(block.text)]
 
+    def scripts_to_run(self):
+        """The scripts that a session runs if all blocks are run, in order. Servers have processes of their own."""
+        scripts = [script for script, *_ in filter(None, map(script_commands, self.commands()))]
+        return [script for script in scripts if script != "serve" and is_run(script)]
+
     def broken_links(self):
         """Local links whose file or heading does not exist, and paths in backquotes that do not."""
         prose = _CODE.sub("", self.text)
@@ -212,6 +217,10 @@ def imports_missing_library(block):
     return any(re.search(rf"^(?:import|from) {name}\b", block.text, re.MULTILINE) for name in names)
 
 
+def is_run(script):
+    return script not in NOT_RUN and is_installed(NEEDED_LIBRARY.get(script, "tensorflow"))
+
+
 def is_installed(library):
     return importlib.util.find_spec(library) is not None
 
@@ -251,7 +260,7 @@ def run_command(words, folder, session):
     program, *arguments = words
     if script_commands(words):
         script, *arguments = script_commands(words)
-        if script in NOT_RUN or not is_installed(NEEDED_LIBRARY.get(script, "tensorflow")):
+        if not is_run(script):
             return ""
         flags = small(script, flags_of(arguments))
         return session.run(script=script, eagerly="train_step" in flags and "export_dir" not in flags, **flags)

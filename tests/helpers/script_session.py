@@ -29,6 +29,7 @@ class ScriptSession:
     def __init__(self, script: str = None, eagerly: bool = False, **flags):
         self._script, self._eagerly, self._flags = script, eagerly, flags
         self._process = start(__file__, [], input=None)
+        self.ended = []  # the scripts that have ended with the expected status
 
     def __enter__(self):
         return self
@@ -43,6 +44,7 @@ class ScriptSession:
         answer = self._ask(script or self._script, arguments_of({**self._flags, **flags}),
                            self._eagerly if eagerly is None else eagerly)
         assert answer["status"] == expect, answer["printed"]
+        self.ended.append(script or self._script)
         return answer["printed"]
 
     def run_command(self, command: list) -> int:
