@@ -70,8 +70,7 @@ def main() -> None:
     pipeline_options = shared.beam_options(FLAGS.engine, FLAGS.beam_pipeline_options, FLAGS.num_workers)
     if not (FLAGS.spm_model_file or FLAGS.vocab_file):
         raise ValueError("--spm_model_file or --vocab_file is missing")
-    given = VocabularyFiles(FLAGS.spm_model_file, FLAGS.vocab_file, FLAGS.do_lower_case, FLAGS.keep_accents)
-    tokenizer = VocabularyFiles().replaced_by(given).tokenizer()
+    tokenizer = VocabularyFiles().replaced_by(shared.vocabulary_from_flags()).tokenizer()
     objective = "nsp" if FLAGS.random_next_sentence else FLAGS.sentence_objective
     segments = SegmentOptions(FLAGS.max_seq_length, FLAGS.short_seq_prob, objective, FLAGS.release_compatible)
     masking = MaskingOptions(FLAGS.max_predictions_per_seq, FLAGS.masked_lm_prob, FLAGS.ngram,
