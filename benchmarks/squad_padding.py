@@ -16,7 +16,7 @@ import tensorflow as tf
 from absl import flags
 
 from albert_tf import keras
-from albert_tf.commands import app, shared_flags
+from albert_tf.commands import app, shared_flags, training_flags
 from albert_tf.data.batching import bucket_lengths, evaluation_rows, table_batches, training_rows
 from albert_tf.data.feature_table import FeatureCache, FeatureTable
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
@@ -32,7 +32,7 @@ from benchmarks.alternation import in_turns
 from benchmarks.bucket_steps import take_step_of_each_bucket
 
 shared_flags.define_model_flags()
-shared_flags.define_device_flags()
+training_flags.define_device_flags()
 flags.DEFINE_string("train_file", None, "Path of SQuAD's training file, JSON.", required=True)
 flags.DEFINE_string("predict_file", None, "Path of SQuAD's dev file, JSON.", required=True)
 flags.DEFINE_integer("rounds", 3, "Number of turns of each way. The median is reported.", lower_bound=1)
@@ -47,7 +47,7 @@ WANTED_RATIO, WANTED_DIFFERENCE = 1.7, 1e-5
 
 
 def main():
-    strategy, version = shared_flags.set_up(), read_squad_file(FLAGS.train_file).summary.version
+    strategy, version = training_flags.set_up(), read_squad_file(FLAGS.train_file).summary.version
     model = shared_flags.resolve_model()
     tokenizer = model.vocabulary.tokenizer()
     task = new_task(model, version)

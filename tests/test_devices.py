@@ -10,7 +10,7 @@ from in_process import REPOSITORY, loaded
 from script_process import arguments_of
 
 from albert_tf import devices, keras
-from albert_tf.commands import shared_flags
+from albert_tf.commands import training_flags
 from albert_tf.training import trainer
 from albert_tf.training.strategy import TpuAddress
 from albert_tf.utils import imports
@@ -39,13 +39,13 @@ def test_the_strategy_of_the_scope_is_the_default(monkeypatch):
 @pytest.mark.parametrize("tpu", [False, True])
 def test_no_program_for_the_host_is_compiled_on_a_tpu(tpu, monkeypatch):
     strategy, compiled = tf.distribute.OneDeviceStrategy("CPU:0"), []
-    monkeypatch.setattr(shared_flags, "create_strategy", lambda *_: strategy)
+    monkeypatch.setattr(training_flags, "create_strategy", lambda *_: strategy)
     monkeypatch.setattr(imports, "start_xla", lambda: compiled.append(True))
     if tpu:
         monkeypatch.setattr(tf.distribute, "TPUStrategy", tf.distribute.OneDeviceStrategy)
     with loaded("run_race"), flagsaver.flagsaver():
         flags.FLAGS(["run_race", "--data_dir=race", "--output_dir=out"])
-        assert shared_flags.set_up() is strategy
+        assert training_flags.set_up() is strategy
     assert compiled == [True] * (not tpu)
 
 
@@ -60,23 +60,23 @@ def test_three_cores_of_a_cpu_alone_compute_parts_of_a_batch_that_three_divides(
     divided = []
     monkeypatch.setattr(trainer, "divide_threads", divided.append)
     monkeypatch.setattr(devices, "is_cpu_alone", lambda: not has_gpu)
-    monkeypatch.setattr(shared_flags, "create_strategy", lambda *_: tf.distribute.OneDeviceStrategy("CPU:0"))
+    monkeypatch.setattr(training_flags, "create_strategy", lambda *_: tf.distribute.OneDeviceStrategy("CPU:0"))
     monkeypatch.setattr(imports, "start_xla", lambda: None)
     for name, value in dict(environment, TF_NUM_INTRAOP_THREADS="3").items():
         monkeypatch.setenv(name, value)
     with loaded("run_race"), flagsaver.flagsaver():
         flags.FLAGS(["run_race", *arguments_of(dict(dict(
             data_dir="race", output_dir="out", do_train=True, do_eval=False, train_batch_size=6), **values))])
-        shared_flags.set_up()
-        assert shared_flags.trainer_options().parts == (expected or [3])[0]
+        training_flags.set_up()
+        assert training_flags.trainer_options().parts == (expected or [3])[0]
     assert divided == expected
 
 
 @pytest.fixture
 def asked(monkeypatch):
-    """The arguments with which shared_flags.set_up asks for a strategy."""
+    """The arguments with which training_flags.set_up asks for a strategy."""
     found = []
-    monkeypatch.setattr(shared_flags, "create_strategy",
+    monkeypatch.setattr(training_flags, "create_strategy",
                         lambda *arguments: found.append(arguments) or tf.distribute.OneDeviceStrategy("CPU:0"))
     monkeypatch.setattr(imports, "start_xla", lambda: None)
     monkeypatch.setattr(trainer, "divide_threads", lambda count: None)
@@ -94,7 +94,7 @@ def asked(monkeypatch):
 def test_the_tpu_flags_are_the_address_of_the_strategy(asked, values, name, address):
     with loaded("run_race"), flagsaver.flagsaver():
         flags.FLAGS(["run_race", *arguments_of(dict(values, data_dir="race", output_dir="out"))])
-        shared_flags.set_up()
+        training_flags.set_up()
     assert asked == [(name, address)]
 
 
@@ -104,6 +104,6 @@ def test_the_tpu_flags_are_the_address_of_the_strategy(asked, values, name, addr
 def test_layers_have_the_precision_of_the_flag_and_float16_scales_the_loss(precision, compute, scaled):
     with loaded("run_race"), flagsaver.flagsaver():
         flags.FLAGS(["run_race", "--data_dir=race", "--output_dir=out", f"--precision={precision}"])
-        shared_flags.set_up()
+        training_flags.set_up()
         assert keras.mixed_precision.global_policy().compute_dtype == compute
-        assert shared_flags.trainer_options().loss_scaling is scaled
+        assert training_flags.trainer_options().loss_scaling is scaled

@@ -31,7 +31,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import keras
-from albert_tf.commands import shared_flags as shared
+from albert_tf.commands import shared_flags as shared, training_flags
 from albert_tf.commands.distillation import Teacher
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureCache, FeatureTable
@@ -175,7 +175,7 @@ def fine_tune(options: AnyOptions, new_command_task: Callable[[AnyOptions], Comm
       ValueError: --max_seq_length is larger than max_position_embeddings, another training uses --output_dir or the
         folder of a run in it, or what the task and FineTuning raise.
     """
-    strategy = shared.set_up()
+    strategy = training_flags.set_up()
     task = new_command_task(options)
     _check_task(options, task.name)
     shared.check_length(options.finetuning.buckets[-1], task.config)

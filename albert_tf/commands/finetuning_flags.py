@@ -9,7 +9,7 @@ from typing import Any, Collection, Sequence
 import tensorflow as tf
 from absl import flags
 
-from albert_tf.commands import flag_fields as fields, shared_flags as shared, usage
+from albert_tf.commands import flag_fields as fields, shared_flags as shared, training_flags, usage
 from albert_tf.commands.finetuning import AnyOptions, Options
 from albert_tf.data.batching import bucket_lengths
 from albert_tf.modeling.early_exit import EarlyExit
@@ -40,10 +40,10 @@ def define_flags(
       export_accepts: what the exported model accepts, for --help.
     """
     shared.define_model_flags()
-    shared.define_training_flags("adamw", learning_rate, train_batch_size, save_checkpoints_steps)
+    training_flags.define_training_flags("adamw", learning_rate, train_batch_size, save_checkpoints_steps)
     _define_run_flags(max_seq_length, trains_and_evaluates)
     _define_trainable_flags()
-    shared.define_device_flags()
+    training_flags.define_device_flags()
     fields.define_fields(options_class)
     if steps:
         fields.define_integer("train_step", steps[0], "Number of training steps.", *bounds.STEPS)
@@ -199,8 +199,8 @@ def options_from_flags(
         raise ValueError(f"nothing to do: set {', '.join(f'--{name}' for name in names[:-1])} or --{names[-1]}")
     num_train_steps, num_warmup_steps = steps or (FLAGS.train_step, FLAGS.warmup_step)
     tuning = fields.from_flags(
-        FineTuningOptions, run=shared.run_options(num_train_steps=num_train_steps),
-        trainer=shared.trainer_options(num_warmup_steps=num_warmup_steps, shapes_vary=True),
+        FineTuningOptions, run=training_flags.run_options(num_train_steps=num_train_steps),
+        trainer=training_flags.trainer_options(num_warmup_steps=num_warmup_steps, shapes_vary=True),
         seeds=tuple(range(FLAGS.random_seed, FLAGS.random_seed + FLAGS.num_runs)),
         buckets=bucket_lengths(FLAGS.max_seq_length, FLAGS.pad_to_max_length), init_checkpoint=shared.init_path(),
         ensemble_checkpoints=tuple(FLAGS.ensemble_checkpoints))

@@ -9,11 +9,11 @@ A command with many functions declares its flags as the fields of its options, w
         top_k: int = fields.integer(5, "Number of pieces to show.", bounds.CANDIDATES)
 
     def define_flags() -> None:
-        shared.define_training_flags(...)
+        training_flags.define_training_flags(...)
         fields.define_fields(Options)
 
     def options_from_flags() -> Options:
-        return fields.from_flags(Options, run=shared.run_options())
+        return fields.from_flags(Options, run=training_flags.run_options())
 
 Flags that commands share have a title in --help::
 

@@ -19,7 +19,7 @@ from typing import Callable
 import tensorflow as tf
 from absl import flags, logging
 
-from albert_tf.commands import flag_fields as fields, shared_flags as shared
+from albert_tf.commands import flag_fields as fields, shared_flags as shared, training_flags
 from albert_tf.commands.distillation import LayerDistillationOptions, Teacher
 from albert_tf.config import AlbertConfig
 from albert_tf.data import streaming
@@ -99,9 +99,9 @@ class Options(LayerDistillationOptions):
 
 def define_flags() -> None:
     shared.define_model_flags()
-    shared.define_training_flags(optimizer="lamb", learning_rate=0.00176, train_batch_size=4096,
-                                 save_checkpoints_steps=5000)
-    shared.define_device_flags()
+    training_flags.define_training_flags(optimizer="lamb", learning_rate=0.00176, train_batch_size=4096,
+                                         save_checkpoints_steps=5000)
+    training_flags.define_device_flags()
     flags.DEFINE_multi_integer("input_share", None, "Whole number for each --input_file, in the same order: the share "
                                "of the steps that train on it. 3 and 1: three of four steps train on the first set. "
                                "Default: equal shares.", *bounds.SHARES)
@@ -132,8 +132,8 @@ def options_from_flags() -> Options:
     if not (input_file or FLAGS.eval_input_file and not FLAGS.do_train):
         raise ValueError("--input_file is missing")
     options = fields.from_flags(
-        Options, model=shared.resolve_model("pretrainer"), run=shared.run_options(),
-        trainer=shared.trainer_options(shapes_vary=len(input_file) > 1, rows_vary=len(input_file) > 1),
+        Options, model=shared.resolve_model("pretrainer"), run=training_flags.run_options(),
+        trainer=training_flags.trainer_options(shapes_vary=len(input_file) > 1, rows_vary=len(input_file) > 1),
         init_checkpoint=shared.init_path(), input_file=input_file, input_share=shares,
         eval_input_file=FLAGS.eval_input_file or input_file, dynamic_masking=is_dynamic)
     if options.layers.is_used and not options.teacher_checkpoint:
@@ -144,7 +144,7 @@ def options_from_flags() -> Options:
 
 def main() -> None:
     options = options_from_flags()
-    strategy = shared.set_up()
+    strategy = training_flags.set_up()
     with training_in([options.run.output_dir], strategy, options.do_train):
         pretrain(options, strategy)
 

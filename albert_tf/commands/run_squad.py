@@ -22,7 +22,7 @@ from albert_tf.commands import (
     finetuning as tuning,
     finetuning_flags as tuning_flags,
     flag_fields as fields,
-    shared_flags as shared,
+    training_flags,
 )
 from albert_tf.commands.distillation import DistillationOptions, Teacher
 from albert_tf.data.feature_table import FeatureTable
@@ -156,7 +156,7 @@ def complete(options: Options, files: dict[str, SquadFile]) -> Options:
         if num_warmup_steps is None:
             num_warmup_steps = int(num_train_steps * options.warmup_proportion)
         run = dataclasses.replace(finetuning.run, num_train_steps=num_train_steps,
-                                  save_checkpoints_steps=shared.saving_interval(num_train_steps))
+                                  save_checkpoints_steps=training_flags.saving_interval(num_train_steps))
         finetuning = dataclasses.replace(
             finetuning, run=run,
             trainer=dataclasses.replace(finetuning.trainer, num_warmup_steps=num_warmup_steps))

@@ -9,7 +9,7 @@ from in_process import REPOSITORY, loaded
 
 from albert_tf.commands import shared_flags
 from albert_tf.commands.flag_fields import group_of
-from albert_tf.commands.shared_flags import run_options
+from albert_tf.commands.training_flags import run_options
 from albert_tf.commands.usage import NAMES
 from albert_tf.utils.bounds import check_finite
 
@@ -38,8 +38,8 @@ def test_the_package_reads_flags_in_its_modules_of_flags_alone():
     """app.py reads --verbosity, which is absl's, and usage.py lists the flags without reading their values."""
     readers = {path.name for path in REPOSITORY.glob("albert_tf/**/*.py")
                if path.stem not in NAMES and readers_of_flags(path.read_text("utf-8"))}
-    assert readers == {"app.py", "flag_fields.py", "shared_flags.py", "vector_flags.py", "scored_exports.py",
-                       "finetuning_flags.py", "usage.py"}
+    assert readers == {"app.py", "flag_fields.py", "shared_flags.py", "training_flags.py", "vector_flags.py",
+                       "scored_exports.py", "finetuning_flags.py", "usage.py"}
 
 
 def test_functions_that_read_flags_are_found():
