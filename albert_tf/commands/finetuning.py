@@ -31,7 +31,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import keras
-from albert_tf.commands import shared_flags as shared, training_flags
+from albert_tf.commands import shared_flags as shared, training_flags, usage
 from albert_tf.commands.distillation import Teacher
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureCache, FeatureTable
@@ -221,7 +221,7 @@ def _train(runs: FineTuning, options: Options, task: CommandTask, evaluate: Eval
     def write_card(directory: str, seed: int, model: keras.Model, scores: dict[str, float], trained: bool) -> None:
         tuning = options.finetuning
         write_run_card(model, dataclasses.replace(tuning.run, output_dir=directory),
-                       dataclasses.replace(tuning.trainer, random_seed=seed), shared.command_line(),
+                       dataclasses.replace(tuning.trainer, random_seed=seed), usage.command_line(),
                        tuning.init_checkpoint, dict.fromkeys(task.data_files, {}), scores, tuning.recipe, trained)
 
     _check_alpha(options)

@@ -19,7 +19,7 @@ from typing import Callable
 import tensorflow as tf
 from absl import flags, logging
 
-from albert_tf.commands import flag_fields as fields, shared_flags as shared, training_flags
+from albert_tf.commands import flag_fields as fields, shared_flags as shared, training_flags, usage
 from albert_tf.commands.distillation import LayerDistillationOptions, Teacher
 from albert_tf.config import AlbertConfig
 from albert_tf.data import streaming
@@ -229,7 +229,7 @@ def write_card(
     """Writes the model card, in which the shards of a set of records are one entry."""
     names = (re.sub(r"-\d{5}-of-(\d{5})", r"-*-of-\1", os.path.basename(file.path)) for file in files)
     datasets = {name: file.made_from for name, file in zip(names, files)}
-    write_run_card(model, options.run, options.trainer, shared.command_line(), options.init_checkpoint, datasets,
+    write_run_card(model, options.run, options.trainer, usage.command_line(), options.init_checkpoint, datasets,
                    evaluator.best if evaluator else None, trained=trained)
 
 

@@ -10,14 +10,11 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import os
-import shlex
-import sys
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 from absl import flags
 
-from albert_tf.commands import usage
 from albert_tf.commands.flag_fields import define_float, define_integer, from_flags, group, string
 from albert_tf.config import AlbertConfig
 from albert_tf.export.precision import SERVED_PRECISIONS
@@ -210,11 +207,6 @@ def define_export_flags(accepted: str = "raw text, ids, or serialized tf.Example
                         "nothing is exported.")
     flags.DEFINE_enum("export_precision", None, SERVED_PRECISIONS, "Data type of the exported model's computations. "
                       "Default: the data type in which this command computes.")
-
-
-def command_line() -> str:
-    """The command line that started this command."""
-    return f"{usage.program(sys.argv[0])} {shlex.join(sys.argv[1:])}".rstrip()
 
 
 def checkpoint_in(directory: str) -> str:

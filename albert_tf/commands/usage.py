@@ -12,6 +12,7 @@ import ast
 import difflib
 import pathlib
 import re
+import shlex
 import sys
 from typing import Iterator
 
@@ -93,6 +94,11 @@ def program(started: str) -> str:
     if path.name == "__main__.py":
         return f"python -m {path.parent.name}"
     return f"python {path.name}" if path.suffix == ".py" else path.name
+
+
+def command_line() -> str:
+    """The command line that started this command."""
+    return f"{program(sys.argv[0])} {shlex.join(sys.argv[1:])}".rstrip()
 
 
 def command(started: str) -> str:

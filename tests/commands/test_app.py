@@ -16,7 +16,6 @@ from absl.testing import flagsaver
 
 from albert_tf import __main__ as program
 from albert_tf.commands import app as cli, usage
-from albert_tf.commands.shared_flags import command_line
 
 
 @pytest.fixture
@@ -69,7 +68,7 @@ def test_errors_help_and_model_cards_name_the_command_of_an_installed_package(ru
         "Fills.\n\n    python -m albert_tf fill_mask --x\n    python run_squad.py\n\nSee run_race."))
     exec("def main():\n    raise ValueError('no model')", namespace)
     monkeypatch.setattr(sys, "argv", ["albert-tf fill_mask", "--text=a [MASK]"])
-    assert command_line() == "albert-tf fill_mask '--text=a [MASK]'"
+    assert usage.command_line() == "albert-tf fill_mask '--text=a [MASK]'"
     assert run(namespace["main"], *sys.argv[:1]) == (1, "fill_mask: error: no model\n")
     monkeypatch.setattr(sys, "argv", ["albert-tf fill_mask", "--help"])
     with pytest.raises(SystemExit):
@@ -84,7 +83,7 @@ def test_errors_help_and_model_cards_name_the_command_of_an_installed_package(ru
     ("/work/studies/__main__.py", "python -m studies", "studies")])
 def test_a_command_knows_how_it_was_started(monkeypatch, argv, typed, command):
     monkeypatch.setattr(sys, "argv", [argv, "--top_k=2"])
-    assert command_line() == f"{typed} --top_k=2"
+    assert usage.command_line() == f"{typed} --top_k=2"
     assert usage.command(argv) == command
     assert usage.as_started("python run_squad.py") == "python run_squad.py"
 
