@@ -29,9 +29,10 @@ from albert_tf.tasks.masked_lm.export import export_mask_filling
 from albert_tf.tasks.masked_lm.fill_mask import fill_masks
 from albert_tf.tasks.multiple_choice.features import convert_examples_to_features
 from albert_tf.tasks.multiple_choice.reading import MultipleChoiceExample
-from albert_tf.tasks.squad.answers import AnswerOptions, QuestionAnswerer
+from albert_tf.tasks.squad.answers import AnswerOptions
 from albert_tf.tasks.squad.features import FeatureOptions
 from albert_tf.tasks.squad.task import SpanTask
+from albert_tf.tasks.squad.text_answers import QuestionAnswerer
 from albert_tf.tasks.tagging.features import TaggingFeatureOptions, convert_sentences_to_features
 from albert_tf.tasks.tagging.reading import Sentence
 from albert_tf.weights.heads import HEADS, head_named

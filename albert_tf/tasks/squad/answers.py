@@ -1,7 +1,5 @@
 """Chooses the n best answers of a question (release: squad_utils.write_predictions_v1 and _v2).
 
-QuestionAnswerer answers questions about a text, one by one (run_squad.py --ask).
-
 The candidates of a feature are the predictions of task.py, as arrays. Each checkpoint gives one result set. With
 several checkpoints, the score of a span is its mean over the result sets that have the span.
 """
@@ -16,16 +14,12 @@ from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from albert_tf.tasks.squad.features import FeatureBlock, FeatureOptions, SquadFeature, feature_blocks
-from albert_tf.tasks.squad.reading import SquadExample
+from albert_tf.tasks.squad.features import SquadFeature
 from albert_tf.tasks.squad.tables import QuestionWindows
-from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.evaluation import check_finite_outputs
 
 # The null score of a question that has no features, in SQuAD 2.0.
 NO_FEATURES_NULL_SCORE = 1000000.0
-# QuestionAnswerer: the number of windows of a batch. Lengths are padded to a multiple of the second number.
-_BATCH, _LENGTH_STEP = 16, 64
 
 
 class Candidate(NamedTuple):
@@ -189,83 +183,3 @@ def _null_score(result_sets: Sequence[Sequence[Mapping[str, np.ndarray]]]) -> fl
     scores = [min((float(result["cls_logits"]) for result in results), default=NO_FEATURES_NULL_SCORE)
               for results in result_sets]
     return sum(scores) / len(scores)
-
-
-# --- single questions ------------------------------------------------------------------------------------------------
-
-
-class QuestionAnswerer:
-    """Answers questions about texts of any length.
-
-    Args:
-      task: SpanTask or ConditionalSpanTask with a fine-tuned model.
-      tokenizer: the model's tokenizer.
-      features: how the text is divided into windows; is_training must be False.
-      options: how answers are chosen.
-      length_step: batches are padded to a multiple of this length. Few lengths are faster in TensorFlow.
-    """
-
-    def __init__(self, task, tokenizer: FullTokenizer, features: FeatureOptions, options: AnswerOptions,
-                 length_step: int = _LENGTH_STEP):
-        self._task, self._tokenizer, self._features, self._options = task, tokenizer, features, options
-        self._length_step = length_step
-
-    def ask(self, question: str, text: str) -> Answer:
-        """The best answers to a question, with their offsets in the text.
-
-        Raises:
-          ValueError: the question or the text is empty.
-        """
-        if not question.strip() or not text.strip():
-            raise ValueError(f"the {'text' if question.strip() else 'question'} is empty")
-        return self.ask_all([(question, text)])[0]
-
-    def ask_all(self, questions: Sequence[tuple[str, str]]) -> list[Answer]:
-        """The best answers to each of several questions, which are given with their texts."""
-        examples = [SquadExample(str(number), *question) for number, question in enumerate(questions)]
-        windows: dict[str, list[SquadFeature]] = {example.qas_id: [] for example in examples}
-        results: dict[str, list[dict[str, np.ndarray]]] = {example.qas_id: [] for example in examples}
-        for block in feature_blocks([[example] for example in examples], self._tokenizer, self._features):
-            if not len(block):
-                continue
-            for feature in block.features(self._tokenizer, self._features.max_seq_length, 0, is_training=False):
-                windows[feature.qas_id].append(feature)
-            for qas_id, result in zip(block.qas_ids, self._candidates(block)):
-                results[qas_id].append(result)
-        return [answer_question(example.qas_id, example.paragraph_text, windows[example.qas_id],
-                                [results[example.qas_id]], self._options) for example in examples]
-
-    def _candidates(self, block: FeatureBlock) -> list[dict[str, np.ndarray]]:
-        """The candidates of each window, by name."""
-        shortest = getattr(self._task.model, "beam_width", 1)
-        longest = int(block.scalars["length"].max(initial=shortest))
-        length = min(-(-longest // self._length_step) * self._length_step, self._features.max_seq_length)
-        inputs = block.padded(length, self._tokenizer.pad_id)
-        results: list[dict[str, np.ndarray]] = []
-        for first in range(0, len(block), _BATCH):
-            batch = {name: values[first : first + _BATCH] for name, values in inputs.items()}
-            outputs = self._task.predictions(self._task.model(batch, training=False))
-            columns = [np.asarray(values) for values in outputs.values()]
-            results += [dict(zip(outputs, row)) for row in zip(*columns)]
-        return results
-
-
-def describe(answer: Answer, count: int = 5) -> str:
-    """The best answers as readable lines: probability (among the n best), start, end and text.
-
-    start and end are those of an exported model: text[start:end] is the answer. An empty answer has neither.
-    """
-    rows = [(f"{probability:.1%}", *(map(str, _offsets(candidate))), " ".join(candidate.text.split()))
-            for candidate, probability in zip(answer.n_best[:count], answer.probabilities)]
-    rows.insert(0, ("share", "start", "end", "answer"))
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    lines = ["  ".join([*(cell.rjust(width) for cell, width in zip(row[:-1], widths)), row[-1]]).rstrip()
-             for row in rows]
-    if answer.null_score is not None:
-        lines.append(f"no answer: {1 / (1 + np.exp(-answer.null_score)):.1%} (score {answer.null_score:.2f})")
-    return "\n".join(lines)
-
-
-def _offsets(candidate: Candidate) -> tuple[int | str, int | str]:
-    """The first character of a candidate, and one past its last."""
-    return (candidate.first, candidate.last + 1) if candidate.first >= 0 else ("-", "-")

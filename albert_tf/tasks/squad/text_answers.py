@@ -1,4 +1,7 @@
-"""Answers questions about raw texts with a fine-tuned model, Keras or exported."""
+"""Answers questions about raw texts with a fine-tuned model, Keras or exported.
+
+QuestionAnswerer also answers them one by one (run_squad.py --ask).
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,16 @@ from typing import NamedTuple, Sequence
 import numpy as np
 
 from albert_tf.modeling.predicting_model import PredictingModel
-from albert_tf.tasks.squad.answers import Answer, AnswerOptions, QuestionAnswerer
-from albert_tf.tasks.squad.features import SPECIAL_TOKENS, FeatureOptions, default_doc_stride
+from albert_tf.tasks.squad.answers import Answer, AnswerOptions, Candidate, answer_question
+from albert_tf.tasks.squad.features import (
+    SPECIAL_TOKENS,
+    FeatureBlock,
+    FeatureOptions,
+    SquadFeature,
+    default_doc_stride,
+    feature_blocks,
+)
+from albert_tf.tasks.squad.reading import SquadExample
 from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
 from albert_tf.text.tokenization import FullTokenizer, list_of_strings
 from albert_tf.weights.heads import check_reads_texts, head_of
@@ -16,6 +27,8 @@ from albert_tf.weights.heads import check_reads_texts, head_of
 # The score of an answer where there is no span at all, as in an exported SavedModel.
 NO_SCORE = float(np.finfo(np.float32).min)
 VERSION_OF_HEAD = dict(span="1.1", conditional_span="2.0")
+# QuestionAnswerer: the number of windows of a batch. Lengths are padded to a multiple of the second number.
+_BATCH, _LENGTH_STEP = 16, 64
 
 
 class TextAnswer(NamedTuple):
@@ -90,3 +103,83 @@ def _text_answer(answer: Answer) -> TextAnswer:
     if best.first < 0:
         return TextAnswer("", 0, 0, NO_SCORE, answer.null_score)
     return TextAnswer(best.text, best.first, best.last + 1, best.score, answer.null_score)
+
+
+# --- single questions ------------------------------------------------------------------------------------------------
+
+
+class QuestionAnswerer:
+    """Answers questions about texts of any length.
+
+    Args:
+      task: SpanTask or ConditionalSpanTask with a fine-tuned model.
+      tokenizer: the model's tokenizer.
+      features: how the text is divided into windows; is_training must be False.
+      options: how answers are chosen.
+      length_step: batches are padded to a multiple of this length. Few lengths are faster in TensorFlow.
+    """
+
+    def __init__(self, task, tokenizer: FullTokenizer, features: FeatureOptions, options: AnswerOptions,
+                 length_step: int = _LENGTH_STEP):
+        self._task, self._tokenizer, self._features, self._options = task, tokenizer, features, options
+        self._length_step = length_step
+
+    def ask(self, question: str, text: str) -> Answer:
+        """The best answers to a question, with their offsets in the text.
+
+        Raises:
+          ValueError: the question or the text is empty.
+        """
+        if not question.strip() or not text.strip():
+            raise ValueError(f"the {'text' if question.strip() else 'question'} is empty")
+        return self.ask_all([(question, text)])[0]
+
+    def ask_all(self, questions: Sequence[tuple[str, str]]) -> list[Answer]:
+        """The best answers to each of several questions, which are given with their texts."""
+        examples = [SquadExample(str(number), *question) for number, question in enumerate(questions)]
+        windows: dict[str, list[SquadFeature]] = {example.qas_id: [] for example in examples}
+        results: dict[str, list[dict[str, np.ndarray]]] = {example.qas_id: [] for example in examples}
+        for block in feature_blocks([[example] for example in examples], self._tokenizer, self._features):
+            if not len(block):
+                continue
+            for feature in block.features(self._tokenizer, self._features.max_seq_length, 0, is_training=False):
+                windows[feature.qas_id].append(feature)
+            for qas_id, result in zip(block.qas_ids, self._candidates(block)):
+                results[qas_id].append(result)
+        return [answer_question(example.qas_id, example.paragraph_text, windows[example.qas_id],
+                                [results[example.qas_id]], self._options) for example in examples]
+
+    def _candidates(self, block: FeatureBlock) -> list[dict[str, np.ndarray]]:
+        """The candidates of each window, by name."""
+        shortest = getattr(self._task.model, "beam_width", 1)
+        longest = int(block.scalars["length"].max(initial=shortest))
+        length = min(-(-longest // self._length_step) * self._length_step, self._features.max_seq_length)
+        inputs = block.padded(length, self._tokenizer.pad_id)
+        results: list[dict[str, np.ndarray]] = []
+        for first in range(0, len(block), _BATCH):
+            batch = {name: values[first : first + _BATCH] for name, values in inputs.items()}
+            outputs = self._task.predictions(self._task.model(batch, training=False))
+            columns = [np.asarray(values) for values in outputs.values()]
+            results += [dict(zip(outputs, row)) for row in zip(*columns)]
+        return results
+
+
+def describe(answer: Answer, count: int = 5) -> str:
+    """The best answers as readable lines: probability (among the n best), start, end and text.
+
+    start and end are those of an exported model: text[start:end] is the answer. An empty answer has neither.
+    """
+    rows = [(f"{probability:.1%}", *(map(str, _offsets(candidate))), " ".join(candidate.text.split()))
+            for candidate, probability in zip(answer.n_best[:count], answer.probabilities)]
+    rows.insert(0, ("share", "start", "end", "answer"))
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    lines = ["  ".join([*(cell.rjust(width) for cell, width in zip(row[:-1], widths)), row[-1]]).rstrip()
+             for row in rows]
+    if answer.null_score is not None:
+        lines.append(f"no answer: {1 / (1 + np.exp(-answer.null_score)):.1%} (score {answer.null_score:.2f})")
+    return "\n".join(lines)
+
+
+def _offsets(candidate: Candidate) -> tuple[int | str, int | str]:
+    """The first character of a candidate, and one past its last."""
+    return (candidate.first, candidate.last + 1) if candidate.first >= 0 else ("-", "-")
