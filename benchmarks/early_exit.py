@@ -3,10 +3,11 @@
     python -m benchmarks.early_exit --model=minilm --data=data --output_dir=out
 
 --model is a BERT in Hugging Face's format (see fine_tuning.py). For each task and seed, run_classifier trains the model
-without exit heads, with them, and with the first layers alone. The programs are then timed in turns on the same
-examples of the dev set, in batches of 1 and 32, on one core: the mean time of an example, relative to the model without
-exits. Scores and layers are those of the whole dev set. The benchmark continues where it stopped if it is run again. It
-writes the values of each seed to early_exit.csv, and draws scores over times in early_exit.svg.
+without exit heads, with them, and with the first layers alone. --afterwards trains the heads after the other weights.
+The programs are then timed in turns on the same examples of the dev set, in batches of 1 and 32, on one core: the mean
+time of an example, relative to the model without exits. Scores and layers are those of the whole dev set. The benchmark
+continues where it stopped if it is run again. It writes the values of each seed to early_exit.csv, and draws scores
+over times in early_exit.svg.
 
 --untrained measures what layers cost, without training: heads are random, and every text stops at layer P + 1.
 """
@@ -23,7 +24,6 @@ from absl import flags
 
 from albert_tf import from_pretrained
 from albert_tf.commands import app
-from albert_tf.commands.flag_fields import define_float
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.early_exit import NUM_LAYERS_USED
 from albert_tf.modeling.pooling import POOLINGS
@@ -48,7 +48,9 @@ from studies.intervals import standard_error
 define_flags(tasks=["sst-2", "sts-b", "rte"], seeds=["1", "2", "3", "4", "5"])
 flags.DEFINE_list("fewer_layers", ["3", "4", "5"], "Numbers of layers of the smaller models.")
 flags.DEFINE_enum("exit_pooling", "pooler", POOLINGS, "See run_classifier.")
-define_float("exit_tolerance", None, "See run_classifier. Default: its default.")
+flags.DEFINE_bool("afterwards", False, "Whether to train the exits after the other weights, which stay as they are.")
+flags.DEFINE_list("patiences", [], "Values of --exit_patience. Default: from 1 to the number of layers.")
+flags.DEFINE_list("exit_tolerances", [], "Values of --exit_tolerance, for regression. Default: its default alone.")
 flags.DEFINE_bool("untrained", False, "Whether to time the weights of --model as they are, without scores.")
 FLAGS = flags.FLAGS
 
@@ -85,7 +87,8 @@ def untrained(task: str, seed: str, exit_heads: bool = False, layers: int | None
 def trained(task: str, seed: str, exit_heads: bool = False, layers: int | None = None) -> AlbertClassifier:
     """Trains a model, or continues its training."""
     if exit_heads:
-        return with_exits(FLAGS.model, FLAGS.data, FLAGS.output_dir, task, seed, FLAGS.steps, FLAGS.exit_pooling)
+        return with_exits(FLAGS.model, FLAGS.data, FLAGS.output_dir, task, seed, FLAGS.steps, FLAGS.exit_pooling,
+                          FLAGS.afterwards)
     return fine_tuned(FLAGS.model, FLAGS.data, FLAGS.output_dir, task, seed, str(layers or "all"), layers, FLAGS.steps)
 
 
@@ -99,15 +102,26 @@ def measure(task: str, seed: str) -> list[dict]:
     programs: dict[str, Program] = {}
     for name, model in models.items():
         if name == "exits":
-            num_layers = model.config.num_hidden_layers
-            programs.update({f"patience {patience}": compiled(model, exit_patience=patience,
-                                                              exit_tolerance=FLAGS.exit_tolerance)
-                             for patience in range(1, num_layers + 1)})
+            programs.update(early_exits(model))
         else:
             programs[name] = compiled(model)
     times = times_of_a_text(programs, rows[: FLAGS.examples], FLAGS.turns)
     return [dict(zip(COLUMNS, (task, seed, name, *tried(task, program, rows))), **times[name])
             for name, program in programs.items()]
+
+
+def early_exits(model: AlbertClassifier) -> dict[str, Program]:
+    """The model by patience, and for regression by tolerance, too."""
+    patiences = [int(each) for each in FLAGS.patiences] or range(1, model.config.num_hidden_layers + 1)
+    programs = {}
+    for patience in patiences:
+        if model.is_regression and FLAGS.exit_tolerances:
+            for tolerance in FLAGS.exit_tolerances:
+                programs[f"patience {patience}, tolerance {tolerance}"] = compiled(
+                    model, exit_patience=patience, exit_tolerance=float(tolerance))
+        else:
+            programs[f"patience {patience}"] = compiled(model, exit_patience=patience)
+    return programs
 
 
 def tried(task: str, program: Program, rows: list[dict]) -> tuple[float | None, float | None]:

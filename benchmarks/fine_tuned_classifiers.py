@@ -32,6 +32,7 @@ from benchmarks.fine_tuning_settings import SETTINGS
 flags.disclaim_key_flags()  # a flag belongs to the benchmark that calls define_flags
 LARGEST_BATCH = 32
 IN_SUCCESSION = 16
+HEAD_LEARNING_RATE = 1e-3  # as in trainable_weights.py
 Batch = Mapping[str, tf.Tensor]
 Program = Callable[[Batch], Mapping[str, Any]]  # the head's outputs for a batch; "logits" is one of them
 
@@ -92,27 +93,39 @@ def fine_tuned(model: str, data: str, output_dir: str, task: str, seed: str, nam
       name: the name of the run.
       layers: number of its first layers; None for all.
       steps: number of steps; 0 for those of fine_tuning_settings.py.
-      flag_values: further flags of run_classifier.
+      flag_values: further flags of run_classifier, or other values.
     """
     settings = SETTINGS[task]
     steps = steps or settings.steps
     folder = run_folder(output_dir, task, seed, name)
     config_file = f"{folder}.config.json"
     write_text(config_file, config_with_layers(model, layers).to_json_string())
-    run_script("run_classifier", task_name=task, data_dir=os.path.join(data, "glue"), output_dir=folder,
-               init_checkpoint=model, albert_config_file=config_file, seed=seed, do_train=True,
-               max_seq_length=settings.length, train_batch_size=settings.batch, train_step=steps,
-               warmup_step=steps // 10, save_checkpoints_steps=steps, learning_rate=settings.learning_rate,
-               bias_correction=True, precision="mixed_bfloat16", cached_dir=os.path.join(output_dir, "cached"),
-               verbosity=-1, **flag_values)
+    values = dict(task_name=task, data_dir=os.path.join(data, "glue"), output_dir=folder, init_checkpoint=model,
+                  albert_config_file=config_file, seed=seed, do_train=True, max_seq_length=settings.length,
+                  train_batch_size=settings.batch, train_step=steps, warmup_step=steps // 10,
+                  save_checkpoints_steps=steps, learning_rate=settings.learning_rate, bias_correction=True,
+                  precision="mixed_bfloat16", cached_dir=os.path.join(output_dir, "cached"), verbosity=-1)
+    run_script("run_classifier", **{**values, **flag_values})
     return from_pretrained(folder, model="classifier")
 
 
-def with_exits(model: str, data: str, output_dir: str, task: str, seed: str, steps: int,
-               exit_pooling: str) -> AlbertClassifier:
-    """fine_tuned, with an output after every layer; exit_pooling is that of run_classifier."""
-    return fine_tuned(model, data, output_dir, task, seed, f"exits_{exit_pooling}", None, steps, exit_heads=True,
-                      exit_pooling=exit_pooling)
+def with_exits(model: str, data: str, output_dir: str, task: str, seed: str, steps: int, exit_pooling: str,
+               afterwards: bool = False) -> AlbertClassifier:
+    """A fine-tuned model with an output after every layer.
+
+    Args:
+      model, data, output_dir, task, seed, steps: see fine_tuned.
+      exit_pooling: that of run_classifier.
+      afterwards: whether the outputs are trained with all weights, or after them, while these stay as they are: in as
+        many further steps, at the learning rate of heads.
+    """
+    flag_values: dict[str, Any] = dict(exit_heads=True, exit_pooling=exit_pooling)
+    name = f"exits_{exit_pooling}"
+    if afterwards:
+        fine_tuned(model, data, output_dir, task, seed, "all", None, steps)
+        model, name = run_folder(output_dir, task, seed, "all"), f"{name}_afterwards"
+        flag_values.update(trainable="head", learning_rate=HEAD_LEARNING_RATE)
+    return fine_tuned(model, data, output_dir, task, seed, name, None, steps, **flag_values)
 
 
 def compiled(model: AlbertClassifier, **early_exit) -> Program:
