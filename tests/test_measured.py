@@ -190,8 +190,13 @@ def over_seeds(rows):
 
 
 def mean_score(rows):
-    scores = [float(row["score"]) for row in rows]
-    return f"{statistics.mean(scores):.3f} ({standard_error(scores):.3f})"
+    return mean_and_error([float(row["score"]) for row in rows])
+
+
+def mean_and_error(values):
+    """The mean of the values with its standard error, if there are several."""
+    error = f" ({standard_error(values):.3f})" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.3f}{error}"
 
 
 def times_in_percent(rows, column):
@@ -201,8 +206,7 @@ def times_in_percent(rows, column):
 
 def mean_difference(rows, others):
     """How much higher the scores of the rows are than those of other rows with the same seeds."""
-    differences = [float(row["score"]) - float(other["score"]) for row, other in zip(rows, others)]
-    return f"{statistics.mean(differences):.3f} ({standard_error(differences):.3f})"
+    return mean_and_error([float(row["score"]) - float(other["score"]) for row, other in zip(rows, others)])
 
 
 def of_program(rows, column):
@@ -238,29 +242,42 @@ def test_the_rows_of_int8_follow_from_the_scores_of_the_seeds():
             assert cell == (f"{statistics.mean(differences):+.{digits}f}{error}" if differences else "")
 
 
+EXITS = {"SST-2": ("all-MiniLM-L6-v2", "sst-2"), "STS-B": ("all-MiniLM-L6-v2", "sts-b"),
+         "SST-2, 12 layers": ("12 layers", "sst-2")}
+
+
 def test_the_rows_of_early_exit_follow_from_the_scores_and_times_of_the_seeds():
     measured, shown = read_rows("early_exit.csv"), table_rows("faster.md", "Early exit")
-    mean = [row for row in measured if row["exit_pooling"] == "mean"]
-    by_task = {task: of_program(rows, "program") for task, rows in of_program(mean, "task").items()}
-    assert len(shown) > 6
-    for name, layers, *cells in shown[1:]:
-        rows = by_task["sst-2"][name]
+
+    def rows_of(model, task, exits, program, exit_pooling="mean"):
+        return [row for row in measured if [row[name] for name in (
+            "model", "task", "exits", "program", "exit_pooling")] == [model, task, exits, program, exit_pooling]]
+
+    assert len(shown) > 12
+    for name, program, layers, *cells in shown[1:]:
+        label, _, seeds = name.partition("; ")
+        exits = "together" if program.startswith("together: ") else "afterwards"
+        rows = rows_of(*EXITS[label], exits, program.removeprefix("together: "))
         used = [float(row["layers"]) for row in rows if row["layers"]]
         assert layers == (f"{statistics.mean(used):.1f}" if used else "")
-        assert cells == over_seeds(rows)
-    text = " ".join((DOCS / "faster.md").read_text("utf-8").split())
-    programs = by_task["sst-2"]
-    assert f"it loses {mean_difference(programs['without exits'], programs['patience 3'])}" in text
-    scores = [float(row["score"]) for name in ("without exits", "patience 6") for row in by_task["sts-b"][name]]
-    assert f"correlation from {scores[0]:.3f} to {scores[1]:.3f} before" in text and len(scores) == 2
-    of_cls = {model: of_program([row for row in rows if row["exit_pooling"] == "pooler"], "program")
-              for model, rows in of_program(measured, "model").items()}
-    minilm, tiny = of_cls["all-MiniLM-L6-v2"], of_cls["albert_tiny_en"]
-    assert (f"patience 2 had {mean_score(minilm['patience 2'])}, and patience 3 {mean_score(minilm['patience 3'])} of "
-            f"{mean_score(minilm['without exits'])}") in text
-    early, time = mean_score(tiny["patience 2"]), times_in_percent(tiny["patience 2"], "time_batch_32")
-    assert (f"patience 2 had {early} in {time} % of the time (batches of 32), the model without exits "
-            f"{mean_score(tiny['without exits'])}, one of 3 layers {mean_score(tiny['3 layers'])}") in text
+        assert seeds == f"{len(rows)}" and cells == over_seeds(rows)
+
+    text, minilm = " ".join((DOCS / "faster.md").read_text("utf-8").split()), "all-MiniLM-L6-v2"
+    for task, program in (("sst-2", "patience 3"), ("sts-b", "patience 2, tolerance 0.75")):
+        rows = [rows_of(minilm, task, "afterwards", each) for each in ("without exits", program)]
+        assert f"loses {mean_difference(*rows)}" in text
+    (exits,), (whole,) = (rows_of(minilm, "sts-b", "together", each) for each in ("patience 6", "without exits"))
+    assert f"was {float(exits['score']):.3f} instead of {float(whole['score']):.3f} with all layers (one seed)" in text
+    rte = [mean_score(rows_of(minilm, "rte", "together", each)) for each in ("without exits", "patience 3")]
+    assert f"near chance: {rte[0]}, patience 3 {rte[1]}" in text
+    of_cls = [mean_score(rows_of(minilm, "sst-2", "together", each, "pooler"))
+              for each in ("patience 2", "patience 3", "without exits")]
+    assert f"patience 2 had {of_cls[0]}, and patience 3 {of_cls[1]} of {of_cls[2]}" in text
+    tiny = [rows_of("albert_tiny_en", "sst-2", "together", each, "pooler")
+            for each in ("patience 2", "without exits", "3 layers")]
+    early, whole, smaller = map(mean_score, tiny)
+    assert (f"patience 2 had {early} in {times_in_percent(tiny[0], 'time_batch_32')} % of the time (batches of 32), "
+            f"the model without exits {whole}, one of 3 layers {smaller}") in text
 
 
 def test_the_rows_of_the_shipped_model_follow_from_the_scores_of_the_seeds():
