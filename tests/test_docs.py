@@ -14,7 +14,9 @@ from albert_tf.tasks.classification.glue import TASKS
 
 PATHS = [REPOSITORY / "README.md", REPOSITORY / "studies/README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 PAGES = {str(path.relative_to(REPOSITORY)): Page(path) for path in PATHS}
-RUN = ["docs/from_hugging_face_and_keras_hub.md", "docs/languages.md", "docs/weights.md"]
+# The pages whose commands are run, by the mark of the test.
+RUN = {"docs/languages.md": (), "docs/from_hugging_face_and_keras_hub.md": pytest.mark.long,
+       "docs/weights.md": pytest.mark.long}
 RUN_SLOWLY = ["docs/from_the_release.md", "docs/pretraining.md", "docs/fine_tuning.md", "docs/serving.md",
               "docs/sentence_vectors.md"]
 every_page = pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
@@ -123,7 +125,8 @@ def test_python_blocks_compile(page):
 
 
 @pytest.mark.parametrize(
-    "name", [*RUN, *(pytest.param(name, marks=pytest.mark.slow) for name in RUN_SLOWLY)])
+    "name", [*(pytest.param(name, marks=marks) for name, marks in RUN.items()),
+             *(pytest.param(name, marks=pytest.mark.slow) for name in RUN_SLOWLY)])
 def test_commands_and_snippets_run_in_order(name, folder):
     """Every command ends with status 0, every snippet without an error, and they print what a JSON block shows."""
     with ScriptSession() as session, contextlib.closing(PAGES[name]) as page:

@@ -157,6 +157,7 @@ def test_a_run_keeps_what_its_exits_read(script, folder, glue):
     assert "--exit_pooling=mean needs --exit_heads" in printed
 
 
+@pytest.mark.long
 def test_a_model_without_exit_heads_refuses_them(script, folder, glue):
     plain = dict(output_dir=folder / "plain", **glue)
     script.run(do_train=True, **plain)

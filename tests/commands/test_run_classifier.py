@@ -124,6 +124,7 @@ def test_prediction_needs_no_evaluation_and_a_run_has_config_and_vocabulary_with
     check_answers(directory, golden, "rte")
 
 
+@pytest.mark.long
 def test_a_run_is_predicted_and_exported_at_the_length_that_it_was_trained_with(script, folder, tmp_path):
     flags = dict(task_name="rte", output_dir=tmp_path / "run", cached_dir=tmp_path / "cached")
     script.run(do_train=True, train_step=1, max_seq_length=16, **flags)

@@ -93,6 +93,7 @@ def test_the_export_gives_the_vectors_that_extraction_gives(session, trained, fo
     assert not np.allclose(np.linalg.norm(np.load(folder / "other.npy"), axis=1), 1, atol=1e-3)
 
 
+@pytest.mark.long
 def test_a_run_predicts_with_its_own_pooling_also_if_initial_weights_are_set(run, session, trained, folder):
     run(output_dir=folder / "initial", do_train=True, pooling="cls")
     run(output_dir=trained, init_checkpoint=folder / "initial", export_dir=folder / "served_again",

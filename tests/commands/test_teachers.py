@@ -180,6 +180,7 @@ def pretrain(folder):
             script=script or "run_pretraining", **changed if script else {**flags, **changed})
 
 
+@pytest.mark.long
 def test_pre_training_learns_from_a_teacher_with_as_many_pieces(folder, pretrain):
     pretrain(output_dir=folder / "pretrained", random_seed=1)
     flags = dict(teacher_checkpoint=folder / "pretrained")

@@ -123,6 +123,7 @@ def test_both_paddings_take_the_same_steps(tables, strategy, tmp_path):
         np.testing.assert_allclose(short, padded, atol=2e-4)
 
 
+@pytest.mark.long
 def test_a_run_that_was_ended_continues_to_the_same_weights(tables, strategy, tmp_path):
     whole = finetuning(strategy, tmp_path / "whole")
     whole.train(tables[0])
@@ -163,6 +164,7 @@ def test_a_finished_run_that_is_started_again_shows_its_scores(tables, strategy,
     assert "step 4: accuracy 0.9000, loss 0.0000" in caplog.messages
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("eagerly")
 def test_files_that_describe_a_run_are_written_before_its_first_step_and_not_when_it_is_finished(
         tables, strategy, tmp_path):

@@ -129,6 +129,7 @@ def test_dropout_is_the_same_in_a_step_that_xla_compiles_as_a_whole(golden, init
     np.testing.assert_allclose(*losses, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_dropout_is_a_function_of_the_seed(golden, initial):
     config, values = initial
     dropped = config.replace(hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.3), values

@@ -73,6 +73,7 @@ def test_sentences_with_the_same_pieces_have_the_same_score_to_the_last_bit(mode
     assert scores[0] == scores[3] != scores[2]
 
 
+@pytest.mark.long
 def test_every_sentence_is_counted_once(model, sentence_pieces):
     counts = []
     texts = ["of the", "", "of the", "a name", ""]
