@@ -130,9 +130,6 @@ def with_exits(model: str, data: str, output_dir: str, task: str, seed: str, ste
 
 def compiled(model: AlbertClassifier, **early_exit) -> Program:
     """The head's outputs as a graph of inputs of any length."""
-    early_exit = {name: value for name, value in early_exit.items() if value is not None}
-    if not model.is_regression:
-        early_exit.pop("exit_tolerance", None)
     return tf.function(lambda inputs: dict(model.head_outputs(model(inputs, **early_exit))), autograph=False,
                        input_signature=[model.input_specs()])
 

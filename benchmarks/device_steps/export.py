@@ -111,9 +111,9 @@ flags.DEFINE_integer("num_hidden_layers", None, "Number of layers. Default: the 
 flags.DEFINE_multi_enum("attention", ["ops"], list(ATTENTION), "Attention as the model's operations or as one "
                         "operation of cuDNN, for NVIDIA GPUs alone.")
 flags.DEFINE_bool("padded", False, "Whether the examples of a batch have different lengths. Default: no padding.")
-flags.DEFINE_bool("expected", False, "Whether to run each program with TensorFlow, without XLA and with the model's "
-                  f"attention, from the same values, and store the results: {STEPS_TO_COMPARE} steps. run.py --compare "
-                  "reads them.")
+flags.DEFINE_bool("expected", False, "Whether to run each program with TensorFlow, without XLA, from the same values, "
+                  f"and store the results: {STEPS_TO_COMPARE} steps. run.py --compare reads them. TensorFlow cannot "
+                  "run --attention=cudnn.")
 FLAGS = flags.FLAGS
 
 
