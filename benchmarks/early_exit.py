@@ -50,6 +50,7 @@ flags.DEFINE_list("fewer_layers", ["3", "4", "5"], "Numbers of layers of the sma
 flags.DEFINE_enum("exit_pooling", "pooler", POOLINGS, "See run_classifier.")
 flags.DEFINE_bool("afterwards", False, "Whether to train the exits after the other weights, which stay as they are.")
 flags.DEFINE_list("patiences", [], "Values of --exit_patience. Default: from 1 to the number of layers.")
+flags.DEFINE_list("first_layers", [], "Values of --num_layers: only the first layers of the model with exits.")
 flags.DEFINE_list("exit_tolerances", [], "Values of --exit_tolerance, for regression. Default: its default alone.")
 flags.DEFINE_bool("untrained", False, "Whether to time the weights of --model as they are, without scores.")
 FLAGS = flags.FLAGS
@@ -111,7 +112,7 @@ def measure(task: str, seed: str) -> list[dict]:
 
 
 def early_exits(model: AlbertClassifier) -> dict[str, Program]:
-    """The model by patience, and for regression by tolerance, too."""
+    """The model by patience, and for regression by tolerance, too; then with its first layers alone."""
     patiences = [int(each) for each in FLAGS.patiences] or range(1, model.config.num_hidden_layers + 1)
     programs = {}
     for patience in patiences:
@@ -121,6 +122,8 @@ def early_exits(model: AlbertClassifier) -> dict[str, Program]:
                     model, exit_patience=patience, exit_tolerance=float(tolerance))
         else:
             programs[f"patience {patience}"] = compiled(model, exit_patience=patience)
+    for layers in FLAGS.first_layers:
+        programs[f"first {layers} layers"] = compiled(model, num_layers=int(layers))
     return programs
 
 
