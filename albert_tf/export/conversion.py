@@ -15,7 +15,7 @@ from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.training.checkpoints import BEST
+from albert_tf.training.checkpoints import BEST, numbered_by_step
 from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.files import check_directory, check_no_wildcard
 from albert_tf.utils.writing import atomic_checkpoint, write_text
@@ -62,8 +62,8 @@ def convert(
       **arguments: other arguments of the model's constructor. Default: those that are stored with the source.
 
     Raises:
-      ValueError: output_dir is a file or already has a model; the kind of model is unclear; or the format does not
-        support it.
+      ValueError: output_dir is a file, or already has a model or a training run; the kind of model is unclear; or the
+        format does not support it.
     """
     check_no_model(output_dir, to)
     _check_no_other_model(output_dir, source.path)
@@ -98,8 +98,8 @@ def save_random(
       output_dir, to, model, vocabulary, dtype, arguments: see convert.
 
     Raises:
-      ValueError: output_dir is a file or already has a model, the head needs a number of labels, or the format does not
-        support the model.
+      ValueError: output_dir is a file, or already has a model or a training run; the head needs a number of labels; or
+        the format does not support the model.
     """
     check_no_model(output_dir, to)
     _check_no_other_model(output_dir, None)
@@ -115,10 +115,16 @@ def save_random(
 
 
 def check_no_model(output_dir: str, to: str) -> None:
-    """Raises ValueError if the format is unknown, the directory is a file, or it already has a model of that format."""
+    """Raises ValueError if the format is unknown, or the directory is a file, or has such a model or a training run.
+
+    A run could not be continued with the settings of the converted model, which has no adapters and no task.
+    """
     check_one_of("the format", to, FORMATS)
     check_directory(output_dir)
     check_no_wildcard(output_dir)
+    if numbered_by_step(output_dir):
+        raise ValueError(f"{output_dir} has the checkpoints of a training run, which needs its own settings there: "
+                         "choose another directory")
     _check_not_there(os.path.join(output_dir, FORMATS[to]))
 
 
@@ -230,8 +236,8 @@ def save_pretrained(model: keras.Model, folder: str, tokenizer: FullTokenizer | 
       dtype: data type of the weights: "float32", or with "hugging_face" also "float16" or "bfloat16".
 
     Raises:
-      ValueError: the folder already has a model, the format is unknown, or the format does not support the model or the
-        dtype.
+      ValueError: the folder already has a model or a training run, the format is unknown, or it does not support the
+        model or the dtype.
 
     Example::
 

@@ -96,6 +96,21 @@ def test_a_regression_beside_its_hugging_face_folder_keeps_its_head(tmp_path):
     assert head_of_source(open_source(str(tmp_path))) == "classifier"
 
 
+@pytest.mark.parametrize("to", FORMATS)
+def test_the_folder_of_a_run_is_not_written_to(tmp_path, to):
+    """The run could not be continued without the settings of its adapters and its task."""
+    model = made(tmp_path)
+    for file in tmp_path.glob("model.ckpt-best.*"):
+        file.rename(tmp_path / file.name.replace("best", "4"))
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    message = "has the checkpoints of a training run, which needs its own settings there: choose another directory"
+    with pytest.raises(ValueError, match=message):
+        convert(open_source(str(tmp_path)), str(tmp_path), to)
+    with pytest.raises(ValueError, match=message):
+        albert_tf.save_pretrained(model, str(tmp_path), to=to)
+    assert before == {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+
+
 def test_optimizer_slots_are_not_converted(golden, tmp_path):
     convert(open_source(str(golden / "model_a/model.ckpt-training")), str(tmp_path), "tf1")
     old, new = (tf.train.load_checkpoint(str(path)) for path in
