@@ -24,6 +24,7 @@ from absl import flags
 
 from albert_tf import from_pretrained
 from albert_tf.commands import app
+from albert_tf.commands.flag_fields import define_float
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.early_exit import NUM_LAYERS_USED
 from albert_tf.modeling.pooling import POOLINGS
@@ -48,6 +49,7 @@ from studies.intervals import standard_error
 define_flags(tasks=["sst-2", "sts-b", "rte"], seeds=["1", "2", "3", "4", "5"])
 flags.DEFINE_list("fewer_layers", ["3", "4", "5"], "Numbers of layers of the smaller models.")
 flags.DEFINE_enum("exit_pooling", "pooler", POOLINGS, "See run_classifier.")
+define_float("learning_rate", None, "Learning rate of all weights. Default: that of fine_tuning_settings.py.", 0.0)
 flags.DEFINE_bool("afterwards", False, "Whether to train the exits after the other weights, which stay as they are.")
 flags.DEFINE_list("patiences", [], "Values of --exit_patience. Default: from 1 to the number of layers.")
 flags.DEFINE_list("first_layers", [], "Values of --num_layers: only the first layers of the model with exits.")
@@ -87,10 +89,12 @@ def untrained(task: str, seed: str, exit_heads: bool = False, layers: int | None
 
 def trained(task: str, seed: str, exit_heads: bool = False, layers: int | None = None) -> AlbertClassifier:
     """Trains a model, or continues its training."""
+    changed = {} if FLAGS.learning_rate is None else dict(learning_rate=FLAGS.learning_rate)
     if exit_heads:
         return with_exits(FLAGS.model, FLAGS.data, FLAGS.output_dir, task, seed, FLAGS.steps, FLAGS.exit_pooling,
-                          FLAGS.afterwards)
-    return fine_tuned(FLAGS.model, FLAGS.data, FLAGS.output_dir, task, seed, str(layers or "all"), layers, FLAGS.steps)
+                          FLAGS.afterwards, **changed)
+    return fine_tuned(FLAGS.model, FLAGS.data, FLAGS.output_dir, task, seed, str(layers or "all"), layers, FLAGS.steps,
+                      **changed)
 
 
 def measure(task: str, seed: str) -> list[dict]:

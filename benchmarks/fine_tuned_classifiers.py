@@ -110,7 +110,7 @@ def fine_tuned(model: str, data: str, output_dir: str, task: str, seed: str, nam
 
 
 def with_exits(model: str, data: str, output_dir: str, task: str, seed: str, steps: int, exit_pooling: str,
-               afterwards: bool = False) -> AlbertClassifier:
+               afterwards: bool = False, **flag_values) -> AlbertClassifier:
     """A fine-tuned model with an output after every layer.
 
     Args:
@@ -118,14 +118,15 @@ def with_exits(model: str, data: str, output_dir: str, task: str, seed: str, ste
       exit_pooling: that of run_classifier.
       afterwards: whether the outputs are trained with all weights, or after them, while these stay as they are: in as
         many further steps, at the learning rate of heads.
+      flag_values: further flags of the training of all weights.
     """
-    flag_values: dict[str, Any] = dict(exit_heads=True, exit_pooling=exit_pooling)
     name = f"exits_{exit_pooling}"
     if afterwards:
-        fine_tuned(model, data, output_dir, task, seed, "all", None, steps)
+        fine_tuned(model, data, output_dir, task, seed, "all", None, steps, **flag_values)
         model, name = run_folder(output_dir, task, seed, "all"), f"{name}_afterwards"
         flag_values.update(trainable="head", learning_rate=HEAD_LEARNING_RATE)
-    return fine_tuned(model, data, output_dir, task, seed, name, None, steps, **flag_values)
+    return fine_tuned(model, data, output_dir, task, seed, name, None, steps, exit_heads=True,
+                      exit_pooling=exit_pooling, **flag_values)
 
 
 def compiled(model: AlbertClassifier, **early_exit) -> Program:
