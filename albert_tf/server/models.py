@@ -45,7 +45,7 @@ from albert_tf.tasks.tagging.text_tags import feature_options as tagging_options
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.files import names_in
 from albert_tf.weights.from_pretrained import build, warn_of_random_parts
-from albert_tf.weights.heads import head_of, head_of_source
+from albert_tf.weights.heads import head_named, head_of, head_of_source
 from albert_tf.weights.open_source import is_hub_module
 from albert_tf.weights.source import Source
 
@@ -76,7 +76,8 @@ def model_of_source(
     """
     tokenizer = source.vocabulary.tokenizer()
     kind = model or head_of_source(source)
-    arguments = dataclasses.asdict(early_exit) if early_exit and source.settings.exit_heads else {}
+    has_exit_heads = source.settings.exit_heads and "exit_heads" in head_named(kind).arguments
+    arguments = dataclasses.asdict(early_exit) if early_exit and has_exit_heads else {}
     if vectors and kind == "sentence_encoder":
         arguments.update(vectors)
     built, report = build(source, kind, **arguments)

@@ -209,6 +209,8 @@ def _token_classifier(served: _Served) -> _Parts:
 
     def tags(sentences: Sequence[Sequence[str]]) -> Outputs:
         probabilities, further = tag_outputs(model, tokenizer, sentences)
+        without_words = dict.fromkeys(_layers_spec(model), np.zeros(len(sentences), np.int32))
+        further = {**without_words, **further}
         return dict(further, tags=padded_rows([names[each.argmax(axis=1)] for each in probabilities], b"", object),
                     scores=padded_rows([each.max(axis=1) for each in probabilities], 0, np.float32))
 

@@ -20,6 +20,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.early_exit import EarlyExit
 from albert_tf.modeling.layer_states import layer_distances
 from albert_tf.server.batching import Batcher
 from albert_tf.server.models import latest_version, model_of_saved_model, model_of_source, names_of
@@ -427,6 +428,13 @@ def test_a_port_that_is_taken_is_named(served):
                                   merged=True)
     assert done.returncode == 1
     assert f"error: --host=127.0.0.1 --port={server.server_address[1]} cannot be used: " in done.stdout
+
+
+def test_weights_with_exit_heads_are_served_by_another_head_without_them(config, sentence_pieces, tmp_path):
+    model = head_named("classifier").model(config, num_labels=2, exit_heads=True)
+    save(model, str(tmp_path), "ours", VocabularyFiles.from_tokenizer(sentence_pieces))
+    served = model_of_source("encoder", open_source(str(tmp_path)), "encoder", early_exit=EarlyExit())
+    assert list(served.signatures) == ["layer_distances"]
 
 
 def test_a_head_with_random_values_is_warned_of(served, caplog):

@@ -34,7 +34,7 @@ def export_tagging(
     Words, tags and scores are [batch, words], padded with "" and 0; start and end are padded with -1. A score is the
     probability of the tag. A text can have any length: it is divided into windows. For ids the output is probabilities
     [batch, seq, labels]. A model with exit_patience or num_layers also returns num_layers_used, int32 [batch]: of a
-    text, that of the window with the most.
+    text, that of the window with the most, and 0 of a text without words.
 
     Args:
       export_dir: folder of the SavedModel.
@@ -55,7 +55,8 @@ def export_tagging(
 
     def answer(texts: dict, inputs: dict, outputs: dict) -> dict:
         tags, scores = _best_tags(inputs, outputs["probabilities"], model.label_names)
-        used = {name: tf.math.unsorted_segment_max(values, inputs["text"], inputs["words"].nrows())
+        of_texts = tf.cast(inputs["words"].row_lengths() > 0, tf.int32)
+        used = {name: of_texts * tf.math.unsorted_segment_max(values, inputs["text"], inputs["words"].nrows())
                 for name, values in num_layers_used(outputs).items()}  # [windows] -> [batch]
         return dict(tags=tags.to_tensor(""), scores=scores.to_tensor(0.0), **used)
 

@@ -74,7 +74,7 @@ def tag_outputs(
     """The result of tag_words, and further outputs by name.
 
     With early exit, they have num_layers_used, int32 [sentences]: of a sentence, that of the window with the most; 0
-    for a sentence without words, for which no window is computed.
+    for a sentence without words, for which no window is computed. They are empty if no sentence has words.
     """
     check_reads_texts(model, tokenizer, "token_classifier")
     options, counts = feature_options(model), [len(words) for words in sentences]
