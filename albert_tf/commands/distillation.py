@@ -108,12 +108,25 @@ class Teacher:
         """Largest number of tokens of its rows: that of its training, or max_seq_length if that is not stored."""
         return min(self.source.settings.max_seq_length or max_seq_length, self.config.max_position_embeddings)
 
-    def check_labels(self, names: Sequence[str] | None) -> None:
-        """Raises ValueError if it was trained with other labels, or another order of them. None: a regression."""
-        difference = label_difference(self.path, self.source.settings.label_names, names)
+    def check_labels(self, names: Sequence[str] | None, multi_label: bool = False, is_ranking: bool = False) -> None:
+        """Raises ValueError if it was trained with other labels, another order of them, or for another kind of answer.
+
+        Args:
+          names: the labels of the task; None for a regression or a ranking.
+          multi_label: whether a text can have several of them.
+          is_ranking: whether the logit is the relevance of a text.
+        """
+        settings = self.source.settings
+        difference = label_difference(self.path, settings.label_names, names)
         number, expected = self.source.num_labels(self._head), len(names) if names else 1
         if not difference and number != expected:
             difference = f"{self.path}: the model has {number} outputs, but the task has {expected}"
+        if not difference and settings.multi_label != multi_label:
+            kinds = ("one label", "several labels")
+            difference = (f"{self.path}: the model gives a text {kinds[settings.multi_label]}, but the task "
+                          f"{kinds[multi_label]}")
+        if not difference and settings.activation_fn and not is_ranking:
+            difference = f"{self.path}: the model ranks texts, but the task does not"
         if difference:
             raise ValueError(f"--teacher_checkpoint: {difference}")
 

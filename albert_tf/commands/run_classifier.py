@@ -126,7 +126,7 @@ class TextClassification(tuning.CommandTask):
         self.data_files = [source.path for split, source in self.task.sources.items() if split in options.splits]
         if options.do_train and options.teacher_checkpoint:
             self.teacher = Teacher.of(options, "classifier", ClassificationTask.TEACHER_OUTPUTS)
-            self.teacher.check_labels(self.task.labels)
+            self.teacher.check_labels(self.task.labels, self.task.multi_label, self.task.is_ranking)
 
     def new_task(self, config):
         options, task, windows = self.options, self.task, self.windows

@@ -35,6 +35,10 @@ class PredictingModel(Protocol):
     def label_names(self) -> tuple[str, ...] | None:
         """Of a classifier or a tagger: the names of the labels."""
 
+    @property
+    def multi_label(self) -> bool:
+        """Of a classifier: whether a text can have several labels."""
+
     def probabilities(self, logits: Any) -> Any:
         """Of a classifier: the probabilities of its labels."""
 

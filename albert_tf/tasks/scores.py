@@ -81,7 +81,10 @@ def _labelled(path: str, task: TaskData) -> list[InputExample]:
     source = dataclasses.replace(task.source("dev"), path=path)
     if "label" not in source.columns:
         raise ValueError(f"--score_data={path}: the dev file of {task.name} has no labels")
-    return read_examples(dataclasses.replace(task, sources={"dev": source}), "", "dev")
+    try:
+        return read_examples(dataclasses.replace(task, sources={"dev": source}), "", "dev")
+    except ValueError as error:
+        raise ValueError(f"--score_data must have labels, in the columns of {task.name}'s dev file: {error}") from error
 
 
 def _of_labels(path: str, tokenizer: FullTokenizer, task: TaskData) -> Scorer:
@@ -91,9 +94,7 @@ def _of_labels(path: str, tokenizer: FullTokenizer, task: TaskData) -> Scorer:
     pairs = [example.text_b or "" for example in examples]
 
     def score(model: PredictingModel) -> Score:
-        if model.num_labels != task.num_labels:
-            raise ValueError(f"the model has {model.num_labels} labels and {task.name} has {task.num_labels}: set the "
-                             "task that the model was fine-tuned on")
+        _check_labels(model, task)
         logits, name = text_logits(model, tokenizer, texts, pairs), task.metrics[0]
         if task.is_ranking:
             return Score(name, evaluate_ranking(texts, label_ids, tf.sigmoid(logits).numpy())[name])
@@ -102,6 +103,22 @@ def _of_labels(path: str, tokenizer: FullTokenizer, task: TaskData) -> Scorer:
         return Score(name, text_metrics.evaluate(task, probabilities, label_ids, thresholds)[name])
 
     return score
+
+
+def _check_labels(model: PredictingModel, task: TaskData) -> None:
+    """Raises ValueError if the model's labels cannot be those of the task. Their names may be others."""
+    difference = None
+    if model.num_labels != task.num_labels:
+        difference = f"the model has {model.num_labels} labels and {task.name} has {task.num_labels}"
+    elif model.multi_label != task.multi_label:
+        difference = (f"the model gives a text {'several labels' if model.multi_label else 'one label'}, and "
+                      f"{task.name} {'several' if task.multi_label else 'one'}")
+    elif model.label_names and model.label_names != task.labels and sorted(model.label_names) == sorted(
+            task.labels or ()):
+        difference = (f"the model's labels are {', '.join(model.label_names)}, and those of {task.name} "
+                      f"{', '.join(task.labels or ())}")
+    if difference:
+        raise ValueError(f"{difference}: set the task that the model was fine-tuned on")
 
 
 def _of_vectors(path: str, tokenizer: FullTokenizer, task: TaskData, precision: VectorPrecision) -> Scorer:

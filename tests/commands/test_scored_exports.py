@@ -1,5 +1,6 @@
 """Exports report their score on a dev file, and write nothing if a precision loses too much."""
 
+import json
 import re
 
 import numpy as np
@@ -11,11 +12,17 @@ from albert_tf.commands.scored_exports import check_scores
 from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.tasks.classification.task_config import load_task_config
 from albert_tf.tasks.classification.text_labels import text_logits
-from albert_tf.tasks.scores import Score
+from albert_tf.tasks.scores import Score, scorer
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 TEXTS = [("the name", "of the file"), ("a line", "the number of the line"), ("the file", "a name"), ("of", "line of a")]
+
+
+def config_of(tokenizer):
+    return AlbertConfig(vocab_size=tokenizer.vocab_size, embedding_size=8, hidden_size=16, num_hidden_layers=2,
+                        num_attention_heads=2, intermediate_size=32, max_position_embeddings=32, initializer_range=0.5)
 
 
 @pytest.fixture(scope="module")
@@ -23,9 +30,7 @@ def regression(sentence_pieces, tmp_path_factory):
     """A folder with a regression, and a dev file in STS-B's format whose scores are those of the model."""
     folder = tmp_path_factory.mktemp("regression")
     keras.utils.set_random_seed(1)
-    model = AlbertClassifier(AlbertConfig(
-        vocab_size=sentence_pieces.vocab_size, embedding_size=8, hidden_size=16, num_hidden_layers=2,
-        num_attention_heads=2, intermediate_size=32, max_position_embeddings=32, initializer_range=0.5), num_labels=1)
+    model = AlbertClassifier(config_of(sentence_pieces), num_labels=1)
     save(model, str(folder / "model"), "ours", VocabularyFiles.from_tokenizer(sentence_pieces))
     scores = text_logits(model, sentence_pieces, *map(list, zip(*TEXTS)))[:, 0]
     scores = 5 * (scores - scores.min()) / np.ptp(scores)
@@ -83,7 +88,25 @@ def test_wrong_flags_are_named(regression, tmp_path, capsys, flags, message):
 def test_data_without_labels_is_refused(regression, tmp_path, capsys):
     pytest.importorskip("onnxruntime")
     assert export("export_to_onnx", regression, tmp_path, score_data=regression / "unlabelled.tsv") == 1
-    assert "unlabelled.tsv line 2: expected 10 columns, got 9" in capsys.readouterr().err.splitlines()[-1]
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "--score_data must have labels, in the columns of sts-b's dev file: " in error
+    assert error.endswith("unlabelled.tsv line 2: expected 10 columns, got 9")
+
+
+@pytest.mark.parametrize("arguments, multi_label, message", [
+    (dict(label_names=("1", "0")), False, "the model's labels are 1, 0, and those of own 0, 1"),
+    (dict(label_names=("0", "1"), multi_label=True), False, "the model gives a text several labels, and own one"),
+    (dict(label_names=("0", "1")), True, "the model gives a text one label, and own several"),
+    (dict(num_labels=3), False, "the model has 3 labels and own has 2")])
+def test_the_labels_of_the_data_are_those_of_the_model(sentence_pieces, tmp_path, arguments, multi_label, message):
+    (tmp_path / "dev.tsv").write_text("text\tlabel\nthe name\t1\n")
+    (tmp_path / "own.json").write_text(json.dumps(dict(
+        name="own", files=dict(dev="dev.tsv"), columns=dict(text_a="text", label="label"), labels=["0", "1"],
+        multi_label=multi_label)))
+    task = load_task_config(str(tmp_path / "own.json"))
+    model = AlbertClassifier(config_of(sentence_pieces), **{"num_labels": 2, **arguments})
+    with pytest.raises(ValueError, match=f"{message}: set the task that the model was fine-tuned on"):
+        scorer("classifier", str(tmp_path / "dev.tsv"), sentence_pieces, task)(model)
 
 
 def test_a_loss_is_a_share_of_the_score():

@@ -9,6 +9,10 @@ import tensorflow as tf
 from script_session import ScriptSession
 from synthetic_records import VOCAB_SIZE, write_records
 
+from albert_tf import save_pretrained
+from albert_tf.commands.distillation import Teacher
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.weights.from_pretrained import from_pretrained, tokenizer_from_pretrained
 
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
@@ -74,6 +78,14 @@ def test_alpha_0_is_training_without_a_teacher_bit_for_bit(run, teacher, folder)
     assert not are_equal(end_of(folder / "alone"), end_of(folder / "taught"))
 
 
+@pytest.mark.parametrize("script", ["run_tagging", "run_squad"])
+def test_alpha_0_is_training_without_a_teacher_for_answers_of_tokens_too(run, folder, script):
+    run(script, f"{script}_teacher")
+    run(script, f"{script}_alone")
+    run(script, f"{script}_ignored", teacher_checkpoint=folder / f"{script}_teacher", distillation_alpha=0)
+    assert are_equal(end_of(folder / f"{script}_alone"), end_of(folder / f"{script}_ignored"))
+
+
 def test_a_teacher_with_another_tokenizer_answers_once_and_a_resumed_run_takes_the_same_steps(run, teacher, folder):
     flags = dict(teacher_checkpoint=teacher, distillation_alpha=0.9, train_step=4)
     assert "the teacher reads" in run("run_classifier", "whole", **flags, cached_dir=folder / "own")
@@ -102,9 +114,35 @@ def test_a_teacher_of_other_labels_is_refused_by_name(run, teacher, folder):
     assert "labels A, B, but those of the task are A, C" in printed.splitlines()[-1]
 
 
+def test_a_teacher_of_another_kind_of_answer_is_refused(teacher, folder, tmp_path):
+    names = ["entailment", "not_entailment"]
+    checked = Teacher(str(teacher), "classifier", {})
+    checked.check_labels(names)
+    with pytest.raises(ValueError, match="the model gives a text one label, but the task several labels"):
+        checked.check_labels(names, multi_label=True)
+    model = AlbertClassifier(from_pretrained(str(teacher), "classifier").config, 1, activation_fn="sigmoid")
+    save_pretrained(model, str(tmp_path / "ranking"))
+    ranking = Teacher(str(tmp_path / "ranking"), "classifier", {})
+    ranking.check_labels(None, is_ranking=True)
+    with pytest.raises(ValueError, match="the model ranks texts, but the task does not"):
+        ranking.check_labels(None)
+
+
 def test_a_teacher_of_another_task_is_refused(run, teacher):
     printed = run("run_tagging", "of_texts", expect=1, teacher_checkpoint=teacher)
     assert f"--teacher_checkpoint={teacher} is classification, and this is tagging" in printed.splitlines()[-1]
+
+
+def test_answers_for_tokens_need_the_pieces_and_the_casing_of_the_model(teacher, golden, tmp_path):
+    """Also if there are as many pieces."""
+    checked = Teacher(str(teacher), "classifier", {})
+    words = str(golden / "wordpiece/vocab.txt")
+    checked.check_tokens(FullTokenizer(words), checked.config, 24)
+    lines = (golden / "wordpiece/vocab.txt").read_text("utf-8").splitlines()
+    (tmp_path / "vocab.txt").write_text("\n".join([*lines[:-2], lines[-1], lines[-2]]) + "\n", "utf-8")
+    for other in (FullTokenizer(words, do_lower_case=False), FullTokenizer(str(tmp_path / "vocab.txt"))):
+        with pytest.raises(ValueError, match="has another vocabulary than the model to train, or other casing"):
+            checked.check_tokens(other, checked.config, 24)
 
 
 @pytest.mark.parametrize("script", ["run_tagging", "run_squad"])

@@ -13,6 +13,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.pretraining.task import DistilledPretrainingTask, PretrainingTask
+from albert_tf.tasks.classification.losses import LabelLoss
 from albert_tf.tasks.classification.ranking import RankingTask
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
@@ -69,6 +70,27 @@ def test_classification_and_regression():
     teacher, student = dict(logits=normal(4, 1)), dict(logits=normal(4, 1))
     expected = np.square(teacher["logits"] - student["logits"]).mean()
     assert teacher_loss(ClassificationTask(NO_MODEL, True), student, teacher, 2.0) == pytest.approx(expected, rel=1e-5)
+
+
+def test_several_labels_are_compared_one_by_one():
+    teacher, student = normal(4, 3), normal(4, 3)
+    pairs = (np.stack([each, np.zeros_like(each)], -1) for each in (teacher, student))  # the sigmoid as a softmax
+    task = ClassificationTask(NO_MODEL, label_loss=LabelLoss(multi_label=True))
+    found = teacher_loss(task, dict(logits=student), dict(logits=teacher), 2.0)
+    assert found == pytest.approx(kl(*pairs, 2.0).mean(), rel=1e-5)
+
+
+def test_every_exit_learns_from_the_teachers_answer_weighted_by_its_layer():
+    teacher, exits, tags = normal(4, 3), [normal(4, 3) for _ in range(3)], np.array([[0, 1], [2, 0]], np.int32)
+    outputs = dict(logits=exits[-1], exit_logits=exits)
+    expected = np.average([kl(teacher, logits, 2.0).mean() for logits in exits], weights=[1, 2, 3])
+    found = teacher_loss(ClassificationTask(NO_MODEL), outputs, dict(logits=teacher), 2.0)
+    assert found == pytest.approx(expected, rel=1e-5)
+    teacher, exits = normal(2, 2, 3), [normal(2, 2, 3) for _ in range(3)]
+    expected = np.average([kl(teacher, logits, 2.0)[tags > 0].mean() for logits in exits], weights=[1, 2, 3])
+    found = teacher_loss(TaggingTask(NO_MODEL), dict(logits=exits[-1], exit_logits=exits), dict(logits=teacher), 2.0,
+                         tag_ids=tags)
+    assert found == pytest.approx(expected, rel=1e-5)
 
 
 def test_tagging_counts_the_tokens_that_have_a_tag():
