@@ -48,6 +48,9 @@ def define_flags() -> None:
     fields.define_required("output_dir", "Directory of the ONNX files.")
     flags.DEFINE_multi_enum("precision", list(PRECISIONS), PRECISIONS, "Precision of the weights. One file is written "
                             "for each. Repeat the flag for several values.")
+    flags.DEFINE_string("int8_in_float32", "", "Regular expression of the names of weights that stay float32 in int8: "
+                        "attention_ for the attention, with which a model of many layers that share their weights "
+                        "loses less. Default: none but biases, LayerNorms and the last layers of heads.")
     scored_exports.define_score_flags()
 
 
@@ -61,7 +64,7 @@ def main() -> None:
     names = {precision: f"{head}_{precision}.onnx" for precision in FLAGS.precision}
     check_no_other_model(model, FLAGS.output_dir, selected.vocabulary, names.values())
     score = scored_exports.scorer_from_flags(selected, head)
-    contents = {precision: to_onnx(model, precision) for precision in FLAGS.precision}
+    contents = {precision: to_onnx(model, precision, FLAGS.int8_in_float32) for precision in FLAGS.precision}
     if score:
         settings = exported_settings(model)
         check_scores(score, WithOutputs(model, model, settings), (

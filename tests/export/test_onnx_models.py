@@ -133,6 +133,15 @@ def test_weights_that_stay_float32_are_chosen_by_name():
     assert types["ffn_0/intermediate/kernel"] == onnx.TensorProto.INT8
 
 
+@pytest.mark.parametrize("pattern, message", [
+    ("attention_9", "no weight that int8 changes has a name with 'attention_9', such as .*kernel"),
+    ("LayerNorm", "no weight that int8 changes has a name with 'LayerNorm'"),
+    ("(", "'\\(' is no regular expression of weights in float32: missing \\), unterminated subpattern")])
+def test_a_choice_of_no_weight_is_refused(pattern, message):
+    with pytest.raises(ValueError, match=message):
+        to_onnx(AlbertModel(CONFIG), "int8", pattern)
+
+
 def test_weights_beyond_float16_are_refused_by_name():
     model = AlbertModel(CONFIG)
     model.pooler.bias.assign_add([1e6] * 16)

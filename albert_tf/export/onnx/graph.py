@@ -31,13 +31,17 @@ class OnnxGraph:
       in_float32: with int8, a regular expression of the names of further weights that are still float32; "" for none.
 
     Raises:
-      ValueError: the package onnx is not installed, or the precision is unknown.
+      ValueError: the package onnx is not installed, the precision is unknown, or in_float32 is no regular expression.
     """
 
     def __init__(self, precision: str, in_float32: str = ""):
         if precision not in PRECISIONS:
             raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}. Received: {precision!r}")
-        self.precision, self._in_float32 = precision, in_float32
+        try:
+            self._in_float32 = re.compile(in_float32) if in_float32 and precision == "int8" else None
+        except re.error as error:
+            raise ValueError(f"{in_float32!r} is no regular expression of weights in float32: {error}") from error
+        self.precision, self._has_chosen = precision, False
         self._onnx = import_package("onnx")
         self._nodes: list[Any] = []
         self._num_nodes = 0
@@ -162,8 +166,11 @@ class OnnxGraph:
           metadata: texts to store in the file, by name.
 
         Raises:
-          ValueError: it is larger than 2 GB, the limit of the format.
+          ValueError: it is larger than 2 GB, the limit of the format, or in_float32 is the name of no weight.
         """
+        if self._in_float32 and not self._has_chosen:
+            raise ValueError(f"no weight that int8 changes has a name with {self._in_float32.pattern!r}, such as "
+                             f"{next(weight.name for weight in self._stored if weight.name.endswith('kernel'))}")
         helper = self._onnx.helper
         for name, (tensor, _) in outputs.items():
             self._nodes.append(helper.make_node("Identity", [tensor], [name]))
@@ -179,7 +186,10 @@ class OnnxGraph:
         return model.SerializeToString()
 
     def _is_int8(self, name: str) -> bool:
-        return self.precision == "int8" and not (self._in_float32 and re.search(self._in_float32, name))
+        if self._in_float32 and self._in_float32.search(name):
+            self._has_chosen = True
+            return False
+        return self.precision == "int8"
 
     def _needed_for(self, outputs) -> tuple[list[Any], list[Any]]:
         """The nodes and the stored weights on which outputs depend."""
