@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from typing import Collection
 
@@ -15,7 +16,7 @@ from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.training.checkpoints import BEST, numbered_by_step
+from albert_tf.training.checkpoints import BEST, check_no_run
 from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.files import check_directory, check_no_wildcard
 from albert_tf.utils.writing import atomic_checkpoint, write_text
@@ -26,7 +27,7 @@ from albert_tf.weights.hugging_face import WEIGHTS
 from albert_tf.weights.hugging_face.writing import class_of_hugging_face, save_hugging_face
 from albert_tf.weights.keras_hub.writing import class_of_keras_hub, save_keras_hub
 from albert_tf.weights.model_card import ModelCard, write_model_card
-from albert_tf.weights.settings import settings_of, write_settings
+from albert_tf.weights.settings import Settings, settings_in, settings_of, write_settings
 from albert_tf.weights.source import Source
 from albert_tf.weights.tf1 import bert
 from albert_tf.weights.tf1.checkpoint import save_tf1_checkpoint
@@ -75,6 +76,7 @@ def convert(
     if report.not_restored:
         logging.warning("%s lacks variables of the %s: %s. They are left out if the format allows it, or else "
                         "written with initial values", source.path, kind, ", ".join(report.not_restored))
+    _check_keeps_settings(built, output_dir)
     save(built, output_dir, to, source.vocabulary if vocabulary is None else vocabulary, report.not_restored,
          dtype, source.path)
     logging.info("%s (%s) written to %s", to, kind, output_dir)
@@ -115,16 +117,11 @@ def save_random(
 
 
 def check_no_model(output_dir: str, to: str) -> None:
-    """Raises ValueError if the format is unknown, or the directory is a file, or has such a model or a training run.
-
-    A run could not be continued with the settings of the converted model, which has no adapters and no task.
-    """
+    """Raises ValueError if the format is unknown, or the directory is a file, or has such a model or a training run."""
     check_one_of("the format", to, FORMATS)
     check_directory(output_dir)
     check_no_wildcard(output_dir)
-    if numbered_by_step(output_dir):
-        raise ValueError(f"{output_dir} has the checkpoints of a training run, which needs its own settings there: "
-                         "choose another directory")
+    check_no_run(output_dir)
     _check_not_there(os.path.join(output_dir, FORMATS[to]))
 
 
@@ -139,6 +136,16 @@ def _check_no_other_model(output_dir: str, path: str | None) -> None:
     if os.path.normpath(output_dir) not in own:
         for name in FORMATS.values():
             _check_not_there(os.path.join(output_dir, name))
+
+
+def _check_keeps_settings(model: keras.Model, output_dir: str) -> None:
+    """Raises ValueError if settings that are stored in the directory are not those of the model."""
+    stored, new, default = settings_in(output_dir), settings_of(model), Settings()
+    lost = [field.name for field in dataclasses.fields(Settings)
+            if getattr(stored, field.name) not in (getattr(default, field.name), getattr(new, field.name))]
+    if lost:
+        raise ValueError(f"{output_dir} stores another {', '.join(lost)} than that of the model: choose another "
+                         "directory")
 
 
 def _check_not_there(path: str) -> None:
@@ -244,5 +251,6 @@ def save_pretrained(model: keras.Model, folder: str, tokenizer: FullTokenizer | 
       albert_tf.save_pretrained(model, "my_albert", tokenizer, to="hugging_face")
     """
     check_no_model(folder, to)
+    _check_no_other_model(folder, None)
     vocabulary = VocabularyFiles() if tokenizer is None else VocabularyFiles.from_tokenizer(tokenizer)
     save(model, folder, to, vocabulary, dtype=dtype)

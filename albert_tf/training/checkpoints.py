@@ -6,6 +6,7 @@ process has left is removed by the next process that writes to the directory.
 
 from __future__ import annotations
 
+import fnmatch
 import math
 import os
 import re
@@ -25,6 +26,9 @@ NAME = "model.ckpt"
 BEST = f"{NAME}-best"
 # What the names of variables begin with that are trained with a model but are no part of it. Only training needs them.
 AUXILIARY = "distillation/"
+# The files of models in other formats, in whose folder no run starts: it would replace their config and settings.
+_OTHER_MODELS = ("model.safetensors", "pytorch_model.bin", "model.weights.h5", "bert_model.ckpt.index",
+                 "saved_model.pb", "*.onnx")
 BEST_TRIAL = "best_trial.txt"  # step:best_step:best_value of a run, as in the release
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 _LOSS_SCALE = f"loss_scale/value{_VALUE}"
@@ -122,7 +126,8 @@ class Checkpoints:
 
         Raises:
           ValueError: all are damaged, the latest is that of another model or optimizer, albert_config.json is that of
-            another model, or model.ckpt-best exists but was not saved by a run.
+            another model, model.ckpt-best exists but was not saved by a run, or there are no checkpoints but a model
+            in another format.
         """
         self._check_config()
         best = os.path.join(self._directory, BEST)
@@ -140,6 +145,11 @@ class Checkpoints:
                 logging.warning("%s; trying the one before it", error)
         if saved:
             raise ValueError(f"no checkpoint in {self._directory} can be read: remove them to start again")
+        other = next((name for name in names_in(self._directory)
+                      if any(fnmatch.fnmatch(name, pattern) for pattern in _OTHER_MODELS)), None)
+        if other:
+            raise ValueError(f"{os.path.join(self._directory, other)} is of another model, whose config and settings "
+                             "those of this run would replace: choose another --output_dir")
         return 0
 
     def _check_config(self) -> None:
@@ -203,6 +213,16 @@ def numbered_by_step(directory: str) -> dict[int, str]:
     matches = (re.fullmatch(rf"({re.escape(NAME)}-(\d+))\.index", name) for name in _names(directory, f"{NAME}-"))
     prefixes = {int(match[2]): os.path.join(directory, match[1]) for match in matches if match}
     return dict(sorted(prefixes.items()))
+
+
+def check_no_run(directory: str) -> None:
+    """Raises ValueError if a run saved checkpoints in a directory to which another model is to be written.
+
+    The run could not be continued with the settings of the other model, such as one without adapters.
+    """
+    if numbered_by_step(directory) or any(saved_by_step(directory)):  # a converted model.ckpt-best is of step 0
+        raise ValueError(f"{directory} has the checkpoints of a training run, which needs its own settings there: "
+                         "choose another directory")
 
 
 def saved_by_step(directory: str) -> dict[int, str]:

@@ -7,7 +7,7 @@ import fnmatch
 import json
 import os
 import reprlib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Collection, NamedTuple
 
 import tensorflow as tf
 from absl import logging
@@ -148,11 +148,16 @@ def copy_vocabulary(
       directory: the directory, which is made if it does not exist.
       name: name of the copy. None: the file's name, or spiece.model or vocab.txt if vocabulary_in would not find it.
       max_seq_length: the largest number of tokens of a row that the weights are trained with; None if it is not stored.
+
+    Raises:
+      ValueError: the directory has another vocabulary, which vocabulary_in would find.
     """
     path = os.path.join(directory, TOKENIZER_CONFIG)
     values = {} if files else _stored(path)
     if files:
-        target = os.path.join(directory, name or _name_of_copy(files))
+        name = name or _name_of_copy(files)
+        _check_is_found(files, directory, name)
+        target = os.path.join(directory, name)
         with atomic_write(target) as temporary:  # source and target can be the same file, or the target read-only
             tf.io.gfile.copy(files.path, temporary, overwrite=True)
     values.update({name: value for name, value in files.options._asdict().items() if value is not None})
@@ -232,9 +237,24 @@ def _differ(path: str, other: str) -> bool:
 
 
 def _first(directory: str, patterns: tuple[str, ...]) -> str | None:
-    names = names_in(directory or os.curdir)
+    name = _first_of(names_in(directory or os.curdir), patterns)
+    return name and os.path.join(directory, name)
+
+
+def _first_of(names: Collection[str], patterns: tuple[str, ...]) -> str | None:
     for pattern in patterns:
         matches = fnmatch.filter(names, pattern)
         if len(matches) == 1:
-            return os.path.join(directory, matches[0])
+            return matches[0]
     return None
+
+
+def _check_is_found(files: VocabularyFiles, directory: str, name: str) -> None:
+    """Raises ValueError if vocabulary_in would find another vocabulary than the copy of these files with this name."""
+    names = {*names_in(directory), name}
+    others = sorted({each for pattern in VOCABULARIES for each in fnmatch.filter(names, pattern)} - {name})
+    found = _first_of(names, _SENTENCEPIECE) or _first_of(names, _WORDPIECE)
+    if others and found != name and not (
+            found and read_bytes(os.path.join(directory, found)) == read_bytes(files.path)):
+        raise ValueError(f"{directory} has another vocabulary than {files.path}, {', '.join(others)}: choose another "
+                         "directory, or remove what does not belong there")

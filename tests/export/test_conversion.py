@@ -111,6 +111,24 @@ def test_the_folder_of_a_run_is_not_written_to(tmp_path, to):
     assert before == {file.name: file.read_bytes() for file in tmp_path.iterdir()}
 
 
+def test_settings_of_a_folder_are_not_lost_by_a_conversion_in_it(tmp_path):
+    model = albert_tf.AlbertClassifier(TINY, 2, label_names=("good", "bad"), single_texts=True)
+    save(model, str(tmp_path), "hugging_face")
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    with pytest.raises(ValueError, match=f"{tmp_path} stores another label_names, single_texts than that of the model"):
+        convert(open_source(str(tmp_path)), str(tmp_path), "ours", "encoder")
+    assert before == {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    convert(open_source(str(tmp_path)), str(tmp_path), "ours")
+    assert albert_tf.from_pretrained(str(tmp_path), "classifier").label_names == ("good", "bad")
+
+
+def test_a_model_is_not_saved_beside_another(tmp_path):
+    for to, other in (("ours", "hugging_face"), ("hugging_face", "tf1")):
+        albert_tf.save_pretrained(albert_tf.AlbertClassifier(TINY, 1), str(tmp_path / to), to=to)
+        with pytest.raises(ValueError, match=f"there is already a model in {tmp_path}/{to}: choose another directory"):
+            albert_tf.save_pretrained(albert_tf.AlbertClassifier(TINY, 2), str(tmp_path / to), to=other)
+
+
 def test_optimizer_slots_are_not_converted(golden, tmp_path):
     convert(open_source(str(golden / "model_a/model.ckpt-training")), str(tmp_path), "tf1")
     old, new = (tf.train.load_checkpoint(str(path)) for path in

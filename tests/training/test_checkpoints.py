@@ -21,6 +21,7 @@ from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.training.checkpoints import (
     Checkpoints,
     best_or_latest,
+    check_no_run,
     checkpoint_of,
     copy_as_best,
     numbered,
@@ -113,6 +114,31 @@ def test_weights_that_no_run_saved_are_not_replaced(tmp_path):
         checkpoints.restore_latest()
     checkpoints.save_best()
     assert checkpoints.restore_latest() == 0
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "saved_model.pb", "model.weights.h5", "span_int8.onnx"])
+def test_no_run_starts_in_the_folder_of_another_model(tmp_path, name):
+    (tmp_path / name).touch()
+    trainer, checkpoints = new_run(tmp_path)
+    with pytest.raises(ValueError, match=f"{name} is of another model, whose config and settings those of this run"):
+        checkpoints.restore_latest()
+    save_at(trainer, checkpoints, 5)
+    assert checkpoints.restore_latest() == 5  # a run to which a model was added later goes on
+
+
+@pytest.mark.parametrize("pattern", ["model.ckpt-[0-9]*", "model.ckpt-best*"])
+def test_a_run_is_known_by_any_of_its_checkpoints(run, pattern):
+    trainer, checkpoints = new_run(run)
+    checkpoints.restore_latest()
+    checkpoints.save_best()
+    for file in run.glob(pattern):
+        file.unlink()
+    with pytest.raises(ValueError, match=f"{run} has the checkpoints of a training run, which needs its own settings"):
+        check_no_run(str(run))
+    for file in run.glob("model.ckpt*"):
+        file.unlink()
+    tf.train.Checkpoint(model=trainer.model).write(str(run / "model.ckpt-best"))  # as convert_checkpoint.py
+    check_no_run(str(run))
 
 
 def test_only_the_latest_few_and_the_best_are_kept(tmp_path):

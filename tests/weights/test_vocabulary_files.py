@@ -39,6 +39,23 @@ def test_a_copied_vocabulary_is_found_again_whatever_its_name(tmp_path, argument
     assert vocabulary_in(str(tmp_path / "run")) == VocabularyFiles(**{field: str(tmp_path / "run" / found)})
 
 
+@pytest.mark.parametrize("there, copied", [
+    (["spiece.model"], "vocab.txt"), (["30k-clean.model"], "spiece.model"), (["a.model"], "b.model")])
+def test_a_vocabulary_beside_which_a_copy_would_not_be_found_is_named(tmp_path, there, copied):
+    files = VocabularyFiles(**{"vocab_file" if copied == "vocab.txt" else "spm_model_file": str(tmp_path / copied)})
+    (tmp_path / copied).write_text("[CLS]\n")
+    (tmp_path / "run").mkdir()
+    for name in there:
+        (tmp_path / "run" / name).write_text("[CLS]\nthe\n")
+    with pytest.raises(ValueError, match=f"run has another vocabulary than .*{copied}, {there[0]}: choose another"):
+        copy_vocabulary(files, str(tmp_path / "run"))
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == there
+    for name in there:
+        (tmp_path / "run" / name).write_text("[CLS]\n")
+    if copied != "b.model":  # of two with such names, neither is found
+        copy_vocabulary(files, str(tmp_path / "run"))
+
+
 @pytest.mark.parametrize("stored, options", [
     (dict(), (None, None)), (dict(do_lower_case=True, keep_accents=True), (True, True)),
     (dict(do_lower_case=True, strip_accents=None), (True, None)), (dict(strip_accents=False), (None, True)),

@@ -23,6 +23,7 @@ from albert_tf.export.outputs import (
 )
 from albert_tf.export.saved_model import graph as traced
 from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.training.checkpoints import check_no_run
 from albert_tf.utils.files import read_bytes
 from albert_tf.utils.writing import write_text
 from albert_tf.weights.heads import head_of
@@ -46,8 +47,9 @@ def to_onnx(model: keras.Model, precision: str = "float32", in_float32: str = ""
         "ffn_0/output"; "" for the biases, LayerNorms and last layers of heads alone.
 
     Raises:
-      ValueError: the package onnx is not installed, the precision is unknown, the ONNX model is larger than the
-        format's limit of 2 GB, the encoder is a TF2 module, or head_graphs.py has no function for the head.
+      ValueError: the package onnx is not installed, the precision is unknown, in_float32 is the name of no weight, the
+        ONNX model is larger than the format's limit of 2 GB, the encoder is a TF2 module, or head_graphs.py has no
+        function for the head.
     """
     head = head_of(model)
     add_head = getattr(head_graphs, head.name, None)
@@ -81,12 +83,13 @@ def write_companions(model: keras.Model, folder: str, vocabulary: VocabularyFile
 def check_no_other_model(
     model: keras.Model, folder: str, vocabulary: VocabularyFiles, replaced: Collection[str]
 ) -> None:
-    """Raises ValueError if write_companions would change what an earlier ONNX file in the folder is read with.
+    """Raises ValueError if write_companions would change what an earlier ONNX file or a run in the folder is read with.
 
     Args:
       model, folder, vocabulary: see write_companions.
       replaced: names of files that are written anew.
     """
+    check_no_run(folder)
     names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
     others = sorted(name for name in names if name.endswith(".onnx") and name not in replaced)
     path = os.path.join(folder, CONFIG_NAME)
