@@ -18,7 +18,7 @@ from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.training.finetuning import FineTuningOptions
 from albert_tf.utils import bounds
 from albert_tf.utils.json_files import read_json_object
-from albert_tf.utils.writing import check_export
+from albert_tf.utils.writing import check_export, is_replaced
 from albert_tf.weights.resolved_model import ResolvedModel
 
 FLAGS = flags.FLAGS
@@ -194,7 +194,9 @@ def options_from_flags(
       ValueError: no action is requested, or a flag is wrong or missing.
     """
     check_export(FLAGS.export_dir)
-    _check_no_run_in_export(FLAGS.output_dir, FLAGS.export_dir)
+    if FLAGS.export_dir and is_replaced(FLAGS.output_dir, FLAGS.export_dir):
+        raise ValueError(f"--output_dir={FLAGS.output_dir} must not be --export_dir or a folder in it, since an export "
+                         "replaces its folder: choose another --export_dir")
     names = ("do_train", "do_eval", "do_predict", *actions, "export_dir")
     if not any(FLAGS[name].value for name in names):
         raise ValueError(f"nothing to do: set {', '.join(f'--{name}' for name in names[:-1])} or --{names[-1]}")
@@ -207,14 +209,6 @@ def options_from_flags(
         ensemble_checkpoints=tuple(FLAGS.ensemble_checkpoints))
     return fields.from_flags(options_class, model=model, finetuning=tuning,
                              cached_dir=FLAGS.cached_dir or FLAGS.output_dir, **values)
-
-
-def _check_no_run_in_export(output_dir: str, export_dir: str | None) -> None:
-    if export_dir:
-        output, export = (pathlib.Path(path).resolve() for path in (output_dir, export_dir))
-        if export in (output, *output.parents):
-            raise ValueError(f"--output_dir={output_dir} must not be --export_dir or a folder in it, since an export "
-                             "replaces its folder: choose another --export_dir")
 
 
 def define_exit_flags(with_pooling: bool = True) -> None:

@@ -9,6 +9,7 @@ import contextlib
 import csv
 import io
 import os
+import pathlib
 import stat
 from typing import Any, Callable, Iterable, Iterator, Sequence
 
@@ -131,6 +132,12 @@ def check_export(*paths: str | None) -> None:
         if tf.io.gfile.exists(path):
             with locked_directory(directory):  # so that no other process replaces the folder while it is looked at
                 _check_export(path)
+
+
+def is_replaced(path: str, export: str) -> bool:
+    """Whether `path` is the folder of an export or is in it, so that the export replaces what is there."""
+    folder, place = pathlib.Path(export).resolve(), pathlib.Path(path).resolve()
+    return folder in (place, *place.parents)
 
 
 def _check_export(path: str) -> None:

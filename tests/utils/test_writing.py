@@ -21,6 +21,7 @@ from albert_tf.utils.writing import (
     atomic_local_write,
     atomic_write,
     check_export,
+    is_replaced,
     write_array,
     write_text,
 )
@@ -197,6 +198,15 @@ def test_a_file_that_belongs_to_the_export_may_be_added_later(tmp_path):
         with atomic_folder(str(tmp_path / "model"), added=["README.md"]):
             pass
         write_text(str(tmp_path / "model/README.md"), "card")
+
+
+@pytest.mark.parametrize("path, export, expected", [
+    ("a", "a/", True), ("a/../a/b", "a", True), ("a", "a/b", False), ("a_b", "a", False), ("gs://a/b", "gs://a", True),
+    ("gs://a/b", "gs://a/c", False), ("link/b", "a", True)])
+def test_an_export_replaces_its_folder_and_what_is_in_it(tmp_path, monkeypatch, path, export, expected):
+    monkeypatch.chdir(tmp_path)
+    os.symlink("a", "link")
+    assert is_replaced(path, export) == expected
 
 
 def content(path):
