@@ -21,13 +21,14 @@ from absl import logging
 from albert_tf.commands import usage
 from albert_tf.data.feature_table import fingerprint
 from albert_tf.data.rows import read_json_lines
-from albert_tf.utils.files import make_directory, version
+from albert_tf.utils.files import absolute, make_directory, version
 from albert_tf.utils.json_files import check_keys
 from albert_tf.utils.processes import run_to_end
 from albert_tf.utils.temporary_files import locked_directory
 from albert_tf.utils.writing import write_text
 
 FINISHED, UNFINISHED = "finished_runs.jsonl", "unfinished_runs.jsonl"
+FILE_OUTPUTS = ("--output_file=", "--model_prefix=")  # the flags of commands that replace what they wrote before
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,6 +192,24 @@ class ScriptRuns:
         self._add(FINISHED, dict(run, seconds=seconds, files=read_files(before)))
         return True
 
+    def check_outputs(self, script: str, **flag_values) -> None:
+        """Checks that a run would not replace a file that a finished run of the script made with other flags.
+
+        Only files are checked. A script with an output directory continues what is there, for example with more steps.
+
+        Raises:
+          ValueError: the run would replace such a file, so that the earlier runs could not be continued.
+        """
+        command = _with_absolute_paths(arguments(flag_values))
+        outputs = {argument for argument in command if argument.startswith(FILE_OUTPUTS)}
+        finished = [_with_absolute_paths(run["arguments"]) for run in self._all_lines(FINISHED)
+                    if run["script"] == script]
+        latest = next((earlier for earlier in reversed(finished) if outputs & earlier), command)
+        if latest != command:
+            flag = min(latest ^ command).partition("=")[0]
+            raise ValueError(f"{self._directory} has results of {script} with another {flag}, which would be replaced: "
+                             "choose another --output_dir, or repeat the earlier flags")
+
     def seconds(self, script: str, **flag_values) -> float | None:
         """The seconds that a run with these flags took; None if it has not finished.
 
@@ -216,6 +235,11 @@ class ScriptRuns:
     def _all_lines(self, name: str) -> list[dict[str, Any]]:
         path = os.path.join(self._directory, name)
         return [run for _, run in read_json_lines(path)] if tf.io.gfile.exists(path) else []
+
+
+def _with_absolute_paths(command: Sequence[str]) -> set[str]:
+    """Arguments that can be compared, since paths are absolute. Values that are no paths are changed to paths, too."""
+    return {f"{name}={absolute(value)}" for name, _, value in (argument.partition("=") for argument in command)}
 
 
 # Size in bytes and time of change in nanoseconds by path.

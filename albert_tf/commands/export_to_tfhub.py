@@ -25,7 +25,7 @@ from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pooling import SentencePooling
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.utils.writing import check_export
+from albert_tf.utils.writing import check_export, is_replaced
 from albert_tf.weights.from_pretrained import build
 from albert_tf.weights.open_source import open_source
 from albert_tf.weights.source import Source
@@ -50,6 +50,9 @@ def define_flags() -> None:
 def main() -> None:
     preprocess_path = FLAGS.preprocess_export_path or FLAGS.export_path.rstrip("/") + "_preprocess"
     check_export(FLAGS.export_path, preprocess_path)
+    if is_replaced(FLAGS.export_path, preprocess_path) or is_replaced(preprocess_path, FLAGS.export_path):
+        raise ValueError(f"--preprocess_export_path={preprocess_path} and --export_path={FLAGS.export_path} must be "
+                         "two folders, neither inside the other: each export replaces its folder")
     source = open_source(shared.checkpoint_in(FLAGS.albert_directory))
     model = model_of(source, vector_flags.pooling_from_flags(source.settings.sentence_pooling or _POOLED_OUTPUT))
     tokenizer = source.vocabulary.replaced_by(shared.vocabulary_from_flags()).tokenizer(model.config)

@@ -3,7 +3,8 @@
     python -m albert_tf mine_negatives --init_checkpoint=all-MiniLM-L6-v2 --input_file=pairs.tsv --output_file=mined.tsv
 
 writes each pair with --num_negatives more columns, for run_sentence_embeddings --objective=pairs --num_negatives=3. The
-candidates are the second texts of all pairs, and the lines of --corpus_file.
+candidates are the second texts of all pairs, and the lines of --corpus_file. The manifest next to --output_file lists
+what the negatives were made from.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import os
 
+import tensorflow as tf
 from absl import flags, logging
 
 from albert_tf import keras
@@ -19,11 +21,11 @@ from albert_tf.tasks.sentence_vectors.features import read_pairs
 from albert_tf.tasks.sentence_vectors.mining import FORMATS, MiningOptions, as_rows, mine_negatives
 from albert_tf.text.lines import read_lines
 from albert_tf.utils import bounds
-from albert_tf.utils.files import check_directory
+from albert_tf.utils.manifests import check_output, written_with_manifest
 from albert_tf.utils.progress import count_of
-from albert_tf.utils.writing import write_text
 
 FLAGS = flags.FLAGS
+_MADE_FROM = (*shared.MODEL_FLAGS, "input_file", "corpus_file", "precision")
 
 
 def define_flags() -> None:
@@ -55,7 +57,7 @@ def define_flags() -> None:
 def main() -> None:
     if os.path.splitext(FLAGS.output_file)[1].lower() not in FORMATS:
         raise ValueError(f"--output_file must end in one of {', '.join(FORMATS)}. Received: {FLAGS.output_file}")
-    check_directory(os.path.dirname(FLAGS.output_file))
+    check_output(FLAGS.output_file)  # before the negatives are mined
     keras.mixed_precision.set_global_policy(FLAGS.precision)
     options = fields.from_flags(MiningOptions)
     pairs = read_pairs(FLAGS.input_file)
@@ -63,12 +65,17 @@ def main() -> None:
     if FLAGS.corpus_file and not corpus:
         raise ValueError(f"{FLAGS.corpus_file} has no lines")
     selected = shared.resolve_model()
-    model = selected.pretrained("sentence_encoder", **dataclasses.asdict(vector_flags.sentence_pooling(selected)))
+    pooling = dataclasses.asdict(vector_flags.sentence_pooling(selected))
+    model = selected.pretrained("sentence_encoder", **pooling)
     mined = mine_negatives(model, selected.vocabulary.tokenizer(model.config), pairs, options, corpus, FLAGS.batch_size,
                            FLAGS.block_size)
     if not mined:
         raise ValueError(f"{FLAGS.input_file}: no pair has {count_of(options.num_negatives, 'negative')}: allow more "
                          "by --num_negatives, --range_max, the scores and margins, or a --corpus_file")
-    write_text(FLAGS.output_file, as_rows(mined, FLAGS.output_file))
+    rows = as_rows(mined, FLAGS.output_file)
+    made_from = {**{name: FLAGS[name].value for name in _MADE_FROM}, **pooling, **dataclasses.asdict(options)}
+    with written_with_manifest(FLAGS.output_file, made_from) as (temporary, _):
+        with tf.io.gfile.GFile(temporary, "w") as file:
+            file.write(rows)
     logging.info("%s: %s with %s each; %d left out", FLAGS.output_file, count_of(len(mined), "pair"),
                  count_of(options.num_negatives, "negative"), len(pairs) - len(mined))

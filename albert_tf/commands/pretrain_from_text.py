@@ -6,6 +6,7 @@ A recipe is a JSON file: runs of the other scripts by name, with their flags. A 
 earlier run, and its own flags replace them. "configs" has presets with changes, which are written into --output_dir.
 
 If the script is started again, it continues where it stopped; if a text was changed in the meantime, this is an error.
+So is another text with the same --output_dir, whose vocabulary and records would be replaced.
 training.svg in --output_dir is a chart of the evaluations. The recipe `continued` starts from --init_checkpoint and
 trains on two texts: a new one, and one like that of the earlier pre-training, so that the model keeps what it knows.
 """
@@ -61,15 +62,18 @@ def main() -> None:
         if name not in places:
             raise ValueError(f"--{name} is missing: the recipe {FLAGS.recipe} uses it")
     runs, stages = ScriptRuns(FLAGS.output_dir), []
+    planned = [Run(run.script, {name: filled(value, places) for name, value in run.flags.items()})
+               for run in recipe.values()]
+    for run in planned:
+        if FLAGS.text_column and run.script in READERS_OF_TEXTS:
+            run.flags["text_column"] = FLAGS.text_column
+        runs.check_outputs(run.script, **run.flags)
     for name, config in configs.items():
         write_text(os.path.join(FLAGS.output_dir, f"{name}.json"), config.to_json_string())
-    for run in recipe.values():
-        flag_values = {name: filled(value, places) for name, value in run.flags.items()}
-        if FLAGS.text_column and run.script in READERS_OF_TEXTS:
-            flag_values["text_column"] = FLAGS.text_column
-        runs.run(run.script, **flag_values)
+    for run in planned:
+        runs.run(run.script, **run.flags)
         if run.script == "run_pretraining":
-            stages.append(flag_values["output_dir"])
+            stages.append(run.flags["output_dir"])
             draw_training(stages, os.path.join(FLAGS.output_dir, "training.svg"))
 
 

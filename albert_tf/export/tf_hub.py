@@ -59,7 +59,7 @@ def export_encoder(
     signatures = _release_signatures(encoder, module.vocab_file, tokenizer.do_lower_case)
     if isinstance(model, AlbertPretrainer):
         signatures.update(_release_head_signatures(model))
-    with atomic_folder(export_path) as temporary:
+    with atomic_folder(export_path, added=[CARD]) as temporary:
         tf.saved_model.save(module, temporary, signatures)
         assets = os.path.join(temporary, EXTRA_ASSETS)
         write_text(os.path.join(assets, CONFIG_NAME), model.config.to_json_string())

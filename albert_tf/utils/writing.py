@@ -9,6 +9,7 @@ import contextlib
 import csv
 import io
 import os
+import pathlib
 import stat
 from typing import Any, Callable, Iterable, Iterator, Sequence
 
@@ -18,8 +19,11 @@ from albert_tf.utils.files import check_directory, is_remote, local_place, make_
 from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.temporary_files import locked_directory, temporary_file, temporary_folder
 
-# The name of a file in each folder that atomic_folder has written.
+# The name of a file in each folder that atomic_folder has written. It lists the folder's files, one per line.
 _MARK = ".written_by_albert_tf"
+# What an export has whose mark is empty, since an earlier version wrote it. A name with a slash stands for a folder.
+_UNLISTED = (_MARK, "README.md", "assets/", "assets.extra/", "fingerprint.pb", "keras_metadata.pb", "saved_model.pb",
+             "variables/")
 
 
 @contextlib.contextmanager
@@ -55,22 +59,29 @@ def atomic_local_write(path: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def atomic_folder(path: str) -> Iterator[str]:
+def atomic_folder(path: str, added: Sequence[str] = ()) -> Iterator[str]:
     """Yields a temporary folder next to `path`, and renames it to `path` when the block ends without an error.
 
     For a remote path the temporary folder is local and is copied. A folder that this function wrote before is replaced.
     If `path` is a symbolic link, its target is replaced.
 
+    Args:
+      path: path of the folder.
+      added: names of files that the caller writes into the folder later. A later export may replace them, too.
+
     Raises:
-      ValueError: there is a file at `path`, or a non-empty folder that this function did not write.
+      ValueError: there is a file at `path`, or a non-empty folder that this function did not write, or to which another
+        file was added.
       OSError: the folder cannot be written.
     """
     path = written_path(path.rstrip("/"))
     check_export(path)
     with temporary_folder(local_place(path), output=path) as temporary:
         yield temporary
-        write_text(os.path.join(temporary, _MARK), "")
+        names = {_MARK, *_files_in(temporary), *added}
+        write_text(os.path.join(temporary, _MARK), "".join(f"{name}\n" for name in sorted(names)))
         if is_remote(path):  # an object store has no folders that could be renamed
+            _check_export(path)
             if tf.io.gfile.exists(path):
                 tf.io.gfile.rmtree(path)
             _copy_folder(temporary, path)
@@ -112,7 +123,8 @@ def check_export(*paths: str | None) -> None:
       *paths: paths of the folders; None is ignored.
 
     Raises:
-      ValueError: there is a file at a path, or a non-empty folder that is not an earlier export.
+      ValueError: there is a file at a path, or a non-empty folder that is not an earlier export, or an earlier export
+        to which another file was added.
     """
     for path in filter(None, paths):
         directory = os.path.dirname(path.rstrip("/"))
@@ -122,11 +134,30 @@ def check_export(*paths: str | None) -> None:
                 _check_export(path)
 
 
+def is_replaced(path: str, export: str) -> bool:
+    """Whether `path` is the folder of an export or is in it, so that the export replaces what is there."""
+    folder, place = pathlib.Path(export).resolve(), pathlib.Path(path).resolve()
+    return folder in (place, *place.parents)
+
+
 def _check_export(path: str) -> None:
-    if not tf.io.gfile.exists(path) or tf.io.gfile.exists(os.path.join(path, _MARK)):
+    mark = os.path.join(path, _MARK)
+    if not tf.io.gfile.exists(mark):
+        if tf.io.gfile.exists(path) and (not tf.io.gfile.isdir(path) or tf.io.gfile.listdir(path)):
+            raise ValueError(f"{path} exists and is not an earlier export: choose another path, or remove it")
         return
-    if not tf.io.gfile.isdir(path) or tf.io.gfile.listdir(path):
-        raise ValueError(f"{path} exists and is not an earlier export: choose another path, or remove it")
+    with tf.io.gfile.GFile(mark) as file:
+        own = file.read().splitlines() or _UNLISTED
+    for name in _files_in(path):
+        if name not in own and not name.startswith(tuple(folder for folder in own if folder.endswith("/"))):
+            raise ValueError(f"{path} is an earlier export, but {os.path.join(path, name)} was added to it, which "
+                             "would be lost: choose another path, or move that file")
+
+
+def _files_in(folder: str) -> list[str]:
+    """The sorted paths of all files in a folder and its subfolders, relative to it."""
+    return sorted(os.path.relpath(os.path.join(parent, name), folder).replace(os.sep, "/")
+                  for parent, _, names in tf.io.gfile.walk(folder) for name in names)
 
 
 def _copy_folder(source: str, target: str) -> None:
@@ -135,12 +166,11 @@ def _copy_folder(source: str, target: str) -> None:
     _MARK is copied first, so that the incomplete folder of a killed run can be replaced. saved_model.pb is copied last,
     since a folder without it is not a SavedModel.
     """
-    paths = [os.path.join(folder, name) for folder, _, names in os.walk(source) for name in names]
     order = {_MARK: 0, "saved_model.pb": 2}
-    for path in sorted(paths, key=lambda path: order.get(os.path.basename(path), 1)):
-        copy = os.path.join(target, os.path.relpath(path, source))
+    for name in sorted(_files_in(source), key=lambda name: order.get(name, 1)):
+        copy = os.path.join(target, name)
         make_directory(os.path.dirname(copy))
-        tf.io.gfile.copy(path, copy, overwrite=True)
+        tf.io.gfile.copy(os.path.join(source, name), copy, overwrite=True)
 
 
 @contextlib.contextmanager

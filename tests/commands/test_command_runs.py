@@ -103,6 +103,21 @@ def test_a_file_that_a_run_writes_may_change_later(tmp_path, monkeypatch):
     assert len(commands) == 2
 
 
+def test_a_file_of_a_run_is_not_replaced_by_one_with_other_flags(tmp_path, started, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    runs, first = ScriptRuns("out"), dict(script="create_pretraining_data", output_file="out/x.tfrecord")
+    runs.run(**first, input_file="a.txt")
+    runs.check_outputs(input_file=str(tmp_path / "a.txt"), **first)  # another order, and the same path
+    runs.check_outputs("create_pretraining_data", output_file="out/y.tfrecord", input_file="b.txt")
+    runs.check_outputs("run_pretraining", output_file="out/x.tfrecord")
+    with pytest.raises(ValueError, match="^out has results of create_pretraining_data with another --input_file"):
+        runs.check_outputs(**first, input_file="b.txt")
+    runs.run(**first, input_file="b.txt")
+    runs.check_outputs(**first, input_file="b.txt")
+    with pytest.raises(ValueError, match="with another --input_file"):  # it has finished, but its file is not there
+        runs.check_outputs(**first, input_file="a.txt")
+
+
 def test_a_run_that_an_earlier_version_has_finished_is_skipped_whatever_its_files(tmp_path, started):
     (tmp_path / "text.txt").write_text("changed since")
     flags = dict(input_file=str(tmp_path / "text.txt"), top_k=1)

@@ -100,6 +100,55 @@ def test_documents_in_a_table_give_the_records_of_the_same_text(tmp_path, monkey
         assert (tmp_path / "text.txt.out" / file).read_bytes() == (tmp_path / "text.jsonl.out" / file).read_bytes()
 
 
+@pytest.fixture
+def started(monkeypatch):
+    """The scripts that were started, which do nothing."""
+    scripts = []
+    monkeypatch.setattr(command_runs, "run_to_end", lambda command, *_: scripts.append(command[3]) or 0)
+    return scripts
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("flags, flag", [
+    (dict(text="other.txt"), "--input_file"), (dict(dev_text="other.txt"), "--input_file"),
+    (dict(text_column="body"), "--text_column")])
+def test_another_text_does_not_replace_the_vocabulary_and_the_records_of_the_first(
+        tmp_path, monkeypatch, capsys, started, flags, flag):
+    monkeypatch.chdir(tmp_path)
+    first = dict(recipe="albert_tiny_en", text="text.txt", dev_text="dev.txt", output_dir="out")
+    with loaded("pretrain_from_text") as pretrain_from_text:
+        assert pretrain_from_text(**first) == 0 and len(started) == len(read_runs("albert_tiny_en"))
+        (tmp_path / "out/two_layers.json").write_text("{}")  # to see that it is not written again
+        before = contents(tmp_path / "out")
+        assert pretrain_from_text(**{**first, **flags}) == 1
+        assert contents(tmp_path / "out") == before and len(started) == len(read_runs("albert_tiny_en"))
+        error = capsys.readouterr().err
+        assert "out has results of " in error and f"with another {flag}, which would be replaced" in error
+        assert pretrain_from_text(**first) == 0
+        assert pretrain_from_text(**{**first, **flags, "output_dir": "other"}) == 0
+
+
+def test_a_run_continues_with_more_steps_but_not_with_other_records(tmp_path, capsys, started):
+    content = json.loads((RECIPES / "albert_tiny_en.json").read_text())
+    recipe = tmp_path / "recipe.json"
+
+    def pretrain(run, **flags):
+        content["runs"][run]["flags"].update(flags)
+        recipe.write_text(json.dumps(content))
+        return pretrain_from_text(recipe=str(recipe), text="text.txt", dev_text="dev.txt", output_dir=str(tmp_path))
+
+    with loaded("pretrain_from_text") as pretrain_from_text:
+        assert pretrain("stage_3", num_train_steps=10000) == 0
+        started.clear()
+        assert pretrain("stage_3", num_train_steps=20000) == 0 and started == ["run_pretraining"]
+        assert pretrain("train256", dupe_factor=9) == 1
+    assert "has results of create_pretraining_data with another --dupe_factor" in capsys.readouterr().err
+    assert started == ["run_pretraining"]
+
+
 def test_a_text_that_the_recipe_uses_must_be_set(tmp_path, capsys):
     with loaded("pretrain_from_text") as pretrain_from_text:
         assert pretrain_from_text(recipe="continued", text="text.txt", dev_text="dev.txt", output_dir=str(tmp_path),

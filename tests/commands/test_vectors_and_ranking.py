@@ -14,6 +14,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.classification.ranking import RelevanceScorer
+from albert_tf.utils.manifests import read_manifest
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 CONFIG = AlbertConfig(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
@@ -80,6 +81,8 @@ def test_negatives_are_mined_and_trained_on(session, folder, golden):
                 corpus_file=folder / "lines.txt", num_negatives=2)
     rows = [line.split("\t") for line in (folder / "mined.tsv").read_text().splitlines()]
     assert [row[:2] for row in rows] == [list(pair) for pair in zip(QUERIES, PASSAGES)]
+    made_from = read_manifest(str(folder / "mined.tsv"))["made_from"]
+    assert made_from["corpus_file"] == str(folder / "lines.txt") and made_from["num_negatives"] == 2
     for first, second, *negatives in rows:
         assert len(set(negatives)) == 2 and not {first, second} & set(negatives)
     session.run(script="run_sentence_embeddings", objective="pairs", train_file=folder / "mined.tsv", num_negatives=2,
@@ -87,6 +90,23 @@ def test_negatives_are_mined_and_trained_on(session, folder, golden):
                 train_batch_size=2, train_step=2, warmup_step=0, save_checkpoints_steps=2, do_train=True, do_eval=True)
     results = json.loads((folder / "pairs/eval_results.json").read_text())
     assert set(results) == {"pearson", "spearman", "pearson_8", "spearman_8", "global_step"}
+
+
+@pytest.mark.parametrize("flag", ["input_file", "corpus_file"])
+def test_mined_negatives_replace_an_earlier_output_and_no_other_file(session, folder, tmp_path, capsys, flag):
+    """A file that the command reads is refused, too."""
+    pairs = (folder / "pairs.tsv").read_bytes()
+    (tmp_path / "own.tsv").write_bytes(pairs)
+    given = dict(init_checkpoint=folder / "model", input_file=folder / "pairs.tsv", num_negatives=1)
+    with loaded("mine_negatives") as run:
+        assert run(**{**given, "output_file": tmp_path / "own.tsv", flag: tmp_path / "own.tsv"}) == 1
+    assert f"error: {tmp_path}/own.tsv exists, and no {tmp_path}/own.tsv.manifest.json says" in capsys.readouterr().err
+    assert (tmp_path / "own.tsv").read_bytes() == pairs
+    sizes = []
+    for number in (1, 2):
+        session.run(script="mine_negatives", output_file=tmp_path / "mined.tsv", **dict(given, num_negatives=number))
+        sizes.append((tmp_path / "mined.tsv").stat().st_size)
+    assert sizes[0] < sizes[1]
 
 
 def test_a_ranking_is_trained_evaluated_and_used(session, folder):

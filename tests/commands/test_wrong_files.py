@@ -156,6 +156,26 @@ def test_an_output_that_cannot_be_written_is_refused_before_a_model_is_made(path
     assert file.read_bytes() == before
 
 
+@pytest.mark.parametrize("output_dir, export_dir", [("served", "served/"), ("served/run", "served"), ("run", ".")])
+def test_a_run_in_its_export_is_refused_before_training(paths, tmp_path, monkeypatch, capsys, output_dir, export_dir):
+    monkeypatch.chdir(tmp_path)
+    base = {name: str(value).format(out=tmp_path, **paths) for name, value in SCRIPTS["run_classifier"][0].items()}
+    with loaded("run_classifier") as run:
+        assert run(**{**base, "output_dir": output_dir, "export_dir": export_dir}) == 1
+    assert f"--output_dir={output_dir} must not be --export_dir or a folder in it" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("encoder, preprocessing", [("hub", "hub"), ("hub", "./hub/"), ("hub", "hub/preprocess"),
+                                                    ("hub/encoder", "hub")])
+def test_the_two_modules_of_an_encoder_need_two_folders(paths, tmp_path, monkeypatch, capsys, encoder, preprocessing):
+    monkeypatch.chdir(tmp_path)
+    with loaded("export_to_tfhub") as run:
+        assert run(albert_directory=paths["model"], export_path=encoder, preprocess_export_path=preprocessing) == 1
+    message = f"--preprocess_export_path={preprocessing} and --export_path={encoder} must be two folders"
+    assert message in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("script", ["export_to_tflite", "fill_mask", "run_classifier", "run_race",
                                     "run_tagging"])
 def test_a_length_beyond_the_models_is_refused_before_anything_is_traced(paths, tmp_path, capsys, script):

@@ -21,6 +21,7 @@ from albert_tf.utils.writing import (
     atomic_local_write,
     atomic_write,
     check_export,
+    is_replaced,
     write_array,
     write_text,
 )
@@ -161,6 +162,51 @@ def test_a_saved_model_of_another_program_is_not_replaced(tmp_path):
     with pytest.raises(ValueError, match="model exists and is not an earlier export: choose another path"):
         export(tmp_path / "model", "new")
     assert (tmp_path / "model/saved_model.pb").read_text() == "precious"
+
+
+@pytest.mark.parametrize("file", ["model.ckpt-7.index", "assets/mine.txt", "run/eval_results.txt"])
+@pytest.mark.parametrize("is_earlier_version", [False, True])
+def test_an_export_with_a_file_that_was_added_later_is_not_replaced(tmp_path, file, is_earlier_version):
+    export(tmp_path / "model", "first")
+    if is_earlier_version:  # which did not list the files, so that all assets count as its own
+        next((tmp_path / "model").glob(".*")).write_text("")
+        (tmp_path / "model/assets").mkdir()
+        (tmp_path / "model/assets/vocabulary").touch()
+        export(tmp_path / "model", "first")
+    added = tmp_path / "model" / file
+    write_text(str(added), "precious")
+    message = f"model is an earlier export, but {re.escape(str(added))} was added to it, which would be lost: choose"
+    with pytest.raises(ValueError, match=message):
+        check_export(str(tmp_path / "model"))
+    with pytest.raises(ValueError, match=message):
+        export(tmp_path / "model", "second")
+    assert added.read_text() == "precious" and (tmp_path / "model/saved_model.pb").read_text() == "first"
+    added.unlink()
+    export(tmp_path / "model", "second")
+
+
+def test_a_file_that_is_added_during_an_export_is_not_lost(tmp_path):
+    for place in (str(tmp_path / "model"), "ram://added/model"):
+        export(place, "first")
+        with pytest.raises(ValueError, match="/mine was added to it"), atomic_folder(place):
+            write_text(f"{place}/mine", "precious")
+        assert content(f"{place}/mine") == "precious" and content(f"{place}/saved_model.pb") == "first"
+
+
+def test_a_file_that_belongs_to_the_export_may_be_added_later(tmp_path):
+    for _ in range(2):
+        with atomic_folder(str(tmp_path / "model"), added=["README.md"]):
+            pass
+        write_text(str(tmp_path / "model/README.md"), "card")
+
+
+@pytest.mark.parametrize("path, export, expected", [
+    ("a", "a/", True), ("a/../a/b", "a", True), ("a", "a/b", False), ("a_b", "a", False), ("gs://a/b", "gs://a", True),
+    ("gs://a/b", "gs://a/c", False), ("link/b", "a", True)])
+def test_an_export_replaces_its_folder_and_what_is_in_it(tmp_path, monkeypatch, path, export, expected):
+    monkeypatch.chdir(tmp_path)
+    os.symlink("a", "link")
+    assert is_replaced(path, export) == expected
 
 
 def content(path):
