@@ -8,17 +8,23 @@ quantization: 8-bit weights, float32 inputs and outputs. With --score_data, the 
 after the export.
 """
 
+from __future__ import annotations
+
 import dataclasses
+import functools
 import os
+from typing import Sequence
 
 from absl import flags
 
+from albert_tf import keras
 from albert_tf.commands import flag_fields as fields, scored_exports, shared_flags as shared, vector_flags
 from albert_tf.commands.scored_exports import check_scores
 from albert_tf.export import tflite
 from albert_tf.export.outputs import WithOutputs, exported_settings, write_and_compare
 from albert_tf.utils import bounds
 from albert_tf.utils.files import check_directory
+from albert_tf.weights.settings import Settings
 
 FLAGS = flags.FLAGS
 
@@ -58,12 +64,15 @@ def main() -> None:
         longest = lengths[-1] if lengths else FLAGS.max_seq_length
         settings = dataclasses.replace(exported_settings(model), max_seq_length=longest)
         check_scores(score, WithOutputs(model, model, settings), (
-            (precision, lambda content=content: WithOutputs(  # type: ignore[misc]
-                model, tflite.runner(content, shape["max_seq_length"]), settings))
-            for precision, content in flatbuffers.items()), FLAGS.max_score_drop)
+            (precision, functools.partial(_opened, model, flatbuffer, shape["max_seq_length"], settings))
+            for precision, flatbuffer in flatbuffers.items()), FLAGS.max_score_drop)
     for precision, flatbuffer in flatbuffers.items():
         write_and_compare(os.path.join(FLAGS.output_dir, f"{head}_{precision}.tflite"), flatbuffer,
                           tflite.differences(flatbuffer, model, **shape))
+
+
+def _opened(model: keras.Model, flatbuffer: bytes, length: int | Sequence[int], settings: Settings) -> WithOutputs:
+    return WithOutputs(model, tflite.runner(flatbuffer, length), settings)
 
 
 def lengths_of(values: list[str], most: int) -> list[int]:

@@ -42,8 +42,6 @@ def predict_early(
 ) -> dict[str, tf.Tensor]:
     """Computes layer by layer, for fewer and fewer examples.
 
-    With patience=num_layers no example stops early, and the graph has static shapes.
-
     Args:
       albert: the encoder.
       rows: its inputs, [batch * n, seq] each.
@@ -51,7 +49,8 @@ def predict_early(
       logits: function of a layer's number (from 1), its output [rows, seq, H] and the input_mask [rows, seq] that
         returns the logits [examples, ...].
       agreement: function of the logits of two layers and the input_mask that returns bool [examples].
-      patience: see EarlyExit.
+      patience: number of layers that must agree with the layer before. With num_layers, no example stops early, and the
+        graph has static shapes.
       num_layers: number of layers to use.
 
     Returns:
@@ -72,9 +71,10 @@ def predict_early(
         return logits(number, tf.reshape(x, shape), input_mask)
 
     x = first(x, input_mask)
-    before = answers(1, x, input_mask)
-    none = tf.zeros(tf.shape(before)[:1], tf.int32)
-    remaining = _Remaining(x, input_mask, tf.range(tf.size(none)), before, none, before, none + 1)
+    first_logits = answers(1, x, input_mask)
+    zeros = tf.zeros(tf.shape(first_logits)[:1], tf.int32)
+    remaining = _Remaining(x, input_mask, index=tf.range(tf.size(zeros)), logits=first_logits, agreements=zeros,
+                           results=first_logits, num_layers_used=zeros + 1)
     for number, layer in enumerate(others, 2):
 
         def step(remaining: _Remaining, number: int = number, layer: Callable = layer) -> _Remaining:

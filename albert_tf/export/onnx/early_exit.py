@@ -78,7 +78,7 @@ class _Examples(NamedTuple):
     num_layers_used: str
 
 
-_DTYPES = (np.float32, np.float32, np.int32, np.int32)  # of _Examples
+_DTYPES = _Examples(x=np.float32, logits=np.float32, agreements=np.int32, num_layers_used=np.int32)  # type: ignore[arg-type]
 
 
 class _ExitLayers(NamedTuple):
@@ -126,7 +126,7 @@ class _ExitLayers(NamedTuple):
     def _step_of_some(self, indices: str, number: int, examples: _Examples, input_mask: str) -> _Examples:
         """Examples, of which those with the indices, int64 [some], are after layer `number`, and others unchanged."""
         graph, rows = self.graph, self._rows_of(indices)
-        places = (rows, indices, indices, indices)
+        places = _Examples(x=rows, logits=indices, agreements=indices, num_layers_used=indices)
         some = _Examples(*(graph.node("Gather", *pair) for pair in zip(examples, places)))
         some = self._step(number, some, graph.node("Gather", input_mask, rows))
         return _Examples(*(
