@@ -90,6 +90,16 @@ def test_the_losses_of_taught_pre_training_are_means_over_seeds_that_agree():
         assert alone > logits > attention > hidden
 
 
+def test_the_gains_of_taught_students_follow_from_the_scores_of_the_seeds():
+    text = " ".join((DOCS / "accuracy.md").read_text("utf-8").split())
+    for task, shown in (("sst-2", "SST-2 after 300 steps: {} alone, {} with the teacher, which has {}; gain {}."),
+                        ("sts-b", "STS-B after 540 steps: {}, {} and {}; gain {}.")):
+        rows = of_program([row for row in read_rows("distillation.csv") if row["part"] == task], "student")
+        assert len(rows["alone"]) == len(rows["taught"]) == 5
+        assert shown.format(*(mean_score(rows[name]) for name in ("alone", "taught", "teacher")),
+                            mean_difference(rows["taught"], rows["alone"])) in text
+
+
 # Their intervals are over seeds only, by Welch's t; those of the other columns may be wider (studies/results.py).
 OVER_SEEDS = ("masked LM", "masked LM, n-grams", "NSP pairs", "SOP pairs", "STS-B, Pearson")
 SECOND_BASELINE = 4.95  # the loss that neighbouring tokens explain in the records of the studies
