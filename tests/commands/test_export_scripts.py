@@ -216,6 +216,7 @@ def test_a_saved_model_that_fills_masks(run, released, tmp_path):
     assert printed.splitlines()[-1].split()[0] == best.lstrip("\u2581")
 
 
+@pytest.mark.long
 def test_the_saved_model_computes_in_the_precision_of_its_flag(run, released, tmp_path):
     run("fill_mask", init_checkpoint=released[0], export_dir=tmp_path, export_precision="mixed_bfloat16")
     assert tf.bfloat16 in {weight.dtype for weight in tf.saved_model.load(str(tmp_path)).weights}

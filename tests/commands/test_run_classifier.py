@@ -305,6 +305,7 @@ def test_labels_in_another_order_are_refused(script, folder, tmp_path):
     assert message + "good, fair" in warned and "eval_accuracy" in warned
 
 
+@pytest.mark.long
 @pytest.mark.both_stacks
 def test_the_export_answers_raw_text_ids_and_examples_as_the_script_does(script, folder, golden):
     script.run(task_name="rte", output_dir=folder / "exported", do_train=True, do_predict=True,

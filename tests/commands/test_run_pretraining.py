@@ -220,6 +220,7 @@ def test_evaluation_of_a_released_checkpoint(runs, session, golden):
     assert not (runs.folder / "released" / "model.ckpt-best.index").exists()
 
 
+@pytest.mark.long
 def test_training_that_continues_from_a_checkpoint_starts_at_its_loss(runs, golden, caplog):
     """Heads are restored too: the loss of the first step, whose batch has all records, is the checkpoint's loss."""
     records = write_records(runs.folder / "batch.tfrecord", 8, seed=4, objective="sop")

@@ -50,6 +50,7 @@ def instructions(step, batch):
     return len(re.findall(r"^ +\S+ = ", step.experimental_get_compiler_ir(batch)(stage="hlo"), re.M))
 
 
+@pytest.mark.long
 def test_on_a_tpu_the_step_has_neither_compiled_chains_nor_recomputations(step, on_tpu):
     on_processor, batch = step(jit_compile=True)
     chains, with_chains = compiled_functions(on_processor, batch), instructions(on_processor, batch)
@@ -59,6 +60,7 @@ def test_on_a_tpu_the_step_has_neither_compiled_chains_nor_recomputations(step, 
     assert 0 < instructions(whole, batch) < with_chains
 
 
+@pytest.mark.long
 def test_a_step_on_a_tpu_has_the_losses_and_gradients_of_a_processor(step, on_tpu):
     def logs():
         compiled, batch = step()

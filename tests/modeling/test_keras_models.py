@@ -101,6 +101,7 @@ def test_the_summary_shows_the_number_of_weights():
     assert not any("unused" in line or "not built" in line for line in lines)
 
 
+@pytest.mark.long
 def test_as_a_saved_model_it_serves_what_it_computes(tmp_path):
     model, inputs = MODELS["classifier"](), features()
     expected = model(inputs)["logits"]

@@ -40,7 +40,7 @@ from albert_tf.weights.heads import HEADS, head_named
 from albert_tf.weights.open_source import open_source
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
-pytestmark = [pytest.mark.both_stacks, pytest.mark.long]
+pytestmark = pytest.mark.long
 
 CONTEXT = "The name of the file is known. The number of the line is not."
 
@@ -97,6 +97,7 @@ def described(server, path):
         return json.load(response)
 
 
+@pytest.mark.both_stacks
 def test_a_pretrained_model_fills_masks_and_knows_the_order(served, sentence_pieces):
     model, served_model, _ = served("pretrainer")
     texts = ["the [MASK] of the [MASK]", "a [MASK] name"]
@@ -133,6 +134,7 @@ def test_every_model_shows_its_layers_distances(served, sentence_pieces):
         np.testing.assert_allclose(answer["angles"], expected["angles"][0], rtol=1e-3)
 
 
+@pytest.mark.both_stacks
 def test_a_sentence_encoder_gives_vectors(served, sentence_pieces):
     model, served_model, _ = served("sentence_encoder")
     with running([served_model]) as server:
@@ -141,6 +143,7 @@ def test_a_sentence_encoder_gives_vectors(served, sentence_pieces):
         np.testing.assert_allclose(answer, model(sentence_pieces([text]))["sentence_embedding"][0], atol=1e-5)
 
 
+@pytest.mark.both_stacks
 def test_a_classifier_takes_one_text_or_two(served, sentence_pieces):
     model, served_model, _ = served("classifier")
     with running([served_model]) as server:
@@ -224,6 +227,7 @@ def test_the_latest_of_numbered_versions_is_served(tmp_path):
         model_of_saved_model("x", str(tmp_path))
 
 
+@pytest.mark.both_stacks
 def test_words_are_tagged_at_their_offsets(served):
     with running([served("token_classifier")[1]]) as server:
         long, short = predict(server, "token_classifier", instances=["the name of the file", "ß name"])
@@ -231,6 +235,7 @@ def test_words_are_tagged_at_their_offsets(served):
     assert len(long["tags"]) == 5 and set(long["tags"]) <= {"label 0", "label 1", "label 2"}
 
 
+@pytest.mark.both_stacks
 @pytest.mark.parametrize("name", ["span", "conditional_span"])
 def test_answers_are_where_their_offsets_say(served, name):
     with running([served(name)[1]]) as server:
@@ -239,6 +244,7 @@ def test_answers_are_where_their_offsets_say(served, name):
     assert ("no_answer_score" in answer) == (name == "conditional_span")
 
 
+@pytest.mark.both_stacks
 def test_a_multiple_choice_model_chooses(served, sentence_pieces):
     model, served_model, _ = served("multiple_choice")
     options = ["the file", "the line", "of the name", ""]
@@ -300,6 +306,7 @@ def test_a_server_of_answers_reads_windows_of_the_length_that_it_was_trained_wit
     np.testing.assert_allclose(answer["score"], expected.score, atol=1e-5)
 
 
+@pytest.mark.both_stacks
 def test_an_exported_saved_model_answers_as_its_checkpoint(served, sentence_pieces, tmp_path):
     model, served_model, _ = served("pretrainer")
     export_mask_filling(str(tmp_path / "export"), model, sentence_pieces, top_k=3)

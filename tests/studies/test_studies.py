@@ -388,6 +388,7 @@ def test_the_speeds_of_all_models_are_measured_without_dropout():
             for config in speed.configs().values()} == {(0.0, 0.0)}
 
 
+@pytest.mark.long
 def test_the_speed_of_a_model_is_measured_if_it_fits_into_memory(monkeypatch):
     monkeypatch.setattr(speed, "_SECONDS", 0.0)  # a single step
     config = AlbertConfig(50, 8, 16, 1, num_attention_heads=2, intermediate_size=16, max_position_embeddings=128)

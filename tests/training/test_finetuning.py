@@ -99,6 +99,7 @@ def test_predictions_are_in_the_tables_order_and_do_not_depend_on_padding_or_rep
         np.testing.assert_allclose(np.stack(found), expected, atol=1e-5)
 
 
+@pytest.mark.long
 def test_it_learns_and_the_best_checkpoint_predicts(tables, strategy, tmp_path):
     train, dev = tables
     run = finetuning(strategy, tmp_path, steps=120, every=40, seeds=(8,))  # a seed of which each stack learns it
@@ -113,6 +114,7 @@ def test_it_learns_and_the_best_checkpoint_predicts(tables, strategy, tmp_path):
     assert np.array_equal(answers, dev.scalars["label_ids"])
 
 
+@pytest.mark.long
 def test_both_paddings_take_the_same_steps(tables, strategy, tmp_path):
     ends = []
     for name, buckets in (("short", BUCKETS), ("padded", (MAX_SEQ_LENGTH,))):

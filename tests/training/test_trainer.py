@@ -167,6 +167,7 @@ def test_accumulation_that_does_not_divide_the_batch_is_refused(golden, initial)
         new_trainer(initial, gradient_accumulation_steps=3).fit(batch, verbose=0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("precision, jit_compile", [
     ("mixed_bfloat16", False), ("mixed_float16", True), pytest.param("mixed_bfloat16", True, marks=pytest.mark.slow),
     pytest.param("mixed_float16", False, marks=pytest.mark.slow)])
