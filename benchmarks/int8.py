@@ -10,10 +10,12 @@ onnxruntime.quantization.
 
 The second repeats the shared layer of --init_checkpoint 6, 12 and 24 times, and compares the masked-LM head's first
 piece for a masked word in each line of the text. The models are not trained at their depth: only the comparison counts.
+--chart is an SVG file with the shares of lines with the same piece.
 """
 
 from __future__ import annotations
 
+import collections
 import os
 import random
 import tempfile
@@ -36,6 +38,7 @@ from albert_tf.tasks.classification.reading import read_examples
 from albert_tf.tasks.masked_lm.fill_mask import MASK, masked_ids
 from albert_tf.text.lines import read_lines
 from albert_tf.utils.arrays import softmax
+from albert_tf.utils.charts import Curve, Panel, write_charts
 
 flags.DEFINE_string("init_checkpoint", "albert_tiny_en", "A fine-tuned classifier, or with --depth any weights with a "
                     "masked-LM head.")
@@ -44,6 +47,7 @@ flags.DEFINE_string("data_dir", None, "Folder that has a folder for each GLUE ta
 flags.DEFINE_bool("depth", False, "Whether to measure by depth instead.")
 flags.DEFINE_multi_integer("layers", [6, 12, 24], "Numbers of layers for --depth. May be repeated.")
 flags.DEFINE_string("text_file", None, "Path of a text with one sentence on each line, for --depth.")
+flags.DEFINE_string("chart", None, "Path of an SVG file, for --depth. Default: none.")
 flags.DEFINE_integer("examples", 1000, "Number of examples or lines.", lower_bound=1)
 flags.DEFINE_multi_string("variant", [], "Names of the rows to print, besides float32. May be "
                           "repeated. Default: all.")
@@ -136,6 +140,7 @@ def by_depth() -> None:
         if len(ids) == FLAGS.examples:
             break
     print(f"{'layers':>6}  {'':22}{'same piece':>12}{'error of vectors':>18}{'error of logits':>17}")
+    points: dict[str, list[tuple[float, float]]] = collections.defaultdict(list)
     for layers in FLAGS.layers:
         model = AlbertPretrainer(stored.config.replace(num_hidden_layers=layers))
         model.set_weights(stored.get_weights())
@@ -151,8 +156,13 @@ def by_depth() -> None:
             if expected is None:
                 encoder, expected = vectors, logits
                 continue
-            print(f"{layers:6}  {name:22}{np.mean(logits.argmax(1) == expected.argmax(1)):12.3f}"
-                  f"{relative_error(vectors, encoder):18.4f}{relative_error(logits, expected):17.4f}", flush=True)
+            same = float(np.mean(logits.argmax(1) == expected.argmax(1)))
+            points[name].append((layers, same))
+            print(f"{layers:6}  {name:22}{same:12.3f}{relative_error(vectors, encoder):18.4f}"
+                  f"{relative_error(logits, expected):17.4f}", flush=True)
+    if FLAGS.chart:
+        write_charts(FLAGS.chart, [Panel("lines with the same piece as in float32",
+                                         [Curve(values, name) for name, values in points.items()], "layers")])
 
 
 def depth_variants(model) -> Iterator[tuple[str, bytes]]:
