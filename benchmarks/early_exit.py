@@ -156,13 +156,22 @@ def print_table(means: list[Mean]) -> None:
               f"{mean.times[1]:>9.2f}{mean.times[LARGEST_BATCH]:>10.2f}")
 
 
+def curve_of(program: str) -> str:
+    """The name of the curve with a program's point. A curve of a regression has the tolerances of a patience."""
+    patience, is_by_tolerance, _ = program.partition(", tolerance ")
+    if is_by_tolerance:
+        return f"{patience} by tolerance"
+    return {"patience": "early exit by patience", "first": "first layers of the model with exits"}.get(
+        program.partition(" ")[0], "fewer layers")
+
+
 def draw(means: list[Mean], path: str) -> None:
-    """Draws scores over times: early exit by patience, and models of fewer layers."""
+    """Draws scores over times: early exit by patience, the first layers of a model with exits, and smaller models."""
     panels = []
     for task, size in itertools.product(dict.fromkeys(mean.task for mean in means), (1, LARGEST_BATCH)):
         curves = []
-        for name, exits in (("early exit", True), ("fewer layers", False)):
-            own = [mean for mean in means if mean.task == task and (mean.layers is not None) == exits]
+        for name in dict.fromkeys(curve_of(mean.program) for mean in means if mean.task == task):
+            own = [mean for mean in means if mean.task == task and curve_of(mean.program) == name]
             own.sort(key=lambda mean: mean.times[size])
             curves.append(Curve([(100 * mean.times[size], mean.score) for mean in own], name,
                                 [mean.error for mean in own]))

@@ -252,38 +252,50 @@ def test_the_rows_of_int8_follow_from_the_scores_of_the_seeds():
             assert cell == (f"{statistics.mean(differences):+.{digits}f}{error}" if differences else "")
 
 
+def test_the_rows_of_int8_by_depth_follow_from_the_measured_values():
+    by_layers = of_program(read_rows("int8_depth.csv"), "layers")
+    shown = [row for row in table_rows("faster.md", "int8") if row[0].isdecimal()]
+    assert len(shown) == 4
+    for layers, *cells in shown:
+        (error, same), others = ([f"{float(row[name]):.3f}" for name in ("error_of_vectors", "same_piece")]
+                                 for row in by_layers[layers])
+        assert cells == [error, same, ", ".join(others)]
+    deep = [float(row["same_piece"]) for row in read_rows("int8_depth.csv")
+            if row["precision"] == "int8" and int(row["layers"]) >= 18]
+    assert max(deep) < 0.8  # "From 18 layers on"
+
+
 def test_the_rows_of_early_exit_follow_from_the_scores_and_times_of_the_seeds():
     measured, shown = read_rows("early_exit.csv"), table_rows("faster.md", "Early exit")
-    text, minilm = " ".join((DOCS / "faster.md").read_text("utf-8").split()), "all-MiniLM-L6-v2"
+    text = " ".join((DOCS / "faster.md").read_text("utf-8").split())
+    minilm, deep = "all-MiniLM-L6-v2", "albert_tiny_en deepened to 12 layers"
 
     def rows_of(model, task, exits, program, exit_pooling="mean"):
         return [row for row in measured if [row[name] for name in (
             "model", "task", "exits", "program", "exit_pooling")] == [model, task, exits, program, exit_pooling]]
 
-    assert len(shown) > 12
+    assert len(shown) > 20
     for name, program, layers, *cells in shown[1:]:
         label, _, seeds = name.partition("; ")
+        task, _, depth = label.lower().partition(", ")
         exits = "together" if program.startswith("together: ") else "afterwards"
-        rows = rows_of(minilm, label.lower(), exits, program.removeprefix("together: "))
+        rows = rows_of(deep if depth else minilm, task, exits, program.removeprefix("together: "))
         used = [float(row["layers"]) for row in rows if row["layers"]]
         assert layers == (f"{statistics.mean(used):.1f}" if used else "")
         assert seeds == f"{len(rows)}" and cells == over_seeds(rows)
 
-    for task, program in (("sst-2", "patience 3"), ("sts-b", "patience 2, tolerance 0.75")):
-        rows = [rows_of(minilm, task, "afterwards", each) for each in ("without exits", program)]
-        assert f"loses {mean_difference(*rows)}" in text
+    for model, task, program, shown_as in (
+            (minilm, "sst-2", "patience 3", "patience 3 of SST-2 changes the score by {}"),
+            (minilm, "sts-b", "first 4 layers", "its first 4 layers change the score by +{}"),
+            (deep, "sst-2", "patience 4", "patience 4 of the 12 layers changes it by {}"),
+            (deep, "sst-2", "patience 12", "the last output, which is trained further, by {}")):
+        rows = [rows_of(model, task, "afterwards", each) for each in (program, "without exits")]
+        assert len(rows[0]) == 5 and shown_as.format(mean_difference(*rows)) in text
     (exits,), (whole,) = (rows_of(minilm, "sts-b", "together", each) for each in ("patience 6", "without exits"))
     assert f"was {float(exits['score']):.3f} instead of {float(whole['score']):.3f} with all layers (one seed)" in text
-    rte = [mean_score(rows_of(minilm, "rte", "together", each)) for each in ("without exits", "patience 3")]
-    assert f"near chance: {rte[0]}, patience 3 {rte[1]}" in text
     of_cls = [mean_score(rows_of(minilm, "sst-2", "together", each, "pooler"))
               for each in ("patience 2", "patience 3", "without exits")]
     assert f"patience 2 had {of_cls[0]}, and patience 3 {of_cls[1]} of {of_cls[2]}" in text
-    tiny = [rows_of("albert_tiny_en", "sst-2", "together", each, "pooler")
-            for each in ("patience 2", "without exits", "3 layers")]
-    early, whole, smaller = map(mean_score, tiny)
-    assert (f"patience 2 had {early} in {times_in_percent(tiny[0], 'time_batch_32')} % of the time (batches of 32), "
-            f"the model without exits {whole}, one of 3 layers {smaller}") in text
 
 
 def test_the_rows_of_the_shipped_model_follow_from_the_scores_of_the_seeds():

@@ -89,6 +89,8 @@ def _converted(converter: tf.lite.TFLiteConverter, precision: str) -> bytes:
 def runner(flatbuffer: bytes, max_seq_length: int | Sequence[int]) -> Callable[[Mapping], dict[str, np.ndarray]]:
     """A function from the model's inputs, [batch, ..., seq], to its outputs, which computes the examples one by one.
 
+    Like the model, it ignores further inputs.
+
     Args:
       flatbuffer: the result of `convert`.
       max_seq_length: see `convert`. Shorter inputs are padded to it, or to the largest of several lengths.
@@ -99,8 +101,9 @@ def runner(flatbuffer: bytes, max_seq_length: int | Sequence[int]) -> Callable[[
         run = interpreter_of(flatbuffer).get_signature_runner(name)
 
     def of_batch(inputs: Mapping) -> dict[str, np.ndarray]:
-        return concatenated(run(**{name: _padded_to(length, name, np.asarray(values, np.int32)[row : row + 1])
-                                   for name, values in inputs.items()}) for row in range(len(inputs["input_ids"])))
+        used = {name: np.asarray(inputs[name], np.int32) for name in run.get_input_details()}
+        return concatenated(run(**{name: _padded_to(length, name, values[row : row + 1])
+                                   for name, values in used.items()}) for row in range(len(inputs["input_ids"])))
 
     return of_batch
 

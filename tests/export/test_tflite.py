@@ -10,12 +10,14 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.export import tflite
 from albert_tf.export.conversion import save
+from albert_tf.export.outputs import WithOutputs, exported_settings
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.span import AlbertSpan
+from albert_tf.tasks.squad.text_answers import answer_questions
 from albert_tf.weights.heads import HEADS as ALL_HEADS, head_named
 from albert_tf.weights.tf_hub.encoder import HubEncoder
 
@@ -52,6 +54,17 @@ def test_in_float32_every_output_is_the_models(kind):
     found = tflite.differences(tflite.convert(model, "float32", 12, 3), model, 12, 3)
     assert set(found) == {"pooled_output", "sequence_output"} | HEADS[kind]
     assert np.max([*found.values()]) < 1e-5  # np.max keeps a NaN, which max() can drop
+
+
+@pytest.mark.parametrize("kind", [AlbertSpan, AlbertConditionalSpan])
+def test_questions_are_answered_as_by_the_model(kind, sentence_pieces):
+    config = CONFIG.replace(vocab_size=sentence_pieces.vocab_size, max_position_embeddings=24, initializer_range=0.5)
+    model = kind(config, max_seq_length=24)
+    run = tflite.runner(tflite.convert(model, "float32", 24), 24)
+    texts = ["which name?", "what"], ["The name of the file is known.", "the number of the line"]
+    expected, found = (answer_questions(each, sentence_pieces, *texts)
+                       for each in (model, WithOutputs(model, run, exported_settings(model))))
+    assert [answer.answer for answer in found] == [answer.answer for answer in expected] and expected[0].answer
 
 
 @pytest.mark.parametrize("precision, at_most", [("float32", 1e-5), ("float16", 1e-2), ("int8", 0.2)])
