@@ -241,12 +241,12 @@ def test_the_ways_to_a_faster_model_follow_from_the_scores_and_times_of_the_seed
 
 def test_the_rows_of_int8_follow_from_the_scores_of_the_seeds():
     tasks, shown = of_program(read_rows("int8_tasks.csv"), "task"), table_rows("faster.md", "int8")[1:]
-    assert len(tasks) > 1
+    assert len(tasks) > 4
     for (name, *cells), (task, rows) in zip(shown, tasks.items()):
         scores = {export: [float(row["score"]) for row in own] for export, own in of_program(rows, "export").items()}
         digits, seeds, before = 1 if task.startswith("squad") else 3, len(scores["float32"]), scores["float32"]
         assert name.endswith(f"; {seeds}") and cells[0] == f"{statistics.mean(before):.{digits}f}"
-        for cell, export in zip(cells[1:], ("ONNX, int8", "TensorFlow Lite, int8")):
+        for cell, export in zip(cells[1:], ("ONNX, int8", "ONNX, int8 but ffn_.*/output", "TensorFlow Lite, int8")):
             differences = [after - score for after, score in zip(scores.get(export, []), before)]
             error = f" ({standard_error(differences):.{digits}f})" if len(differences) > 1 else ""
             assert cell == (f"{statistics.mean(differences):+.{digits}f}{error}" if differences else "")
