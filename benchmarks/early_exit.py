@@ -9,6 +9,18 @@ time of an example, relative to the model without exits. Scores and layers are t
 continues where it stopped if it is run again. It writes the values of each seed to early_exit.csv, and draws scores
 over times in early_exit.svg.
 
+The 12-layer model of docs/faster.md is albert_tiny_en's shared layer, with num_hidden_layers 12 in its config:
+
+    python create_pretraining_data.py --input_file=novels_train.txt --output_file=novels64.tfrecord --dupe_factor=1 \\
+        --spm_model_file=albert_tf/models/albert_tiny_en/spiece.model --max_seq_length=64 --max_predictions_per_seq=10
+    python run_pretraining.py --init_checkpoint=albert_tiny_en --albert_config_file=12_layers.json --do_train \\
+        --input_file=novels64.tfrecord --output_dir=deep --max_seq_length=64 --max_predictions_per_seq=10 \\
+        --dynamic_masking --optimizer=adamw --learning_rate=3e-4 --num_train_steps=2500 --num_warmup_steps=200 \\
+        --train_batch_size=32
+    python -m benchmarks.early_exit --model=deep --data=data --output_dir=out12 --tasks=sst-2 --steps=600 \\
+        --learning_rate=2e-4 --exit_pooling=mean --fewer_layers= --afterwards --patiences=2,3,4,6,12 \\
+        --first_layers=4,6,8
+
 --untrained measures what layers cost, without training: heads are random, and every text stops at layer P + 1.
 """
 
