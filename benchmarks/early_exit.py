@@ -9,7 +9,8 @@ time of an example, relative to the model without exits. Scores and layers are t
 continues where it stopped if it is run again. It writes the values of each seed to early_exit.csv, and draws scores
 over times in early_exit.svg.
 
-The 12-layer model of docs/faster.md is albert_tiny_en's shared layer, with num_hidden_layers 12 in its config:
+docs/faster.md also has STS-B (--steps=540 --patiences=2,3 --exit_tolerances=0.5,0.625,0.75,1.0,1.25,1.5) and RTE
+(--steps=320). Its 12-layer model is albert_tiny_en's shared layer, with num_hidden_layers 12 in its config:
 
     python create_pretraining_data.py --input_file=novels_train.txt --output_file=novels64.tfrecord --dupe_factor=1 \\
         --spm_model_file=albert_tf/models/albert_tiny_en/spiece.model --max_seq_length=64 --max_predictions_per_seq=10

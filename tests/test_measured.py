@@ -255,7 +255,7 @@ def test_the_rows_of_int8_follow_from_the_scores_of_the_seeds():
 def test_the_rows_of_int8_by_depth_follow_from_the_measured_values():
     by_layers = of_program(read_rows("int8_depth.csv"), "layers")
     shown = [row for row in table_rows("faster.md", "int8") if row[0].isdecimal()]
-    assert len(shown) == 4
+    assert len(shown) == 3
     for layers, *cells in shown:
         (error, same), others = ([f"{float(row[name]):.3f}" for name in ("error_of_vectors", "same_piece")]
                                  for row in by_layers[layers])
@@ -274,7 +274,7 @@ def test_the_rows_of_early_exit_follow_from_the_scores_and_times_of_the_seeds():
         return [row for row in measured if [row[name] for name in (
             "model", "task", "exits", "program", "exit_pooling")] == [model, task, exits, program, exit_pooling]]
 
-    assert len(shown) > 20
+    assert len(shown) > 15
     for name, program, layers, *cells in shown[1:]:
         label, _, seeds = name.partition("; ")
         task, _, depth = label.lower().partition(", ")
@@ -293,9 +293,8 @@ def test_the_rows_of_early_exit_follow_from_the_scores_and_times_of_the_seeds():
         assert len(rows[0]) == 5 and shown_as.format(mean_difference(*rows)) in text
     (exits,), (whole,) = (rows_of(minilm, "sts-b", "together", each) for each in ("patience 6", "without exits"))
     assert f"was {float(exits['score']):.3f} instead of {float(whole['score']):.3f} with all layers (one seed)" in text
-    of_cls = [mean_score(rows_of(minilm, "sst-2", "together", each, "pooler"))
-              for each in ("patience 2", "patience 3", "without exits")]
-    assert f"patience 2 had {of_cls[0]}, and patience 3 {of_cls[1]} of {of_cls[2]}" in text
+    of_cls = rows_of(minilm, "sst-2", "together", "patience 2", "pooler")
+    assert f"patience 2 had {mean_score(of_cls)} on SST-2" in text
 
 
 def test_the_rows_of_the_shipped_model_follow_from_the_scores_of_the_seeds():
