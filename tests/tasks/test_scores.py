@@ -23,7 +23,7 @@ class Known(LabelProbabilities):
     config, max_seq_length, row_length, beam_width = CONFIG, None, 48, 1
     long_texts, label_all_pieces = LongTexts(), False
     doc_stride = max_query_length = max_qa_length = None
-    multi_label, temperature, thresholds, single_texts = False, 1.0, None, False
+    multi_label, temperature, thresholds, single_texts, label_names = False, 1.0, None, False, None
 
     def __init__(self, head, run, **attributes):
         self.head, self.run = head_named(head), run
