@@ -82,7 +82,7 @@ def assert_exits_as(model, inputs):
     outputs = run(content, inputs)
     assert set(outputs) == {"logits", NUM_LAYERS_USED} and outputs[NUM_LAYERS_USED].dtype == np.int32
     np.testing.assert_array_equal(outputs[NUM_LAYERS_USED], expected[NUM_LAYERS_USED])
-    np.testing.assert_allclose(outputs["logits"], expected["logits"], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(outputs["logits"], expected["logits"], atol=5e-5)  # float32 of two runtimes
     return set(outputs[NUM_LAYERS_USED])
 
 
