@@ -66,8 +66,7 @@ def convert(
       ValueError: output_dir is a file, or already has a model or a training run; the kind of model is unclear; or the
         format does not support it.
     """
-    check_no_model(output_dir, to)
-    _check_no_other_model(output_dir, source.path)
+    check_no_model(output_dir, to, source.path)
     if source.module:
         raise ValueError(f"{source.path} is a TF2 module whose variables do not have the release's names: it can be "
                          "used as an encoder, but cannot be converted")
@@ -104,7 +103,6 @@ def save_random(
         the format does not support the model.
     """
     check_no_model(output_dir, to)
-    _check_no_other_model(output_dir, None)
     head = head_named(model)
     if "num_labels" in head.arguments:
         raise ValueError(f"without weights, nothing tells the number of labels of a {model}: set --init_checkpoint, or "
@@ -116,26 +114,25 @@ def save_random(
     logging.info("%s (%s) written to %s", to, model, output_dir)
 
 
-def check_no_model(output_dir: str, to: str) -> None:
-    """Raises ValueError if the format is unknown, or the directory is a file, or has such a model or a training run."""
+def check_no_model(output_dir: str, to: str, path: str | None = None) -> None:
+    """Checks the directory of a new model.
+
+    Args:
+      output_dir: the directory.
+      to: the new model's format.
+      path: path of the weights that are converted, beside which their other formats may be; None for new weights.
+
+    Raises:
+      ValueError: the format is unknown, or the directory is a file, or has a training run, this model in this format,
+        or another model, whose config and vocabulary would change.
+    """
     check_one_of("the format", to, FORMATS)
     check_directory(output_dir)
     check_no_wildcard(output_dir)
     check_no_run(output_dir)
-    _check_not_there(os.path.join(output_dir, FORMATS[to]))
-
-
-def _check_no_other_model(output_dir: str, path: str | None) -> None:
-    """Raises ValueError if the directory has weights of another model, whose config and vocabulary would change.
-
-    Args:
-      output_dir: the directory.
-      path: path of the weights that are converted, whose folder may be the directory; None for new weights.
-    """
     own = () if path is None else map(os.path.normpath, (path, os.path.dirname(path)))
-    if os.path.normpath(output_dir) not in own:
-        for name in FORMATS.values():
-            _check_not_there(os.path.join(output_dir, name))
+    for name in [FORMATS[to]] if os.path.normpath(output_dir) in own else FORMATS.values():
+        _check_not_there(os.path.join(output_dir, name))
 
 
 def _check_keeps_settings(model: keras.Model, output_dir: str) -> None:
@@ -251,6 +248,5 @@ def save_pretrained(model: keras.Model, folder: str, tokenizer: FullTokenizer | 
       albert_tf.save_pretrained(model, "my_albert", tokenizer, to="hugging_face")
     """
     check_no_model(folder, to)
-    _check_no_other_model(folder, None)
     vocabulary = VocabularyFiles() if tokenizer is None else VocabularyFiles.from_tokenizer(tokenizer)
     save(model, folder, to, vocabulary, dtype=dtype)
