@@ -165,7 +165,7 @@ def pretrain(options: Options, strategy: tf.distribute.Strategy) -> None:
     if options.do_train and options.teacher_checkpoint and (options.distillation_alpha or options.layers.is_used):
         teacher = Teacher.of(options, "pretrainer", {})
         teacher.check_tokens(tokenizer, config, options.max_seq_length)
-        if teacher.source.vocabulary:
+        if tokenizer is None and teacher.source.vocabulary:  # otherwise the two are equal
             reading.check_tokenizer(files_of(training_sets), teacher.tokenizer, config.vocab_size)
         options.layers.check(config, teacher.config)
     with strategy.scope():  # also for the metrics, which are sums over all replicas
