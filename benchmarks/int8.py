@@ -8,7 +8,7 @@ score, the share of examples with another label, the error of the logits (root m
 deviation), the size, and the median CPU time of one example on one thread. One of the files is made by
 onnxruntime.quantization.
 
-The second repeats the shared layer of --init_checkpoint 6, 12 and 24 times, and compares the masked-LM head's first
+The second repeats the shared layer of --init_checkpoint 6, 12, 18 and 24 times, and compares the masked-LM head's first
 piece for a masked word in each line of the text. The models are not trained at their depth: only the comparison counts.
 --chart is an SVG file with the shares of lines with the same piece.
 """
@@ -45,7 +45,7 @@ flags.DEFINE_string("init_checkpoint", "albert_tiny_en", "A fine-tuned classifie
 flags.DEFINE_string("task_name", None, "Name of the GLUE task of the classifier.")
 flags.DEFINE_string("data_dir", None, "Folder that has a folder for each GLUE task.")
 flags.DEFINE_bool("depth", False, "Whether to measure by depth instead.")
-flags.DEFINE_multi_integer("layers", [6, 12, 24], "Numbers of layers for --depth. May be repeated.")
+flags.DEFINE_multi_integer("layers", [6, 12, 18, 24], "Numbers of layers for --depth. May be repeated.")
 flags.DEFINE_string("text_file", None, "Path of a text with one sentence on each line, for --depth.")
 flags.DEFINE_string("chart", None, "Path of an SVG file, for --depth. Default: none.")
 flags.DEFINE_integer("examples", 1000, "Number of examples or lines.", lower_bound=1)

@@ -197,6 +197,7 @@ def test_a_file_that_belongs_to_the_export_may_be_added_later(tmp_path):
     for _ in range(2):
         with atomic_folder(str(tmp_path / "model"), added=["README.md"]):
             pass
+        assert not (tmp_path / "model/README.md").exists()  # the second export replaces the first one's card, too
         write_text(str(tmp_path / "model/README.md"), "card")
 
 
