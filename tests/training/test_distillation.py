@@ -72,6 +72,13 @@ def test_classification_and_regression():
     assert teacher_loss(ClassificationTask(NO_MODEL, True), student, teacher, 2.0) == pytest.approx(expected, rel=1e-5)
 
 
+def test_weights_of_labels_do_not_scale_the_teachers_loss():
+    teacher, student, labels = normal(400, 3), normal(400, 3), RANDOM.integers(0, 3, 400).astype(np.int32)
+    task = ClassificationTask(NO_MODEL, label_loss=LabelLoss(class_weights=(10.0, 0.5, 3.0)))
+    found = teacher_loss(task, dict(logits=student), dict(logits=teacher), 2.0, label_ids=labels)
+    assert found == pytest.approx(kl(teacher, student, 2.0).mean(), rel=1e-5)
+
+
 def test_several_labels_are_compared_one_by_one():
     teacher, student = normal(4, 3), normal(4, 3)
     pairs = (np.stack([each, np.zeros_like(each)], -1) for each in (teacher, student))  # the sigmoid as a softmax
@@ -103,7 +110,8 @@ def test_tagging_counts_the_tokens_that_have_a_tag():
 def test_both_versions_of_squad():
     teacher, student = ({name: normal(3, 6) for name in ("start_logits", "end_logits")} for _ in range(2))
     expected = np.mean([kl(teacher[name], student[name], 2.0).mean() for name in teacher])
-    assert teacher_loss(SpanTask(NO_MODEL), student, teacher, 2.0) == pytest.approx(expected, rel=1e-5)
+    found = teacher_loss(SpanTask(NO_MODEL), student, teacher, 2.0, input_mask=np.ones([3, 6], np.int32))
+    assert found == pytest.approx(expected, rel=1e-5)
     teacher, student = ({"start_log_probs": log_softmax(normal(3, 6), -1).astype(np.float32),
                          "end_log_probs": log_softmax(normal(3, 6), -1).astype(np.float32),
                          "cls_logits": normal(3)} for _ in range(2))
@@ -112,6 +120,27 @@ def test_both_versions_of_squad():
     answerability = 4 * (p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))).mean()
     found = teacher_loss(ConditionalSpanTask(NO_MODEL), student, teacher, 2.0)
     assert found == pytest.approx(spans + 0.5 * answerability, rel=1e-5)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 10.0])
+@pytest.mark.parametrize("task, masked_in_model", [(SpanTask, False), (ConditionalSpanTask, True)])
+def test_squad_compares_positions_that_are_no_padding(task, masked_in_model, temperature):
+    """The model of SQuAD 2.0 masks its own outputs, by p_mask."""
+    lengths = RANDOM.integers(5, 41, 200)
+    mask = np.arange(40) < lengths[:, None]
+    spans = [name for name, padding in task.TEACHER_OUTPUTS.items() if padding is not None]
+    others = {} if len(spans) == len(task.TEACHER_OUTPUTS) else dict(cls_logits=np.zeros(200, np.float32))
+    own, student = ({name: normal(200, 40) for name in spans} for _ in range(2))
+    teacher = {name: np.where(mask, values, np.float32(-1e30)) for name, values in own.items()}
+    if masked_in_model:
+        own, student = teacher, {name: np.where(mask, values, np.float32(-1e30)) for name, values in student.items()}
+    batch = dict(input_mask=mask.astype(np.int32))
+    found = teacher_loss(task(NO_MODEL), {**student, **others}, {**teacher, **others}, temperature, **batch)
+    expected = np.mean([kl(teacher[name][row, :length], student[name][row, :length], temperature)
+                        for name in spans for row, length in enumerate(lengths)])
+    assert found == pytest.approx(expected, rel=1e-4)
+    assert teacher_loss(task(NO_MODEL), {**own, **others}, {**teacher, **others}, temperature, **batch) == (
+        pytest.approx(0, abs=1e-5))
 
 
 def test_masked_lm_counts_the_masked_tokens_and_leaves_the_sentence_loss():

@@ -31,10 +31,11 @@ class ClassificationTask(MeanLossTask):
         self._is_regression, self._label_loss = is_regression, label_loss
 
     def loss_denominators(self, batch: Batch) -> Tensors:
-        """examples: the number of rows of the micro-batch, or if labels have weights, the sum of those of its rows."""
-        if self._label_loss.class_weights is None:
-            return super().loss_denominators(batch)
-        return dict(examples=tf.reduce_sum(self._label_loss.weights(batch["label_ids"])))
+        """examples: the number of rows of the micro-batch; weights: if labels have weights, the sum of its rows'."""
+        denominators = super().loss_denominators(batch)
+        if self._label_loss.class_weights is not None:
+            denominators["weights"] = tf.reduce_sum(self._label_loss.weights(batch["label_ids"]))
+        return denominators
 
     def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
         """The micro-batch's share of the mean of LabelLoss, or of the mean squared error for regression."""
@@ -43,7 +44,7 @@ class ClassificationTask(MeanLossTask):
                 losses = tf.square(logits[:, 0] - batch["label_ids"])  # [batch]
             else:
                 losses = self._label_loss.losses(logits, batch["label_ids"])  # [batch]
-            return tf.reduce_sum(losses) / denominators["examples"]
+            return tf.reduce_sum(losses) / denominators.get("weights", denominators["examples"])
 
         return loss_over_exits(loss_of, outputs), {}
 

@@ -34,8 +34,10 @@ class SpanTask(MeanLossTask):
     def teacher_loss(
         self, outputs: Tensors, teacher: Tensors, batch: Batch, denominators: Tensors, temperature: float
     ) -> tf.Tensor:
-        """The micro-batch's share of the mean of the divergences of start and end from the teacher's."""
-        return sum(tf.reduce_sum(divergence(teacher[name], outputs[name], temperature))
+        """The micro-batch's share of the mean of the divergences of start and end from the teacher's, over tokens."""
+        is_token = tf.cast(batch["input_mask"], tf.bool)  # padding is MASKED_LOGIT in the teacher's outputs
+        return sum(tf.reduce_sum(divergence(teacher[name], tf.where(is_token, outputs[name], MASKED_LOGIT),
+                                            temperature))
                    for name in self.TEACHER_OUTPUTS) / (2.0 * denominators["examples"])
 
     def predictions(self, outputs: Tensors) -> Tensors:

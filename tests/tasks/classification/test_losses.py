@@ -39,10 +39,11 @@ def test_loss_and_gradient_are_those_of_pytorch(multi_label, weights, gamma, exp
     task = ClassificationTask(model, label_loss=LabelLoss(multi_label, weights, gamma))
     logits, labels = tf.constant(LOGITS), tf.constant(SEVERAL if multi_label else ONE)
     rows = [dict(input_ids=tf.zeros([2, 4], tf.int32), label_ids=labels[start : start + 2]) for start in (0, 2)]
-    counts = [task.loss_denominators(part)["examples"] for part in rows]
+    counts = [task.loss_denominators(part) for part in rows]
+    totals = {name: sum(each[name] for each in counts) for name in counts[0]}
     with tf.GradientTape() as tape:
         tape.watch(logits)
-        loss = sum(task.loss(dict(logits=logits[start : start + 2]), part, dict(examples=sum(counts)))[0]
+        loss = sum(task.loss(dict(logits=logits[start : start + 2]), part, totals)[0]
                    for start, part in zip((0, 2), rows))  # two micro-batches
     np.testing.assert_allclose(loss, expected, atol=1e-6)
     np.testing.assert_allclose(tape.gradient(loss, logits)[2], gradient, atol=1e-6)
