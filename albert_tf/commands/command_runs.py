@@ -175,7 +175,7 @@ class ScriptRuns:
         command = arguments(flag_values)
         earlier = self._earlier(script, command)
         if earlier is not None:
-            changed = changed_file(earlier.get("files", {}))
+            changed = changed_file(earlier["files"])
             if changed:
                 raise ValueError(f"{changed} has changed since {script} read it, and {self._directory} "
                                  "has results of the earlier file: use another directory, or restore the file")
@@ -216,10 +216,10 @@ class ScriptRuns:
         This includes attempts that failed or were interrupted, but not the time before a SIGKILL of this process.
         """
         run = self._earlier(script, arguments(flag_values))
-        return None if run is None else run.get("seconds", 0.0)
+        return None if run is None else run["seconds"]
 
     def _earlier(self, script: str, command: list[str]) -> dict[str, Any] | None:
-        """The line of a finished run. Lines of earlier versions of this module have no "files"."""
+        """The line of a finished run."""
         return next(iter(self._lines(FINISHED, script, command)), None)
 
     def _add(self, name: str, line: dict[str, Any]) -> None:

@@ -279,7 +279,7 @@ def report_predicted(options: Options, scores: dict[str, float], step: int) -> N
 def _check_task(options: Options, name: str | None) -> None:
     """Checks that training continues runs in --output_dir with the task that they were trained on.
 
-    Another task may have the same labels. Runs of earlier versions do not store their task.
+    Another task may have the same labels.
 
     Raises:
       ValueError: a run was trained on another task.

@@ -22,8 +22,9 @@ from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.lines import read_lines
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.writing import atomic_folder
-from albert_tf.weights.settings import LABEL_NAMES
 
+# The file of an export's assets that has the names of the labels, one per line.
+LABEL_NAMES = "label_names.txt"
 RAW_TEXT, IDS, EXAMPLES = "serving_default", "ids", "examples"
 # What a signature of raw text does, by the names of its inputs and outputs. The exporters of tasks/ use these names,
 # and the page of a server shows a signature by them.

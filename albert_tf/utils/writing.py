@@ -21,9 +21,6 @@ from albert_tf.utils.temporary_files import locked_directory, temporary_file, te
 
 # The name of a file in each folder that atomic_folder has written. It lists the folder's files, one per line.
 _MARK = ".written_by_albert_tf"
-# What an export has whose mark is empty, since an earlier version wrote it. A name with a slash stands for a folder.
-_UNLISTED = (_MARK, "README.md", "assets/", "assets.extra/", "fingerprint.pb", "keras_metadata.pb", "saved_model.pb",
-             "variables/")
 
 
 @contextlib.contextmanager
@@ -147,9 +144,9 @@ def _check_export(path: str) -> None:
             raise ValueError(f"{path} exists and is not an earlier export: choose another path, or remove it")
         return
     with tf.io.gfile.GFile(mark) as file:
-        own = file.read().splitlines() or _UNLISTED
+        own = file.read().splitlines()
     for name in _files_in(path):
-        if name not in own and not name.startswith(tuple(folder for folder in own if folder.endswith("/"))):
+        if name not in own:
             raise ValueError(f"{path} is an earlier export, but {os.path.join(path, name)} was added to it, which "
                              "would be lost: choose another path, or move that file")
 

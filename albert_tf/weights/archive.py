@@ -28,8 +28,8 @@ import tensorflow as tf
 
 from albert_tf.utils.files import version
 from albert_tf.utils.temporary_files import errors_naming_origin, folder_of_this_process
-from albert_tf.weights import settings
 from albert_tf.weights.hugging_face import INDEX, MODULES, TOKENIZER_JSON, tensors
+from albert_tf.weights.settings import SETTINGS
 from albert_tf.weights.tf1 import checkpoint
 from albert_tf.weights.vocabulary_files import VOCABULARIES
 
@@ -40,7 +40,7 @@ _MODULE_FOLDERS = ("variables", "assets", "assets.extra")
 _STEP_FOLDERS = "[0-9]_*"
 # The names of files that are read from a model's folder. All files in a SavedModel's inner folders are read.
 _NEEDED = (_CHECKPOINT, _DATA, _SAFETENSORS, INDEX, "*config*.json", *VOCABULARIES, TOKENIZER_JSON,
-           *settings.FILES, MODULES, "saved_model.pb", "fingerprint.pb")
+           SETTINGS, MODULES, "saved_model.pb", "fingerprint.pb")
 _WEIGHTS = (_DATA, _SAFETENSORS)
 # Limits far above the number of members of a model's archive, and the size of a file without weights.
 _MAX_MEMBERS = 100_000

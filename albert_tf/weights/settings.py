@@ -7,13 +7,6 @@ The keys are fields of Settings, and those with the default value are left out::
 
 The pooling of a sentence encoder is in the files of sentence-transformers, the length of rows in
 tokenizer_config.json (see vocabulary_files.py).
-
-Up to version 0.2 there were four files in the place of albert_tf.json, which are read where it is missing::
-
-    label_names.txt       the names, one per line
-    long_texts.json       the value of long_texts
-    multiple_choice.json  {"num_choices": 5}
-    tagging.json          {"label_all_pieces": true}
 """
 
 from __future__ import annotations
@@ -38,15 +31,9 @@ from albert_tf.weights.hugging_face import MODULES
 from albert_tf.weights.vocabulary_files import VocabularyFiles, copy_vocabulary, length_in
 
 SETTINGS = "albert_tf.json"
-# The files up to version 0.2. Exports of classifiers still have the first one.
-LABEL_NAMES = "label_names.txt"
-_LONG_TEXTS = "long_texts.json"
 _TYPES = {"num_choices": int, "label_all_pieces": bool, "multi_label": bool, "temperature": float,
           "lora_alpha": float, "head": str, "doc_stride": int, "max_query_length": int, "max_qa_length": int,
           "exit_heads": bool, "exit_pooling": str, "activation_fn": str, "task": str, "single_texts": bool}
-_EARLIER = {"multiple_choice.json": ("num_choices",), "tagging.json": ("label_all_pieces",)}
-_EARLIER_FILES = (LABEL_NAMES, _LONG_TEXTS, *_EARLIER)
-FILES = (SETTINGS, *_EARLIER_FILES)
 _BOUNDS = {"num_choices": bounds.CANDIDATES, **dict.fromkeys(
     ("doc_stride", "max_query_length", "max_qa_length"), bounds.SEQ_LENGTH.at_least(0))}
 
@@ -119,13 +106,13 @@ def settings_of(model: keras.Model) -> Settings:
 
 
 def settings_in(folder: str) -> Settings:
-    """The settings that are stored in a folder, by this version or an earlier one.
+    """The settings that are stored in a folder.
 
     Raises:
       ValueError: a file is damaged.
     """
     path = os.path.join(folder, SETTINGS)
-    values = _checked(read_json_object(path), path) if tf.io.gfile.exists(path) else _earlier_values(folder)
+    values = _checked(read_json_object(path), path) if tf.io.gfile.exists(path) else {}
     return Settings(sentence_pooling=sentence_pooling_in(folder), max_seq_length=length_in(folder), **values)
 
 
@@ -176,8 +163,6 @@ def write_input_settings(settings: Settings, config: AlbertConfig, folder: str) 
         values["long_texts"] = dataclasses.asdict(settings.long_texts)
     write_or_remove(os.path.join(folder, SETTINGS),
                     json.dumps(values, indent=2, ensure_ascii=False) + "\n" if values else None)
-    for name in _EARLIER_FILES:
-        write_or_remove(os.path.join(folder, name), None)
 
 
 def label_difference(
@@ -222,20 +207,3 @@ def _long_texts(stored: Any, place: str) -> LongTexts:
     bounds.CANDIDATES.check(f"{place}: max_windows", long_texts.max_windows)
     bounds.SEQ_LENGTH.at_least(0).check(f"{place}: doc_stride", long_texts.doc_stride)
     return long_texts
-
-
-def _earlier_values(folder: str) -> dict[str, Any]:
-    """The content of the files up to version 0.2 as arguments of Settings."""
-    values: dict[str, Any] = {}
-    for name in filter(lambda name: tf.io.gfile.exists(os.path.join(folder, name)), _EARLIER_FILES):
-        path = os.path.join(folder, name)
-        if name == LABEL_NAMES:
-            from albert_tf.text.lines import read_lines
-
-            values["label_names"] = tuple(read_lines(path))
-        elif name == _LONG_TEXTS:
-            values["long_texts"] = _long_texts(read_json_object(path), path)
-        else:
-            types = {key: _TYPES[key] for key in _EARLIER[name]}
-            values.update(_checked(check_keys(read_json_object(path), path, {}, types), path))
-    return values

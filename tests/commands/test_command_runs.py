@@ -118,15 +118,6 @@ def test_a_file_of_a_run_is_not_replaced_by_one_with_other_flags(tmp_path, start
         runs.check_outputs(**first, input_file="a.txt")
 
 
-def test_a_run_that_an_earlier_version_has_finished_is_skipped_whatever_its_files(tmp_path, started):
-    (tmp_path / "text.txt").write_text("changed since")
-    flags = dict(input_file=str(tmp_path / "text.txt"), top_k=1)
-    line = dict(script="fill_mask", arguments=arguments(flags), seconds=4.5)
-    (tmp_path / FINISHED).write_text(json.dumps(line) + "\n")
-    ScriptRuns(str(tmp_path)).run("fill_mask", **flags)
-    assert not started and ScriptRuns(str(tmp_path)).seconds("fill_mask", **flags) == 4.5
-
-
 def test_a_run_that_is_skipped_is_logged(tmp_path, started, caplog):
     caplog.set_level("INFO", logger="absl")
     for _ in range(2):

@@ -245,7 +245,7 @@ def test_a_run_of_another_task_is_named_before_anything_is_written(script, share
     assert digests(shared) == before and not (folder / "cached_of_others").exists()
 
 
-def test_a_run_of_an_earlier_version_is_known_by_its_variables(script, shared, folder):
+def test_a_run_without_settings_is_known_by_its_variables(script, shared, folder):
     directory = folder / "earlier"
     shutil.copytree(shared, directory)
     (directory / "albert_tf.json").unlink()

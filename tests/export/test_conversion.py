@@ -71,7 +71,7 @@ def test_the_kind_of_model_follows_from_the_variables(tmp_path, kind):
 def test_one_label_is_a_regression_or_a_multiple_choice(tmp_path):
     made(tmp_path / "ours", "ours", "multiple_choice")
     assert head_of_source(open_source(str(tmp_path / "ours"))) == "multiple_choice"
-    (tmp_path / "ours/albert_tf.json").unlink()  # as in earlier weights and those of the release
+    (tmp_path / "ours/albert_tf.json").unlink()  # as in the release
     with pytest.raises(ValueError, match="can be a regression or a multiple-choice model: set"):
         convert(open_source(str(tmp_path / "ours")), str(tmp_path / "new"), "tf1")
     (tmp_path / "ours/albert_tf.json").write_text('{"head": "classifier"}')  # as run_classifier.py writes it

@@ -193,7 +193,7 @@ def test_the_stored_head_tells_a_regression_from_a_multiple_choice(config, sente
     save(head_named("classifier").model(config, num_labels=1), str(path), "tf1",
          VocabularyFiles.from_tokenizer(sentence_pieces))
     assert model_of_source("score", open_source(str(path))).description.startswith("classifier from ")
-    (path / "albert_tf.json").write_text("{}")  # as earlier versions wrote it
+    (path / "albert_tf.json").write_text("{}")
     with pytest.raises(ValueError, match="can be a regression or a multiple-choice model: set the model to classifier"):
         model_of_source("score", open_source(str(path)))
 

@@ -1,4 +1,4 @@
-"""Our optimizer compared with the LAMB of tensorflow_addons, which wrote the checkpoints of earlier versions."""
+"""Our optimizer compared with the LAMB of tensorflow_addons."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ STEPS = 12
 
 
 class AddonsLamb(addons.optimizers.LAMB):
-    """LAMB without bias correction, as earlier versions of this library used it."""
+    """LAMB without bias correction, as the release has it."""
 
     def _prepare_local(self, var_device, var_dtype, apply_state):
         super()._prepare_local(var_device, var_dtype, apply_state)
