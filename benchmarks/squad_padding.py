@@ -55,7 +55,7 @@ def main():
         cache = FeatureCache(tokenizer, folder)
         options = FeatureOptions(MAX_SEQ_LENGTH, DOC_STRIDE, MAX_QUERY_LENGTH)
         train = training_table(cache, read_squad_file(FLAGS.train_file), options)
-        predict, _ = prediction_table(cache, read_squad_file(FLAGS.predict_file), options)
+        predict, _ = prediction_table(cache.tokenizer, read_squad_file(FLAGS.predict_file), options)
     print(f"\nlargest difference of the logits: {largest_difference(version, task.model, predict):.1e} "
           f"(wanted at most {WANTED_DIFFERENCE:.0e})", flush=True)
     ways = "".join(f"{name:>20}" for name in BUCKETS)

@@ -62,8 +62,6 @@ class Options(DistillationOptions, tuning.Options):
         "files, or for --ask and --export_dir that of the weights.")
     train_feature_file: str | None = fields.string(
         None, "Path of the cached training features. Default: a file in --cached_dir.")
-    predict_feature_file: str | None = fields.string(
-        None, "Path of the cached features of --predict_file. Default: a file in --cached_dir.")
     num_train_epochs: float = fields.number(
         3.0, "Number of training epochs. The number of steps is this number times questions divided by "
         "--train_batch_size.", lower_bound=0.0)
@@ -103,8 +101,9 @@ class Options(DistillationOptions, tuning.Options):
 def define_flags() -> None:
     tuning_flags.define_flags(Options, max_seq_length=384, steps=None,
                               export_accepts="question and context as text, ids, or serialized tf.Examples")
-    flags.DEFINE_string("predict_feature_left_file", None, "Has no effect: the text offsets of the tokens are made "
-                        "from --predict_file. Scripts for the release can set it.")
+    for name in ("predict_feature_file", "predict_feature_left_file"):
+        flags.DEFINE_string(name, None, "Has no effect: the features of --predict_file are made anew, in memory. "
+                            "Scripts for the release can set it.")
     fields.define_integer("doc_stride", None, "Number of pieces from the start of one window of a paragraph to the "
                           "start of the next. Default: that of the run in --output_dir, or 128, or the pieces of a "
                           "window if they are fewer.", *bounds.SEQ_LENGTH)
@@ -272,8 +271,8 @@ class QuestionAnswering(tuning.CommandTask):
     @functools.cached_property
     def _to_predict(self) -> tuple[FeatureTable | None, list[QuestionWindows]]:
         """The features of --predict_file, and all its questions."""
-        return prediction_table(self.cache, self.files["predict_file"], self.options.features,
-                                self.options.num_workers, self.options.predict_feature_file)
+        return prediction_table(self.tokenizer, self.files["predict_file"], self.options.features,
+                                self.options.num_workers)
 
     def _task_of(self, model: keras.Model) -> SpanTask | ConditionalSpanTask:
         if self.options.squad_version == "1.1":

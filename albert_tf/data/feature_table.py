@@ -27,7 +27,7 @@ import hashlib
 import json
 import os
 import types
-from typing import Any, Callable, Iterable, Mapping
+from typing import Any, Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -144,7 +144,7 @@ class FeatureTable:
         wanted, parts = schema.record_features(), []
         try:
             for records in without_autotuning(tf.data.TFRecordDataset(file.path).batch(_CHUNK)):
-                parts.append(_without_padding(tf.io.parse_example(records, wanted), schema))
+                parts.append(without_padding(tf.io.parse_example(records, wanted), schema))
         except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:  # TensorFlow's message quotes the record
             message = "a record is not a tf.Example" if isinstance(error, UnicodeDecodeError) else error.message
             reason = message.rpartition("}} ")[2]  # the part after TensorFlow's name of the op
@@ -155,6 +155,11 @@ class FeatureTable:
                              "path") from error
         if not parts:
             raise ValueError(f"there are no records in {file.path}")
+        return cls.joined(parts, schema)
+
+    @classmethod
+    def joined(cls, parts: Sequence[dict[str, np.ndarray]], schema: FeatureSchema) -> FeatureTable:
+        """The table of all examples of several parts, each the result of without_padding."""
         columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         lengths = columns.pop("input_mask")
         sequences = {name: tf.RaggedTensor.from_row_lengths(columns.pop(name), lengths, validate=False)
@@ -214,9 +219,14 @@ class FeatureTable:
         return sha256.hexdigest()
 
 
-def _without_padding(records: dict[str, tf.Tensor], schema: FeatureSchema) -> dict[str, np.ndarray]:
-    """Parsed records with per-token features flattened and without padding, and input_mask replaced by lengths."""
-    columns = {name: values.numpy() for name, values in records.items()}
+def without_padding(examples: Mapping[str, Any], schema: FeatureSchema) -> dict[str, np.ndarray]:
+    """Padded examples with per-token features flattened and without padding, and input_mask replaced by lengths.
+
+    Args:
+      examples: tensors or arrays by name, with the shapes of FeatureSchema.record_features after [examples].
+      schema: their features.
+    """
+    columns = {name: np.asarray(values) for name, values in examples.items()}
     is_token = columns["input_mask"].reshape(-1, schema.max_seq_length).astype(bool)  # [examples * choices, seq]
     columns["input_mask"] = is_token.sum(axis=1)
     for name in schema.token_padding:

@@ -192,9 +192,8 @@ def test_question_answering(session, model, tmp_path):
     session.run(script="run_squad", init_checkpoint=model, train_file=f"{REMOTE}/squad/dev_v1.json", num_workers=1,
                 predict_file=f"{REMOTE}/squad/dev_v1.json", output_dir=f"{REMOTE}/squad_model", max_seq_length=64,
                 doc_stride=24, max_query_length=16,
-                train_feature_file=f"{REMOTE}/squad_train.tfrecord",
-                predict_feature_file=f"{REMOTE}/squad_predict.tfrecord", **FINE_TUNING)
-    assert fetched(session, "squad_predict.tfrecord", tmp_path).stat().st_size
+                train_feature_file=f"{REMOTE}/squad_train.tfrecord", **FINE_TUNING)
+    assert fetched(session, "squad_train.tfrecord", tmp_path).stat().st_size
     assert "f1" in results(session, "squad_model", tmp_path)
     assert json.loads(fetched(session, "squad_model/predictions.json", tmp_path).read_text())
 

@@ -1,7 +1,6 @@
-"""SQuAD features as tables: from cached records, such as squad_predict_1a2b3c.tfrecord.
+"""SQuAD features as tables: for training from cached records, such as squad_train_1a2b3c.tfrecord.
 
-The records have the model's inputs. The offsets by which answers are extracted are made anew for each run, and kept in
-memory.
+For prediction they are made in memory, with the offsets by which answers are extracted.
 """
 
 from __future__ import annotations
@@ -10,10 +9,11 @@ import collections
 import dataclasses
 from typing import Callable, Iterable, Iterator, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from albert_tf.data.feature_table import TOKENS, FeatureCache, FeatureSchema, FeatureTable
+from albert_tf.data.feature_table import TOKENS, FeatureCache, FeatureSchema, FeatureTable, without_padding
 from albert_tf.tasks.squad.features import (
     FIRST_UNIQUE_ID,
     FeatureBlock,
@@ -23,10 +23,11 @@ from albert_tf.tasks.squad.features import (
     features_of_blocks,
 )
 from albert_tf.tasks.squad.reading import ReadingNotes, SquadExample, SquadFile, read_paragraphs
+from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.progress import progress
 
 _TOKEN_PADDING = dict(TOKENS, p_mask=1)
-_ANSWER = ("start_positions", "end_positions", "is_impossible")
+_ANSWER = dict(start_positions="start_position", end_positions="end_position", is_impossible="is_impossible")
 
 
 class QuestionWindows(NamedTuple):
@@ -60,55 +61,47 @@ def training_table(
     """
     options = dataclasses.replace(options, is_training=True)
     return cache.table("squad_train", made_from(file, options), _schema(options),
-                       lambda: _training_records(cache, file, options, num_workers), path)
+                       lambda: _records(cache.tokenizer, file, options, num_workers), path)
 
 
 def prediction_table(
-    cache: FeatureCache, file: SquadFile, options: FeatureOptions, num_workers: int = 1, path: str | None = None
+    tokenizer: FullTokenizer, file: SquadFile, options: FeatureOptions, num_workers: int = 1
 ) -> tuple[FeatureTable | None, list[QuestionWindows]]:
     """The features of a file to predict (None if all contexts are empty), and all questions with their windows.
 
     Args:
-      cache, file, num_workers: see training_table.
+      tokenizer: the model's tokenizer.
+      file, num_workers: see training_table.
       options: how features are made. Its is_training is replaced by False.
-      path: path of the records (--predict_feature_file); None for a file in the cache.
 
     Raises:
-      ValueError: see training_table; or the records were made from another file or with other flags.
+      ValueError: the file is not a SQuAD file.
     """
     options = dataclasses.replace(options, is_training=False)
     examples: list[SquadExample] = []
-    blocks = list(_blocks(cache, file, options, num_workers, examples.extend))
+    blocks = list(_blocks(tokenizer, file, options, num_workers, examples.extend))
     windows: dict[int | None, list[SquadFeature]] = collections.defaultdict(list)
-    for feature in features_of_blocks(blocks, cache.tokenizer, options):
+    for feature in features_of_blocks(blocks, tokenizer, options):
         windows[feature.example_index].append(feature)
     questions = [QuestionWindows(example.qas_id, example.paragraph_text, windows[index])
                  for index, example in enumerate(examples)]
-    count = sum(map(len, blocks))
-    if not count:
-        return None, questions
-    table = cache.table("squad_predict", made_from(file, options), _schema(options),
-                        lambda: _records(cache, options, blocks), path)
-    if count != len(table):
-        raise ValueError(f"{path or cache.directory} has {len(table):,} features, but {file.path} gives "
-                         f"{count:,}: they were made with other flags, or by the release (then set "
-                         "--release_compatible)")
-    return table, questions
+    schema, columns = _schema(options), _columns(blocks, tokenizer, options)
+    parts = [without_padding(part, schema) for part in columns if len(part["unique_ids"])]
+    return FeatureTable.joined(parts, schema) if parts else None, questions
 
 
 def made_from(file: SquadFile, options: FeatureOptions) -> dict:
-    """Everything that the features depend on besides tokenizer and schema."""
-    misplaced_answers = options.misplaced_answers if options.is_training else None
-    return dict(dataclasses.asdict(options), task="squad", input=file.sha256, misplaced_answers=misplaced_answers)
+    """Everything that training features depend on besides tokenizer and schema."""
+    return dict(dataclasses.asdict(options), task="squad", input=file.sha256)
 
 
 def _schema(options: FeatureOptions) -> FeatureSchema:
-    answer = _ANSWER if options.is_training else ()
+    answer = list(_ANSWER) if options.is_training else []
     return FeatureSchema(options.max_seq_length, {name: tf.int32 for name in ("unique_ids", *answer)}, _TOKEN_PADDING)
 
 
 def _blocks(
-    cache: FeatureCache, file: SquadFile, options: FeatureOptions, num_workers: int,
+    tokenizer: FullTokenizer, file: SquadFile, options: FeatureOptions, num_workers: int,
     note: Callable[[list[SquadExample]], None] = lambda paragraph: None,
 ) -> Iterator[FeatureBlock]:
     """The features of a file. Calls `note` with the questions of each paragraph. Logs the ReadingNotes at the end."""
@@ -121,28 +114,30 @@ def _blocks(
             update(len(paragraph))
 
     with progress("features", file.summary.questions, " questions") as update:
-        yield from feature_blocks(paragraphs(), cache.tokenizer, options, num_workers)
+        yield from feature_blocks(paragraphs(), tokenizer, options, num_workers)
     logging.info("%s: %s", file.path, notes)
 
 
-def _training_records(
-    cache: FeatureCache, file: SquadFile, options: FeatureOptions, num_workers: int
+def _records(
+    tokenizer: FullTokenizer, file: SquadFile, options: FeatureOptions, num_workers: int
 ) -> Iterator[dict]:
+    """The training features of a file as arguments of FeatureSchema.serialize."""
     is_empty = True
-    for features in _records(cache, options, _blocks(cache, file, options, num_workers)):
-        yield features
-        is_empty = False
+    for columns in _columns(_blocks(tokenizer, file, options, num_workers), tokenizer, options):
+        for row in zip(*columns.values()):
+            yield dict(zip(columns, row))
+            is_empty = False
     if is_empty:
         raise ValueError(f"{file.path} has no question to train on: all were left out (see the log)")
 
 
-def _records(cache: FeatureCache, options: FeatureOptions, blocks: Iterable[FeatureBlock]) -> Iterator[dict]:
-    """The features of blocks as arguments of FeatureSchema.serialize."""
+def _columns(
+    blocks: Iterable[FeatureBlock], tokenizer: FullTokenizer, options: FeatureOptions
+) -> Iterator[dict[str, np.ndarray]]:
+    """The padded features of each block by the names of the schema: [features, max_seq_length] or [features]."""
     unique_id = FIRST_UNIQUE_ID
     for block in blocks:
-        padded = block.padded(options.max_seq_length, cache.tokenizer.pad_id)
-        columns = dict(padded, start_positions=block.scalars["start_position"],
-                       end_positions=block.scalars["end_position"], is_impossible=block.scalars["is_impossible"])
-        for i in range(len(block)):
-            yield dict({name: column[i] for name, column in columns.items()}, unique_ids=unique_id + i)
+        answer = {name: block.scalars[field] for name, field in _ANSWER.items()} if options.is_training else {}
+        yield dict(block.padded(options.max_seq_length, tokenizer.pad_id), **answer,
+                   unique_ids=np.arange(unique_id, unique_id + len(block)))
         unique_id += len(block)

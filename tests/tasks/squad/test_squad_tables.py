@@ -1,4 +1,4 @@
-"""SQuAD features that are cached as records, and the offsets of their tokens."""
+"""SQuAD features: training's as cached records, prediction's in memory with the offsets of their tokens."""
 
 import json
 
@@ -27,26 +27,32 @@ def options(doc_stride=24, max_seq_length=64, **more):
     return FeatureOptions(max_seq_length, doc_stride, 16, **more)
 
 
-def predicted(cache, path, file_of_records=None, **more):
-    return prediction_table(cache, read_squad_file(str(path)), options(**more), path=file_of_records)
+def trained(cache, path, file_of_records=None, **more):
+    return training_table(cache, read_squad_file(str(path)), options(**more), path=file_of_records)
 
 
 def test_training_records_have_the_releases_features(golden, cache):
     expected = json.loads((golden / "squad/features_train.json").read_text())["features"]
-    table = training_table(cache, read_squad_file(str(golden / "squad/train.json")), options(release_compatible=True))
+    table = trained(cache, golden / "squad/train.json", release_compatible=True)
     assert len(table) == len(expected)
     for name, field in (("unique_ids", "unique_id"), ("start_positions", "start_position"),
                         ("end_positions", "end_position"), ("is_impossible", "is_impossible")):
         assert table.scalars[name].numpy().tolist() == [int(feature[field]) for feature in expected], name
+    check_tokens(table, expected)
+
+
+def check_tokens(table, expected):
     for name in ("input_ids", "segment_ids", "p_mask"):
         without_padding = [feature[name][: sum(feature["input_mask"])] for feature in expected]
         assert table.sequences[name].to_list() == without_padding, name
 
 
-def test_the_questions_have_their_contexts_and_a_window_for_each_feature(golden, cache):
+def test_the_questions_have_their_contexts_and_a_window_for_each_feature(golden, tokenizer):
     expected = json.loads((golden / "squad/features_predict.json").read_text())["features"]
     file = read_squad_file(str(golden / "squad/dev.json"))
-    _, questions = prediction_table(cache, file, options(release_compatible=True))
+    table, questions = prediction_table(tokenizer, file, options(release_compatible=True))
+    assert table.scalars["unique_ids"].numpy().tolist() == [feature["unique_id"] for feature in expected]
+    check_tokens(table, expected)
     examples = [example for paragraph in read_paragraphs(file, False) for example in paragraph]
     assert [question[:2] for question in questions] == [(each.qas_id, each.paragraph_text) for each in examples]
     windows = [(question.qas_id, window) for question in questions for window in question.windows]
@@ -58,18 +64,18 @@ def test_the_questions_have_their_contexts_and_a_window_for_each_feature(golden,
         assert (qas_id, marks) == (feature["qas_id"], feature["token_is_max_context"])
 
 
-def test_a_file_is_read_once_for_any_number_of_evaluations(golden, cache, tmp_path):
+def test_a_file_is_read_once_for_any_number_of_evaluations(golden, tokenizer, tmp_path):
     path = tmp_path / "dev.json"
     path.write_bytes((golden / "squad/dev.json").read_bytes())
     file = read_squad_file(str(path))
     path.unlink()
-    _, questions = prediction_table(cache, file, options())
+    _, questions = prediction_table(tokenizer, file, options())
     for _ in range(2):
         assert len(list(answers(questions, [], AnswerOptions("1.1")))) == 24
 
 
-def test_scores_of_a_model_that_diverged_are_reported(golden, cache):
-    table, questions = predicted(cache, golden / "squad/dev.json")
+def test_scores_of_a_model_that_diverged_are_reported(golden, tokenizer):
+    table, questions = prediction_table(tokenizer, read_squad_file(str(golden / "squad/dev.json")), options())
     rows = len(table)
     results = dict(start_top_log_probs=[np.zeros(2, np.float32)] * rows, start_top_index=[np.arange(2)] * rows,
                    end_top_log_probs=[np.zeros(2, np.float32)] * rows, end_top_index=[np.arange(2)] * rows)
@@ -84,25 +90,25 @@ def test_features_are_made_once_and_again_if_the_text_or_the_stride_changes(gold
 
     def made(path, **more):
         caplog.clear()
-        predicted(cache, path, **more)
+        trained(cache, path, **more)
         return "records made" in caplog.text
 
     changed = tmp_path / "changed.json"
-    changed.write_text((golden / "squad/dev.json").read_text().replace("Who", "Whose"))
-    assert made(golden / "squad/dev.json") and not made(golden / "squad/dev.json")
+    changed.write_text((golden / "squad/train.json").read_text().replace("Who", "Whose"))
+    assert made(golden / "squad/train.json") and not made(golden / "squad/train.json")
     assert made(changed) and made(changed, doc_stride=8) and not made(changed)
 
 
 @pytest.mark.parametrize("changes", [
     dict(text=("Who", "Whose")), dict(max_seq_length=63), dict(doc_stride=8), dict(max_query_length=15),
-    dict(is_training=False), dict(release_compatible=True), dict(misplaced_answers="leave_out"),
+    dict(release_compatible=True), dict(misplaced_answers="leave_out"),
     dict(vocabulary="accents/spiece.model"), dict(do_lower_case=False), dict(keep_accents=True)], ids=str)
 def test_features_of_another_file_vocabulary_or_setting_are_other_features(golden, tmp_path, changes):
-    def key(text=("", ""), max_seq_length=64, doc_stride=24, max_query_length=16, is_training=True,
+    def key(text=("", ""), max_seq_length=64, doc_stride=24, max_query_length=16,
             release_compatible=False, misplaced_answers="find", vocabulary="tiny_spm/tiny.model", **casing):
         path = tmp_path / "train.json"
         path.write_text((golden / "squad/train.json").read_text().replace(*text))
-        options = FeatureOptions(max_seq_length, doc_stride, max_query_length, is_training, release_compatible,
+        options = FeatureOptions(max_seq_length, doc_stride, max_query_length, True, release_compatible,
                                  misplaced_answers)
         tokenizer = FullTokenizer(spm_model_file=str(golden / vocabulary), **casing)
         return made_from(read_squad_file(str(path)), options), tokenizer_key(tokenizer)
@@ -111,11 +117,11 @@ def test_features_of_another_file_vocabulary_or_setting_are_other_features(golde
 
 
 def test_truncated_records_are_made_again(golden, cache, tmp_path):
-    table, _ = predicted(cache, golden / "squad/dev.json")
+    table = trained(cache, golden / "squad/train.json")
     (path,) = tmp_path.glob("*.tfrecord")
     whole = path.read_bytes()
     path.write_bytes(whole[:1000])
-    again, _ = predicted(cache, golden / "squad/dev.json")
+    again = trained(cache, golden / "squad/train.json")
     assert len(again) == len(table) and path.read_bytes() == whole
 
 
@@ -123,17 +129,15 @@ def test_a_file_of_someone_else_is_not_replaced(golden, cache, tmp_path):
     path = tmp_path / "mine.tfrecord"
     path.write_text("precious, " * 10)
     with pytest.raises(ValueError, match="mine.tfrecord was truncated or changed, or is not a TFRecord"):
-        predicted(cache, golden / "squad/dev.json", str(path))
+        trained(cache, golden / "squad/train.json", str(path))
     assert path.read_text() == "precious, " * 10
 
 
 def test_features_of_the_users_files_are_made_again_if_anything_changes(golden, cache, tmp_path):
     path = str(tmp_path / "mine.tfrecord")
     for length in (64, 40, 64):
-        table, questions = predicted(cache, golden / "squad/dev.json", path, max_seq_length=length, doc_stride=20)
-        tokens = [window.doc_offset + len(window.starts) + 1 for question in questions
-                  for window in question.windows]
-        assert tokens == table.lengths.tolist() and max(tokens) == length
+        table = trained(cache, golden / "squad/train.json", path, max_seq_length=length, doc_stride=20)
+        assert max(table.lengths) == length
 
 
 def test_a_file_without_trainable_questions_is_reported(cache, tmp_path):
@@ -141,23 +145,13 @@ def test_a_file_without_trainable_questions_is_reported(cache, tmp_path):
     data = dict(data=[dict(paragraphs=[dict(context="Ada", qas=[question])])])
     (tmp_path / "train.json").write_text(json.dumps(data))
     with pytest.raises(ValueError, match="train.json has no question to train on"):
-        training_table(cache, read_squad_file(str(tmp_path / "train.json")), options())
+        trained(cache, tmp_path / "train.json")
     assert [path.name for path in tmp_path.iterdir()] == ["train.json"]
 
 
-def test_records_with_other_features_are_refused(golden, cache, tmp_path):
-    path = str(tmp_path / "mine.tfrecord")
-    predicted(cache, golden / "squad/dev.json", path, release_compatible=True)
-    (tmp_path / "mine.manifest.json").unlink()  # as the release's records, which have none
-    with pytest.raises(ValueError, match="mine.tfrecord has 140 features, but .*dev.json gives 14.: they were made"):
-        predicted(cache, golden / "squad/dev.json", path)
-
-
-def test_a_file_of_empty_contexts_has_no_table(cache, tmp_path):
+def test_a_file_of_empty_contexts_has_no_table(tokenizer, tmp_path):
     question = dict(id="a", question="Who?")
     data = dict(data=[dict(paragraphs=[dict(context=" ", qas=[question])])])
     (tmp_path / "empty.json").write_text(json.dumps(data))
-    for _ in range(2):
-        table, questions = predicted(cache, tmp_path / "empty.json")
-        assert table is None and questions == [("a", " ", [])]
-    assert not list(tmp_path.glob("*.tfrecord"))
+    table, questions = prediction_table(tokenizer, read_squad_file(str(tmp_path / "empty.json")), options())
+    assert table is None and questions == [("a", " ", [])]
