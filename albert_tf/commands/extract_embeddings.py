@@ -3,8 +3,8 @@
     python -m albert_tf extract_embeddings --init_checkpoint=albert_base_v2 --input_file=lines.txt \\
         --output_file=vectors.npy
 
-writes the vector of each line, float32 [lines, hidden_size]: by default ALBERT's pooled output, or the pooling of a
-folder of sentence-transformers. With --vector_precision=int8 or binary the vectors are int8, and with int8
+writes the vector of each line, float32 [lines, hidden_size]: by the pooling of a folder of sentence-transformers, or
+else the mean over the tokens. With --vector_precision=int8 or binary the vectors are int8, and with int8
 vectors.ranges.npy has the range of each dimension, float32 [2, hidden_size].
 
 With --per_token, vectors.npy has the sequence output of all lines one after the other, including [CLS] and [SEP],
@@ -29,7 +29,7 @@ from albert_tf.data.rows import read_texts
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.vector_precision import VectorPrecision
 from albert_tf.tasks.sentence_vectors.embeddings import companions, embed, token_ids, write_token_files
-from albert_tf.tasks.sentence_vectors.stored_vectors import ranges_in, ranges_path, write_stored
+from albert_tf.tasks.sentence_vectors.stored_vectors import made_with, ranges_in, ranges_path, write_stored
 from albert_tf.utils import bounds
 from albert_tf.utils.files import expand_globs
 from albert_tf.utils.manifests import check_output, move_with_manifest
@@ -39,12 +39,11 @@ from albert_tf.utils.writing import array_writer
 
 FLAGS = flags.FLAGS
 _MADE_FROM = (*shared.MODEL_FLAGS, "input_file", "per_token", "precision", "vector_precision", "vector_ranges")
-_DEFAULT_LENGTH = 512  # tokens
 
 
 def define_flags() -> None:
     shared.define_source_flags()
-    vector_flags.define_pooling_flags(default="pooler")
+    vector_flags.define_pooling_flags()
     vector_flags.define_vector_flags()
     fields.define_required("input_file", "Path of a UTF-8 text file, one text per line; with --engine=beam a "
                            "comma-separated list of paths and globs.")
@@ -52,7 +51,7 @@ def define_flags() -> None:
     fields.define_required("output_file", "Path of the vectors' file, which must end in .npy.")
     flags.DEFINE_bool("per_token", False, "Whether to write one vector per token instead of one per line. --pooling, "
                       "--normalize, --truncate_dim and --vector_precision must not be set then.")
-    vector_flags.define_text_flags("lines", str(_DEFAULT_LENGTH), with_blocks=False)
+    vector_flags.define_text_flags("lines", with_blocks=False)
     shared.define_engine_flags("Number of processes of Beam's local runner.")
     fields.define_integer("num_shards", 1, "Number of output files of --engine=beam. If N > 1, x.npy becomes "
                           "x-00000-of-0000N.npy, ..., each with the vectors of consecutive lines.", *bounds.SHARDS)
@@ -78,7 +77,7 @@ def main() -> None:
     if not (lines or pipeline_options):
         raise ValueError(f"{FLAGS.input_file} has no lines")
     selected = shared.resolve_model()
-    pooling = dataclasses.asdict(vector_flags.sentence_pooling(selected, default="pooler"))
+    pooling = dataclasses.asdict(vector_flags.sentence_pooling(selected))
     model = selected.pretrained("sentence_encoder", **pooling)
     # The ranges of int8 are those of the vectors themselves, unless the flag has others.
     precision = None if has_ranges and not FLAGS.vector_ranges else vector_flags.vector_precision()
@@ -86,19 +85,18 @@ def main() -> None:
         precision.check_size(model.vector_size)
     shared.check_length(FLAGS.max_seq_length, model.config)
     tokenizer = selected.vocabulary.tokenizer(model.config)
-    length = min(model.max_seq_length or _DEFAULT_LENGTH, model.config.max_position_embeddings)
-    made_from = dict({name: FLAGS[name].value for name in _MADE_FROM}, **dict(pooling, max_seq_length=length))
+    made_from = {**{name: FLAGS[name].value for name in _MADE_FROM}, **pooling, **made_with(model, tokenizer)}
     if FLAGS.text_column:
         made_from["text_column"] = FLAGS.text_column
     if pipeline_options:
         from albert_tf.beam import line_models
 
         num_lines = line_models.extract_embeddings(
-            expand_globs(FLAGS.input_file), output_files, model, tokenizer, length, FLAGS.batch_size, FLAGS.per_token,
-            made_from, pipeline_options, FLAGS.text_column)
+            expand_globs(FLAGS.input_file), output_files, model, tokenizer, model.row_length, FLAGS.batch_size,
+            FLAGS.per_token, made_from, pipeline_options, FLAGS.text_column)
         logging.info("%s: vectors of %s", FLAGS.output_file, count_of(num_lines, "line"))
         return
-    rows = token_ids(tokenizer, lines, length)
+    rows = token_ids(tokenizer, lines, model.row_length)
     with temporary_folder(FLAGS.output_file) as folder:
         source = os.path.join(folder, os.path.basename(FLAGS.output_file))
         height = write_vectors(source, model, rows, FLAGS.batch_size, FLAGS.per_token)

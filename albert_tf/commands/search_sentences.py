@@ -20,7 +20,7 @@ from albert_tf.data.rows import read_texts
 from albert_tf.modeling.vector_precision import VectorPrecision
 from albert_tf.tasks.classification.ranking import RelevanceScorer
 from albert_tf.tasks.sentence_vectors.search import Neighbour, nearest_lines
-from albert_tf.tasks.sentence_vectors.stored_vectors import open_vectors
+from albert_tf.tasks.sentence_vectors.stored_vectors import made_with, open_vectors
 from albert_tf.text.lines import read_standard_input
 from albert_tf.utils import bounds
 from albert_tf.utils.json_files import check_characters
@@ -56,16 +56,17 @@ def main() -> None:
     lines = read_texts(FLAGS.input_file, FLAGS.text_column)
     selected = shared.resolve_model()
     model = selected.pretrained("sentence_encoder", **dataclasses.asdict(vector_flags.sentence_pooling(selected)))
+    tokenizer = selected.vocabulary.tokenizer(model.config)
     vectors, precision = None, VectorPrecision()
     if FLAGS.vectors_file:
         if FLAGS.vector_precision != "float32" or FLAGS.vector_ranges:
             raise ValueError("--vectors_file has a precision: leave out --vector_precision and --vector_ranges")
         num_texts = sum(1 for _ in read_texts(FLAGS.input_file, FLAGS.text_column))
-        vectors, precision = open_vectors(FLAGS.vectors_file, num_texts, model.vector_size)
+        vectors, precision = open_vectors(FLAGS.vectors_file, num_texts, model.vector_size,
+                                          made_with(model, tokenizer))
     else:
         precision = vector_flags.vector_precision()
         precision.check_size(model.vector_size)
-    tokenizer = selected.vocabulary.tokenizer(model.config)
     scorer = _scorer(FLAGS.rerank_checkpoint, FLAGS.batch_size) if FLAGS.rerank_checkpoint else None
     num_lines = max(FLAGS.top_k, FLAGS.num_candidates) if scorer else FLAGS.top_k
     queries = list(FLAGS.query or filter(None, map(str.strip, read_standard_input())))

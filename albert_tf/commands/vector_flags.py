@@ -53,17 +53,16 @@ def define_vector_flags(with_precision: bool = True) -> None:
                             "writes it.")
 
 
-def define_text_flags(texts: str, length_if_none: str = "the model's max_position_embeddings",
-                      with_blocks: bool = True) -> None:
+def define_text_flags(texts: str, with_blocks: bool = True) -> None:
     """Defines --max_seq_length, --batch_size and --block_size of a command that computes vectors of texts.
 
     Args:
       texts: what the texts are: "lines", "texts".
-      length_if_none: the length if none is stored with the weights.
       with_blocks: whether to define --block_size.
     """
     define_integer("max_seq_length", None, "Largest number of tokens of a text; longer texts are truncated. "
-                   f"Default: the number stored with the weights, or {length_if_none} if none is stored.",
+                   "Default: the number stored with the weights, or the model's max_position_embeddings if none is "
+                   "stored.",
                    *bounds.SEQ_LENGTH.at_least(3))
     define_integer("batch_size", 32, f"Number of {texts} in a batch.", *bounds.BATCH_SIZE)
     if with_blocks:
@@ -71,19 +70,18 @@ def define_text_flags(texts: str, length_if_none: str = "the model's max_positio
                        *bounds.BATCH_SIZE)
 
 
-def sentence_pooling(model: ResolvedModel, default: str = "mean") -> SentencePooling:
+def sentence_pooling(model: ResolvedModel) -> SentencePooling:
     """The pooling, normalization and length of --pooling, --normalize and --max_seq_length.
 
     If a flag is not set or not defined, the value is the one stored with the weights, the run in --output_dir or the
-    ensemble.
+    ensemble; without a stored pooling, it is the mean.
 
     Args:
       model: the result of `resolve_model`.
-      default: the pooling if none is stored.
     """
     source = model.stored
     stored = source.settings.sentence_pooling if source else None
-    pooling = pooling_from_flags(stored or SentencePooling(default))
+    pooling = pooling_from_flags(stored or SentencePooling())
     return model.setting("sentence_pooling", pooling, "pooling, --normalize or --max_seq_length") or pooling
 
 

@@ -70,7 +70,7 @@ def lines(tmp_path_factory):
 def vectors(released):
     folder, model = released
     rows = token_ids(FullTokenizer(spm_model_file=str(folder / "30k-clean.model")), LINES, 16)
-    encoder = AlbertSentenceEncoder(model.config, "pooler")
+    encoder = AlbertSentenceEncoder(model.config, "mean")
     encoder.albert.set_weights(model.albert.get_weights())
     return rows, sorted(embed(encoder, rows, 1))
 

@@ -76,6 +76,32 @@ def test_stored_and_computed_vectors_find_the_line_itself(session, folder, extra
         assert best[1:] == ["2", PASSAGES[1]] and float(best[0]) > 0.98
 
 
+def test_each_line_finds_itself_with_the_defaults_of_both_commands(session, folder, golden):
+    """Also in weights without a stored pooling."""
+    vocabulary = VocabularyFiles(str(golden / "tiny_spm/tiny.model"))
+    save(albert_tf.AlbertModel(CONFIG), str(folder / "plain"), "ours", vocabulary)
+    model = dict(init_checkpoint=folder / "plain", input_file=folder / "lines.txt")
+    session.run(script="extract_embeddings", output_file=folder / "plain.npy", **model)
+    lines = [*PASSAGES, *QUERIES]
+    printed = session.run(script="search_sentences", vectors_file=folder / "plain.npy", query=lines, top_k=1, **model)
+    best = [line.split(maxsplit=2) for line in printed.splitlines() if line.startswith("    ")]
+    assert [text for _, _, text in best] == lines and min(float(score) for score, _, _ in best) > 0.9999
+
+
+@pytest.mark.parametrize("flags, name", [
+    (dict(pooling="max"), "pooling=mean"), (dict(max_seq_length=5), "max_seq_length=16"),
+    (dict(keep_accents=True), "keep_accents=False"), (dict(init_checkpoint="{other}"), "weights_sha256=")])
+def test_vectors_that_were_made_otherwise_are_refused(session, folder, extracted, golden, flags, name):
+    other = folder / "other"
+    if not other.exists():
+        save(AlbertSentenceEncoder(CONFIG, max_seq_length=16), str(other), "ours",
+             VocabularyFiles(str(golden / "tiny_spm/tiny.model")))
+    flags = {key: str(other) if value == "{other}" else value for key, value in flags.items()}
+    printed = session.run(script="search_sentences", input_file=folder / "lines.txt", query="a", truncate_dim=12,
+                          vectors_file=folder / "float32.npy", expect=1, **flags)
+    assert f"float32.npy was made with {name}" in printed.splitlines()[-1]
+
+
 def test_negatives_are_mined_and_trained_on(session, folder, golden):
     session.run(script="mine_negatives", input_file=folder / "pairs.tsv", output_file=folder / "mined.tsv",
                 corpus_file=folder / "lines.txt", num_negatives=2)

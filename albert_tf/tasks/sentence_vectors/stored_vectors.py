@@ -6,12 +6,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from typing import Iterator
+from typing import Any, Iterator, Mapping
 
 import numpy as np
 
+from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.vector_precision import VectorPrecision, as_ranges, read_ranges
+from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
 from albert_tf.utils.arrays import read_array
 from albert_tf.utils.manifests import read_manifest
 from albert_tf.utils.writing import array_writer, write_array
@@ -42,22 +45,40 @@ def write_stored(source: str, path: str, precision: VectorPrecision) -> None:
         write_array(ranges_path(path), np.asarray(precision.ranges, np.float32))
 
 
-def open_vectors(path: str, num_lines: int | None, size: int) -> tuple[np.ndarray, VectorPrecision]:
+def made_with(model: AlbertSentenceEncoder, tokenizer: FullTokenizer) -> dict[str, Any]:
+    """What the cosines of texts depend on, as JSON values."""
+    weights = hashlib.sha256()
+    for variable in model.weights:
+        if model.uses_pooler or "/pooler/" not in variable.name:  # a pooler without use may be random
+            weights.update(variable.numpy().tobytes())
+    return dict(tokenizer_key(tokenizer), weights_sha256=weights.hexdigest(), pooling=model.pooling,
+                max_seq_length=model.row_length)
+
+
+def open_vectors(
+    path: str, num_lines: int | None, size: int, expected: Mapping[str, Any]
+) -> tuple[np.ndarray, VectorPrecision]:
     """The vectors that extract_embeddings has written, and their precision, from the manifest beside them.
 
     Args:
       path: path of the .npy file.
       num_lines: the number of vectors that is expected; None for any.
       size: the number of dimensions that is expected.
+      expected: what the vectors must be made with (see made_with).
 
     Raises:
-      ValueError: there is no such file or no manifest, the vectors are those of tokens or in another size or number.
+      ValueError: there is no such file or no manifest, the vectors are those of tokens, or made with something else, or
+        in another size or number.
     """
     vectors, made_from = read_array(path), (read_manifest(path) or {}).get("made_from")
     if made_from is None:
         raise ValueError(f"{path} has no manifest that says what it was made from: write it with extract_embeddings")
     if made_from.get("per_token"):
         raise ValueError(f"{path} has a vector for each token: write it without --per_token")
+    for name, value in expected.items():
+        if made_from.get(name) != value:
+            raise ValueError(f"{path} was made with {name}={made_from.get(name)}, but the search uses {value}: set "
+                             "what extract_embeddings used, or write the vectors again")
     name = made_from.get("vector_precision", "float32")
     precision = VectorPrecision(name, read_ranges(ranges_path(path)) if name == "int8" else None)
     precision.check_size(size)

@@ -55,20 +55,20 @@ def test_a_file_is_written_and_read(exact, tmp_path, name):
     write_stored(exact, path, precision)
     np.testing.assert_array_equal(np.load(path), precision.stored(np.load(exact)))
     with pytest.raises(ValueError, match="stored.npy has no manifest"):
-        open_vectors(path, 5, 12)
+        open_vectors(path, 5, 12, {})
     write_manifest(path, dict(vector_precision=name))
-    vectors, read = open_vectors(path, 5, 12)
+    vectors, read = open_vectors(path, 5, 12, {})
     assert read == precision and vectors.shape == (5, 12 if name == "int8" else 2)
     if name == "int8":
         np.testing.assert_array_equal(np.load(ranges_path(path)),
                                       [np.load(exact).min(axis=0), np.load(exact).max(axis=0)])
     with pytest.raises(ValueError, match="has 5 vectors, but there are 4 lines"):
-        open_vectors(path, 4, 12)
+        open_vectors(path, 4, 12, {})
     with pytest.raises(ValueError, match="dimensions|vectors with 12 numbers, but the vectors have 32"):
-        open_vectors(path, 5, 32)
+        open_vectors(path, 5, 32, {})
     write_manifest(path, dict(per_token=True))
     with pytest.raises(ValueError, match="stored.npy has a vector for each token"):
-        open_vectors(path, 5, 12)
+        open_vectors(path, 5, 12, {})
 
 
 @pytest.mark.parametrize("block_size", [2, 100])
