@@ -159,7 +159,7 @@ def as_text(value: Any) -> str:
     """A JSON value as the text of a field: a string unchanged, null as "", any other value as JSON."""
     if value is None:
         return ""
-    return value if isinstance(value, str) else json.dumps(value, default=str)
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def existing_lines(path: str) -> Iterator[str]:

@@ -1,6 +1,8 @@
 """Texts from tables give what they give from text files: lines, documents, records, vectors."""
 
 import csv
+import datetime
+import decimal
 import gzip
 import hashlib
 import json
@@ -166,7 +168,25 @@ def test_questions_of_multiple_choice_are_read_from_parquet(tmp_path):
     assert of_parquet[0].options == ("I", "you")
 
 
+def test_bytes_dates_and_decimals_of_parquet_are_what_csv_holds(tmp_path):
+    """500 rows of each type, compared with Python's own str and decode."""
+    days = [datetime.date(1990, 1, 1) + datetime.timedelta(days=37 * number) for number in range(500)]
+    columns = dict(text=[f"größe {number}\n".encode() for number in range(500)], day=days,
+                   price=[decimal.Decimal(number) / 100 for number in range(500)],
+                   labels=[[b"a", b"b"][: number % 3] for number in range(500)])
+    expected = dict(text=[value.decode() for value in columns["text"]], day=list(map(str, days)),
+                    price=[f"{value:.2f}" for value in columns["price"]],
+                    labels=[json.dumps(["a", "b"][: number % 3]) for number in range(500)])
+    path = write_table(tmp_path / "t.parquet", [dict(zip(columns, row)) for row in zip(*columns.values())], 200)
+    rows = [row.fields for row in read_rows(path, {name: name for name in columns})]
+    assert {name: [row[name] for row in rows] for name in columns} == expected
+    assert list(read_texts(path, "text")) == [text.strip() for text in expected["text"]]
+
+
 @pytest.mark.parametrize("name, content, column, message", [
+    ("t.parquet", [dict(text=b"\xff")], "text", "t.parquet: the column 'text' has the type binary, which cannot become"
+     " text: Invalid UTF8"),
+    ("t.parquet", [dict(text=dict(a="x"))], "text", "t.parquet: the column 'text' has the type struct<a: string>"),
     ("t.parquet", [dict(a="x")], "text", r"t.parquet: no column 'text' among 'a'"),
     ("t.jsonl", [dict(text="x"), dict(a="x")], "text", "t.jsonl line 2: no 'text' among 'a'"),
     ("t.csv", [dict(a="x")], "text", "t.csv: no column 'text' in the header, which is the first line: 'a'"),
