@@ -1,14 +1,13 @@
 """Archives of models are read like the directory in them, and nothing is unpacked outside the target directory."""
 
-import bz2
 import gzip
 import io
 import json
-import lzma
 import os
 import pathlib
 import tarfile
 import tempfile
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -131,7 +130,7 @@ def test_an_archive_has_the_names_of_the_labels(tmp_path):
 def test_a_member_that_leads_out_ends_all_and_writes_nothing(tmp_path, temporary, bad):
     path = packed(tmp_path / "bad.tar.gz", member("model/first"), bad)
     before = files_in(tmp_path)
-    with pytest.raises(ValueError, match=f"bad.tar.gz has the member {bad[0].name}, which .*nothing was unpacked"):
+    with pytest.raises(ValueError, match=f"bad.tar.gz has the member {bad[0].name}, which "):
         albert_tf.from_pretrained(path)
     assert files_in(tmp_path) == before and not os.path.exists("/tmp/outside")
 
@@ -146,21 +145,12 @@ def test_a_damaged_archive_is_one_clear_error(tmp_path, damage):
     assert "\n" not in str(error.value)
 
 
-def test_an_archive_larger_than_the_place_for_it_is_not_begun(tmp_path, temporary, monkeypatch):
-    path = packed(tmp_path / "large.tar.gz", member("model/albert_config.json", content=b"x" * 1000))
-    place = archive.shutil.disk_usage("/")._replace(free=999)
-    monkeypatch.setattr(archive.shutil, "disk_usage", lambda directory: place)
-    with pytest.raises(ValueError, match="large.tar.gz has 0.0 GB.*nothing was unpacked"):
-        albert_tf.from_pretrained(path)
-    assert not files_in(temporary)
-
-
 def test_an_archive_without_weights_is_named(tmp_path):
     with pytest.raises(ValueError, match="no checkpoint at "):
         albert_tf.from_pretrained(packed(tmp_path / "empty.tar.gz", member("model/readme")))
 
 
-@pytest.mark.parametrize("compress", [gzip.compress, lzma.compress, bz2.compress, bytes], ids=lambda f: f.__module__)
+@pytest.mark.parametrize("compress", [gzip.compress, bytes], ids=["gzip", "plain"])
 def test_a_flipped_bit_never_gives_other_weights(tmp_path, compress):
     """A plain tar has no checksum of its content, so TensorFlow's checksum of the weights detects the damage."""
     model = saved_tiny(tmp_path / "albert_tiny")
@@ -200,68 +190,50 @@ class Zeros(io.RawIOBase):
 def large(name, size, kind=tarfile.REGTYPE):
     info = tarfile.TarInfo(name)
     info.type, info.size = kind, size
-    return info
+    return info, io.BufferedReader(Zeros())
 
 
-def reads_at_most(monkeypatch, size):
-    """Fails if more than `size` bytes of a gzip file are decompressed."""
-    read = gzip.GzipFile.read
-
-    def counted(self, *arguments):
-        assert self.tell() <= size
-        return read(self, *arguments)
-
-    monkeypatch.setattr(gzip.GzipFile, "read", counted)
+def sparse_by_pax():
+    info, content = tarfile.TarInfo("sparse"), b"1\n0\n1\n".ljust(512, b"\0") + b"x"
+    info.size, info.pax_headers = len(content), {
+        "GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "config.json",
+        "GNU.sparse.realsize": str(10**12)}
+    return info, io.BytesIO(content)
 
 
-@pytest.mark.parametrize("info, message", [
-    (large("albert_tiny/optimizer.bin", 8 << 20), "has the member albert_tiny/optimizer.bin of 8,388,608 bytes, with "
-                                                  "which it has more than the 1,048,576 bytes that a model in"),
-    (large("././@LongLink", 8 << 20, tarfile.GNUTYPE_LONGNAME), "has a header of 8,388,608 bytes"),
-    (large("pax", 8 << 20, tarfile.XHDTYPE), "has a header of 8,388,608 bytes"),
-    (large("sparse", 1, tarfile.GNUTYPE_SPARSE), "has the member sparse, which is neither a file nor a directory")],
-    ids=["not needed", "long name", "pax", "sparse"])
-def test_what_no_model_needs_is_not_decompressed_without_a_limit(tmp_path, temporary, monkeypatch, info, message):
+@pytest.mark.parametrize("bomb, message", [
+    (lambda file: file.addfile(*large("tiny/optimizer.bin", 8 << 20)), "has more than 1,048,576 bytes"),
+    (lambda file: file.addfile(*large("tiny/pipe", 8 << 20, tarfile.FIFOTYPE)), "has the member tiny/pipe, which is"),
+    (lambda file: file.addfile(*large("././@LongLink", 8 << 20, tarfile.GNUTYPE_LONGNAME)), "has headers of more than"),
+    (lambda file: file.addfile(*large("pax", 8 << 20, tarfile.XHDTYPE)), "has headers of more than 65,536 bytes"),
+    (lambda file: file.addfile(*large("sparse", 1, tarfile.GNUTYPE_SPARSE)), "has the member sparse, which is neither"),
+    (lambda file: file.addfile(*sparse_by_pax()), "has the member config.json, which is neither"),
+    (lambda file: [file.addfile(tarfile.TarInfo(f"tiny/{i}")) for i in range(200)], "has headers of more than"),
+    (lambda file: file.fileobj.write(bytes(8 << 20)), "has more than 1,048,576 bytes")],
+    ids=["member", "pipe", "long name", "pax", "sparse", "sparse in pax", "members", "after the end"])
+def test_a_small_archive_of_large_content_ends_at_the_limit(tmp_path, temporary, monkeypatch, bomb, message):
+    monkeypatch.setattr(archive, "_MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(archive, "_MAX_HEADER_BYTES", 1 << 16)
     saved_tiny(tmp_path)
     with tarfile.open(tmp_path / "bomb.tar.gz", "w:gz") as file:
-        for name in ("albert_config.json", "model.ckpt-best.index", "model.ckpt-best.data-00000-of-00001"):
-            file.add(tmp_path / name, f"albert_tiny/{name}")
-        file.addfile(info, io.BufferedReader(Zeros()))
-    monkeypatch.setattr(archive, "_ALWAYS_ALLOWED_BYTES", 1 << 20)
-    reads_at_most(monkeypatch, 1 << 20)
-    with pytest.raises(ValueError, match=f"bomb.tar.gz {message}.*: nothing was unpacked"):
-        open_source(str(tmp_path / "bomb.tar.gz"))
+        file.add(tmp_path / "albert_config.json", "tiny/albert_config.json")
+        bomb(file)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=f"bomb.tar.gz {message}"):
+            open_source(str(tmp_path / "bomb.tar.gz"))
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
     assert not files_in(temporary)
 
 
-def test_zeros_after_the_end_of_an_archive_are_not_decompressed_without_a_limit(tmp_path, monkeypatch):
-    saved_tiny(tmp_path / "albert_tiny")
-    with gzip.open(tmp_path / "bomb.tar.gz", "wb") as file:
-        file.write(tar_of(tmp_path / "albert_tiny") + bytes(8 << 20))
-    monkeypatch.setattr(archive, "_ALWAYS_ALLOWED_BYTES", 1 << 20)
-    reads_at_most(monkeypatch, 3 << 20)
-    with pytest.raises(ValueError, match="bomb.tar.gz has more than 1,048,576 bytes, most of them after its end mark"):
-        open_source(str(tmp_path / "bomb.tar.gz"))
-
-
-def test_members_that_no_model_needs_are_skipped_up_to_the_limit(tmp_path):
-    model = saved_tiny(tmp_path)
-    with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as file:
-        for name in ("albert_config.json", "model.ckpt-best.index", "model.ckpt-best.data-00000-of-00001"):
-            file.add(tmp_path / name, f"albert_tiny/{name}")
-        file.addfile(large("albert_tiny/optimizer.bin", 10 << 20), io.BufferedReader(Zeros()))
-    again = albert_tf.from_pretrained(str(tmp_path / "model.tar.gz"))
+def test_hidden_files_of_a_mac_are_not_part_of_a_model(tmp_path):
+    model = saved_tiny(tmp_path / "albert_tiny")
+    others = [member("._albert_tiny"), member("albert_tiny/._model.ckpt-best.index")]
+    (tmp_path / "albert.tar.gz").write_bytes(gzip.compress(tar_of(tmp_path / "albert_tiny", *others)))
+    again = albert_tf.from_pretrained(str(tmp_path / "albert.tar.gz"))
     np.testing.assert_array_equal(again.weights[0], model.weights[0])
-
-
-def test_a_damaged_member_is_named_once_and_with_its_archive(tmp_path):
-    saved_tiny(tmp_path)
-    (tmp_path / "model.ckpt-best.index").write_bytes(b"")
-    with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as file:
-        for name in ("albert_config.json", "model.ckpt-best.index"):
-            file.add(tmp_path / name, f"albert_tiny/{name}")
-    with pytest.raises(ValueError, match=f"^{tmp_path}/model.tar.gz/albert_tiny/model.ckpt-best cannot be read"):
-        open_source(str(tmp_path / "model.tar.gz"))
 
 
 def test_unpacked_files_of_a_killed_process_are_removed(tmp_path, temporary):
@@ -275,72 +247,7 @@ def test_unpacked_files_of_a_killed_process_are_removed(tmp_path, temporary):
     assert folder != left and folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_only_the_files_of_a_model_are_unpacked(tmp_path, temporary):
-    saved_tiny(tmp_path / "albert_tiny")
-    others = [member("albert_tiny/" + "deep/" * 3000 + "model.ckpt-1.index"), member("zeros", content=bytes(10**6)),
-              member("albert_tiny/._model.ckpt-best.index"), member("albert_tiny/graph.pbtxt")]
-    (tmp_path / "albert.tar.gz").write_bytes(gzip.compress(tar_of(tmp_path / "albert_tiny", *others)))
-    albert_tf.from_pretrained(str(tmp_path / "albert.tar.gz"))
-    assert [os.path.basename(path) for path in files_in(temporary)] == [
-        "albert_config.json", "model.ckpt-best.data-00000-of-00001", "model.ckpt-best.index"]
-
-
-def test_weights_larger_than_their_index_says_are_not_unpacked(tmp_path, temporary, monkeypatch):
-    monkeypatch.setattr(archive.checkpoint, "_STRING_BYTES", 0)
-    saved_tiny(tmp_path / "albert_tiny")
-    (tmp_path / "albert.tar.gz").write_bytes(gzip.compress(tar_of(tmp_path / "albert_tiny")))
-    albert_tf.from_pretrained(str(tmp_path / "albert.tar.gz"))
-    data_file = tmp_path / "albert_tiny/model.ckpt-best.data-00000-of-00001"
-    size = data_file.stat().st_size
-    data_file.write_bytes(data_file.read_bytes() + b"0")
-    (tmp_path / "albert.tar.gz").write_bytes(gzip.compress(tar_of(tmp_path / "albert_tiny")))
-    before = files_in(temporary)
-    message = (rf"albert.tar.gz has the member albert_tiny/model.ckpt-best.data-00000-of-00001 of {size + 1:,} bytes, "
-               rf"but its index or header declares at most {size:,}: nothing")
-    with pytest.raises(ValueError, match=message):
-        albert_tf.from_pretrained(str(tmp_path / "albert.tar.gz"))
-    assert {os.path.basename(path) for path in set(files_in(temporary)) - set(before)} == {"model.ckpt-best.index"}
-
-
-@pytest.mark.parametrize("content, message", [
-    (b"\xff" * 8 + b"{}", "its header would have 18,446,744,073,709,551,615 bytes"),
-    (b"\x09" + bytes(7) + b'{"a": []}', "its header cannot be read"),
-    ((34).to_bytes(8, "little") + json.dumps(dict(a=dict(data_offsets=[0, 1000]))).encode() + bytes(2000),
-     "of 2,042 bytes, but its index or header declares at most 1,042")], ids=["length", "header", "size"])
-def test_safetensors_larger_than_in_their_header_are_not_unpacked(tmp_path, temporary, content, message):
-    path = packed(tmp_path / "hf.tar.gz", member("hf/model.safetensors", content=content))
-    with pytest.raises(ValueError, match=f"hf.tar.gz .*model.safetensors .*{message}"):
-        albert_tf.from_pretrained(path)
-    assert not files_in(temporary)
-
-
-@pytest.mark.parametrize("name", ["albert_config.json", "30k-clean.model", "model.ckpt-best.index"])
-def test_no_file_without_weights_is_unpacked_in_any_size(tmp_path, temporary, monkeypatch, name):
-    monkeypatch.setattr(archive, "_MAX_BYTES_WITHOUT_WEIGHTS", 1000)
-    path = packed(tmp_path / "large.tar.gz", member(f"albert/{name}", content=bytes(1001)))
-    with pytest.raises(ValueError, match="large.tar.gz has the member .* of 1,001 bytes, more than the 1,000 that"):
-        albert_tf.from_pretrained(path)
-
-
-def test_endless_members_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(archive, "_MAX_MEMBERS", 3)
-    path = packed(tmp_path / "many.tar.gz", *(member(f"model/{i}") for i in range(4)))
-    with pytest.raises(ValueError, match="many.tar.gz has more than 3 members"):
-        albert_tf.from_pretrained(path)
-
-
-def test_a_hole_in_a_file_does_not_pretend_to_be_content(tmp_path):
-    info = tarfile.TarInfo("model/albert_config.json")
-    info.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": info.name,
-                        "GNU.sparse.realsize": str(10**12)}
-    content = b"1\n0\n1\n".ljust(512, b"\0") + b"x"
-    info.size = len(content)
-    with pytest.raises(ValueError, match="sparse.tar.gz has the member .*neither a file nor a directory"):
-        albert_tf.from_pretrained(packed(tmp_path / "sparse.tar.gz", (info, content)))
-
-
 @pytest.mark.parametrize("damage", [
-    lambda data: lzma.compress(data)[:-100], lambda data: lzma.compress(data)[:100] + b"0" * 1000,
     lambda data: data[:512], lambda data: data[:1024],
     lambda data: data[: data.index(b"albert_tiny/model.ckpt-best.i")],
     lambda data: gzip.compress(data)[:-4], lambda data: gzip.compress(data) + b"more", lambda data: b"BZh9" + data])
@@ -368,5 +275,5 @@ def test_a_damaged_file_is_named_as_one_in_the_archive(tmp_path, name, content):
 
 def test_a_pickle_in_an_archive_is_refused_by_name(tmp_path):
     path = packed(tmp_path / "hf.tar.gz", member("hf/config.json", content=b"{}"), member("hf/pytorch_model.bin"))
-    with pytest.raises(ValueError, match="hf.tar.gz cannot be unpacked: hf/pytorch_model.bin is a pickle"):
+    with pytest.raises(ValueError, match="hf.tar.gz/pytorch_model.bin is a pickle"):
         albert_tf.from_pretrained(path)

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import math
 import os
-from typing import IO, Iterable
 
 import ml_dtypes  # noqa: F401  gives NumPy the type bfloat16; TensorFlow brings it
 import numpy as np
@@ -22,7 +20,6 @@ from albert_tf.utils.temporary_files import local_copy
 from albert_tf.weights.hugging_face import INDEX, WEIGHTS
 
 _TYPES = ("F64", "F32", "F16", "BF16")
-_LONGEST_HEADER = 100_000_000  # as in the safetensors library
 # The library maps a file into memory, and the pages that were read stay there until the file is closed.
 _BYTES_AT_ONCE = 32 * 1024 * 1024
 # TensorFlow uses memory that begins at a multiple of this without a copy.
@@ -86,27 +83,6 @@ def stored_tensors(folder: str) -> dict[str, StoredTensor]:
     return tensors
 
 
-def declared_bytes(path: str, file: IO[bytes]) -> int:
-    """The size of a safetensors file according to its header: the header's length (8 bytes), the header, the tensors.
-
-    Args:
-      path: name of the file for error messages.
-      file: the file, at its start.
-
-    Raises:
-      ValueError: the file has no valid header.
-    """
-    length = int.from_bytes(file.read(8), "little")
-    if length > _LONGEST_HEADER:
-        raise ValueError(f"{path} is not a safetensors file: its header would have {length:,} bytes")
-    try:
-        header = json.loads(file.read(length))
-        ends = [entry["data_offsets"][1] for key, entry in header.items() if key != "__metadata__"]
-        return 8 + length + int(max(ends, default=0))
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise ValueError(f"{path} is not a safetensors file: its header cannot be read") from error
-
-
 def refuse_pickle(path: str) -> None:
     """Raises ValueError if the file at the path is a pickle or a zip file by its name or its first bytes."""
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
@@ -116,9 +92,8 @@ def refuse_pickle(path: str) -> None:
                          "folder with weights, config and vocabulary, which from_pretrained reads")
     with tf.io.gfile.GFile(path, "rb") as file:
         start = file.read(4)
-    if start.startswith(_STARTS):
+    if start.startswith(_STARTS) or path.endswith(PICKLES):
         raise _refusal(path)
-    refuse_pickle_names([path])
     if start == _ZIP:
         raise _refusal(path, "a zip file, as PyTorch's weights are")
 
@@ -127,13 +102,6 @@ def refuse_pickles_in(folder: str) -> None:
     """Raises ValueError if a file in the folder is a pickle."""
     for name in sorted(tf.io.gfile.listdir(folder)):
         refuse_pickle(os.path.join(folder, name))
-
-
-def refuse_pickle_names(names: Iterable[str]) -> None:
-    """Raises ValueError if a file is a pickle according to its name."""
-    for name in names:
-        if name.endswith(PICKLES):
-            raise _refusal(name)
 
 
 def _aligned(shape: tuple[int, ...]) -> np.ndarray:

@@ -21,8 +21,6 @@ from albert_tf.weights.vocabulary_files import vocabulary_in
 
 # The prefix of the encoder's names in checkpoints of a model that was fine-tuned on a TF-Hub module.
 _MODULE = re.compile(r"^module(_\d+)?/")
-# The largest size of strings in a checkpoint, such as the object graph of tf.train.Checkpoint.
-_STRING_BYTES = 64 << 20
 
 
 def tf1_source(prefix: str) -> Source:
@@ -61,20 +59,6 @@ def our_source(checkpoint: Source) -> Source:
     keys = {name: key for key, name, slot in stored_variables(checkpoint.shapes)
             if not slot and not name.startswith(AUXILIARY)}
     return merged(checkpoint.renamed(keys, read_step=lambda: saved_step(checkpoint.path)))
-
-
-def declared_bytes(prefix: str) -> int:
-    """The largest size of a checkpoint's data according to its index, with 64 MB for strings, whose size is not there.
-
-    Raises:
-      ValueError: the index cannot be read.
-    """
-    with clear_errors(prefix):
-        reader = tf.compat.v1.train.NewCheckpointReader(prefix)
-    types = reader.get_variable_to_dtype_map()
-    sizes = [math.prod(shape) * types[key].size
-             for key, shape in reader.get_variable_to_shape_map().items() if types[key] != tf.string]
-    return sum(sizes) + _STRING_BYTES
 
 
 def save_tf1_checkpoint(
