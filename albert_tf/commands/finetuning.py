@@ -61,9 +61,13 @@ ToPredict = Tuple[Optional[FeatureTable], Callable[[Predictions, int], None]]
 class Options:
     """The flags with the same names; `model` and `finetuning` are made from several flags.
 
+    LARGEST_INTERVAL is the command's default of --save_checkpoints_steps for a long run.
+
     Raises:
       ValueError: a requested action reads a file or folder whose flag is not set.
     """
+
+    LARGEST_INTERVAL = 1000  # no field
 
     model: ResolvedModel
     finetuning: FineTuningOptions
@@ -107,6 +111,7 @@ class CommandTask(abc.ABC):
       config: the config of the model to train.
       tokenizer, cache: for the tables of features.
       best_metric: the result that decides which checkpoint is the best; higher is better.
+      unit: what an example is, for messages.
       data_files: names of the files of training and evaluation data, for the model cards.
       reading: the settings of how the task reads texts (see Settings) by name, such as doc_stride.
       teacher: the model that the model learns from; None without one.
@@ -114,6 +119,7 @@ class CommandTask(abc.ABC):
 
     name: str | None = None
     best_metric: str
+    unit = "text"
     data_files: Collection[str] = ()
     reading: Mapping[str, Any] = {}
     teacher: Teacher | None = None
@@ -131,6 +137,10 @@ class CommandTask(abc.ABC):
     @abc.abstractmethod
     def training_table(self) -> FeatureTable:
         """The features to train on."""
+
+    def num_examples(self, table: FeatureTable) -> int:
+        """The number of examples of an epoch: here one for each row of the training table."""
+        return len(table)
 
     def teacher_table(self, table: FeatureTable) -> FeatureTable:
         """The examples of the training table, in the same order, as the teacher reads them.
@@ -220,7 +230,7 @@ def _train(runs: FineTuning, options: Options, task: CommandTask, evaluate: Eval
 
     def write_card(directory: str, seed: int, model: keras.Model, scores: dict[str, float], trained: bool) -> None:
         tuning = options.finetuning
-        write_run_card(model, dataclasses.replace(tuning.run, output_dir=directory),
+        write_run_card(model, dataclasses.replace(tuning.run, output_dir=directory), schedule,
                        dataclasses.replace(tuning.trainer, random_seed=seed), usage.command_line(),
                        tuning.init_checkpoint, dict.fromkeys(task.data_files, {}), scores, tuning.recipe, trained)
 
@@ -229,9 +239,11 @@ def _train(runs: FineTuning, options: Options, task: CommandTask, evaluate: Eval
         raise ValueError("--early_stopping_patience needs evaluations: set --do_eval")
     with chief_first(runs.strategy):
         table = task.training_table()
+    schedule = options.finetuning.length.schedule(task.num_examples(table), task.unit,
+                                                  options.finetuning.run.train_batch_size)
     if task.teacher and task.teacher.alpha:
         table = _with_answers(table, options, task, runs.strategy)
-    runs.train(table, evaluate, write_inputs, write_card)
+    runs.train(table, schedule, evaluate, write_inputs, write_card)
 
 
 def _lora_alpha(options: Options) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from typing import Any, Collection, Sequence
+from typing import Any, Sequence
 
 import tensorflow as tf
 from absl import flags
@@ -16,6 +16,7 @@ from albert_tf.modeling.early_exit import EarlyExit
 from albert_tf.modeling.pooling import POOLINGS
 from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.training.finetuning import FineTuningOptions
+from albert_tf.training.run import Length
 from albert_tf.utils import bounds
 from albert_tf.utils.json_files import read_json_object
 from albert_tf.utils.writing import check_export, is_replaced
@@ -23,33 +24,46 @@ from albert_tf.weights.resolved_model import ResolvedModel
 
 FLAGS = flags.FLAGS
 RECIPES = pathlib.Path(__file__).parents[1] / "recipes"
+# By a recipe's flag: the flags of the command line that it gives way to. Its warm-up belongs to its number of steps.
+_REPLACED_BY = {"train_step": ("num_train_epochs",), "num_train_epochs": ("train_step",),
+                "warmup_step": ("warmup_proportion", "num_train_epochs", "train_step"),
+                "warmup_proportion": ("warmup_step",)}
 
 
 def define_flags(
     options_class: type[Options], max_seq_length: int, learning_rate: float = 5e-5, train_batch_size: int = 32,
-    save_checkpoints_steps: int = 1000, steps: tuple[int, int] | None = (1000, 0), trains_and_evaluates: bool = False,
+    trains_and_evaluates: bool = False,
     export_accepts: str = "raw text, ids, or serialized tf.Examples",
 ) -> None:
     """Defines the flags that the commands share, and those that are fields of the command's options.
 
     Args:
       options_class: the command's options.
-      max_seq_length, learning_rate, train_batch_size, save_checkpoints_steps: the command's defaults.
-      steps: the defaults of --train_step and --warmup_step; None if the command defines these itself.
+      max_seq_length, learning_rate, train_batch_size: the command's defaults.
       trains_and_evaluates: the default of --do_train and --do_eval.
       export_accepts: what the exported model accepts, for --help.
     """
     shared.define_model_flags()
-    training_flags.define_training_flags("adamw", learning_rate, train_batch_size, save_checkpoints_steps)
+    training_flags.define_training_flags("adamw", learning_rate, train_batch_size, options_class.LARGEST_INTERVAL)
+    _define_length_flags()
     _define_run_flags(max_seq_length, trains_and_evaluates)
     _define_trainable_flags()
     training_flags.define_device_flags()
     fields.define_fields(options_class)
-    if steps:
-        fields.define_integer("train_step", steps[0], "Number of training steps.", *bounds.STEPS)
-        fields.define_integer("warmup_step", steps[1], "Number of steps in which the learning rate increases from 0 "
-                              "to its peak.", *bounds.STEPS.at_least(0))
     shared.define_export_flags(export_accepts)
+
+
+@fields.group("Training")
+def _define_length_flags() -> None:
+    fields.define_float("num_train_epochs", None, "Number of passes over the training examples. The number of steps is "
+                        "this number times examples divided by --train_batch_size. Default: 3.", lower_bound=0.0)
+    fields.define_integer("train_step", None, "Number of training steps, instead of --num_train_epochs. Default for "
+                          "tasks of GLUE and RACE: that of the release, 1,000 and 12,000.", *bounds.STEPS)
+    fields.define_float("warmup_proportion", None, "Share of the training steps, from 0 to 1, in which the learning "
+                        "rate increases from 0 to its peak. Default: 0.1.", 0.0, 1.0)
+    fields.define_integer("warmup_step", None, "Number of these steps, instead of --warmup_proportion. Default for "
+                          "tasks of GLUE and RACE, without a recipe and epochs: that of the release, 0 and 1,000.",
+                          *bounds.STEPS.at_least(0))
 
 
 @fields.group("Runs")
@@ -137,13 +151,15 @@ def requested(name: str) -> Any:
 
 
 def apply_recipe() -> None:
-    """Sets the flags that --recipe lists, except those that the command line sets.
+    """Sets the flags that --recipe lists, except those that the command line sets or replaces.
 
     Raises:
       ValueError: there is no such recipe, it is not a JSON object, or it has a name that is not a flag of the command.
     """
     path, values = read_recipe(FLAGS.recipe)
     for name, value in values.items():
+        if any(FLAGS[other].present for other in _REPLACED_BY.get(name, ())):
+            continue
         try:
             if value is None:
                 raise ValueError(f"--{name} has no value")
@@ -170,15 +186,23 @@ def read_recipe(recipe: str | None) -> tuple[str, dict[str, Any]]:
     return path, read_json_object(path)
 
 
-def in_place_of(names: Collection[str], replacement: str) -> int | None:
-    """The value of flag `replacement`; None if only a recipe sets it and the command line sets a flag in `names`."""
-    is_dropped = any(FLAGS[name].present for name in names) and not FLAGS[replacement].present
-    return None if is_dropped else FLAGS[replacement].value
+def _length(release_steps: tuple[int, int] | None, largest_interval: int) -> Length:
+    """The length of the runs. See options_from_flags for `release_steps`."""
+    for one, other in (("train_step", "num_train_epochs"), ("warmup_step", "warmup_proportion")):
+        if FLAGS[one].value is not None and FLAGS[other].value is not None:
+            raise ValueError(f"--{one} and --{other} exclude each other: set one of them")
+    names = ("train_step", "num_train_epochs", "warmup_step", "warmup_proportion", "save_checkpoints_steps")
+    values = {name: FLAGS[name].value for name in names if FLAGS[name].value is not None}
+    if release_steps and FLAGS.num_train_epochs is None:
+        values.setdefault("train_step", release_steps[0])
+        if "warmup_proportion" not in values and "warmup_step" not in read_recipe(FLAGS.recipe)[1]:
+            values.setdefault("warmup_step", release_steps[1])
+    return Length(**values, largest_interval=largest_interval)
 
 
 def options_from_flags(
     options_class: type[AnyOptions], model: ResolvedModel, actions: Sequence[str] = (),
-    steps: tuple[int, int] | None = None, **values: Any
+    release_steps: tuple[int, int] | None = None, **values: Any
 ) -> AnyOptions:
     """The options of a command.
 
@@ -187,7 +211,7 @@ def options_from_flags(
       model: the result of set_defaults.
       actions: the command's own flags that request an action, besides --do_train, --do_eval, --do_predict and
         --export_dir.
-      steps: num_train_steps and num_warmup_steps (see learning_rate_schedule); None for --train_step and --warmup_step.
+      release_steps: the release's defaults of --train_step and --warmup_step for this task; None for 3 epochs.
       **values: the fields that are no flags, or that differ from the flags.
 
     Raises:
@@ -200,10 +224,10 @@ def options_from_flags(
     names = ("do_train", "do_eval", "do_predict", *actions, "export_dir")
     if not any(FLAGS[name].value for name in names):
         raise ValueError(f"nothing to do: set {', '.join(f'--{name}' for name in names[:-1])} or --{names[-1]}")
-    num_train_steps, num_warmup_steps = steps or (FLAGS.train_step, FLAGS.warmup_step)
     tuning = fields.from_flags(
-        FineTuningOptions, run=training_flags.run_options(num_train_steps=num_train_steps),
-        trainer=training_flags.trainer_options(num_warmup_steps=num_warmup_steps, shapes_vary=True),
+        FineTuningOptions, run=training_flags.run_options(),
+        trainer=training_flags.trainer_options(shapes_vary=True),
+        length=_length(release_steps, options_class.LARGEST_INTERVAL),
         seeds=tuple(range(FLAGS.random_seed, FLAGS.random_seed + FLAGS.num_runs)),
         buckets=bucket_lengths(FLAGS.max_seq_length, FLAGS.pad_to_max_length), init_checkpoint=shared.init_path(),
         ensemble_checkpoints=tuple(FLAGS.ensemble_checkpoints))

@@ -101,8 +101,9 @@ def options_from_flags() -> Options:
     elif FLAGS.long_texts != "truncate":
         requested = LongTexts(FLAGS.long_texts, FLAGS.max_windows, FLAGS.doc_stride)
     long_texts = model.setting("long_texts", requested) or LongTexts()
-    return tuning_flags.options_from_flags(Options, model, ["calibrate"], task=task, long_texts=long_texts,
-                                           exits=tuning_flags.exits_from_flags(model, task.is_regression))
+    return tuning_flags.options_from_flags(
+        Options, model, ["calibrate"], (1000, 0) if FLAGS.task_name else None, task=task, long_texts=long_texts,
+        exits=tuning_flags.exits_from_flags(model, task.is_regression))
 
 
 def main() -> None:

@@ -32,7 +32,15 @@ from albert_tf.pretraining.reading import RecordSet
 from albert_tf.pretraining.task import DistilledPretrainingTask, PretrainingTask
 from albert_tf.training.checkpoints import Checkpoints, best_or_latest, copy_as_best, numbered
 from albert_tf.training.evaluation import Evaluator, write_plot
-from albert_tf.training.run import RunOptions, TrainerOptions, new_trainer, train, training_in
+from albert_tf.training.run import (
+    RunOptions,
+    Schedule,
+    TrainerOptions,
+    default_interval,
+    new_trainer,
+    train,
+    training_in,
+)
 from albert_tf.training.strategy import distributed, is_chief
 from albert_tf.utils import bounds
 from albert_tf.utils.files import expand_globs, make_directory
@@ -41,14 +49,16 @@ from albert_tf.weights.resolved_model import ResolvedModel
 from albert_tf.weights.settings import Settings, write_settings
 
 FLAGS = flags.FLAGS
+SAVE_CHECKPOINTS_STEPS = 5000  # at most, if the flag is not set
 
 
 @dataclasses.dataclass(frozen=True)
 class Options(LayerDistillationOptions):
-    """The flags of this command; `model`, `run` and `trainer` are made from several flags."""
+    """The flags of this command; `model`, `run`, `schedule` and `trainer` are made from several flags."""
 
     model: ResolvedModel
     run: RunOptions
+    schedule: Schedule
     trainer: TrainerOptions
     init_checkpoint: str | None
     input_share: list[int]
@@ -100,7 +110,7 @@ class Options(LayerDistillationOptions):
 def define_flags() -> None:
     shared.define_model_flags()
     training_flags.define_training_flags(optimizer="lamb", learning_rate=0.00176, train_batch_size=4096,
-                                         save_checkpoints_steps=5000)
+                                         save_checkpoints_steps=SAVE_CHECKPOINTS_STEPS)
     training_flags.define_device_flags()
     flags.DEFINE_multi_integer("input_share", None, "Whole number for each --input_file, in the same order: the share "
                                "of the steps that train on it. 3 and 1: three of four steps train on the first set. "
@@ -133,6 +143,8 @@ def options_from_flags() -> Options:
         raise ValueError("--input_file is missing")
     options = fields.from_flags(
         Options, model=shared.resolve_model("pretrainer"), run=training_flags.run_options(),
+        schedule=fields.from_flags(Schedule, save_checkpoints_steps=FLAGS.save_checkpoints_steps or default_interval(
+            FLAGS.num_train_steps, SAVE_CHECKPOINTS_STEPS)),
         trainer=training_flags.trainer_options(shapes_vary=len(input_file) > 1, rows_vary=len(input_file) > 1),
         init_checkpoint=shared.init_path(), input_file=input_file, input_share=shares,
         eval_input_file=FLAGS.eval_input_file or input_file, dynamic_masking=is_dynamic)
@@ -171,7 +183,7 @@ def pretrain(options: Options, strategy: tf.distribute.Strategy) -> None:
     with strategy.scope():  # also for the metrics, which are sums over all replicas
         new_task = task_factory(config, objective != "none", teacher, options.layers)
         task, _ = options.model.reader(options.init_from_group0).make(new_task, initial_weights(options))
-    trainer = new_trainer(task, strategy, options.trainer, options.run)
+    trainer = new_trainer(task, strategy, options.trainer, options.run, options.schedule)
     output_dir = options.run.output_dir
     checkpoints = Checkpoints(output_dir, trainer, config, options.run.keep_checkpoint_max, is_chief(strategy))
     @functools.cache
@@ -196,7 +208,7 @@ def pretrain(options: Options, strategy: tf.distribute.Strategy) -> None:
     with streaming.naming_changed_files(all_files):
         if options.do_train:
             batches_from = batches_from_step(options, training_sets, config.vocab_size)
-            trained = train(trainer, checkpoints, batches_from, options.run, strategy, evaluator,
+            trained = train(trainer, checkpoints, batches_from, options.run, options.schedule, strategy, evaluator,
                             before_steps=lambda: write_settings(Settings(head="pretrainer"), config, output_dir,
                                                                          vocabulary))
             if is_chief(strategy):
@@ -231,8 +243,8 @@ def write_card(
     """Writes the model card, in which the shards of a set of records are one entry."""
     names = (re.sub(r"-\d{5}-of-(\d{5})", r"-*-of-\1", os.path.basename(file.path)) for file in files)
     datasets = {name: file.made_from for name, file in zip(names, files)}
-    write_run_card(model, options.run, options.trainer, usage.command_line(), options.init_checkpoint, datasets,
-                   evaluator.best if evaluator else None, trained=trained)
+    write_run_card(model, options.run, options.schedule, options.trainer, usage.command_line(), options.init_checkpoint,
+                   datasets, evaluator.best if evaluator else None, trained=trained)
 
 
 def training_records(options: Options, config: AlbertConfig) -> list[RecordSet]:
@@ -282,7 +294,7 @@ def batches_from_step(options: Options, sets: list[RecordSet], vocab_size: int):
                                       options.trainer.random_seed)
     if options.dynamic_masking:
         batches.draw_masks(vocab_size, options.masked_lm_prob, options.final_masked_lm_prob,
-                           options.run.num_train_steps)
+                           options.schedule.num_train_steps)
     return lambda first_step: lambda context: batches.from_step(first_step, context)
 
 

@@ -34,6 +34,8 @@ FLAGS = flags.FLAGS
 class Options(tuning.Options):
     """The flags of this command; `exits` is made from several flags."""
 
+    LARGEST_INTERVAL = 100
+
     exits: dict[str, Any]
     data_dir: str | None = fields.string(
         None, "Folder that contains RACE, or the .jsonl files of --data_format=jsonl. An export of a model of RACE "
@@ -63,8 +65,7 @@ class Options(tuning.Options):
 
 
 def define_flags() -> None:
-    tuning_flags.define_flags(Options, max_seq_length=512, learning_rate=1e-5, save_checkpoints_steps=100,
-                              steps=(12000, 1000), trains_and_evaluates=True)
+    tuning_flags.define_flags(Options, max_seq_length=512, learning_rate=1e-5, trains_and_evaluates=True)
     flags.DEFINE_alias("num_keep_checkpoint", "keep_checkpoint_max")
     flags.DEFINE_string("task_name", "race", "Has no effect. Scripts for the release can set it.")
     tuning_flags.define_exit_flags()
@@ -72,7 +73,9 @@ def define_flags() -> None:
 
 def options_from_flags() -> Options:
     model = tuning_flags.set_defaults("multiple_choice")
-    return tuning_flags.options_from_flags(Options, model, exits=tuning_flags.exits_from_flags(model),
+    release_steps = (12000, 1000) if FLAGS.data_format == "race" else None
+    return tuning_flags.options_from_flags(Options, model, release_steps=release_steps,
+                                           exits=tuning_flags.exits_from_flags(model),
                                            max_qa_length=tuning_flags.stored_or_requested(model, "max_qa_length"))
 
 
@@ -84,7 +87,7 @@ class MultipleChoice(tuning.CommandTask):
     """Questions with several options, of which one is right."""
 
     options: Options
-    best_metric = BEST_METRIC
+    best_metric, unit = BEST_METRIC, "question"
 
     def __init__(self, options: Options):
         super().__init__(options)

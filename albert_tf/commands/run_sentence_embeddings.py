@@ -70,6 +70,8 @@ FLAGS = flags.FLAGS
 class Options(TeacherOptions, tuning.Options):
     """The flags of this command, and what several flags make; `scored` is STS-B or --task_config."""
 
+    LARGEST_INTERVAL = 100
+
     pooling: SentencePooling
     stored_vectors: VectorPrecision
     scored: TaskData
@@ -106,8 +108,7 @@ class Options(TeacherOptions, tuning.Options):
 def define_flags() -> None:
     vector_flags.define_pooling_flags()
     vector_flags.define_vector_flags()
-    tuning_flags.define_flags(Options, max_seq_length=128, learning_rate=3e-5, train_batch_size=64,
-                              save_checkpoints_steps=100, steps=(1000, 100))
+    tuning_flags.define_flags(Options, max_seq_length=128, learning_rate=3e-5, train_batch_size=64)
     flags.DEFINE_string("task_config", None, "Path of a JSON file that describes a regression task on two texts, to "
                         "use instead of STS-B; see albert_tf/tasks/classification/task_config.py.")
 
@@ -121,7 +122,9 @@ def options_from_flags() -> Options:
     if (FLAGS.objective == "distillation") != bool(FLAGS.teacher_checkpoint):
         raise ValueError("--objective=distillation and --teacher_checkpoint need each other: set both or neither")
     scored = load_task_config(FLAGS.task_config) if FLAGS.task_config else find_task("sts-b")
-    return tuning_flags.options_from_flags(Options, model, pooling=vector_flags.sentence_pooling(model), scored=scored,
+    release_steps = (1000, 100) if FLAGS.objective == "sts" and not FLAGS.task_config else None
+    return tuning_flags.options_from_flags(Options, model, release_steps=release_steps, scored=scored,
+                                           pooling=vector_flags.sentence_pooling(model),
                                            stored_vectors=vector_flags.vector_precision())
 
 

@@ -22,7 +22,6 @@ from albert_tf.commands import (
     finetuning as tuning,
     finetuning_flags as tuning_flags,
     flag_fields as fields,
-    training_flags,
 )
 from albert_tf.commands.distillation import DistillationOptions, Teacher
 from albert_tf.data.feature_table import FeatureTable
@@ -41,7 +40,6 @@ from albert_tf.training.evaluation import shown, write_results
 from albert_tf.training.finetuning import FineTuning, Predictions
 from albert_tf.training.strategy import is_chief
 from albert_tf.utils import bounds
-from albert_tf.utils.progress import count_of
 
 FLAGS = flags.FLAGS
 
@@ -62,16 +60,6 @@ class Options(DistillationOptions, tuning.Options):
         "files, or for --ask and --export_dir that of the weights.")
     train_feature_file: str | None = fields.string(
         None, "Path of the cached training features. Default: a file in --cached_dir.")
-    num_train_epochs: float = fields.number(
-        3.0, "Number of training epochs. The number of steps is this number times questions divided by "
-        "--train_batch_size.", lower_bound=0.0)
-    warmup_proportion: float = fields.number(
-        0.1, "Share of the training steps, from 0 to 1, in which the learning rate increases from 0 to its peak.", 0.0,
-        1.0)
-    train_step: int | None = fields.integer(
-        None, "Number of training steps, instead of --num_train_epochs.", bounds.STEPS)
-    warmup_step: int | None = fields.integer(
-        None, "Number of warm-up steps, instead of --warmup_proportion.", bounds.STEPS.at_least(0))
     n_best_size: int = fields.integer(
         20, "Number of answers per question in nbest_predictions.json.", bounds.CANDIDATES)
     max_answer_length: int = fields.integer(30, "Largest number of pieces of an answer.", bounds.SEQ_LENGTH)
@@ -99,7 +87,7 @@ class Options(DistillationOptions, tuning.Options):
 
 
 def define_flags() -> None:
-    tuning_flags.define_flags(Options, max_seq_length=384, steps=None,
+    tuning_flags.define_flags(Options, max_seq_length=384,
                               export_accepts="question and context as text, ids, or serialized tf.Examples")
     for name in ("predict_feature_file", "predict_feature_left_file"):
         flags.DEFINE_string(name, None, "Has no effect: the features of --predict_file are made anew, in memory. "
@@ -119,12 +107,8 @@ def options_from_flags() -> Options:
     max_query_length = tuning_flags.stored_or_requested(model, "max_query_length")
     doc_stride = (model.setting("doc_stride", tuning_flags.requested("doc_stride"))
                   or default_doc_stride(FLAGS.max_seq_length, max_query_length))
-    train_step = tuning_flags.in_place_of(["num_train_epochs"], "train_step")
-    # A recipe's number of warm-up steps belongs to its number of training steps.
-    warmup_step = tuning_flags.in_place_of(["warmup_proportion", "num_train_epochs", "train_step"], "warmup_step")
     features = fields.from_flags(FeatureOptions, doc_stride=doc_stride, max_query_length=max_query_length)
-    return tuning_flags.options_from_flags(Options, model, actions=["ask"], steps=(1, 0), train_step=train_step,
-                                           warmup_step=warmup_step, features=features)  # complete() sets both to train
+    return tuning_flags.options_from_flags(Options, model, actions=["ask"], features=features)
 
 
 def main() -> None:
@@ -146,19 +130,9 @@ def read_files(options: Options) -> dict[str, SquadFile]:
 
 
 def complete(options: Options, files: dict[str, SquadFile]) -> Options:
-    """The options, completed with what depends on the files: version, number of steps, shortest batch."""
+    """The options, completed with what depends on the files: version, shortest batch."""
     options = dataclasses.replace(options, squad_version=squad_version(options, files))
     finetuning, shortest = options.finetuning, beam_width(options)
-    if options.do_train:
-        num_train_steps = train_steps(options, files["train_file"].summary.questions)
-        num_warmup_steps = options.warmup_step
-        if num_warmup_steps is None:
-            num_warmup_steps = int(num_train_steps * options.warmup_proportion)
-        run = dataclasses.replace(finetuning.run, num_train_steps=num_train_steps,
-                                  save_checkpoints_steps=training_flags.saving_interval(num_train_steps))
-        finetuning = dataclasses.replace(
-            finetuning, run=run,
-            trainer=dataclasses.replace(finetuning.trainer, num_warmup_steps=num_warmup_steps))
     buckets = tuple(length for length in finetuning.buckets if length >= shortest)
     return dataclasses.replace(options, finetuning=dataclasses.replace(finetuning, buckets=buckets))
 
@@ -175,19 +149,6 @@ def squad_version(options: Options, files: dict[str, SquadFile]) -> str:
     options.model.check_head([head for head, head_version in VERSION_OF_HEAD.items() if head_version == version])
     logging.info("SQuAD %s", version)
     return version
-
-
-def train_steps(options: Options, questions: int) -> int:
-    """--train_step, or as in the release questions / batch size * epochs."""
-    batch_size = options.finetuning.run.train_batch_size
-    steps = options.train_step
-    if steps is None:
-        steps = int(questions / batch_size * options.num_train_epochs)
-    if not steps:
-        raise ValueError(f"{questions} questions are not enough for a step of {batch_size}: decrease "
-                         "--train_batch_size, or increase --num_train_epochs")
-    logging.info("%s, %s of %d", count_of(questions, "question"), count_of(steps, "step"), batch_size)
-    return steps
 
 
 def beam_width(options: Options) -> int:
@@ -210,7 +171,7 @@ class QuestionAnswering(tuning.CommandTask):
     """
 
     options: Options
-    best_metric = BEST_METRIC
+    best_metric, unit = BEST_METRIC, "question"
 
     def __init__(self, options: Options, files: dict[str, SquadFile]):
         super().__init__(options)
@@ -235,12 +196,13 @@ class QuestionAnswering(tuning.CommandTask):
                                                    options.dropout_prob))
 
     def training_table(self):
-        table = training_table(self.cache, self.files.pop("train_file"), self.options.features,
-                               self.options.num_workers, self.options.train_feature_file)
-        run = self.options.finetuning.run
-        logging.info("%s an epoch, %.1f epochs of them", count_of(len(table), "feature"),
-                     run.num_train_steps * run.train_batch_size / len(table))
-        return table
+        file = self.files.pop("train_file")
+        self.questions = file.summary.questions
+        return training_table(self.cache, file, self.options.features, self.options.num_workers,
+                              self.options.train_feature_file)
+
+    def num_examples(self, table):
+        return self.questions  # as in the release, although a question can have several rows
 
     @property
     def is_evaluated(self):

@@ -43,6 +43,8 @@ FLAGS = flags.FLAGS
 class Options(DistillationOptions, tuning.Options):
     """The flags of this command; `features`, `columns` and `exits` are made from several flags."""
 
+    LARGEST_INTERVAL = 100
+
     features: TaggingFeatureOptions
     columns: Columns | None
     exits: dict[str, Any]
@@ -62,7 +64,7 @@ class Options(DistillationOptions, tuning.Options):
 
 
 def define_flags() -> None:
-    tuning_flags.define_flags(Options, max_seq_length=128, save_checkpoints_steps=100, steps=(1000, 100),
+    tuning_flags.define_flags(Options, max_seq_length=128,
                               export_accepts="raw text, words, ids, or serialized tf.Examples")
     flags.DEFINE_list("columns", None, "Numbers of the columns of word and tag, from 0. Negative numbers count from "
                       "the end of the line. Default: 1,3 (form and UPOS) for .conllu files, 0,-1 for all others.")
@@ -101,6 +103,7 @@ class Tagging(tuning.CommandTask):
     """Tags of words. The labels are the tags of --train_file, or those that are stored with the weights."""
 
     options: Options
+    unit = "sentence"
 
     def __init__(self, options: Options):
         super().__init__(options)

@@ -18,8 +18,6 @@ from albert_tf.utils.progress import count_of
 
 FLAGS = flags.FLAGS
 flags.disclaim_key_flags()  # a flag belongs to the command that calls these functions
-_DEFAULT_INTERVAL: list[int] = []  # the command's default of --save_checkpoints_steps, which a recipe may replace
-_EVALUATIONS = 5  # that a short run has at least
 
 
 @group("Training")
@@ -43,10 +41,8 @@ def define_training_flags(
                    "--jit_compile or several devices.", *bounds.WORKERS.at_least(0))
     flags.DEFINE_bool("gradient_checkpointing", False, "Whether to recompute a layer's activations for its gradients "
                       "instead of keeping them in memory. This needs less memory and more time.")
-    define_integer("save_checkpoints_steps", save_checkpoints_steps,
-                   "Number of steps between two checkpoints, and between two evaluations. If neither the command "
-                   "line nor a recipe sets the flag, it is at most a fifth of the run.", *bounds.STEPS)
-    _DEFAULT_INTERVAL[:] = [save_checkpoints_steps]
+    define_integer("save_checkpoints_steps", None, "Number of steps between two checkpoints, and between two "
+                   f"evaluations. Default: {save_checkpoints_steps:,}, but at most a fifth of the run.", *bounds.STEPS)
     define_integer("keep_checkpoint_max", 5,
                    "Number of the latest checkpoints to keep, besides the best one.", *bounds.STEPS)
     define_integer("iterations_per_loop", 1000, "On TPU, the largest number of steps between two returns to the "
@@ -78,23 +74,10 @@ def trainer_options(**values) -> TrainerOptions:
     return from_flags(TrainerOptions, loss_scaling=FLAGS.precision == "mixed_float16", parts=cpu_parts(), **values)
 
 
-def run_options(**values) -> RunOptions:
-    """RunOptions from the flags. The arguments are those of from_flags."""
+def run_options() -> RunOptions:
+    """RunOptions from the flags."""
     check_directory(FLAGS.output_dir)
-    steps = values["num_train_steps"] if "num_train_steps" in values else FLAGS.num_train_steps
-    return from_flags(RunOptions, **values, save_checkpoints_steps=saving_interval(steps))
-
-
-def saving_interval(num_train_steps: int) -> int:
-    """--save_checkpoints_steps; if only the script's default sets it, at most a fifth of the run.
-
-    The fifth is rounded down to two digits, for steps that are easy to read and that a TPU's loop divides well.
-    """
-    flag = FLAGS["save_checkpoints_steps"]
-    if flag.present or [flag.default] != _DEFAULT_INTERVAL:
-        return flag.value
-    fifth = max(1, num_train_steps // _EVALUATIONS)
-    return min(flag.value, fifth - fifth % 10 ** max(0, len(str(fifth)) - 2))
+    return from_flags(RunOptions)
 
 
 def set_up() -> tf.distribute.Strategy:

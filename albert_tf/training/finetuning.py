@@ -29,7 +29,7 @@ from albert_tf.data.feature_table import FeatureTable
 from albert_tf.modeling.early_exit import NUM_LAYERS_USED
 from albert_tf.training.checkpoints import Checkpoints, checkpoint_of, copy_as_best, numbered, run_directory, saved_runs
 from albert_tf.training.evaluation import Evaluator, shown, write_plot, write_results, write_summary
-from albert_tf.training.run import RunOptions, TrainerOptions, new_trainer, train
+from albert_tf.training.run import Length, RunOptions, Schedule, TrainerOptions, new_trainer, train
 from albert_tf.training.strategy import distributed, is_chief, wait_for_all
 from albert_tf.training.task import PredictingTask
 from albert_tf.training.trainer import in_parts, on_batches
@@ -72,6 +72,7 @@ class FineTuningOptions:
     Args:
       run: options of each run. Its output_dir is the folder of all runs.
       trainer: options of each run's trainer. Its random_seed is replaced by the seed of the run.
+      length: how long each run is.
       seeds: one seed for each run. Several runs are in output_dir/seed_N.
       buckets: lengths to which batches are padded.
       group_by_length: whether the examples of a training batch have similar lengths.
@@ -87,6 +88,7 @@ class FineTuningOptions:
 
     run: RunOptions
     trainer: TrainerOptions
+    length: Length
     seeds: tuple[int, ...]
     buckets: tuple[int, ...]
     group_by_length: bool = True
@@ -197,13 +199,14 @@ class FineTuning:
         self._served: dict[AlbertConfig, _Served] = {}  # the models that predict; equal configs share one graph
 
     def train(
-        self, table: FeatureTable, evaluate: Evaluate | None = None,
+        self, table: FeatureTable, schedule: Schedule, evaluate: Evaluate | None = None,
         before_run: BeforeRun = lambda directory, model: None, after_run: AfterRun | None = None
     ) -> None:
         """Trains every run to its end, continuing from its latest checkpoint.
 
         Args:
           table: the training examples.
+          schedule: the steps of each run.
           evaluate: evaluates each checkpoint when it is saved (see the module's description); None for no evaluation.
           before_run: called before each run (see BeforeRun).
           after_run: called after each run (see AfterRun); None for no call.
@@ -211,25 +214,25 @@ class FineTuning:
         if not self.options.init_checkpoint and not any(map(numbered, self.runs.values())):
             logging.info("no --init_checkpoint: training starts from random weights")
         for seed, directory in self.runs.items():
-            self._train_run(seed, directory, table, evaluate, before_run, after_run)
+            self._train_run(seed, directory, table, schedule, evaluate, before_run, after_run)
             gc.collect()  # a trainer and its slots are in reference cycles; the next run needs their memory
         if evaluate is not None:
             self._summarise(self.runs.values())
         wait_for_all(self.strategy)  # all workers may next predict with a checkpoint that the chief has saved
 
-    def _train_run(self, seed: int, directory: str, table: FeatureTable, evaluate: Evaluate | None,
+    def _train_run(self, seed: int, directory: str, table: FeatureTable, schedule: Schedule, evaluate: Evaluate | None,
                    before_run: BeforeRun, after_run: AfterRun | None) -> None:
         trainer, checkpoints, evaluator = self._start(
-            seed, directory, evaluate, None if numbered(directory) else self.options.init_checkpoint)
+            seed, directory, schedule, evaluate, None if numbered(directory) else self.options.init_checkpoint)
 
         def batches_from(first_step):
-            rows = training_rows(table, self.options.run.train_batch_size, self.options.run.num_train_steps, seed,
+            rows = training_rows(table, self.options.run.train_batch_size, schedule.num_train_steps, seed,
                                  self.options.group_by_length)[first_step:]
             # With several workers, only an endless data set keeps its static batch size.
             return lambda context: table_batches(table, rows, self.options.buckets, context).repeat()
 
         options = dataclasses.replace(self.options.run, output_dir=directory)
-        trained = train(trainer, checkpoints, batches_from, options, self.strategy, evaluator,
+        trained = train(trainer, checkpoints, batches_from, options, schedule, self.strategy, evaluator,
                         functools.partial(before_run, directory, trainer.task.model))
         self._finish(directory, evaluator)
         if after_run is not None and is_chief(self.strategy):
@@ -310,13 +313,13 @@ class FineTuning:
         parent, seeds = self.options.run.output_dir, self.options.seeds
         return {seed: run_directory(parent, seed) if len(seeds) > 1 else parent for seed in seeds}
 
-    def _start(self, seed: int, directory: str, evaluate: Evaluate | None, path: str | None):
+    def _start(self, seed: int, directory: str, schedule: Schedule, evaluate: Evaluate | None, path: str | None):
         """Trainer, checkpoints and evaluator of a run, with the weights of a path (random ones for None)."""
         make_directory(directory)
         keras.utils.set_random_seed(seed)
         task, _ = self._task_with_weights(path, self._config)
         trainer = new_trainer(task, self.strategy, dataclasses.replace(self.options.trainer, random_seed=seed),
-                              self.options.run)
+                              self.options.run, schedule)
         chief = is_chief(self.strategy)
         checkpoints = Checkpoints(directory, trainer, self._config, self.options.run.keep_checkpoint_max, chief)
         if evaluate is None:

@@ -25,16 +25,16 @@ from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of
 from albert_tf.utils.temporary_files import used_alone
 
+_EVALUATIONS = 5  # that a short run has at least
+
 
 @dataclasses.dataclass(frozen=True)
 class RunOptions:
-    """How long a run is, and how often it is saved.
+    """Where a run is, and the size of its batches.
 
     Args:
       output_dir: directory of the run.
-      num_train_steps: the last step.
       train_batch_size: examples of a step, over all replicas.
-      save_checkpoints_steps: number of steps between two checkpoints.
       keep_checkpoint_max: number of checkpoints to keep.
       iterations_per_loop: on TPU, the largest number of steps between two returns to the host.
 
@@ -43,16 +43,92 @@ class RunOptions:
     """
 
     output_dir: str
-    num_train_steps: int
     train_batch_size: int
-    save_checkpoints_steps: int = 1000
     keep_checkpoint_max: int = 5
     iterations_per_loop: int = 1000
 
     def __post_init__(self):
-        for name in ("num_train_steps", "save_checkpoints_steps", "keep_checkpoint_max", "iterations_per_loop"):
+        for name in ("keep_checkpoint_max", "iterations_per_loop"):
             bounds.STEPS.check(name, getattr(self, name))
         bounds.BATCH_SIZE.check("train_batch_size", self.train_batch_size)
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """The steps of a run.
+
+    Args:
+      num_train_steps: the last step.
+      num_warmup_steps, start_warmup_step, poly_power: see learning_rate_schedule.
+      save_checkpoints_steps: number of steps between two checkpoints.
+
+    Raises:
+      ValueError: a value is out of range.
+    """
+
+    num_train_steps: int
+    num_warmup_steps: int = 0
+    save_checkpoints_steps: int = 1000
+    start_warmup_step: int = 0
+    poly_power: float = 1.0
+
+    def __post_init__(self):
+        for name in ("num_train_steps", "save_checkpoints_steps"):
+            bounds.STEPS.check(name, getattr(self, name))
+
+
+def default_interval(num_train_steps: int, largest: int) -> int:
+    """The default of save_checkpoints_steps: `largest`, or a fifth of a shorter run.
+
+    The fifth is rounded down to two digits, for steps that are easy to read and that a TPU's loop divides well.
+    """
+    fifth = max(1, num_train_steps // _EVALUATIONS)
+    return min(largest, fifth - fifth % 10 ** max(0, len(str(fifth)) - 2))
+
+
+@dataclasses.dataclass(frozen=True)
+class Length:
+    """How long a run is that trains on a number of examples.
+
+    Args:
+      train_step: number of steps; None for num_train_epochs.
+      num_train_epochs: number of passes over the examples.
+      warmup_step: number of steps of the learning rate's warm-up; None for warmup_proportion.
+      warmup_proportion: the same as a share of the steps.
+      save_checkpoints_steps: number of steps between two checkpoints; None for default_interval.
+      largest_interval: see default_interval.
+    """
+
+    train_step: int | None = None
+    num_train_epochs: float = 3.0
+    warmup_step: int | None = None
+    warmup_proportion: float = 0.1
+    save_checkpoints_steps: int | None = None
+    largest_interval: int = 1000
+
+    def schedule(self, examples: int, unit: str, batch_size: int) -> Schedule:
+        """The steps, as in the release: epochs * examples / batch size. Logs how often the examples are read.
+
+        Args:
+          examples: number of examples.
+          unit: what they are, for messages: "text".
+          batch_size: examples of a step.
+
+        Raises:
+          ValueError: there are not enough examples for a step.
+        """
+        steps, passes = self.train_step, self.num_train_epochs
+        if steps is None:
+            steps = int(examples / batch_size * passes)
+        else:
+            passes = steps * batch_size / examples
+        if not steps:
+            raise ValueError(f"{count_of(examples, unit)} are not enough for a step of {batch_size}: decrease "
+                             "--train_batch_size, or increase --num_train_epochs")
+        logging.info("%.3g passes over %s: %s of %d", passes, count_of(examples, unit), count_of(steps, "step"),
+                     batch_size)
+        warmup = int(steps * self.warmup_proportion) if self.warmup_step is None else self.warmup_step
+        return Schedule(steps, warmup, self.save_checkpoints_steps or default_interval(steps, self.largest_interval))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +137,7 @@ class TrainerOptions:
 
     Args:
       optimizer: "lamb" or "adamw".
-      learning_rate, num_warmup_steps, start_warmup_step, poly_power: see learning_rate_schedule.
+      learning_rate: see learning_rate_schedule.
       bias_correction: see ReleaseOptimizer.
       random_seed, gradient_accumulation_steps, jit_compile, loss_scaling, shapes_vary, parts, rows_vary: see Trainer.
       gradient_checkpointing: whether to recompute a layer's activations for its gradients, which saves memory.
@@ -74,9 +150,6 @@ class TrainerOptions:
 
     optimizer: str
     learning_rate: float
-    num_warmup_steps: int = 0
-    start_warmup_step: int = 0
-    poly_power: float = 1.0
     bias_correction: bool = False
     random_seed: int = 0
     gradient_accumulation_steps: int = 1
@@ -107,7 +180,7 @@ class TrainerOptions:
 
 
 def new_trainer(
-    task: TrainableTask, strategy: tf.distribute.Strategy, options: TrainerOptions, run: RunOptions
+    task: TrainableTask, strategy: tf.distribute.Strategy, options: TrainerOptions, run: RunOptions, schedule: Schedule
 ) -> Trainer:
     """Makes a compiled trainer, and logs the number of parameters that train.
 
@@ -118,14 +191,15 @@ def new_trainer(
       strategy: the distribution strategy.
       options: see TrainerOptions.
       run: see RunOptions.
+      schedule: see Schedule.
 
     Raises:
       ValueError: gradient_checkpointing with a TF-Hub module as the encoder; or see restrict_training.
     """
-    end_of_warmup = options.start_warmup_step + options.num_warmup_steps
-    if options.num_warmup_steps and end_of_warmup >= run.num_train_steps:
+    end_of_warmup = schedule.start_warmup_step + schedule.num_warmup_steps
+    if schedule.num_warmup_steps and end_of_warmup >= schedule.num_train_steps:
         logging.warning("the run ends at step %d, and the learning rate's warm-up at step %d: the learning rate stays "
-                        "below its peak of %g", run.num_train_steps, end_of_warmup, options.learning_rate)
+                        "below its peak of %g", schedule.num_train_steps, end_of_warmup, options.learning_rate)
     if options.gradient_checkpointing:
         if not isinstance(task.model.albert, AlbertModel):
             raise ValueError("--gradient_checkpointing does not work with a TF-Hub module, whose layers cannot be "
@@ -139,14 +213,17 @@ def new_trainer(
         logging.info("training %s of %s", f"{trained:,}", count_of(total, "parameter"))
         trainer = Trainer(task, options.random_seed, options.gradient_accumulation_steps, options.jit_compile,
                           options.loss_scaling, options.shapes_vary, options.parts, options.rows_vary)
-        optimizer = create_optimizer(options.optimizer, options.learning_rate, run.num_train_steps,
-                                     options.num_warmup_steps, options.start_warmup_step, options.poly_power,
+        optimizer = create_optimizer(options.optimizer, options.learning_rate, schedule.num_train_steps,
+                                     schedule.num_warmup_steps, schedule.start_warmup_step, schedule.poly_power,
                                      bias_correction=options.bias_correction)
-        trainer.compile(optimizer, steps_per_execution=1 if options.shapes_vary else steps_per_execution(run, strategy))
+        trainer.compile(optimizer, steps_per_execution=1 if options.shapes_vary else steps_per_execution(
+            run.iterations_per_loop, schedule.save_checkpoints_steps, strategy))
     return trainer
 
 
-def steps_per_execution(options: RunOptions, strategy: tf.distribute.Strategy) -> int:
+def steps_per_execution(
+    iterations_per_loop: int, save_checkpoints_steps: int, strategy: tf.distribute.Strategy
+) -> int:
     """The number of steps between two returns to the host: more than 1 on TPU only, where returning takes time.
 
     The number is the largest divisor of save_checkpoints_steps up to iterations_per_loop, because checkpoints are saved
@@ -154,8 +231,8 @@ def steps_per_execution(options: RunOptions, strategy: tf.distribute.Strategy) -
     """
     if not devices.is_tpu(strategy):
         return 1
-    most = min(options.iterations_per_loop, options.save_checkpoints_steps)
-    return next(steps for steps in range(most, 0, -1) if options.save_checkpoints_steps % steps == 0)
+    most = min(iterations_per_loop, save_checkpoints_steps)
+    return next(steps for steps in range(most, 0, -1) if save_checkpoints_steps % steps == 0)
 
 
 @contextlib.contextmanager
@@ -178,6 +255,7 @@ def train(
     checkpoints: Checkpoints,
     batches_from: Callable[[int], Callable],
     options: RunOptions,
+    schedule: Schedule,
     strategy: tf.distribute.Strategy,
     evaluator: Evaluator | None = None,
     before_steps: Callable[[], None] = lambda: None,
@@ -189,6 +267,7 @@ def train(
       checkpoints: the run's checkpoints.
       batches_from: function of the first step. It returns a function of an InputContext, which returns the batches.
       options: see RunOptions.
+      schedule: see Schedule.
       strategy: the distribution strategy.
       evaluator: called with the step after each save. The run ends early when its patience is over.
       before_steps: writes files that describe the run. The chief calls it, if there are steps to take.
@@ -205,7 +284,7 @@ def train(
     first_step = _restored_step(checkpoints, options, strategy)
     if first_step and evaluator is not None and not evaluator.has_evaluated(first_step):
         evaluator(first_step)  # the run ended after saving and before the evaluation
-    finished = _why_finished(first_step, options, evaluator)
+    finished = _why_finished(first_step, schedule.num_train_steps, evaluator)
     if finished:
         logging.info("nothing to train: %s in %s; to train with other flags or data, use another --output_dir",
                      finished, options.output_dir)
@@ -214,7 +293,7 @@ def train(
         if writes:
             before_steps()
         batches = distributed(strategy, batches_from(first_step))
-        _take_steps(trainer, batches, checkpoints, options, evaluator, first_step, writes)
+        _take_steps(trainer, batches, checkpoints, options, schedule, evaluator, first_step, writes)
     if evaluator is not None:
         evaluator.log_best()
     return not finished
@@ -236,21 +315,21 @@ def _restored_step(checkpoints: Checkpoints, options: RunOptions, strategy: tf.d
     return first_step
 
 
-def _why_finished(step: int, options: RunOptions, evaluator: Evaluator | None) -> str | None:
+def _why_finished(step: int, last_step: int, evaluator: Evaluator | None) -> str | None:
     """Why a run at a step takes no more steps; None if it goes on."""
-    if step > options.num_train_steps:
-        return f"step {step} is done, after the last requested step {options.num_train_steps},"
-    if step == options.num_train_steps:
-        return f"step {step} of {options.num_train_steps} is done"
+    if step > last_step:
+        return f"step {step} is done, after the last requested step {last_step},"
+    if step == last_step:
+        return f"step {step} of {last_step} is done"
     if evaluator is not None and evaluator.patience_is_over:
         return f"the run ended early at step {step}"
     return None
 
 
-def _take_steps(trainer: Trainer, batches, checkpoints: Checkpoints, options: RunOptions, evaluator: Evaluator | None,
-                first_step: int, writes: bool) -> None:
+def _take_steps(trainer: Trainer, batches, checkpoints: Checkpoints, options: RunOptions, schedule: Schedule,
+                evaluator: Evaluator | None, first_step: int, writes: bool) -> None:
     """Trains to the last step, or to the end of the evaluator's patience, with the callbacks of a run."""
-    last_step = options.num_train_steps
+    last_step = schedule.num_train_steps
     end_on_signal = EndOnSignal(first_step, checkpoints.save, writes)
 
     def save(step: int) -> None:
@@ -262,7 +341,7 @@ def _take_steps(trainer: Trainer, batches, checkpoints: Checkpoints, options: Ru
                 logging.info("step %d: not better than step %d, the run ends early", step, evaluator.best_step)
                 trainer.stop_training = True
 
-    callbacks = [SkippedSteps(first_step), Saving(first_step, last_step, options.save_checkpoints_steps, save),
+    callbacks = [SkippedSteps(first_step), Saving(first_step, last_step, schedule.save_checkpoints_steps, save),
                  end_on_signal]
     if writes:
         callbacks += [Progress(first_step, last_step, options.train_batch_size),

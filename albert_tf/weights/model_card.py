@@ -21,7 +21,7 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.training.checkpoints import best_or_latest, saved_step
 from albert_tf.training.evaluation import logged_names
-from albert_tf.training.run import RunOptions, TrainerOptions
+from albert_tf.training.run import RunOptions, Schedule, TrainerOptions
 from albert_tf.utils.writing import write_text
 from albert_tf.weights.heads import Head, head_of
 from albert_tf.weights.hugging_face import hub
@@ -289,15 +289,15 @@ def _json(value) -> str:
 
 
 def write_run_card(
-    model: keras.Model, run: RunOptions, trainer: TrainerOptions, command: str, init_checkpoint: str | None = None,
-    datasets: Mapping[str, dict] | None = None, scores: Mapping[str, float] | None = None, recipe: str | None = None,
-    trained: bool = True,
+    model: keras.Model, run: RunOptions, schedule: Schedule, trainer: TrainerOptions, command: str,
+    init_checkpoint: str | None = None, datasets: Mapping[str, dict] | None = None,
+    scores: Mapping[str, float] | None = None, recipe: str | None = None, trained: bool = True,
 ) -> None:
     """Writes the model card of a run to its directory.
 
     Args:
       model: the trained model.
-      run, trainer: options of the run.
+      run, schedule, trainer: options of the run.
       command: the command that started the run.
       init_checkpoint: initial weights; None if they were random.
       datasets: see ModelCard.
@@ -311,8 +311,8 @@ def write_run_card(
         "labels": ", ".join(getattr(model, "label_names", None) or ()),
         "labels of a text": "any number" if getattr(model, "multi_label", False) else None,
         "initial weights": None if init_checkpoint else "random", "recipe": recipe, "seed": trainer.random_seed,
-        "step of the weights": saved_step(run.output_dir), "training steps": run.num_train_steps,
-        "warm-up steps": trainer.num_warmup_steps, "batch size": run.train_batch_size,
+        "step of the weights": saved_step(run.output_dir), "training steps": schedule.num_train_steps,
+        "warm-up steps": schedule.num_warmup_steps, "batch size": run.train_batch_size,
         "trained weights": trainer.trainable,
         "adapters": _adapters(trainer), "optimizer": trainer.optimizer, "learning rate": trainer.learning_rate,
         "precision": keras.mixed_precision.global_policy().name,

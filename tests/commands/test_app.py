@@ -139,6 +139,7 @@ def one_flag(monkeypatch):
     values = flags.FlagValues()
     flags.DEFINE_integer("top_k", 5, "", lower_bound=1, flag_values=values)
     flags.DEFINE_bool("do_train", False, "", flag_values=values)
+    flags.DEFINE_string("init_checkpoint", None, "", flag_values=values)
     flags.DEFINE_float("rate", 1.0, "", lower_bound=0.0, flag_values=values)
     flags.DEFINE_enum("model", "span", ["span", "classifier"], "", flag_values=values)
     monkeypatch.setattr(flags, "FLAGS", values)
@@ -154,6 +155,8 @@ def one_flag(monkeypatch):
 @pytest.mark.parametrize("argument, message", [
     ("--topk=3", "unknown flag --topk (did you mean --top_k?); --help lists all flags"),
     ("--batch=3", "unknown flag --batch; --help lists all flags"),
+    ("--model_name_or_path=albert", "unknown flag --model_name_or_path (did you mean --init_checkpoint?); --help lists "
+                                    "all flags"),
     ("--top_k=many", "--top_k must be a whole number. Received: many"),
     ("--top_k=0", "--top_k must be a positive integer. Received: 0"),
     ("--rate=fast", "--rate must be a number. Received: fast"),

@@ -1,5 +1,6 @@
 """Flags of the commands that fine-tune: the recipes, and the default of --max_seq_length."""
 
+import importlib
 import json
 
 import pytest
@@ -20,6 +21,13 @@ RELEASE = {"run_classifier": 512, "run_squad": 384, "run_race": 512, "run_taggin
            "run_sentence_embeddings": 128}
 CONFIG = dict(vocab_size=2000, embedding_size=4, hidden_size=4, num_hidden_layers=1, num_attention_heads=1,
               intermediate_size=4)
+
+
+def options_of(script, **values):
+    """The options that a script makes from flags."""
+    with loaded(script), flagsaver.flagsaver():
+        flags.FLAGS([script, *arguments_of(dict(values, **{} if script == "run_tagging" else dict(data_dir="data")))])
+        return importlib.import_module(f"albert_tf.commands.{script}").options_from_flags()
 
 
 def length_of(script="run_classifier", **values):
@@ -122,3 +130,21 @@ def test_the_recipes_are_the_papers():
                  "max_seq_length")
         assert tuple(recipe[name] for name in names) == expected
         assert recipe["attention_probs_dropout_prob"] == recipe["hidden_dropout_prob"]
+
+
+@pytest.mark.parametrize("flags, expected", [
+    (dict(task_name="rte"), (1000, 0)), (dict(task_name="rte", train_step=50), (50, 0)),
+    (dict(task_name="rte", recipe="rte"), (800, 200)), (dict(task_name="rte", recipe="rte", train_step=50), (50, 5)),
+    (dict(task_name="rte", num_train_epochs=2), (13, 1)), (dict(task_config="mine.json"), (20, 2)),
+    (dict(script="run_race"), (12000, 1000)), (dict(script="run_race", data_format="jsonl"), (20, 2)),
+    (dict(script="run_tagging", train_file="train.conll"), (20, 2))], ids=str)
+def test_the_release_says_how_long_its_tasks_are_trained_and_others_are_read_three_times(flags, expected, tmp_path,
+                                                                                          monkeypatch):
+    (tmp_path / "mine.json").write_text(json.dumps(dict(
+        name="mine", files=dict(train="train.csv"), columns=dict(text_a=0, label=1), labels=["bad", "good"])))
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    monkeypatch.chdir(tmp_path)
+    defaults = dict(albert_config_file="config.json", output_dir="new", do_train=True, script="run_classifier",
+                    train_batch_size=32)
+    length = options_of(**{**defaults, **flags}).finetuning.length.schedule(220, "text", 32)
+    assert (length.num_train_steps, length.num_warmup_steps) == expected

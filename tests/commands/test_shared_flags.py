@@ -3,14 +3,12 @@
 import ast
 
 import pytest
-from absl import flags
-from absl.testing import flagsaver
 from in_process import REPOSITORY, loaded
 
 from albert_tf.commands import shared_flags
 from albert_tf.commands.flag_fields import group_of
-from albert_tf.commands.training_flags import run_options
 from albert_tf.commands.usage import NAMES
+from albert_tf.training.run import default_interval
 from albert_tf.utils.bounds import check_finite
 
 SCRIPTS = NAMES
@@ -48,22 +46,11 @@ def test_functions_that_read_flags_are_found():
     assert readers_of_flags("def e(): return lambda: flags.FLAGS.x\nx = FLAGS.x\n") == {"e", None}
 
 
-@pytest.mark.parametrize("arguments, interval", [
-    (["--num_train_steps=125000"], 5000), (["--num_train_steps=25000"], 5000), (["--num_train_steps=24000"], 4800),
-    (["--num_train_steps=7557"], 1500), (["--num_train_steps=12"], 2), (["--num_train_steps=3"], 1),
-    (["--num_train_steps=12", "--save_checkpoints_steps=5000"], 5000),
-    (["--num_train_steps=12", "--save_checkpoints_steps=9"], 9)])
-def test_a_short_run_is_evaluated_five_times_unless_the_flag_says_otherwise(arguments, interval):
-    with loaded("run_pretraining"), flagsaver.flagsaver():
-        flags.FLAGS(["run_pretraining", "--output_dir=run", *arguments])
-        assert run_options().save_checkpoints_steps == interval
+@pytest.mark.parametrize("steps, interval", [
+    (125_000, 5000), (25_000, 5000), (24_000, 4800), (7557, 1500), (12, 2), (3, 1)])
+def test_a_short_run_is_evaluated_five_times(steps, interval):
+    assert default_interval(steps, 5000) == interval
 
-
-def test_the_interval_of_a_recipe_is_kept():
-    with loaded("run_race"), flagsaver.flagsaver():
-        flags.FLAGS.set_default("save_checkpoints_steps", 90)
-        flags.FLAGS(["run_race", "--output_dir=run"])
-        assert run_options(num_train_steps=100).save_checkpoints_steps == 90
 
 
 def test_manifests_have_all_flags_of_the_model():

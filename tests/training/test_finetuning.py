@@ -18,7 +18,7 @@ from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.training.checkpoints import best_or_latest, saved_step
 from albert_tf.training.finetuning import FineTuning, FineTuningOptions, Predictor
 from albert_tf.training.optimizer import create_optimizer
-from albert_tf.training.run import RunOptions, TrainerOptions
+from albert_tf.training.run import Length, RunOptions, Schedule, TrainerOptions
 from albert_tf.training.trainer import Trainer
 from albert_tf.weights.from_pretrained import WeightsReader
 from albert_tf.weights.tf1.checkpoint import save_tf1_checkpoint
@@ -54,9 +54,11 @@ def new_task(config=CONFIG):
 
 def finetuning(strategy, output_dir, steps=6, every=2, seeds=(1,), buckets=BUCKETS, new_task=new_task, **options):
     trainer_options = TrainerOptions("adamw", 0.01, shapes_vary=True)
-    run_options = RunOptions(str(output_dir), steps, 8, every, 5)
-    requested = FineTuningOptions(run_options, trainer_options, seeds, buckets, **options)
-    return FineTuning(requested, strategy, CONFIG, new_task, WeightsReader(), "accuracy")
+    requested = FineTuningOptions(RunOptions(str(output_dir), 8), trainer_options, Length(), seeds, buckets, **options)
+    runs = FineTuning(requested, strategy, CONFIG, new_task, WeightsReader(), "accuracy")
+    train, schedule = runs.train, Schedule(steps, save_checkpoints_steps=every)
+    runs.train = lambda table, *arguments, **values: train(table, schedule, *arguments, **values)
+    return runs
 
 
 def accuracy_on(examples):

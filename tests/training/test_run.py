@@ -11,7 +11,7 @@ from slope import Task
 from albert_tf.config import AlbertConfig
 from albert_tf.training.checkpoints import Checkpoints, numbered
 from albert_tf.training.optimizer import create_optimizer
-from albert_tf.training.run import RunOptions, TrainerOptions, new_trainer, steps_per_execution, train
+from albert_tf.training.run import Length, RunOptions, Schedule, TrainerOptions, new_trainer, steps_per_execution, train
 from albert_tf.training.trainer import Trainer
 
 CONFIG = AlbertConfig(vocab_size=10)
@@ -27,7 +27,8 @@ def train_to_step_4(folder, batches=6):
     def batches_from(first_step):
         return lambda context: tf.data.Dataset.from_tensors(dict(x=tf.ones([2]))).repeat(batches)
 
-    train(trainer, Checkpoints(str(folder), trainer, CONFIG), batches_from, RunOptions(str(folder), 4, 2, 2), strategy)
+    train(trainer, Checkpoints(str(folder), trainer, CONFIG), batches_from, RunOptions(str(folder), 2),
+          Schedule(4, save_checkpoints_steps=2), strategy)
 
 
 @contextlib.contextmanager
@@ -76,15 +77,33 @@ def test_an_evaluation_without_all_of_its_batches_is_an_error():
 @pytest.mark.parametrize("save_checkpoints_steps, expected", [
     (1500, 750), (999, 999), (814, 814), (5000, 1000), (1009, 1), (1, 1)])
 def test_a_checkpoint_falls_on_a_return_to_the_host(monkeypatch, save_checkpoints_steps, expected):
-    options = RunOptions("", 100, 8, save_checkpoints_steps, iterations_per_loop=1000)
-    assert steps_per_execution(options, tf.distribute.get_strategy()) == 1
+    steps = 1000, save_checkpoints_steps
+    assert steps_per_execution(*steps, tf.distribute.get_strategy()) == 1
     monkeypatch.setattr(tf.distribute, "TPUStrategy", type(tf.distribute.get_strategy()))
-    assert steps_per_execution(options, tf.distribute.get_strategy()) == expected
+    assert steps_per_execution(*steps, tf.distribute.get_strategy()) == expected
 
 
 @pytest.mark.parametrize("num_warmup_steps, start_warmup_step, warns", [
     (0, 0, False), (0, 100, False), (99, 0, False), (100, 0, True), (200, 0, True), (50, 49, False), (50, 50, True)])
 def test_a_warm_up_that_does_not_end_before_the_run_is_warned_of(caplog, num_warmup_steps, start_warmup_step, warns):
-    options = TrainerOptions("adamw", 3e-5, num_warmup_steps, start_warmup_step)
-    new_trainer(Task(), tf.distribute.get_strategy(), options, RunOptions("run", 100, 8))
+    schedule = Schedule(100, num_warmup_steps, start_warmup_step=start_warmup_step)
+    new_trainer(Task(), tf.distribute.get_strategy(), TrainerOptions("adamw", 3e-5), RunOptions("run", 8), schedule)
     assert ("the learning rate stays below its peak of 3e-05" in caplog.text) == warns
+
+
+@pytest.mark.parametrize("length, expected", [
+    (Length(), (20, 2, 4)), (Length(num_train_epochs=500), (3437, 343, 680)),
+    (Length(train_step=100_000), (100_000, 10_000, 1000)),
+    (Length(train_step=7, warmup_step=0, save_checkpoints_steps=3), (7, 0, 3)),
+    (Length(warmup_proportion=0.5, largest_interval=3), (20, 10, 3))])
+def test_steps_warm_up_and_interval_follow_from_passes_over_the_texts(length, expected, caplog):
+    caplog.set_level("INFO", logger="absl")
+    schedule = length.schedule(220, "text", 32)
+    assert (schedule.num_train_steps, schedule.num_warmup_steps, schedule.save_checkpoints_steps) == expected
+    said = " 3 passes over 220 texts: 20 steps of 32" if length == Length() else " passes over 220 texts: "
+    assert said in caplog.text
+
+
+def test_too_few_texts_for_a_step_are_an_error():
+    with pytest.raises(ValueError, match="10 texts are not enough for a step of 32: decrease --train_batch_size"):
+        Length().schedule(10, "text", 32)

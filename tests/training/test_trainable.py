@@ -11,7 +11,7 @@ from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.training.checkpoints import Checkpoints
-from albert_tf.training.run import RunOptions, TrainerOptions, new_trainer
+from albert_tf.training.run import RunOptions, Schedule, TrainerOptions, new_trainer
 from albert_tf.training.trainable import restrict_training
 from albert_tf.weights.from_pretrained import from_pretrained
 from albert_tf.weights.settings import Settings, write_settings
@@ -86,7 +86,7 @@ def run_of(directory, config=TINY, **options):
     """A trainer and its checkpoints."""
     keras.utils.set_random_seed(3)
     trainer = new_trainer(ClassificationTask(AlbertClassifier(config, 2, 0.0)), tf.distribute.get_strategy(),
-                          TrainerOptions("adamw", 0.05, **options), RunOptions(str(directory), 10, 2))
+                          TrainerOptions("adamw", 0.05, **options), RunOptions(str(directory), 2), Schedule(10))
     return trainer, Checkpoints(str(directory), trainer, config)
 
 

@@ -9,7 +9,7 @@ from albert_tf.data.worker_pool import worker_pool
 from albert_tf.pretraining.creation import CreationOptions
 from albert_tf.pretraining.examples import MaskingOptions, SegmentOptions
 from albert_tf.training.finetuning import FineTuningOptions
-from albert_tf.training.run import RunOptions
+from albert_tf.training.run import RunOptions, Schedule
 from albert_tf.utils import bounds
 
 SCRIPTS = NAMES
@@ -37,9 +37,9 @@ def test_whole_numbers_out_of_bounds_are_refused_by_flag_and_value(script, capsy
     (lambda: CreationOptions(SegmentOptions(32, 0.1), MaskingOptions(5), -1, 1), "dupe_factor .*=-1"),
     (lambda: CreationOptions(SegmentOptions(32, 0.1), MaskingOptions(33), 1, 1),
      "max_predictions_per_seq must be at most max_seq_length 32. Received: 33"),
-    (lambda: RunOptions("run", 10, 10**15), "train_batch_size .*=1000000000000000"),
-    (lambda: RunOptions("run", 0, 8), "num_train_steps .*=0"),
-    (lambda: FineTuningOptions(None, None, (1,), (8,), eval_batch_size=10**19),
+    (lambda: RunOptions("run", 10**15), "train_batch_size .*=1000000000000000"),
+    (lambda: Schedule(0), "num_train_steps .*=0"),
+    (lambda: FineTuningOptions(None, None, None, (1,), (8,), eval_batch_size=10**19),
      "eval_batch_size .*=10000000000000000000"),
     (lambda: worker_pool(3000, print).__enter__(), "num_workers must be a whole number from 1 to 1,024. .*=3000"),
 ])

@@ -13,7 +13,7 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.classification.text_labels import text_logits
-from albert_tf.training.run import RunOptions, TrainerOptions
+from albert_tf.training.run import RunOptions, Schedule, TrainerOptions
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.model_card import ModelCard, model_name, write_calibration, write_model_card, write_run_card
 from albert_tf.weights.open_source import open_source
@@ -164,8 +164,8 @@ def run(tmp_path_factory, golden):
     save(model, str(directory), "tf1", VocabularyFiles(str(golden / "tiny_spm/tiny.model")))
     for ending in ("index", "data-00000-of-00001"):
         (directory / f"model.ckpt-20.{ending}").write_bytes((directory / f"model.ckpt-best.{ending}").read_bytes())
-    run, trainer = RunOptions(str(directory), 20, 4), TrainerOptions("lamb", 0.5, random_seed=7)
-    write_run_card(model, run, trainer, "python run.py",
+    run, trainer = RunOptions(str(directory), 4), TrainerOptions("lamb", 0.5, random_seed=7)
+    write_run_card(model, run, Schedule(20), trainer, "python run.py",
                    datasets={"novels.tfrecord": dict(seed=1)}, scores=dict(masked_lm_accuracy=0.25, global_step=3))
     return directory
 
@@ -179,10 +179,11 @@ def test_the_card_of_a_run_has_its_options(run):
 
 
 def test_the_card_of_a_classifiers_run_lists_its_labels(tmp_path):
-    run, trainer = RunOptions(str(tmp_path), 20, 4), TrainerOptions("lamb", 0.5)
-    write_run_card(AlbertClassifier(CONFIG, 2, label_names=("bad", "good | fair")), run, trainer, "python run.py")
+    run, trainer = RunOptions(str(tmp_path), 4), TrainerOptions("lamb", 0.5)
+    model = AlbertClassifier(CONFIG, 2, label_names=("bad", "good | fair"))
+    write_run_card(model, run, Schedule(20), trainer, "python run.py")
     assert "| labels | bad, good \\| fair |" in (tmp_path / "README.md").read_text().splitlines()
-    write_run_card(AlbertClassifier(CONFIG, 1), run, trainer, "python run.py")
+    write_run_card(AlbertClassifier(CONFIG, 1), run, Schedule(20), trainer, "python run.py")
     assert "| labels |" not in (tmp_path / "README.md").read_text()
 
 
