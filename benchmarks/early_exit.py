@@ -12,10 +12,11 @@ over times in early_exit.svg.
 docs/faster.md also has STS-B (--steps=540 --patiences=2,3 --exit_tolerances=0.5,0.625,0.75,1.0,1.25,1.5) and RTE
 (--steps=320). Its 12-layer model is albert_tiny_en's shared layer, with num_hidden_layers 12 in its config:
 
-    python create_pretraining_data.py --input_file=novels_train.txt --output_file=novels64.tfrecord --dupe_factor=1 \\
+    python -m albert_tf create_pretraining_data --input_file=novels_train.txt --output_file=novels64.tfrecord \\
+        --dupe_factor=1 \\
         --spm_model_file=albert_tf/models/albert_tiny_en/spiece.model --max_seq_length=64 --max_predictions_per_seq=10
-    python run_pretraining.py --init_checkpoint=albert_tiny_en --albert_config_file=12_layers.json --do_train \\
-        --input_file=novels64.tfrecord --output_dir=deep --max_seq_length=64 --max_predictions_per_seq=10 \\
+    python -m albert_tf run_pretraining --init_checkpoint=albert_tiny_en --albert_config_file=12_layers.json \\
+        --do_train --input_file=novels64.tfrecord --output_dir=deep --max_seq_length=64 --max_predictions_per_seq=10 \\
         --dynamic_masking --optimizer=adamw --learning_rate=3e-4 --num_train_steps=2500 --num_warmup_steps=200 \\
         --train_batch_size=32
     python -m benchmarks.early_exit --model=deep --data=data --output_dir=out12 --tasks=sst-2 --steps=600 \\

@@ -10,6 +10,7 @@ from documentation import Page, check_close, commands, flags_of, script_commands
 from in_process import loaded
 from script_session import REPOSITORY, ScriptSession
 
+from albert_tf.commands.usage import NAMES
 from albert_tf.tasks.classification.glue import TASKS
 
 PATHS = [REPOSITORY / "README.md", REPOSITORY / "studies/README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
@@ -106,6 +107,12 @@ def test_a_page_whose_commands_are_not_run_says_so():
 
 
 @every_page
+def test_commands_work_outside_of_the_clone_too(page):
+    assert [name for name in re.findall(r"python (\w+)\.py", "\n".join(block.text for block in page.blocks))
+            if name in NAMES] == []
+
+
+@every_page
 def test_commands_have_the_flags_of_their_scripts(page, session):
     for words in filter(None, map(script_commands, page.commands())):
         script, *flags = words
@@ -152,7 +159,7 @@ def test_answers_are_compared_by_the_digits_that_a_page_shows():
 
 
 def test_commands_of_a_block_have_their_variables():
-    block = "A='--x=1 --y'  # a comment\n\nB=2 python run.py $A \\\n --z='$5 b'\n"
-    assert commands(block) == [["B=2", "python", "run.py", "--x=1", "--y", "--z=$5 b"]]
+    block = "A='--x=1 --y'  # a comment\n\nB=2 python -m albert_tf run $A \\\n --z='$5 b'\n"
+    assert commands(block) == [["B=2", "python", "-m", "albert_tf", "run", "--x=1", "--y", "--z=$5 b"]]
     assert script_commands(commands(block)[0]) == ["run", "--x=1", "--y", "--z=$5 b"]
     assert flags_of(["--x=1", "--y", "--x=a=b"]) == dict(x=["1", "a=b"], y=True)

@@ -26,14 +26,19 @@ def project():
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """The wheel of a copy of the sources, because building writes files into their folder."""
-    folder = tmp_path_factory.mktemp("wheel")
-    sources = folder / "sources"
-    shutil.copytree(REPOSITORY / "albert_tf", sources / "albert_tf", ignore=shutil.ignore_patterns("__pycache__"))
+def clone(tmp_path_factory):
+    """A copy of the sources in a folder of the README's name, because building writes files into their folder."""
+    clone = tmp_path_factory.mktemp("home") / "albert_tf"
+    shutil.copytree(REPOSITORY / "albert_tf", clone / "albert_tf", ignore=shutil.ignore_patterns("__pycache__"))
     for path in (REPOSITORY / name for name in ("pyproject.toml", "README.md", "LICENSE")):
-        shutil.copy(path, sources)
-    run_pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(sources))
+        shutil.copy(path, clone)
+    return clone
+
+
+@pytest.fixture(scope="module")
+def wheel(clone, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    run_pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(clone))
     path, = folder.glob("*.whl")
     return path
 
@@ -42,6 +47,16 @@ def run_pip(*arguments):
     done = subprocess.run([sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_script_beside_the_clone_imports_the_package_and_not_the_folder(clone, tmp_path):
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path], check=True)
+    packages, = tmp_path.glob("lib/python*/site-packages")
+    (packages / "this_environment.pth").write_text(sysconfig.get_paths()["purelib"])
+    run_pip("--python", str(tmp_path / "bin/python"), "install", "--no-deps", "--no-build-isolation", "-e", str(clone))
+    (clone.parent / "train.py").write_text("import albert_tf; print(albert_tf.AlbertConfig.__name__)")
+    done = subprocess.run([tmp_path / "bin/python", "train.py"], cwd=clone.parent, capture_output=True, text=True)
+    assert done.stdout == "AlbertConfig\n", done.stderr
 
 
 def test_one_command_starts_all(project):

@@ -1,17 +1,20 @@
 """Converts a model and its head between the release's, Hugging Face's and our formats.
 
-    python convert_checkpoint.py --init_checkpoint=albert_base_v2.tar.gz --to=hugging_face --output_dir=albert_hf
-    python convert_checkpoint.py --init_checkpoint=model_dir --to=tf1 --output_dir=released
+    python -m albert_tf convert_checkpoint --init_checkpoint=albert_base_v2.tar.gz --to=hugging_face \\
+        --output_dir=albert_hf
+    python -m albert_tf convert_checkpoint --init_checkpoint=model_dir --to=tf1 --output_dir=released
 
-    python convert_checkpoint.py --init_checkpoint=model_dir --to=hugging_face --output_dir=albert_hf --upload=org/name
+    python -m albert_tf convert_checkpoint --init_checkpoint=model_dir --to=hugging_face --output_dir=albert_hf \\
+        --upload=org/name
 
 Without weights, it writes random weights of a config or a published size:
 
-    python convert_checkpoint.py --albert_config_file=albert_base_v2 --output_dir=random
+    python -m albert_tf convert_checkpoint --albert_config_file=albert_base_v2 --output_dir=random
 
 Optimizer slots are not written. So this script also replaces export_checkpoints of the release, and accepts its flags:
 
-    python convert_checkpoint.py --albert_directory=model_dir --checkpoint_name=model.ckpt-best --export_path=exported
+    python -m albert_tf convert_checkpoint --albert_directory=model_dir --checkpoint_name=model.ckpt-best \\
+        --export_path=exported
 """
 
 from absl import flags, logging

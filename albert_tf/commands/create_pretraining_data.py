@@ -1,6 +1,6 @@
 """Makes pre-training records from text: sentence-order pairs with n-gram masks.
 
-    python create_pretraining_data.py --input_file='text/*.txt' --output_file=data/train.tfrecord \\
+    python -m albert_tf create_pretraining_data --input_file='text/*.txt' --output_file=data/train.tfrecord \\
         --spm_model_file=30k-clean.model --max_seq_length=512 --max_predictions_per_seq=77
 
 The text has one sentence per line and a blank line between documents. With --split_lines=en, a line may have any number

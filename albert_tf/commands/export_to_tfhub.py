@@ -1,6 +1,6 @@
 """Exports a pre-trained ALBERT as TF-Hub modules: encoder and preprocessing.
 
-    python export_to_tfhub.py --albert_directory=albert_base_v2 --export_path=albert_hub
+    python -m albert_tf export_to_tfhub --albert_directory=albert_base_v2 --export_path=albert_hub
 
 writes albert_hub, which hub.load and hub.KerasLayer(trainable=True) take, and albert_hub_preprocess:
 

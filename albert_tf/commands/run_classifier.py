@@ -1,7 +1,7 @@
 """Fine-tunes ALBERT on a GLUE task or one of your own; evaluates, predicts, exports.
 
-    python run_classifier.py --task_name=rte --data_dir=glue --init_checkpoint=albert_base_v2 --output_dir=rte \\
-        --recipe=rte --do_train --do_eval --do_predict
+    python -m albert_tf run_classifier --task_name=rte --data_dir=glue --init_checkpoint=albert_base_v2 \\
+        --output_dir=rte --recipe=rte --do_train --do_eval --do_predict
 
 If it is started again with the same flags, training continues from the latest checkpoint. run_glue.py runs all tasks of
 a folder.

@@ -1,6 +1,6 @@
 """Fine-tunes and evaluates on every GLUE task in a folder; prints the paper's table.
 
-    python run_glue.py --data_dir=glue --init_checkpoint=albert_base_v2 --output_dir=glue_runs --num_runs=5
+    python -m albert_tf run_glue --data_dir=glue --init_checkpoint=albert_base_v2 --output_dir=glue_runs --num_runs=5
 
 Each task is a run of run_classifier.py in a folder of its own, with the paper's recipe. The flags of run_classifier.py
 can be set here for all tasks; they override the recipes. As in the paper (Lan et al., 2020, section 4.9), RTE, MRPC and

@@ -1,6 +1,6 @@
 """Pre-trains ALBERT on records of create_pretraining_data.py, and evaluates it.
 
-    python run_pretraining.py --albert_config_file=albert_base_v2 --input_file='data/train*.tfrecord' \\
+    python -m albert_tf run_pretraining --albert_config_file=albert_base_v2 --input_file='data/train*.tfrecord' \\
         --eval_input_file=data/dev.tfrecord --do_eval --output_dir=model --spm_model_file=30k-clean.model
 
 If it is started again with the same flags, it continues from the latest checkpoint, and ends with exactly the same

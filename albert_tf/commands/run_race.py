@@ -1,8 +1,10 @@
 """Fine-tunes ALBERT on RACE or other multiple choice; evaluates, predicts, exports.
 
-    python run_race.py --data_dir=data --init_checkpoint=albert_base_v2 --output_dir=race --recipe=race_v2 --do_predict
+    python -m albert_tf run_race --data_dir=data --init_checkpoint=albert_base_v2 --output_dir=race --recipe=race_v2 \\
+        --do_predict
 
-    python run_race.py --data_dir=mine --data_format=jsonl --init_checkpoint=albert_base_v2 --output_dir=mine_trained
+    python -m albert_tf run_race --data_dir=mine --data_format=jsonl --init_checkpoint=albert_base_v2 \\
+        --output_dir=mine_trained
 
 If it is started again with the same flags, training continues from the latest checkpoint.
 albert_tf/tasks/multiple_choice/reading.py shows the JSON lines.

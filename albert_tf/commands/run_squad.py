@@ -1,9 +1,9 @@
 """Fine-tunes ALBERT on SQuAD 1.1 or 2.0; scores, predicts, answers questions, exports.
 
-    python run_squad.py --train_file=train-v2.0.json --predict_file=dev-v2.0.json --init_checkpoint=albert_base_v2 \\
-        --output_dir=squad --recipe=squad_v2 --do_train --do_predict
+    python -m albert_tf run_squad --train_file=train-v2.0.json --predict_file=dev-v2.0.json \\
+        --init_checkpoint=albert_base_v2 --output_dir=squad --recipe=squad_v2 --do_train --do_predict
 
-    python run_squad.py --output_dir=squad --ask --context_file=text.txt
+    python -m albert_tf run_squad --output_dir=squad --ask --context_file=text.txt
 
 If it is started again with the same flags, training continues from the latest checkpoint. The script accepts the flags
 of the release's run_squad_v1.py and run_squad_v2.py.

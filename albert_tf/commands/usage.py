@@ -132,8 +132,7 @@ def as_started(text: str) -> str:
     """A text such as a docstring with its commands as an installed package has them, if this is one."""
     if starter() != _INSTALLED:
         return text
-    text = re.sub(rf"\b{_MODULE} (?=\w)", f"{_INSTALLED} ", text)
-    return re.sub(rf"\bpython ({'|'.join(NAMES)})\.py\b", rf"{_INSTALLED} \1", text)
+    return re.sub(rf"\b{_MODULE} (?=\w)", f"{_INSTALLED} ", text)
 
 
 def help_text(description: str, module: str) -> str:

@@ -65,7 +65,7 @@ def test_ctrl_c_before_a_command_runs_ends_with_its_status(monkeypatch, capsys):
 
 def test_errors_help_and_model_cards_name_the_command_of_an_installed_package(run, monkeypatch, capsys):
     namespace = dict(__name__="fill_mask", __doc__=(
-        "Fills.\n\n    python -m albert_tf fill_mask --x\n    python run_squad.py\n\nSee run_race."))
+        "Fills.\n\n    python -m albert_tf fill_mask --x\n    python -m albert_tf run_squad\n\nSee run_race."))
     exec("def main():\n    raise ValueError('no model')", namespace)
     monkeypatch.setattr(sys, "argv", ["albert-tf fill_mask", "--text=a [MASK]"])
     assert usage.command_line() == "albert-tf fill_mask '--text=a [MASK]'"
@@ -85,7 +85,7 @@ def test_a_command_knows_how_it_was_started(monkeypatch, argv, typed, command):
     monkeypatch.setattr(sys, "argv", [argv, "--top_k=2"])
     assert usage.command_line() == f"{typed} --top_k=2"
     assert usage.command(argv) == command
-    assert usage.as_started("python run_squad.py") == "python run_squad.py"
+    assert usage.as_started("python -m albert_tf run_squad") == "python -m albert_tf run_squad"
 
 
 def test_commands_are_listed_in_groups_with_one_line_each(capsys):
@@ -285,7 +285,7 @@ def test_help_lists_flags_in_groups_with_their_defaults(request_):
     sections = re.split(r"\n\n(?=[\w ]+:\n|--helpfull)", done.stdout)
     description, own, model, runs, training, devices, export, _ = (
         " ".join(section.split()) for section in sections)
-    assert "python run_squad.py --train_file=" in description
+    assert "python -m albert_tf run_squad --train_file=" in description
     assert own.startswith("This command: --") and " --doc_stride: " in own and "--learning_rate" not in own
     assert model.startswith("Model: --") and " --init_checkpoint: " in model and " --spm_model_file: " in model
     assert runs.startswith("Runs: --") and re.search(r" --num_runs: [^()]*\(default: 1\)", runs)
