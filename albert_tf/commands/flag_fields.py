@@ -86,9 +86,9 @@ def define_integer(name: str, default: int | None, help: str, lower_bound: int, 
     flags.DEFINE(parser, name, default, help, serializer=flags.ArgumentSerializer())
 
 
-def string(default: str | None, help: str) -> Any:
-    """A field of options whose flag is a string."""
-    return field(flags.DEFINE_string, default, help)
+def string(default: str | None, help: str, needs: str | None = None) -> Any:
+    """A field of options whose flag is a string. See `field` for `needs`."""
+    return field(flags.DEFINE_string, default, help, needs=needs)
 
 
 def strings(default: list[str] | None, help: str) -> Any:
@@ -101,19 +101,20 @@ def boolean(default: bool | None, help: str) -> Any:
     return field(flags.DEFINE_bool, default, help)
 
 
-def integer(default: int | None, help: str, limits: bounds.Bounds) -> Any:
+def integer(default: int | None, help: str, limits: bounds.Bounds, needs: str | None = None) -> Any:
     """A field of options whose flag is a whole number."""
-    return field(define_integer, default, help, *limits)
+    return field(define_integer, default, help, *limits, needs=needs)
 
 
-def whole_numbers(default: tuple[int, ...], help: str, limits: bounds.Bounds) -> Any:
+def whole_numbers(default: tuple[int, ...], help: str, limits: bounds.Bounds, needs: str | None = None) -> Any:
     """A field of options whose flag is a comma-separated list of whole numbers, as a tuple."""
-    return field(_define_integers, default, help, limits)
+    return field(_define_integers, default, help, limits, needs=needs)
 
 
-def number(default: float | None, help: str, lower_bound: float | None = None, upper_bound: float | None = None) -> Any:
+def number(default: float | None, help: str, lower_bound: float | None = None, upper_bound: float | None = None,
+           needs: str | None = None) -> Any:
     """A field of options whose flag is a finite number."""
-    return field(define_float, default, help, lower_bound, upper_bound)
+    return field(define_float, default, help, lower_bound, upper_bound, needs=needs)
 
 
 def choice(default: str | None, values: Sequence[str], help: str) -> Any:
@@ -121,9 +122,18 @@ def choice(default: str | None, values: Sequence[str], help: str) -> Any:
     return field(flags.DEFINE_enum, default, values, help)
 
 
-def field(define: Callable[..., Any], *arguments: Any) -> Any:
-    """A field of options whose flag is defined by define(name, *arguments)."""
-    return dataclasses.field(metadata=dict(define=lambda name: define(name, *arguments)))
+def field(define: Callable[..., Any], default: Any, *arguments: Any, needs: str | None = None) -> Any:
+    """A field of options.
+
+    Args:
+      define: its flag is defined by define(name, default, *arguments).
+      default: the flag's default.
+      *arguments: help, bounds and so on.
+      needs: another flag without which this one has no effect, alone ("teacher_checkpoint") or with values
+        ("objective=pairs,simcse"). from_flags then refuses any value but the default.
+    """
+    return dataclasses.field(metadata=dict(
+        define=lambda name: define(name, default, *arguments), default=default, needs=needs))
 
 
 def define_fields(options_class: type) -> None:
@@ -139,9 +149,23 @@ def from_flags(options_class: type[AnyOptions], **values) -> AnyOptions:
     Args:
       options_class: the dataclass.
       values: values of the fields that are not flags, or that differ from the flags.
+
+    Raises:
+      ValueError: a flag has no effect without another one (see `field`).
     """
+    for field in dataclasses.fields(options_class):  # type: ignore[arg-type]
+        needs = field.metadata.get("needs")
+        if needs and FLAGS[field.name].value != field.metadata["default"]:
+            _check_needed(field.name, needs)
     names = {field.name for field in dataclasses.fields(options_class)} - set(values)  # type: ignore[arg-type]
     return options_class(**values, **{name: FLAGS[name].value for name in names if name in FLAGS})
+
+
+def _check_needed(name: str, needs: str) -> None:
+    """Raises ValueError if a flag's `needs` are not met (see `field`)."""
+    other, _, values = needs.partition("=")
+    if FLAGS[other].value not in values.split(",") if values else not FLAGS[other].value:
+        raise ValueError(f"--{name}={FLAGS[name].value} has no effect without --{needs.replace(',', ' or ')}")
 
 
 def _is_set(value: str | None) -> bool:

@@ -66,7 +66,12 @@ class Options(DistillationOptions, tuning.Options):
     predict_split: str = fields.choice("test", ["dev", "test"], "The split that --do_predict predicts.")
     threshold_to_export: float | None = fields.number(None, "A number that the exported SavedModel returns with its "
                                                       "predictions, for clients that compare probabilities with it. "
-                                                      "Default: none.")
+                                                      "Default: none.", needs="export_dir")
+    doc_stride: int = fields.integer(0, "Number of tokens from the start of one window of a long text to the start of "
+                                     "the next. Default: 0, half a window.", bounds.SEQ_LENGTH.at_least(0),
+                                     needs="long_texts=mean,max")
+    max_windows: int = fields.integer(8, "Maximum number of windows of a text. A step needs more memory with more "
+                                      "windows.", bounds.CANDIDATES.at_least(2), needs="long_texts=mean,max")
 
     @property
     def readers(self):
@@ -83,10 +88,6 @@ def define_flags() -> None:
                       "--max_seq_length tokens. truncate: their ends are dropped. mean, max: they are split into "
                       "overlapping windows, and the logits of a text are the mean or the maximum over its windows. If "
                       "the flag is not set and nothing is trained, texts are handled as in the model's training.")
-    fields.define_integer("doc_stride", 0, "Number of tokens from the start of one window of a long text to the start "
-                          "of the next. Default: 0, half a window.", *bounds.SEQ_LENGTH.at_least(0))
-    fields.define_integer("max_windows", 8, "Maximum number of windows of a text. A step needs more memory with more "
-                          "windows.", *bounds.CANDIDATES.at_least(2))
     tuning_flags.define_exit_flags()
 
 

@@ -141,17 +141,13 @@ def options_from_flags() -> Options:
                          f"Received: {len(shares)} times")
     if not (input_file or FLAGS.eval_input_file and not FLAGS.do_train):
         raise ValueError("--input_file is missing")
-    options = fields.from_flags(
+    return fields.from_flags(
         Options, model=shared.resolve_model("pretrainer"), run=training_flags.run_options(),
         schedule=fields.from_flags(Schedule, save_checkpoints_steps=FLAGS.save_checkpoints_steps or default_interval(
             FLAGS.num_train_steps, SAVE_CHECKPOINTS_STEPS)),
         trainer=training_flags.trainer_options(shapes_vary=len(input_file) > 1, rows_vary=len(input_file) > 1),
         init_checkpoint=shared.init_path(), input_file=input_file, input_share=shares,
         eval_input_file=FLAGS.eval_input_file or input_file, dynamic_masking=is_dynamic)
-    if options.layers.is_used and not options.teacher_checkpoint:
-        used = "hidden" if options.layers.hidden_weight else "attention"
-        raise ValueError(f"--distillation_{used}_weight needs --teacher_checkpoint")
-    return options
 
 
 def main() -> None:

@@ -89,14 +89,15 @@ class Options(TeacherOptions, tuning.Options):
     num_negatives: int = fields.integer(
         0, "Number of hard negatives of each row of --train_file, for --objective=pairs: texts that do not belong to "
         "the first one. They are the columns after the second one, or negative_1, negative_2, ... of JSON lines and "
-        "Parquet; mine_negatives writes them.", bounds.CANDIDATES.at_least(0))
+        "Parquet; mine_negatives writes them.", bounds.CANDIDATES.at_least(0), needs="objective=pairs")
     matryoshka_dims: tuple[int, ...] = fields.whole_numbers(
         (), "Comma-separated numbers of dimensions, such as 384,192,96. The loss is the sum over vectors that are "
         "truncated to each of them. Default: vectors are trained as a whole.", bounds.WIDTH)
     data_dir: str | None = fields.string(None, "Directory that holds GLUE's STS-B, or the files of --task_config.")
     best_score: float = fields.number(5.0, "The task's highest score, which corresponds to a cosine of 1.", 1e-6)
     temperature: float = fields.number(
-        0.05, "Number by which cosines are divided, for the objectives pairs and simcse.", 1e-6)
+        0.05, "Number by which cosines are divided, for the objectives pairs and simcse.", 1e-6,
+        needs="objective=pairs,simcse")
 
     @property
     def readers(self):
@@ -117,8 +118,6 @@ def options_from_flags() -> Options:
     model = tuning_flags.set_defaults("sentence_encoder")
     if FLAGS.objective in ("pairs", "simcse") and not FLAGS.cpu_parts:
         FLAGS.set_default("cpu_parts", 1)  # the other texts of a part are the negatives
-    if FLAGS.num_negatives and FLAGS.objective != "pairs":
-        raise ValueError(f"--num_negatives is for --objective=pairs. Received: --objective={FLAGS.objective}")
     if (FLAGS.objective == "distillation") != bool(FLAGS.teacher_checkpoint):
         raise ValueError("--objective=distillation and --teacher_checkpoint need each other: set both or neither")
     scored = load_task_config(FLAGS.task_config) if FLAGS.task_config else find_task("sts-b")

@@ -5,8 +5,9 @@ import dataclasses
 import pytest
 from absl import flags
 from absl.testing import flagsaver
-from in_process import REPOSITORY
+from in_process import REPOSITORY, loaded
 
+from albert_tf.commands import flag_fields as fields, run_classifier
 from albert_tf.commands.flag_fields import define_float, define_integer, from_flags
 
 
@@ -69,3 +70,25 @@ def test_no_script_defines_a_float_that_may_be_infinite():
 def test_no_command_defines_a_whole_number_that_may_have_an_underscore():
     commands = REPOSITORY.glob("albert_tf/commands/*.py")
     assert not [path.name for path in commands if "flags.DEFINE_integer(" in path.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("script, values, message", [
+    ("run_classifier", dict(distillation_alpha=0.9), "--distillation_alpha=0.9 has no effect without --teacher"),
+    ("run_tagging", dict(distillation_temperature=2), "--distillation_temperature=2.0 has no effect without --teacher"),
+    ("run_squad", dict(distillation_alpha=0), "--distillation_alpha=0.0 has no effect without --teacher_checkpoint"),
+    ("run_classifier", dict(max_windows=4), "--max_windows=4 has no effect without --long_texts=mean or max"),
+    ("run_classifier", dict(doc_stride=9, long_texts="truncate"), "--doc_stride=9 has no effect without --long_texts="),
+    ("run_classifier", dict(threshold_to_export=0.7), "--threshold_to_export=0.7 has no effect without --export_dir"),
+    ("run_sentence_embeddings", dict(temperature=0.1),
+     "--temperature=0.1 has no effect without --objective=pairs or simcse")])
+def test_a_flag_without_effect_is_an_error(script, values, message, tmp_path, capsys):
+    of_the_task = dict(task_name="rte") if script == "run_classifier" else {}
+    with loaded(script) as run:
+        assert run(output_dir=tmp_path, do_train=True, albert_config_file="albert_tiny", **of_the_task, **values) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_a_flag_that_is_set_to_its_default_needs_no_other():
+    with loaded("run_classifier"), flagsaver.flagsaver():
+        flags.FLAGS(["run_classifier", "--output_dir=out", "--max_windows=8", "--distillation_alpha=0.5"])
+        fields.from_flags(run_classifier.DistillationOptions)

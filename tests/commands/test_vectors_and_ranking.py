@@ -191,7 +191,7 @@ def test_rankings_and_vectors_of_fewer_dimensions_are_learned_from_a_teacher(ses
     ("search_sentences", dict(rerank_checkpoint="{model}"), "has no classifier: set num_labels"),
     ("mine_negatives", dict(output_file="x.txt"), "--output_file must end in one of .tsv, .csv, .jsonl, .json."),
     ("mine_negatives", dict(num_negatives=9), "no pair has 9 negatives: allow more by --num_negatives"),
-    ("run_sentence_embeddings", dict(num_negatives=2), "--num_negatives is for --objective=pairs. Received"),
+    ("run_sentence_embeddings", dict(num_negatives=2), "--num_negatives=2 has no effect without --objective=pairs"),
     ("run_sentence_embeddings", dict(matryoshka_dims="16,x"), "--matryoshka_dims"),
     ("export_to_onnx", dict(model="encoder", truncate_dim=4), "--truncate_dim is for --model=sentence_encoder."),
 ])
