@@ -44,6 +44,7 @@ from albert_tf.modeling.early_exit import NUM_LAYERS_USED
 from albert_tf.modeling.pooling import POOLINGS
 from albert_tf.tasks.classification.glue import find_task
 from albert_tf.utils.charts import Curve, Panel, write_charts
+from albert_tf.weights.open_source import open_source
 from benchmarks.fine_tuned_classifiers import (
     LARGEST_BATCH,
     Program,
@@ -65,9 +66,9 @@ flags.DEFINE_list("fewer_layers", ["3", "4", "5"], "Numbers of layers of the sma
 flags.DEFINE_enum("exit_pooling", "pooler", POOLINGS, "See run_classifier.")
 define_float("learning_rate", None, "Learning rate of all weights. Default: that of fine_tuning_settings.py.", 0.0)
 flags.DEFINE_bool("afterwards", False, "Whether to train the exits after the other weights, which stay as they are.")
-flags.DEFINE_list("patiences", [], "Values of --exit_patience. Default: from 1 to the number of layers.")
+flags.DEFINE_list("patiences", [], "Values of exit_patience. Default: from 1 to the number of layers.")
 flags.DEFINE_list("first_layers", [], "Values of --num_layers: only the first layers of the model with exits.")
-flags.DEFINE_list("exit_tolerances", [], "Values of --exit_tolerance, for regression. Default: its default alone.")
+flags.DEFINE_list("exit_tolerances", [], "Values of exit_tolerance, for regression. Default: its default alone.")
 flags.DEFINE_bool("untrained", False, "Whether to time the weights of --model as they are, without scores.")
 FLAGS = flags.FLAGS
 
@@ -94,55 +95,50 @@ def main():
         draw(means, os.path.join(FLAGS.output_dir, "early_exit.svg"))
 
 
-def untrained(task: str, seed: str, exit_heads: bool = False, layers: int | None = None) -> AlbertClassifier:
-    """A regression whose scores always agree."""
-    config = config_with_layers(FLAGS.model, layers)
-    return from_pretrained(FLAGS.model, "classifier", config, num_labels=1, exit_heads=exit_heads,
-                           **dict(exit_tolerance=ANY_SCORE, exit_pooling=FLAGS.exit_pooling) if exit_heads else {})
-
-
-def trained(task: str, seed: str, exit_heads: bool = False, layers: int | None = None) -> AlbertClassifier:
-    """Trains a model, or continues its training."""
-    changed = {} if FLAGS.learning_rate is None else dict(learning_rate=FLAGS.learning_rate)
-    if exit_heads:
-        return with_exits(FLAGS.model, FLAGS.data, FLAGS.output_dir, task, seed, FLAGS.steps, FLAGS.exit_pooling,
-                          FLAGS.afterwards, **changed)
+def model_of(task: str, seed: str, layers: int | None = None) -> AlbertClassifier:
+    """A model without exits, with the first layers (None: all), which is trained, or whose training is continued."""
+    if FLAGS.untrained:
+        return from_pretrained(FLAGS.model, "classifier", config_with_layers(FLAGS.model, layers), num_labels=1)
     return fine_tuned(FLAGS.model, FLAGS.data, FLAGS.output_dir, task, seed, str(layers or "all"), layers, FLAGS.steps,
-                      **changed)
+                      **training_flags())
+
+
+def training_flags() -> dict[str, float]:
+    return {} if FLAGS.learning_rate is None else dict(learning_rate=FLAGS.learning_rate)
 
 
 def measure(task: str, seed: str) -> list[dict]:
     """A row for each program: mean layers, score and relative times."""
-    make = untrained if FLAGS.untrained else trained
-    models = {"without exits": make(task, seed), "exits": make(task, seed, exit_heads=True)}
+    models = {"without exits": model_of(task, seed), **early_exits(task, seed)}
     for layers in FLAGS.fewer_layers:
-        models[f"{layers} layers"] = make(task, seed, layers=int(layers))
+        models[f"{layers} layers"] = model_of(task, seed, int(layers))
     rows = dev_rows(FLAGS.model, FLAGS.data, task)
-    programs: dict[str, Program] = {}
-    for name, model in models.items():
-        if name == "exits":
-            programs.update(early_exits(model))
-        else:
-            programs[name] = compiled(model)
+    programs = {name: compiled(model) for name, model in models.items()}
     times = times_of_a_text(programs, rows[: FLAGS.examples], FLAGS.turns)
     return [dict(zip(COLUMNS, (task, seed, name, *tried(task, program, rows))), **times[name])
             for name, program in programs.items()]
 
 
-def early_exits(model: AlbertClassifier) -> dict[str, Program]:
-    """The model by patience, and for regression by tolerance, too; then with its first layers alone."""
-    patiences = [int(each) for each in FLAGS.patiences] or range(1, model.config.num_hidden_layers + 1)
-    programs = {}
-    for patience in patiences:
-        if model.is_regression and FLAGS.exit_tolerances:
+def early_exits(task: str, seed: str) -> dict[str, AlbertClassifier]:
+    """The model by patience, and for regression by tolerance, too; then its first layers alone."""
+    path, arguments = FLAGS.model, {}
+    if FLAGS.untrained:  # a regression whose scores always agree
+        arguments = dict(num_labels=1, exit_heads=True, exit_tolerance=ANY_SCORE, exit_pooling=FLAGS.exit_pooling)
+    else:
+        path = with_exits(FLAGS.model, FLAGS.data, FLAGS.output_dir, task, seed, FLAGS.steps, FLAGS.exit_pooling,
+                          FLAGS.afterwards, **training_flags())
+    layers = open_source(path).config.num_hidden_layers
+    models = {}
+    for patience in [int(each) for each in FLAGS.patiences] or range(1, layers + 1):
+        if find_task(task).is_regression and FLAGS.exit_tolerances:
             for tolerance in FLAGS.exit_tolerances:
-                programs[f"patience {patience}, tolerance {tolerance}"] = compiled(
-                    model, exit_patience=patience, exit_tolerance=float(tolerance))
+                models[f"patience {patience}, tolerance {tolerance}"] = from_pretrained(
+                    path, "classifier", exit_patience=patience, exit_tolerance=float(tolerance))
         else:
-            programs[f"patience {patience}"] = compiled(model, exit_patience=patience)
+            models[f"patience {patience}"] = from_pretrained(path, "classifier", exit_patience=patience, **arguments)
     for layers in FLAGS.first_layers:
-        programs[f"first {layers} layers"] = compiled(model, num_layers=int(layers))
-    return programs
+        models[f"first {layers} layers"] = from_pretrained(path, "classifier", num_layers=int(layers))
+    return models
 
 
 def tried(task: str, program: Program, rows: list[dict]) -> tuple[float | None, float | None]:

@@ -3,7 +3,7 @@
     python -m benchmarks.faster --model=minilm --data=data --output_dir=out --tasks=sst-2 --seeds=1,2,3
 
 --model is a BERT in Hugging Face's format (see fine_tuning.py). For each task and seed, run_classifier trains the model
-with all layers, with exit heads, with its first layers alone, and these with the first model as the teacher. The
+with all layers, with its first layers alone, and these with the first model as the teacher. The
 programs are then timed in turns on the same examples of the dev set, in batches of 1 and 32, on one core: the mean time
 of an example, relative to the SavedModel's function with all layers. Scores are those of the whole dev set.
 
@@ -19,7 +19,6 @@ from typing import Iterator
 import numpy as np
 from absl import flags
 
-from albert_tf import from_pretrained
 from albert_tf.commands import app
 from albert_tf.commands.flag_fields import define_float
 from albert_tf.export.onnx.session import OnnxModel
@@ -35,14 +34,12 @@ from benchmarks.fine_tuned_classifiers import (
     layers_and_score,
     run_folder,
     times_of_a_text,
-    with_exits,
     write_rows,
 )
 from studies.intervals import standard_error
 
 define_flags(tasks=["sst-2"], seeds=["1", "2", "3"])
 flags.DEFINE_integer("fewer_layers", 3, "Number of layers of the smaller models.", lower_bound=1)
-flags.DEFINE_list("patience", ["2", "3"], "Patience of the model with exit heads.")
 define_float("temperature", 2.0, "The temperature of the distillation.", lower_bound=0.0)
 define_float("alpha", 0.9, "The weight of the teacher.", lower_bound=0.0, upper_bound=1.0)
 FLAGS = flags.FLAGS
@@ -73,21 +70,14 @@ def programs(task: str, seed: str) -> Iterator[tuple[str, Program, float]]:
 
     fewer = FLAGS.fewer_layers
     full, small = trained("all"), trained(str(fewer), fewer)
-    exits = with_exits(FLAGS.model, FLAGS.data, FLAGS.output_dir, task, seed, FLAGS.steps, "mean")
     taught = trained(f"{fewer}_taught", fewer, distillation_temperature=FLAGS.temperature,
                      distillation_alpha=FLAGS.alpha,
                      teacher_checkpoint=run_folder(FLAGS.output_dir, task, seed, "all"))
     yield "all layers", compiled(full), megabytes_of(full)
-    for patience in FLAGS.patience:
-        yield f"early exit, patience {patience}", compiled(exits, exit_patience=int(patience)), megabytes_of(exits)
     yield f"{fewer} layers", compiled(small), megabytes_of(small)
     yield f"{fewer} layers, taught", compiled(taught), megabytes_of(taught)
     for name, precision in (("ONNX", "float32"), ("ONNX, int8", "int8")):
         yield name, *in_onnx(full, precision)
-        for patience in FLAGS.patience:
-            early = from_pretrained(run_folder(FLAGS.output_dir, task, seed, "exits_mean"), model="classifier",
-                                    exit_patience=int(patience))
-            yield f"{name}, patience {patience}", *in_onnx(early, precision)
     yield f"ONNX, int8, {fewer} layers, taught", *in_onnx(taught, "int8")
 
 

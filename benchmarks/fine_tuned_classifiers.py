@@ -110,8 +110,8 @@ def fine_tuned(model: str, data: str, output_dir: str, task: str, seed: str, nam
 
 
 def with_exits(model: str, data: str, output_dir: str, task: str, seed: str, steps: int, exit_pooling: str,
-               afterwards: bool = False, **flag_values) -> AlbertClassifier:
-    """A fine-tuned model with an output after every layer.
+               afterwards: bool = False, **flag_values) -> str:
+    """The folder of a fine-tuned model with an output after every layer.
 
     Args:
       model, data, output_dir, task, seed, steps: see fine_tuned.
@@ -125,13 +125,14 @@ def with_exits(model: str, data: str, output_dir: str, task: str, seed: str, ste
         fine_tuned(model, data, output_dir, task, seed, "all", None, steps, **flag_values)
         model, name = run_folder(output_dir, task, seed, "all"), f"{name}_afterwards"
         flag_values.update(trainable="head", learning_rate=HEAD_LEARNING_RATE)
-    return fine_tuned(model, data, output_dir, task, seed, name, None, steps, exit_heads=True,
-                      exit_pooling=exit_pooling, **flag_values)
+    fine_tuned(model, data, output_dir, task, seed, name, None, steps, exit_heads=True, exit_pooling=exit_pooling,
+               **flag_values)
+    return run_folder(output_dir, task, seed, name)
 
 
-def compiled(model: AlbertClassifier, **early_exit) -> Program:
+def compiled(model: AlbertClassifier) -> Program:
     """The head's outputs as a graph of inputs of any length."""
-    return tf.function(lambda inputs: dict(model.head_outputs(model(inputs, **early_exit))), autograph=False,
+    return tf.function(lambda inputs: dict(model.head_outputs(model(inputs))), autograph=False,
                        input_signature=[model.input_specs()])
 
 

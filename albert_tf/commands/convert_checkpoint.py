@@ -34,6 +34,7 @@ def define_flags() -> None:
     shared.define_model_flags()
     vector_flags.define_pooling_flags()
     vector_flags.define_vector_flags(with_precision=False)
+    shared.define_num_layers_flag()
     flags.DEFINE_enum("to", "tf1", list(FORMATS), "The format to write: the release's TF1 checkpoint (tf1), that of "
                       "google-research/bert (tf1_bert), a checkpoint of this package (ours), a Hugging Face folder, a "
                       "preset of keras-hub, or a TF-Hub module.")

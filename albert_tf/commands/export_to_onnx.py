@@ -7,9 +7,8 @@ outputs in ONNX Runtime and the model's. The files take batches of any size and 
 stored once. It needs the packages onnx and onnxruntime (requirements.txt has them).
 
 With --score_data, the model is scored on a dev file before and after the export, and --max_score_drop=0.005 writes
-nothing if a precision loses more than half a per cent of the score. With --exit_patience or --num_layers, a model with
-exit heads stops early in ONNX Runtime. Beside the files are those that reading texts needs, so that the server can use
-them:
+nothing if a precision loses more than half a per cent of the score. Beside the files are those that reading texts
+needs, so that the server can use them:
 
     python -m albert_tf serve --onnx_model=onnx/pretrainer_int8.onnx
 """
@@ -44,7 +43,7 @@ def define_flags() -> None:
     shared.define_head_flag("exported")
     vector_flags.define_pooling_flags()
     vector_flags.define_vector_flags()
-    shared.define_exit_flags()
+    shared.define_num_layers_flag()
     fields.define_required("output_dir", "Directory of the ONNX files.")
     flags.DEFINE_multi_enum("precision", list(PRECISIONS), PRECISIONS, "Precision of the weights. One file is written "
                             "for each. Repeat the flag for several values.")
@@ -58,8 +57,7 @@ def main() -> None:
     check_directory(FLAGS.output_dir)
     selected = shared.resolve_model()
     head = selected.head(FLAGS.model)
-    model = selected.pretrained(head, **vector_flags.pooling_arguments(selected, head),
-                                **shared.exit_arguments(selected, head))
+    model = selected.pretrained(head, **vector_flags.pooling_arguments(selected, head))
     check_packages()
     names = {precision: f"{head}_{precision}.onnx" for precision in FLAGS.precision}
     check_no_other_model(model, FLAGS.output_dir, selected.vocabulary, names.values())

@@ -34,6 +34,7 @@ def define_flags() -> None:
     shared.define_head_flag("exported")
     vector_flags.define_pooling_flags()
     vector_flags.define_vector_flags()
+    shared.define_num_layers_flag()
     fields.define_required("output_dir", "Directory of the .tflite files.")
     flags.DEFINE_multi_enum("precision", list(tflite.PRECISIONS), tflite.PRECISIONS, "Precision of the weights. One "
                             "file is written for each. Repeat the flag for several values.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
 from typing import Any, Sequence
 
@@ -12,7 +11,6 @@ from absl import flags
 from albert_tf.commands import flag_fields as fields, shared_flags as shared, training_flags, usage
 from albert_tf.commands.finetuning import AnyOptions, Options
 from albert_tf.data.batching import bucket_lengths
-from albert_tf.modeling.early_exit import EarlyExit
 from albert_tf.modeling.pooling import POOLINGS
 from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.training.finetuning import FineTuningOptions
@@ -236,44 +234,38 @@ def options_from_flags(
 
 
 def define_exit_flags(with_pooling: bool = True) -> None:
-    """Defines the flags of early exit, for commands whose models can have exit heads.
+    """Defines the flags of exit heads and of a model that is cut after one of its first layers.
 
     Args:
       with_pooling: whether the outputs read one vector of a text.
     """
-    flags.DEFINE_bool("exit_heads", None, "Whether to train an output after every layer, so that predictions can stop "
-                      "early (Zhou et al., 2020). Default: false, or as in the training of the model.")
+    flags.DEFINE_bool("exit_heads", None, "Whether to train an output after every layer (Zhou et al., 2020), so that "
+                      "the model can be cut to its first layers (--num_layers). Default: false, or as in the training "
+                      "of the model.")
     if with_pooling:
         flags.DEFINE_enum("exit_pooling", None, POOLINGS, "With --exit_heads: which vector of a text the outputs "
                           "before the last layer read: the mean or the maximum of the tokens, [CLS], or the pooled "
                           "output. Default: pooler, or as in the training of the model.")
-    shared.define_exit_flags()
+    shared.define_num_layers_flag()
 
 
-def exits_from_flags(model: ResolvedModel, is_regression: bool = False) -> dict[str, Any]:
-    """The arguments of the model's constructor for early exit (see EarlyExitModel), from the flags.
+def exits_from_flags(model: ResolvedModel, teacher_checkpoint: str | None = None) -> dict[str, Any]:
+    """The arguments of the model's constructor for exit heads (see EarlyExitModel), from the flags.
 
     Args:
       model: the result of set_defaults.
-      is_regression: whether the model predicts a score.
+      teacher_checkpoint: the value of the flag.
 
     Raises:
-      ValueError: a flag is out of range, needs exit heads that the model does not have, or contradicts another flag or
+      ValueError: exit heads have a teacher, or a flag needs exit heads that the model does not have, or contradicts
         the run that is to be continued.
     """
-    exit_heads, early_exit = bool(model.setting("exit_heads", FLAGS.exit_heads)), shared.early_exit_from_flags()
-    if early_exit != EarlyExit():
-        early_exit.check(model.config, exit_heads, is_regression)
-    if early_exit.exit_patience and (FLAGS.jit_compile or FLAGS.use_tpu or FLAGS.distribution_strategy == "tpu"):
-        raise ValueError("--exit_patience makes batches smaller, which XLA cannot compile: remove --jit_compile and "
-                         "the TPU, or set --num_layers instead")
-    arguments = dict(exit_heads=exit_heads, **dataclasses.asdict(early_exit))
-    if "exit_pooling" in FLAGS:
-        arguments["exit_pooling"] = _exit_pooling(model, exit_heads)
-    return arguments
-
-
-def _exit_pooling(model: ResolvedModel, exit_heads: bool) -> str:
+    exit_heads = bool(model.setting("exit_heads", FLAGS.exit_heads))
+    if exit_heads and FLAGS.do_train and teacher_checkpoint:
+        raise ValueError("--teacher_checkpoint teaches the last layer alone: train --exit_heads without it")
+    if "exit_pooling" not in FLAGS:
+        return dict(exit_heads=exit_heads)
     if FLAGS.exit_pooling and not exit_heads:
         raise ValueError(f"--exit_pooling={FLAGS.exit_pooling} needs --exit_heads")
-    return str(model.setting("exit_pooling", FLAGS.exit_pooling))  # never None: settings have a default
+    return dict(exit_heads=exit_heads, exit_pooling=model.setting("exit_pooling", FLAGS.exit_pooling),
+                pooling=model.settings.pooling)

@@ -20,7 +20,6 @@ from albert_tf.commands import finetuning as tuning, finetuning_flags as tuning_
 from albert_tf.commands.distillation import DistillationOptions, Teacher
 from albert_tf.data.feature_table import FeatureCache
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.modeling.early_exit import NUM_LAYERS_USED
 from albert_tf.modeling.pooling import MEAN_OR_MAX, LongTexts
 from albert_tf.tasks.classification import metrics as glue_metrics
 from albert_tf.tasks.classification.answers import write_answers, write_predictions
@@ -36,7 +35,7 @@ from albert_tf.tasks.classification.task_config import load_task_config
 from albert_tf.tasks.classification.task_data import TaskData
 from albert_tf.training.checkpoints import saved_runs
 from albert_tf.training.evaluation import shown, write_results
-from albert_tf.training.finetuning import FineTuning, layers_used, mean_of
+from albert_tf.training.finetuning import FineTuning, mean_of
 from albert_tf.training.strategy import is_chief, wait_for_all
 from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of
@@ -104,7 +103,7 @@ def options_from_flags() -> Options:
     long_texts = model.setting("long_texts", requested) or LongTexts()
     return tuning_flags.options_from_flags(
         Options, model, ["calibrate"], (1000, 0) if FLAGS.task_name else None, task=task, long_texts=long_texts,
-        exits=tuning_flags.exits_from_flags(model, task.is_regression))
+        exits=tuning_flags.exits_from_flags(model, FLAGS.teacher_checkpoint))
 
 
 def main() -> None:
@@ -170,7 +169,6 @@ class TextClassification(tuning.CommandTask):
                 predictions = predict(table)
                 scores = glue_metrics.evaluate(task, mean_of(predictions, "probabilities"), label_ids,
                                                self._calibration.thresholds)
-                scores.update(layers_used(predictions))
                 prefix = "" if task is self.task else f"{task.name}/"
                 results.update({prefix + name: value for name, value in scores.items()})
             return results
@@ -183,8 +181,7 @@ class TextClassification(tuning.CommandTask):
 
         def evaluate(predict) -> dict[str, float]:
             predictions = predict(table)
-            return dict(evaluate_ranking(queries, label_ids, mean_of(predictions, "probabilities")),
-                        **layers_used(predictions))
+            return evaluate_ranking(queries, label_ids, mean_of(predictions, "probabilities"))
 
         return evaluate
 
@@ -261,10 +258,9 @@ class TextClassification(tuning.CommandTask):
         examples = read_examples(task, options.data_dir, options.predict_split)
         suffix = "" if task is self.task else f"_{task.name}"
         guids = [example.guid for example in examples]
-        used = mean_of(predictions, NUM_LAYERS_USED) if layers_used(predictions) else None
         where = suffix, options.predict_split, self._calibration.thresholds
         write_answers(options.output_dir, task, guids, probabilities, *where)
-        path = write_predictions(options.output_dir, task, examples, probabilities, *where, used)
+        path = write_predictions(options.output_dir, task, examples, probabilities, *where)
         logging.info("%s: %s predicted: %s", task.name, count_of(len(guids), f"{options.predict_split} example"), path)
 
 

@@ -25,7 +25,7 @@ from albert_tf.tasks.multiple_choice.export import export_multiple_choice
 from albert_tf.tasks.multiple_choice.features import feature_table
 from albert_tf.tasks.multiple_choice.metrics import BEST_METRIC, evaluate
 from albert_tf.tasks.multiple_choice.reading import FORMATS, SPLITS, ChoiceData, MultipleChoiceExample
-from albert_tf.training.finetuning import Predictions, layers_used, mean_of
+from albert_tf.training.finetuning import Predictions, mean_of
 from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of
 
@@ -135,4 +135,4 @@ class MultipleChoice(tuning.CommandTask):
 
 
 def scores_of(examples: Sequence[MultipleChoiceExample], predictions: Predictions) -> dict[str, float]:
-    return dict(evaluate(examples, mean_of(predictions, "probabilities")), **layers_used(predictions))
+    return evaluate(examples, mean_of(predictions, "probabilities"))

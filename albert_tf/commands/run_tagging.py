@@ -32,7 +32,6 @@ from albert_tf.tasks.tagging.reading import (
 )
 from albert_tf.tasks.tagging.task import TaggingTask
 from albert_tf.text.lines import uncompressed_name
-from albert_tf.training.finetuning import layers_used
 from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of
 
@@ -82,7 +81,7 @@ def options_from_flags() -> Options:
     features = TaggingFeatureOptions(FLAGS.max_seq_length, tuning_flags.stored_or_requested(model, "doc_stride"),
                                      bool(model.setting("label_all_pieces", FLAGS.label_all_pieces)))
     return tuning_flags.options_from_flags(Options, model, columns=columns_of(FLAGS.columns), features=features,
-                                           exits=tuning_flags.exits_from_flags(model))
+                                           exits=tuning_flags.exits_from_flags(model, FLAGS.teacher_checkpoint))
 
 
 def columns_of(values: Sequence[str] | None) -> Columns | None:
@@ -167,7 +166,7 @@ class Tagging(tuning.CommandTask):
 
     def _scores(self, text: TaggedText, table, predictions) -> dict[str, float]:
         probabilities = tagging_metrics.word_probabilities(table, predictions)
-        return dict(tagging_metrics.evaluate(text, probabilities, self.label_names), **layers_used(predictions))
+        return tagging_metrics.evaluate(text, probabilities, self.label_names)
 
     def _write(self, table, predictions, step: int) -> None:
         """Writes --predict_file with the predicted tags and, if it has tags, the scores with the checkpoint's step."""

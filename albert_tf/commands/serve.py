@@ -21,7 +21,6 @@ from absl import logging
 
 from albert_tf.commands import flag_fields as fields, shared_flags as shared, vector_flags
 from albert_tf.export.onnx.session import ENDING, from_onnx
-from albert_tf.modeling.early_exit import NUM_LAYERS_USED, EarlyExit
 from albert_tf.server.batching import Batcher
 from albert_tf.server.models import latest_version, model_of_saved_model, model_of_source, names_of
 from albert_tf.server.onnx_models import model_of_onnx
@@ -31,16 +30,17 @@ from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.heads import HEAD_NAMES
 from albert_tf.weights.open_source import is_hub_module, is_url, open_source
+from albert_tf.weights.source import first_layers
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The flags of this command; `vocabulary`, `vectors` and `early_exit` are made from several flags."""
+    """The flags of this command; `vocabulary` and `vectors` are made from several flags."""
 
     vocabulary: VocabularyFiles
     vectors: Mapping[str, Any]
-    early_exit: EarlyExit
+    num_layers: int | None
     init_checkpoint: list[str] = fields.strings(
         [], "Weights: a released directory or its .tar.gz, a checkpoint, a run's directory, a Hugging Face folder, or "
         "hf://org/name on the Hugging Face Hub. Repeat the flag for several models.")
@@ -67,12 +67,12 @@ def define_flags() -> None:
     shared.define_vocabulary_flags()
     vector_flags.define_vector_flags()
     fields.define_fields(Options)
-    shared.define_exit_flags()
+    shared.define_num_layers_flag()
 
 
 def options_from_flags() -> Options:
     return fields.from_flags(Options, vocabulary=shared.vocabulary_from_flags(),
-                             vectors=vector_flags.vector_arguments(), early_exit=shared.early_exit_from_flags())
+                             vectors=vector_flags.vector_arguments())
 
 
 def main() -> None:
@@ -109,12 +109,6 @@ def load(options: Options) -> list[ServedModel]:
     for loader, name, path in zip(loaders, names, paths):
         models.append(loader(name, path))
         logging.info("%s: %s", name, models[-1].description)
-    from_checkpoints = models[: len(options.init_checkpoint)]  # exports keep the early exit that they were made with
-    outputs = {name for model in from_checkpoints for signature in model.signatures.values()
-               for name in signature.outputs}
-    if options.early_exit.is_used and NUM_LAYERS_USED not in outputs:
-        raise ValueError("--exit_patience and --num_layers need a model that was trained with exit heads (--exit_heads)"
-                         f" in --init_checkpoint. Received: {', '.join(options.init_checkpoint) or 'none'}")
     return models
 
 
@@ -132,6 +126,7 @@ def from_weights(options: Options, name: str, path: str) -> ServedModel:
         if not is_url(path) and is_hub_module(latest_version(path)):
             raise ValueError(f"{path} is a SavedModel: set --saved_model instead of --init_checkpoint") from error
         raise
+    source = first_layers(source, options.num_layers)
     source = dataclasses.replace(source, vocabulary=source.vocabulary.replaced_by(options.vocabulary))
     source.vocabulary.tokenizer(config)  # raises if they belong to different models
-    return model_of_source(name, source, options.model, options.top_k, options.vectors, options.early_exit)
+    return model_of_source(name, source, options.model, options.top_k, options.vectors)

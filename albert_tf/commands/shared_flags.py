@@ -7,7 +7,6 @@ flag_fields.py says how a command declares flags of its own.
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 import os
 from typing import TYPE_CHECKING, Any
@@ -15,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 from absl import flags
 
-from albert_tf.commands.flag_fields import define_float, define_integer, from_flags, group, string
+from albert_tf.commands.flag_fields import define_float, define_integer, group, string
 from albert_tf.config import AlbertConfig
 from albert_tf.export.precision import SERVED_PRECISIONS
-from albert_tf.modeling.early_exit import DEFAULT_TOLERANCE, EarlyExit
 from albert_tf.training.checkpoints import BEST
 from albert_tf.utils import bounds
-from albert_tf.weights.heads import HEAD_NAMES, head_named
+from albert_tf.weights.heads import HEAD_NAMES
 from albert_tf.weights.open_source import is_url
 from albert_tf.weights.resolved_model import ModelRequest, ResolvedModel
 from albert_tf.weights.vocabulary_files import VocabularyFiles
@@ -153,44 +151,11 @@ def define_checkpoint_name_flag() -> None:
                         "not exist, it is the latest or the only checkpoint.")
 
 
-def define_exit_flags() -> None:
-    """Defines the flags of predictions with early exit."""
-    define_integer("exit_patience", None, "Predictions stop after this many consecutive layers whose answer agrees "
-                   "with that of the layer before. The model must have exit heads (--exit_heads of run_classifier, "
-                   "run_tagging and run_race). Default: all layers are used.", *bounds.LAYERS)
-    define_float("exit_tolerance", None, "For regression and --exit_patience: the scores of two layers agree if they "
-                 f"differ by less. Default: {DEFAULT_TOLERANCE}.", lower_bound=0.0)
-    define_integer("num_layers", None, "Number of layers that predictions use, from the first on. The model must have "
-                   "exit heads. Default: all.", *bounds.LAYERS)
-
-
-def early_exit_from_flags() -> EarlyExit:
-    """What --exit_patience, --exit_tolerance and --num_layers set.
-
-    Raises:
-      ValueError: a tolerance is set without a patience.
-    """
-    if FLAGS.exit_tolerance is not None and FLAGS.exit_patience is None:
-        raise ValueError(f"--exit_tolerance={FLAGS.exit_tolerance} needs --exit_patience")
-    return from_flags(EarlyExit)
-
-
-def exit_arguments(model: ResolvedModel, head: str) -> dict[str, Any]:
-    """The arguments of a model with exit heads, from the flags of define_exit_flags; {} if none of them is set.
-
-    Args:
-      model: the result of `resolve_model`.
-      head: the name of the model's head.
-
-    Raises:
-      ValueError: a flag is out of range, or needs exit heads that the model does not have.
-    """
-    early_exit = early_exit_from_flags()
-    if early_exit == EarlyExit():
-        return {}
-    has_exit_heads = model.settings.exit_heads and "exit_heads" in head_named(head).arguments
-    early_exit.check(model.config, has_exit_heads, is_regression=True)  # the model checks the use of the tolerance
-    return dataclasses.asdict(early_exit)
+def define_num_layers_flag() -> None:
+    """Defines the flag of a model that is cut after one of its first layers."""
+    define_integer("num_layers", None, "Number of layers, from the first on, that a trained model is cut to. The model "
+                   "must have exit heads (--exit_heads of run_classifier, run_tagging and run_race). Default: all.",
+                   *bounds.LAYERS)
 
 
 @group("Devices")
@@ -245,7 +210,8 @@ def resolve_model(*heads: str) -> ResolvedModel:
         "unshare_layers" in FLAGS and FLAGS.unshare_layers, dropout,
         vocabulary_from_flags() if has_vocabulary else VocabularyFiles(),
         FLAGS.output_dir if trains else None, FLAGS.do_train if trains else None,
-        tuple(FLAGS.ensemble_checkpoints) if "ensemble_checkpoints" in FLAGS else ())
+        tuple(FLAGS.ensemble_checkpoints) if "ensemble_checkpoints" in FLAGS else (),
+        FLAGS.num_layers if "num_layers" in FLAGS else None)
     return ResolvedModel(request, heads)
 
 

@@ -25,6 +25,8 @@ def exported_outputs(model: keras.Model, inputs: Mapping) -> dict:
     """
     left_out = (*_INNER_OUTPUTS, *(["pooled_output"] if has_only_random_pooled_output(model) else []))
     outputs = model(inputs)
+    if "num_layers_used" in outputs:
+        raise ValueError("exit_patience is for the Keras model: load the model with num_layers for an export")
     if isinstance(model, AlbertSentenceEncoder):
         outputs = {**outputs, **model.exported_outputs(outputs)}
     return {name: output for name, output in outputs.items() if name not in left_out}

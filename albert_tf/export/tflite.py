@@ -17,7 +17,6 @@ from tensorflow.lite.python.convert_phase import ConverterError
 from albert_tf import keras
 from albert_tf.export.outputs import exported_outputs, largest_differences, random_inputs
 from albert_tf.export.saved_model import graph
-from albert_tf.modeling.early_exit import EarlyExit
 from albert_tf.utils import imports
 from albert_tf.utils.arrays import concatenated
 
@@ -41,14 +40,8 @@ def convert(
       max_predictions_per_seq: number of masked_lm_positions (AlbertPretrainer only).
 
     Raises:
-      ValueError: TensorFlow Lite does not support an op of the model, which can happen with a TF-Hub module's encoder;
-        or the model predicts with early exit.
+      ValueError: TensorFlow Lite does not support an op of the model, which can happen with a TF-Hub module's encoder.
     """
-    early_exit = getattr(model, "early_exit", EarlyExit())
-    if early_exit.is_used:
-        raise ValueError("a model in TensorFlow Lite uses all layers: load it without exit_patience and num_layers, or "
-                         f"export a SavedModel or ONNX. Received: exit_patience={early_exit.exit_patience}, "
-                         f"num_layers={early_exit.num_layers}")
 
     def function(length: int) -> Any:
         specs = model.input_specs(1, length, max_predictions_per_seq)

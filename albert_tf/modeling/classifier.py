@@ -35,7 +35,7 @@ class AlbertClassifier(LabelProbabilities, EarlyExitModel):
       activation_fn: one of ACTIVATIONS if the logit is the relevance of a passage for a query, of which this function
         makes the score; None for other models. It is left out if there are several labels.
       single_texts: whether it was trained on single texts, so that functions of texts refuse a second one.
-      exit_heads, exit_patience, exit_tolerance, num_layers: see EarlyExitModel.
+      exit_heads, exit_pooling, pooling, exit_patience, exit_tolerance: see EarlyExitModel.
 
     Call it with AlbertModel's inputs, [batch, seq], or with the windows of each text, [batch, windows, seq]; windows
     of padding only are ignored. It returns AlbertModel's outputs, for batch * windows rows, and logits, float32
@@ -86,10 +86,10 @@ class AlbertClassifier(LabelProbabilities, EarlyExitModel):
         """Whether the single logit is a score."""
         return self.num_labels == 1 and not self.multi_label
 
-    def agreement(self, before, logits, input_mask, tolerance):
+    def agreement(self, before, logits, input_mask):
         """See EarlyExitModel. If a text can have several labels, all of them must be the same."""
         if not self.multi_label:
-            return super().agreement(before, logits, input_mask, tolerance)
+            return super().agreement(before, logits, input_mask)
         predicted = [self.probabilities(each) >= self.label_thresholds for each in (before, logits)]
         return tf.reduce_all(tf.equal(*predicted), axis=-1)
 

@@ -2,79 +2,36 @@
 
 A model with exit heads has an output layer for each layer of the encoder. Training sums the losses of all of them (see
 loss_over_exits). In a prediction with a patience P, an example counts the consecutive layers whose answer agrees with
-that of the layer before; when P have agreed, its answer is that of the current layer, and it leaves the batch (see
-exit_loop.py)::
+that of the layer before; when P have agreed, its answer is that of the current layer, and it leaves the batch::
 
     answers of layers 1 to 6    a  b  b  b  a  a
     agreements                  0  0  1  2  0  1        P = 2 exits after layer 4; P = 3, 4, 5 or 6 never does
+
+The patience is one of the Keras model alone. For a number of layers that is always the same, first_layers of
+weights/source.py cuts the model, which then has no exit heads.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any, Callable, Mapping, Sequence
+import collections
+from typing import Any, Callable, NamedTuple, Sequence
 
 import tensorflow as tf
 
-from albert_tf import keras
+from albert_tf import devices, keras
 from albert_tf.config import AlbertConfig
+from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.configured_model import ConfiguredModel
 from albert_tf.modeling.dropout import Dropouts, dropouts
-from albert_tf.modeling.exit_loop import NUM_LAYERS_USED, predict_early
+from albert_tf.modeling.encoder import masked_scores
 from albert_tf.modeling.layers import OutputDense
 from albert_tf.modeling.pooling import POOLER, POOLINGS, pooled
 from albert_tf.utils.bounds import Bounds, check_finite, check_one_of
 
-# Scores of two layers that differ by less agree. STS-B's scores are from 0 to 5.
-DEFAULT_TOLERANCE = 0.1
+NUM_LAYERS_USED = "num_layers_used"
 # The variables of the head of layer N are SCOPE + "N/output_weights" and "N/output_bias". The last layer has those of
 # the model without exit heads, which can therefore read the weights too.
 SCOPE = "exit_heads/layer_"
-
-
-@dataclasses.dataclass(frozen=True)
-class EarlyExit:
-    """How a model with exit heads predicts. The default is the output of the last layer.
-
-    Args:
-      exit_patience: number of consecutive layers whose answer agrees with the layer before, after which an example
-        stops; None if no example stops early.
-      exit_tolerance: scores of a regression agree if they differ by less; None for DEFAULT_TOLERANCE.
-      num_layers: number of layers to use, from the first on; None for all.
-    """
-
-    exit_patience: int | None = None
-    exit_tolerance: float | None = None
-    num_layers: int | None = None
-
-    @property
-    def is_used(self) -> bool:
-        """Whether predictions can differ from the output of the last layer."""
-        return self.exit_patience is not None or self.num_layers is not None
-
-    def replaced_by(self, **values) -> EarlyExit:
-        """The same with those of the values that are not None."""
-        return dataclasses.replace(self, **{name: value for name, value in values.items() if value is not None})
-
-    def check(self, config: AlbertConfig, has_exit_heads: bool, is_regression: bool) -> None:
-        """Checks the values for a model.
-
-        Raises:
-          ValueError: a value is out of range, or the model has no exit heads or no use for a tolerance.
-        """
-        for name, value in dataclasses.asdict(self).items():
-            if value is not None and not has_exit_heads:
-                raise ValueError(f"{name} needs a model that was trained with exit heads (--exit_heads). "
-                                 f"Received: {name}={value} for a model without them")
-        if self.num_layers is not None:
-            Bounds(1, config.num_hidden_layers).check("num_layers", self.num_layers)
-        if self.exit_patience is not None:
-            Bounds(1, self.num_layers or config.num_hidden_layers).check("exit_patience", self.exit_patience)
-        if self.exit_tolerance is not None:
-            if not is_regression:
-                raise ValueError("exit_tolerance is for regression: labels agree only if they are equal. "
-                                 f"Received: exit_tolerance={self.exit_tolerance}")
-            check_finite("exit_tolerance", self.exit_tolerance, 0.0)
 
 
 class ExitHeads(keras.layers.Layer):
@@ -103,47 +60,50 @@ class EarlyExitModel(ConfiguredModel):
     A subclass has `albert`, an AlbertModel, and `classifier`, the output layer of the last layer, makes the exit heads
     with `add_exit_heads`, and defines `rows_of` and `logits_of`, and `agreement` if its logits are not [batch, labels].
 
-    Call it with the keyword arguments exit_patience, exit_tolerance and num_layers to predict with others than those
-    of the constructor. With exit heads the outputs also have exit_logits, the list of the logits after each layer. With
-    a patience or a number of layers, the outputs are logits and num_layers_used, int32 [batch], alone. Training uses
-    all layers.
+    With exit heads the outputs also have exit_logits, the list of the logits after each layer. In a prediction with a
+    patience, the outputs are logits and num_layers_used, int32 [batch], alone.
 
     Args:
       config, max_seq_length: see ConfiguredModel.
       exit_heads: whether there is an output after every layer.
       exit_pooling: one of POOLINGS: which vector of a text the outputs before the last layer read. "pooler" is that of
         PABEE; "mean" of the tokens learns sooner where layers have not been trained to gather a text in [CLS].
-      exit_patience, exit_tolerance, num_layers: see EarlyExit.
+      pooling: which vector the output of the last layer reads. It is another one than the pooler's in a model that was
+        cut after an earlier layer.
+      exit_patience: number of consecutive layers whose answer agrees with the layer before, after which the prediction
+        of an example stops; None if no example stops early.
+      exit_tolerance: scores of a regression agree if they differ by less. STS-B's scores are from 0 to 5.
 
     Raises:
-      ValueError: there is no such exit_pooling; or see EarlyExit.check.
+      ValueError: there is no such pooling, a number is out of range, or there is a patience and no exit heads.
     """
 
-    EXIT_ARGUMENTS = ("exit_heads", "exit_pooling", *(field.name for field in dataclasses.fields(EarlyExit)))
+    EXIT_ARGUMENTS = ("exit_heads", "exit_pooling", "pooling", "exit_patience", "exit_tolerance")
 
     def __init__(self, config: AlbertConfig, max_seq_length: int | None = None, exit_heads: bool = False,
-                 exit_pooling: str = POOLER, exit_patience: int | None = None, exit_tolerance: float | None = None,
-                 num_layers: int | None = None, **kwargs):
+                 exit_pooling: str = POOLER, pooling: str = POOLER, exit_patience: int | None = None,
+                 exit_tolerance: float = 0.1, **kwargs):
         super().__init__(config, max_seq_length, **kwargs)
-        check_one_of("exit_pooling", exit_pooling, POOLINGS)
-        if exit_pooling != POOLER and not self.uses_pooler:
-            raise ValueError(f"exit_pooling is for models with one vector for a text. Received: {exit_pooling!r}")
-        self.exit_heads, self.exit_pooling = exit_heads, exit_pooling
-        self.exit_patience, self.exit_tolerance, self.num_layers = exit_patience, exit_tolerance, num_layers
+        for name, value in (("exit_pooling", exit_pooling), ("pooling", pooling)):
+            check_one_of(name, value, POOLINGS)
+            if value != POOLER and not self.uses_pooler:
+                raise ValueError(f"{name} is for models with one vector for a text. Received: {value!r}")
+        if exit_patience is not None:
+            if not exit_heads:
+                raise ValueError("exit_patience needs a model that was trained with exit heads (--exit_heads). "
+                                 f"Received: exit_patience={exit_patience} for a model without them")
+            Bounds(1, config.num_hidden_layers).check("exit_patience", exit_patience)
+        check_finite("exit_tolerance", exit_tolerance, 0.0)
+        self.exit_heads, self.exit_pooling, self.pooling = exit_heads, exit_pooling, pooling
+        self.exit_patience, self.exit_tolerance = exit_patience, exit_tolerance
 
     @property
     def is_regression(self) -> bool:
         """Whether the logit is a score."""
         return False
 
-    @property
-    def early_exit(self) -> EarlyExit:
-        """The constructor's arguments for predictions."""
-        return EarlyExit(self.exit_patience, self.exit_tolerance, self.num_layers)
-
     def add_exit_heads(self, num_outputs: int) -> None:
-        """Makes the exit heads if there are any, and checks the arguments. The constructor calls it last."""
-        self.early_exit.check(self.config, self.exit_heads, self.is_regression)
+        """Makes the exit heads if there are any. The constructor calls it last."""
         if self.exit_heads:
             self.exits = ExitHeads(self.config, num_outputs)
 
@@ -163,75 +123,200 @@ class EarlyExitModel(ConfiguredModel):
         """
         raise NotImplementedError
 
-    def agreement(self, before: tf.Tensor, logits: tf.Tensor, input_mask: tf.Tensor, tolerance: float) -> tf.Tensor:
+    def agreement(self, before: tf.Tensor, logits: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
         """Whether the answers of two layers agree, bool [batch]: the same label, or for regression nearly the score."""
         if self.is_regression:
-            return tf.abs(logits - before)[:, 0] < tolerance
+            return tf.abs(logits - before)[:, 0] < self.exit_tolerance
         return tf.equal(tf.argmax(logits, -1), tf.argmax(before, -1))
 
-    def call(self, inputs, training=False, exit_patience=None, exit_tolerance=None, num_layers=None):
+    def call(self, inputs, training=False):
         """The outputs that the class describes."""
-        exit_options = self.early_exit.replaced_by(exit_patience=exit_patience, exit_tolerance=exit_tolerance,
-                                                   num_layers=num_layers)
-        exit_options.check(self.config, self.exit_heads, self.is_regression)
         dropout = dropouts(inputs, training)
         rows, count = self.rows_of(inputs)
-        if exit_options.is_used and not training:
-            return self._predicted_early(rows, count, exit_options, dropout)
+        if self.exit_patience is not None and not training:
+            return predict_early(self, rows, count)
         outputs = self.albert.encode(rows, dropout)
-        logits = self.logits_of(self.classifier, outputs, rows["input_mask"], count, dropout)
+        logits = self._logits(self.classifier, self.pooling, outputs, rows["input_mask"], count, dropout)
         if not self.exit_heads:
             return dict(outputs, logits=logits)
         inner = self.config.inner_group_num  # a head follows the last inner group of a layer
-        exit_logits = [self._exit_logits(number, layer_output, rows["input_mask"], count, dropout)
+        exit_logits = [self.logits_after(number, layer_output, rows["input_mask"], count, dropout)
                        for number, layer_output in enumerate(outputs["encoder_outputs"][inner - 1:-1:inner], 1)]
         return dict(outputs, logits=logits, exit_logits=[*exit_logits, logits])
 
-    def _exit_logits(self, number: int, layer_output: tf.Tensor, input_mask: tf.Tensor, count, dropout: Dropouts):
+    def logits_after(self, number: int, layer_output: tf.Tensor, input_mask: tf.Tensor, count, dropout: Dropouts):
         """The logits [batch, ...] after layer `number` of 1 to num_hidden_layers, whose output is [rows, seq, H]."""
-        outputs = self.albert.outputs_of(layer_output)
-        if number == self.config.num_hidden_layers:
-            return self.logits_of(self.classifier, outputs, input_mask, count, dropout)
-        if self.exit_pooling != POOLER:
-            outputs["pooled_output"] = pooled(outputs, input_mask, self.exit_pooling)
-        return self.logits_of(self.exits.layers[number - 1], outputs, input_mask, count, dropout)
+        head, pooling = self.classifier, self.pooling
+        if number < self.config.num_hidden_layers:
+            head, pooling = self.exits.layers[number - 1], self.exit_pooling
+        return self._logits(head, pooling, self.albert.outputs_of(layer_output), input_mask, count, dropout)
+
+    def _logits(self, head: OutputDense, pooling: str, outputs: dict, input_mask: tf.Tensor, count, dropout: Dropouts):
+        if pooling != POOLER:
+            outputs = dict(outputs, pooled_output=pooled(outputs, input_mask, pooling))
+        return self.logits_of(head, outputs, input_mask, count, dropout)
 
     def head_outputs(self, outputs):
-        """The outputs of the head, with the number of layers if it is known."""
-        return dict(super().head_outputs(outputs), **num_layers_used(outputs))
+        """The outputs of the head, with the number of layers of a prediction with a patience."""
+        used = {NUM_LAYERS_USED: outputs[NUM_LAYERS_USED]} if NUM_LAYERS_USED in outputs else {}
+        return dict(super().head_outputs(outputs), **used)
 
     def _compiled_outputs(self, outputs, labels):
         """The arguments of losses and metrics, which have no use for the number of layers."""
         return super()._compiled_outputs({name: outputs[name] for name in self.HEAD_OUTPUTS}, labels)
 
-    def _predicted_early(self, rows: dict, count, exit_options: EarlyExit, dropout: Dropouts) -> dict:
-        tolerance = DEFAULT_TOLERANCE if exit_options.exit_tolerance is None else exit_options.exit_tolerance
 
-        def logits(number: int, layer_output: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
-            return self._exit_logits(number, layer_output, input_mask, count, dropout)
-
-        def agreement(before: tf.Tensor, after: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
-            return self.agreement(before, after, input_mask, tolerance)
-
-        num_layers = exit_options.num_layers or self.config.num_hidden_layers
-        return predict_early(self.albert, rows, 1 if count is None else count, logits, agreement,
-                             exit_options.exit_patience or num_layers, num_layers)
-
-
-def num_layers_used(outputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The output with this name, int32 [batch], of a model that predicts with early exit; empty for other outputs."""
-    return {NUM_LAYERS_USED: outputs[NUM_LAYERS_USED]} if NUM_LAYERS_USED in outputs else {}
-
-
-def loss_over_exits(loss_of: Callable[[tf.Tensor], tf.Tensor], outputs: dict) -> tf.Tensor:
+def loss_over_exits(loss: Callable, outputs: dict, *arguments) -> tuple[tf.Tensor, dict]:
     """The mean of the losses of all layers, each weighted by its number from 1 (Zhou et al., 2020, section 3).
 
     Args:
-      loss_of: the loss of logits, a scalar.
-      outputs: the outputs of a model. Without exit heads, the result is the loss of its logits.
+      loss: function of outputs and the arguments that returns a loss, a scalar, and its terms by name.
+      outputs: the outputs of a model. Without exit heads, the result is their loss.
+      *arguments: further arguments of `loss`.
+
+    Returns:
+      The mean, and the terms of the last layer's loss.
     """
-    exit_logits: Sequence[tf.Tensor] | None = outputs.get("exit_logits")
-    if exit_logits is None:
-        return loss_of(outputs["logits"])
-    weighted = [number * loss_of(logits) for number, logits in enumerate(exit_logits, 1)]
-    return tf.add_n(weighted) / sum(range(1, len(exit_logits) + 1))
+    total, terms = loss(outputs, *arguments)
+    if "exit_logits" not in outputs:
+        return total, terms
+    earlier = [loss(dict(outputs, logits=logits), *arguments)[0] for logits in outputs["exit_logits"][:-1]]
+    weighted = [number * each for number, each in enumerate([*earlier, total], 1)]
+    return tf.add_n(weighted) / sum(range(1, len(weighted) + 1)), terms
+
+
+class _Remaining(NamedTuple):
+    """The examples that are still computed, and the results of the others.
+
+    Args:
+      x: the output of the last layer, [examples * n * seq, H].
+      input_mask: [examples * n, seq].
+      index: of each example in the batch, int32 [examples].
+      logits: of the last layer, [examples, ...].
+      agreements: consecutive layers that agreed, int32 [examples].
+      results: the logits of the examples that have finished, [batch, ...].
+      num_layers_used: of the examples that have finished, int32 [batch].
+    """
+
+    x: tf.Tensor
+    input_mask: tf.Tensor
+    index: tf.Tensor
+    logits: tf.Tensor
+    agreements: tf.Tensor
+    results: tf.Tensor
+    num_layers_used: tf.Tensor
+
+
+def predict_early(model: EarlyExitModel, rows: dict, count) -> dict[str, tf.Tensor]:
+    """Computes layer by layer, for fewer and fewer examples.
+
+    Args:
+      model: a model with exit heads and a patience.
+      rows, count: the results of rows_of.
+
+    Returns:
+      logits, [batch, ...], and num_layers_used, int32 [batch].
+
+    Raises:
+      ValueError: the device is a TPU, which needs static shapes.
+    """
+    if devices.is_tpu():
+        raise ValueError("exit_patience needs batches that become smaller, which a TPU cannot compute: use num_layers")
+    albert, no_dropout = model.albert, Dropouts(None)
+    num_layers = albert.config.num_hidden_layers
+    patience = model.exit_patience or num_layers
+    _, embedding_output, input_mask = albert.embed(rows, no_dropout)
+    x = tf.reshape(albert.encoder.projected(embedding_output), [-1, albert.config.hidden_size])
+    first, *others = _layers(albert, no_dropout)
+
+    def answers(number: int, x: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
+        shape = tf.concat([tf.shape(input_mask), [albert.config.hidden_size]], axis=0)
+        return model.logits_after(number, tf.reshape(x, shape), input_mask, count, no_dropout)
+
+    x = first(x, input_mask)
+    first_logits = answers(1, x, input_mask)
+    zeros = tf.zeros(tf.shape(first_logits)[:1], tf.int32)
+    remaining = _Remaining(x, input_mask, index=tf.range(tf.size(zeros)), logits=first_logits, agreements=zeros,
+                           results=first_logits, num_layers_used=zeros + 1)
+    for number, layer in enumerate(others, 2):
+
+        def step(remaining: _Remaining, number: int = number, layer: Callable = layer) -> _Remaining:
+            x = layer(remaining.x, remaining.input_mask)
+            after = answers(number, x, remaining.input_mask)
+            agrees = model.agreement(remaining.logits, after, remaining.input_mask)
+            agreements = tf.where(agrees, remaining.agreements + 1, 0)
+            remaining = remaining._replace(x=x, logits=after, agreements=agreements)
+            if number == num_layers:
+                return _finished(remaining, number)
+            if number <= patience:
+                return remaining
+            return _without(remaining, agreements >= patience, number, 1 if count is None else count)
+
+        # The first examples can stop after layer patience + 1.
+        if number <= patience + 1:
+            remaining = step(remaining)
+        else:
+            remaining = tf.cond(tf.size(remaining.index) > 0, lambda step=step, remaining=remaining: step(remaining),
+                                lambda remaining=remaining: remaining)
+    return {"logits": remaining.results, NUM_LAYERS_USED: remaining.num_layers_used}
+
+
+def _layers(albert: AlbertModel, dropout: Dropouts) -> list[Callable]:
+    """Each layer, with all of its inner groups, as a function of x [rows * seq, H] and input_mask [rows, seq]."""
+    encoder = albert.encoder
+    blocks, inner = list(encoder.blocks_in_order()), albert.config.inner_group_num
+    attention = _weights_of(encoder.attention_blocks, [a for a, _ in blocks], encoder.has_layer_weights)
+    ffn = _weights_of(encoder.ffn_blocks, [f for _, f in blocks], encoder.has_layer_weights)
+
+    def layer(first: int) -> Callable:
+        def apply(x: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
+            additive_mask = masked_scores(input_mask)
+            for number, (a, f) in enumerate(blocks[first:first + inner], first):
+                x = encoder.layer(a, f, additive_mask, dropout, number)(x, (attention(a, number), ffn(f, number)))
+            return x
+
+        return apply
+
+    return [layer(first) for first in range(0, len(blocks), inner)]
+
+
+def _weights_of(blocks: Sequence, uses: Sequence[int], of_layers: bool) -> Callable[[int, int], Any]:
+    """The weights of a block, by its index and the layer: made once if several layers share them, or else by the layer.
+
+    Args:
+      blocks: the attention or the feed-forward blocks.
+      uses: the index of each layer's block.
+      of_layers: whether each layer has weights of its own in any case, since it has adapters.
+    """
+    if of_layers:
+        return lambda index, layer: blocks[index].weights_for_step(layer)
+    counts = collections.Counter(uses)
+    shared = {index: blocks[index].weights_for_step() for index, count in counts.items() if count > 1}
+    return lambda index, layer: shared[index] if index in shared else blocks[index].weights_for_step()
+
+
+def _finished(remaining: _Remaining, number: int) -> _Remaining:
+    """All examples have the result of layer `number`."""
+    index = remaining.index[:, None]
+    used = tf.fill(tf.shape(remaining.index), number)
+    return remaining._replace(
+        results=tf.tensor_scatter_nd_update(remaining.results, index, remaining.logits),
+        num_layers_used=tf.tensor_scatter_nd_update(remaining.num_layers_used, index, used))
+
+
+def _without(remaining: _Remaining, is_finished: tf.Tensor, number: int, count) -> _Remaining:
+    """The examples that have not finished. The others have the result of layer `number`."""
+    # All examples get the result of this layer; those that continue get another one later.
+    remaining = _finished(remaining, number)
+    kept = tf.where(~is_finished)[:, 0]
+
+    def kept_rows(tensor: tf.Tensor, rows) -> tf.Tensor:
+        """[examples * rows, size] without the examples that have finished."""
+        size = tensor.shape[-1] or tf.shape(tensor)[-1]
+        examples = tf.reshape(tensor, [tf.size(is_finished), rows, size])
+        return tf.reshape(tf.gather(examples, kept), [-1, size])
+
+    return remaining._replace(
+        x=kept_rows(remaining.x, count * tf.shape(remaining.input_mask)[1]),
+        input_mask=kept_rows(remaining.input_mask, count),
+        **{name: tf.gather(getattr(remaining, name), kept) for name in ("index", "logits", "agreements")})

@@ -27,7 +27,8 @@ class AlbertMultipleChoice(EarlyExitModel):
         records).
       max_qa_length: how raw text is read: the largest number of pieces of question and option together; None for the
         default of choose_options and of served models.
-      exit_heads, exit_patience, num_layers: see EarlyExitModel. A question exits when the chosen option agrees.
+      exit_heads, exit_pooling, pooling, exit_patience: see EarlyExitModel. A question exits when the chosen
+        option agrees.
 
     Call it with AlbertModel's inputs as [batch, choices, seq] or [batch, num_choices * seq]. It returns AlbertModel's
     outputs for batch * choices rows, and logits, float32 [batch, choices]. A choice whose input_mask is all 0 is

@@ -26,7 +26,7 @@ class AlbertTokenClassifier(EarlyExitModel):
         The model itself does not use it.
       doc_stride: how raw text is read: the pieces from the start of a window to the start of the next; 0 for half a
         window, as None.
-      exit_heads, exit_patience, num_layers: see EarlyExitModel. A row exits when the labels of all of its tokens agree;
+      exit_heads, exit_patience: see EarlyExitModel. A row exits when the labels of all of its tokens agree;
         [CLS], [SEP] and padding, which no label is read from, do not count.
 
     Call it with AlbertModel's inputs. It returns AlbertModel's outputs and logits, float32 [batch, seq, num_labels].
@@ -59,7 +59,7 @@ class AlbertTokenClassifier(EarlyExitModel):
         """See EarlyExitModel."""
         return head(dropout(outputs["sequence_output"], self.classifier_dropout_prob))
 
-    def agreement(self, before, logits, input_mask, tolerance):
+    def agreement(self, before, logits, input_mask):
         """Whether the labels of all tokens of a row agree."""
         is_equal = tf.equal(tf.argmax(logits, -1), tf.argmax(before, -1))  # [batch, seq]
         has_next = input_mask[:, 1:] > 0  # a token before another one is not [SEP]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import os
@@ -18,7 +17,6 @@ from albert_tf.data.batching import bucket_lengths
 from albert_tf.export.saved_model import OPTIONAL_INPUTS, exported_label_names, view_of
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.modeling.early_exit import EarlyExit
 from albert_tf.modeling.layer_states import layer_distances
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
@@ -45,7 +43,7 @@ from albert_tf.tasks.tagging.text_tags import feature_options as tagging_options
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.files import names_in
 from albert_tf.weights.from_pretrained import build, warn_of_random_parts
-from albert_tf.weights.heads import head_named, head_of, head_of_source
+from albert_tf.weights.heads import head_of, head_of_source
 from albert_tf.weights.open_source import is_hub_module
 from albert_tf.weights.source import Source
 
@@ -54,7 +52,6 @@ LAYER_DISTANCES = "layer_distances"
 
 def model_of_source(
     name: str, source: Source, model: str | None = None, top_k: int = 5, vectors: Mapping[str, Any] | None = None,
-    early_exit: EarlyExit | None = None,
 ) -> ServedModel:
     """A model with all signatures that its head allows.
 
@@ -68,19 +65,13 @@ def model_of_source(
         names of its variables tell.
       top_k: number of pieces per mask.
       vectors: arguments of AlbertSentenceEncoder that replace those of a sentence encoder; None for none.
-      early_exit: how a model with exit heads predicts; None: with all layers.
 
     Raises:
-      ValueError: there is no vocabulary, the kind of model is unclear, a value of early_exit is out of range, or the
-        weights cannot be read.
+      ValueError: there is no vocabulary, the kind of model is unclear, or the weights cannot be read.
     """
     tokenizer = source.vocabulary.tokenizer()
     kind = model or head_of_source(source)
-    has_exit_heads = source.settings.exit_heads and "exit_heads" in head_named(kind).arguments
-    arguments = dataclasses.asdict(early_exit) if early_exit and has_exit_heads else {}
-    if vectors and kind == "sentence_encoder":
-        arguments.update(vectors)
-    built, report = build(source, kind, **arguments)
+    built, report = build(source, kind, **(vectors or {} if kind == "sentence_encoder" else {}))
     warn_of_random_parts(kind, report, source.path)
     signatures: dict[str, Signature] = {}
     exports: dict[str, Callable] = dict(_EXPORTS, pretrainer=functools.partial(export_mask_filling, top_k=top_k))

@@ -14,7 +14,6 @@ import tensorflow as tf
 
 from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.saved_model import EXAMPLES, IDS, OPTIONAL_INPUTS, RAW_TEXT, sequence_features, view_of
-from albert_tf.modeling.early_exit import num_layers_used
 from albert_tf.server.signatures import (
     SENTENCE_ORDER,
     Columns,
@@ -25,13 +24,13 @@ from albert_tf.server.signatures import (
     description_of,
     row_function,
 )
-from albert_tf.tasks.classification.text_labels import text_outputs
+from albert_tf.tasks.classification.text_labels import text_logits
 from albert_tf.tasks.masked_lm.fill_mask import Filling, best_pieces, fill_texts
-from albert_tf.tasks.multiple_choice.text_choices import choice_outputs
+from albert_tf.tasks.multiple_choice.text_choices import choose_options
 from albert_tf.tasks.sentence_vectors.embeddings import text_vectors
 from albert_tf.tasks.squad.text_answers import answer_questions, feature_options as squad_options
 from albert_tf.tasks.tagging.export import WORDS
-from albert_tf.tasks.tagging.text_tags import feature_options as tagging_options, split_words, tag_outputs
+from albert_tf.tasks.tagging.text_tags import feature_options as tagging_options, split_words, tag_words
 from albert_tf.text.packing import padded_rows
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.arrays import softmax
@@ -98,13 +97,10 @@ def _classifier(served: _Served) -> _Parts:
     is_regression = model.num_labels == 1 and not model.multi_label
     predicted = (None, model.num_labels) if model.multi_label else (None,)
     specs = dict(probabilities=OutputSpec("float32", (None, model.num_labels)),
-                 predictions=OutputSpec("float32" if is_regression else "int32", predicted), **_layers_spec(model))
+                 predictions=OutputSpec("float32" if is_regression else "int32", predicted))
     if not is_regression and model.label_names:
         specs.update(labels=OutputSpec("string", predicted),
                      label_names=OutputSpec("string", (None, model.num_labels)))
-
-    def outputs(model_outputs: Outputs) -> Outputs:
-        return dict(answers(model_outputs["logits"]), **num_layers_used(model_outputs))
 
     def answers(logits: np.ndarray) -> Outputs:
         if is_regression:
@@ -127,11 +123,11 @@ def _classifier(served: _Served) -> _Parts:
 
     def texts(columns: Columns) -> Outputs:
         pairs = _texts(columns["text_b"]) if "text_b" in names else None
-        return outputs(text_outputs(model, tokenizer, _texts(columns["text_a"]), pairs))
+        return answers(text_logits(model, tokenizer, _texts(columns["text_a"]), pairs))
 
     windows = model.long_texts.windows
-    return _Parts({RAW_TEXT: _of_strings(names, texts, specs)}, lambda columns: outputs(model(columns)), specs,
-                  sequence_features(model.row_length, windows.max_windows))
+    return _Parts({RAW_TEXT: _of_strings(names, texts, specs)}, lambda columns: answers(model(columns)["logits"]),
+                  specs, sequence_features(model.row_length, windows.max_windows))
 
 
 def _pretrainer(served: _Served) -> _Parts:
@@ -182,15 +178,15 @@ def _answers(served: _Served) -> _Parts:
 def _multiple_choice(served: _Served) -> _Parts:
     model, tokenizer, _ = served
     specs = dict(probabilities=OutputSpec("float32", (None, model.num_choices)),
-                 predictions=OutputSpec("int32", (None,)), **_layers_spec(model))
+                 predictions=OutputSpec("int32", (None,)))
 
     def with_predictions(outputs: Outputs) -> Outputs:
         return dict(outputs, predictions=outputs["probabilities"].argmax(axis=1).astype(np.int32))
 
     def texts(columns: Columns) -> Outputs:
         options = [_texts(row) for row in columns["options"]]
-        return with_predictions(choice_outputs(model, tokenizer, _texts(columns["context"]),
-                                               _texts(columns["question"]), options))
+        return with_predictions(dict(probabilities=choose_options(
+            model, tokenizer, _texts(columns["context"]), _texts(columns["question"]), options)))
 
     inputs = dict(context=InputSpec("string", (None,)), options=InputSpec("string", (None, model.num_choices)),
                   question=InputSpec("string", (None,)))
@@ -202,16 +198,13 @@ def _multiple_choice(served: _Served) -> _Parts:
 def _token_classifier(served: _Served) -> _Parts:
     model, tokenizer, _ = served
     names = _bytes(model.label_names or [f"label {number}" for number in range(model.num_labels)])
-    specs = dict(tags=OutputSpec("string", (None, None)), scores=OutputSpec("float32", (None, None)),
-                 **_layers_spec(model))
+    specs = dict(tags=OutputSpec("string", (None, None)), scores=OutputSpec("float32", (None, None)))
     text_specs = dict(words=OutputSpec("string", (None, None)), **specs, start=OutputSpec("int32", (None, None)),
                       end=OutputSpec("int32", (None, None)))
 
     def tags(sentences: Sequence[Sequence[str]]) -> Outputs:
-        probabilities, further = tag_outputs(model, tokenizer, sentences)
-        without_words = dict.fromkeys(_layers_spec(model), np.zeros(len(sentences), np.int32))
-        further = {**without_words, **further}
-        return dict(further, tags=padded_rows([names[each.argmax(axis=1)] for each in probabilities], b"", object),
+        probabilities = tag_words(model, tokenizer, sentences)
+        return dict(tags=padded_rows([names[each.argmax(axis=1)] for each in probabilities], b"", object),
                     scores=padded_rows([each.max(axis=1) for each in probabilities], 0, np.float32))
 
     def words(columns: Columns) -> Outputs:
@@ -227,7 +220,7 @@ def _token_classifier(served: _Served) -> _Parts:
     signatures = {RAW_TEXT: _of_strings(("text",), texts, text_specs),
                   WORDS: _signature(dict(words=InputSpec("string", (None, None))), words, specs)}
     return _Parts(signatures, lambda columns: _probabilities(model(columns)),
-                  dict(probabilities=OutputSpec("float32", (None, None, model.num_labels)), **_layers_spec(model)),
+                  dict(probabilities=OutputSpec("float32", (None, None, model.num_labels))),
                   sequence_features(tagging_options(model).max_seq_length))
 
 
@@ -271,14 +264,8 @@ def _signature(
     return Signature(inputs, in_order, view, row_function(inputs, view), (), outputs)
 
 
-def _layers_spec(model: OnnxModel) -> dict[str, OutputSpec]:
-    """The spec of num_layers_used, of a model with early exit."""
-    return num_layers_used(dict.fromkeys(model.output_names, OutputSpec("int32", (None,))))
-
-
 def _probabilities(outputs: Outputs) -> Outputs:
-    """The softmax of the logits, and with early exit num_layers_used."""
-    return dict(probabilities=softmax(outputs["logits"]), **num_layers_used(outputs))
+    return dict(probabilities=softmax(outputs["logits"]))
 
 
 def _output_specs(model: OnnxModel) -> dict[str, OutputSpec]:

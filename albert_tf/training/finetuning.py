@@ -26,7 +26,6 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.data.batching import evaluation_rows, table_batches, training_rows
 from albert_tf.data.feature_table import FeatureTable
-from albert_tf.modeling.early_exit import NUM_LAYERS_USED
 from albert_tf.training.checkpoints import Checkpoints, checkpoint_of, copy_as_best, numbered, run_directory, saved_runs
 from albert_tf.training.evaluation import Evaluator, shown, write_plot, write_results, write_summary
 from albert_tf.training.run import Length, RunOptions, Schedule, TrainerOptions, new_trainer, train
@@ -156,12 +155,6 @@ class Predictor:
 def mean_of(predictions: Sequence[dict[str, list[np.ndarray]]], name: str) -> np.ndarray:
     """The mean of one prediction over several checkpoints (Lan et al., 2020, section 4.9): [examples, ...]."""
     return np.mean([np.stack(each[name]) for each in predictions], axis=0)
-
-
-def layers_used(predictions: Sequence[dict[str, list[np.ndarray]]]) -> dict[str, float]:
-    """The mean of num_layers_used over the examples, as a result; empty for predictions without early exit."""
-    return {NUM_LAYERS_USED: float(mean_of(predictions, NUM_LAYERS_USED).mean())} if (
-        NUM_LAYERS_USED in predictions[0]) else {}
 
 
 @dataclasses.dataclass

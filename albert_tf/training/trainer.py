@@ -19,6 +19,7 @@ from typing import Any, Callable, Iterator, Mapping, cast
 import tensorflow as tf
 
 from albert_tf import devices, keras
+from albert_tf.modeling.early_exit import loss_over_exits
 from albert_tf.training.task import EvaluatedTask, TrainableTask
 
 # Each part has gradients of its own, as large as the model, so many cores share a few parts.
@@ -244,7 +245,7 @@ class Trainer(keras.Model):
     def _gradients_of_part(self, batch, denominators, seed, part):
         with tf.GradientTape() as tape:
             outputs = self.model(dict(batch, dropout_seed=seed, dropout_part=part), training=True)
-            total, losses = self.task.loss(outputs, batch, denominators)
+            total, losses = loss_over_exits(self.task.loss, outputs, batch, denominators)
             scaled = total if self.loss_scale is None else total * self.loss_scale.value
         variables = self.model.trainable_variables
         gradients = tape.gradient(scaled, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)

@@ -15,7 +15,15 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.layers import check_finite_weights, release_name
 from albert_tf.weights.heads import Head, encoder_of, head_named
 from albert_tf.weights.open_source import open_source
-from albert_tf.weights.source import RestoreReport, Source, build_restored, config_of, restore, unshared
+from albert_tf.weights.source import (
+    RestoreReport,
+    Source,
+    build_restored,
+    config_of,
+    first_layers,
+    restore,
+    unshared,
+)
 
 if TYPE_CHECKING:
     from albert_tf.text.tokenization import FullTokenizer
@@ -29,7 +37,8 @@ _NOT_IN_SHAPES = ("num_hidden_layers", "num_attention_heads", "hidden_act", "cro
 
 
 def from_pretrained(
-    path: str, model: str = "encoder", config: AlbertConfig | None = None, trust_module: bool = False, **arguments
+    path: str, model: str = "encoder", config: AlbertConfig | None = None, trust_module: bool = False,
+    num_layers: int | None = None, **arguments
 ) -> keras.Model:
     """Builds a model and loads its weights. It logs which variables were restored, and warns of a head that was not.
 
@@ -43,6 +52,8 @@ def from_pretrained(
       config: the model's config; None for the config that comes with the weights.
       trust_module: whether to accept a TF2 module whose variables do not have the release's names. Its own graph then
         runs, like any program of its author.
+      num_layers: the number of layers, from the first on, to which a model with exit heads is cut. Its output is then
+        that of the exit head after them. None for all layers.
       **arguments: arguments of the model's constructor. By default they are those that are stored with the weights,
         such as a classifier's num_labels, label_names and max_seq_length.
 
@@ -59,7 +70,7 @@ def from_pretrained(
       model = albert_tf.from_pretrained("albert_base_v2", model="pretrainer")
     """
     head_named(model)  # raises for an unknown name before anything is read
-    built, report = build(open_source(path, trust_module), model, config, **arguments)
+    built, report = build(first_layers(open_source(path, trust_module), num_layers), model, config, **arguments)
     warn_of_random_parts(model, report, path)
     return built
 
@@ -230,11 +241,13 @@ class WeightsReader:
       trusted_module: the path that the user has set as a TF-Hub module. A TF2 module there may run its own graph.
       init_from_group0: whether to initialize every group from group 0.
       unshared_path: the path of weights that layers share, and of which each layer gets its own copy; None for none.
+      num_layers: the number of layers that models with exit heads are cut to; None for all.
     """
 
     trusted_module: str | None = None
     init_from_group0: bool = False
     unshared_path: str | None = None
+    num_layers: int | None = None
 
     def make(self, new_task: Callable[[], AnyTask], path: str | None) -> tuple[AnyTask, RestoreReport | None]:
         """A task with the weights at a path (random weights if it is None), and a report of what was restored.
@@ -271,12 +284,12 @@ class WeightsReader:
         return open_source(path, path == self.trusted_module).read_step()
 
     def open(self, path: str) -> Source:
-        """The source at a path, unshared if it is unshared_path.
+        """The source at a path, cut to num_layers, and unshared if it is unshared_path.
 
         Raises:
-          ValueError: as open_source and unshared.
+          ValueError: as open_source, first_layers and unshared.
         """
-        source = open_source(path, path == self.trusted_module)
+        source = first_layers(open_source(path, path == self.trusted_module), self.num_layers)
         return unshared(source) if path == self.unshared_path else source
 
     def config(self, path: str) -> AlbertConfig | None:

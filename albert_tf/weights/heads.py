@@ -82,7 +82,7 @@ def _settings(*names: str) -> dict[str, Callable[[Source], Any]]:
 
 
 # Arguments of the models that can have an output after every layer, if it reads one vector of a text.
-_EXITS = _settings("exit_heads", "exit_pooling")
+_EXITS = _settings("exit_heads", "exit_pooling", "pooling")
 # Arguments of the models of SQuAD.
 _QUESTIONS = _settings("doc_stride", "max_query_length")
 

@@ -32,13 +32,13 @@ from albert_tf.weights.from_pretrained import WeightsReader, build, warn_of_rand
 from albert_tf.weights.heads import head_named, head_of_source, heads_of_source
 from albert_tf.weights.open_source import is_url, open_source
 from albert_tf.weights.settings import Settings, settings_in
-from albert_tf.weights.source import RestoreReport, Source, config_of, unshared_config
+from albert_tf.weights.source import RestoreReport, Source, config_of, first_layers, unshared_config
 from albert_tf.weights.vocabulary_files import VocabularyFiles, vocabulary_in
 
 Value = TypeVar("Value")
 # What members of an ensemble must agree in, if it is known of both.
 _READING = ("label_names", "max_seq_length", "long_texts", "label_all_pieces", "num_choices", "doc_stride",
-            "max_query_length", "max_qa_length", "sentence_pooling", "multi_label")
+            "max_query_length", "max_qa_length", "sentence_pooling", "multi_label", "pooling")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +55,7 @@ class ModelRequest:
       output_dir: the directory of a training script's runs; None for scripts that do not train.
       do_train: whether the script trains now; None for scripts that never train.
       ensemble: paths of checkpoints whose predictions are averaged.
+      num_layers: the number of layers that models with exit heads are cut to; None for all.
     """
 
     init_checkpoint: str | None = None
@@ -66,6 +67,7 @@ class ModelRequest:
     output_dir: str | None = None
     do_train: bool | None = None
     ensemble: tuple[str, ...] = ()
+    num_layers: int | None = None
 
 
 class ResolvedModel:
@@ -83,7 +85,9 @@ class ResolvedModel:
     def __init__(self, request: ModelRequest, heads: Collection[str] = ()):
         self.request = request
         path = checkpoint_of(request.output_dir) if request.output_dir else None
-        self.run: Source | None = self._open_run(path) if path else None
+        if request.num_layers and request.do_train:
+            raise ValueError("--num_layers cuts a trained model: train without it, then evaluate, predict or export")
+        self.run: Source | None = first_layers(self._open_run(path), request.num_layers) if path else None
         self.members = tuple(map(self.open, _written_before(request)))
         if heads:
             self.check_head(heads)
@@ -93,18 +97,21 @@ class ResolvedModel:
 
     def open(self, path: str) -> Source:
         """Opens weights. Only the path that the user trusts may be a module that runs its own graph."""
-        return open_source(path, path == self.request.module)
+        return first_layers(open_source(path, path == self.request.module), self.request.num_layers)
 
     def reader(self, init_from_group0: bool = False) -> WeightsReader:
         """A reader of weights, which unshares the layers of the initial weights if the flags say so."""
         request = self.request
         return WeightsReader(request.module, init_from_group0,
-                             request.init_checkpoint if request.unshare_layers else None)
+                             request.init_checkpoint if request.unshare_layers else None, request.num_layers)
 
     @functools.cached_property
     def initial(self) -> Source | None:
         """The initial weights; None if there are none."""
-        return self.open(self.request.init_checkpoint) if self.request.init_checkpoint else None
+        path = self.request.init_checkpoint
+        if path and self.run:  # they do not predict
+            return open_source(path, path == self.request.module)
+        return self.open(path) if path else None
 
     @property
     def stored(self) -> Source | None:
@@ -237,7 +244,7 @@ class ResolvedModel:
         directory = os.path.dirname(path)
         for prefix in (path, *reversed(numbered(directory))):
             with contextlib.suppress(ValueError):
-                return self.open(prefix)
+                return open_source(prefix)
         return Source(path, {}, lambda name: None, lambda: AlbertConfig.from_json_file(
             os.path.join(directory, CONFIG_NAME)), vocabulary_in(directory), settings_in(directory))
 
@@ -253,6 +260,8 @@ class ResolvedModel:
     def _new_config(self) -> AlbertConfig:
         """The config of the flags or the stored weights."""
         request, stored = self.request, self.initial or self.run if self.run else self.stored
+        if request.config_file and request.num_layers:
+            raise ValueError("--num_layers cuts a trained model with its own config: remove --albert_config_file")
         if request.config_file:
             config = AlbertConfig.from_file_or_preset(request.config_file)
         elif stored:
@@ -335,7 +344,7 @@ def _check_members(sources: list[Source]) -> None:
     """Raises ValueError, which names two sources, if they read texts or name labels in different ways."""
     for first, second in itertools.combinations(sources, 2):
         for name, read in {**{name: _setting(name) for name in _READING}, "number of labels": Source.num_labels,
-                           "exit_pooling": _exit_pooling, "vocabulary": _vocabulary}.items():
+                           "vocabulary": _vocabulary}.items():
             values = read(first), read(second)
             if None not in values and values[0] != values[1]:
                 what = "they have other vocabularies" if name == "vocabulary" else (
@@ -345,11 +354,6 @@ def _check_members(sources: list[Source]) -> None:
 
 def _setting(name: str) -> Callable[[Source], Any]:
     return lambda source: getattr(source.settings, name)
-
-
-def _exit_pooling(source: Source) -> str | None:
-    """What the outputs before the last layer read; None if there are none."""
-    return source.settings.exit_pooling if source.settings.exit_heads else None
 
 
 def _vocabulary(source: Source) -> tuple | None:

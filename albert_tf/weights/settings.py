@@ -33,7 +33,8 @@ from albert_tf.weights.vocabulary_files import VocabularyFiles, copy_vocabulary,
 SETTINGS = "albert_tf.json"
 _TYPES = {"num_choices": int, "label_all_pieces": bool, "multi_label": bool, "temperature": float,
           "lora_alpha": float, "head": str, "doc_stride": int, "max_query_length": int, "max_qa_length": int,
-          "exit_heads": bool, "exit_pooling": str, "activation_fn": str, "task": str, "single_texts": bool}
+          "exit_heads": bool, "exit_pooling": str, "pooling": str, "activation_fn": str, "task": str,
+          "single_texts": bool}
 _BOUNDS = {"num_choices": bounds.CANDIDATES, **dict.fromkeys(
     ("doc_stride", "max_query_length", "max_qa_length"), bounds.SEQ_LENGTH.at_least(0))}
 
@@ -57,7 +58,7 @@ class Settings:
       max_query_length: the largest number of pieces of a question of SQuAD; None if unknown.
       max_qa_length: the largest number of pieces of question and option of multiple choice; None if unknown.
       exit_heads: whether there is an output after every layer (see modeling/early_exit.py).
-      exit_pooling: which vector of a text these outputs read (see EarlyExitModel).
+      exit_pooling, pooling: which vector of a text these outputs and the last one read (see EarlyExitModel).
       activation_fn: what makes the score of a classifier that ranks (see AlbertClassifier); None for other models.
       task: the name of the task that a run trains on; None if it has none, or is unknown.
       single_texts: whether a classifier was trained on single texts; False also if it is unknown.
@@ -79,6 +80,7 @@ class Settings:
     thresholds: tuple[float, ...] | None = None
     exit_heads: bool = False
     exit_pooling: str = POOLER
+    pooling: str = POOLER
     activation_fn: str | None = None
     task: str | None = None
     single_texts: bool = False
@@ -101,6 +103,7 @@ def settings_of(model: keras.Model) -> Settings:
                     temperature=temperature if temperature != 1.0 else None,
                     exit_heads=getattr(model, "exit_heads", False),
                     exit_pooling=getattr(model, "exit_pooling", POOLER),
+                    pooling=POOLER if hasattr(model, "sentence_pooling") else getattr(model, "pooling", POOLER),
                     activation_fn=getattr(model, "activation_fn", None),
                     single_texts=getattr(model, "single_texts", False))
 
@@ -181,7 +184,7 @@ def _checked(stored: Any, place: str) -> dict[str, Any]:
     values = dict(check_keys(stored, place, {}, types))
     for name in _BOUNDS.keys() & values.keys():
         _BOUNDS[name].check(f"{place}: {name}", values[name])
-    for name, choices in (("activation_fn", ACTIVATIONS), ("exit_pooling", POOLINGS)):
+    for name, choices in (("activation_fn", ACTIVATIONS), ("exit_pooling", POOLINGS), ("pooling", POOLINGS)):
         bounds.check_one_of(f"{place}: {name}", values.get(name, choices[0]), choices)
     if "label_names" in values:
         for name in values["label_names"]:

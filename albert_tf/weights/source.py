@@ -1,7 +1,8 @@
 """Source: a stored model in any format: weights with the release's names, config, vocabulary, settings.
 
 `restore` and `build_restored` give the weights to a model's variables and report the result. `unshared` gives each
-layer its own copy of weights that layers share. `merged` adds low-rank adapters to the kernels.
+layer its own copy of weights that layers share. `first_layers` cuts a model with exit heads. `merged` adds low-rank
+adapters to the kernels.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from albert_tf.modeling.adapters import ADAPTER_NAME
 from albert_tf.modeling.early_exit import SCOPE as EXIT_HEADS
 from albert_tf.modeling.encoder import block_scope, block_variable
 from albert_tf.modeling.layers import check_finite_weights, release_name
+from albert_tf.utils.bounds import Bounds
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.settings import SETTINGS, Settings
 from albert_tf.weights.vocabulary_files import VocabularyFiles
@@ -296,6 +298,40 @@ def _copies(name: str, config: AlbertConfig) -> Iterator[str]:
     for layer, used in enumerate(blocks):
         if group * config.inner_group_num + inner in used:
             yield f"{block_scope(layer, inner)}/{variable}"
+
+
+def first_layers(source: Source, num_layers: int | None) -> Source:
+    """The source of a model of the first layers of a model with exit heads, which has the output layer after them.
+
+    Args:
+      source: the model.
+      num_layers: the number of layers; None for the unchanged source.
+
+    Raises:
+      ValueError: the model has no exit heads, or fewer layers.
+    """
+    if num_layers is None:
+        return source
+    if not source.settings.exit_heads:
+        raise ValueError(f"num_layers needs a model that was trained with exit heads (--exit_heads), and {source.path} "
+                         f"was not. Received: num_layers={num_layers}")
+    config, settings = source.config, dataclasses.replace(source.settings, exit_heads=False)
+    Bounds(1, config.num_hidden_layers).check("num_layers", num_layers)
+    groups = config.num_hidden_groups if config.cross_layer_sharing != "all" else (
+        config.attention_blocks[num_layers - 1][0] // config.inner_group_num + 1)
+    cut = config.replace(num_hidden_layers=num_layers, num_hidden_groups=groups)
+    if cut.attention_blocks != config.attention_blocks[:num_layers]:  # it ends within a group
+        source, cut = unshared(source), unshared_config(cut)
+    blocks = {name: block_variable(name) for name in source.shapes}
+    used = {True: cut.num_attention_blocks, False: cut.num_ffn_blocks}
+    names = {name: name for name, block in blocks.items() if not name.startswith(EXIT_HEADS) and (
+        block is None or block.group * cut.inner_group_num + block.inner < used[block.is_of_attention])}
+    if num_layers < config.num_hidden_layers:
+        settings = dataclasses.replace(settings, pooling=settings.exit_pooling)
+        scope = next(name for name in LABEL_WEIGHTS.values() if name in names).removesuffix("output_weights")
+        names.update({f"{scope}{name}": f"{EXIT_HEADS}{num_layers}/{name}"
+                      for name in ("output_weights", "output_bias")})
+    return source.renamed(names, read_config=lambda: cut, settings=settings)
 
 
 def merged(source: Source) -> Source:

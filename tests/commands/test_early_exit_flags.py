@@ -1,6 +1,5 @@
-"""Early exit as a user sets it: training, resuming, evaluation, prediction, export, serving, mistakes."""
+"""Exit heads as a user sets them: training, resuming, a model that is cut after a layer, mistakes."""
 
-import csv
 import json
 
 import numpy as np
@@ -10,8 +9,6 @@ import tensorflow_text  # noqa: F401  registers the ops of exported models
 from script_session import ScriptSession
 
 from albert_tf.export.onnx.session import from_onnx
-from albert_tf.modeling.early_exit import NUM_LAYERS_USED
-from albert_tf.server.models import model_of_source
 from albert_tf.weights.from_pretrained import from_pretrained
 from albert_tf.weights.open_source import open_source
 from albert_tf.weights.settings import settings_in
@@ -73,76 +70,48 @@ def test_a_run_with_exit_heads_is_resumed_and_says_what_it_is(script, folder, tr
     assert "exit_heads is True in the run and False in --exit_heads" in printed
 
 
-def test_evaluation_and_prediction_stop_early_and_say_after_how_many_layers(script, trained, glue):
-    script.run(output_dir=trained, do_eval=True, do_predict=True, predict_split="dev", exit_patience=1, **glue)
-    results = results_of(trained)
-    with open(trained / "dev_predictions.csv", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    assert results[NUM_LAYERS_USED] == pytest.approx(np.mean([float(row[NUM_LAYERS_USED]) for row in rows]))
-    assert 2 <= results[NUM_LAYERS_USED] < 4
-    script.run(output_dir=trained, do_eval=True, num_layers=2, **glue)
-    assert results_of(trained)[NUM_LAYERS_USED] == 2
-    script.run(output_dir=trained, do_eval=True, exit_patience=4, **glue)
-    never = results_of(trained)
-    script.run(output_dir=trained, do_eval=True, **glue)
-    assert {**results_of(trained), NUM_LAYERS_USED: 4} == never
-
-
 @pytest.mark.long
 @pytest.mark.both_stacks
-def test_an_export_and_a_server_stop_early(script, folder, trained, glue):
-    script.run(output_dir=trained, export_dir=folder / "served", exit_patience=1, eagerly=False, **glue)
+def test_predictions_exports_and_onnx_files_take_the_first_layers(script, folder, trained, glue):
     texts = [["The file is open.", "It is not.", "a"], ["He left.", "", "The file of the user"]]
+    tokenizer, flags = open_source(str(trained)).vocabulary.tokenizer(), dict(num_layers=2, output_dir=trained)
+    inputs = tokenizer(*texts, max_seq_length=24)
+    expected = tf.nn.softmax(from_pretrained(str(trained), "classifier")(inputs)["exit_logits"][1])
+    script.run(do_eval=True, **flags, **glue)
+    cut = results_of(trained)["loss"]
+    script.run(do_eval=True, output_dir=trained, **glue)
+    assert results_of(trained)["loss"] != cut
+    script.run(do_predict=True, predict_split="dev", ensemble_checkpoints=[trained, trained], **flags, **glue)
+    script.run(export_dir=folder / "served", eagerly=False, **flags, **glue)
     served = tf.saved_model.load(str(folder / "served")).signatures["serving_default"](
         text_a=tf.constant(texts[0]), text_b=tf.constant(texts[1]))
-    model = from_pretrained(str(trained), "classifier", exit_patience=1)
-    tokenizer = open_source(str(trained)).vocabulary.tokenizer()
-    inputs = tokenizer(*texts, max_seq_length=24)
-    outputs = model({name: tf.constant(values) for name, values in inputs.items()})
-    np.testing.assert_array_equal(served[NUM_LAYERS_USED], outputs[NUM_LAYERS_USED])
-    np.testing.assert_allclose(served["probabilities"], tf.nn.softmax(outputs["logits"]), atol=1e-5)
-    server = model_of_source("rte", open_source(str(trained)), early_exit=model.early_exit)
-    columns = {name: np.array([text.encode() for text in values]) for name, values in zip(("text_a", "text_b"), texts)}
-    answers = server.signatures["serving_default"].run(columns)
-    np.testing.assert_array_equal(answers[NUM_LAYERS_USED], served[NUM_LAYERS_USED])
-
-
-def test_scores_of_a_regression_have_a_tolerance(script, folder, golden):
-    flags = dict(task_name="sts-b", data_dir=golden / "glue", output_dir=folder / "sts-b")
-    script.run(do_train=True, exit_heads=True, **flags)
-    script.run(do_eval=True, exit_patience=1, exit_tolerance=1000.0, **flags)
-    assert results_of(folder / "sts-b")[NUM_LAYERS_USED] == 2
-    script.run(do_eval=True, exit_patience=1, exit_tolerance=0.0, **flags)
-    assert results_of(folder / "sts-b")[NUM_LAYERS_USED] == 4
+    np.testing.assert_allclose(served["probabilities"], expected, atol=1e-5)
+    pytest.importorskip("onnxruntime")
+    export = dict(NO_TRAINING, init_checkpoint=trained, num_layers=2, output_dir=folder / "onnx", precision="float32")
+    script.run(script="export_to_onnx", **export)
+    model = from_onnx(str(folder / "onnx"))
+    np.testing.assert_allclose(tf.nn.softmax(model(inputs)["logits"]), expected, atol=1e-5)
+    stored = json.loads((folder / "onnx" / "albert_tf.json").read_text())
+    assert model.config.num_hidden_layers == 2 and "exit_heads" not in stored
 
 
 @pytest.mark.long
-def test_a_tagger_and_a_multiple_choice_model_stop_early_also_when_they_are_served(script, folder):
-    tagging = dict(script="run_tagging", output_dir=folder / "tags", train_file=folder / "tags.conll",
-                   eval_file=folder / "tags.conll", exit_patience=1)
-    script.run(do_train=True, do_eval=True, exit_heads=True, **tagging)
-    assert 2 <= results_of(folder / "tags")[NUM_LAYERS_USED] <= 4
-    script.run(export_dir=folder / "tags_served", eagerly=False, **tagging)
-    tags = tf.saved_model.load(str(folder / "tags_served")).signatures["serving_default"](
-        text=tf.constant(["He left " * 30, "Ada", ""]))  # the first text is read in windows
-    *of_words, without_words = tags[NUM_LAYERS_USED].numpy().tolist()
-    assert len(of_words) == 2 and set(of_words) <= {2, 3, 4} and without_words == 0
-    race = dict(script="run_race", output_dir=folder / "race", data_dir=folder, data_format="jsonl", exit_patience=1)
-    script.run(do_train=True, do_eval=True, do_predict=True, exit_heads=True, **race)
-    assert 2 <= results_of(folder / "race")[NUM_LAYERS_USED] <= 4
-    assert NUM_LAYERS_USED in results_of(folder / "race", "predict_results")
+def test_a_tagger_and_a_multiple_choice_model_are_cut(script, folder):
+    for flags in (dict(script="run_tagging", output_dir=folder / "tags", train_file=folder / "tags.conll",
+                       eval_file=folder / "tags.conll"),
+                  dict(script="run_race", output_dir=folder / "race", data_dir=folder, data_format="jsonl")):
+        script.run(do_train=True, do_eval=True, exit_heads=True, **flags)
+        script.run(do_train=False, do_eval=True, num_layers=2, **flags)
 
 
 @pytest.mark.parametrize("flags, message", [
-    (dict(exit_patience=0), "--exit_patience"),
-    (dict(exit_patience=5), "exit_patience must be a whole number from 1 to 4. Received: exit_patience=5"),
-    (dict(num_layers=9), "num_layers must be a whole number from 1 to 4. Received: num_layers=9"),
-    (dict(exit_patience=1, exit_tolerance=0.1), "exit_tolerance is for regression"),
-    (dict(exit_tolerance=0.1), "--exit_tolerance=0.1 needs --exit_patience"),
-    (dict(exit_patience=1, jit_compile=True), "--exit_patience makes batches smaller, which XLA cannot compile"),
+    (dict(do_eval=True, num_layers=9), "num_layers must be a whole number from 1 to 4. Received: num_layers=9"),
+    (dict(do_train=True, num_layers=2), "--num_layers cuts a trained model: train without it"),
+    (dict(do_eval=True, exit_patience=2), "unknown flag --exit_patience"),
+    (dict(do_train=True, train_step=3, teacher_checkpoint="teacher"), "--teacher_checkpoint teaches the last layer"),
 ])
 def test_a_wrong_flag_is_named_in_one_line(script, trained, glue, flags, message):
-    printed = script.run(output_dir=trained, do_eval=True, expect=1, **flags, **glue)
+    printed = script.run(output_dir=trained, expect=1, **flags, **glue)
     assert message in printed.strip().splitlines()[-1]
 
 
@@ -162,37 +131,13 @@ def test_a_run_keeps_what_its_exits_read(script, folder, glue):
 def test_a_model_without_exit_heads_refuses_them(script, folder, glue):
     plain = dict(output_dir=folder / "plain", **glue)
     script.run(do_train=True, **plain)
-    printed = script.run(do_eval=True, exit_patience=2, expect=1, **plain)
-    assert "exit_patience needs a model that was trained with exit heads (--exit_heads)" in printed
     printed = script.run(do_train=True, exit_heads=True, train_step=3, expect=1, **plain)
     assert "exit_heads is False in the run and True in --exit_heads" in printed
-    untrained = dict(NO_TRAINING, init_checkpoint=folder / "plain", exit_patience=2, expect=1)
-    printed = script.run(script="serve", port=0, **untrained)
-    assert "--exit_patience and --num_layers need a model that was trained with exit heads" in printed
-    printed = script.run(script="export_to_onnx", output_dir=folder / "plain_onnx", **untrained)
-    assert "exit_patience needs a model that was trained with exit heads (--exit_heads)" in printed
-
-
-@pytest.mark.long
-@pytest.mark.both_stacks
-def test_an_onnx_file_stops_early(script, folder, trained):
-    pytest.importorskip("onnxruntime")
-    export = dict(NO_TRAINING, script="export_to_onnx", init_checkpoint=trained, output_dir=folder / "onnx")
-    printed = script.run(exit_patience=1, num_layers=3, precision="float32", **export)
-    assert NUM_LAYERS_USED in printed
-    model = from_pretrained(str(trained), "classifier", exit_patience=1, num_layers=3)
-    inputs = from_onnx(str(folder / "onnx")).tokenizer(["The file is open.", "He left."])
-    outputs, expected = from_onnx(str(folder / "onnx"))(inputs), model(inputs)
-    np.testing.assert_array_equal(outputs[NUM_LAYERS_USED], expected[NUM_LAYERS_USED])
-    np.testing.assert_allclose(outputs["logits"], expected["logits"], atol=1e-5)
-    for flags, message in (
-            (dict(exit_patience=2, exit_tolerance=0.1), "exit_tolerance is for regression"),
-            (dict(num_layers=9), "num_layers must be a whole number from 1 to 4. Received: num_layers=9"),
-            (dict(num_layers=2, model="encoder"), "num_layers needs a model that was trained with exit heads"),
-            (dict(script="serve", onnx_model=folder / "onnx", init_checkpoint=None, output_dir=None, num_layers=2),
-             "(--exit_heads) in --init_checkpoint. Received: none")):
-        printed = script.run(expect=1, **{**export, **flags})
-        assert message in printed.strip().splitlines()[-1]
+    untrained = dict(NO_TRAINING, init_checkpoint=folder / "plain", num_layers=2, expect=1)
+    for printed in (script.run(do_eval=True, num_layers=2, expect=1, **plain),
+                    script.run(script="serve", port=0, **untrained),
+                    script.run(script="export_to_tflite", output_dir=folder / "plain_lite", **untrained)):
+        assert "num_layers needs a model that was trained with exit heads (--exit_heads)" in printed
 
 
 @pytest.mark.parametrize("other", ["run_squad", "run_sentence_embeddings"])

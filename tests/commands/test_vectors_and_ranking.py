@@ -154,16 +154,6 @@ def test_a_ranking_is_trained_evaluated_and_used(session, folder):
     assert (np.diff(expected) <= 1e-6).all()
 
 
-def test_a_ranking_is_predicted_with_early_exit(session, folder, golden):
-    (folder / "layers.json").write_text(json.dumps({**CONFIG.to_dict(), "num_hidden_layers": 3}))
-    session.run(script="run_classifier", task_config=folder / "passages.json", data_dir=folder, train_batch_size=9,
-                output_dir=folder / "exits", max_seq_length=24, train_step=2, warmup_step=0, save_checkpoints_steps=2,
-                do_train=True, do_eval=True, exit_heads=True, num_layers=2, init_checkpoint=None,
-                albert_config_file=folder / "layers.json", spm_model_file=golden / "tiny_spm/tiny.model")
-    results = json.loads((folder / "exits/eval_results.json").read_text())
-    assert results["num_layers_used"] == 2 and "mrr@10" in results
-
-
 @pytest.mark.long
 def test_rankings_and_vectors_of_fewer_dimensions_are_learned_from_a_teacher(session, folder, golden):
     training = dict(max_seq_length=16, train_step=2, warmup_step=0, save_checkpoints_steps=2, do_train=True,

@@ -43,18 +43,6 @@ def test_outputs_are_the_same_bit_for_bit(bfloat16):
     assert_equal(served(), expected)
 
 
-@pytest.mark.parametrize("cross_layer_sharing", ["all", "none"])
-def test_layers_that_run_only_for_some_texts_read_the_variables_too(bfloat16, cross_layer_sharing):
-    config = CONFIG.replace(cross_layer_sharing=cross_layer_sharing, num_hidden_groups=1, num_hidden_layers=4)
-    model = AlbertClassifier(config, 3, exit_heads=True, exit_patience=1)
-    expected = traced(model)()
-    with made_once(model) as variables:
-        served = traced(model)
-    assert_equal(served(), expected)
-    assert {id(handle) for handle in served.captured_inputs} <= {id(variable.handle) for variable in variables()}
-    assert not [variable for variable in variables() if "/transformer/group_" in variable.name]
-
-
 def test_graphs_share_the_computed_weights_and_lack_the_ones_they_replace(bfloat16):
     model = AlbertPretrainer(CONFIG)
     with made_once(model) as variables:

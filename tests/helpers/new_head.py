@@ -3,7 +3,7 @@
 from albert_tf.weights.heads import head_named
 
 # The arguments of constructors that a source of weights tells, see albert_tf/weights/heads.py.
-ARGUMENTS = dict(num_labels=3, label_names=None, pooling="mean", normalize=True, max_seq_length=None)
+ARGUMENTS = dict(num_labels=3, label_names=None, normalize=True, max_seq_length=None)
 
 
 def new_head(head, config):

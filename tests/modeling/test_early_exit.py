@@ -7,7 +7,7 @@ import tensorflow as tf
 from albert_tf.modeling.adapters import LoraOptions, add_adapters
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.configured_model import ENCODER_INPUTS
-from albert_tf.modeling.early_exit import NUM_LAYERS_USED
+from albert_tf.modeling.early_exit import NUM_LAYERS_USED, loss_over_exits
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.modeling.token_classifier import AlbertTokenClassifier
 from albert_tf.tasks.classification.task import ClassificationTask
@@ -36,9 +36,11 @@ def batch():
                 segment_ids=random.integers(0, 2, [24, 12], np.int32))
 
 
-def graph_for_any_shape(model, **arguments):
-    return tf.function(lambda inputs: model(inputs, **arguments), autograph=False,
-                       input_signature=[model.input_specs()])
+def early(model, **arguments):
+    """The model with other arguments."""
+    copy = type(model).from_config({**model.get_config(), **arguments})
+    copy.set_weights(model.get_weights())
+    return copy
 
 
 def in_rows(batch, number):
@@ -100,9 +102,9 @@ def test_exits_before_the_last_layer_can_read_the_mean_of_the_tokens(config, bat
         np.testing.assert_allclose(logits, mean @ head.kernel.numpy().T + head.bias.numpy(), atol=1e-5)
     np.testing.assert_array_equal(exit_logits[-1], outputs["logits"])
     expected, layers = by_the_rule([logits.numpy() for logits in exit_logits], same_label, 2)
-    early = model(batch, exit_patience=2)
-    np.testing.assert_array_equal(early[NUM_LAYERS_USED], layers)
-    np.testing.assert_allclose(early["logits"], expected, atol=1e-5)
+    stopped = early(model, exit_patience=2)(batch)
+    np.testing.assert_array_equal(stopped[NUM_LAYERS_USED], layers)
+    np.testing.assert_allclose(stopped["logits"], expected, atol=1e-5)
 
 
 def test_an_unknown_pooling_of_exits_is_refused(config):
@@ -119,7 +121,7 @@ def test_labels_stop_by_the_rule_of_the_paper(config, batch, sharing):
     exit_logits, numbers = [logits.numpy() for logits in model(batch)["exit_logits"]], set()
     for patience in (1, 2, 4):
         logits, layers = by_the_rule(exit_logits, same_label, patience)
-        outputs = model(batch, exit_patience=patience)
+        outputs = early(model, exit_patience=patience)(batch)
         np.testing.assert_array_equal(outputs[NUM_LAYERS_USED], layers)
         np.testing.assert_allclose(outputs["logits"], logits, atol=1e-5)
         numbers.update(layers)
@@ -135,7 +137,7 @@ def test_several_labels_agree_if_all_of_them_are_the_same(config, batch):
         return ((1 / (1 + np.exp(-before)) >= thresholds) == (1 / (1 + np.exp(-after)) >= thresholds)).all()
 
     expected, layers = by_the_rule(logits, same_labels, 2)
-    outputs = model(batch, exit_patience=2)
+    outputs = early(model, exit_patience=2)(batch)
     np.testing.assert_array_equal(outputs[NUM_LAYERS_USED], layers)
     np.testing.assert_allclose(outputs["logits"], expected, rtol=1e-4, atol=1e-5)
     assert 2 < np.mean(layers) < LAYERS
@@ -143,21 +145,22 @@ def test_several_labels_agree_if_all_of_them_are_the_same(config, batch):
 
 @pytest.mark.parametrize("per_layer", [False, True])
 def test_adapters_count_in_predictions_that_stop_early(config, batch, per_layer):
-    model = AlbertClassifier(config, 2, exit_heads=True)
+    model = AlbertClassifier(config, 2, classifier_dropout_prob=0.0, exit_heads=True, exit_patience=LAYERS)
     random = np.random.default_rng(3)
     for adapter in add_adapters(model.albert, LoraOptions(2, per_layer=per_layer)):
         adapter.b.assign(random.normal(size=adapter.b.shape))
-    exit_logits = model(batch)["exit_logits"]
-    np.testing.assert_allclose(model(batch, num_layers=3)["logits"], exit_logits[2], rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(model(batch, exit_patience=LAYERS)["logits"], exit_logits[-1], rtol=1e-4, atol=1e-5)
+    exit_logits = model(batch, training=True)["exit_logits"]
+    np.testing.assert_allclose(model(batch)["logits"], exit_logits[-1], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.both_stacks
 def test_a_graph_for_any_shape_computes_the_same(config, batch):
     model = AlbertClassifier(config, 3, exit_heads=True)
     for patience in (1, LAYERS):
-        graph = graph_for_any_shape(model, exit_patience=patience)
-        expected = model(batch, exit_patience=patience)
+        stopping = early(model, exit_patience=patience)
+        graph = tf.function(lambda inputs, model=stopping: model(inputs), autograph=False,
+                            input_signature=[model.input_specs()])
+        expected = stopping(batch)
         for name, value in graph({name: tf.constant(batch[name]) for name in ENCODER_INPUTS}).items():
             np.testing.assert_allclose(value, expected[name], atol=1e-5)
         assert graph.get_concrete_function().structured_outputs[NUM_LAYERS_USED].shape.as_list() == [None]
@@ -180,11 +183,11 @@ def test_an_example_that_leaves_its_batch_has_the_answer_that_it_has_alone(confi
         windows=lambda: (AlbertClassifier(config, 3, exit_heads=True, window_pooling="max"), in_rows(batch, 3)),
         choices=lambda: (AlbertMultipleChoice(config, exit_heads=True), in_rows(batch, 4)),
         tags=lambda: (AlbertTokenClassifier(config, 2, exit_heads=True), batch))[kind]()
-    together = {name: value.numpy() for name, value in model(inputs, exit_patience=1).items()}
+    together = {name: value.numpy() for name, value in early(model, exit_patience=1)(inputs).items()}
     _, examples = np.unique(together[NUM_LAYERS_USED], return_index=True)
     assert len(examples) > 1
     for example in examples:  # one for each number of layers
-        outputs = model(alone(inputs, example), exit_patience=1)
+        outputs = early(model, exit_patience=1)(alone(inputs, example))
         assert outputs[NUM_LAYERS_USED].numpy() == together[NUM_LAYERS_USED][example]
         np.testing.assert_allclose(outputs["logits"][0], together["logits"][example], atol=1e-5)
 
@@ -194,7 +197,7 @@ def test_scores_stop_when_they_differ_by_less_than_the_tolerance(config, batch):
     exit_logits = [logits.numpy() for logits in model(batch)["exit_logits"]]
     for tolerance in (0.05, 0.3):
         logits, layers = by_the_rule(exit_logits, lambda before, after, _, t=tolerance: abs(before - after)[0] < t, 2)
-        outputs = model(batch, exit_patience=2, exit_tolerance=tolerance)
+        outputs = early(model, exit_patience=2, exit_tolerance=tolerance)(batch)
         np.testing.assert_array_equal(outputs[NUM_LAYERS_USED], layers)
         np.testing.assert_allclose(outputs["logits"], logits, atol=1e-5)
     assert min(layers) < LAYERS
@@ -205,7 +208,7 @@ def test_the_windows_of_a_text_stop_together(config, batch):
     model = AlbertClassifier(config, 3, exit_heads=True)
     exit_logits = [logits.numpy() for logits in model(inputs)["exit_logits"]]
     logits, layers = by_the_rule(exit_logits, same_label, 1)
-    outputs = model(inputs, exit_patience=1)
+    outputs = early(model, exit_patience=1)(inputs)
     np.testing.assert_array_equal(outputs[NUM_LAYERS_USED], layers)
     np.testing.assert_allclose(outputs["logits"], logits, atol=1e-5)
 
@@ -219,29 +222,15 @@ def test_a_row_of_tags_stops_when_all_of_its_tags_agree_without_those_of_special
         return (before.argmax(-1) == after.argmax(-1))[1:last[example]].all()
 
     logits, layers = by_the_rule(exit_logits, agree, 1)
-    outputs = model(batch, exit_patience=1)
+    outputs = early(model, exit_patience=1)(batch)
     np.testing.assert_array_equal(outputs[NUM_LAYERS_USED], layers)
     np.testing.assert_allclose(outputs["logits"], logits, atol=1e-5)
     assert len(set(layers)) > 1
 
 
-@pytest.mark.parametrize("inner_group_num", [1, 2])
-def test_the_first_layers_alone_give_the_output_of_their_head(config, batch, inner_group_num):
-    model = AlbertClassifier(config.replace(inner_group_num=inner_group_num), 3, exit_heads=True)
-    exit_logits = model(batch)["exit_logits"]
-    for number in range(1, LAYERS + 1):
-        outputs = model(batch, num_layers=number)
-        np.testing.assert_array_equal(outputs["logits"], exit_logits[number - 1])
-        np.testing.assert_array_equal(outputs[NUM_LAYERS_USED], [number] * 24)
-    both = model(batch, num_layers=3, exit_patience=1)
-    logits, layers = by_the_rule([logits.numpy() for logits in exit_logits[:3]], same_label, 1)
-    np.testing.assert_array_equal(both[NUM_LAYERS_USED], layers)
-    np.testing.assert_allclose(both["logits"], logits, atol=1e-5)
-
-
 def test_a_patience_that_is_never_reached_is_no_exit(config, batch):
     model = AlbertClassifier(config, 3, exit_heads=True)
-    outputs = model(batch, exit_patience=LAYERS)
+    outputs = early(model, exit_patience=LAYERS)(batch)
     np.testing.assert_array_equal(outputs["logits"], model(batch)["logits"])
     np.testing.assert_array_equal(outputs[NUM_LAYERS_USED], [LAYERS] * 24)
 
@@ -267,7 +256,7 @@ def test_the_loss_weights_each_layer_by_its_number(config, batch, kind):
         task, labels = ClassificationTask(AlbertClassifier(config, 3, exit_heads=True)), random.integers(0, 3, 24)
         batch = dict(batch, label_ids=labels.astype(np.int32))
         losses = [cross_entropy(logits.numpy(), labels).mean() for logits in task.model(batch)["exit_logits"]]
-    loss, _ = task.loss(task.model(batch), batch, task.loss_denominators(batch))
+    loss, _ = loss_over_exits(task.loss, task.model(batch), batch, task.loss_denominators(batch))
     assert float(loss) == pytest.approx(np.average(losses, weights=range(1, LAYERS + 1)), rel=1e-5)
 
 
@@ -277,7 +266,7 @@ def test_training_uses_all_layers_with_dropout_and_trains_every_head(config, bat
     task = ClassificationTask(model)
     with tf.GradientTape() as tape:
         outputs = model(batch, training=True)
-        loss, _ = task.loss(outputs, batch, task.loss_denominators(batch))
+        loss, _ = loss_over_exits(task.loss, outputs, batch, task.loss_denominators(batch))
     assert NUM_LAYERS_USED not in outputs and len(outputs["exit_logits"]) == LAYERS
     gradients = tape.gradient(loss, model.trainable_variables)
     assert all(gradient is not None for gradient in gradients)
@@ -306,23 +295,15 @@ def test_keras_predicts_evaluates_and_copies_a_model_with_a_patience(config, bat
 @pytest.mark.parametrize("arguments, message", [
     (dict(exit_patience=0), "exit_patience must be a whole number from 1 to 6. Received: exit_patience=0"),
     (dict(exit_patience=7), "exit_patience must be a whole number from 1 to 6. Received: exit_patience=7"),
-    (dict(exit_patience=4, num_layers=3), "exit_patience must be a whole number from 1 to 3"),
-    (dict(num_layers=7), "num_layers must be a whole number from 1 to 6. Received: num_layers=7"),
     (dict(exit_patience=True), "exit_patience must be a whole number"),
-    (dict(exit_tolerance=0.5), "exit_tolerance is for regression: labels agree only if they are equal"),
+    (dict(exit_tolerance=-1.0), "exit_tolerance must be a finite number of at least 0. Received: -1"),
+    (dict(exit_patience=2, exit_heads=False), "exit_patience needs a model that was trained with exit heads"),
 ])
-def test_a_wrong_argument_is_named_by_constructor_and_call(config, batch, arguments, message):
+def test_a_wrong_argument_is_named(config, arguments, message):
     with pytest.raises(ValueError, match=message):
-        AlbertClassifier(config, 3, exit_heads=True, **arguments)
-    with pytest.raises(ValueError, match=message):
-        AlbertClassifier(config, 3, exit_heads=True)(batch, **arguments)
+        AlbertClassifier(config, 3, **{"exit_heads": True, **arguments})
 
 
-def test_other_mistakes_are_named(config, batch):
-    with pytest.raises(ValueError, match="exit_tolerance must be a finite number of at least 0. Received: -1"):
-        AlbertClassifier(config, 1, exit_heads=True, exit_tolerance=-1)
-    for name in ("exit_patience", "num_layers"):
-        with pytest.raises(ValueError, match=f"{name} needs a model that was trained with exit heads"):
-            AlbertClassifier(config, 3)(batch, **{name: 2})
+def test_exit_heads_need_two_layers(config):
     with pytest.raises(ValueError, match="exit heads need a model of at least 2 layers"):
         AlbertClassifier(config.replace(num_hidden_layers=1), 3, exit_heads=True)

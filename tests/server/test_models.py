@@ -20,7 +20,6 @@ from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.modeling.early_exit import EarlyExit
 from albert_tf.modeling.layer_states import layer_distances
 from albert_tf.server.batching import Batcher
 from albert_tf.server.models import latest_version, model_of_saved_model, model_of_source, names_of
@@ -440,7 +439,7 @@ def test_a_port_that_is_taken_is_named(served):
 def test_weights_with_exit_heads_are_served_by_another_head_without_them(config, sentence_pieces, tmp_path):
     model = head_named("classifier").model(config, num_labels=2, exit_heads=True)
     save(model, str(tmp_path), "ours", VocabularyFiles.from_tokenizer(sentence_pieces))
-    served = model_of_source("encoder", open_source(str(tmp_path)), "encoder", early_exit=EarlyExit())
+    served = model_of_source("encoder", open_source(str(tmp_path)), "encoder")
     assert list(served.signatures) == ["layer_distances"]
 
 

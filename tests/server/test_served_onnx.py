@@ -20,7 +20,6 @@ from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.export.onnx.session import OnnxModel, from_onnx
 from albert_tf.export.onnx.writing import to_onnx, write_companions
-from albert_tf.modeling.early_exit import NUM_LAYERS_USED
 from albert_tf.server.models import model_of_source
 from albert_tf.server.onnx_models import model_of_onnx
 from albert_tf.weights.heads import head_named
@@ -60,9 +59,9 @@ def config(sentence_pieces):
 def made(config, sentence_pieces, tmp_path_factory):
     """A function from a head and arguments of its model to its served SavedModel and ONNX model, and the folder."""
     @functools.lru_cache(maxsize=None)
-    def make(name, num_hidden_layers=2, **arguments):
+    def make(name, **arguments):
         keras.utils.set_random_seed(1)
-        model = head_named(name).model(config.replace(num_hidden_layers=num_hidden_layers), **arguments)
+        model = head_named(name).model(config, **arguments)
         folder = tmp_path_factory.mktemp(name)
         vocabulary = VocabularyFiles.from_tokenizer(sentence_pieces)
         save(model, str(folder / "weights"), "ours", vocabulary)
@@ -70,8 +69,7 @@ def made(config, sentence_pieces, tmp_path_factory):
         (folder / "onnx/model.onnx").write_bytes(to_onnx(model))
         write_companions(model, str(folder / "onnx"), vocabulary)
         onnx = from_onnx(str(folder / "onnx"))
-        source, early_exit = open_source(str(folder / "weights")), getattr(model, "early_exit", None)
-        return (model_of_source("saved_model", source, name, top_k=3, early_exit=early_exit),
+        return (model_of_source("saved_model", open_source(str(folder / "weights")), name, top_k=3),
                 model_of_onnx("onnx", onnx, onnx.tokenizer, top_k=3), str(folder / "onnx"))
 
     return make
@@ -139,25 +137,6 @@ def test_a_classifier_that_was_trained_on_single_texts_takes_no_second_one(made,
                 post(server, f"{model.name}:predict", instances=[dict(text_a="the name", text_b="is known")])
             assert "text_b" in refused.value.read().decode()
     assert_same(actual, expected)
-
-
-@pytest.mark.parametrize("name, arguments", [
-    ("classifier", dict(max_windows=3)), ("classifier", dict(num_labels=1, label_names=None)),
-    ("multiple_choice", {}), ("token_classifier", {})])
-def test_models_with_early_exit_answer_as_their_saved_models(made, name, arguments):
-    exits = dict(num_hidden_layers=4, exit_heads=True, exit_patience=1)
-    saved_model, onnx, _ = made(name, **{**with_arguments(name), **exits, **arguments})
-    for key, signature in onnx.signatures.items():
-        specs = [{output: spec.dtype for output, spec in each.outputs.items()}
-                 for each in (signature, saved_model.signatures[key])]
-        assert specs[0] == specs[1] and specs[0][NUM_LAYERS_USED] == "int32", key
-    with running([saved_model, onnx]) as server:
-        for requests in filter(None, (REQUESTS[name], [row for row in REQUESTS[name] if not row])):
-            expected, actual = (post(server, f"{model}:predict", instances=requests)
-                                for model in ("saved_model", "onnx"))
-            assert_same(actual, expected)
-            for request, row in zip(requests, actual["predictions"]):
-                assert row[NUM_LAYERS_USED] in ((2, 3, 4) if request else (0,))
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)

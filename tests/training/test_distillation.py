@@ -87,19 +87,6 @@ def test_several_labels_are_compared_one_by_one():
     assert found == pytest.approx(kl(*pairs, 2.0).mean(), rel=1e-5)
 
 
-def test_every_exit_learns_from_the_teachers_answer_weighted_by_its_layer():
-    teacher, exits, tags = normal(4, 3), [normal(4, 3) for _ in range(3)], np.array([[0, 1], [2, 0]], np.int32)
-    outputs = dict(logits=exits[-1], exit_logits=exits)
-    expected = np.average([kl(teacher, logits, 2.0).mean() for logits in exits], weights=[1, 2, 3])
-    found = teacher_loss(ClassificationTask(NO_MODEL), outputs, dict(logits=teacher), 2.0)
-    assert found == pytest.approx(expected, rel=1e-5)
-    teacher, exits = normal(2, 2, 3), [normal(2, 2, 3) for _ in range(3)]
-    expected = np.average([kl(teacher, logits, 2.0)[tags > 0].mean() for logits in exits], weights=[1, 2, 3])
-    found = teacher_loss(TaggingTask(NO_MODEL), dict(logits=exits[-1], exit_logits=exits), dict(logits=teacher), 2.0,
-                         tag_ids=tags)
-    assert found == pytest.approx(expected, rel=1e-5)
-
-
 def test_tagging_counts_the_tokens_that_have_a_tag():
     teacher, student, tags = normal(2, 3, 4), normal(2, 3, 4), np.array([[0, 1, 4], [2, 0, 0]], np.int32)
     expected = kl(teacher, student, 3.0)[tags > 0].mean()

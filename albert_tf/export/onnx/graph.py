@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import re
 from types import ModuleType
-from typing import Any, Callable, Iterator, Sequence
+from typing import Any, Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -58,24 +58,6 @@ class OnnxGraph:
         self._num_nodes += 1
         self._nodes.append(self._onnx.helper.make_node(op, inputs, outputs, **attributes))
         return outputs
-
-    def computed_if(
-        self, condition: str, compute: Callable[[], Sequence[str]], otherwise: Sequence[str], dtypes: Sequence
-    ) -> list[str]:
-        """Adds nodes that run if a condition is true.
-
-        Args:
-          condition: a bool.
-          compute: function that adds nodes and returns tensors. It may use tensors and weights from outside, but must
-            not store weights.
-          otherwise: the tensors if the condition is false.
-          dtypes: the NumPy data types of the tensors.
-
-        Returns:
-          the tensors that `compute` or `otherwise` has.
-        """
-        then, other = self._branch(compute, dtypes), self._branch(lambda: otherwise, dtypes)
-        return self.nodes("If", condition, count=len(dtypes), then_branch=then, else_branch=other)
 
     def constant(self, value, dtype=np.int64) -> str:
         """Stores a small constant, such as a shape or a list of axes. Equal constants are stored once."""
@@ -197,17 +179,8 @@ class OnnxGraph:
         for node in reversed(self._nodes):  # a node comes after those that compute its inputs
             if needed.intersection(node.output):
                 nodes.append(node)
-                needed.update(_tensors_of(node))
+                needed.update(node.input)
         return nodes[::-1], [weight for weight in self._stored if weight.name in needed]
-
-    def _branch(self, compute: Callable[[], Sequence[str]], dtypes: Sequence):
-        """The nodes that `compute` adds, as the graph of a branch. Names are unique in the whole model."""
-        outside, self._nodes = self._nodes, []
-        outputs = [self.node("Identity", tensor) for tensor in compute()]  # a branch must compute its outputs itself
-        inside, self._nodes = self._nodes, outside
-        helper = self._onnx.helper
-        return helper.make_graph(inside, outputs[0], [], [
-            helper.make_tensor_value_info(name, self._element(dtype), None) for name, dtype in zip(outputs, dtypes)])
 
     def _element(self, dtype) -> int:
         """ONNX's number of a NumPy data type."""
@@ -270,14 +243,6 @@ def import_package(name: str) -> ModuleType:
             raise
         raise ValueError(f"ONNX models need the package {name}: pip install {name}, or in a clone of albert_tf: "
                          "pip install '.[onnx]'") from error
-
-
-def _tensors_of(node) -> Iterator[str]:
-    """The tensors that a node takes, or that the nodes of its branches take."""
-    yield from node.input
-    for attribute in node.attribute:
-        for inner in attribute.g.node:
-            yield from _tensors_of(inner)
 
 
 def _quantized(values: np.ndarray, axis: int, largest: int) -> tuple[np.ndarray, np.ndarray]:

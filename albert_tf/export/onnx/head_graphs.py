@@ -10,19 +10,12 @@ from typing import Callable
 
 import numpy as np
 
-from albert_tf.export.onnx.early_exit import (
-    ExitGraph,
-    add_with_exits,
-    has_windows_of_exits,
-    label_agreement,
-    output_dense,
-)
 from albert_tf.export.onnx.encoder import EncoderGraph, pooled
 from albert_tf.export.onnx.graph import OnnxGraph
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.conditional_span import MASKED_LOGIT, AlbertConditionalSpan
-from albert_tf.modeling.layers import LAYER_NORM_EPSILON
+from albert_tf.modeling.layers import LAYER_NORM_EPSILON, OutputDense
 from albert_tf.modeling.multiple_choice import MISSING_CHOICE, AlbertMultipleChoice
 from albert_tf.modeling.pooling import LEAST_LENGTH
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -79,80 +72,41 @@ def pretrainer(graph: OnnxGraph, model: AlbertPretrainer, inputs: dict[str, str]
                                    LAYER_NORM_EPSILON)(transformed)
     logits = graph.node("Add", parts.word_table.times_transposed(transformed),
                         graph.weight("cls/predictions/output_bias", head.output_bias))
-    sop_logits = output_dense(graph, "cls/seq_relationship", model.sentence_order)(outputs["pooled_output"])
+    sop_logits = _output_dense(graph, "cls/seq_relationship", model.sentence_order)(outputs["pooled_output"])
     return dict(outputs, mlm_logits=logits, sop_logits=sop_logits)
 
 
 def classifier(graph: OnnxGraph, model: AlbertClassifier, inputs: dict[str, str]) -> dict[str, str]:
     """The logits of the labels."""
-    def agreement(before: str, after: str, input_mask: str) -> str:
-        if not model.multi_label:
-            return label_agreement(graph, model, before, after)
-        temperature, thresholds = graph.scalar(model.temperature), graph.constant(model.label_thresholds, np.float32)
-        predicted = [graph.node("GreaterOrEqual", graph.node("Sigmoid", graph.node("Div", logits, temperature)),
-                                thresholds) for logits in (before, after)]
-        return _all(graph, graph.node("Equal", *predicted))
-
-    rows, count = _as_rows(graph, inputs) if has_windows_of_exits(model) else (inputs, None)
-
-    def logits_of(head: Callable[[str], str], outputs: dict[str, str], input_mask: str) -> str:
-        logits = head(outputs["pooled_output"])
-        if count is None:
-            return logits
-        is_there = graph.node("ReduceMax", input_mask, graph.constant([1]), keepdims=0)
-        windows, labels = graph.constant([-1]), graph.constant([model.num_labels])
-        logits = graph.node("Reshape", logits, graph.node("Concat", windows, count, labels, axis=0))
-        is_there = graph.node("Reshape", is_there, graph.node("Concat", windows, count, axis=0))  # [batch, windows]
-        return pooled(graph, dict(sequence_output=logits), is_there, model.window_pooling)
-
-    return add_with_exits(graph, model, rows, ExitGraph("classifier", logits_of, agreement, count))
+    outputs = EncoderGraph(graph, model.albert).outputs(inputs)
+    text = pooled(graph, outputs, inputs["input_mask"], model.pooling)
+    return dict(outputs, logits=_output_dense(graph, "classifier", model.classifier)(text))
 
 
 def token_classifier(graph: OnnxGraph, model: AlbertTokenClassifier, inputs: dict[str, str]) -> dict[str, str]:
     """The logits of the labels of each token."""
-    def agreement(before: str, after: str, input_mask: str) -> str:
-        # 1 for tokens between [CLS] and [SEP], which are followed by another one.
-        has_next = graph.node("Slice", graph.node("Pad", input_mask, graph.constant([0, 0, 0, 1])),
-                              *map(graph.constant, ([2], [np.iinfo(np.int64).max], [1])))
-        counts = graph.node("Pad", has_next, graph.constant([0, 1, 0, 0]))
-        agrees = label_agreement(graph, model, before, after)
-        return _all(graph, graph.node("Or", agrees, graph.node("Equal", counts, graph.constant(0, np.int32))))
-
-    return add_with_exits(graph, model, inputs, ExitGraph(
-        "cls/tokens", lambda head, outputs, input_mask: head(outputs["sequence_output"]), agreement))
+    outputs = EncoderGraph(graph, model.albert).outputs(inputs)
+    return dict(outputs, logits=_output_dense(graph, "cls/tokens", model.classifier)(outputs["sequence_output"]))
 
 
 def multiple_choice(graph: OnnxGraph, model: AlbertMultipleChoice, inputs: dict[str, str]) -> dict[str, str]:
     """The logits of the choices, which are rows of the encoder."""
-    def logits_of(head: Callable[[str], str], outputs: dict[str, str], input_mask: str) -> str:
-        logits = head(outputs["pooled_output"])  # [batch * choices, 1]
-        tokens = graph.node("ReduceMax", input_mask, graph.constant([1]), keepdims=1)
-        is_choice = graph.node("Greater", tokens, graph.constant(0, np.int32))
-        logits = graph.node("Where", is_choice, logits, graph.scalar(MISSING_CHOICE))
-        return graph.reshape(logits, [-1, model.num_choices])
-
-    rows, count = _as_rows(graph, inputs)
-    return add_with_exits(graph, model, rows, ExitGraph(
-        "classifier", logits_of, lambda before, after, input_mask: label_agreement(graph, model, before, after), count))
-
-
-def _as_rows(graph: OnnxGraph, inputs: dict[str, str]) -> tuple[dict[str, str], str]:
-    """Inputs [batch, n, seq] as [batch * n, seq], and n, int64 [1]."""
-    count, length = (graph.node("Shape", inputs["input_ids"], start=axis, end=axis + 1) for axis in (1, 2))
+    length = graph.node("Shape", inputs["input_ids"], start=2, end=3)
     shape = graph.node("Concat", graph.constant([-1]), length, axis=0)
-    return {name: graph.node("Reshape", tensor, shape) for name, tensor in inputs.items()}, count
-
-
-def _all(graph: OnnxGraph, values: str) -> str:
-    """Whether all values of a row are true, bool [batch], from bool [batch, n]."""
-    smallest = graph.node("ReduceMin", graph.cast(values, np.int32), graph.constant([1]), keepdims=0)
-    return graph.cast(smallest, np.bool_)
+    rows = {name: graph.node("Reshape", tensor, shape) for name, tensor in inputs.items()}  # [batch * choices, seq]
+    outputs, input_mask = EncoderGraph(graph, model.albert).outputs(rows), rows["input_mask"]
+    text = pooled(graph, outputs, input_mask, model.pooling)
+    logits = _output_dense(graph, "classifier", model.classifier)(text)  # [batch * choices, 1]
+    tokens = graph.node("ReduceMax", input_mask, graph.constant([1]), keepdims=1)
+    is_choice = graph.node("Greater", tokens, graph.constant(0, np.int32))
+    logits = graph.node("Where", is_choice, logits, graph.scalar(MISSING_CHOICE))
+    return dict(outputs, logits=graph.reshape(logits, [-1, model.num_choices]))
 
 
 def span(graph: OnnxGraph, model: AlbertSpan, inputs: dict[str, str]) -> dict[str, str]:
     """The logits of an answer's start and end."""
     outputs = EncoderGraph(graph, model.albert).outputs(inputs)
-    logits = output_dense(graph, "cls/squad", model.span)(outputs["sequence_output"])
+    logits = _output_dense(graph, "cls/squad", model.span)(outputs["sequence_output"])
     start, end = graph.nodes("Split", logits, count=2, axis=-1, num_outputs=2)  # [batch, seq, 1] each
     return dict(outputs, start_logits=graph.squeeze(start, -1), end_logits=graph.squeeze(end, -1))
 
@@ -211,3 +165,8 @@ def _best(graph: OnnxGraph, logits: str, count: int) -> tuple[str, str]:
     """The highest log probabilities of the last axis and their indices, int32."""
     values, places = graph.nodes("TopK", graph.node("LogSoftmax", logits, axis=-1), graph.constant([count]), count=2)
     return values, graph.cast(places, np.int32)
+
+
+def _output_dense(graph: OnnxGraph, name: str, layer: OutputDense) -> Callable[[str], str]:
+    """The last layer of a head."""
+    return graph.output_dense(name, np.transpose(layer.kernel), layer.bias)

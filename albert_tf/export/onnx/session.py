@@ -16,7 +16,6 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.devices import available_cores
 from albert_tf.export.onnx.graph import import_package
-from albert_tf.modeling.exit_loop import NUM_LAYERS_USED
 from albert_tf.modeling.label_probabilities import LabelProbabilities
 from albert_tf.modeling.pooling import mean_or_max
 from albert_tf.text.tokenization import FullTokenizer
@@ -44,10 +43,9 @@ class OnnxModel(LabelProbabilities):
       head, config: those of the exported model.
       settings, vocabulary: see the arguments.
 
-    Call it with the model's inputs, int32 arrays by name. It returns the outputs of the head, arrays by name, and with
-    early exit num_layers_used. Like AlbertClassifier, a classifier also takes windows, [batch, windows, seq]; with
-    early exit only if its texts are split (max_windows). Like AlbertMultipleChoice, multiple choice takes
-    [batch, choices, seq] or [batch, choices * seq].
+    Call it with the model's inputs, int32 arrays by name. It returns the outputs of the head, arrays by name. Like
+    AlbertClassifier, a classifier also takes windows, [batch, windows, seq]. Like AlbertMultipleChoice, multiple choice
+    takes [batch, choices, seq] or [batch, choices * seq].
 
     Raises:
       ValueError: the package onnxruntime is not installed, it cannot read the file, or export_to_onnx of this version
@@ -63,8 +61,7 @@ class OnnxModel(LabelProbabilities):
         self._inputs = {each.name: each.shape for each in self._session.get_inputs()}
         self._outputs = {each.name: each.shape for each in self._session.get_outputs()}
         self._types = {each.name: each.type for each in self._session.get_outputs()}
-        of_head = (*getattr(self.head.model, "HEAD_OUTPUTS", ()), NUM_LAYERS_USED)
-        own = [name for name in of_head if name in self._outputs]
+        own = [name for name in getattr(self.head.model, "HEAD_OUTPUTS", ()) if name in self._outputs]
         self.output_names = tuple(own or self._outputs)
         self._check_settings()
 
@@ -189,19 +186,12 @@ class OnnxModel(LabelProbabilities):
         arrays = {name: np.asarray(inputs[name], np.int32) for name in self._inputs}
         if self.head.name == "multiple_choice":
             arrays = {name: array.reshape([len(array), self.num_choices, -1]) for name, array in arrays.items()}
-        elif self.head.name == "classifier":
-            rank, expected_rank = arrays["input_ids"].ndim, len(self._inputs["input_ids"])
-            if (rank, expected_rank) == (2, 3):
-                arrays = {name: array[:, None] for name, array in arrays.items()}  # one window of each text
-            elif (rank, expected_rank) == (3, 2):
-                return dict(logits=self._logits_of_windows(arrays))
+        elif self.head.name == "classifier" and arrays["input_ids"].ndim == 3:
+            return dict(logits=self._logits_of_windows(arrays))
         return self._run(arrays)
 
     def _logits_of_windows(self, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
         """The logits of texts from those of their windows, [batch, windows, seq]. Windows of padding do not run."""
-        if NUM_LAYERS_USED in self._outputs:
-            raise ValueError(f"{self.path or 'the ONNX model'} stops early and takes no windows: export the model with "
-                             f"max_windows. Received: input_ids of shape {list(inputs['input_ids'].shape)}")
         is_there = inputs["input_mask"].any(axis=2)  # [batch, windows]
         rows = {name: array[is_there] for name, array in inputs.items()}
         logits = np.zeros([*is_there.shape, self.num_labels], np.float32)

@@ -6,14 +6,12 @@ import dataclasses
 import os
 from typing import Collection
 
-import numpy as np
 import tensorflow as tf
 
 import albert_tf
 from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.export.onnx import head_graphs
-from albert_tf.export.onnx.early_exit import has_windows_of_exits
 from albert_tf.export.onnx.graph import OnnxGraph, import_package
 from albert_tf.export.outputs import (
     exported_outputs,
@@ -35,9 +33,7 @@ def to_onnx(model: keras.Model, precision: str = "float32", in_float32: str = ""
     """Converts a model to ONNX. The ONNX model accepts batches of any size and length, and stores each weight once.
 
     Inputs (int32) and outputs have the model's names; outputs of single layers are left out. The file's metadata has
-    the config and the name of the head. A model with exit_patience or num_layers stops early in the file, too: the
-    outputs are logits and num_layers_used, int32 [batch], and the inputs of a classifier with max_windows are
-    [batch, windows, seq], since the windows of a text stop together.
+    the config and the name of the head.
 
     Args:
       model: any model of albert_tf.modeling.
@@ -60,8 +56,6 @@ def to_onnx(model: keras.Model, precision: str = "float32", in_float32: str = ""
     if not isinstance(getattr(model, "albert", model), AlbertModel):
         raise ValueError("the encoder is a TF2 module, but only an AlbertModel can be converted to ONNX")
     input_specs = model.input_specs()
-    if has_windows_of_exits(model):
-        input_specs = {name: tf.TensorSpec([None, None, None], tf.int32, name) for name in input_specs}
     outputs = add_head(graph, model, {name: name for name in input_specs})
     specs = traced(lambda **inputs: exported_outputs(model, inputs), **input_specs).structured_outputs
     metadata = dict(config=model.config.to_json_string(), head=head.name, albert_tf=albert_tf.__version__)
@@ -131,10 +125,5 @@ def differences(
     onnxruntime = import_package("onnxruntime")
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
-
-    def run(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        if has_windows_of_exits(model):
-            inputs = {name: array[:, None] for name, array in inputs.items()}
-        return dict(zip(names, session.run(names, inputs)))
-
-    return largest_differences(run, model, random_inputs(model, batch_size, seq_length, num_predictions, seed))
+    return largest_differences(lambda inputs: dict(zip(names, session.run(names, inputs))), model,
+                               random_inputs(model, batch_size, seq_length, num_predictions, seed))

@@ -67,29 +67,26 @@ def predicted_labels(
 
 def write_predictions(
     directory: str, task: TaskData, examples: Sequence[InputExample], probabilities: np.ndarray, suffix: str = "",
-    split: str = "test", thresholds: Sequence[float] | None = None, num_layers_used: np.ndarray | None = None,
+    split: str = "test", thresholds: Sequence[float] | None = None,
 ) -> str:
     """Writes SPLIT_predictions.csv, with the texts next to their predictions, and returns its path.
 
     The columns are index, text_a, text_b (if the task has pairs), prediction (labels, or a score), and for
-    classification the probability of each label, which has its name. The last one is num_layers_used, if it is known.
+    classification the probability of each label, which has its name.
 
     Args:
       directory, task, suffix, split: see write_answers.
       examples: the examples that were predicted.
       probabilities: [examples, labels]; for regression the scores, [examples, 1].
       thresholds: see predicted_labels.
-      num_layers_used: [examples], of predictions with early exit (of an ensemble, the means); None for others.
     """
     has_pairs = any(example.text_b is not None for example in examples)
-    rows: list[list[Any]] = [["index", "text_a", *["text_b"] * has_pairs, "prediction", *(task.labels or ()),
-                              *["num_layers_used"] * (num_layers_used is not None)]]
+    rows: list[list[Any]] = [["index", "text_a", *["text_b"] * has_pairs, "prediction", *(task.labels or ())]]
     answers = [] if task.labels is None else predicted_labels(task, probabilities, thresholds)
-    used = [[] for _ in examples] if num_layers_used is None else [[f"{number:g}"] for number in num_layers_used]
     for number, (example, row) in enumerate(zip(examples, probabilities.tolist())):
         texts = [example.text_a, *[example.text_b] * has_pairs]
         prediction = row if task.labels is None else [answers[number], *row]
-        rows.append([example.guid, *texts, *prediction, *used[number]])
+        rows.append([example.guid, *texts, *prediction])
     path = os.path.join(directory, f"{split}_predictions{suffix}.csv")
     write_csv(path, rows)
     return path

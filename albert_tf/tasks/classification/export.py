@@ -6,7 +6,6 @@ import tensorflow as tf
 
 from albert_tf.export.saved_model import TextSignature, best_label, export_model, sequence_features
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.modeling.early_exit import num_layers_used
 from albert_tf.text.graph.packing import pack_texts
 from albert_tf.text.graph.windows import pack_text_windows
 from albert_tf.text.tokenization import FullTokenizer
@@ -24,9 +23,9 @@ def export_classification(
     if the model has label names, labels, string [batch], its name, and label_names, string [batch, labels], the name of
     each probability. If a text can have several labels, predictions are int32 [batch, labels], 1 for those that are
     predicted, and labels are string [batch, labels], "" for the others. For regression and ranking, probabilities and
-    predictions are the score. If a threshold is set, it is another output, float32 [batch]. A model with exit_patience
-    or num_layers also returns num_layers_used, int32 [batch]. With windows, raw text is split into windows, and a
-    tf.Example has max_windows rows. The signature for token ids takes rows of a single window.
+    predictions are the score. If a threshold is set, it is another output, float32 [batch]. With windows, raw text is
+    split into windows, and a tf.Example has max_windows rows. The signature for token ids takes rows of a single
+    window.
 
     Args:
       export_dir: folder of the SavedModel.
@@ -53,7 +52,7 @@ def export_classification(
                 served["label_names"] = tf.tile(tf.constant(model.label_names)[None], [tf.shape(logits)[0], 1])
         if threshold is not None:
             served["threshold"] = tf.fill(tf.shape(logits)[:1], threshold)  # [batch]
-        return dict(served, **num_layers_used(model_outputs))
+        return served
 
     def pack(graph_tokenizer, **texts) -> dict:
         if windows.max_windows > 1:

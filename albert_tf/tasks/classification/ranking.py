@@ -13,7 +13,6 @@ import tensorflow as tf
 
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.configured_model import encoder_input_specs
-from albert_tf.modeling.early_exit import num_layers_used
 from albert_tf.tasks.classification.losses import LabelLoss
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.text.tokenization import FullTokenizer
@@ -31,7 +30,7 @@ class RankingTask(ClassificationTask):
     which has a single label, relevant.
 
     Args:
-      model: a classifier with one logit. With exit heads, all of them are trained (see loss_over_exits).
+      model: a classifier with one logit.
     """
 
     def __init__(self, model: AlbertClassifier):
@@ -42,8 +41,8 @@ class RankingTask(ClassificationTask):
         return super().loss(outputs, dict(batch, label_ids=batch["label_ids"][:, None]), denominators)
 
     def predictions(self, outputs: Tensors) -> Tensors:
-        """probabilities, float32 [batch, 1]: the sigmoid of the logit; with early exit also num_layers_used."""
-        return dict(probabilities=tf.sigmoid(outputs["logits"]), **num_layers_used(outputs))
+        """probabilities, float32 [batch, 1]: the sigmoid of the logit."""
+        return dict(probabilities=tf.sigmoid(outputs["logits"]))
 
 
 def evaluate_ranking(queries: Sequence[str], label_ids: np.ndarray, probabilities: np.ndarray) -> dict[str, float]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tensorflow as tf
 
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.modeling.early_exit import loss_over_exits, num_layers_used
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.tasks.classification.losses import ONE_LABEL, LabelLoss
 from albert_tf.training.distillation import binary_divergence, divergence
@@ -18,7 +17,7 @@ class ClassificationTask(MeanLossTask):
     With several labels per text label_ids are float32 [batch, labels].
 
     Args:
-      model: a model with one logit per label. With exit heads, all of them are trained (see loss_over_exits).
+      model: a model with one logit per label.
       is_regression: whether the single logit is a score.
       label_loss: the loss of labels.
     """
@@ -39,37 +38,28 @@ class ClassificationTask(MeanLossTask):
 
     def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
         """The micro-batch's share of the mean of LabelLoss, or of the mean squared error for regression."""
-        def loss_of(logits):
-            if self._is_regression:
-                losses = tf.square(logits[:, 0] - batch["label_ids"])  # [batch]
-            else:
-                losses = self._label_loss.losses(logits, batch["label_ids"])  # [batch]
-            return tf.reduce_sum(losses) / denominators.get("weights", denominators["examples"])
-
-        return loss_over_exits(loss_of, outputs), {}
+        logits = outputs["logits"]
+        if self._is_regression:
+            losses = tf.square(logits[:, 0] - batch["label_ids"])  # [batch]
+        else:
+            losses = self._label_loss.losses(logits, batch["label_ids"])  # [batch]
+        return tf.reduce_sum(losses) / denominators.get("weights", denominators["examples"]), {}
 
     def teacher_loss(
         self, outputs: Tensors, teacher: Tensors, batch: Batch, denominators: Tensors, temperature: float
     ) -> tf.Tensor:
         """The micro-batch's share of the mean divergence from the teacher's labels, or squared error of its score."""
-        expected = teacher["logits"]  # [batch, labels]
-
-        def loss_of(logits):
-            if self._is_regression:
-                losses = tf.square(logits[:, 0] - expected[:, 0])  # [batch]
-            elif self._label_loss.multi_label:
-                losses = tf.reduce_mean(binary_divergence(expected, logits, temperature), axis=1)
-            else:
-                losses = divergence(expected, logits, temperature)  # [batch]
-            return tf.reduce_sum(losses) / denominators["examples"]
-
-        return loss_over_exits(loss_of, outputs)
+        expected, logits = teacher["logits"], outputs["logits"]  # [batch, labels]
+        if self._is_regression:
+            losses = tf.square(logits[:, 0] - expected[:, 0])  # [batch]
+        elif self._label_loss.multi_label:
+            losses = tf.reduce_mean(binary_divergence(expected, logits, temperature), axis=1)
+        else:
+            losses = divergence(expected, logits, temperature)  # [batch]
+        return tf.reduce_sum(losses) / denominators["examples"]
 
     def predictions(self, outputs: Tensors) -> Tensors:
-        """probabilities and logits, float32 [batch, labels]; for regression both are the score, [batch, 1].
-
-        With early exit also num_layers_used, int32 [batch].
-        """
+        """probabilities and logits, float32 [batch, labels]; for regression both are the score, [batch, 1]."""
         logits, model = outputs["logits"], self.model
         if self._is_regression:
             probabilities = logits
@@ -77,4 +67,4 @@ class ClassificationTask(MeanLossTask):
             probabilities = model.probabilities(logits)
         else:
             probabilities = tf.nn.softmax(logits)
-        return dict(probabilities=probabilities, logits=logits, **num_layers_used(outputs))
+        return dict(probabilities=probabilities, logits=logits)

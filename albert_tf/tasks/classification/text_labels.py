@@ -7,12 +7,10 @@ from typing import Mapping, NamedTuple, Sequence
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.modeling.early_exit import num_layers_used
 from albert_tf.modeling.predicting_model import PredictingModel
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.tokenization import FullTokenizer, list_of_strings
 from albert_tf.text.windows import WindowOptions, WindowPacker
-from albert_tf.utils.arrays import concatenated
 from albert_tf.weights.heads import check_reads_texts
 
 _BATCH = 32
@@ -76,14 +74,6 @@ def text_logits(
       ValueError: the model is not a classifier; the tokenizer is not the model's; or the model was trained on single
         texts, and there is a second one.
     """
-    return text_outputs(model, tokenizer, texts, text_pairs, max_seq_length)["logits"]
-
-
-def text_outputs(
-    model: PredictingModel, tokenizer: FullTokenizer, texts: Sequence[str], text_pairs: Sequence[str] | None = None,
-    max_seq_length: int | None = None,
-) -> dict[str, np.ndarray]:
-    """The result of text_logits as logits, and of a model with early exit num_layers_used, int32 [texts]."""
     check_reads_texts(model, tokenizer, "classifier")
     if model.single_texts and any(text_pairs or ()):
         raise ValueError("the model was trained on single texts and cannot read a second one: leave out text_pairs, or "
@@ -91,14 +81,14 @@ def text_outputs(
     length = max_seq_length or model.row_length
 
     def batches():
-        yield dict(logits=np.zeros([0, model.num_labels], np.float32))
+        yield np.zeros([0, model.num_labels], np.float32)
         for start in range(0, len(texts), _BATCH):
             rows = slice(start, start + _BATCH)
             pairs = None if text_pairs is None else text_pairs[rows]
             outputs = model(_inputs(tokenizer, texts[rows], pairs, length, model.long_texts.windows))
-            yield dict(logits=tf.cast(outputs["logits"], tf.float32), **num_layers_used(outputs))
+            yield tf.cast(outputs["logits"], tf.float32)
 
-    return concatenated(batches())
+    return np.concatenate(list(batches()))
 
 
 def _inputs(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tensorflow as tf
 
 from albert_tf.export.saved_model import TextSignature, best_label, export_model, sequence_features
-from albert_tf.modeling.early_exit import num_layers_used
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.tasks.multiple_choice.reading import BLANK
 from albert_tf.text.graph.packing import cut, pack_ids
@@ -21,8 +20,7 @@ def export_multiple_choice(
 
     The inputs as raw text are `context` and `question`, string [batch], and `options`, string [batch, choices], "" for
     an option that a question does not have. The outputs are probabilities, float32 [batch, choices], and predictions,
-    int32 [batch], the index of the chosen option. A model with exit_patience or num_layers also returns
-    num_layers_used, int32 [batch].
+    int32 [batch], the index of the chosen option.
 
     Args:
       export_dir: folder of the SavedModel.
@@ -40,8 +38,7 @@ def export_multiple_choice(
         return pack_choices(graph_tokenizer, max_seq_length, max_qa_length, **texts)
 
     features = sequence_features(model.num_choices * max_seq_length)  # all choices of a question in one row
-    export_model(export_dir, model, tokenizer, features,
-                 lambda outputs: dict(best_label(outputs["logits"]), **num_layers_used(outputs)),
+    export_model(export_dir, model, tokenizer, features, lambda outputs: best_label(outputs["logits"]),
                  TextSignature(text_inputs, pack))
 
 

@@ -7,13 +7,11 @@ from typing import Sequence
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.modeling.early_exit import num_layers_used
 from albert_tf.modeling.predicting_model import PredictingModel
 from albert_tf.tasks.multiple_choice.features import convert_examples_to_features
 from albert_tf.tasks.multiple_choice.reading import MultipleChoiceExample
 from albert_tf.text.packing import padding_values
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.utils.arrays import concatenated
 from albert_tf.weights.heads import check_reads_texts
 
 _BATCH = 16
@@ -35,14 +33,6 @@ def choose_options(
     Raises:
       ValueError: the model has another head, or the tokenizer is not the model's.
     """
-    return choice_outputs(model, tokenizer, contexts, questions, options)["probabilities"]
-
-
-def choice_outputs(
-    model: PredictingModel, tokenizer: FullTokenizer, contexts: Sequence[str], questions: Sequence[str],
-    options: Sequence[Sequence[str]],
-) -> dict[str, np.ndarray]:
-    """The result of choose_options as probabilities, and with early exit num_layers_used, int32 [questions]."""
     check_reads_texts(model, tokenizer, "multiple_choice")
     examples = [MultipleChoiceExample("", context, question, tuple(choices))
                 for context, question, choices in zip(contexts, questions, options)]
@@ -51,14 +41,14 @@ def choice_outputs(
     rows = list(features)
 
     def batches():
-        yield dict(probabilities=np.zeros([0, model.num_choices], np.float32))
+        yield np.zeros([0, model.num_choices], np.float32)
         for first in range(0, len(rows), _BATCH):
             are_options = np.array([[bool(option) for option in example.options]
                                     for example in examples[first : first + _BATCH]])
             outputs = model(_inputs(rows[first : first + _BATCH], are_options, tokenizer.pad_id))
-            yield dict(probabilities=tf.nn.softmax(tf.cast(outputs["logits"], tf.float32)), **num_layers_used(outputs))
+            yield tf.nn.softmax(tf.cast(outputs["logits"], tf.float32))
 
-    return concatenated(batches())
+    return np.concatenate(list(batches()))
 
 
 def _inputs(rows: Sequence[dict], are_options: np.ndarray, pad_id: int) -> dict[str, np.ndarray]:

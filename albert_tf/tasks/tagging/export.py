@@ -5,7 +5,6 @@ from __future__ import annotations
 import tensorflow as tf
 
 from albert_tf.export.saved_model import BatchedModel, TextSignature, export_model, sequence_features
-from albert_tf.modeling.early_exit import NUM_LAYERS_USED, num_layers_used
 from albert_tf.modeling.token_classifier import AlbertTokenClassifier
 from albert_tf.tasks.tagging.features import TaggingFeatureOptions
 from albert_tf.text.graph.packing import with_special_tokens
@@ -33,8 +32,7 @@ def export_tagging(
 
     Words, tags and scores are [batch, words], padded with "" and 0; start and end are padded with -1. A score is the
     probability of the tag. A text can have any length: it is divided into windows. For ids the output is probabilities
-    [batch, seq, labels]. A model with exit_patience or num_layers also returns num_layers_used, int32 [batch]: of a
-    text, that of the window with the most, and 0 of a text without words.
+    [batch, seq, labels].
 
     Args:
       export_dir: folder of the SavedModel.
@@ -55,19 +53,15 @@ def export_tagging(
 
     def answer(texts: dict, inputs: dict, outputs: dict) -> dict:
         tags, scores = _best_tags(inputs, outputs["probabilities"], model.label_names)
-        of_texts = tf.cast(inputs["words"].row_lengths() > 0, tf.int32)
-        used = {name: of_texts * tf.math.unsorted_segment_max(values, inputs["text"], inputs["words"].nrows())
-                for name, values in num_layers_used(outputs).items()}  # [windows] -> [batch]
-        return dict(tags=tags.to_tensor(""), scores=scores.to_tensor(0.0), **used)
+        return dict(tags=tags.to_tensor(""), scores=scores.to_tensor(0.0))
 
     def answer_text(texts: dict, inputs: dict, outputs: dict) -> dict:
         offsets = {name: inputs[name].to_tensor(-1) for name in ("start", "end")}
         return dict(answer(texts, inputs, outputs), words=inputs["words"].to_tensor(""), **offsets)
 
-    model_outputs = dict({"logits": tf.float32}, **({NUM_LAYERS_USED: tf.int32} if model.early_exit.is_used else {}))
-    export_model(export_dir, BatchedModel(model, model_outputs, _BATCH), tokenizer,
+    export_model(export_dir, BatchedModel(model, {"logits": tf.float32}, _BATCH), tokenizer,
                  sequence_features(options.max_seq_length),
-                 lambda outputs: dict(probabilities=tf.nn.softmax(outputs["logits"]), **num_layers_used(outputs)),
+                 lambda outputs: dict(probabilities=tf.nn.softmax(outputs["logits"])),
                  TextSignature(dict(text=[None]), pack_text, answer_text),
                  {WORDS: TextSignature(dict(words=[None, None]), pack, answer)}, model.label_names)
 

@@ -9,7 +9,6 @@ from typing import NamedTuple, Sequence
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.modeling.early_exit import num_layers_used
 from albert_tf.modeling.predicting_model import PredictingModel
 from albert_tf.tasks.tagging.features import SPECIAL_TOKENS, TaggingFeatureOptions, convert_sentences_to_features
 from albert_tf.tasks.tagging.metrics import mean_of_pieces
@@ -65,32 +64,17 @@ def tag_words(
     Raises:
       ValueError: the model has another head, or the tokenizer is not the model's.
     """
-    return tag_outputs(model, tokenizer, sentences)[0]
-
-
-def tag_outputs(
-    model: PredictingModel, tokenizer: FullTokenizer, sentences: Sequence[Sequence[str]]
-) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
-    """The result of tag_words, and further outputs by name.
-
-    With early exit, they have num_layers_used, int32 [sentences]: of a sentence, that of the window with the most; 0
-    for a sentence without words, for which no window is computed. They are empty if no sentence has words.
-    """
     check_reads_texts(model, tokenizer, "token_classifier")
     options, counts = feature_options(model), [len(words) for words in sentences]
     rows = list(convert_sentences_to_features(
         [Sentence(tuple(words), None, ()) for words in sentences], (), tokenizer, options))
     marks: list[np.ndarray] = [np.zeros(0, np.int32)]
     probabilities: list[np.ndarray] = [np.zeros([0, model.num_labels], np.float32)]
-    further: dict[str, np.ndarray] = {}
     for first in range(0, len(rows), _BATCH):
         batch = rows[first : first + _BATCH]
         inputs = {name: padded_rows([row[name] for row in batch], fill)
                   for name, fill in padding_values(tokenizer.pad_id).items()}
         outputs = model(inputs)
-        for name, values in num_layers_used(outputs).items():
-            most = further.setdefault(name, np.zeros(len(sentences), np.int32))
-            np.maximum.at(most, [row["sentence"] for row in batch], np.asarray(values))
         logits = tf.cast(outputs["logits"], tf.float32)
         for row, row_probabilities in zip(batch, tf.nn.softmax(logits).numpy()):
             pieces = np.array(row["word_pieces"])
@@ -98,7 +82,7 @@ def tag_outputs(
             marks.append(pieces[places])
             probabilities.append(row_probabilities[places])
     of_words = mean_of_pieces(np.concatenate(marks), np.concatenate(probabilities))
-    return np.split(of_words, np.cumsum(counts)[:-1]), further
+    return np.split(of_words, np.cumsum(counts)[:-1])
 
 
 def feature_options(model: PredictingModel) -> TaggingFeatureOptions:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-from albert_tf.modeling.early_exit import SCOPE as EXIT_HEADS
 from albert_tf.modeling.encoder import block_scope, block_variable
-from albert_tf.weights.heads import DENSE, HEADS, LAYER_NORM, OUTPUT
+from albert_tf.weights.heads import DENSE, HEADS, LAYER_NORM
 
 # Layers outside the blocks: the release's scope, Hugging Face's layer, the release's names of its weight and bias.
 _OUTSIDE_BLOCKS = {
@@ -47,7 +46,7 @@ class NameTable:
         """Hugging Face's name, in a model with a head, of a variable of the release; None if there is none."""
         block = block_variable(name)
         if not block:
-            return self._outside.get(name) or _exit_head(name, _EXIT_HEAD, "exit_heads.{}.{}", _TENSORS)
+            return self._outside.get(name)
         tensor = self._inside.get(block.name)
         return tensor and f"{self._block.format(group=block.group, inner=block.inner)}.{tensor}"
 
@@ -60,23 +59,10 @@ class NameTable:
         """
         block = self._their_block.fullmatch(key)
         if not block:
-            ours = self._ours_of_head.get(head or "", {}).get(key) or self._ours_outside.get(key)
-            return ours or _exit_head(key, _THEIR_EXIT_HEAD, EXIT_HEADS + "{}/{}", _reversed(_TENSORS))
+            return self._ours_of_head.get(head or "", {}).get(key) or self._ours_outside.get(key)
         variable = self._ours_inside.get(block["tensor"])
         inner = block.groupdict().get("inner", 0)
         return variable and f"{block_scope(int(block['group']), int(inner))}/{variable}"
-
-
-# Exit heads (modeling/early_exit.py). transformers does not know their tensors, and reports them as unexpected.
-_EXIT_HEAD = re.compile(re.escape(EXIT_HEADS) + r"(\d+)/(\w+)")
-_THEIR_EXIT_HEAD = re.compile(r"exit_heads\.(\d+)\.(\w+)")
-_TENSORS = dict(zip(OUTPUT, ("weight", "bias")))
-
-
-def _exit_head(name: str, pattern: re.Pattern, renamed: str, variables: dict[str, str]) -> str | None:
-    """The name of an exit head's variable in other names; None if it is none."""
-    match = pattern.fullmatch(name)
-    return renamed.format(match[1], variables[match[2]]) if match and match[2] in variables else None
 
 
 def _names(layers: dict[str, tuple[str, tuple[str | None, str | None]]]) -> dict[str, str]:

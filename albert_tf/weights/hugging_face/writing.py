@@ -12,6 +12,7 @@ from safetensors.numpy import save_file
 
 from albert_tf import keras
 from albert_tf.modeling.layers import release_name
+from albert_tf.modeling.pooling import POOLER
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.writing import atomic_local_write, write_text
@@ -33,8 +34,7 @@ def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFil
                       dtype: str = "float32") -> None:
     """Writes config.json, model.safetensors and the vocabulary. The model type is BERT if the config is that of a BERT.
 
-    An AlbertSentenceEncoder is written as a folder of sentence-transformers. transformers reads a model with exit heads
-    as one without, and reports their tensors as unexpected.
+    An AlbertSentenceEncoder is written as a folder of sentence-transformers.
 
     Args:
       model: any model of albert_tf.modeling except AlbertConditionalSpan.
@@ -49,6 +49,9 @@ def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFil
     head, model_type = head_of(model), model_type_of(model.config)
     architecture = architecture_of(head, model_type)
     settings = settings_of(model)
+    if settings.pooling != POOLER:
+        raise ValueError("the output layer of Hugging Face's classes reads the pooled output, and that of this model "
+                         f"another vector. Received: pooling={settings.pooling}")
     values = config_values(model.config, architecture, getattr(model, "num_labels", None), settings.label_names,
                            settings.multi_label)
     if settings.activation_fn:
