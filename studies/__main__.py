@@ -4,6 +4,7 @@
     python -m studies sentence_objective --text=novels_train.txt --dev_text=novels_dev.txt --glue_dir=glue \\
         --squad_dir=squad --output_dir=studies_output
     python -m studies speed
+    python -m studies sizes
 
 A study that is started again continues where it stopped. Models that another study has trained are not trained again.
 <output_dir>/NAME.SCALE/results.md and results.svg are written after each model. Commands that run at the same time must
@@ -27,6 +28,7 @@ from studies.listing import descriptions
 from studies.planning import Data, Trial, measured_columns, plan
 from studies.rendering import write_report
 from studies.results import collect
+from studies.sizes import print_sizes
 from studies.speed import print_speed
 from studies.study import SCALES, Study, parse_override, read_study
 
@@ -76,6 +78,8 @@ def main(name: str | None = None):
         print_list(options)
     elif name == "speed":
         print_speed()
+    elif name == "sizes":
+        print_sizes()
     elif name:
         run_study(options, read_study(name, options.scale, options.overrides))
     else:

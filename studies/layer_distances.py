@@ -1,6 +1,6 @@
 """Measures distance and angle between each layer's input and output (figure 1).
 
-    python -m albert_tf layer_distances --init_checkpoint=albert_base_v2 --input_file=lines.txt \\
+    python -m studies.layer_distances --init_checkpoint=albert_base_v2 --input_file=lines.txt \\
         --output_dir=distances --compare_with=uncased_L-12_H-768_A-12
 
 prints the L2 distance and the angle in degrees between the input and the output of each layer, averaged over all tokens
@@ -17,8 +17,7 @@ import numpy as np
 from absl import flags, logging
 
 import albert_tf
-from albert_tf import keras
-from albert_tf.commands import flag_fields as fields, shared_flags as shared
+from albert_tf.commands import app, flag_fields as fields, shared_flags as shared
 from albert_tf.data.rows import read_texts
 from albert_tf.modeling.layer_states import layer_distances
 from albert_tf.tasks.sentence_vectors.embeddings import batches_by_length, padded_inputs, token_ids
@@ -29,20 +28,15 @@ from albert_tf.utils.progress import count_of
 from albert_tf.utils.writing import write_csv
 from albert_tf.weights.vocabulary_files import check_vocabulary
 
+shared.define_source_flags()
+fields.define_required("input_file", "Path of a UTF-8 text file, one text per line.")
+fields.define_required("output_dir", "Directory of layer_distances.csv and layer_distances.svg.")
+flags.DEFINE_multi_string("compare_with", [], "Weights of another model, with its vocabulary, in any format that "
+                          "--init_checkpoint accepts. Repeat the flag for several models.")
+fields.define_integer("max_seq_length", 512, "Largest number of tokens of a line; longer lines are truncated.",
+                      *bounds.SEQ_LENGTH.at_least(3))
+fields.define_integer("batch_size", 32, "Number of lines in a batch.", *bounds.BATCH_SIZE)
 FLAGS = flags.FLAGS
-
-
-def define_flags() -> None:
-    shared.define_source_flags()
-    fields.define_required("input_file", "Path of a UTF-8 text file, one text per line.")
-    shared.define_text_column_flag()
-    fields.define_required("output_dir", "Directory of layer_distances.csv and layer_distances.svg.")
-    flags.DEFINE_multi_string("compare_with", [], "Weights of another model, with its vocabulary, in any format that "
-                              "--init_checkpoint accepts. Repeat the flag for several models.")
-    fields.define_integer("max_seq_length", 512, "Largest number of tokens of a line; longer lines are truncated.",
-                          *bounds.SEQ_LENGTH.at_least(3))
-    fields.define_integer("batch_size", 32, "Number of lines in a batch.", *bounds.BATCH_SIZE)
-    shared.define_precision_flag()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,8 +51,7 @@ class Row:
 
 def main() -> None:
     check_directory(FLAGS.output_dir)
-    keras.mixed_precision.set_global_policy(FLAGS.precision)
-    lines = [line for line in read_texts(FLAGS.input_file, FLAGS.text_column) if line.strip()]
+    lines = [line for line in read_texts(FLAGS.input_file, None) if line.strip()]
     if not lines:
         raise ValueError(f"{FLAGS.input_file} has no lines")
     selected = shared.resolve_model()
@@ -106,3 +99,7 @@ def write_results(directory: str, rows: list[Row]) -> None:
                             for model in models], "layer")
               for title, field in (("L2 distance", "distance"), ("angle, degrees", "angle"))]
     write_charts(os.path.join(directory, "layer_distances.svg"), panels)
+
+
+if __name__ == "__main__":
+    app.run(main)

@@ -11,10 +11,10 @@ from typing import Iterator
 
 import numpy as np
 import tensorflow as tf
+from scipy import sparse
 
 from albert_tf.pretraining.dynamic_masking import original_ids
 from albert_tf.pretraining.reading import RecordSet, parser
-from albert_tf.utils.imports import scipy_sparse as sparse
 
 # How many tokens are counted, and how many masked tokens are predicted. This takes a few seconds.
 _COUNTED_TOKENS, _PREDICTED_TOKENS = 1_500_000, 20_000

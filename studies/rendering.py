@@ -8,12 +8,12 @@ import os
 import shlex
 import statistics
 
-from albert_tf.modeling.sizes import variable_count
 from albert_tf.utils.charts import Curve, Panel, write_charts
 from albert_tf.utils.writing import write_text
 from studies.columns import COLUMNS
 from studies.intervals import Interval, standard_error
 from studies.results import Row, compare
+from studies.sizes import variable_count
 from studies.study import Paper, Settings, Study
 
 

@@ -11,16 +11,16 @@ import numpy as np
 
 from albert_tf.commands.command_runs import ScriptRuns
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.sizes import compute_parameters
 from albert_tf.pretraining import reading
-from albert_tf.pretraining.neighbour_baseline import NeighbourBaseline, neighbour_baseline
 from albert_tf.training.evaluation import best_of, read_history
 from albert_tf.utils.files import expand_globs
 from albert_tf.utils.json_files import read_json_object
 from studies.answers import credits
 from studies.columns import COLUMNS
 from studies.intervals import Interval, difference_over_seeds, paired_bootstrap, paired_difference_over_seeds
+from studies.neighbour_baseline import NeighbourBaseline, neighbour_baseline
 from studies.planning import PlannedRun, Trial
+from studies.sizes import compute_parameters
 
 MASKED_LM_ACCURACY, MASKED_LM_LOSS = "masked_lm_accuracy", "masked_lm_loss"
 
@@ -83,7 +83,7 @@ def compare(row: Row, other: Row, column: str) -> Interval | None:
 
 
 def training_flops(run: PlannedRun, config: AlbertConfig) -> float:
-    """Operations of a pre-training run, by the formula of model_sizes with logits for masked tokens only."""
+    """Operations of a pre-training run, by the formula of sizes.py with logits for masked tokens only."""
     tokens, predictions = run.flags["max_seq_length"], run.flags["max_predictions_per_seq"]
     examples = run.flags["num_train_steps"] * run.flags["train_batch_size"]
     return 6 * compute_parameters(config, predictions / tokens) * tokens * examples

@@ -1,4 +1,7 @@
-"""Formulas for the number of variables of a model and the cost of its pre-training, with the paper's figures."""
+"""Variables, compute and pre-training cost of models, beside the paper's figures (Lan et al., 2020, tables 1, 3, 4).
+
+    python -m studies sizes
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,10 @@ from albert_tf.config import AlbertConfig
 
 # The paper's long run (section 4.1): 125,000 steps of 4,096 sequences of 512 tokens.
 PRETRAINING_TOKENS = 125_000 * 4096 * 512
+_LEGEND = f"""\
+compute   number of weights that a token is multiplied with; shared weights count once per layer
+x tokens  times {PRETRAINING_TOKENS:.1e} tokens (125,000 steps of 4,096 x 512)
+FLOPs     6 per weight and token, forward and backward"""
 
 _BASE, _BASE_E768 = "albert_base_v2", dict(embedding_size=768)
 
@@ -35,6 +42,11 @@ BASE_VARIANTS: tuple[Row, ...] = (
     ("not shared, E 256", _BASE, dict(cross_layer_sharing="none", embedding_size=256), "93M"),
     ("not shared, E 768", _BASE, dict(_BASE_E768, cross_layer_sharing="none"), "108M"),
 )
+
+
+def print_sizes() -> None:
+    """Prints all sizes, and base with other E and sharing."""
+    print(table(published(NAMED_SIZES)), table(published(BASE_VARIANTS)), _LEGEND, sep="\n\n")
 
 
 def published(rows: Iterable[Row]) -> list[tuple[str, AlbertConfig, str]]:

@@ -15,12 +15,12 @@ from absl import logging
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling import sizes
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
+from studies import sizes
 
 SEQUENCES, SEQ, PREDICTIONS = 4, 128, 20
 SENTENCE_TOKENS = 32

@@ -11,7 +11,6 @@ it.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 import re
 from typing import Callable
@@ -27,7 +26,6 @@ from albert_tf.data.records import CountedFile
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretraining import reading
 from albert_tf.pretraining.layer_distillation import LayerDistillation
-from albert_tf.pretraining.neighbour_baseline import NeighbourBaseline, neighbour_baseline
 from albert_tf.pretraining.reading import RecordSet
 from albert_tf.pretraining.task import DistilledPretrainingTask, PretrainingTask
 from albert_tf.training.checkpoints import Checkpoints, best_or_latest, copy_as_best, numbered
@@ -182,13 +180,6 @@ def pretrain(options: Options, strategy: tf.distribute.Strategy) -> None:
     trainer = new_trainer(task, strategy, options.trainer, options.run, options.schedule)
     output_dir = options.run.output_dir
     checkpoints = Checkpoints(output_dir, trainer, config, options.run.keep_checkpoint_max, is_chief(strategy))
-    @functools.cache
-    def baseline() -> NeighbourBaseline | None:
-        """The baseline, which is computed at the first evaluation; None if there are no training records to count."""
-        dev = evaluation_sets[0]
-        same_length = [records for records in training_sets if records.max_seq_length == dev.max_seq_length]
-        return neighbour_baseline([*same_length, *training_sets][0], dev, config.vocab_size) if training_sets else None
-
     evaluated: list[str] = []  # the checkpoints that were loaded, if nothing is trained
 
     def save_best() -> None:
@@ -199,7 +190,7 @@ def pretrain(options: Options, strategy: tf.distribute.Strategy) -> None:
 
     evaluator = None
     if options.do_eval:
-        evaluator = Evaluator(output_dir, lambda: evaluate(options, trainer, evaluation_sets, strategy, baseline),
+        evaluator = Evaluator(output_dir, lambda: evaluate(options, trainer, evaluation_sets, strategy),
                               task.best_metric, save_best, is_chief(strategy))
     with streaming.naming_changed_files(all_files):
         if options.do_train:
@@ -294,9 +285,7 @@ def batches_from_step(options: Options, sets: list[RecordSet], vocab_size: int):
     return lambda first_step: lambda context: batches.from_step(first_step, context)
 
 
-def evaluate(
-    options: Options, trainer, evaluation_sets, strategy, baseline: Callable[[], NeighbourBaseline | None]
-) -> dict[str, float]:
+def evaluate(options: Options, trainer, evaluation_sets, strategy) -> dict[str, float]:
     """The results on each set. From the second set on, they have the name of the set's first file as a prefix."""
     results = {}
     for records in evaluation_sets:
@@ -311,11 +300,6 @@ def evaluate(
             prefix = files[0].path + "/"
         scores = trainer.task.results(has_sentence_labels=objective_of(files) != "none")
         results.update({prefix + name: value for name, value in scores.items()})
-    explained = baseline()
-    if explained and explained.explains(results["masked_lm_loss"]):
-        logging.info("masked_lm_loss %.2f: still on the plateau of early training (frequencies of tokens explain %.2f, "
-                     "neighbouring tokens %.2f); docs/pretraining.md says how to leave it",
-                     results["masked_lm_loss"], explained.frequency_loss, explained.neighbour_loss)
     return results
 
 

@@ -26,7 +26,6 @@ COMMANDS = {
                     "mine_negatives", "search_settings"),
     "Use of a model": ("fill_mask", "score_sentences", "extract_embeddings", "search_sentences", "serve"),
     "Conversion and export": ("convert_checkpoint", "export_to_tfhub", "export_to_onnx", "export_to_tflite"),
-    "Analysis": ("model_sizes", "layer_distances"),
 }
 NAMES = tuple(name for names in COMMANDS.values() for name in names)
 _FOLDER = pathlib.Path(__file__).parent

@@ -124,7 +124,6 @@ class LazyModule:
 # needed only for scores or exports at the end of a script, and took a fifth of the time of its imports.
 if TYPE_CHECKING:
     import scipy.optimize as scipy_optimize
-    import scipy.sparse as scipy_sparse
     import scipy.special as scipy_special
     import scipy.stats as scipy_stats
     import sklearn.metrics as sklearn_metrics
@@ -132,7 +131,6 @@ if TYPE_CHECKING:
     import tensorflow_text  # noqa: F401
 else:
     scipy_optimize = LazyModule("scipy.optimize")
-    scipy_sparse = LazyModule("scipy.sparse")
     scipy_special = LazyModule("scipy.special")
     scipy_stats = LazyModule("scipy.stats")
     sklearn_metrics = LazyModule("sklearn.metrics")

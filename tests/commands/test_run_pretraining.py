@@ -13,11 +13,9 @@ import tensorflow as tf
 from in_process import loaded
 from pretraining_runs import Runs
 from script_session import ScriptSession
-from synthetic_records import VOCAB_SIZE, write_records
+from synthetic_records import write_records
 from two_workers import TwoWorkers
 
-from albert_tf.pretraining.neighbour_baseline import neighbour_baseline
-from albert_tf.pretraining.reading import open_records
 from albert_tf.training import trainer
 from albert_tf.utils.temporary_files import used_alone
 from albert_tf.weights.from_pretrained import from_pretrained
@@ -142,23 +140,6 @@ def test_every_line_is_one_of_ours(finished):
     ours = {path.name for path in REPOSITORY.glob("albert_tf/**/*.py")}
     lines = [re.match(r"[IW]\d{4} [\d:]+ (\w+\.py):\d+\] ", line) for line in finished[0].splitlines()]
     assert all(lines) and {line.group(1) for line in lines} <= ours
-
-
-@pytest.mark.long
-def test_evaluation_logs_that_neighbouring_tokens_explain_the_loss(runs, caplog):
-    """A learning rate of 1 makes the model worse than random. The loss of the first set of records is compared."""
-    train_files, dev_files = ([str(runs.folder / name)] for name in ("train.tfrecord", "plateau.tfrecord"))
-    write_records(dev_files[0], 20, seed=3)
-    baseline = neighbour_baseline(*(open_records(files, 16, 3, VOCAB_SIZE) for files in (train_files, dev_files)),
-                                  VOCAB_SIZE)
-    with loaded("run_pretraining") as run:
-        flags = dict(runs.flags, do_eval=True, eval_input_file=dev_files, learning_rate=1, num_train_steps=1,
-                     num_warmup_steps=0)
-        assert run(output_dir=runs.folder / "plateau", **flags) == 0
-    loss = results_of(runs.folder / "plateau")["masked_lm_loss"]
-    assert baseline.explains(loss)
-    assert (f"masked_lm_loss {loss:.2f}: still on the plateau of early training (frequencies of tokens explain "
-            f"{baseline.frequency_loss:.2f}, neighbouring tokens {baseline.neighbour_loss:.2f})") in caplog.text
 
 
 def test_a_finished_run_logs_it_and_changes_nothing(runs, finished, session):

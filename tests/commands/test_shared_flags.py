@@ -68,7 +68,7 @@ def test_the_least_value_itself_is_allowed():
 
 REQUIRED = {
     "create_pretraining_data": ("input_file", "output_file"), "train_vocabulary": ("input_file", "model_prefix"),
-    "extract_embeddings": ("input_file", "output_file"), "layer_distances": ("input_file", "output_dir"),
+    "extract_embeddings": ("input_file", "output_file"),
     "export_to_tfhub": ("albert_directory", "export_path"),
     "export_to_tflite": ("output_dir",), "run_pretraining": ("output_dir",), "run_squad": ("output_dir",),
     "run_classifier": ("output_dir",), "run_glue": ("data_dir", "output_dir"),

@@ -24,7 +24,6 @@ SCRIPTS = {
     "fill_mask": (dict(text="the [MASK] of"), None),
     "score_sentences": (dict(input_file="{folder}/lines.txt"), None),
     "extract_embeddings": (dict(input_file="{folder}/lines.txt"), "output_file"),
-    "layer_distances": (dict(input_file="{folder}/lines.txt"), "output_dir"),
     "export_to_tflite": (dict(precision="float32", max_seq_length=8), "output_dir"),
     "export_to_tfhub": ({}, "export_path"),
     "convert_checkpoint": (dict(to="hugging_face"), "output_dir"),
@@ -53,7 +52,6 @@ REFUSALS = {
     ("trusted_module", "fill_mask"): _NO_PRETRAINER,
     ("trusted_module", "score_sentences"): _NO_PRETRAINER,
     ("trusted_module", "run_pretraining"): _NO_PRETRAINER,
-    ("trusted_module", "layer_distances"): "does not show the inputs of its layers",
     ("trusted_module", "export_to_tfhub"): _NOT_TRUSTED,  # has no --albert_hub_module_handle
     ("trusted_module", "convert_checkpoint"): "can be used as an encoder, but cannot be converted",
 }

@@ -27,14 +27,11 @@ SCRIPTS = {
         input_file="{text}", output_file="{out}/x.tfrecord", spm_model_file="{spm}", num_workers=1, max_seq_length=16,
         max_predictions_per_seq=3), ("spm_model_file",)),
     "train_vocabulary": (dict(input_file="{text}", model_prefix="{out}/x", vocab_size=40), ("input_file",)),
-    "model_sizes": ({}, ("albert_config_file",)),
     "pretrain_from_text": (dict(text="{text}", dev_text="{text}", output_dir="{out}"), ("recipe",)),
     "fill_mask": (dict(init_checkpoint="{model}", text="the [MASK] of"), SOURCE_FLAGS),
     "score_sentences": (dict(init_checkpoint="{model}", input_file="{text}"), (*SOURCE_FLAGS, "pairs")),
     "extract_embeddings": (dict(init_checkpoint="{model}", input_file="{text}", output_file="{out}/x.npy"),
                               SOURCE_FLAGS),
-    "layer_distances": (dict(init_checkpoint="{model}", input_file="{text}", output_dir="{out}"),
-                           (*SOURCE_FLAGS, "compare_with")),
     "serve": (dict(init_checkpoint="{model}"), ("init_checkpoint", "saved_model", "spm_model_file", "vocab_file")),
     "convert_checkpoint": (dict(init_checkpoint="{model}", output_dir="{out}"), SOURCE_FLAGS),
     "export_to_tfhub": (dict(albert_directory="{model}", export_path="{out}"),
@@ -133,7 +130,7 @@ def test_a_vocabulary_of_another_model_is_refused(paths, tmp_path, capsys, scrip
 # The flags of each script for what it writes.
 OUTPUTS = {
     "create_pretraining_data": ("output_file",), "score_sentences": ("output_file",),
-    "layer_distances": ("output_dir",), "convert_checkpoint": ("output_dir",), "fill_mask": ("export_dir",),
+    "convert_checkpoint": ("output_dir",), "fill_mask": ("export_dir",),
     "export_to_onnx": ("output_dir",), "export_to_tflite": ("output_dir",),
     "export_to_tfhub": ("export_path", "preprocess_export_path"), "run_pretraining": ("output_dir",),
     "run_classifier": ("output_dir", "export_dir"), "run_race": ("output_dir", "export_dir"),

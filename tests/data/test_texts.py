@@ -136,8 +136,7 @@ def test_records_of_beam_are_those_of_the_text_file(tmp_path, golden):
     assert digests(tmp_path) == expected
 
 
-@pytest.mark.parametrize("command", ["extract_embeddings", "score_sentences", "search_sentences", "layer_distances",
-                                     "train_vocabulary"])
+@pytest.mark.parametrize("command", ["extract_embeddings", "score_sentences", "search_sentences", "train_vocabulary"])
 def test_commands_read_columns(tmp_path, command, capsys):
     lines = [line for document in DOCUMENTS for line in document] * 20
     (tmp_path / "lines.txt").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
@@ -145,7 +144,6 @@ def test_commands_read_columns(tmp_path, command, capsys):
     model = dict(init_checkpoint="albert_tiny_en")
     flags = dict(extract_embeddings=dict(model, output_file=str(tmp_path / "out.npy")), score_sentences=model,
                  search_sentences=dict(model, query="She left."),
-                 layer_distances=dict(model, output_dir=str(tmp_path / "out")),
                  train_vocabulary=dict(model_prefix=str(tmp_path / "out"), vocab_size=38))[command]
     results = []
     with loaded(command) as run:

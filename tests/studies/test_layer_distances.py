@@ -63,7 +63,7 @@ def means_over_tokens(path, lines):
 
 
 def test_the_script_writes_a_row_for_each_layer_and_a_curve_for_each_model(models, tmp_path, capsys):
-    with loaded("layer_distances") as run:
+    with loaded("studies/layer_distances.py") as run:
         assert run(init_checkpoint=models / "all", compare_with=[models / "none"], input_file=models / "lines.txt",
                    output_dir=tmp_path / "out") == 0
         rows = list(csv.DictReader((tmp_path / "out/layer_distances.csv").open()))
@@ -82,7 +82,7 @@ def test_the_script_writes_a_row_for_each_layer_and_a_curve_for_each_model(model
 
 def test_two_checkpoints_of_the_same_name_are_two_models(models, tmp_path):
     paths = [str(models / sharing / "model.ckpt-best") for sharing in ("all", "none")]
-    with loaded("layer_distances") as run:
+    with loaded("studies/layer_distances.py") as run:
         assert run(init_checkpoint=paths[0], compare_with=paths[1:], input_file=models / "lines.txt",
                    output_dir=tmp_path) == 0
     rows = list(csv.DictReader((tmp_path / "layer_distances.csv").open()))
@@ -91,6 +91,6 @@ def test_two_checkpoints_of_the_same_name_are_two_models(models, tmp_path):
 
 
 def test_a_text_without_lines_is_refused(models, tmp_path, capsys):
-    with loaded("layer_distances") as run:
+    with loaded("studies/layer_distances.py") as run:
         assert run(init_checkpoint=models / "all", input_file=models / "empty.txt", output_dir=tmp_path) == 1
     assert "empty.txt has no lines" in capsys.readouterr().err

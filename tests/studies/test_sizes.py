@@ -3,7 +3,7 @@
 import pytest
 
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling import sizes
+from studies import sizes
 
 pytestmark = pytest.mark.both_stacks
 

@@ -16,15 +16,15 @@ from synthetic_text import write_synthetic_text
 from albert_tf.commands import command_runs
 from albert_tf.commands.finetuning_flags import RECIPES
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.sizes import compute_parameters
-from albert_tf.pretraining.neighbour_baseline import NeighbourBaseline
 from albert_tf.utils.json_files import read_json_object
 from studies import results, speed
 from studies.answers import credits
 from studies.columns import COLUMNS
 from studies.intervals import difference_over_seeds, paired_bootstrap, paired_difference_over_seeds, standard_error
+from studies.neighbour_baseline import NeighbourBaseline
 from studies.planning import Data, plan
 from studies.results import Row, collect, compare, training_flops
+from studies.sizes import compute_parameters
 from studies.speed import (
     PAPER,
     Measurement,
