@@ -26,8 +26,6 @@ from albert_tf.weights.hugging_face.writing import DTYPES
 from albert_tf.weights.widening import widened
 
 FLAGS = flags.FLAGS
-# The formats that programs read from the Hugging Face Hub.
-_ON_HUB = ("hugging_face", "keras_hub")
 
 
 def define_flags() -> None:
@@ -36,8 +34,8 @@ def define_flags() -> None:
     vector_flags.define_vector_flags(with_precision=False)
     shared.define_num_layers_flag()
     flags.DEFINE_enum("to", "tf1", list(FORMATS), "The format to write: the release's TF1 checkpoint (tf1), that of "
-                      "google-research/bert (tf1_bert), a checkpoint of this package (ours), a Hugging Face folder, a "
-                      "preset of keras-hub, or a TF-Hub module.")
+                      "google-research/bert (tf1_bert), a checkpoint of this package (ours), a Hugging Face folder, "
+                      "or a TF-Hub module.")
     flags.DEFINE_string("output_dir", None, "Directory of the converted model. A model in it is not replaced.")
     fields.define_integer("embedding_size", None, "A larger embedding size (E) for the written model, which then needs "
                           "further training: new columns are random, and what reads them starts at zero.", 1, 2**16)
@@ -89,7 +87,7 @@ def main() -> None:
 
 def _check_upload(name: str, to: str) -> None:
     """Checks --upload and --to before anything is written."""
-    if to not in _ON_HUB:
-        raise ValueError(f"--upload needs --to={' or --to='.join(_ON_HUB)}, which programs read from the hub. "
+    if to != "hugging_face":
+        raise ValueError("--upload needs --to=hugging_face, which programs read from the hub. "
                          f"Received: --to={to}")
     hub.check_upload(name)

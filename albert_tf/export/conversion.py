@@ -20,12 +20,10 @@ from albert_tf.training.checkpoints import BEST, check_no_run
 from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.files import check_directory, check_no_wildcard
 from albert_tf.utils.writing import atomic_checkpoint, write_text
-from albert_tf.weights import keras_hub
 from albert_tf.weights.from_pretrained import build
 from albert_tf.weights.heads import head_named, head_of_source
 from albert_tf.weights.hugging_face import WEIGHTS
 from albert_tf.weights.hugging_face.writing import class_of_hugging_face, save_hugging_face
-from albert_tf.weights.keras_hub.writing import class_of_keras_hub, save_keras_hub
 from albert_tf.weights.model_card import ModelCard, write_model_card
 from albert_tf.weights.settings import Settings, settings_in, settings_of, write_settings
 from albert_tf.weights.source import Source
@@ -35,7 +33,7 @@ from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 # The file of each format that is written last.
 FORMATS = {"tf1": f"{BEST}.index", "tf1_bert": f"{bert.PREFIX}.index", "ours": f"{BEST}.index",
-           "hugging_face": WEIGHTS, "keras_hub": keras_hub.WEIGHTS, "tf_hub": "saved_model.pb"}
+           "hugging_face": WEIGHTS, "tf_hub": "saved_model.pb"}
 
 
 def convert(
@@ -53,8 +51,8 @@ def convert(
     Args:
       source: the model.
       output_dir: directory of the converted model.
-      to: "tf1" (the release's checkpoint), "tf1_bert" (that of google-research/bert), "ours", "hugging_face",
-        "keras_hub" (a preset) or "tf_hub".
+      to: "tf1" (the release's checkpoint), "tf1_bert" (that of google-research/bert), "ours", "hugging_face" or
+        "tf_hub".
       model: the kind of model (see from_pretrained); None: the one that is stored with the source, or that the
         names of its variables tell.
       config: the model's config; None for that of the source.
@@ -173,8 +171,6 @@ def save(
         raise ValueError(f"only hugging_face supports weights of type {dtype}. Received: {to}")
     if to == "hugging_face":
         save_hugging_face(model, output_dir, vocabulary, dtype)
-    elif to == "keras_hub":
-        save_keras_hub(model, output_dir, vocabulary)
     elif to == "tf_hub":
         _save_module(model, output_dir, vocabulary, never_trained)
     else:
@@ -188,8 +184,7 @@ def write_conversion_card(
 ) -> None:
     """Writes the model card of weights in another format. The arguments are those of `save`."""
     facts = {"format": to, "type": dtype, "not trained": ", ".join(never_trained)}
-    classes = {"hugging_face": class_of_hugging_face, "keras_hub": class_of_keras_hub}
-    loaded_by = classes[to](model) if to in classes else None
+    loaded_by = class_of_hugging_face(model) if to == "hugging_face" else None
     write_model_card(output_dir, ModelCard.of(model, base_model, is_conversion=base_model is not None, facts=facts,
                                               loaded_by=loaded_by))
 
@@ -235,8 +230,8 @@ def save_pretrained(model: keras.Model, folder: str, tokenizer: FullTokenizer | 
       model: any model of albert_tf.modeling.
       folder: folder of the files, which is made if it does not exist.
       tokenizer: the model's tokenizer; None for no vocabulary.
-      to: "ours", "hugging_face", "tf1" (the release's checkpoint), "tf1_bert" (that of google-research/bert),
-        "keras_hub" (a preset) or "tf_hub".
+      to: "ours", "hugging_face", "tf1" (the release's checkpoint), "tf1_bert" (that of google-research/bert)
+        or "tf_hub".
       dtype: data type of the weights: "float32", or with "hugging_face" also "float16" or "bfloat16".
 
     Raises:

@@ -42,7 +42,6 @@ _USE_OF_REGRESSION = 'model(tokenizer(["A text."]))["logits"]  # scores, [texts,
 _OF_SENTENCE_TRANSFORMERS = ("SentenceTransformer", "CrossEncoder")
 # The row with the commit of base_model on the Hugging Face Hub.
 _REVISION = "revision of the weights"
-_KERAS_HUB = "keras_hub."
 _CALIBRATION = "## Calibration"
 _LEFT_TO_THE_USER = dict(license="# license: to be chosen by you",
                          language="# language: that of the text, for example en")
@@ -62,8 +61,8 @@ class ModelCard:
         "made_from", or {}.
       command: the command that made the weights and measured the scores; None if there is none.
       scores: the scores by name. They may include global_step.
-      loaded_by: the class of transformers or sentence-transformers, or keras_hub.models.NAME, that loads the weights;
-        None if no other library does.
+      loaded_by: the class of transformers or sentence-transformers that loads the weights; None if no other library
+        does.
       num_labels: the number of labels of a classifier, 1 for a regression; None for other heads.
     """
 
@@ -269,15 +268,11 @@ def _table(rows: Mapping[str, object]) -> list[str]:
 
 
 def _library_of(loaded_by: str) -> str:
-    if loaded_by.startswith(_KERAS_HUB):
-        return "keras-hub"
     return "sentence-transformers" if loaded_by in _OF_SENTENCE_TRANSFORMERS else "transformers"
 
 
 def _loading(loaded_by: str, folder: str) -> list[str]:
     """Lines of Python that load a folder with a class of another library."""
-    if loaded_by.startswith(_KERAS_HUB):
-        return ["import keras_hub", "", f"model = {loaded_by}.from_preset({folder})"]
     if loaded_by in _OF_SENTENCE_TRANSFORMERS:
         return ["import sentence_transformers", "", f"model = sentence_transformers.{loaded_by}({folder})"]
     return ["import transformers", "", f"model = transformers.{loaded_by}.from_pretrained({folder})",

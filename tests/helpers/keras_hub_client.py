@@ -3,6 +3,7 @@
 An activation after the paths replaces keras-hub's own. Needs keras-hub, and nothing of ours.
 """
 
+import os
 import sys
 
 import keras
@@ -16,4 +17,6 @@ for layer in model.layers:
         layer._feedforward_intermediate_dense.activation = keras.activations.get(*activation)
 inputs = np.load(inputs_path)
 outputs = model({name: inputs[name] for name in inputs.files})
+if os.path.exists(os.path.join(folder, "spiece.model")):
+    outputs["ids"] = keras_hub.models.AlbertTokenizer.from_preset(folder)("the name of the file")
 np.savez(outputs_path, **{name: np.asarray(value) for name, value in outputs.items()})

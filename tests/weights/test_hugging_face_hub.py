@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -133,11 +134,13 @@ def test_a_pooling_and_weights_in_several_files_are_read(model_hub, tmp_path):
         np.testing.assert_array_equal(values_of(read)[name], value)
 
 
-def test_a_preset_of_keras_hub_is_read(model_hub, folder, tmp_path, golden):
-    vocabulary = VocabularyFiles(str(golden / "tiny_spm/tiny.model"), None, True)
-    save(albert_tf.from_pretrained(str(folder), model="classifier"), str(tmp_path / "preset"), "keras_hub", vocabulary)
-    model_hub.add("org/tiny", tmp_path / "preset")
-    assert_same_weights(PATH, folder)
+def test_a_preset_of_keras_hub_is_read(model_hub, tmp_path, golden):
+    preset = tmp_path / "preset"
+    shutil.copytree(golden / "keras_hub/classifier", preset)
+    (preset / "assets/tokenizer").mkdir(parents=True)
+    shutil.copy(golden / "tiny_spm/tiny.model", preset / "assets/tokenizer/vocabulary.spm")
+    model_hub.add("org/tiny", preset)
+    assert_same_weights(PATH, preset)
     assert albert_tf.tokenizer_from_pretrained(PATH).tokenize("the name")
 
 

@@ -41,9 +41,8 @@ _HEADS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
                    "cls/predictions/transform/LayerNorm": ("masked_lm_head/_intermediate_layer_norm", _LAYER_NORM)},
 }
 _BLOCK = "transformer_encoder"
-# keras-hub's class of each head, its older name, and the class of its preprocessor.
-CLASSES = {"classifier": ("AlbertTextClassifier", "AlbertClassifier"), "pretrainer": ("AlbertMaskedLM",)}
-HEAD_OF_CLASS = {name: head for head, names in CLASSES.items() for name in names}
+# The kind of model (see from_pretrained) of keras-hub's classes. AlbertClassifier is an older name.
+HEAD_OF_CLASS = dict(AlbertTextClassifier="classifier", AlbertClassifier="classifier", AlbertMaskedLM="pretrainer")
 
 
 def backbone_names(config: AlbertConfig) -> dict[str, str]:
@@ -71,16 +70,6 @@ def shape_here(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     if block.name.startswith("attention_1/output/"):
         return (shape[0] * shape[1], *shape[2:])
     return (shape[0], shape[1] * shape[2], *shape[3:])
-
-
-def shape_there(name: str, shape: tuple[int, ...], heads: int) -> tuple[int, ...]:
-    """The shape in keras-hub of a variable with this shape in the release."""
-    block = block_variable(name)
-    if not block or not block.name.startswith("attention_1/"):
-        return shape
-    if block.name.startswith("attention_1/output/"):
-        return (heads, shape[0] // heads, shape[1]) if name.endswith("/kernel") else shape
-    return (*shape[:-1], heads, shape[-1] // heads)
 
 
 def is_transposed(name: str) -> bool:

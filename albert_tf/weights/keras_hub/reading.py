@@ -23,13 +23,12 @@ from albert_tf.utils.temporary_files import local_copy
 from albert_tf.weights.hugging_face.reading import leave_out_the_identity
 from albert_tf.weights.keras_hub import CONFIG, TASK, TASK_WEIGHTS, VOCABULARY, WEIGHTS
 from albert_tf.weights.keras_hub.names import HEAD_OF_CLASS, backbone_names, head_names, is_transposed, shape_here
-from albert_tf.weights.settings import settings_in
 from albert_tf.weights.source import Source
 from albert_tf.weights.vocabulary_files import VocabularyFiles, options_in
 
 _BACKBONE = "AlbertBackbone"
 # Our fields of a config by keras-hub's.
-FIELDS = dict(vocabulary_size="vocab_size", num_layers="num_hidden_layers", num_heads="num_attention_heads",
+_FIELDS = dict(vocabulary_size="vocab_size", num_layers="num_hidden_layers", num_heads="num_attention_heads",
                num_groups="num_hidden_groups", num_inner_repetitions="inner_group_num", embedding_dim="embedding_size",
                hidden_dim="hidden_size", intermediate_dim="intermediate_size",
                max_sequence_length="max_position_embeddings", num_segments="type_vocab_size")
@@ -76,12 +75,9 @@ def keras_hub_source(folder: str) -> Source:
         variables.update(_variables(os.path.join(folder, TASK_WEIGHTS), head_names(head)))
     if config.embedding_size == config.hidden_size:
         leave_out_the_identity(folder, variables, config.hidden_size)
-    settings = settings_in(folder)
-    if settings.sentence_pooling:
-        head = head or "sentence_encoder"
     shapes = {name: variable.shape for name, variable in variables.items()}
-    return Source(folder, shapes, lambda name: variables[name].read(), lambda: config, _vocabulary(folder), settings,
-                  head or "encoder")
+    return Source(folder, shapes, lambda name: variables[name].read(), lambda: config, _vocabulary(folder),
+                  model=head or "encoder")
 
 
 def _config(folder: str) -> AlbertConfig:
@@ -91,12 +87,12 @@ def _config(folder: str) -> AlbertConfig:
     if stored.get("class_name") != _BACKBONE or not isinstance(values, dict):
         raise ValueError(f"{path} is a preset of keras-hub, of which only those of {_BACKBONE} are supported. "
                          f"Received: {reprlib.repr(stored.get('class_name'))}")
-    missing = sorted(FIELDS.keys() - values.keys())
+    missing = sorted(_FIELDS.keys() - values.keys())
     if missing:
         raise ValueError(f"{path}: config has no {', '.join(missing)}")
     dropout: Any = values.get("dropout", 0.0)
     with errors_at(path):
-        return AlbertConfig.from_dict(dict({ours: values[theirs] for theirs, ours in FIELDS.items()},
+        return AlbertConfig.from_dict(dict({ours: values[theirs] for theirs, ours in _FIELDS.items()},
                                            hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout))
 
 
