@@ -251,7 +251,7 @@ def test_log_lines_of_tensorflow_are_not_shown_as_ours(run, tmp_path, caplog):
     assert [record.getMessage() for record in caplog.records] == ["ours"]
 
 
-@pytest.mark.parametrize("arguments", [[
+@pytest.mark.parametrize("arguments", [
     ["--init_checkpoint=albert_tiny_en", "--text=a [MASK]", "--verbosity=-1"], ["--help"]])
 def test_a_script_ends_quietly_when_the_reader_of_its_output_has_ended(arguments):
     with script_process.start("fill_mask", arguments) as process:
