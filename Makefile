@@ -7,13 +7,15 @@ DEMO_DIR ?= demo_output
 TESTS ?= not long and not slow
 # Processes that share the tests; each takes about 2 GB.
 TEST_WORKERS ?= 2
+# No environment that a user made, such as .venv, is changed or removed.
+ENVIRONMENTS := .environments
 
 ifeq ($(STACK),newest)
-VENV := .venv-newest
+VENV := $(ENVIRONMENTS)/newest
 REQUIREMENTS := requirements-newest.txt
 VERSIONS := 3.13 3.12 3.11 3.10
 else ifeq ($(STACK),)
-VENV := .venv
+VENV := $(ENVIRONMENTS)/tests
 REQUIREMENTS := requirements.txt
 VERSIONS := 3.11 3.10 3.9 3.13 3.12
 else
@@ -36,41 +38,41 @@ test-all: $(VENV)/installed
 	$(VENV)/bin/python -m pytest -n $(TEST_WORKERS) --dist loadfile
 
 # The files that other libraries read; each library has an environment of its own (5 GB in all).
-PEERS := .venv-transformers .venv-transformers-4 .venv-keras-hub .venv-jax
+PEERS := $(ENVIRONMENTS)/transformers $(ENVIRONMENTS)/transformers-4 $(ENVIRONMENTS)/keras-hub $(ENVIRONMENTS)/jax
 test-peers: $(VENV)/installed $(PEERS:%=%/installed)
-	ALBERT_TF_PEER_PYTHON=.venv-transformers/bin/python ALBERT_TF_TRANSFORMERS_4_PYTHON=.venv-transformers-4/bin/python \
-	ALBERT_TF_KERAS_HUB_PYTHON=.venv-keras-hub/bin/python ALBERT_TF_JAX_PYTHON=.venv-jax/bin/python \
+	ALBERT_TF_PEER_PYTHON=$(ENVIRONMENTS)/transformers/bin/python ALBERT_TF_TRANSFORMERS_4_PYTHON=$(ENVIRONMENTS)/transformers-4/bin/python \
+	ALBERT_TF_KERAS_HUB_PYTHON=$(ENVIRONMENTS)/keras-hub/bin/python ALBERT_TF_JAX_PYTHON=$(ENVIRONMENTS)/jax/bin/python \
 	$(VENV)/bin/python -m pytest tests/weights tests/export/test_serving.py tests/test_device_steps.py \
 	-k "transformers or keras_hub or keras_3 or jaxlib" -m "not slow"
 
-.venv-transformers/installed: PACKAGES = torch==2.13.0 transformers==5.24.0 sentence-transformers==6.2.0 sentencepiece protobuf
-.venv-transformers-4/installed: PACKAGES = torch==2.13.0 transformers==4.57.6 sentencepiece protobuf
-.venv-keras-hub/installed: PACKAGES = keras-hub==0.32.0 tensorflow==2.21.0 safetensors sentencepiece
+$(ENVIRONMENTS)/transformers/installed: PACKAGES = torch==2.13.0 transformers==5.24.0 sentence-transformers==6.2.0 sentencepiece protobuf
+$(ENVIRONMENTS)/transformers-4/installed: PACKAGES = torch==2.13.0 transformers==4.57.6 sentencepiece protobuf
+$(ENVIRONMENTS)/keras-hub/installed: PACKAGES = keras-hub==0.32.0 tensorflow==2.21.0 safetensors sentencepiece
 # It needs Python 3.11 or later.
-.venv-jax/installed: PACKAGES = jax==0.10.2
+$(ENVIRONMENTS)/jax/installed: PACKAGES = jax==0.10.2
 $(PEERS:%=%/installed):
 	"$(PYTHON)" -m venv $(@D)
 	$(@D)/bin/python -m pip install --disable-pip-version-check $(PACKAGES)
 	@touch $@
 
 # Ruff and mypy need neither TensorFlow nor an environment of the tests.
-lint: .venv-lint/installed
-	.venv-lint/bin/ruff check
-	.venv-lint/bin/mypy
-	.venv-lint/bin/hadolint Dockerfile
+lint: $(ENVIRONMENTS)/lint/installed
+	$(ENVIRONMENTS)/lint/bin/ruff check
+	$(ENVIRONMENTS)/lint/bin/mypy
+	$(ENVIRONMENTS)/lint/bin/hadolint Dockerfile
 
 # The pages of docs/ and the reference as HTML; a warning is an error.
-docs: .venv-docs/installed
-	.venv-docs/bin/python -m sphinx --quiet -W --keep-going docs docs/_build
+docs: $(ENVIRONMENTS)/docs/installed
+	$(ENVIRONMENTS)/docs/bin/python -m sphinx --quiet -W --keep-going docs docs/_build
 
 # requirements-beam.txt is for --engine=beam.
 $(VENV)/installed: $(REQUIREMENTS) requirements-beam.txt
-.venv-lint/installed: requirements-dev.txt
-.venv-docs/installed: requirements-docs.txt
+$(ENVIRONMENTS)/lint/installed: requirements-dev.txt
+$(ENVIRONMENTS)/docs/installed: requirements-docs.txt
 $(VENV)/installed: COST := 3 GB, 3 minutes or more
-.venv-lint/installed: COST := 0.2 GB, a minute
-.venv-docs/installed: COST := 0.2 GB, a minute
-$(VENV)/installed .venv-lint/installed .venv-docs/installed:
+$(ENVIRONMENTS)/lint/installed: COST := 0.2 GB, a minute
+$(ENVIRONMENTS)/docs/installed: COST := 0.2 GB, a minute
+$(VENV)/installed $(ENVIRONMENTS)/lint/installed $(ENVIRONMENTS)/docs/installed:
 	@test -n "$(PYTHON)" || { echo "albert_tf needs one of Python $(VERSIONS), with its module venv: install one, or name it with PYTHON=/path/to/python" >&2; exit 1; }
 	@test -x $(@D)/bin/python || "$(PYTHON)" -m venv $(@D)
 	@echo "Setting up $(@D) with $^: about $(COST), once. Packages are listed as they come; the last step installs all of them."
@@ -78,4 +80,4 @@ $(VENV)/installed .venv-lint/installed .venv-docs/installed:
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-newest .venv-lint .venv-docs $(PEERS) docs/_build $(DEMO_DIR)
+	rm -rf $(ENVIRONMENTS) docs/_build $(DEMO_DIR)
