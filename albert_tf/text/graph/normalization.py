@@ -8,7 +8,7 @@ of each character in the original text is kept.
 
 from __future__ import annotations
 
-from typing import Callable, NamedTuple
+from typing import Callable, Iterable, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -26,6 +26,7 @@ _CAPITAL_SIGMA, _SMALL_SIGMA, _FINAL_SIGMA = (ord(character) for character in "�
 _NONCHARACTERS = (*range(0xFDD0, 0xFDF0), *range(0xFFFE, _NUM_CODES, 0x10000), *range(0xFFFF, _NUM_CODES, 0x10000))
 _STAND_IN = "\U0010fffd"
 _CASED, _IGNORABLE = 1, 2
+_UNKNOWN, _REMOVED = 1, 2
 
 
 class NormalizedTexts(NamedTuple):
@@ -57,15 +58,19 @@ class GraphNormalization:
     Args:
       normalize: a function from str to str. It must treat each character on its own (except capital sigmas), must turn
         white space into spaces, and must not change private and unassigned characters above U+3FFFF.
+      unknown: code points after normalisation. Of a run of them, only the first and the last are kept: the run is one
+        unknown piece, for which tensorflow-text takes time that grows with the square of its length.
+      removed: code points after normalisation that are left out within such a run.
     """
 
-    def __init__(self, normalize: Callable[[str], str]):
+    def __init__(self, normalize: Callable[[str], str], unknown: Iterable[int] = (), removed: Iterable[int] = ()):
         outputs = _outputs_of_changed_characters(normalize)
         changed = sorted(set(outputs.values()))
         row_of = {output: row for row, output in enumerate(changed, start=1)}
         self._rows = _PagedTable({code: row_of[output] for code, output in outputs.items()})
         self._codes = tf.constant([ord(character) for output in changed for character in output])
         self._splits = tf.cumsum(tf.constant([-1, 1, *map(len, changed)], tf.int64))  # row 0: the character itself
+        self._kinds = _PagedTable({**dict.fromkeys(unknown, _UNKNOWN), **dict.fromkeys(removed, _REMOVED)})
         self._cases = _PagedTable(_cases_of_characters()) if normalize("Σ") != "Σ" else None
 
     def __call__(self, texts: tf.Tensor) -> NormalizedTexts:
@@ -84,7 +89,18 @@ class GraphNormalization:
             case = self._cases.lookup(characters.values)
             counts = (case != _IGNORABLE) & ~_is_around_ignorable(characters.values, case, lengths, source)
             characters = characters.with_values(_settled_sigmas(characters, case, counts))
+        for kind in (_REMOVED, _UNKNOWN):
+            is_kept = ~self._is_inside_run(characters, kind)
+            source = tf.boolean_mask(source, is_kept)
+            characters = tf.ragged.boolean_mask(characters, characters.with_values(is_kept))
         return _with_origins(characters, tf.gather(starts.values, source), tf.gather(ends, source))
+
+    def _is_inside_run(self, characters: tf.RaggedTensor, kind: int) -> tf.Tensor:
+        """Whether a character is of a kind and has neighbours that are unknown or of it, bool [characters]."""
+        kinds, text = self._kinds.lookup(characters.values), characters.value_rowids()
+        is_in_run = (kinds == kind) | (kinds == _UNKNOWN)
+        is_pair = is_in_run[1:] & is_in_run[:-1] & (text[1:] == text[:-1])
+        return (kinds == kind) & (tf.pad(is_pair, [[1, 0]]) & tf.pad(is_pair, [[0, 1]]))[: tf.size(kinds)]
 
 
 class _PagedTable:
@@ -135,7 +151,7 @@ def _settled_sigmas(characters: tf.RaggedTensor, case: tf.Tensor, counts: tf.Ten
 
 def _outputs_of_changed_characters(normalize: Callable[[str], str]) -> dict[int, str]:
     """The normalised form of each code point that changes. A capital sigma is kept if its context decides its case."""
-    outputs = _apart(normalize)
+    outputs = apart(normalize)
     for code in [code for code, output in outputs.items() if "σ" in output]:
         after_a_letter = normalize(f"a{chr(code)}")[1:]
         if after_a_letter != outputs[code]:
@@ -147,12 +163,12 @@ def _outputs_of_changed_characters(normalize: Callable[[str], str]) -> dict[int,
 
 def _cases_of_characters() -> dict[int, int]:
     """_IGNORABLE for case-ignorable characters, _CASED for other cased ones: the classes that str.lower uses."""
-    alone = _apart(str.lower, after="Σ")
+    alone = apart(str.lower, after="Σ")
     return {code: _CASED if alone[code].endswith("ς") else _IGNORABLE
-            for code, lowered in _apart(str.lower, before="a", after="Σ").items() if lowered.endswith("ς")}
+            for code, lowered in apart(str.lower, before="a", after="Σ").items() if lowered.endswith("ς")}
 
 
-def _apart(function: Callable[[str], str], before: str = "", after: str = "") -> dict[int, str]:
+def apart(function: Callable[[str], str], before: str = "", after: str = "") -> dict[int, str]:
     """The function's result for each of _CODES, placed between two strings. One call for all codes is fast."""
     rows = (f"{before}{chr(code)}{after}{_SEPARATOR}" for code in _CODES)
     return dict(zip(_CODES, function(_SEPARATOR + "".join(rows)).split(_SEPARATOR)[1:-1]))
