@@ -80,7 +80,7 @@ def main() -> None:
     models = load(options)
     try:
         server = ModelServer(models, options.host, options.port, options.max_body_bytes,
-                             batcher=Batcher(options.predict_batch_size))
+                             batcher=functools.partial(Batcher, options.predict_batch_size))
     except (OSError, OverflowError) as error:
         raise ValueError(f"--host={options.host} --port={options.port} cannot be used: {error}. "
                          "--port=0 takes any free port") from error

@@ -38,15 +38,15 @@ _PAGE = {"/": ("index.html", "text/html"), "/style.css": ("style.css", "text/css
 MAX_ROWS = 1024
 
 
-def application(models: Sequence[ServedModel], batcher: Batcher, **limits: Any) -> Starlette:
+def application(models: Sequence[ServedModel], batchers: Sequence[Batcher], **limits: Any) -> Starlette:
     """The application.
 
     Args:
       models: the models, with different names. The page shows them in this order.
-      batcher: runs the models.
+      batchers: what runs each model.
       **limits: arguments of Guard.
     """
-    served = _Models(models, batcher)
+    served = _Models(models, batchers)
     version = "/v1/models/{name}/versions/1"
     routes = [Route("/v1/models", served.list)]
     for path in ("/v1/models/{name}", version):
@@ -63,9 +63,9 @@ def application(models: Sequence[ServedModel], batcher: Batcher, **limits: Any) 
 class _Models:
     """The endpoints of the models."""
 
-    def __init__(self, models: Sequence[ServedModel], batcher: Batcher):
+    def __init__(self, models: Sequence[ServedModel], batchers: Sequence[Batcher]):
         self._models: Mapping[str, ServedModel] = {model.name: model for model in models}
-        self._batcher = batcher
+        self._batchers = {model.name: batcher for model, batcher in zip(models, batchers)}
 
     async def list(self, request: Request) -> Response:
         return JSONResponse(dict(models=[described(model) for model in self._models.values()]))
@@ -103,7 +103,7 @@ class _Models:
 
     async def _rows(self, request: Request, signature: Signature, columns: Columns) -> Rows:
         """The outputs of each row. If the client goes away first, its request is taken back."""
-        rows = asyncio.wrap_future(self._batcher.submit(signature, columns))
+        rows = asyncio.wrap_future(self._batchers[request.path_params["name"]].submit(signature, columns))
         gone = asyncio.ensure_future(request.receive())  # the next message after the body: the client has gone
         try:
             await asyncio.wait([rows, gone], return_when=asyncio.FIRST_COMPLETED)

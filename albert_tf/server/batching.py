@@ -64,7 +64,7 @@ class _Part(NamedTuple):
 
 
 class Batcher:
-    """Runs signatures in one thread, one batch after the other.
+    """Runs the signatures of a model in one thread, one batch after the other.
 
     Requests take turns: the next one gives a batch of its rows, which others fill up with rows of the same group, and
     goes to the end of the line if it has more. So a small request waits for at most one batch of each other request.

@@ -21,6 +21,7 @@ from albert_tf.server.batching import Rows
 from albert_tf.server.signatures import DEFAULT_SIGNATURE, Columns, InputSpec, Signature
 
 _KEYS = ("signature_name", "instances", "inputs")
+_LONGEST_TEXT = 100_000  # characters; of a text in base 64, bytes
 
 
 class PredictRequest(NamedTuple):
@@ -190,6 +191,14 @@ def _shape(name: str, values: list, rank: int) -> tuple[int, ...]:
 
 
 def _text(name: str, value: Any) -> bytes:
+    text = _bytes(name, value)
+    length = len(value if isinstance(value, str) else text)
+    if length > _LONGEST_TEXT:
+        raise ValueError(f"{name}: a text may have at most {_LONGEST_TEXT:,} characters. Received: {length:,}")
+    return text
+
+
+def _bytes(name: str, value: Any) -> bytes:
     if isinstance(value, dict) and set(value) == {"b64"} and isinstance(value["b64"], str):
         try:
             return base64.b64decode(value["b64"], validate=True)

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import json
 import socket
-from typing import Sequence
+from typing import Callable, Sequence
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -93,7 +93,7 @@ class Connection(H11Protocol):
 
 
 class ModelServer:
-    """Serves models and the page. `serve_forever` runs it, and `server_close` frees the address and ends the batcher.
+    """Serves models and the page. `serve_forever` runs it, and `server_close` frees the address and ends the batchers.
 
     uvicorn was chosen over hypercorn and granian: it runs in this process, on a socket that is bound before the models'
     page is announced, and takes a class of connections, where the deadlines are.
@@ -105,7 +105,7 @@ class ModelServer:
       port: the port to listen on; 0 for any free port.
       max_body_bytes: the largest size of a request. A larger one is rejected.
       max_connections: the largest number of connections at the same time, used or idle. Further ones are rejected.
-      batcher: runs the models.
+      batcher: returns what runs a model. Each has its own, so that long requests of one do not stop the others.
       seconds: the time that a client has to send a request, to read an answer, and between requests.
 
     Raises:
@@ -113,14 +113,14 @@ class ModelServer:
     """
 
     def __init__(self, models: Sequence[ServedModel], host: str = "127.0.0.1", port: int = 0,
-                 max_body_bytes: int = 1_000_000, max_connections: int = 320, batcher: Batcher | None = None,
+                 max_body_bytes: int = 1_000_000, max_connections: int = 320, batcher: Callable[[], Batcher] = Batcher,
                  seconds: int = 30):
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.create_server((host, port), family=family, backlog=64)
         self.server_address = self._socket.getsockname()
         self.is_loopback = is_loopback(host)
-        self._batcher = batcher or Batcher()
-        app = application(models, self._batcher, is_loopback=self.is_loopback, max_body_bytes=max_body_bytes,
+        self._batchers = [batcher() for _ in models]
+        app = application(models, self._batchers, is_loopback=self.is_loopback, max_body_bytes=max_body_bytes,
                           max_connections=max_connections, num_connections=self._num_connections)
         connection = functools.partial(Connection, seconds, 2 * max_connections)
         self._server = uvicorn.Server(uvicorn.Config(
@@ -147,9 +147,10 @@ class ModelServer:
         self._server.should_exit = True
 
     def server_close(self) -> None:
-        """Frees the address and ends the batcher."""
+        """Frees the address and ends the batchers."""
         self._socket.close()
-        self._batcher.close()
+        for batcher in self._batchers:
+            batcher.close()
 
     def _num_connections(self) -> int:
         return len(self._server.server_state.connections)

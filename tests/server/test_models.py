@@ -327,7 +327,7 @@ def test_weights_without_a_masked_lm_head_fill_no_masks(config, sentence_pieces,
 
 
 def test_requests_of_several_texts_need_not_fit_a_batch(served, sentence_pieces):
-    with running([served("pretrainer")[1]], batcher=Batcher(batch_size=2)) as server:
+    with running([served("pretrainer")[1]], batcher=lambda: Batcher(batch_size=2)) as server:
         answers = predict(server, "pretrainer", instances=["the [MASK]", "no mask", "[MASK] [MASK] of", "[MASK]"])
     assert [len(answer["pieces"]) for answer in answers] == [1, 0, 2, 1]
 

@@ -201,9 +201,8 @@ def test_the_command_serves_an_onnx_file_beside_other_models(made, monkeypatch):
     class Server:
         url = "http://x/"
 
-        def __init__(self, models, *_, batcher, **__):
+        def __init__(self, models, *_, **__):
             found.extend(models)
-            batcher.close()
 
         def serve_forever(self):
             pass

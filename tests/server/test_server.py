@@ -111,6 +111,13 @@ def test_a_request_may_not_have_too_many_rows():
         assert status == 400 and "1 to 1,024 rows" in answer["error"]
 
 
+def test_a_text_may_not_be_too_long():
+    with running([MODEL]) as server:
+        status, answer = predict(server, dict(instances=["a", "\ufdfa" * 100_001]))
+        assert (status, answer["error"]) == (400, "text: a text may have at most 100,000 characters. Received: 100,001")
+        assert predict(server, dict(instances=["\ufdfa" * 100_000]))[0] == 200
+
+
 def raw(server, request):
     with socket.create_connection(server.server_address[:2], timeout=60) as connection:
         connection.sendall(request)
@@ -261,26 +268,36 @@ class Slow:
 
 def test_a_small_request_waits_for_one_batch_of_a_large_one_at_most():
     slow = Slow()
-    with running([slow.model], batcher=Batcher(4)) as server, concurrent.futures.ThreadPoolExecutor(2) as pool:
+    with running([slow.model], batcher=lambda: Batcher(4)) as server, concurrent.futures.ThreadPoolExecutor(2) as pool:
         large = pool.submit(predict, server, dict(instances=["a"] * 100), "slow")
         assert slow.started.acquire(timeout=60)
         small = pool.submit(predict, server, dict(instances=["b"]), "slow")
-        assert becomes_true(lambda: len(server._batcher._waiting) == 2)
+        assert becomes_true(lambda: len(server._batchers[0]._waiting) == 2)
         slow.go.release(3)
         assert small.result(60)[0] == 200 and not large.done()
         slow.go.release(100)
         assert len(large.result(60)[1]["predictions"]) == 100
 
 
+def test_a_long_request_of_one_model_does_not_stop_another():
+    slow = Slow()
+    with running([slow.model, MODEL]) as server, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        held = pool.submit(predict, server, dict(instances=["a"]), "slow")
+        assert slow.started.acquire(timeout=60)
+        assert predict(server, dict(instances=["a"]))[0] == 200 and not held.done()
+        slow.go.release()
+        assert held.result(60)[0] == 200
+
+
 def test_a_client_that_has_gone_gets_no_further_batch():
     slow = Slow()
-    with running([slow.model], batcher=Batcher(4)) as server:
+    with running([slow.model], batcher=lambda: Batcher(4)) as server:
         connection = http.client.HTTPConnection(*server.server_address[:2], timeout=60)
         connection.request("POST", "/v1/models/slow:predict", json.dumps(dict(instances=["a"] * 100)))
         assert slow.started.acquire(timeout=60)
         connection.close()
         assert becomes_true(lambda: server._num_connections() == 0
-                            and all(job.result.done() for job in server._batcher._waiting))
+                            and all(job.result.done() for job in server._batchers[0]._waiting))
         slow.go.release(2)
         assert predict(server, dict(instances=["b"]), "slow")[0] == 200
         assert slow.batches == 2
@@ -292,7 +309,7 @@ def test_the_end_waits_for_answers_under_way():
         with running([slow.model]) as server:
             answers = [pool.submit(predict, server, dict(instances=["a"]), "slow") for _ in range(4)]
             assert slow.started.acquire(timeout=60)
-            assert becomes_true(lambda: slow.rows + len(server._batcher._waiting) == 4)
+            assert becomes_true(lambda: slow.rows + len(server._batchers[0]._waiting) == 4)
             threading.Timer(1, slow.go.release, [4]).start()
         assert [answer.result(60)[0] for answer in answers] == [200] * 4
 
@@ -308,6 +325,6 @@ class FullBatcher:
 
 
 def test_a_request_that_is_one_too_many_to_wait_has_status_503():
-    with running([MODEL], batcher=FullBatcher()) as server:
+    with running([MODEL], batcher=FullBatcher) as server:
         assert predict(server, dict(instances=["a"])) == (
             503, dict(error="too many requests are waiting: try later"))
