@@ -97,7 +97,7 @@ class _Models:
         except ClientDisconnect:
             return Response()  # nobody gets it
         except Exception as error:  # the client gets an answer for every error of a model
-            logging.error("%s failed: %s", request.url.path[:200], " ".join(str(error).split())[:500])
+            logging.error("%r failed: %r", request.url.path[:200], " ".join(str(error).split())[:500])
             raise HTTPException(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error
         return content
 

@@ -45,7 +45,7 @@ class Guard:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(_HEADERS)
                 # The client's address, the request and its status; bodies are never logged.
-                logging.debug("%s %s %s %d", scope["client"], scope["method"], scope["path"], message["status"])
+                logging.debug("%s %s %r %d", scope["client"], scope["method"], scope["path"], message["status"])
             await send(message)
 
         headers = Headers(scope=scope)

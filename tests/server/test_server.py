@@ -20,7 +20,7 @@ from albert_tf.server.signatures import InputSpec, ServedModel, Signature
 
 def upper(columns):
     if b"fail" in columns["text"]:
-        raise RuntimeError("the model\nfailed")
+        raise RuntimeError("the model\x1b[31m\nfailed")
     return dict(upper=np.array([text.upper() for text in columns["text"]], object), length=np.array(
         [len(text) for text in columns["text"]]))
 
@@ -87,7 +87,7 @@ def test_no_file_of_the_machine_is_served(server, path):
     ("POST", "/v1/models/a%20model:predict", '{"instances": [1]}', 400, "text must hold strings. Received: 1"),
     ("POST", "/v1/models/a%20model:predict", '{"instances": ["a"], "signature_name": "x"}', 400,
      "a model has no signature 'x'; its signatures are serving_default"),
-    ("POST", "/v1/models/a%20model:predict", json.dumps(dict(instances=["fail"])), 500, "the model failed"),
+    ("POST", "/v1/models/a%20model:predict", json.dumps(dict(instances=["fail"])), 500, "the model\x1b[31m failed"),
     ("POST", "/v1/models/a%20model", "{}", 405, "send POST requests to /v1/models/NAME:predict"),
     ("GET", "/v1/models/a%20model:predict", None, 405, "predictions need a POST request"),
     ("POST", "/v1/models/a%20model:predict", " " * 1001, 413, "a body may have at most 1,000 bytes. Received: 1001"),
@@ -191,6 +191,15 @@ def test_requests_are_logged_with_verbosity_1_alone_and_their_bodies_never(serve
         captured = capfd.readouterr()
         assert "secret" not in captured.out + captured.err + caplog.text
         assert ("POST" in captured.out + captured.err + caplog.text) == is_logged
+
+
+def test_the_log_escapes_control_characters(server, caplog):
+    caplog.set_level("DEBUG", logger="absl")
+    ask(server, "GET", "/v1/models/a%0aline%1b[31m")
+    ask(server, "POST", "/v1/models/a%20model:predict", json.dumps(dict(instances=["fail"])))
+    written = "".join(record.getMessage() for record in caplog.records)
+    assert "a\\nline\\x1b[31m" in written and "the model\\x1b[31m failed" in written
+    assert "\x1b" not in written and "\n" not in written
 
 
 def becomes_true(condition):
