@@ -138,11 +138,12 @@ def _of_vectors(path: str, tokenizer: FullTokenizer, task: TaskData, precision: 
 
 
 def _restored(vectors: np.ndarray, precision: VectorPrecision) -> np.ndarray:
-    """Vectors for comparisons. Those of a Keras model are float32 in any precision.
+    """Vectors for comparisons. Those of a Keras model are float32 in any precision, and an export has it.
 
     Padding of binary vectors stays: it is the same in all of them, so that the order of their cosines is too.
     """
-    return vectors if vectors.dtype == np.float32 else precision.restored(vectors, 8 * vectors.shape[1]).numpy()
+    stored = precision.stored(vectors).numpy() if vectors.dtype == np.float32 else vectors
+    return stored if precision.name == "float32" else precision.restored(stored, 8 * stored.shape[1]).numpy()
 
 
 def _of_answers(head: str, path: str, tokenizer: FullTokenizer) -> Scorer:

@@ -144,11 +144,31 @@ def test_files_of_other_programs_and_other_models_are_refused(config, tmp_path):
         OnnxModel(foreign(config))
     with pytest.raises(ValueError, match="has the head 'poet', which this version does not know"):
         OnnxModel(foreign(config, head="poet", config=config.to_json_string()))
+    for value in ("[1]", "no json", "7"):
+        with pytest.raises(ValueError, match="^the ONNX model: the config in its metadata is wrong: "):
+            OnnxModel(foreign(config, head="encoder", config=value))
+    with pytest.raises(ValueError, match="lacks logits, which a model with the head classifier has: export"):
+        OnnxModel(foreign(config, head="classifier", config=config.to_json_string()))
     classifier = to_onnx(head_named("classifier").model(config, num_labels=2))
     with pytest.raises(ValueError, match="albert_tf.json belongs to a model with the head span, and .* has the head"):
         OnnxModel(classifier, Settings(head="span"))
     with pytest.raises(ValueError, match="albert_tf.json has 3 names for the 2 labels of .*: export the model again"):
         OnnxModel(classifier, Settings(label_names=("a", "b", "c")))
+
+
+def test_data_outside_of_the_file_is_not_read(tmp_path):
+    np.zeros(4, np.float32).tofile(tmp_path / "secret")
+    weight = onnx.TensorProto(name="w", data_type=1, dims=[4], data_location=onnx.TensorProto.EXTERNAL)
+    for key, value in dict(location="../secret", offset="0", length="16").items():
+        entry = weight.external_data.add()
+        entry.key, entry.value = key, value
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Identity", ["w"], ["y"])], "g", [],
+                                   [onnx.helper.make_tensor_value_info("y", 1, [4])], [weight])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/x.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(ValueError, match="x.onnx cannot be read by ONNX Runtime: "):
+        from_onnx(str(tmp_path / "model"))
 
 
 def test_what_is_written_beside_a_file_keeps_the_lengths_of_its_task(config, sentence_pieces, tmp_path):

@@ -16,15 +16,19 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.devices import available_cores
 from albert_tf.export.onnx.graph import import_package
+from albert_tf.modeling.configured_model import ENCODER_INPUTS
 from albert_tf.modeling.label_probabilities import LabelProbabilities
 from albert_tf.modeling.pooling import mean_or_max
 from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.utils.files import read_bytes
 from albert_tf.weights.heads import HEAD_NAMES, Head, head_named
 from albert_tf.weights.open_source import is_hub_module
 from albert_tf.weights.settings import SETTINGS, Settings, settings_in
 from albert_tf.weights.vocabulary_files import VocabularyFiles, vocabulary_in
 
 ENDING, USUAL_NAME = ".onnx", "model.onnx"
+# Outputs of heads that an export may lack: of a random pooler, and of training alone.
+_OPTIONAL = {"pooled_output", "start_log_probs", "end_log_probs"}
 # The largest number of rows that run at once, so that memory does not grow with the number of windows.
 _ROWS = 32
 
@@ -55,7 +59,8 @@ class OnnxModel(LabelProbabilities):
     def __init__(self, content: bytes | str, settings: Settings | None = None,
                  vocabulary: VocabularyFiles | None = None, threads: int | None = None):
         self.path = content if isinstance(content, str) else ""
-        self._session, self._errors = _session(content, threads or available_cores())
+        content = read_bytes(content, "ONNX model") if isinstance(content, str) else content
+        self._session, self._errors = _session(content, self.path, threads or available_cores())
         self.head, self.config = _described_by(self._session, self.path)
         self.settings, self.vocabulary = settings or Settings(), vocabulary or VocabularyFiles()
         self._inputs = {each.name: each.shape for each in self._session.get_inputs()}
@@ -63,6 +68,7 @@ class OnnxModel(LabelProbabilities):
         self._types = {each.name: each.type for each in self._session.get_outputs()}
         own = [name for name in getattr(self.head.model, "HEAD_OUTPUTS", ()) if name in self._outputs]
         self.output_names = tuple(own or self._outputs)
+        self._check_names()
         self._check_settings()
 
     @property
@@ -206,6 +212,13 @@ class OnnxModel(LabelProbabilities):
         except self._errors as error:
             raise ValueError(f"{self.path or 'the ONNX model'} refuses its inputs: {_one_line(error)}") from error
 
+    def _check_names(self) -> None:
+        wanted = {*ENCODER_INPUTS, *getattr(self.head.model, "HEAD_OUTPUTS", ())}
+        missing = sorted(wanted - _OPTIONAL - {*self._inputs, *self._outputs})
+        if missing:
+            raise ValueError(f"{self.path or 'the ONNX model'} lacks {', '.join(missing)}, which a model with the head "
+                             f"{self.head.name} has: export the model again")
+
     def _check_settings(self) -> None:
         place = os.path.join(os.path.dirname(self.path), SETTINGS)
         if self.settings.head not in (None, self.head.name):
@@ -266,21 +279,23 @@ def _instead(path: str, names: list[str]) -> str:
     return ": export a model with export_to_onnx"
 
 
-def _session(content: bytes | str, threads: int):
-    """A session of ONNX Runtime, and the exceptions that it raises for wrong inputs."""
+def _session(content: bytes, path: str, threads: int):
+    """A session of ONNX Runtime, and the exceptions that it raises for wrong inputs.
+
+    It gets the content and not the path, with which it would read external data from anywhere on the machine.
+    """
     onnxruntime = import_package("onnxruntime")
     state = onnxruntime.capi.onnxruntime_pybind11_state
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     # Threads that wait for work would otherwise take the processors from those that read requests and tokenize.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.log_severity_level = 3  # errors
+    options.log_severity_level = 4  # fatal: errors are raised
     try:
         session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except (state.Fail, state.InvalidProtobuf, state.InvalidArgument, state.InvalidGraph, state.NotImplemented,
-            state.NoSuchFile) as error:
-        name = content if isinstance(content, str) else "the ONNX model"
-        raise ValueError(f"{name} cannot be read by ONNX Runtime: {_one_line(error)}") from error
+            state.RuntimeException) as error:
+        raise ValueError(f"{path or 'the ONNX model'} cannot be read by ONNX Runtime: {_one_line(error)}") from error
     return session, (state.InvalidArgument, state.RuntimeException, state.Fail)
 
 
@@ -293,7 +308,10 @@ def _described_by(session, path: str) -> tuple[Head, AlbertConfig]:
     if metadata["head"] not in HEAD_NAMES:
         raise ValueError(f"{path or 'the ONNX model'} has the head {metadata['head']!r}, which this version does not "
                          "know")
-    return head_named(metadata["head"]), AlbertConfig.from_dict(json.loads(metadata["config"]))
+    try:
+        return head_named(metadata["head"]), AlbertConfig.from_dict(dict(json.loads(metadata["config"])))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path or 'the ONNX model'}: the config in its metadata is wrong: {error}") from error
 
 
 def _one_line(error: Exception) -> str:
