@@ -161,8 +161,8 @@ def test_offsets_are_of_the_text_and_in_order(spm, cases):
 def test_quotes_dashes_emojis_and_unknown_characters_anywhere_give_the_pieces_of_python(golden, lower, keep_accents):
     full = FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"), do_lower_case=lower,
                          keep_accents=keep_accents)
-    units = ["the", "name", " of ", "w", "中", "文字", "😀", "👍🏽", "한", "한국", "\ue000", "'", "“", "—", "…", "\x01", "\u200b",
-             "e\u0301", "\u0301", "ﷺ", "1,", "=", " ", "\u2581"]
+    units = ["the", "name", " of ", "w", "中", "文字", "😀", "👍🏽", "한", "한국", "\ue000", "'", "“", "—", "…", "\x01",
+             "\u200b", "e\u0301", "\u0301", "ﷺ", "1,", "=", " ", "\u2581"]
     random = np.random.default_rng(1)
     texts = ["".join(random.choice(units, size)) for size in random.integers(1, 60, 600)]
     texts += ["中" * 3000, "the" + "😀" * 3000 + "name", "w\x01中\x01" * 2000]
