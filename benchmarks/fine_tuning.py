@@ -26,7 +26,7 @@ from albert_tf.tasks.squad.metrics import evaluate_v1, evaluate_v2
 from albert_tf.tasks.tagging import metrics as tagging_metrics
 from albert_tf.tasks.tagging.reading import label_names, read_tagged_text
 from albert_tf.utils.json_files import read_json_object
-from albert_tf.utils.writing import write_text
+from albert_tf.utils.outputs import write_text
 from benchmarks.alternation import ROOT
 from benchmarks.fine_tuning_settings import SETTINGS, TAGGED, files
 

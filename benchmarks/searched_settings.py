@@ -14,9 +14,9 @@ import json
 import pathlib
 import statistics
 
-from albert_tf.commands.command_runs import ScriptRuns
 from benchmarks.fine_tuning_settings import SETTINGS
 from benchmarks.trainable_weights import parser_of_runs, scores_of
+from studies.finished_runs import ScriptRuns
 from studies.intervals import standard_error
 
 STEPS = {"rte": 100, "sts-b": 300}

@@ -15,8 +15,8 @@ import pathlib
 import statistics
 from typing import Sequence
 
-from albert_tf.commands.command_runs import ScriptRuns
 from benchmarks.fine_tuning_settings import SETTINGS
+from studies.finished_runs import ScriptRuns
 
 TASKS = ("sst-2", "sts-b")
 KINDS = {

@@ -6,8 +6,8 @@ import json
 import os
 import random
 
+from albert_tf.utils.outputs import write_text
 from albert_tf.utils.progress import count_of
-from albert_tf.utils.writing import write_text
 
 LABELS = ["original", "swapped"]
 _MIN_WORDS, _MAX_WORDS = 6, 25

@@ -21,9 +21,9 @@ from albert_tf.commands import app  # isort: split
 import tensorflow as tf
 from absl import flags, logging
 
-from albert_tf.commands.command_runs import FINISHED, ScriptRuns
 from albert_tf.utils.files import make_directory
-from albert_tf.utils.writing import write_text
+from albert_tf.utils.outputs import write_text
+from studies.finished_runs import FINISHED, ScriptRuns
 from studies.listing import descriptions
 from studies.planning import Data, Trial, measured_columns, plan
 from studies.rendering import write_report

@@ -24,8 +24,8 @@ from albert_tf.tasks.sentence_vectors.embeddings import batches_by_length, padde
 from albert_tf.utils import bounds
 from albert_tf.utils.charts import Curve, Panel, write_charts
 from albert_tf.utils.files import check_directory, make_directory
+from albert_tf.utils.outputs import write_csv
 from albert_tf.utils.progress import count_of
-from albert_tf.utils.writing import write_csv
 from albert_tf.weights.vocabulary_files import check_vocabulary
 
 shared.define_source_flags()

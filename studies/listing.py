@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Iterator
 
-from albert_tf.commands.command_runs import ScriptRuns
 from albert_tf.utils.progress import count_of
+from studies.finished_runs import ScriptRuns
 from studies.planning import Data, PlannedRun, plan
 from studies.results import training_flops
 from studies.study import read_study, study_names

@@ -9,7 +9,7 @@ import shlex
 import statistics
 
 from albert_tf.utils.charts import Curve, Panel, write_charts
-from albert_tf.utils.writing import write_text
+from albert_tf.utils.outputs import write_text
 from studies.columns import COLUMNS
 from studies.intervals import Interval, standard_error
 from studies.results import Row, compare

@@ -9,7 +9,6 @@ import statistics
 
 import numpy as np
 
-from albert_tf.commands.command_runs import ScriptRuns
 from albert_tf.config import AlbertConfig
 from albert_tf.pretraining import reading
 from albert_tf.training.evaluation import best_of, read_history
@@ -17,6 +16,7 @@ from albert_tf.utils.files import expand_globs
 from albert_tf.utils.json_files import read_json_object
 from studies.answers import credits
 from studies.columns import COLUMNS
+from studies.finished_runs import ScriptRuns
 from studies.intervals import Interval, difference_over_seeds, paired_bootstrap, paired_difference_over_seeds
 from studies.neighbour_baseline import NeighbourBaseline, neighbour_baseline
 from studies.planning import PlannedRun, Trial

@@ -21,8 +21,8 @@ from albert_tf.pretraining.corpus import (
     TokenizedBatch,
     row_bytes,
 )
-from albert_tf.utils.temporary_files import local_copy
-from albert_tf.utils.writing import write_array, write_bytes
+from albert_tf.utils.arrays import write_array
+from albert_tf.utils.outputs import local_copy, write_bytes
 
 # The number of batches whose files are open at a time.
 _OPEN_FILES = 64

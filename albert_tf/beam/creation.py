@@ -19,7 +19,8 @@ import collections
 import dataclasses
 import functools
 import os
-from typing import Any, Iterable, NamedTuple, Tuple
+import types
+from typing import Any, Iterable, Mapping, NamedTuple, Tuple
 
 import apache_beam as beam
 import tensorflow as tf
@@ -29,14 +30,13 @@ from albert_tf.beam.corpus_files import BatchEntry, BatchTable, write_batch, wri
 from albert_tf.beam.outcome import Outcome
 from albert_tf.beam.running import run
 from albert_tf.beam.text_ranges import TextRange, check_complete, read_batches, text_ranges
-from albert_tf.data.records import CountingWriter, check_outputs
+from albert_tf.data.records import CountingWriter
 from albert_tf.pretraining import creation
 from albert_tf.pretraining.corpus import Corpus, Part, TokenizedBatch, check_has_text, tokenize_lines
-from albert_tf.pretraining.creation import move_shards, temporary_shards
 from albert_tf.pretraining.worker import CreationOptions, RecordMaker, bucket_of, packed, unpacked
 from albert_tf.text.tokenization import FullTokenizer, word_starts
 from albert_tf.utils.files import absolute, listed
-from albert_tf.utils.writing import atomic_write
+from albert_tf.utils.outputs import output, output_set
 
 _COPIED_BYTES = 8 << 20
 
@@ -86,34 +86,37 @@ class RecordFile(NamedTuple):
     statistics: Statistics
 
 
-def create_pretraining_data(input_files: list[str], output_files: list[str], tokenizer: FullTokenizer,
-                            options: CreationOptions, pipeline_options: PipelineOptions,
-                            text_column: str | None = None) -> Statistics:
+def create_pretraining_data(
+    input_files: list[str], outputs: Mapping[str, list[str]], tokenizer: FullTokenizer, options: CreationOptions,
+    pipeline_options: PipelineOptions, text_column: str | None = None,
+    origin: Mapping[str, Any] = types.MappingProxyType({})
+) -> Statistics:
     """Writes pre-training records with the workers of a Beam runner.
 
     Args:
-      input_files, output_files, tokenizer, options: see data.pretraining.creation. All workers must be able to read and
-        write the paths.
+      input_files, outputs, tokenizer, options, text_column, origin: see pretraining/creation.py. All workers must be
+        able to read and write the paths.
       pipeline_options: the pipeline's options.
-      text_column: see data.pretraining.creation.
 
     Returns:
-      the counts of data.pretraining.creation.create_pretraining_data.
+      the counts of creation.create_pretraining_data.
 
     Raises:
-      ValueError: see data.pretraining.creation.create_pretraining_data.
+      ValueError: see creation.create_pretraining_data.
       OSError: the pipeline failed.
     """
-    check_outputs(output_files)
-    output_files = [absolute(path) for path in output_files]
-    with temporary_shards(output_files) as shard_files:
+    outputs = {absolute(path): list(map(absolute, shards)) for path, shards in outputs.items()}
+    creation.check_names(outputs)
+    with output_set(outputs) as written:
+        shard_files = list(map(written.temporary, written.entries))
         job = Job([absolute(path) for path in input_files], shard_files, os.path.dirname(shard_files[0]), tokenizer,
                   options, text_column)
         run(pipeline_options, functools.partial(build, job))
         result = job.outcome.result()
         statistics = Statistics(result["statistics"])
         creation.check_statistics(statistics)
-        move_shards(shard_files, output_files, result["counts"], creation.made_from(options, tokenizer))
+        creation.enter_counts(written, result["counts"])
+        written.made_from = {**creation.made_from(options, tokenizer), **origin}
     return statistics
 
 
@@ -259,7 +262,7 @@ class WriteBucket(_Stage):
             records.extend(unpacked(chunk.records))
         records.sort()
         path = os.path.join(self._job.work, "buckets", f"{bucket:06d}")
-        with atomic_write(path) as temporary, tf.io.TFRecordWriter(temporary) as file:
+        with output(path) as temporary, tf.io.TFRecordWriter(temporary) as file:
             writer = CountingWriter(file)
             for _, record in records:
                 writer.write(record)
@@ -276,7 +279,7 @@ class WriteShard(_Stage):
         """Shard number, buckets -> 0, RecordFile."""
         shard, buckets = element[0], sorted(element[1], key=lambda bucket: bucket.number)
         path = self._job.shard_files[shard]
-        with atomic_write(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
+        with output(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
             for bucket in buckets:
                 with tf.io.gfile.GFile(bucket.path, "rb") as source:
                     while block := source.read(_COPIED_BYTES):

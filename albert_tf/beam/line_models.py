@@ -23,7 +23,8 @@ from albert_tf.tasks.sentence_vectors.embeddings import (
     write_token_files,
 )
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.utils.writing import array_writer, write_text
+from albert_tf.utils.arrays import array_writer
+from albert_tf.utils.outputs import write_text
 
 
 def extract_embeddings(

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from albert_tf.utils.files import names_in, read_bytes
 from albert_tf.utils.json_files import read_json_object
-from albert_tf.utils.writing import write_text
+from albert_tf.utils.outputs import write_text
 
 
 class Outcome:

@@ -30,12 +30,9 @@ from albert_tf.beam.text_ranges import (
     read_texts_of,
     text_ranges,
 )
-from albert_tf.data.records import all_or_none
 from albert_tf.data.worker_pool import chunks
 from albert_tf.utils.files import absolute, listed
-from albert_tf.utils.manifests import check_output, move_with_manifest
-from albert_tf.utils.temporary_files import local_copy, temporary_folder
-from albert_tf.utils.writing import write_bytes
+from albert_tf.utils.outputs import local_copy, output_set, write_bytes
 
 # The number of lines of a block, which are sorted by length and divided into the model's batches.
 LINES_PER_BLOCK = 2048
@@ -127,13 +124,11 @@ def predict_lines(
         output would replace a file that is not an earlier output.
       OSError: the pipeline failed.
     """
-    for path in output_files:
-        check_output(path, *companions(path))
     output_files = [absolute(path) for path in output_files]
-    directory = os.path.dirname(output_files[0])
-    with temporary_folder(os.path.join(directory, "predict_lines"), output=directory) as work:
-        job = LineJob([absolute(path) for path in input_files], output_files, work, predict, write_shard,
-                      text_column)
+    with output_set({path: [path, *companions(path)] for path in output_files}) as outputs:
+        outputs.made_from = made_from
+        job = LineJob([absolute(path) for path in input_files], output_files, outputs.folder(output_files[0]), predict,
+                      write_shard, text_column)
         ranges = _ranges(job)
         save_model(job.model_folder)
         run(options, functools.partial(build, job, ranges))
@@ -142,8 +137,10 @@ def predict_lines(
         num_lines = sum(num_lines for _, num_lines in blocks)
         if not num_lines:
             raise ValueError(f"there are no lines in {listed(input_files)}")
-        with all_or_none([file for path in output_files for file in (path, *companions(path))]):
-            _move_shards(job, made_from, companions)
+        for shard, path in enumerate(output_files):
+            source = job.shard_file(shard)
+            for written, file in zip((source, *companions(source)), (path, *companions(path))):
+                tf.io.gfile.rename(written, outputs.temporary(file), overwrite=True)
     return num_lines
 
 
@@ -156,12 +153,6 @@ def _ranges(job: LineJob) -> list[TextRange]:
         raise ValueError(f"--num_shards must be at most {len(ranges)}, the number of parts into which the text can be "
                          f"divided. Received: {num_shards}")
     return ranges
-
-
-def _move_shards(job: LineJob, made_from: dict, companions: Callable[[str], Sequence[str]]) -> None:
-    for shard, path in enumerate(job.output_files):
-        source = job.shard_file(shard)
-        move_with_manifest(source, path, made_from, dict(zip(companions(source), companions(path))))
 
 
 # --- the pipeline ----------------------------------------------------------------------------------------------------

@@ -36,7 +36,8 @@ def define_flags() -> None:
     flags.DEFINE_enum("to", "tf1", list(FORMATS), "The format to write: the release's TF1 checkpoint (tf1), that of "
                       "google-research/bert (tf1_bert), a checkpoint of this package (ours), a Hugging Face folder, "
                       "or a TF-Hub module.")
-    flags.DEFINE_string("output_dir", None, "Directory of the converted model. A model in it is not replaced.")
+    flags.DEFINE_string("output_dir", None, "Directory of the converted model. Another model in it is not "
+                        "replaced.")
     fields.define_integer("embedding_size", None, "A larger embedding size (E) for the written model, which then needs "
                           "further training: new columns are random, and what reads them starts at zero.", 1, 2**16)
     flags.DEFINE_enum("dtype", "float32", list(DTYPES), "Data type of the weights that --to=hugging_face writes.")

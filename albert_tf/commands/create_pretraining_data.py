@@ -13,11 +13,11 @@ import sys
 from absl import flags, logging
 
 from albert_tf.commands import flag_fields as fields, shared_flags as shared
-from albert_tf.data.records import shard_paths
 from albert_tf.pretraining.creation import CreationOptions, create_pretraining_data, summary, warning
 from albert_tf.pretraining.examples import MAX_SEQ_LENGTH, OBJECTIVES, MaskingOptions, SegmentOptions
 from albert_tf.utils import bounds
 from albert_tf.utils.files import expand_globs
+from albert_tf.utils.outputs import shard_paths
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
@@ -80,18 +80,21 @@ def main() -> None:
     outputs = list(filter(None, map(str.strip, FLAGS.output_file.split(","))))
     if not outputs:
         raise ValueError(f"--output_file must name at least one file. Received: {FLAGS.output_file}")
-    output_files = [shard for path in outputs for shard in shard_paths(path, FLAGS.num_shards)]
-    files = f"{count_of(len(input_files), 'text file')} -> {count_of(len(output_files), 'record file')}"
+    if len(outputs) > len(set(outputs)):
+        raise ValueError(f"--output_file names a file twice: give each another name. Received: {FLAGS.output_file}")
+    shards = {path: shard_paths(path, FLAGS.num_shards) for path in outputs}
+    files = f"{count_of(len(input_files), 'text file')} -> {count_of(len(outputs) * FLAGS.num_shards, 'record file')}"
+    origin = shared.origin(input_files)
     if pipeline_options:
         from albert_tf.beam import creation
 
         logging.info("%s, on Apache Beam", files)
-        statistics = creation.create_pretraining_data(input_files, output_files, tokenizer, options, pipeline_options,
-                                                      FLAGS.text_column)
+        statistics = creation.create_pretraining_data(input_files, shards, tokenizer, options, pipeline_options,
+                                                      FLAGS.text_column, origin)
     else:
         logging.info("%s, %s", files, count_of(FLAGS.num_workers, "worker"))
-        statistics = create_pretraining_data(input_files, output_files, tokenizer, options, FLAGS.num_workers,
-                                             FLAGS.text_column)
+        statistics = create_pretraining_data(input_files, shards, tokenizer, options, FLAGS.num_workers,
+                                             FLAGS.text_column, origin)
     logging.info(summary(statistics))
     if message := warning(statistics, options):
         logging.warning(message)

@@ -31,6 +31,7 @@ from albert_tf.export.onnx.writing import (
 )
 from albert_tf.export.outputs import WithOutputs, exported_settings, write_and_compare
 from albert_tf.utils.files import check_directory
+from albert_tf.utils.outputs import model_files, used_alone
 
 FLAGS = flags.FLAGS
 
@@ -55,6 +56,11 @@ def define_flags() -> None:
 
 def main() -> None:
     check_directory(FLAGS.output_dir)
+    with used_alone(FLAGS.output_dir, "export"):
+        export()
+
+
+def export() -> None:
     selected = shared.resolve_model()
     head = selected.head(FLAGS.model)
     model = selected.pretrained(head, **vector_flags.pooling_arguments(selected, head))
@@ -69,7 +75,9 @@ def main() -> None:
             (precision, functools.partial(OnnxModel, content, settings)) for precision, content in contents.items()),
             FLAGS.max_score_drop)
     length = min(_COMPARED_LENGTH, model.config.max_position_embeddings)
-    for precision, content in contents.items():
-        write_and_compare(os.path.join(FLAGS.output_dir, names[precision]), content,
-                          differences(content, model, length, _COMPARED_PREDICTIONS))
-    write_companions(model, FLAGS.output_dir, selected.vocabulary)
+    compared = {precision: differences(content, model, length, _COMPARED_PREDICTIONS)
+                for precision, content in contents.items()}
+    with model_files(FLAGS.output_dir, "onnx", {}, names.values()):
+        write_companions(model, FLAGS.output_dir, selected.vocabulary)
+        for precision, content in contents.items():
+            write_and_compare(os.path.join(FLAGS.output_dir, names[precision]), content, compared[precision])

@@ -24,6 +24,7 @@ from albert_tf.export import tflite
 from albert_tf.export.outputs import WithOutputs, exported_settings, write_and_compare
 from albert_tf.utils import bounds
 from albert_tf.utils.files import check_directory
+from albert_tf.utils.outputs import used_alone
 from albert_tf.weights.settings import Settings
 
 FLAGS = flags.FLAGS
@@ -50,6 +51,11 @@ def define_flags() -> None:
 
 def main() -> None:
     check_directory(FLAGS.output_dir)
+    with used_alone(FLAGS.output_dir, "export"):
+        export()
+
+
+def export() -> None:
     selected = shared.resolve_model()
     head = selected.head(FLAGS.model)
     model = selected.pretrained(head, **vector_flags.pooling_arguments(selected, head))

@@ -16,26 +16,26 @@ vectors.npy.manifest.json lists what the vectors were made from.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
+from typing import Any
 
 import numpy as np
 from absl import flags, logging
 
 from albert_tf import keras
 from albert_tf.commands import flag_fields as fields, shared_flags as shared, vector_flags
-from albert_tf.data.records import shard_paths
 from albert_tf.data.rows import read_texts
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.vector_precision import VectorPrecision
 from albert_tf.tasks.sentence_vectors.embeddings import companions, embed, token_ids, write_token_files
 from albert_tf.tasks.sentence_vectors.stored_vectors import made_with, ranges_in, ranges_path, write_stored
 from albert_tf.utils import bounds
+from albert_tf.utils.arrays import array_writer
 from albert_tf.utils.files import expand_globs
-from albert_tf.utils.manifests import check_output, move_with_manifest
+from albert_tf.utils.outputs import OutputSet, output_set, shard_paths
 from albert_tf.utils.progress import count_of, progress
-from albert_tf.utils.temporary_files import temporary_folder
-from albert_tf.utils.writing import array_writer
 
 FLAGS = flags.FLAGS
 _MADE_FROM = (*shared.MODEL_FLAGS, "input_file", "per_token", "precision", "vector_precision", "vector_ranges")
@@ -61,9 +61,6 @@ def define_flags() -> None:
 def main() -> None:
     if os.path.splitext(FLAGS.output_file)[1] != ".npy":
         raise ValueError(f"--output_file must end in .npy. Received: {FLAGS.output_file}")
-    output_files, has_ranges = shard_paths(FLAGS.output_file, FLAGS.num_shards), FLAGS.vector_precision == "int8"
-    for path in output_files:
-        check_output(path, *companions(path, FLAGS.per_token), *[ranges_path(path)] * has_ranges)
     keras.mixed_precision.set_global_policy(FLAGS.precision)
     for name in ("pooling", "normalize", "truncate_dim", "vector_precision"):
         if FLAGS.per_token and FLAGS[name].value not in (None, "float32"):
@@ -73,6 +70,15 @@ def main() -> None:
         raise ValueError("--num_shards needs --engine=beam")
     if FLAGS.vector_precision != "float32" and pipeline_options:
         raise ValueError("--engine=beam writes float32 vectors alone: leave out --vector_precision")
+    files = [FLAGS.output_file, *companions(FLAGS.output_file, FLAGS.per_token)]
+    if FLAGS.vector_precision == "int8":
+        files.append(ranges_path(FLAGS.output_file))
+    with contextlib.nullcontext() if pipeline_options else output_set({FLAGS.output_file: files}) as outputs:
+        write(outputs, pipeline_options)
+
+
+def write(outputs: OutputSet | None, pipeline_options: Any) -> None:
+    """Writes the vectors with this process to `outputs`, or with the workers of Beam."""
     lines = [] if pipeline_options else list(read_texts(FLAGS.input_file, FLAGS.text_column))
     if not (lines or pipeline_options):
         raise ValueError(f"{FLAGS.input_file} has no lines")
@@ -80,7 +86,8 @@ def main() -> None:
     pooling = dataclasses.asdict(vector_flags.sentence_pooling(selected))
     model = selected.pretrained("sentence_encoder", **pooling)
     # The ranges of int8 are those of the vectors themselves, unless the flag has others.
-    precision = None if has_ranges and not FLAGS.vector_ranges else vector_flags.vector_precision()
+    has_own_ranges = FLAGS.vector_precision == "int8" and not FLAGS.vector_ranges
+    precision = None if has_own_ranges else vector_flags.vector_precision()
     if precision is not None:
         precision.check_size(model.vector_size)
     shared.check_length(FLAGS.max_seq_length, model.config)
@@ -88,33 +95,21 @@ def main() -> None:
     made_from = {**{name: FLAGS[name].value for name in _MADE_FROM}, **pooling, **made_with(model, tokenizer)}
     if FLAGS.text_column:
         made_from["text_column"] = FLAGS.text_column
-    if pipeline_options:
+    if outputs is None:
         from albert_tf.beam import line_models
 
         num_lines = line_models.extract_embeddings(
-            expand_globs(FLAGS.input_file), output_files, model, tokenizer, model.row_length, FLAGS.batch_size,
-            FLAGS.per_token, made_from, pipeline_options, FLAGS.text_column)
+            expand_globs(FLAGS.input_file), shard_paths(FLAGS.output_file, FLAGS.num_shards), model, tokenizer,
+            model.row_length, FLAGS.batch_size, FLAGS.per_token, made_from, pipeline_options, FLAGS.text_column)
         logging.info("%s: vectors of %s", FLAGS.output_file, count_of(num_lines, "line"))
         return
-    rows = token_ids(tokenizer, lines, model.row_length)
-    with temporary_folder(FLAGS.output_file) as folder:
-        source = os.path.join(folder, os.path.basename(FLAGS.output_file))
-        height = write_vectors(source, model, rows, FLAGS.batch_size, FLAGS.per_token)
-        more_files = dict(zip(companions(source, FLAGS.per_token), companions(FLAGS.output_file, FLAGS.per_token)))
-        if FLAGS.vector_precision != "float32":
-            source = store(source, precision)
-        if has_ranges:
-            more_files[ranges_path(source)] = ranges_path(FLAGS.output_file)
-        move_with_manifest(source, FLAGS.output_file, made_from, more_files)
+    outputs.made_from, path = made_from, outputs.temporary(FLAGS.output_file)
+    exact = path if FLAGS.vector_precision == "float32" else f"{path}.float32"
+    height = write_vectors(exact, model, token_ids(tokenizer, lines, model.row_length), FLAGS.batch_size,
+                           FLAGS.per_token)
+    if exact != path:
+        write_stored(exact, path, precision or VectorPrecision("int8", ranges_in(exact)))
     logging.info("%s: %s of %s", FLAGS.output_file, count_of(height, "vector"), count_of(model.vector_size, "number"))
-
-
-def store(exact: str, precision: VectorPrecision | None) -> str:
-    """Writes the vectors of a file in a precision beside it (None: int8 with their own ranges). Returns the path."""
-    folder, name = os.path.split(exact)
-    path = os.path.join(folder, f"stored_{name}")
-    write_stored(exact, path, precision or VectorPrecision("int8", ranges_in(exact)))
-    return path
 
 
 def write_vectors(

@@ -19,7 +19,7 @@ from albert_tf.tasks.masked_lm.fill_mask import fill_masks, readable_pieces
 from albert_tf.text.lines import read_standard_input
 from albert_tf.utils import bounds
 from albert_tf.utils.json_files import check_characters
-from albert_tf.utils.writing import check_export
+from albert_tf.utils.outputs import check_export
 
 FLAGS = flags.FLAGS
 

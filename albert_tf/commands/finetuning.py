@@ -45,7 +45,7 @@ from albert_tf.training.strategy import chief_first, is_chief
 from albert_tf.training.task import PredictingTask
 from albert_tf.training.teacher_answers import answers, with_answers
 from albert_tf.utils.files import make_directory
-from albert_tf.utils.writing import atomic_folder
+from albert_tf.utils.outputs import output_folder
 from albert_tf.weights.heads import head_of
 from albert_tf.weights.model_card import write_run_card
 from albert_tf.weights.resolved_model import ResolvedModel
@@ -174,7 +174,7 @@ class CommandTask(abc.ABC):
 
     def export(self, directory: str, model: keras.Model) -> None:
         """Writes a SavedModel. This one takes ids; those of the commands also take texts."""
-        with atomic_folder(directory) as temporary, contextlib.redirect_stdout(io.StringIO()):
+        with output_folder(directory) as temporary, contextlib.redirect_stdout(io.StringIO()):
             model.export(temporary)  # Keras prints the endpoints
 
 

@@ -17,7 +17,7 @@ from albert_tf.training.finetuning import FineTuningOptions
 from albert_tf.training.run import Length
 from albert_tf.utils import bounds
 from albert_tf.utils.json_files import read_json_object
-from albert_tf.utils.writing import check_export, is_replaced
+from albert_tf.utils.outputs import check_export, is_replaced
 from albert_tf.weights.resolved_model import ResolvedModel
 
 FLAGS = flags.FLAGS

@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import os
 
-import tensorflow as tf
 from absl import flags, logging
 
 from albert_tf import keras
@@ -21,7 +20,7 @@ from albert_tf.tasks.sentence_vectors.features import read_pairs
 from albert_tf.tasks.sentence_vectors.mining import FORMATS, MiningOptions, as_rows, mine_negatives
 from albert_tf.text.lines import read_lines
 from albert_tf.utils import bounds
-from albert_tf.utils.manifests import check_output, written_with_manifest
+from albert_tf.utils.outputs import check_output, output_with_manifest, write_text
 from albert_tf.utils.progress import count_of
 
 FLAGS = flags.FLAGS
@@ -74,8 +73,7 @@ def main() -> None:
                          "by --num_negatives, --range_max, the scores and margins, or a --corpus_file")
     rows = as_rows(mined, FLAGS.output_file)
     made_from = {**{name: FLAGS[name].value for name in _MADE_FROM}, **pooling, **dataclasses.asdict(options)}
-    with written_with_manifest(FLAGS.output_file, made_from) as (temporary, _):
-        with tf.io.gfile.GFile(temporary, "w") as file:
-            file.write(rows)
+    with output_with_manifest(FLAGS.output_file, made_from) as (temporary, _):
+        write_text(temporary, rows)
     logging.info("%s: %s with %s each; %d left out", FLAGS.output_file, count_of(len(mined), "pair"),
                  count_of(options.num_negatives, "negative"), len(pairs) - len(mined))

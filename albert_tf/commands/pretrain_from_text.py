@@ -15,19 +15,21 @@ from __future__ import annotations
 
 import os
 import pathlib
+import shlex
 
-from absl import flags
+from absl import flags, logging
 
 import albert_tf
 from albert_tf.commands import flag_fields as fields, shared_flags as shared
-from albert_tf.commands.command_runs import Run, ScriptRuns, filled, parse_runs, placeholders
+from albert_tf.commands.command_runs import Run, arguments, filled, parse_runs, placeholders, run_script
 from albert_tf.config import AlbertConfig
+from albert_tf.data.feature_table import fingerprint
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training.evaluation import read_history
 from albert_tf.utils.charts import Curve, Panel, write_charts
-from albert_tf.utils.files import errors_at
+from albert_tf.utils.files import absolute, errors_at
 from albert_tf.utils.json_files import check_keys, read_json_object
-from albert_tf.utils.writing import write_text
+from albert_tf.utils.outputs import checked_manifest, manifest_path, write_text
 
 RECIPES = pathlib.Path(albert_tf.__file__).parent / "recipes" / "pretraining"
 
@@ -61,20 +63,52 @@ def main() -> None:
                              f"{', '.join(PLACES)}")
         if name not in places:
             raise ValueError(f"--{name} is missing: the recipe {FLAGS.recipe} uses it")
-    runs, stages = ScriptRuns(FLAGS.output_dir), []
     planned = [Run(run.script, {name: filled(value, places) for name, value in run.flags.items()})
                for run in recipe.values()]
     for run in planned:
         if FLAGS.text_column and run.script in READERS_OF_TEXTS:
             run.flags["text_column"] = FLAGS.text_column
-        runs.check_outputs(run.script, **run.flags)
+    finished = [is_finished(run) for run in planned]  # before anything is written
+    stages: list[str] = []
     for name, config in configs.items():
         write_text(os.path.join(FLAGS.output_dir, f"{name}.json"), config.to_json_string())
-    for run in planned:
-        runs.run(run.script, **run.flags)
+    for run, skipped in zip(planned, finished):
+        if skipped:
+            logging.info("has finished before: %s %s", run.script, shlex.join(arguments(run.flags)))
+        else:
+            run_script(run.script, **run.flags)
         if run.script == "run_pretraining":
             stages.append(run.flags["output_dir"])
             draw_training(stages, os.path.join(FLAGS.output_dir, "training.svg"))
+
+
+def is_finished(run: Run) -> bool:
+    """Whether the manifest of a run's output says that it is complete. Commands with an output directory run always.
+
+    These continue what is there, or find that nothing is left to do.
+
+    Raises:
+      ValueError: the output was made with other flags or from a file that was changed, so that the later runs, which
+        have read it, could not be continued.
+    """
+    if run.script not in READERS_OF_TEXTS:
+        return False
+    output = run.flags.get("output_file") or f"{run.flags['model_prefix']}.model"
+    try:
+        content = checked_manifest(manifest_path(output))
+    except ValueError:  # none, or of an incomplete output
+        return False
+    made_from = content["made_from"]
+    flags = {name: str(value) for name, value in run.flags.items()}
+    for name in sorted({*flags, *made_from["flags"]}):
+        if len({value and absolute(value) for value in (flags.get(name), made_from["flags"].get(name))}) > 1:
+            raise ValueError(f"{output} was made with another --{name}, and would be replaced: choose another "
+                             "--output_dir, or repeat the earlier flags")
+    for path, digest in made_from["digests"].items():
+        if os.path.exists(path) and fingerprint(path) != digest:
+            raise ValueError(f"{path} has changed since {output} was made from it: choose another --output_dir, or "
+                             "restore the file")
+    return True
 
 
 def read_recipe(recipe: str) -> tuple[dict[str, AlbertConfig], dict[str, Run]]:

@@ -19,8 +19,7 @@ from absl import flags, logging
 from albert_tf.commands import flag_fields as fields, run_classifier
 from albert_tf.commands.command_runs import run_process
 from albert_tf.tasks.classification.glue import TASKS
-from albert_tf.training.checkpoints import checkpoint_of
-from albert_tf.training.evaluation import RESULTS
+from albert_tf.training.evaluation import RESULTS, checkpoint_of
 from albert_tf.utils.json_files import read_json_object
 
 FLAGS = flags.FLAGS

@@ -54,9 +54,8 @@ from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
 from albert_tf.training.checkpoints import saved_runs
 from albert_tf.training.finetuning import mean_of
 from albert_tf.utils import bounds
-from albert_tf.utils.arrays import read_array
+from albert_tf.utils.arrays import read_array, write_array
 from albert_tf.utils.progress import count_of
-from albert_tf.utils.writing import write_array
 
 DROPOUT = 0.1  # for simcse, as in Gao et al. (2021)
 # Distillation: about how many lines the initial weights read, and how many in a batch.

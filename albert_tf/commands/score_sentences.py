@@ -15,19 +15,17 @@ import json
 from typing import TYPE_CHECKING
 
 import numpy as np
-import tensorflow as tf
 from absl import flags, logging
 
 from albert_tf import keras
 from albert_tf.commands import flag_fields as fields, shared_flags as shared
-from albert_tf.data.records import shard_paths
 from albert_tf.data.rows import read_texts
 from albert_tf.tasks.masked_lm.minimal_pairs import accuracies, read_minimal_pairs
 from albert_tf.tasks.masked_lm.sentence_scores import score_sentences
 from albert_tf.text.lines import read_standard_input
 from albert_tf.utils import bounds
 from albert_tf.utils.files import expand_globs
-from albert_tf.utils.manifests import check_output, written_with_manifest
+from albert_tf.utils.outputs import output_with_manifest, shard_paths, write_text
 from albert_tf.utils.progress import count_of, progress
 
 if TYPE_CHECKING:
@@ -89,15 +87,15 @@ def options_from_flags() -> Options:
 
 def main() -> None:
     options = options_from_flags()
-    for path in shard_paths(options.output_file, options.num_shards) if options.output_file else []:
-        check_output(path)  # before the scores are computed
     keras.mixed_precision.set_global_policy(options.precision)
+    results = score_pairs if options.pairs else score_lines
     if options.pipeline_options:
         score_on_beam(options)
-        return
-    results = score_pairs(options) if options.pairs else score_lines(options)
-    if options.output_file:
-        write_results(options, results)
+    elif options.output_file:
+        with output_with_manifest(options.output_file, options.made_from) as (temporary, _):
+            write_text(temporary, json.dumps(results(options), indent=2) + "\n")
+    else:
+        results(options)
 
 
 def score_on_beam(options: Options) -> None:
@@ -109,12 +107,6 @@ def score_on_beam(options: Options) -> None:
         options.within_word_l2r, options.tokens_per_batch, options.made_from, options.pipeline_options,
         options.text_column)
     logging.info("%s: scores of %s", options.output_file, count_of(num_lines, "line"))
-
-
-def write_results(options: Options, results: dict) -> None:
-    with written_with_manifest(options.output_file, options.made_from) as (temporary, _):
-        with tf.io.gfile.GFile(temporary, "w") as file:
-            file.write(json.dumps(results, indent=2) + "\n")
 
 
 def score_lines(options: Options) -> dict:

@@ -28,9 +28,8 @@ from albert_tf.training.evaluation import HISTORY, RESULTS, read_history
 from albert_tf.utils import bounds
 from albert_tf.utils.charts import Curve, Panel, write_charts
 from albert_tf.utils.json_files import read_json_object
+from albert_tf.utils.outputs import used_alone, write_csv, write_text
 from albert_tf.utils.progress import count_of
-from albert_tf.utils.temporary_files import used_alone
-from albert_tf.utils.writing import write_csv, write_text
 
 if TYPE_CHECKING:
     from optuna import Study, Trial

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Iterable
 
 import tensorflow as tf
 from absl import flags
 
 from albert_tf.commands.flag_fields import define_float, define_integer, group, string
 from albert_tf.config import AlbertConfig
+from albert_tf.data.feature_table import fingerprint
 from albert_tf.export.precision import SERVED_PRECISIONS
 from albert_tf.training.checkpoints import BEST
 from albert_tf.utils import bounds
+from albert_tf.utils.files import is_remote
 from albert_tf.weights.heads import HEAD_NAMES
 from albert_tf.weights.open_source import is_url
 from albert_tf.weights.resolved_model import ModelRequest, ResolvedModel
@@ -45,6 +47,12 @@ def text_column(content: str) -> Any:
     """
     return string(None, f"Name of the column with the texts, if the input is a table: Parquet, JSON lines, CSV or TSV "
                         f"with a header. Each row is a {content}. Default: the input is text.")
+
+
+def origin(input_files: Iterable[str]) -> dict[str, Any]:
+    """Entries of made_from: the flags that are set, as text, and the digests of local input files."""
+    return dict(flags={name: str(flag.value) for name in FLAGS if (flag := FLAGS[name]).present},
+                digests={path: fingerprint(path) for path in input_files if not is_remote(path)})
 
 
 def define_text_column_flag(content: str = "text") -> None:

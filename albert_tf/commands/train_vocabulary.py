@@ -31,6 +31,7 @@ def define_flags() -> None:
 
 
 def main() -> None:
-    train_vocabulary(expand_globs(FLAGS.input_file), FLAGS.model_prefix, FLAGS.vocab_size, FLAGS.do_lower_case,
-                     FLAGS.keep_accents, functools.partial(read_document_lines, column=FLAGS.text_column))
+    input_files = expand_globs(FLAGS.input_file)
+    train_vocabulary(input_files, FLAGS.model_prefix, FLAGS.vocab_size, FLAGS.do_lower_case, FLAGS.keep_accents,
+                     functools.partial(read_document_lines, column=FLAGS.text_column), shared.origin(input_files))
     logging.info("%s.model: %d pieces", FLAGS.model_prefix, FLAGS.vocab_size)

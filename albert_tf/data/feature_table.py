@@ -37,6 +37,7 @@ from albert_tf.data.records import RecordFile, check_records, record_writer, wit
 from albert_tf.data.tf_example import example, float_feature, int64_feature, varints
 from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
 from albert_tf.utils.files import check_name
+from albert_tf.utils.outputs import locked
 from albert_tf.utils.progress import count_of
 
 # The per-token features that every task has, with their padding values.
@@ -281,10 +282,12 @@ def cached_table(path: str, made_from: dict, schema: FeatureSchema, convert: Con
     """
     made_from = _all_made_from(made_from, schema)
     if not _is_current(path, made_from):
-        with record_writer(path, made_from) as writer:
-            for features in convert():
-                writer.write(schema.serialize(features))
-        logging.info("%s: %s made", path, count_of(writer.count, "record"))
+        with locked(f"{path}.features", wait=True):  # another command may make the same features
+            if not _is_current(path, made_from):
+                with record_writer(path, made_from) as writer:
+                    for features in convert():
+                        writer.write(schema.serialize(features))
+                logging.info("%s: %s made", path, count_of(writer.count, "record"))
     return FeatureTable.from_records(check_records([path])[0], schema)
 
 

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
-from typing import Collection
+import types
+from typing import Any, Callable, Collection, Iterator, Mapping
 
 import tensorflow as tf
 from absl import logging
 
 from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig
-from albert_tf.export.tf_hub import export_encoder
+from albert_tf.export.tf_hub import export_encoder, module_written_alone
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.checkpoints import BEST, check_no_run
 from albert_tf.utils.bounds import check_one_of
-from albert_tf.utils.files import check_directory, check_no_wildcard
-from albert_tf.utils.writing import atomic_checkpoint, write_text
+from albert_tf.utils.files import absolute, check_directory, check_no_wildcard
+from albert_tf.utils.outputs import model_files, output_checkpoint, replaceable_files, used_alone, write_text
 from albert_tf.weights.from_pretrained import build
 from albert_tf.weights.heads import head_named, head_of_source
 from albert_tf.weights.hugging_face import WEIGHTS
@@ -64,18 +66,20 @@ def convert(
       ValueError: output_dir is a file, or already has a model or a training run; the kind of model is unclear; or the
         format does not support it.
     """
-    check_no_model(output_dir, to, source.path)
-    if source.module:
-        raise ValueError(f"{source.path} is a TF2 module whose variables do not have the release's names: it can be "
-                         "used as an encoder, but cannot be converted")
-    kind = model or head_of_source(source)
-    built, report = build(source, kind, config, **arguments)
-    if report.not_restored:
-        logging.warning("%s lacks variables of the %s: %s. They are left out if the format allows it, or else "
-                        "written with initial values", source.path, kind, ", ".join(report.not_restored))
-    _check_keeps_settings(built, output_dir)
-    save(built, output_dir, to, source.vocabulary if vocabulary is None else vocabulary, report.not_restored,
-         dtype, source.path)
+    made_from = dict(source=_folder_of(source.path), config=config and config.to_json_string(), model=model,
+                     dtype=dtype, arguments=str(arguments))
+    with _new_model(output_dir, to, made_from, source.path):
+        if source.module:
+            raise ValueError(f"{source.path} is a TF2 module whose variables do not have the release's names: it can "
+                             "be used as an encoder, but cannot be converted")
+        kind = model or head_of_source(source)
+        built, report = build(source, kind, config, **arguments)
+        if report.not_restored:
+            logging.warning("%s lacks variables of the %s: %s. They are left out if the format allows it, or else "
+                            "written with initial values", source.path, kind, ", ".join(report.not_restored))
+        _check_keeps_settings(built, output_dir)
+        save(built, output_dir, to, source.vocabulary if vocabulary is None else vocabulary, report.not_restored,
+             dtype, source.path, made_from)
     logging.info("%s (%s) written to %s", to, kind, output_dir)
 
 
@@ -100,24 +104,27 @@ def save_random(
       ValueError: output_dir is a file, or already has a model or a training run; the head needs a number of labels; or
         the format does not support the model.
     """
-    check_no_model(output_dir, to)
     head = head_named(model)
     if "num_labels" in head.arguments:
         raise ValueError(f"without weights, nothing tells the number of labels of a {model}: set --init_checkpoint, or "
                          "the model to one without labels, such as pretrainer")
-    keras.utils.set_random_seed(seed)
-    built = head.model(config, **arguments)
-    logging.warning("the weights are random: the model has learned nothing")
-    save(built, output_dir, to, vocabulary or VocabularyFiles(), dtype=dtype)
+    made_from = dict(seed=seed, config=config.to_json_string(), model=model, dtype=dtype, arguments=str(arguments))
+    with _new_model(output_dir, to, made_from):
+        keras.utils.set_random_seed(seed)
+        built = head.model(config, **arguments)
+        logging.warning("the weights are random: the model has learned nothing")
+        save(built, output_dir, to, vocabulary or VocabularyFiles(), dtype=dtype, made_from=made_from)
     logging.info("%s (%s) written to %s", to, model, output_dir)
 
 
-def check_no_model(output_dir: str, to: str, path: str | None = None) -> None:
-    """Checks the directory of a new model.
+@contextlib.contextmanager
+def _new_model(output_dir: str, to: str, made_from: dict[str, Any], path: str | None = None) -> Iterator[None]:
+    """A block in which no other command writes a model into a directory, which is checked first.
 
     Args:
       output_dir: the directory.
       to: the new model's format.
+      made_from: what it is made from. A model that was made from the same, or not completed, is replaced.
       path: path of the weights that are converted, beside which their other formats may be; None for new weights.
 
     Raises:
@@ -127,10 +134,18 @@ def check_no_model(output_dir: str, to: str, path: str | None = None) -> None:
     check_one_of("the format", to, FORMATS)
     check_directory(output_dir)
     check_no_wildcard(output_dir)
-    check_no_run(output_dir)
-    own = () if path is None else map(os.path.normpath, (path, os.path.dirname(path)))
-    for name in [FORMATS[to]] if os.path.normpath(output_dir) in own else FORMATS.values():
-        _check_not_there(os.path.join(output_dir, name))
+    with module_written_alone(output_dir) if to == "tf_hub" else used_alone(output_dir, "export"):
+        check_no_run(output_dir)
+        own = () if path is None else map(os.path.normpath, (path, os.path.dirname(path)))
+        names = [FORMATS[to]] if os.path.normpath(output_dir) in own else FORMATS.values()
+        for name in {*names} - {*replaceable_files(output_dir, to, made_from)}:
+            _check_not_there(os.path.join(output_dir, name))
+        yield
+
+
+def _folder_of(path: str) -> str:
+    """The folder of a checkpoint, whose best or latest step may change; other paths as they are."""
+    return absolute(os.path.dirname(path) if tf.io.gfile.exists(f"{path}.index") else path)
 
 
 def _check_keeps_settings(model: keras.Model, output_dir: str) -> None:
@@ -152,6 +167,7 @@ def _check_not_there(path: str) -> None:
 def save(
     model: keras.Model, output_dir: str, to: str, vocabulary: VocabularyFiles = VocabularyFiles(),
     never_trained: Collection[str] = (), dtype: str = "float32", base_model: str | None = None,
+    made_from: Mapping[str, Any] = types.MappingProxyType({}),
 ) -> None:
     """Writes a model: config and vocabulary, then the weights, then the model card.
 
@@ -163,19 +179,25 @@ def save(
       never_trained: release names of variables that have initial values. TF1 formats and "tf_hub" leave them out.
       dtype: data type of the weights. Only "hugging_face" supports others than float32.
       base_model: path of the weights that are converted; None if this is not a conversion.
+      made_from: what the model is made from, for the manifest.
 
     Raises:
       ValueError: the format does not support the model or the dtype.
     """
     if dtype != "float32" and to != "hugging_face":
         raise ValueError(f"only hugging_face supports weights of type {dtype}. Received: {to}")
-    if to == "hugging_face":
-        save_hugging_face(model, output_dir, vocabulary, dtype)
-    elif to == "tf_hub":
-        _save_module(model, output_dir, vocabulary, never_trained)
-    else:
-        _save_checkpoint(model, output_dir, to, vocabulary, never_trained)
-    write_conversion_card(model, output_dir, to, base_model, dtype, never_trained)
+    def write_card(folder: str) -> None:
+        write_conversion_card(model, folder, to, base_model, dtype, never_trained)
+
+    if to == "tf_hub":
+        _save_module(model, output_dir, vocabulary, never_trained, write_card, dict(made_from))
+        return
+    with model_files(output_dir, to, dict(made_from), [FORMATS[to]]):
+        if to == "hugging_face":
+            save_hugging_face(model, output_dir, vocabulary, dtype)
+        else:
+            _save_checkpoint(model, output_dir, to, vocabulary, never_trained)
+        write_card(output_dir)
 
 
 def write_conversion_card(
@@ -189,12 +211,15 @@ def write_conversion_card(
                                               loaded_by=loaded_by))
 
 
-def _save_module(model: keras.Model, output_dir: str, vocabulary: VocabularyFiles, never_trained) -> None:
+def _save_module(
+    model: keras.Model, output_dir: str, vocabulary: VocabularyFiles, never_trained,
+    write_card: Callable[[str], None], made_from: dict[str, Any]
+) -> None:
     if not isinstance(model, (AlbertModel, AlbertPretrainer, AlbertSentenceEncoder)):
         raise ValueError("a TF-Hub module can have no other head than those of pre-training and a pooling. "
                          f"Received: {type(model).__name__}")
     without_heads = isinstance(model, AlbertPretrainer) and never_trained
-    export_encoder(output_dir, model.albert if without_heads else model, vocabulary.tokenizer())
+    export_encoder(output_dir, model.albert if without_heads else model, vocabulary.tokenizer(), write_card, made_from)
 
 
 def _save_checkpoint(
@@ -212,7 +237,7 @@ def _save_checkpoint(
         save_tf1_checkpoint(model, os.path.join(output_dir, bert.PREFIX), left_out=never_trained,
                             name_of=bert.bert_name_of)
     else:
-        with atomic_checkpoint(prefix) as temporary:
+        with output_checkpoint(prefix) as temporary:
             tf.train.Checkpoint(model=model).write(temporary)
 
 
@@ -242,6 +267,6 @@ def save_pretrained(model: keras.Model, folder: str, tokenizer: FullTokenizer | 
 
       albert_tf.save_pretrained(model, "my_albert", tokenizer, to="hugging_face")
     """
-    check_no_model(folder, to)
     vocabulary = VocabularyFiles() if tokenizer is None else VocabularyFiles.from_tokenizer(tokenizer)
-    save(model, folder, to, vocabulary, dtype=dtype)
+    with _new_model(folder, to, {}):
+        save(model, folder, to, vocabulary, dtype=dtype)

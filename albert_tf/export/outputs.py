@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.utils.writing import write_bytes
+from albert_tf.utils.outputs import write_bytes
 from albert_tf.weights.heads import has_only_random_pooled_output, head_of
 from albert_tf.weights.settings import Settings, settings_of
 

@@ -21,7 +21,7 @@ from albert_tf.modeling.configured_model import ENCODER_INPUTS
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.lines import read_lines
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.utils.writing import atomic_folder
+from albert_tf.utils.outputs import output_folder
 
 # The file of an export's assets that has the names of the labels, one per line.
 LABEL_NAMES = "label_names.txt"
@@ -97,7 +97,7 @@ def export_model(
     with made_once(model) as variables:
         signatures = _signatures(model, module.tokenizer, features, outputs, texts)
         module.weights = variables()  # not the Keras model, of which SavedModel would save much more than is served
-    with atomic_folder(export_dir) as temporary, tempfile.TemporaryDirectory() as folder:
+    with output_folder(export_dir) as temporary, tempfile.TemporaryDirectory() as folder:
         if label_names:
             module.label_names = tf.saved_model.Asset(_label_file(folder, label_names))
         tf.saved_model.save(module, temporary, signatures)

@@ -6,9 +6,10 @@ encoder also has the signatures of the release's TF1 modules.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
-from typing import Callable
+from typing import Any, Callable
 
 import tensorflow as tf
 
@@ -22,7 +23,7 @@ from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.text.graph.packing import pack_ids
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.utils.writing import atomic_folder, write_text
+from albert_tf.utils.outputs import locked, output_folder, write_text
 from albert_tf.weights.model_card import CARD
 from albert_tf.weights.settings import settings_of, write_settings
 from albert_tf.weights.tf_hub.reading import EXTRA_ASSETS
@@ -34,8 +35,15 @@ _in_graph = functools.partial(tf.function, autograph=False)  # see saved_model.g
 _PIECES = tf.RaggedTensorSpec([None, None], tf.int32)
 
 
+def module_written_alone(path: str) -> contextlib.AbstractContextManager[None]:
+    """A block in which no other command writes a module to a path. Its lock is beside the folder, which is replaced."""
+    path = path.rstrip("/")
+    return locked(f"{path}.export", refusal=f"{path} is in use by another export")
+
+
 def export_encoder(
-    export_path: str, model: AlbertModel | AlbertPretrainer | AlbertSentenceEncoder, tokenizer: FullTokenizer
+    export_path: str, model: AlbertModel | AlbertPretrainer | AlbertSentenceEncoder, tokenizer: FullTokenizer,
+    write_card: Callable[[str], None] = lambda folder: None, made_from: dict[str, Any] | None = None
 ) -> None:
     """Writes a SavedModel for hub.load and hub.KerasLayer(trainable=True).
 
@@ -49,6 +57,8 @@ def export_encoder(
       export_path: folder of the SavedModel. An earlier export is replaced.
       model: the encoder alone, with both heads of pre-training, or with a pooling.
       tokenizer: the model's tokenizer. Its vocabulary file is an asset; config and options are extra assets.
+      write_card: function that writes the model card to a folder that has the earlier card, if there is one.
+      made_from: see output_folder.
 
     Raises:
       ValueError: there is something at export_path that is not an earlier export.
@@ -59,7 +69,7 @@ def export_encoder(
     signatures = _release_signatures(encoder, module.vocab_file, tokenizer.do_lower_case)
     if isinstance(model, AlbertPretrainer):
         signatures.update(_release_head_signatures(model))
-    with atomic_folder(export_path, added=[CARD]) as temporary:
+    with output_folder(export_path, "tf_hub", made_from or {}) as temporary:
         tf.saved_model.save(module, temporary, signatures)
         assets = os.path.join(temporary, EXTRA_ASSETS)
         write_text(os.path.join(assets, CONFIG_NAME), model.config.to_json_string())
@@ -68,6 +78,7 @@ def export_encoder(
         card = os.path.join(export_path, CARD)
         if tf.io.gfile.exists(card):  # write_model_card keeps what the user wrote in it
             tf.io.gfile.copy(card, os.path.join(temporary, CARD))
+        write_card(temporary)
 
 
 def export_preprocessing(
@@ -90,7 +101,7 @@ def export_preprocessing(
     """
     module = _PreprocessingModule(tokenizer, seq_length)
     texts = tf.TensorSpec([None], tf.string, "texts")
-    with atomic_folder(export_path) as temporary:
+    with output_folder(export_path) as temporary:
         tf.saved_model.save(module, temporary, dict(serving_default=module.__call__.get_concrete_function(texts)))
 
 

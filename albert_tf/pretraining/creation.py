@@ -7,51 +7,52 @@ of the pass over the corpus (see dupe_factor) only, so the number of workers doe
 more in memory than one bucket (about 32 MB) or one part of a document for each worker; with release_compatible a part
 is a whole document.
 
-All shards are written to temporary folders, and renamed when all are complete. The Beam engine
+All shards are written to temporary folders, and renamed when all are complete (see utils/outputs.py). The Beam engine
 (albert_tf/beam/creation.py) has the same checks, outputs and sizes of tasks and buckets.
 """
 
 from __future__ import annotations
 
 import collections
-import concurrent.futures
 import contextlib
 import dataclasses
-import os
 import sys
-from typing import Iterator
+import tempfile
+import types
+from typing import Any, Iterator, Mapping
 
 import tensorflow as tf
 
-from albert_tf.data.records import CountingWriter, all_or_none, check_outputs
+from albert_tf.data.records import CountingWriter
 from albert_tf.data.worker_pool import Run, worker_pool
 from albert_tf.pretraining import corpus as corpus_files
 from albert_tf.pretraining.corpus import Corpus
 from albert_tf.pretraining.worker import CreationOptions, Worker, examples_of_parts, sorted_records, tokenize_batch
 from albert_tf.text.lines import is_compressed
 from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
-from albert_tf.utils.files import listed, local_place, written_path
-from albert_tf.utils.manifests import move_with_manifest
+from albert_tf.utils.files import absolute, is_remote, listed
+from albert_tf.utils.outputs import OutputSet, manifest_path, output_set
 from albert_tf.utils.progress import count_of, progress
-from albert_tf.utils.temporary_files import temporary_folder
 
 # The largest share of tokens that may be in no example without a warning.
 _MOST_UNUSED = 0.2
 
 
-def create_pretraining_data(input_files: list[str], output_files: list[str], tokenizer: FullTokenizer,
-                            options: CreationOptions, num_workers: int, text_column: str | None = None
-                            ) -> collections.Counter:
+def create_pretraining_data(
+    input_files: list[str], outputs: Mapping[str, list[str]], tokenizer: FullTokenizer, options: CreationOptions,
+    num_workers: int, text_column: str | None = None, origin: Mapping[str, Any] = types.MappingProxyType({})
+) -> collections.Counter:
     """Writes pre-training records, shuffled over all output files.
 
     Args:
       input_files: UTF-8 text files with one sentence per line (any number of sentences with options.split_lines) and a
         blank line between documents. A file whose name ends in .gz or .bz2 is decompressed.
-      output_files: TFRecord files to write. They appear with their manifests when all are complete.
+      outputs: the shards of each output, TFRecord files (see output_set). They appear when all are complete.
       tokenizer: the model's tokenizer.
       options: how examples are made.
       num_workers: number of processes.
       text_column: name of the column of tables whose rows are documents (see read_document_lines); None for text.
+      origin: further entries of made_from in the manifests.
 
     Returns:
       the counts of documents, examples, tokens, masked (tokens), swapped (examples), short (examples), left_out
@@ -60,20 +61,32 @@ def create_pretraining_data(input_files: list[str], output_files: list[str], tok
 
     Raises:
       ValueError: there is no text, a line is not UTF-8, the corpus is too small for the objective or for the number of
-        outputs, or an output would replace another output or a file that this function did not write.
+        outputs, an output would replace another output or a file that this function did not write, or another command
+        writes an output.
       OSError: a file cannot be written.
     """
-    check_outputs(output_files)
-    with _working_directory(output_files[0]) as work:
+    check_names(outputs)
+    with output_set(outputs) as written, _working_directory(written.folder(next(iter(outputs)))) as work:
+        output_files = list(written.entries)
         with worker_pool(num_workers, Worker, tokenizer, work, options.split_lines) as run:
             corpus = _tokenize(run, input_files, text_column, work)
             check_corpus(corpus, options)
             buckets = num_buckets(corpus, options, len(output_files))
             statistics = _make_examples(run, corpus, options, buckets)
         check_statistics(statistics)
-        _write_outputs(output_files, work, buckets, made_from(options, tokenizer))
+        _write_shards(written, work, buckets)
+        written.made_from = {**made_from(options, tokenizer), **origin}
     statistics["documents"] = len(corpus)
     return statistics
+
+
+def check_names(outputs: Mapping[str, list[str]]) -> None:
+    """Raises ValueError if two outputs have a file in common, or a manifest (x and x.tfrecord)."""
+    files = collections.Counter(file for path, shards in outputs.items() for file in map(
+        absolute, (*shards, manifest_path(path))))
+    for file, count in files.items():
+        if count > 1:
+            raise ValueError(f"two of the output files would both be written to {file}: give each another name")
 
 
 def summary(statistics: collections.Counter) -> str:
@@ -104,10 +117,9 @@ def _unused_share(statistics: collections.Counter) -> float:
 
 
 @contextlib.contextmanager
-def _working_directory(output_file: str) -> Iterator[str]:
-    """A temporary folder: next to the output, where disk space is expected, or the system's if the output is remote."""
-    directory = os.path.dirname(local_place(output_file))
-    with temporary_folder(os.path.join(directory, "create_pretraining_data"), output=directory or os.curdir) as work:
+def _working_directory(folder: str) -> Iterator[str]:
+    """A folder in the output's temporary one, where disk space is expected; a local one if the output is remote."""
+    with tempfile.TemporaryDirectory(dir=None if is_remote(folder) else folder) as work:
         yield work
 
 
@@ -138,18 +150,31 @@ def _make_examples(run: Run, corpus: Corpus, options: CreationOptions, num_bucke
     return statistics
 
 
-def _write_outputs(output_files: list[str], work: str, num_buckets: int, made_from: dict) -> None:
-    each = num_buckets // len(output_files)
-    counts = []
-    with temporary_shards(output_files) as shard_files, progress("writing", len(output_files), " files") as done:
-        for i, path in enumerate(shard_files):
-            with tf.io.TFRecordWriter(path) as file:
+def _write_shards(written: OutputSet, work: str, num_buckets: int) -> None:
+    each, counts = num_buckets // len(written.entries), []
+    with progress("writing", len(written.entries), " files") as done:
+        for i, path in enumerate(written.entries):
+            with tf.io.TFRecordWriter(written.temporary(path)) as file:
                 writer = CountingWriter(file)
                 for record in sorted_records(work, range(i * each, (i + 1) * each)):
                     writer.write(record)
             counts.append(writer.count)
             done(1)
-        move_shards(shard_files, output_files, counts, made_from)
+    enter_counts(written, counts)
+
+
+def enter_counts(written: OutputSet, counts: list[int]) -> None:
+    """Enters the number of records of each shard in the manifests.
+
+    Raises:
+      ValueError: a shard has no records.
+    """
+    if 0 in counts:
+        raise ValueError(f"shard {counts.index(0) + 1} of {len(counts)}, {list(written.entries)[counts.index(0)]}, has "
+                         f"no records, since the text gives only {count_of(sum(counts), 'example')}: set --num_shards "
+                         "to a smaller number, or name fewer output files")
+    for entry, count in zip(written.entries.values(), counts):
+        entry["count"] = count
 
 
 # Tokens of a worker's task that has several small documents.
@@ -192,44 +217,3 @@ def made_from(options: CreationOptions, tokenizer: FullTokenizer) -> dict:
     return dict(dataclasses.asdict(options.segments), **dataclasses.asdict(options.masking), **splitting,
                 dupe_factor=options.dupe_factor, random_seed=options.random_seed, vocab_size=tokenizer.vocab_size,
                 **tokenizer_key(tokenizer))
-
-
-# The number of outputs that are renamed at the same time. On an object store, each takes a few tenths of a second.
-_RENAMING_THREADS = 16
-
-
-@contextlib.contextmanager
-def temporary_shards(output_files: list[str]) -> Iterator[list[str]]:
-    """Yields a temporary path for each output, in a temporary folder next to it."""
-    directories = [os.path.dirname(written_path(path)) for path in output_files]
-    with contextlib.ExitStack() as stack:
-        folders = {directory: stack.enter_context(temporary_folder(os.path.join(directory, "create_pretraining_data"),
-                                                                   output=directory or os.curdir))
-                   for directory in dict.fromkeys(directories)}
-        yield [os.path.join(folders[directory], f"shard-{number:06d}") for number, directory in enumerate(directories)]
-
-
-def move_shards(shard_files: list[str], output_files: list[str], counts: list[int], made_from: dict) -> None:
-    """Renames the shards to the outputs, and writes their manifests.
-
-    Args:
-      shard_files: the paths of temporary_shards, where all shards are complete.
-      output_files: paths of the outputs.
-      counts: the number of records of each shard.
-      made_from: the made_from entry of the manifests.
-
-    Raises:
-      ValueError: a shard has no records, or an output would replace a file that is not an earlier output. No earlier
-        output has been replaced then.
-    """
-    if 0 in counts:
-        raise ValueError(f"shard {counts.index(0) + 1} of {len(counts)}, {output_files[counts.index(0)]}, has no "
-                         f"records, since the text gives only {count_of(sum(counts), 'example')}: set --num_shards "
-                         "to a smaller number, or name fewer output files")
-    check_outputs(output_files)  # again, since the work takes hours
-
-    def move(source: str, path: str, count: int) -> None:
-        move_with_manifest(source, path, made_from, count=count)
-
-    with all_or_none(output_files), concurrent.futures.ThreadPoolExecutor(_RENAMING_THREADS) as threads:
-        list(threads.map(move, shard_files, output_files, counts))

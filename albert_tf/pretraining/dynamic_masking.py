@@ -13,9 +13,10 @@ from typing import Callable, Sequence
 import tensorflow as tf
 from absl import logging
 
-from albert_tf.data.records import RecordFile, manifest_path, pretraining_features
+from albert_tf.data.records import RecordFile, pretraining_features
 from albert_tf.pretraining.examples import AS_ITSELF, AS_MASK, MaskingOptions
 from albert_tf.utils.files import errors_at
+from albert_tf.utils.outputs import manifest_of
 from albert_tf.utils.progress import count_of
 
 # Uniform random numbers for each token: order of the words, sizes of n-grams, replacements, random pieces.
@@ -154,20 +155,20 @@ def options_of_records(files: Sequence[RecordFile], max_predictions_per_seq: int
     options = _options(first, max_predictions_per_seq)
     for file in with_options:
         if _options(file, max_predictions_per_seq) != options:
-            raise ValueError(f"{manifest_path(first.path)} and {manifest_path(file.path)} have different masking "
+            raise ValueError(f"{first.path} and {file.path} have different masking "
                              "options, but new masks are drawn with the same options for all records: train on one of "
                              "the two, or without dynamic masking")
     if len(with_options) < len(files):
         other = next(file for file in files if file not in with_options)
-        logging.warning("new masks: the options in %s are used for all records, also for %s whose options are "
-                        "unknown, such as %s", manifest_path(first.path),
+        logging.warning("new masks: the options of %s are used for all records, also for %s whose options are "
+                        "unknown, such as %s", first.path,
                         count_of(len(files) - len(with_options), "record file"), other.path)
     return options
 
 
 def _options(file: RecordFile, max_predictions_per_seq: int) -> MaskingOptions:
     values = {name: file.made_from[name] for name in _OPTIONS if name in file.made_from}
-    with errors_at(manifest_path(file.path)):
+    with errors_at(manifest_of(file.path) or file.path):
         return MaskingOptions(**{"max_predictions_per_seq": max_predictions_per_seq, **values})
 
 

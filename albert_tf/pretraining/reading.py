@@ -23,7 +23,6 @@ from albert_tf.data import streaming
 from albert_tf.data.records import (
     CountedFile,
     check_records,
-    manifest_path,
     pretraining_features,
     without_autotuning,
 )
@@ -32,6 +31,7 @@ from albert_tf.pretraining.dynamic_masking import MaskedShare, dynamic_masking, 
 from albert_tf.pretraining.examples import OBJECTIVES
 from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
 from albert_tf.utils.bounds import check_one_of
+from albert_tf.utils.outputs import manifest_of
 
 # The number of records of each file that are checked before a run.
 _NUM_CHECKED = 200
@@ -56,7 +56,7 @@ def open_records(paths: list[str], max_seq_length: int, max_predictions_per_seq:
     files = streaming.counted(check_records(paths))
     for file in files:
         objective = file.made_from.get("objective", OBJECTIVES[0])
-        check_one_of(f"{manifest_path(file.path)}: objective", objective, OBJECTIVES)
+        check_one_of(f"{manifest_of(file.path)}: objective", objective, OBJECTIVES)
     features = pretraining_features(max_seq_length, max_predictions_per_seq)
     for file in files:
         with streaming.naming_changed_files([file]):

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import io
 import itertools
-from typing import Callable, Iterable, Iterator
+import types
+from typing import Any, Callable, Iterable, Iterator, Mapping
 
 import sentencepiece
-import tensorflow as tf
 from absl import logging
 
 from albert_tf.text.lines import read_lines
 from albert_tf.text.sentencepieces import preprocess_text
 from albert_tf.utils.files import listed
-from albert_tf.utils.manifests import check_output, written_with_manifest
-from albert_tf.utils.writing import write_text
+from albert_tf.utils.outputs import output_set, write_bytes, write_text
 
 # The options of 30k-clean.model.
 _OPTIONS = dict(
@@ -35,7 +34,8 @@ _LONGEST_SENTENCE = 16_384
 
 def train_vocabulary(input_files: list[str], model_prefix: str, vocab_size: int = 30_000,
                      do_lower_case: bool = True, keep_accents: bool = False,
-                     read: Callable[[str], Iterable[str]] = read_lines) -> None:
+                     read: Callable[[str], Iterable[str]] = read_lines,
+                     origin: Mapping[str, Any] = types.MappingProxyType({})) -> None:
     """Writes model_prefix.model, with its manifest, and model_prefix.vocab. No file is ever left half written.
 
     Args:
@@ -46,14 +46,26 @@ def train_vocabulary(input_files: list[str], model_prefix: str, vocab_size: int 
       do_lower_case: whether to lower-case the text.
       keep_accents: whether the text keeps its accents.
       read: function of a path that returns the lines of a file.
+      origin: further entries of made_from in the manifest.
 
     Raises:
-      ValueError: the files have no text, are not UTF-8, are too small for vocab_size or have only longer lines, or an
-        output would replace a file that this function did not write.
+      ValueError: the files have no text, are not UTF-8, are too small for vocab_size or have only longer lines, an
+        output would replace a file that this function did not write, or another command writes it.
     """
-    check_output(f"{model_prefix}.model", f"{model_prefix}.vocab")
-    model = io.BytesIO()
-    text = _Text(input_files, do_lower_case, keep_accents, read)
+    files = [f"{model_prefix}.model", f"{model_prefix}.vocab"]
+    with output_set({files[0]: files}) as outputs:
+        model = _trained(_Text(input_files, do_lower_case, keep_accents, read), vocab_size)
+        pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
+        lines = (f"{pieces.id_to_piece(i)}\t{pieces.get_score(i):g}\n" for i in range(pieces.vocab_size()))
+        write_bytes(outputs.temporary(files[0]), model)
+        write_text(outputs.temporary(files[1]), "".join(lines))
+        outputs.made_from = dict(dict(input_files=input_files, vocab_size=vocab_size, do_lower_case=do_lower_case,
+                                      keep_accents=keep_accents), **origin)
+
+
+def _trained(text: _Text, vocab_size: int) -> bytes:
+    """The SentencePiece model of a text."""
+    model, input_files = io.BytesIO(), text.input_files
     sentences = text.sentences()
     first = next(sentences, None)
     if first is None and text.num_long:
@@ -73,8 +85,7 @@ def train_vocabulary(input_files: list[str], model_prefix: str, vocab_size: int 
     if text.num_long:
         logging.warning("%s of %s lines are longer than %s bytes and are not used: write one sentence per line",
                         f"{text.num_long:,}", f"{text.num_lines:,}", f"{_LONGEST_SENTENCE:,}")
-    _write(model_prefix, model.getvalue(),
-           dict(input_files=input_files, vocab_size=vocab_size, do_lower_case=do_lower_case, keep_accents=keep_accents))
+    return model.getvalue()
 
 
 class _Text:
@@ -87,14 +98,14 @@ class _Text:
     def __init__(self, input_files: list[str], do_lower_case: bool, keep_accents: bool,
                  read: Callable[[str], Iterable[str]]):
         self._read = read
-        self._input_files, self._do_lower_case, self._keep_accents = input_files, do_lower_case, keep_accents
+        self.input_files, self._do_lower_case, self._keep_accents = input_files, do_lower_case, keep_accents
         self.num_lines = self.num_long = 0  # lines that have text, and those that are too long
         self.error: ValueError | None = None  # the error that reading has raised
 
     def sentences(self) -> Iterator[str]:
         """The normalised lines that have text and are not too long."""
         try:
-            for path in self._input_files:
+            for path in self.input_files:
                 for line in self._read(path):
                     sentence = preprocess_text(line, lower=self._do_lower_case, keep_accents=self._keep_accents)
                     is_long = len(sentence.encode()) > _LONGEST_SENTENCE
@@ -110,12 +121,3 @@ class _Text:
 def _reason(error: RuntimeError) -> str:
     """SentencePiece's message without the location in its source code."""
     return str(error).rpartition("] ")[2].strip() or "SentencePiece gives no reason"
-
-
-def _write(model_prefix: str, model: bytes, made_from: dict) -> None:
-    pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
-    lines = (f"{pieces.id_to_piece(i)}\t{pieces.get_score(i):g}\n" for i in range(pieces.vocab_size()))
-    write_text(f"{model_prefix}.vocab", "".join(lines))
-    with written_with_manifest(f"{model_prefix}.model", made_from) as (temporary, _):
-        with tf.io.gfile.GFile(temporary, "wb") as file:
-            file.write(model)

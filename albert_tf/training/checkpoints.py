@@ -1,16 +1,14 @@
 """Checkpoints of a run: the latest few model.ckpt-STEP, and model.ckpt-best; and the runs in a directory.
 
-Other processes may evaluate the checkpoints of a directory while it is written (see utils/writing.py). What a killed
+Other processes may evaluate the checkpoints of a directory while it is written (see utils/outputs.py). What a killed
 process has left is removed by the next process that writes to the directory.
 """
 
 from __future__ import annotations
 
 import fnmatch
-import math
 import os
 import re
-import reprlib
 from typing import Iterable, Iterator
 
 import tensorflow as tf
@@ -19,8 +17,8 @@ from absl import logging
 from albert_tf.config import CONFIG_NAME, AlbertConfig, described
 from albert_tf.modeling.layers import check_finite_weights, release_name
 from albert_tf.training.optimizer import SLOTS
-from albert_tf.utils.files import check_no_wildcard, names_in, read_bytes
-from albert_tf.utils.writing import atomic_checkpoint, write_text
+from albert_tf.utils.files import check_no_wildcard, names_in
+from albert_tf.utils.outputs import output_checkpoint, write_text
 
 NAME = "model.ckpt"
 BEST = f"{NAME}-best"
@@ -29,7 +27,6 @@ AUXILIARY = "distillation/"
 # The files of models in other formats, in whose folder no run starts: it would replace their config and settings.
 _OTHER_MODELS = ("model.safetensors", "pytorch_model.bin", "model.weights.h5", "bert_model.ckpt.index",
                  "saved_model.pb", "*.onnx")
-BEST_TRIAL = "best_trial.txt"  # step:best_step:best_value of a run, as in the release
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 _LOSS_SCALE = f"loss_scale/value{_VALUE}"
 _STEP = f"step{_VALUE}"
@@ -79,10 +76,18 @@ class Checkpoints:
         self._saved_step = step
         # Checkpoints of later steps are damaged: the run has continued from one before them.
         saved = [prefix for other, prefix in numbered_by_step(self._directory).items() if other <= step]
-        write_text(os.path.join(self._directory, "checkpoint"),
-                   f'model_checkpoint_path: "{NAME}-{step}"\n')  # TensorFlow's format
+        self._write_latest(step)
         for old in saved[:-self._keep]:
             _remove(self._directory, f"{os.path.basename(old)}.")
+        for name in _names(self._directory, f"{NAME}-"):  # of a process that was killed while it removed a checkpoint
+            index = re.sub(r"\.data-[^.]*$", ".index", name)
+            if re.fullmatch(rf"{re.escape(NAME)}-\d+\.index", index) and index not in names_in(self._directory):
+                _remove(self._directory, name)
+
+    def _write_latest(self, step: int) -> None:
+        """Writes the latest step in TensorFlow's format."""
+        if self._writes:
+            write_text(os.path.join(self._directory, "checkpoint"), f'model_checkpoint_path: "{NAME}-{step}"\n')
 
     def save_best(self) -> None:
         """Writes model.ckpt-best. It raises what `save` raises."""
@@ -140,7 +145,9 @@ class Checkpoints:
         saved = numbered(self._directory)
         for prefix in reversed(saved):
             try:
-                return self.restore(prefix, to_train=True)
+                step = self.restore(prefix, to_train=True)
+                self._write_latest(step)  # the run may have been killed before it did
+                return step
             except DamagedCheckpoint as error:
                 logging.warning("%s; trying the one before it", error)
         if saved:
@@ -191,14 +198,14 @@ class Checkpoints:
 
     def _write(self, name: str) -> None:
         write_text(os.path.join(self._directory, CONFIG_NAME), self._config.to_json_string())
-        with atomic_checkpoint(os.path.join(self._directory, name)) as temporary:
+        with output_checkpoint(os.path.join(self._directory, name)) as temporary:
             self._checkpoint.write(temporary)
 
 
 def copy_as_best(prefix: str) -> None:
     """Makes model.ckpt-best in the directory of a checkpoint a copy of this checkpoint, with all of its variables."""
     directory, name = os.path.split(prefix)
-    with atomic_checkpoint(os.path.join(directory, BEST)) as temporary:
+    with output_checkpoint(os.path.join(directory, BEST)) as temporary:
         for part in _names(directory, f"{name}."):  # data, index
             tf.io.gfile.copy(prefix + part[len(name):], temporary + part[len(name):], overwrite=True)
 
@@ -262,39 +269,6 @@ def saved_runs(directory: str) -> list[str]:
 def run_directory(directory: str, seed: int) -> str:
     """The directory of a seed's run, if there are several runs in a directory."""
     return os.path.join(directory, f"seed_{seed}")
-
-
-def checkpoint_of(directory: str) -> str | None:
-    """The checkpoint of the best run in a directory: its model.ckpt-best or its latest one. None without a checkpoint.
-
-    The best run has the highest value in best_trial.txt. If no run was evaluated, it is the first of `saved_runs`.
-
-    Raises:
-      ValueError: a best_trial.txt is damaged.
-    """
-    runs = saved_runs(directory)
-    return best_or_latest(max(runs, key=best_value)) if runs else None
-
-
-def best_value(directory: str) -> float:
-    """The best value of a run, from its best_trial.txt; minus infinity if it is NaN or the run was not evaluated.
-
-    Raises:
-      ValueError: the file is damaged.
-    """
-    path = os.path.join(directory, BEST_TRIAL)
-    if not tf.io.gfile.exists(path):
-        return -math.inf
-    content = read_bytes(path)
-    try:
-        return or_lowest(float(content.split(b":")[2]))
-    except (IndexError, ValueError):
-        raise ValueError(f"{path}: expected step:best_step:best_value. Received: {reprlib.repr(content)}") from None
-
-
-def or_lowest(value: float) -> float:
-    """The value; minus infinity for NaN, which is worse than any other value."""
-    return -math.inf if math.isnan(value) else value
 
 
 def _step_in(prefix: str) -> int | None:

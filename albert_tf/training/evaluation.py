@@ -18,14 +18,14 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf.data.rows import read_json_lines
-from albert_tf.training.checkpoints import BEST, BEST_TRIAL, or_lowest, saved_by_step, saved_step
+from albert_tf.training.checkpoints import BEST, best_or_latest, saved_by_step, saved_runs, saved_step
 from albert_tf.utils.charts import Curve, Panel, write_charts
+from albert_tf.utils.outputs import locked, write_text
 from albert_tf.utils.progress import count_of
-from albert_tf.utils.temporary_files import locked_directory
-from albert_tf.utils.writing import write_text
 
 RESULTS = "eval_results"  # .txt and .json
 HISTORY = "eval_history.jsonl"
+BEST_TRIAL = "best_trial.txt"  # step:best_step:best_value, as in the release; it follows from the history
 
 
 class Evaluator:
@@ -49,6 +49,8 @@ class Evaluator:
         self._curves = tf.summary.create_file_writer(os.path.join(directory, "eval")) if writes else (
             tf.summary.create_noop_writer())
         self._history = {row["global_step"]: row for row in read_history(directory, best_metric)}  # by step
+        if writes and self._history:
+            self._write_best_trial()  # the run may have been killed before it did
 
     def has_evaluated(self, step: int) -> bool:
         """Whether the history has the results of a step."""
@@ -151,26 +153,29 @@ class Evaluator:
         return results
 
     def _write_history(self, evaluated: Sequence[dict[str, float]], removed: Sequence[int] = ()) -> None:
-        """Adds rows to the file and removes those of some steps. It may have rows of other processes, which stay.
-
-        The best step of best_trial.txt is that of all rows in the file.
-        """
+        """Adds rows to the file and removes those of some steps. It may have rows of other processes, which stay."""
         if not self._writes:
             return
-        with locked_directory(self._directory):
+        with locked(os.path.join(self._directory, "eval_history"), wait=True):
             rows = {row["global_step"]: row for row in read_history(self._directory, self._best_metric)}
             rows = {step: row for step, row in rows.items() if step not in removed}
             rows.update({row["global_step"]: row for row in evaluated})
             write_text(os.path.join(self._directory, HISTORY),
-                       "".join(json.dumps(rows[step]) + "\n" for step in sorted(rows)))
-            best = best_of(rows.values(), self._best_metric) or evaluated[-1]  # never None: the rows have these results
-            write_text(os.path.join(self._directory, BEST_TRIAL),
-                       f"{evaluated[-1]['global_step']}:{best['global_step']}:{best[self._best_metric]}\n")
+                       "".join(json.dumps(dict(rows[step], best_metric=self._best_metric)) + "\n"
+                               for step in sorted(rows)))
+            self._write_best_trial()
         for results in evaluated:
             with self._curves.as_default(step=results["global_step"]):
                 for key in results.keys() - {"global_step"}:
                     tf.summary.scalar(key, results[key])
         self._curves.flush()
+
+
+    def _write_best_trial(self) -> None:
+        rows = read_history(self._directory, self._best_metric)
+        best = best_of(rows, self._best_metric) or {}  # never empty: there are rows
+        write_text(os.path.join(self._directory, BEST_TRIAL),
+                   f"{rows[-1]['global_step']}:{best['global_step']}:{best[self._best_metric]}\n")
 
 
 def check_finite_outputs(outputs: np.ndarray) -> None:
@@ -195,21 +200,57 @@ def best_of(history: Iterable[dict], best_metric: str) -> dict[str, float] | Non
     return max(history, key=lambda row: (or_lowest(row[best_metric]), or_lowest(-row.get("loss", 0.0))), default=None)
 
 
+def or_lowest(value: float) -> float:
+    """The value; minus infinity for NaN, which is worse than any other value."""
+    return -math.inf if math.isnan(value) else value
+
+
 def read_history(directory: str, best_metric: str) -> list[dict]:
-    """The results of a run's evaluations so far, oldest first.
+    """The results of a run's evaluations so far, by step.
 
     Raises:
       ValueError: the results have no best_metric, so they are those of another task; or a line is damaged (it is
         named).
     """
-    path = os.path.join(directory, HISTORY)
-    if not tf.io.gfile.exists(path):
-        return []
-    history = [_checked_row(row, f"{path} line {line}") for line, row in read_json_lines(path)]
+    history = [row for _, row in _stored_history(directory)]
     if not all(best_metric in row for row in history):
-        raise ValueError(f"{path} has no {best_metric}: {directory} has the results of another task, choose another "
-                         "--output_dir")
+        raise ValueError(f"{os.path.join(directory, HISTORY)} has no {best_metric}: {directory} has the results of "
+                         "another task, choose another --output_dir")
     return history
+
+
+def best_value(directory: str) -> float:
+    """The best value of a run that was evaluated; minus infinity if it is NaN or the run was not evaluated.
+
+    Raises:
+      ValueError: a line of the history is damaged.
+    """
+    values = [-math.inf]
+    for best_metric, row in _stored_history(directory):
+        if best_metric not in row:
+            raise ValueError(f"{os.path.join(directory, HISTORY)}: 'best_metric' must be the name of a result. "
+                             f"Received: {best_metric!r}")
+        values.append(or_lowest(row[best_metric]))
+    return max(values)
+
+
+def checkpoint_of(directory: str) -> str | None:
+    """The checkpoint of the best run in a directory: its model.ckpt-best or its latest one. None without a checkpoint.
+
+    The best run has the highest best value (see best_value). If no run was evaluated, it is the first of `saved_runs`.
+
+    Raises:
+      ValueError: the history of a run is damaged.
+    """
+    runs = saved_runs(directory)
+    return best_or_latest(runs[0] if len(runs) == 1 else max(runs, key=best_value)) if runs else None
+
+
+def _stored_history(directory: str) -> list[tuple[str, dict]]:
+    """The rows of eval_history.jsonl, each with the name of the result that decides which is the best."""
+    path = os.path.join(directory, HISTORY)
+    lines = read_json_lines(path) if tf.io.gfile.exists(path) else ()
+    return [_checked_row(row, f"{path} line {line}") for line, row in lines]
 
 
 def logged_names(results: Iterable[str]) -> list[str]:
@@ -224,13 +265,14 @@ def shown(results: dict[str, float]) -> str:
     return ", ".join(f"{name} {results[name]:.4f}" for name in logged_names(results))
 
 
-def _checked_row(row: dict, place: str) -> dict:
+def _checked_row(row: dict, place: str) -> tuple[str, dict]:
+    best_metric = row.pop("best_metric", None)
     for name, value in row.items():
         if not isinstance(value, (int, float)) or isinstance(value, bool):
             raise ValueError(f"{place}: {name!r} must be a number. Received: {reprlib.repr(value)}")
     if not isinstance(row.get("global_step"), int):
         raise ValueError(f"{place}: 'global_step' must be a whole number. Received: {row.get('global_step')!r}")
-    return row
+    return best_metric, row
 
 
 def write_summary(directory: str, runs: Iterable[str], best_metric: str) -> None:

@@ -26,8 +26,8 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.data.batching import evaluation_rows, table_batches, training_rows
 from albert_tf.data.feature_table import FeatureTable
-from albert_tf.training.checkpoints import Checkpoints, checkpoint_of, copy_as_best, numbered, run_directory, saved_runs
-from albert_tf.training.evaluation import Evaluator, shown, write_plot, write_results, write_summary
+from albert_tf.training.checkpoints import Checkpoints, copy_as_best, numbered, run_directory, saved_runs
+from albert_tf.training.evaluation import Evaluator, checkpoint_of, shown, write_plot, write_results, write_summary
 from albert_tf.training.run import Length, RunOptions, Schedule, TrainerOptions, new_trainer, train
 from albert_tf.training.strategy import distributed, is_chief, wait_for_all
 from albert_tf.training.task import PredictingTask

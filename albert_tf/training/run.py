@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import os
 from typing import Callable, Iterable, Iterator
 
@@ -22,8 +23,9 @@ from albert_tf.training.task import TrainableTask
 from albert_tf.training.trainable import ALL, HEAD, check_trainable, restrict_training
 from albert_tf.training.trainer import Trainer
 from albert_tf.utils import bounds
+from albert_tf.utils.files import is_remote, make_directory
+from albert_tf.utils.outputs import used_alone
 from albert_tf.utils.progress import count_of
-from albert_tf.utils.temporary_files import used_alone
 
 _EVALUATIONS = 5  # that a short run has at least
 
@@ -330,10 +332,18 @@ def _take_steps(trainer: Trainer, batches, checkpoints: Checkpoints, options: Ru
                 evaluator: Evaluator | None, first_step: int, writes: bool) -> None:
     """Trains to the last step, or to the end of the evaluator's patience, with the callbacks of a run."""
     last_step = schedule.num_train_steps
-    end_on_signal = EndOnSignal(first_step, checkpoints.save, writes)
+    if writes:
+        make_directory(options.output_dir)
+
+    def save_checkpoint(step: int) -> None:
+        if writes and not is_remote(options.output_dir) and not os.path.isdir(options.output_dir):
+            raise FileNotFoundError(errno.ENOENT, "the folder was removed during the training", options.output_dir)
+        checkpoints.save(step)
+
+    end_on_signal = EndOnSignal(first_step, save_checkpoint, writes)
 
     def save(step: int) -> None:
-        checkpoints.save(step)
+        save_checkpoint(step)
         if evaluator is not None:
             with end_on_signal.saved(step):
                 evaluator(step)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from typing import Any, Mapping, Sequence
+from typing import Any, Collection, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -22,8 +22,8 @@ from albert_tf.training.distillation import PREFIX
 from albert_tf.training.finetuning import Predictor
 from albert_tf.training.strategy import is_chief, values_of_all
 from albert_tf.training.task import MeanLossTask, Tensors
-from albert_tf.utils.arrays import read_array
-from albert_tf.utils.manifests import read_manifest, written_with_manifest
+from albert_tf.utils.arrays import read_array, write_array
+from albert_tf.utils.outputs import made_from_of, output_set
 from albert_tf.utils.progress import count_of
 
 # Increase this number when a change of the code makes other answers from the same model and table.
@@ -73,7 +73,7 @@ def answers(
     made_from = _made_from(teacher, table)
     key = digest(json.dumps(made_from, sort_keys=True).encode())[:12]
     paths = {name: os.path.join(directory, f"teacher_{name}_{key}.npy") for name in outputs}
-    are_cached = all(_is_current(path, made_from) for path in paths.values())
+    are_cached = _are_current(paths.values(), made_from)
     if all(values_of_all(strategy, int(are_cached))):  # reading the examples takes all workers
         logging.info("the teacher's answers are read from %s", ", ".join(paths.values()))
         return {name: read_array(path) for name, path in paths.items()}
@@ -82,8 +82,10 @@ def answers(
                           bucket_lengths(table.schema.max_seq_length), parts=parts)
     values = {name: _joined(each, table, outputs[name] is not None) for name, each in predictor(table).items()}
     if is_chief(strategy):
-        for name, path in paths.items():
-            _write(path, values[name], made_from)
+        with output_set({path: [path] for path in paths.values()}, wait=True) as written:
+            for name, path in paths.items():
+                write_array(written.temporary(path), values[name])
+            written.made_from = made_from
     return values
 
 
@@ -119,14 +121,9 @@ def _made_from(teacher: keras.Model, table: FeatureTable) -> dict[str, Any]:
                 examples=table.digest(), precision=keras.mixed_precision.global_policy().name)
 
 
-def _is_current(path: str, made_from: dict) -> bool:
-    """Whether the file at a path is complete and was made from `made_from`."""
-    manifest = tf.io.gfile.exists(path) and read_manifest(path)
-    if not manifest:
+def _are_current(paths: Collection[str], made_from: dict) -> bool:
+    """Whether the files are complete and were made from `made_from`."""
+    try:
+        return all(made_from_of(path) == made_from for path in paths)
+    except ValueError:
         return False
-    return manifest["made_from"] == made_from and manifest["size"] == tf.io.gfile.stat(path).length
-
-
-def _write(path: str, values: np.ndarray, made_from: dict) -> None:
-    with written_with_manifest(path, made_from) as (temporary, _), tf.io.gfile.GFile(temporary, "wb") as file:
-        np.save(file, values)

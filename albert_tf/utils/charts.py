@@ -6,7 +6,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Sequence
 
-from albert_tf.utils.writing import atomic_local_write
+from albert_tf.utils.outputs import output
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,7 +57,7 @@ def write_charts(path: str, panels: Sequence[Panel]) -> None:
     """Writes the panels to an SVG file, which is the same for the same panels."""
     import matplotlib
 
-    with matplotlib.rc_context(_STYLE), atomic_local_write(path) as temporary:
+    with matplotlib.rc_context(_STYLE), output(path, local=True) as temporary:
         figure(panels).savefig(temporary, format="svg", metadata=dict(Date=None, Creator=None))
 
 

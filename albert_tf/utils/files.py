@@ -10,7 +10,6 @@ import contextlib
 import glob
 import os
 import reprlib
-import tempfile
 from typing import Iterator
 
 from albert_tf.utils.imports import tensorflow as tf
@@ -21,19 +20,9 @@ def is_remote(path: str) -> bool:
     return "://" in os.fspath(path)
 
 
-def local_place(path: str) -> str:
-    """The local path next to which temporary files for `path` are made: `path` itself if it is local."""
-    return os.path.join(tempfile.gettempdir(), os.path.basename(path)) if is_remote(path) else path
-
-
 def absolute(path: str) -> str:
     """A path that means the same in a process with another working directory."""
     return path if is_remote(path) else os.path.abspath(path)
-
-
-def written_path(path: str) -> str:
-    """The path of the file or folder that an output at `path` replaces: of a symbolic link, its target."""
-    return os.path.realpath(path) if not is_remote(path) and os.path.islink(path) else path
 
 
 def make_directory(path: str) -> None:
@@ -60,6 +49,17 @@ def errors_at(place: str) -> Iterator[None]:
         yield
     except ValueError as error:
         raise ValueError(f"{place}: {error}") from error
+
+
+@contextlib.contextmanager
+def errors_naming_origin(path: str, directory: str) -> Iterator[None]:
+    """Makes ValueErrors name `path`, such as that of an archive, instead of the directory to which it was unpacked."""
+    try:
+        yield
+    except ValueError as error:
+        error.args = tuple(argument.replace(directory, path) if isinstance(argument, str) else argument
+                           for argument in error.args)
+        raise
 
 
 def names_in(folder: str) -> list[str]:

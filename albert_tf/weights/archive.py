@@ -20,7 +20,7 @@ from typing import IO, Iterator, cast
 import tensorflow as tf
 
 from albert_tf.utils.files import version
-from albert_tf.utils.temporary_files import folder_of_this_process
+from albert_tf.utils.outputs import folder_of_this_process
 
 ENDINGS = (".tar.gz", ".tgz", ".tar")
 _GZIP = b"\x1f\x8b"

@@ -18,8 +18,8 @@ import urllib.request
 import tensorflow as tf
 from absl import logging
 
-from albert_tf.utils.temporary_files import errors_naming_origin
-from albert_tf.utils.writing import atomic_write
+from albert_tf.utils.files import errors_naming_origin
+from albert_tf.utils.outputs import output
 from albert_tf.weights.archive import ENDINGS, check_archive
 
 _TIMEOUT = 60.0  # seconds without any data
@@ -42,7 +42,7 @@ def downloaded(url: str) -> str:
     if not tf.io.gfile.exists(path):
         logging.info("downloading %s to %s", url, path)
         try:
-            with atomic_write(path) as temporary:
+            with output(path) as temporary:
                 _download(_archive_url(url), temporary)
                 with errors_naming_origin(url, temporary):
                     check_archive(temporary)

@@ -24,8 +24,8 @@ import re
 
 import tensorflow as tf
 
+from albert_tf.utils.files import errors_naming_origin
 from albert_tf.utils.json_files import read_json_object
-from albert_tf.utils.temporary_files import errors_naming_origin
 from albert_tf.weights import keras_hub
 from albert_tf.weights.hugging_face import CONFIG, INDEX, MODULES, SCHEME, WEIGHTS
 from albert_tf.weights.source import Source
@@ -196,7 +196,8 @@ def checkpoint_prefix(path: str) -> str:
     indexes = tf.io.gfile.glob(os.path.join(path, "*.index")) if tf.io.gfile.isdir(path) else []
     prefixes = [index[: -len(".index")] for index in sorted(indexes)]
     if len(prefixes) != 1:
-        from albert_tf.training.checkpoints import best_or_latest, checkpoint_of
+        from albert_tf.training.checkpoints import best_or_latest
+        from albert_tf.training.evaluation import checkpoint_of
 
         chosen = best_or_latest(path) or checkpoint_of(path)
         prefixes = [chosen] if chosen else prefixes

@@ -26,7 +26,8 @@ from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig, described
 from albert_tf.modeling.pooling import LongTexts
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.training.checkpoints import checkpoint_of, numbered
+from albert_tf.training.checkpoints import numbered
+from albert_tf.training.evaluation import checkpoint_of
 from albert_tf.utils.files import read_bytes
 from albert_tf.weights.from_pretrained import WeightsReader, build, warn_of_random_parts
 from albert_tf.weights.heads import head_named, head_of_source, heads_of_source

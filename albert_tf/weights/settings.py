@@ -26,7 +26,7 @@ from albert_tf.modeling.pooling import ACTIVATIONS, MEAN_OR_MAX, POOLER, POOLING
 from albert_tf.utils import bounds
 from albert_tf.utils.files import check_one_line
 from albert_tf.utils.json_files import check_keys, read_json_object
-from albert_tf.utils.writing import write_or_remove
+from albert_tf.utils.outputs import write_or_remove
 from albert_tf.weights.hugging_face import MODULES
 from albert_tf.weights.vocabulary_files import VocabularyFiles, copy_vocabulary, length_in
 

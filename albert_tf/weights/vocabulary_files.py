@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import fnmatch
 import json
@@ -14,11 +15,9 @@ from absl import logging
 
 from albert_tf.config import AlbertConfig
 from albert_tf.utils import bounds
-from albert_tf.utils.files import names_in, read_bytes
+from albert_tf.utils.files import errors_naming_origin, names_in, read_bytes
 from albert_tf.utils.json_files import read_json_object
-from albert_tf.utils.manifests import read_manifest
-from albert_tf.utils.temporary_files import errors_naming_origin
-from albert_tf.utils.writing import atomic_write, write_or_remove
+from albert_tf.utils.outputs import manifest_of, output, read_manifest, write_or_remove
 from albert_tf.weights.hugging_face import TOKENIZER_CONFIG
 
 if TYPE_CHECKING:
@@ -158,7 +157,7 @@ def copy_vocabulary(
         name = name or _name_of_copy(files)
         _check_is_found(files, directory, name)
         target = os.path.join(directory, name)
-        with atomic_write(target) as temporary:  # source and target can be the same file, or the target read-only
+        with output(target) as temporary:  # source and target can be the same file, or the target read-only
             tf.io.gfile.copy(files.path, temporary, overwrite=True)
     values.update({name: value for name, value in files.options._asdict().items() if value is not None})
     values.update({LENGTH: max_seq_length, LENGTH_OF_HUGGING_FACE: None})
@@ -178,7 +177,10 @@ def options_beside(vocabulary_file: str) -> TokenizerOptions:
     Raises:
       ValueError: see options_in.
     """
-    made_from = (read_manifest(vocabulary_file) or {}).get("made_from", {})
+    made_from: dict[str, Any] = {}
+    with contextlib.suppress(ValueError):  # the manifest of something else
+        manifest = manifest_of(vocabulary_file)
+        made_from = read_manifest(manifest)["made_from"] if manifest else {}
     trained_with = TokenizerOptions(*map(made_from.get, TokenizerOptions._fields))
     return options_in(os.path.dirname(vocabulary_file)).completed_by(trained_with)
 

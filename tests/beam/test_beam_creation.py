@@ -4,7 +4,6 @@ import bz2
 import gzip
 import json
 import os
-import pathlib
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +14,6 @@ from albert_tf.pretraining import creation as local
 from albert_tf.pretraining.examples import MaskingOptions, SegmentOptions
 from albert_tf.pretraining.worker import CreationOptions
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.utils.temporary_files import temporary_path
 
 pytest.importorskip("apache_beam")
 
@@ -66,7 +64,8 @@ def make(tmp_path, text, tokenizer):
 
     def make(*files, beam_options="", **values):
         files = [str(file) for file in files or [text]]
-        outputs = {engine: [f"{tmp_path}/{engine}/x-{i}.tfrecord" for i in range(3)] for engine in ("local", "beam")}
+        outputs = {engine: {path: [path] for path in (f"{tmp_path}/{engine}/x-{i}.tfrecord" for i in range(3))}
+                   for engine in ("local", "beam")}
         expected = local.create_pretraining_data(files, outputs["local"], tokenizer, options(**values), num_workers=1)
         made = creation.create_pretraining_data(files, outputs["beam"], tokenizer, options(**values),
                                                 pipeline_options(beam_options, num_workers=1))
@@ -86,9 +85,9 @@ def create(tmp_path, text, tokenizer):
     """create(**options) makes records of text.txt on Beam."""
 
     def create(*outputs, **values):
-        outputs = [str(tmp_path / name) for name in outputs or ("out.tfrecord",)]
-        return creation.create_pretraining_data([str(text)], outputs, tokenizer, options(**values),
-                                                pipeline_options("", num_workers=1))
+        paths = [f"{tmp_path}/{name}" for name in outputs or ("out.tfrecord",)]
+        return creation.create_pretraining_data([str(text)], {path: [path] for path in paths}, tokenizer,
+                                                options(**values), pipeline_options("", num_workers=1))
 
     return create
 
@@ -139,8 +138,8 @@ def test_a_shard_without_records_is_refused_before_an_earlier_output_is_replaced
 def test_paths_may_be_remote(text, tokenizer, create, tmp_path):
     with tf.io.gfile.GFile("ram://beam/text.txt", "w") as file:
         file.write(text.read_text())
-    creation.create_pretraining_data(["ram://beam/text.txt"], ["ram://beam/out.tfrecord"], tokenizer, options(),
-                                     pipeline_options("", num_workers=1))
+    creation.create_pretraining_data(["ram://beam/text.txt"], {"ram://beam/out.tfrecord": ["ram://beam/out.tfrecord"]},
+                                     tokenizer, options(), pipeline_options("", num_workers=1))
     create()
     with tf.io.gfile.GFile("ram://beam/out.tfrecord", "rb") as file:
         assert file.read() == (tmp_path / "out.tfrecord").read_bytes()
@@ -255,15 +254,14 @@ def test_other_files_are_not_replaced_and_an_output_named_twice_is_refused(creat
 
 
 def test_partial_files_of_a_killed_run_are_removed_and_never_read(create, tmp_path):
-    folder, file = (pathlib.Path(temporary_path(str(tmp_path / name)))
-                    for name in ("create_pretraining_data", "out.tfrecord"))
+    folder = tmp_path / ".out.tfrecord.tmp"
     (folder / "batches").mkdir(parents=True)
     (folder / "result.json").write_text(json.dumps(dict(statistics={}, counts=[1])))
-    for path in (folder / "batches" / "000000-000000000000000-000000", folder / "shard-000000", file):
+    for path in (folder / "batches" / "000000-000000000000000-000000", folder / "out.tfrecord"):
         path.write_bytes(b"part")
     create()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.manifest.json", "out.tfrecord", "text.txt"]
-    assert json.loads((tmp_path / "out.manifest.json").read_text())["count"] > 20
+    assert json.loads((tmp_path / "out.manifest.json").read_text())["files"]["out.tfrecord"]["count"] > 20
 
 
 def test_outputs_may_be_in_several_folders(create, tmp_path):

@@ -31,7 +31,7 @@ def expected(real_data, tokenizer, tmp_path_factory):
 
 
 def shards(folder):
-    return [str(folder / f"x-{shard}.tfrecord") for shard in range(4)]
+    return {path: [path] for path in (str(folder / f"x-{shard}.tfrecord") for shard in range(4))}
 
 
 def contents(folder):

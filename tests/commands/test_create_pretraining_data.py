@@ -1,5 +1,7 @@
 """create_pretraining_data.py, run as a user runs it. Its records are tested in tests/pretraining/test_creation.py."""
 
+import hashlib
+import json
 import signal
 import time
 
@@ -44,17 +46,19 @@ def test_flags_reach_the_library_and_two_workers_write_the_records_of_one(tmp_pa
                               MaskingOptions(5, 0.2, 2, False, False, True), 3, 7)
     again = tmp_path / "again.tfrecord"
     tokenizer = FullTokenizer(spm_model_file=str(TINY), keep_accents=True)
-    create_pretraining_data([str(text)], [str(again)], tokenizer, options, num_workers=1)
+    create_pretraining_data([str(text)], {str(again): [str(again)]}, tokenizer, options, num_workers=1)
     assert (tmp_path / "out.tfrecord").read_bytes() == again.read_bytes()
-    assert (tmp_path / "out.manifest.json").read_bytes() == (tmp_path / "again.manifest.json").read_bytes()
+    of_script, of_library = (json.loads((tmp_path / f"{name}.manifest.json").read_text()) for name in ("out", "again"))
+    flags, digests = (of_script["made_from"].pop(name) for name in ("flags", "digests"))
+    assert of_script["made_from"] == of_library["made_from"] and flags["ngram"] == "2"
+    assert digests == {str(text): hashlib.sha256(text.read_bytes()).hexdigest()}
 
 
 def test_several_outputs_are_cut_in_shards_and_summed_up(tmp_path, text):
     done = create(tmp_path, output_file=f"{tmp_path}/a.tfrecord,{tmp_path}/b.tfrecord", num_shards=2)
     assert done.returncode == 0, done.stderr
     shards = [tmp_path / f"{name}-0000{shard}-of-00002.tfrecord" for name in "ab" for shard in range(2)]
-    assert leftovers(tmp_path) == {name for shard in shards
-                                   for name in (shard.name, shard.with_suffix(".manifest.json").name)}
+    assert leftovers(tmp_path) == {"a.manifest.json", "b.manifest.json", *(shard.name for shard in shards)}
     counts = [sum(1 for _ in tf.data.TFRecordDataset(str(shard))) for shard in shards]
     assert min(counts) > 0
     assert f"6 documents, {sum(counts)} examples" in done.stderr and "left out: 0" in done.stderr
@@ -73,7 +77,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing(tmp_path):
 def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path, text):
     done = create(tmp_path, max_file_size=4096, dupe_factor=20)
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == f"create_pretraining_data: error: {tmp_path}: File too large"
+    assert done.stderr.splitlines()[-1] == f"create_pretraining_data: error: {tmp_path}/out.tfrecord: File too large"
     assert leftovers(tmp_path) == set()
 
 

@@ -13,6 +13,9 @@ from synthetic_text import write_synthetic_text
 import albert_tf
 from albert_tf.commands import command_runs
 from albert_tf.commands.command_runs import parse_runs, placeholders
+from albert_tf.commands.pretrain_from_text import READERS_OF_TEXTS
+from albert_tf.data.feature_table import fingerprint
+from albert_tf.utils.outputs import output_with_manifest, write_text
 
 RECIPES = pathlib.Path(albert_tf.__file__).parent / "recipes" / "pretraining"
 SHORTER = dict(vocab_size=50, max_seq_length=16, max_predictions_per_seq=5, train_batch_size=4, eval_batch_size=4,
@@ -56,19 +59,19 @@ def test_a_recipe_leads_from_a_text_to_a_model_that_fills_masks(recipe, tmp_path
     (tmp_path / "config.json").write_text(json.dumps(dict(tiny, embedding_size=wide)))
     content["runs"] = {name: dataclasses.asdict(run) for name, run in runs.items()}
     (tmp_path / "recipe.json").write_text(json.dumps(content))
-    commands = []
+    commands, skipped = [], sum(run.script in READERS_OF_TEXTS for run in runs.values())
     with ScriptSession() as session, loaded("pretrain_from_text") as pretrain_from_text:
         def run_in_session(command, environment, should_end):
             commands.append(command)
             return session.run_command(command)
 
         monkeypatch.setattr(command_runs, "run_to_end", run_in_session)
-        for _ in range(2):  # the second time, everything is there
+        for expected in (len(runs), 2 * len(runs) - skipped):  # the second time, vocabulary and records are there
             text = str(tmp_path / "text.txt")
             assert pretrain_from_text(recipe=str(tmp_path / "recipe.json"), text=text, dev_text=text,
                                       init_checkpoint="albert_tiny_en", earlier_text=text, earlier_dev_text=text,
                                       output_dir=str(tmp_path / "out")) == 0
-            assert len(commands) == len(runs)
+            assert len(commands) == expected
         model = tmp_path / "out" / recipe
         printed = session.run(script="fill_mask", init_checkpoint=model, text="the old [MASK] saw")
     assert "the old" in printed
@@ -102,10 +105,28 @@ def test_documents_in_a_table_give_the_records_of_the_same_text(tmp_path, monkey
 
 @pytest.fixture
 def started(monkeypatch):
-    """The scripts that were started, which do nothing."""
+    """The scripts that were started. They write nothing but vocabularies and records of one byte, with manifests."""
     scripts = []
-    monkeypatch.setattr(command_runs, "run_to_end", lambda command, *_: scripts.append(command[3]) or 0)
+
+    def run(command, *_):
+        scripts.append(command[3])
+        flags = dict(argument.removeprefix("--").split("=", 1) for argument in command[4:])
+        if command[3] in READERS_OF_TEXTS:
+            path = flags.get("output_file") or f"{flags['model_prefix']}.model"
+            made_from = dict(flags=flags, digests={flags["input_file"]: fingerprint(flags["input_file"])})
+            with output_with_manifest(path, made_from) as (temporary, _):
+                write_text(temporary, "x")
+        return 0
+
+    monkeypatch.setattr(command_runs, "run_to_end", run)
     return scripts
+
+
+@pytest.fixture
+def texts(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("text", "dev", "other"):
+        (tmp_path / f"{name}.txt").write_text(name)
 
 
 def contents(folder):
@@ -116,8 +137,7 @@ def contents(folder):
     (dict(text="other.txt"), "--input_file"), (dict(dev_text="other.txt"), "--input_file"),
     (dict(text_column="body"), "--text_column")])
 def test_another_text_does_not_replace_the_vocabulary_and_the_records_of_the_first(
-        tmp_path, monkeypatch, capsys, started, flags, flag):
-    monkeypatch.chdir(tmp_path)
+        tmp_path, texts, capsys, started, flags, flag):
     first = dict(recipe="albert_tiny_en", text="text.txt", dev_text="dev.txt", output_dir="out")
     with loaded("pretrain_from_text") as pretrain_from_text:
         assert pretrain_from_text(**first) == 0 and len(started) == len(read_runs("albert_tiny_en"))
@@ -125,13 +145,26 @@ def test_another_text_does_not_replace_the_vocabulary_and_the_records_of_the_fir
         before = contents(tmp_path / "out")
         assert pretrain_from_text(**{**first, **flags}) == 1
         assert contents(tmp_path / "out") == before and len(started) == len(read_runs("albert_tiny_en"))
-        error = capsys.readouterr().err
-        assert "out has results of " in error and f"with another {flag}, which would be replaced" in error
-        assert pretrain_from_text(**first) == 0
+        assert f"was made with another {flag}, and would be replaced" in capsys.readouterr().err
+        assert pretrain_from_text(**{**first, "text": str(tmp_path / "text.txt")}) == 0
         assert pretrain_from_text(**{**first, **flags, "output_dir": "other"}) == 0
 
 
-def test_a_run_continues_with_more_steps_but_not_with_other_records(tmp_path, capsys, started):
+def test_a_text_that_was_changed_is_an_error_and_an_incomplete_output_is_made_again(tmp_path, texts, capsys, started):
+    flags = dict(recipe="albert_tiny_en", text="text.txt", dev_text="dev.txt", output_dir="out")
+    with loaded("pretrain_from_text") as pretrain_from_text:
+        assert pretrain_from_text(**flags) == 0
+        (tmp_path / "text.txt").write_text("changed")
+        assert pretrain_from_text(**flags) == 1
+        assert "text.txt has changed since out/vocabulary.model was made from it" in capsys.readouterr().err
+        (tmp_path / "text.txt").write_text("text")
+        (tmp_path / "out/dev64.tfrecord").unlink()
+        started.clear()
+        assert pretrain_from_text(**flags) == 0
+    assert [script for script in started if script in READERS_OF_TEXTS] == ["create_pretraining_data"]
+
+
+def test_a_run_continues_with_more_steps_but_not_with_other_records(tmp_path, texts, capsys, started):
     content = json.loads((RECIPES / "albert_tiny_en.json").read_text())
     recipe = tmp_path / "recipe.json"
 
@@ -143,10 +176,11 @@ def test_a_run_continues_with_more_steps_but_not_with_other_records(tmp_path, ca
     with loaded("pretrain_from_text") as pretrain_from_text:
         assert pretrain("stage_3", num_train_steps=10000) == 0
         started.clear()
-        assert pretrain("stage_3", num_train_steps=20000) == 0 and started == ["run_pretraining"]
-        assert pretrain("train256", dupe_factor=9) == 1
-    assert "has results of create_pretraining_data with another --dupe_factor" in capsys.readouterr().err
-    assert started == ["run_pretraining"]
+        assert pretrain("stage_3", num_train_steps=20000) == 0
+        assert not set(started) & set(READERS_OF_TEXTS) and "run_pretraining" in started
+        started.clear()
+        assert pretrain("train256", dupe_factor=9) == 1 and not started
+    assert "was made with another --dupe_factor" in capsys.readouterr().err
 
 
 def test_a_text_that_the_recipe_uses_must_be_set(tmp_path, capsys):

@@ -52,7 +52,8 @@ def test_the_flags_of_a_task_override_those_of_all_tasks(tmp_path):
     for seed, accuracy in ((7, 0.4), (8, 0.6)):
         (tmp_path / f"mnli/seed_{seed}").mkdir(parents=True)
         (tmp_path / f"mnli/seed_{seed}/model.ckpt-best.index").touch()
-        (tmp_path / f"mnli/seed_{seed}/best_trial.txt").write_text(f"3:3:{accuracy}\n")
+        row = dict(accuracy=accuracy, global_step=3, best_metric="accuracy")
+        (tmp_path / f"mnli/seed_{seed}/eval_history.jsonl").write_text(json.dumps(row))
     given = dict(data_dir="glue", output_dir=tmp_path, albert_hub_module_handle="module", export_dir="served", seed=7)
     arguments = arguments_of_tasks(tmp_path, given)
     shared = {"--data_dir=glue", "--seed=7", "--random_seed=7", "--do_train", "--do_eval"}

@@ -17,7 +17,7 @@ from synthetic_records import write_records
 from two_workers import TwoWorkers
 
 from albert_tf.training import trainer
-from albert_tf.utils.temporary_files import used_alone
+from albert_tf.utils.outputs import used_alone
 from albert_tf.weights.from_pretrained import from_pretrained
 from albert_tf.weights.open_source import open_source
 
@@ -346,8 +346,8 @@ def test_a_second_training_of_a_run_is_refused_before_it_writes_and_an_evaluatio
         before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
         printed = session.run(expect=1, output_dir=directory, do_eval=True)
         assert printed.splitlines()[-1] == (
-            f"run_pretraining: error: {directory} is in use by another training (process {os.getpid()}): wait until it "
-            "has ended, or choose another --output_dir")
+            f"run_pretraining: error: {directory} is in use by another training: wait until it has ended, "
+            "or choose another path")
         assert {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()} == before
         session.run(output_dir=directory, do_train=False, do_eval=True)
     assert "training from step 2 to 3" in session.run(output_dir=directory, num_train_steps=3)

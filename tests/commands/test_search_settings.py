@@ -13,7 +13,7 @@ import script_process
 from albert_tf.commands import search_settings
 from albert_tf.commands.search_settings import Options, search
 from albert_tf.commands.settings_space import Range, read_space
-from albert_tf.utils.temporary_files import used_alone
+from albert_tf.utils.outputs import used_alone
 
 needs_optuna = pytest.mark.skipif(importlib.util.find_spec("optuna") is None, reason="optuna is not installed")
 SPACE = dict(script="run_classifier", metric="eval_accuracy",
@@ -105,10 +105,10 @@ def test_a_search_is_refused_while_another_one_or_a_trial_of_a_killed_one_runs(t
     with pytest.raises(KeyboardInterrupt):
         search(options)
     with used_alone(options.output_dir, "search"):
-        with pytest.raises(ValueError, match="out is in use by another search .*: wait until it has ended"):
+        with pytest.raises(ValueError, match="out is in use by another search: wait until it has ended"):
             search(options)
     with used_alone(f"{options.output_dir}/trial_0", "training"):
-        with pytest.raises(ValueError, match="out/trial_0 is in use by another training .*: wait until it has ended"):
+        with pytest.raises(ValueError, match="out/trial_0 is in use by another training: wait until it has ended"):
             search(options)
     search(options)
     assert [flags["output_dir"] for _, flags in trials.runs] == 2 * [f"{options.output_dir}/trial_0"]

@@ -10,7 +10,7 @@ import tensorflow_text  # noqa: F401  registers the ops of exported models
 from script_process import run
 from two_workers import RUNNER, TwoWorkers
 
-from albert_tf.utils.temporary_files import used_alone
+from albert_tf.utils.outputs import used_alone
 
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
               intermediate_size=16, max_position_embeddings=64)
@@ -77,7 +77,7 @@ def test_workers_of_a_folder_that_another_training_uses_end_in_one_line_each(gol
             (_, of_chief), (_, of_other) = ends = [workers.end_of(index) for index in (0, 1)]
         assert list(folder.iterdir()) == before
     assert [status for status, _ in ends] == [1, 1] and "Traceback" not in of_chief + of_other
-    assert f"error: {folder} is in use by another training (process " in of_chief.splitlines()[-1]
+    assert f"error: {folder} is in use by another training: wait until it has ended" in of_chief.splitlines()[-1]
     assert of_other.splitlines()[-1].startswith(
         f"run_classifier: error: worker 0 ({workers.addresses[0]}) no longer answers")
 

@@ -14,7 +14,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.classification.ranking import RelevanceScorer
-from albert_tf.utils.manifests import read_manifest
+from albert_tf.utils.outputs import made_from_of
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 CONFIG = AlbertConfig(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
@@ -107,7 +107,7 @@ def test_negatives_are_mined_and_trained_on(session, folder, golden):
                 corpus_file=folder / "lines.txt", num_negatives=2)
     rows = [line.split("\t") for line in (folder / "mined.tsv").read_text().splitlines()]
     assert [row[:2] for row in rows] == [list(pair) for pair in zip(QUERIES, PASSAGES)]
-    made_from = read_manifest(str(folder / "mined.tsv"))["made_from"]
+    made_from = made_from_of(str(folder / "mined.tsv"))
     assert made_from["corpus_file"] == str(folder / "lines.txt") and made_from["num_negatives"] == 2
     for first, second, *negatives in rows:
         assert len(set(negatives)) == 2 and not {first, second} & set(negatives)

@@ -11,8 +11,11 @@ from script_process import run
 import albert_tf
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
+from albert_tf.export import conversion
 from albert_tf.export.conversion import FORMATS, convert, save, save_random
+from albert_tf.export.tf_hub import module_written_alone
 from albert_tf.modeling.layers import release_name
+from albert_tf.utils.outputs import used_alone
 from albert_tf.weights.heads import head_named, head_of_source
 from albert_tf.weights.open_source import open_source
 from albert_tf.weights.source import Source
@@ -175,6 +178,34 @@ def test_a_model_that_is_there_is_not_overwritten(golden, tmp_path, to):
     made(tmp_path, to, vocabulary=vocabulary, **(bert if to == "tf1_bert" else {}))
     with pytest.raises(ValueError, match="there is already a model in"):
         convert(open_source(str(tmp_path)), str(tmp_path), to)
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_the_same_conversion_makes_a_finished_or_unfinished_output_again(golden, tmp_path, monkeypatch, to):
+    bert = dict(cross_layer_sharing="none", embedding_size=TINY.hidden_size)
+    vocabulary = VocabularyFiles(spm_model_file=str(golden / "tiny_spm/tiny.model"))
+    for name in ("source", "other"):
+        made(tmp_path / name, "ours", vocabulary=vocabulary, **(bert if to == "tf1_bert" else {}))
+    source, folder = open_source(str(tmp_path / "source")), tmp_path / "converted"
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    for write in ("write_model_card", "write_settings" if to in ("ours", "tf1") else "write_model_card"):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):  # as a kill leaves it
+            patch.setattr(conversion, write, interrupted)
+            convert(source, str(folder), to)
+        assert to == "tf_hub" or (folder / FORMATS[to]).exists() == (write == "write_model_card")
+    convert(source, str(folder), to)
+    files = {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert "README.md" in files and FORMATS[to] in files and not any(name.endswith((".tmp", ".lock")) for name in files)
+    with module_written_alone(str(folder)) if to == "tf_hub" else used_alone(str(folder), "export"):
+        with pytest.raises(ValueError, match="converted is in use by another export: wait until it has ended"):
+            convert(source, str(folder), to)
+    convert(source, str(folder), to)
+    assert {path.name for path in folder.rglob("*") if path.is_file()} == set(files)
+    with pytest.raises(ValueError, match="there is already a model in .*converted: choose another directory"):
+        convert(open_source(str(tmp_path / "other")), str(folder), to)
 
 
 @pytest.mark.parametrize("to", FORMATS)

@@ -10,7 +10,7 @@ import albert_tf
 from albert_tf.modeling.mean_classifier import AlbertMeanClassifier
 from albert_tf.tasks.classification.metrics import evaluate
 from albert_tf.tasks.classification.task_config import load_task_config
-from albert_tf.utils.writing import write_text
+from albert_tf.utils.outputs import write_text
 
 folder = sys.argv[1]
 

@@ -4,7 +4,6 @@ import bz2
 import gzip
 import hashlib
 import json
-import pathlib
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from albert_tf.pretraining import creation, worker
 from albert_tf.pretraining.creation import CreationOptions, create_pretraining_data, summary, warning
 from albert_tf.pretraining.examples import MaskingOptions, SegmentOptions
 from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
-from albert_tf.utils.temporary_files import temporary_path
 
 SENTENCES = ["Rain fell on the harbour all night.", "The boats knocked against the quay.",
              "No one came to see to them.", "By morning two had sunk.",
@@ -44,8 +42,9 @@ def create(tmp_path, tokenizer):
                seed=12345, split_lines=None):
         options = CreationOptions(SegmentOptions(32, short, objective, release_compatible),
                                   MaskingOptions(5, permutation=permutation), dupe_factor, seed, split_lines)
-        paths = [str(tmp_path / name) for name in outputs or ("out.tfrecord",)]
-        return create_pretraining_data([str(tmp_path / "text.txt")], paths, tokenizer, options, num_workers=1)
+        paths = [f"{tmp_path}/{name}" for name in outputs or ("out.tfrecord",)]
+        return create_pretraining_data([str(tmp_path / "text.txt")], {path: [path] for path in paths}, tokenizer,
+                                       options, num_workers=1)
 
     return create
 
@@ -61,7 +60,7 @@ def test_the_records_are_the_releases_kind(tmp_path, text, create, tokenizer):
     statistics = create()
     made = examples(tmp_path / "out.tfrecord")
     manifest = json.loads((tmp_path / "out.manifest.json").read_text())
-    assert manifest["count"] == len(made) == statistics["examples"] > 20
+    assert manifest["files"]["out.tfrecord"]["count"] == len(made) == statistics["examples"] > 20
     assert (manifest["made_from"]["objective"], manifest["made_from"]["max_seq_length"]) == ("sop", 32)
     assert manifest["made_from"]["vocab_size"] == tokenizer.vocab_size
     assert manifest["made_from"].items() >= tokenizer_key(tokenizer).items()
@@ -298,10 +297,9 @@ def test_an_error_while_the_outputs_are_written_leaves_the_earlier_ones(tmp_path
 
 
 def test_partial_files_of_a_killed_run_are_removed(tmp_path, text, create):
-    folder, file = (pathlib.Path(temporary_path(str(tmp_path / name)))
-                    for name in ("create_pretraining_data", "out.tfrecord"))
+    folder = tmp_path / ".out.tfrecord.tmp"
     folder.mkdir()
-    for path in (folder / "ids", file):
+    for path in (folder / "ids", folder / "out.tfrecord"):
         path.write_bytes(b"part")
     create()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.manifest.json", "out.tfrecord", "text.txt"]
@@ -312,5 +310,6 @@ def test_compressed_text_gives_the_records_of_the_text(tmp_path, text, create, t
     create()
     (tmp_path / name).write_bytes(compress(text.read_bytes()))
     options = CreationOptions(SegmentOptions(32, 0.1), MaskingOptions(5), 3, 12345)
-    create_pretraining_data([str(tmp_path / name)], [str(tmp_path / "again.tfrecord")], tokenizer, options, 1)
+    again = str(tmp_path / "again.tfrecord")
+    create_pretraining_data([str(tmp_path / name)], {again: [again]}, tokenizer, options, 1)
     assert (tmp_path / "again.tfrecord").read_bytes() == (tmp_path / "out.tfrecord").read_bytes()

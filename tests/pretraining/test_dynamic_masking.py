@@ -205,5 +205,5 @@ def test_records_without_options_are_masked_as_the_other_records_and_a_warning_s
 
 def test_records_of_different_options_are_refused():
     files = [RecordFile(f"{name}.tfrecord", 1, dict(ngram=ngram)) for name, ngram in (("a", 3), ("b", 1))]
-    with pytest.raises(ValueError, match="a.manifest.json and b.manifest.json have different masking options"):
+    with pytest.raises(ValueError, match="a.tfrecord and b.tfrecord have different masking options"):
         options_of_records(files, 3)

@@ -22,17 +22,15 @@ from albert_tf.training.checkpoints import (
     Checkpoints,
     best_or_latest,
     check_no_run,
-    checkpoint_of,
     copy_as_best,
     numbered,
     saved_by_step,
     saved_runs,
     saved_step,
 )
-from albert_tf.training.evaluation import Evaluator
+from albert_tf.training.evaluation import Evaluator, checkpoint_of
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
-from albert_tf.utils.temporary_files import temporary_path
 
 
 class OneVariable(keras.Model):
@@ -227,16 +225,22 @@ def test_nothing_but_damaged_checkpoints_is_an_error_and_no_new_start(run):
 
 
 def test_partial_files_of_a_killed_run_are_not_a_checkpoint_and_are_removed_by_the_next_save(run):
-    left = run / os.path.basename(temporary_path(str(run / "model.ckpt-15")))
+    left = run / ".checkpoints.tmp"
     (left / "model.ckpt-15_temp").mkdir(parents=True)
     (left / "model.ckpt-15.data-00000-of-00001").write_bytes(b"half")
     (run / "model.ckpt-15.data-00000-of-00001").write_bytes(b"renamed before its index")
     trainer, checkpoints = new_run(run)
     assert checkpoints.restore_latest() == 10
     assert left.exists()  # a process that only reads removes nothing
-    save_at(trainer, checkpoints, 15)
-    assert not left.exists()
-    assert new_run(run)[1].restore_latest() == 15
+    save_at(trainer, checkpoints, 20)
+    assert not left.exists() and not list(run.glob("model.ckpt-15*"))
+    assert new_run(run)[1].restore_latest() == 20
+
+
+def test_the_file_of_the_latest_checkpoint_is_mended_when_a_run_is_opened(run):
+    (run / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-5"\n')  # killed before it was renamed
+    assert new_run(run)[1].restore_latest() == 10
+    assert tf.train.latest_checkpoint(str(run)) == str(run / "model.ckpt-10")
 
 
 @pytest.mark.parametrize("save", [lambda checkpoints: checkpoints.save(15), Checkpoints.save_best],
@@ -409,7 +413,9 @@ def write_run(directory, best=None, name="model.ckpt-3"):
     directory.mkdir(parents=True, exist_ok=True)
     (directory / f"{name}.index").write_bytes(b"")
     if best is not None:
-        (directory / "best_trial.txt").write_text(f"3:3:{best}\n")
+        row = dict(accuracy=best, global_step=3, best_metric="accuracy")
+        (directory / "eval_history.jsonl").write_text(json.dumps(row) + "\n")
+        (directory / "best_trial.txt").write_text("3:3:0.99\n")  # nothing reads it
 
 
 def test_the_best_run_is_that_with_the_highest_value(tmp_path):

@@ -8,8 +8,8 @@ import statistics
 import pytest
 import tensorflow as tf
 
-from albert_tf.training.checkpoints import best_value, saved_step
-from albert_tf.training.evaluation import Evaluator, best_of, read_history, write_summary
+from albert_tf.training.checkpoints import saved_step
+from albert_tf.training.evaluation import Evaluator, best_of, best_value, read_history, write_summary
 
 
 @pytest.fixture
@@ -55,7 +55,10 @@ def test_best_trial_has_the_best_result_of_two_processes_that_evaluate_a_run(tmp
                             for value in (0.9, 0.4))
     training(10)
     evaluation(5)
-    assert (tmp_path / "best_trial.txt").read_text() == "5:10:0.9\n"
+    assert (tmp_path / "best_trial.txt").read_text() == "10:10:0.9\n"
+    (tmp_path / "best_trial.txt").write_text("5:5:0.4\n")  # of a process that was killed before it was written
+    Evaluator(str(tmp_path), dict, "accuracy", lambda: None)
+    assert (tmp_path / "best_trial.txt").read_text() == "10:10:0.9\n"
 
 
 def test_equal_results_are_ordered_by_their_loss(tmp_path):
@@ -74,8 +77,7 @@ def test_results_that_are_not_numbers_are_worse_than_any(run, tmp_path):
         evaluate(step, accuracy)
     assert best == [5, 10]
     assert best_of([dict(accuracy=0.5, loss=float("nan")), dict(accuracy=0.5, loss=9.0)], "accuracy")["loss"] == 9.0
-    (tmp_path / "best_trial.txt").write_text("4:4:nan\n")
-    assert best_value(str(tmp_path)) == float("-inf")
+    assert best_value(str(tmp_path)) == 0.25
 
 
 def test_patience_counts_only_evaluations_of_later_steps_than_the_best(run, tmp_path):
@@ -242,10 +244,9 @@ def test_the_best_value_of_a_run_that_was_not_evaluated_is_below_any_other(tmp_p
     assert best_value(str(tmp_path)) == float("-inf")
 
 
-@pytest.mark.parametrize("content", ["", "4:4", "4:4:high"])
-def test_a_damaged_file_of_the_best_value_is_named(tmp_path, content):
-    (tmp_path / "best_trial.txt").write_text(content)
-    with pytest.raises(ValueError, match="best_trial.txt: expected step:best_step:best_value. Received: "):
+def test_a_history_without_the_name_of_its_best_result_is_damaged(tmp_path):
+    (tmp_path / "eval_history.jsonl").write_text('{"accuracy": 0.5, "global_step": 4}\n')
+    with pytest.raises(ValueError, match="eval_history.jsonl: 'best_metric' must be the name of a result"):
         best_value(str(tmp_path))
 
 

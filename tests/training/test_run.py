@@ -3,6 +3,7 @@
 import contextlib
 import re
 import resource
+import shutil
 
 import pytest
 import tensorflow as tf
@@ -51,6 +52,18 @@ def test_a_checkpoint_that_cannot_be_written_ends_the_run_with_an_error(tmp_path
     assert not numbered(str(refused))
     train_to_step_4(refused)
     assert numbered(str(refused)) == [str(refused / f"model.ckpt-{step}") for step in (2, 4)]
+
+
+def test_a_folder_that_is_removed_during_the_training_is_an_error(tmp_path, monkeypatch):
+    save = Checkpoints.save
+
+    def save_and_lose(checkpoints, step):
+        save(checkpoints, step)
+        shutil.rmtree(tmp_path / "run")
+
+    monkeypatch.setattr(Checkpoints, "save", save_and_lose)
+    with pytest.raises(OSError, match="the folder was removed during the training: '.*run'"):
+        train_to_step_4(tmp_path / "run")
 
 
 def test_data_that_ends_before_the_last_step_is_an_error(tmp_path):

@@ -1,5 +1,7 @@
 """The error of JSON that cannot be read is one line that names the file, for every kind of file."""
 
+import json
+
 import pytest
 from absl import flags
 
@@ -31,6 +33,11 @@ def read_manifest(path):
     records = path.with_name("x.tfrecord")
     records.write_bytes(bytes(100))
     check_records([str(records)])
+
+
+def manifest(**entries):
+    files = {"x.tfrecord": dict(size=100, **entries)}
+    return json.dumps(dict(complete=True, files=files, made_from={})).encode()
 
 
 # What reads it, and what the file is called.
@@ -148,11 +155,14 @@ def test_a_tf_config_that_tensorflow_would_not_take_is_refused(monkeypatch, stra
     ("tokenizer config", b'{"do_lower_case": "yes"}', "do_lower_case must be true or false. Received: 'yes'"),
     ("index of weights", b'{"weight_map": []}', "has no weight_map"),
     ("index of weights", b'{"weight_map": {"a": {}}}', "names {}"),
-    ("manifest", b'{"count": "x", "size": 100, "made_from": {}}', "is not a manifest of records: 'count'"),
-    ("manifest", b'{"count": 1, "size": 100, "made_from": null}', "is not a manifest of records: .*'made_from'"),
-    ("manifest", b'{"count": -1, "size": 100, "made_from": {}}', "is not a manifest of records"),
-    ("manifest", b'{"count": true, "size": 100, "made_from": {}}', "is not a manifest of records"),
-    ("manifest", b'{"count": 7, "size": 100, "made_from": {}}', "100 bytes hold 7 records"),
+    ("manifest", manifest(count="x"), "is not a manifest of records: 'count'"),
+    ("manifest", manifest(count=-1), "is not a manifest of records"),
+    ("manifest", manifest(count=True), "is not a manifest of records"),
+    ("manifest", manifest(count=7), "100 bytes hold 7 records"),
+    ("manifest", b'{"complete": true, "files": {}, "made_from": null}', "is not a manifest of this version"),
+    ("manifest", b'{"complete": 1, "files": {}, "made_from": {}}', "is not a manifest of this version"),
+    ("manifest", b'{"complete": true, "files": [], "made_from": {}}', "is not a manifest of this version"),
+    ("manifest", b'{"complete": true, "files": {"a": 1}, "made_from": {}}', "is not a manifest of this version"),
     ("config", b'{"vocab_size": 60, "hidden_act": ["gelu"]}', r"hidden_act must be one of .*hidden_act=\['gelu'\]"),
     ("config", b'{"vocab_size": 60, "model_type": "albert", "hidden_act": ["gelu"]}', r"hidden_act=\['gelu'\]"),
     ("config", b'{"vocab_size": 1' + b"0" * 400 + b"}", "vocab_size must be a whole number from 1 to 10,000,000"),

@@ -4,7 +4,6 @@ import gzip
 import io
 import json
 import os
-import pathlib
 import tarfile
 import tempfile
 import tracemalloc
@@ -20,7 +19,6 @@ from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pooling import SentencePooling
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.utils.temporary_files import temporary_path
 from albert_tf.weights import archive
 from albert_tf.weights.open_source import open_source
 from albert_tf.weights.tf1.checkpoint import save_tf1_checkpoint
@@ -71,8 +69,9 @@ def tar_of(folder, *more):
 
 
 def files_in(folder):
+    """The files in a folder but the locks of this process."""
     return sorted(os.path.relpath(os.path.join(root, name), folder) for root, _, names in os.walk(folder)
-                  for name in names)
+                  for name in names if not name.endswith(".lock"))
 
 
 @pytest.mark.parametrize("inside", ["albert_tiny", "."])
@@ -237,13 +236,13 @@ def test_hidden_files_of_a_mac_are_not_part_of_a_model(tmp_path):
 
 
 def test_unpacked_files_of_a_killed_process_are_removed(tmp_path, temporary):
-    left = pathlib.Path(temporary_path(str(temporary / "albert_tf")))
+    left = temporary / "albert_tf.0123456789abcdef"
     left.mkdir()
     (left / "model.ckpt-best.index").write_text("part")
     saved_tiny(tmp_path / "albert_tiny")
     (tmp_path / "albert.tar.gz").write_bytes(gzip.compress(tar_of(tmp_path / "albert_tiny")))
     albert_tf.from_pretrained(str(tmp_path / "albert.tar.gz"))
-    (folder,) = temporary.iterdir()
+    (folder,) = temporary.glob("albert_tf.*")
     assert folder != left and folder.stat().st_mode & 0o777 == 0o700
 
 

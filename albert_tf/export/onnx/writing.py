@@ -23,7 +23,7 @@ from albert_tf.export.saved_model import graph as traced
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.training.checkpoints import check_no_run
 from albert_tf.utils.files import read_bytes
-from albert_tf.utils.writing import write_text
+from albert_tf.utils.outputs import write_text
 from albert_tf.weights.heads import head_of
 from albert_tf.weights.settings import settings_in, write_settings
 from albert_tf.weights.vocabulary_files import VocabularyFiles, vocabulary_in

@@ -14,7 +14,7 @@ import numpy as np
 from albert_tf.tasks.classification.metrics import above
 from albert_tf.tasks.classification.reading import InputExample
 from albert_tf.tasks.classification.task_data import TaskData
-from albert_tf.utils.writing import write_csv, write_text
+from albert_tf.utils.outputs import write_csv, write_text
 
 
 def write_answers(

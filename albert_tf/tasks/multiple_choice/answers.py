@@ -9,7 +9,7 @@ from typing import Sequence
 import numpy as np
 
 from albert_tf.tasks.multiple_choice.reading import MultipleChoiceExample, letters
-from albert_tf.utils.writing import write_text
+from albert_tf.utils.outputs import write_text
 
 PREDICTIONS = "predictions.jsonl"
 

@@ -15,9 +15,8 @@ import numpy as np
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.vector_precision import VectorPrecision, as_ranges, read_ranges
 from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
-from albert_tf.utils.arrays import read_array
-from albert_tf.utils.manifests import read_manifest
-from albert_tf.utils.writing import array_writer, write_array
+from albert_tf.utils.arrays import array_writer, read_array, write_array
+from albert_tf.utils.outputs import made_from_of
 
 _BLOCK = 4096  # vectors that are in memory at a time
 
@@ -70,7 +69,7 @@ def open_vectors(
       ValueError: there is no such file or no manifest, the vectors are those of tokens, or made with something else, or
         in another size or number.
     """
-    vectors, made_from = read_array(path), (read_manifest(path) or {}).get("made_from")
+    vectors, made_from = read_array(path), made_from_of(path)
     if made_from is None:
         raise ValueError(f"{path} has no manifest that says what it was made from: write it with extract_embeddings")
     if made_from.get("per_token"):

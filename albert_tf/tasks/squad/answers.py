@@ -22,7 +22,7 @@ from albert_tf.tasks.squad.features import SquadFeature
 from albert_tf.tasks.squad.metrics import evaluate_v1, evaluate_v2
 from albert_tf.tasks.squad.tables import QuestionWindows
 from albert_tf.training.evaluation import check_finite_outputs
-from albert_tf.utils.writing import atomic_write, write_text
+from albert_tf.utils.outputs import output, write_text
 
 # The null score of a question that has no features, in SQuAD 2.0.
 NO_FEATURES_NULL_SCORE = 1000000.0
@@ -268,7 +268,7 @@ class Results:
 
 def write_n_best(directory: str, answers: Iterable[Answer]) -> Iterator[Answer]:
     """Yields the answers unchanged and writes them to nbest_predictions.json, which appears after the last answer."""
-    with atomic_write(os.path.join(directory, N_BEST)) as temporary:
+    with output(os.path.join(directory, N_BEST)) as temporary:
         with tf.io.gfile.GFile(temporary, "w") as file:
             separator = "{"
             for answer in answers:

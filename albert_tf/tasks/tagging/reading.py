@@ -16,7 +16,7 @@ from typing import Iterator, NamedTuple, Sequence
 
 from albert_tf.data.rows import existing_lines
 from albert_tf.text.lines import uncompressed_name
-from albert_tf.utils.writing import write_text
+from albert_tf.utils.outputs import write_text
 
 _DOCUMENT_START = "-DOCSTART-"
 _UNSPECIFIED = "_"  # of CoNLL-U

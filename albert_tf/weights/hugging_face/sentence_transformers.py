@@ -20,7 +20,7 @@ from albert_tf.modeling.pooling import POOLINGS, SentencePooling
 from albert_tf.utils import bounds
 from albert_tf.utils.files import check_name
 from albert_tf.utils.json_files import read_json_list, read_json_object
-from albert_tf.utils.writing import write_or_remove, write_text
+from albert_tf.utils.outputs import write_or_remove, write_text
 from albert_tf.weights.hugging_face import MODULES
 from albert_tf.weights.vocabulary_files import length_in
 

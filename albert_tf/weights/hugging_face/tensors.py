@@ -16,7 +16,7 @@ import tensorflow as tf
 from safetensors import SafetensorError, safe_open
 
 from albert_tf.utils.json_files import read_json_object
-from albert_tf.utils.temporary_files import local_copy
+from albert_tf.utils.outputs import local_copy
 from albert_tf.weights.hugging_face import INDEX, WEIGHTS
 
 _TYPES = ("F64", "F32", "F16", "BF16")

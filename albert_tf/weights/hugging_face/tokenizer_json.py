@@ -27,8 +27,7 @@ from albert_tf.text.sentencepieces import WORD_START, ends_in_digit_comma
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.files import version
 from albert_tf.utils.json_files import read_json_object
-from albert_tf.utils.temporary_files import folder_of_this_process
-from albert_tf.utils.writing import write_bytes, write_or_remove, write_text
+from albert_tf.utils.outputs import folder_of_this_process, write_bytes, write_or_remove, write_text
 from albert_tf.weights.hugging_face import TOKENIZER_CONFIG, TOKENIZER_JSON
 from albert_tf.weights.vocabulary_files import (
     LENGTH,

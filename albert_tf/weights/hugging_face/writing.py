@@ -15,7 +15,7 @@ from albert_tf.modeling.layers import release_name
 from albert_tf.modeling.pooling import POOLER
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.utils.bounds import check_one_of
-from albert_tf.utils.writing import atomic_local_write, write_text
+from albert_tf.utils.outputs import output, write_text
 from albert_tf.weights.heads import Head, head_of
 from albert_tf.weights.hugging_face import CONFIG, WEIGHTS
 from albert_tf.weights.hugging_face.configs import architecture_of, config_values, model_type_of
@@ -67,7 +67,7 @@ def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFil
     write_text(os.path.join(folder, CONFIG), json.dumps(values, indent=2, sort_keys=True) + "\n")
     write_tokenizer(vocabulary, folder, model.config, settings.max_seq_length)
     path = os.path.join(folder, WEIGHTS)
-    with atomic_local_write(path) as temporary:
+    with output(path, local=True) as temporary:
         mode = os.stat(temporary).st_mode
         try:
             save_file(tensors, temporary, metadata={"format": "pt"})

@@ -10,7 +10,7 @@ from absl import logging
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.encoder import block_scope, block_variable
-from albert_tf.utils.writing import write_text
+from albert_tf.utils.outputs import write_text
 from albert_tf.weights.source import Source
 
 CONFIG_NAME, PREFIX = "bert_config.json", "bert_model.ckpt"

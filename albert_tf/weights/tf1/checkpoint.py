@@ -14,7 +14,7 @@ from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.modeling.layers import release_name
 from albert_tf.training.checkpoints import AUXILIARY, saved_step, stored_variables
-from albert_tf.utils.writing import atomic_checkpoint
+from albert_tf.utils.outputs import output_checkpoint
 from albert_tf.weights.settings import settings_in
 from albert_tf.weights.source import Source, merged
 from albert_tf.weights.vocabulary_files import vocabulary_in
@@ -79,7 +79,7 @@ def save_tf1_checkpoint(
     if global_step is not None:
         values["global_step"] = tf.constant(global_step, tf.int64)
     names = sorted(values)
-    with atomic_checkpoint(prefix) as temporary:
+    with output_checkpoint(prefix) as temporary:
         tf.raw_ops.SaveV2(prefix=temporary, tensor_names=names, shape_and_slices=[""] * len(names),
                           tensors=[values[name] for name in names])
 

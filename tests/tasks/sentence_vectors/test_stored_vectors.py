@@ -1,6 +1,8 @@
 """Files of vectors in other precisions, exports and search with them."""
 
 import json
+import os
+import pathlib
 
 import numpy as np
 import pytest
@@ -16,7 +18,6 @@ from albert_tf.modeling.vector_precision import VectorPrecision
 from albert_tf.tasks.sentence_vectors.export import export_sentence_encoder
 from albert_tf.tasks.sentence_vectors.search import nearest_lines, unit_vectors_function
 from albert_tf.tasks.sentence_vectors.stored_vectors import open_vectors, ranges_in, ranges_path, write_stored
-from albert_tf.utils.manifests import write_manifest
 
 LINES = ["the name of the file", "a kettle stood on the stove", "he sold the boat", "nobody had filled it", "a boat"]
 CONFIG = AlbertConfig(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
@@ -49,6 +50,12 @@ def other_model(model, exact, name):
     return other
 
 
+def describe(path, **made_from):
+    """Writes the manifest of a file."""
+    files = {os.path.basename(path): dict(size=os.path.getsize(path))}
+    pathlib.Path(f"{path}.manifest.json").write_text(json.dumps(dict(complete=True, files=files, made_from=made_from)))
+
+
 @pytest.mark.parametrize("name", ["int8", "binary"])
 def test_a_file_is_written_and_read(exact, tmp_path, name):
     precision, path = precision_of(name, exact), str(tmp_path / "stored.npy")
@@ -56,7 +63,7 @@ def test_a_file_is_written_and_read(exact, tmp_path, name):
     np.testing.assert_array_equal(np.load(path), precision.stored(np.load(exact)))
     with pytest.raises(ValueError, match="stored.npy has no manifest"):
         open_vectors(path, 5, 12, {})
-    write_manifest(path, dict(vector_precision=name))
+    describe(path, vector_precision=name)
     vectors, read = open_vectors(path, 5, 12, {})
     assert read == precision and vectors.shape == (5, 12 if name == "int8" else 2)
     if name == "int8":
@@ -66,7 +73,7 @@ def test_a_file_is_written_and_read(exact, tmp_path, name):
         open_vectors(path, 4, 12, {})
     with pytest.raises(ValueError, match="dimensions|vectors with 12 numbers, but the vectors have 32"):
         open_vectors(path, 5, 32, {})
-    write_manifest(path, dict(per_token=True))
+    describe(path, per_token=True)
     with pytest.raises(ValueError, match="stored.npy has a vector for each token"):
         open_vectors(path, 5, 12, {})
 

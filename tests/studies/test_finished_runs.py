@@ -10,7 +10,9 @@ import threading
 import pytest
 
 from albert_tf.commands import command_runs
-from albert_tf.commands.command_runs import FINISHED, ScriptRuns, arguments
+from albert_tf.commands.command_runs import arguments
+from studies import finished_runs
+from studies.finished_runs import FINISHED, ScriptRuns
 
 
 @pytest.fixture
@@ -56,14 +58,14 @@ def test_two_processes_with_one_folder_keep_each_others_runs(tmp_path, started):
 
 
 def test_runs_that_finish_at_the_same_time_keep_each_others_lines(tmp_path, started, monkeypatch):
-    both, write_text = threading.Barrier(2), command_runs.write_text
+    both, write_text = threading.Barrier(2), finished_runs.write_text
 
     def write_together(path, text):
         with contextlib.suppress(threading.BrokenBarrierError):  # the other one waits for the lock
             both.wait(0.5)
         write_text(path, text)
 
-    monkeypatch.setattr(command_runs, "write_text", write_together)
+    monkeypatch.setattr(finished_runs, "write_text", write_together)
     with concurrent.futures.ThreadPoolExecutor() as threads:
         list(threads.map(lambda top_k: ScriptRuns(str(tmp_path)).run("fill_mask", top_k=top_k), (1, 2)))
     assert len((tmp_path / FINISHED).read_text().splitlines()) == 2
@@ -103,21 +105,6 @@ def test_a_file_that_a_run_writes_may_change_later(tmp_path, monkeypatch):
     assert len(commands) == 2
 
 
-def test_a_file_of_a_run_is_not_replaced_by_one_with_other_flags(tmp_path, started, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    runs, first = ScriptRuns("out"), dict(script="create_pretraining_data", output_file="out/x.tfrecord")
-    runs.run(**first, input_file="a.txt")
-    runs.check_outputs(input_file=str(tmp_path / "a.txt"), **first)  # another order, and the same path
-    runs.check_outputs("create_pretraining_data", output_file="out/y.tfrecord", input_file="b.txt")
-    runs.check_outputs("run_pretraining", output_file="out/x.tfrecord")
-    with pytest.raises(ValueError, match="^out has results of create_pretraining_data with another --input_file"):
-        runs.check_outputs(**first, input_file="b.txt")
-    runs.run(**first, input_file="b.txt")
-    runs.check_outputs(**first, input_file="b.txt")
-    with pytest.raises(ValueError, match="with another --input_file"):  # it has finished, but its file is not there
-        runs.check_outputs(**first, input_file="a.txt")
-
-
 def test_a_run_that_is_skipped_is_logged(tmp_path, started, caplog):
     caplog.set_level("INFO", logger="absl")
     for _ in range(2):
@@ -141,7 +128,7 @@ def test_a_run_that_failed_is_an_error_and_runs_again(tmp_path, started):
 
 def test_the_seconds_of_a_run_include_its_unfinished_attempts(tmp_path, monkeypatch):
     clock, endings = [0.0], [3, KeyboardInterrupt, 0]
-    monkeypatch.setattr(command_runs.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(finished_runs.time, "monotonic", lambda: clock[0])
 
     def run(command, environment, should_end):
         clock[0] += 10

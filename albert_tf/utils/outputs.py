@@ -1,0 +1,643 @@
+"""Writes outputs: a file, a set of files with a manifest, a folder, a checkpoint. What is promised:
+
+- Whole or not at all. Files are written under temporary names beside the output and renamed when they are complete. An
+  error or a kill before that leaves an earlier output as it was.
+- A set appears as one. Its manifest is first written with complete: false, then the earlier files are removed and the
+  new ones renamed, and then the manifest says complete: true. Readers refuse a set that is incomplete (see
+  checked_manifest), and files of two sets are never side by side. Of files without a manifest, the one that makes the
+  others readable is removed first and written last: a checkpoint's index, a model's weights, saved_model.pb.
+- Repeatable. What a killed command left is replaced or removed when the same command runs again, and a finished output
+  is made again. A file that is no output of ours is never replaced by a set or a folder.
+- One writer. A lock beside the output (flock on .NAME.lock) is held from before the work begins until its end. A second
+  command is refused in one line. Short writes, checkpoints and exports at the end of a training, which are whole in any
+  case, wait for each other. The lock ends with its process.
+- An error of writing (a full disk, a folder that may not be written) names the output.
+
+Temporary names are fixed (.NAME.tmp), since the lock makes the writer the only one. Remote paths (gs://) and file
+systems without locks have none: there, two commands must not write one output. Power loss is not considered: nothing is
+synced to the disk.
+"""
+
+from __future__ import annotations
+
+import atexit
+import concurrent.futures
+import contextlib
+import csv
+import errno
+import functools
+import glob
+import hashlib
+import io
+import json
+import os
+import re
+import secrets
+import shutil
+import stat
+import tempfile
+from typing import Any, Collection, Iterable, Iterator, Mapping, Sequence
+
+from albert_tf.utils.files import check_directory, is_remote, make_directory, names_in, version
+from albert_tf.utils.imports import tensorflow as tf
+from albert_tf.utils.json_files import read_json_object
+
+# The manifest of a folder that output_folder has written.
+FOLDER_MANIFEST = ".written_by_albert_tf"
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+# Errors of writing. Python's own have no file name if they come from a file that is open already.
+_CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+# The number of files that are renamed at the same time. On an object store, each takes a few tenths of a second.
+_RENAMING_THREADS = 16
+
+
+# --- locks and errors ------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def locked(path: str, wait: bool = False, refusal: str | None = None) -> Iterator[None]:
+    """Keeps other blocks with the same path out, in this process and in others. Remote paths have no locks.
+
+    Args:
+      path: path beside which the lock is made.
+      wait: whether to wait for the other block. If not, this one is refused.
+      refusal: what the error message says of the other block.
+
+    Raises:
+      ValueError: there is another block, and `wait` is false.
+    """
+    if is_remote(path):
+        yield
+        return
+    import filelock
+
+    directory, name = os.path.split(path)
+    is_new = not os.path.isdir(directory or os.curdir)
+    lock = filelock.FileLock(_hidden(path, "lock"), thread_local=False, fallback_to_soft=False)
+    try:
+        make_directory(directory)
+        lock.acquire(timeout=-1 if wait else 0, poll_interval=0.02)
+    except filelock.Timeout:
+        what = refusal or f"{path} is being written by another command"
+        raise ValueError(f"{what}: wait until it has ended, or choose another path") from None
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            is_of_lock = str(error.filename or ".lock").endswith(".lock")
+            raise OSError(error.errno, error.strerror, path if is_of_lock else error.filename) from error
+    try:
+        yield
+    finally:
+        if lock.is_locked:
+            with contextlib.suppress(OSError):  # the folder was removed
+                os.remove(lock.lock_file)
+            lock.release()
+        if is_new:
+            with contextlib.suppress(OSError):  # it has files
+                os.rmdir(directory)
+
+
+def used_alone(directory: str, use: str) -> contextlib.AbstractContextManager[None]:
+    """A block in which the folder has no other use of the same name, such as "training" (see `locked`)."""
+    return locked(os.path.join(directory, use), refusal=f"{directory} is in use by another {use}")
+
+
+def _hidden(path: str, ending: str) -> str:
+    directory, name = os.path.split(path)
+    return os.path.join(directory, f".{name}.{ending}")
+
+
+def _written_path(path: str) -> str:
+    """The path that an output at `path` replaces: of a symbolic link, its target.
+
+    Raises:
+      ValueError: the link leads nowhere, or to itself.
+    """
+    if is_remote(path) or not os.path.islink(path):
+        return path
+    try:
+        os.stat(path)
+    except OSError as error:
+        raise ValueError(f"{path} is a symbolic link to {os.readlink(path)}, which cannot be followed "
+                         f"({error.strerror}): remove the link, or choose another path") from error
+    return os.path.realpath(path)
+
+
+@contextlib.contextmanager
+def _errors_naming(path: str, temporary: str) -> Iterator[None]:
+    """Makes errors of writing a temporary file, or a file in a temporary folder, name the output `path`."""
+    try:
+        yield
+    except OSError as error:
+        is_of_open_file = error.filename is None and error.errno in _CANNOT_WRITE
+        if is_of_open_file or temporary in str(error.filename):
+            raise OSError(error.errno, error.strerror, path) from error
+        if temporary in str(error):
+            raise OSError(str(error).replace(temporary, path)) from error
+        raise
+    except tf.errors.OpError as error:
+        if temporary not in error.message:
+            raise
+        raise OSError(f"{path}: {error.message.rpartition('; ')[2].replace(temporary, path)}") from error
+
+
+def _remove(path: str) -> None:
+    """Removes a file or a folder, if there is one."""
+    if tf.io.gfile.exists(path) or not is_remote(path) and os.path.islink(path):
+        tf.io.gfile.rmtree(path) if tf.io.gfile.isdir(path) else tf.io.gfile.remove(path)
+
+
+@contextlib.contextmanager
+def _temporary_folder(path: str) -> Iterator[str]:
+    """A locked block with an empty folder .NAME.tmp beside `path`, which is removed at its end. Others wait for it."""
+    temporary = _hidden(path, "tmp")
+    with locked(path, wait=True), _errors_naming(path, temporary):
+        _remove(temporary)
+        make_directory(temporary)
+        try:
+            yield temporary
+        finally:
+            _remove(temporary)
+
+
+# --- one file --------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def output(path: str, local: bool = False) -> Iterator[str]:
+    """Yields a temporary path beside `path`, and renames it to `path` when the block ends without an error.
+
+    There is an empty file at a local temporary path, with the permissions that the umask leaves.
+
+    Args:
+      path: the file, a local path or one that tf.io.gfile supports (gs://). If it is a symbolic link, its target is
+        replaced.
+      local: whether the temporary path must be local, for libraries that write only local files.
+
+    Raises:
+      OSError: the file cannot be written.
+      ValueError: the path is a link that leads nowhere.
+    """
+    path = _written_path(path)
+    temporary = _hidden(path, "tmp")
+    with locked(path, wait=True), _errors_naming(path, temporary), contextlib.ExitStack() as stack:
+        try:
+            if is_remote(path):
+                make_directory(os.path.dirname(path))
+            else:
+                open(temporary, "w").close()
+            if local and is_remote(path):
+                written = os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), os.path.basename(path))
+                yield written
+                tf.io.gfile.copy(written, temporary, overwrite=True)
+            else:
+                yield temporary
+            tf.io.gfile.rename(temporary, path, overwrite=True)
+        finally:
+            _remove(temporary)
+
+
+def write_bytes(path: str, content: bytes) -> None:
+    """Writes `content` to `path`. The file is never left half written."""
+    with output(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
+        file.write(content)
+
+
+def write_text(path: str, text: str) -> None:
+    """Writes `text` to `path` as UTF-8. The file is never left half written."""
+    write_bytes(path, text.encode())
+
+
+def write_csv(path: str, rows: Iterable[Sequence[Any]]) -> None:
+    """Writes rows, of which the first one has the names of the columns, to a CSV file as write_text does."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    write_text(path, text.getvalue())
+
+
+def write_or_remove(path: str, text: str | None) -> None:
+    """Writes `text` to `path` as write_text does. If it is None, a file at `path` is removed."""
+    if text is not None:
+        write_text(path, text)
+    elif tf.io.gfile.exists(path):
+        tf.io.gfile.remove(path)
+
+
+# --- a checkpoint ----------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def output_checkpoint(prefix: str) -> Iterator[str]:
+    """Yields the prefix for a checkpoint in a temporary folder, and renames its files to `prefix` at the block's end.
+
+    The index is renamed last, so a checkpoint with an index is complete. All checkpoints of a directory have the same
+    lock and temporary folder, so that the next one removes what a killed one left.
+
+    Raises:
+      OSError: the checkpoint cannot be written, or its temporary files were removed.
+    """
+    directory, name = os.path.split(prefix)
+    with _temporary_folder(os.path.join(directory, "checkpoints")) as folder, _errors_naming(prefix, folder):
+        yield os.path.join(folder, name)
+        parts = sorted(part for part in names_in(folder) if part.startswith(f"{name}."))  # data, index
+        if len(parts) < 2 or parts[-1] != f"{name}.index":
+            raise OSError(f"{prefix} was not saved, since another program has removed its temporary files: start again")
+        _remove(f"{prefix}.index")  # the old checkpoint is invalid until it has been replaced completely
+        for part in parts:
+            tf.io.gfile.rename(os.path.join(folder, part), os.path.join(directory, part), overwrite=True)
+
+
+# --- manifests -------------------------------------------------------------------------------------------------------
+
+
+def manifest_path(path: str) -> str:
+    """x.tfrecord -> x.manifest.json; x.npy -> x.npy.manifest.json."""
+    return path.removesuffix(".tfrecord") + ".manifest.json"
+
+
+def shard_paths(path: str, num_shards: int) -> list[str]:
+    """The paths of shards: x.tfrecord -> x-00000-of-00008.tfrecord, ...; a single shard has the path itself."""
+    if num_shards == 1:
+        return [path]
+    stem, ending = os.path.splitext(path)
+    return [f"{stem}-{shard:05d}-of-{num_shards:05d}{ending}" for shard in range(num_shards)]
+
+
+def manifest_of(path: str) -> str | None:
+    """The path of the manifest of a file: its own or that of its shards. None if there is none."""
+    own, of_shards = manifest_path(path), manifest_path(re.sub(r"-\d{5}-of-\d{5}(?=(\.\w+)?$)", "", path))
+    return next(filter(tf.io.gfile.exists, (own, of_shards)), None)
+
+
+def read_manifest(manifest: str) -> dict[str, Any]:
+    """The content of a manifest: complete, made_from, and files: the size and further entries of each file by name.
+
+    Raises:
+      ValueError: it is not a manifest.
+    """
+    content = read_json_object(manifest)
+    files = content.get("files")
+    if (type(content.get("complete")) is not bool or not isinstance(content.get("made_from"), dict)
+            or not isinstance(files, dict) or not all(isinstance(file, dict) for file in files.values())):
+        raise ValueError(f"{manifest} is not a manifest of this version: make the files again")
+    return content
+
+
+def checked_manifest(manifest: str) -> dict[str, Any]:
+    """The content of a manifest whose files are all there, with their sizes.
+
+    Raises:
+      ValueError: it is not a manifest, the set is not complete, or a file is missing or has another size.
+    """
+    content = read_manifest(manifest)
+    if not content["complete"]:
+        raise ValueError(f"{manifest} says that its files are not complete, since the command that writes them has not "
+                         "ended or was stopped: run it again")
+    for name, file in content["files"].items():
+        path = os.path.join(os.path.dirname(manifest), name)
+        if not tf.io.gfile.exists(path):
+            raise ValueError(f"{path} is missing, which {manifest} lists: make the files again")
+        size = tf.io.gfile.stat(path).length
+        if size != file.get("size"):
+            raise ValueError(f"{path} has {size:,} bytes but its manifest says {file.get('size')}: it was truncated or "
+                             "changed; make it again")
+    return content
+
+
+def made_from_of(path: str) -> dict[str, Any] | None:
+    """The made_from of a file with a complete manifest; None without one.
+
+    Raises:
+      ValueError: see checked_manifest; or the manifest does not list the file.
+    """
+    manifest = manifest_of(path)
+    if manifest is None or not tf.io.gfile.exists(path):
+        return None
+    content = checked_manifest(manifest)
+    if os.path.basename(path) not in content["files"]:
+        raise ValueError(f"{manifest} does not list {path}, which is of an earlier output: make the files again")
+    return content["made_from"]
+
+
+def _files_of(manifest: str) -> list[str]:
+    return [os.path.join(os.path.dirname(manifest), name) for name in read_manifest(manifest)["files"]]
+
+
+def _write_manifest(manifest: str, content: Mapping[str, Any]) -> None:
+    write_text(manifest, json.dumps(content, indent=2, sort_keys=True) + "\n")
+
+
+def check_output(path: str, files: Iterable[str] = ()) -> None:
+    """Checks that a set may be written: each path has no file, an empty file or an earlier output of this program.
+
+    Args:
+      path: the path that the manifest is named after.
+      files: the files of the set. Default: the path itself.
+
+    Raises:
+      ValueError: there is a directory or another file at a path, or a link that leads nowhere.
+    """
+    manifest = manifest_path(path)
+    known: list[str] = []
+    check_directory(os.path.dirname(path))
+    with contextlib.suppress(ValueError):  # no manifest, or another file at its path
+        known = [manifest, *_files_of(manifest)]
+    for file in (manifest, *(files or [path])):
+        if tf.io.gfile.isdir(file):
+            raise ValueError(f"{file} is a directory, but must be a file")
+        target = _written_path(file)
+        if file not in known and tf.io.gfile.exists(target) and tf.io.gfile.stat(target).length:
+            raise ValueError(f"{file} exists, and no {manifest} says that it is an earlier output: choose another "
+                             "path, or remove it")
+
+
+# --- a set of files --------------------------------------------------------------------------------------------------
+
+
+class OutputSet:
+    """The outputs of one command, each a set of files with a manifest. See output_set.
+
+    Attributes:
+      made_from: the files and flags that the outputs depend on, as JSON values.
+      entries: further entries of each file in the manifest by path, such as the count of records.
+    """
+
+    def __init__(self, outputs: Mapping[str, Sequence[str]]):
+        self._outputs = outputs
+        self.made_from: dict[str, Any] = {}
+        self.entries: dict[str, dict[str, Any]] = {file: {} for files in outputs.values() for file in files}
+
+    def folder(self, path: str) -> str:
+        """The temporary folder of an output, which may have other files, too."""
+        return _hidden(_target(path), "tmp")
+
+    def temporary(self, file: str) -> str:
+        """The temporary path of a file."""
+        path = next(path for path, files in self._outputs.items() if file in files)
+        return os.path.join(self.folder(path), os.path.basename(file))
+
+    def check(self) -> None:
+        """Checks that the outputs may be written. Raises what check_output raises."""
+        for path, files in self._outputs.items():
+            check_output(path, files)
+
+    def commit(self) -> None:
+        """Replaces the outputs by those files that were written to their temporary paths."""
+        self.check()  # again, since the work may take hours
+        manifests, moves, earlier = {}, {}, []
+        for path, files in self._outputs.items():
+            written = {file: self.temporary(file) for file in files if tf.io.gfile.exists(self.temporary(file))}
+            moves.update(written)
+            manifest = manifest_path(path)
+            with contextlib.suppress(ValueError):  # none
+                earlier += _files_of(manifest)
+            sizes = {os.path.basename(file): dict(self.entries[file], size=tf.io.gfile.stat(temporary).length)
+                     for file, temporary in written.items()}
+            manifests[manifest] = dict(files=sizes, made_from=self.made_from)
+        if len(manifests) > 1:  # what ties them together, so that files of two runs are not mixed
+            key = hashlib.sha256(json.dumps(list(manifests.values()), sort_keys=True).encode()).hexdigest()[:16]
+            for manifest, content in manifests.items():
+                folder = os.path.dirname(manifest)
+                content["run"] = dict(id=key, manifests=sorted(os.path.relpath(path, folder) for path in manifests))
+        for manifest, content in manifests.items():
+            # It lists the earlier files until they are removed.
+            listed = {**{os.path.basename(file): {} for file in earlier
+                         if os.path.dirname(file) == os.path.dirname(manifest)}, **content["files"]}
+            _write_manifest(manifest, dict(content, files=listed, complete=False))
+        for file in earlier:
+            if is_remote(file) or not os.path.islink(file):
+                _remove(file)
+        with concurrent.futures.ThreadPoolExecutor(_RENAMING_THREADS) as threads:
+            list(threads.map(lambda file: tf.io.gfile.rename(moves[file], _target(file), overwrite=True), moves))
+        for manifest, content in manifests.items():
+            _write_manifest(manifest, dict(content, complete=True))
+
+
+def _target(path: str) -> str:
+    """Where a link leads, also when the file there was removed."""
+    return path if is_remote(path) else os.path.realpath(path)
+
+
+@contextlib.contextmanager
+def output_set(outputs: Mapping[str, Sequence[str]], wait: bool = False) -> Iterator[OutputSet]:
+    """Yields an OutputSet, whose files become the outputs when the block ends without an error.
+
+    Args:
+      outputs: the files of each output: {"x.tfrecord": ["x-00000-of-00002.tfrecord", ...]} or {"x.npy": ["x.npy",
+        "x.ranges.npy"]}. Each output has one manifest. Files that were not written are no part of it.
+      wait: whether to wait for another command that writes an output. If not, this one is refused.
+
+    Raises:
+      ValueError: see check_output; or another command writes an output.
+
+    Example::
+
+      with output_set({"x.npy": ["x.npy"]}) as outputs:
+          np.save(outputs.temporary("x.npy"), array)
+          outputs.made_from = dict(seed=1)
+    """
+    written = OutputSet(outputs)
+    with contextlib.ExitStack() as stack:
+        for path in sorted(outputs):
+            stack.enter_context(locked(path, wait))
+        written.check()
+        for path in outputs:
+            folder = written.folder(path)
+            stack.enter_context(_errors_naming(path, folder))
+            _remove(folder)
+            stack.callback(_remove, folder)
+            make_directory(folder)
+        yield written
+        written.commit()
+
+
+@contextlib.contextmanager
+def output_with_manifest(path: str, made_from: dict[str, Any], wait: bool = False) -> Iterator[tuple[str, dict]]:
+    """Yields the temporary path of an output of one file, and a dict for further entries of its manifest."""
+    with output_set({path: [path]}, wait) as outputs:
+        outputs.made_from = made_from
+        yield outputs.temporary(path), outputs.entries[path]
+
+
+# --- folders ---------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def output_folder(path: str, kind: str | None = None, made_from: dict[str, Any] | None = None) -> Iterator[str]:
+    """Yields a temporary folder with the name of `path`, which replaces `path` when the block ends without an error.
+
+    For a remote path the temporary folder is local and is copied. A folder that this function wrote before is replaced.
+    If `path` is a symbolic link, its target is replaced.
+
+    Args:
+      path: the folder.
+      kind, made_from: see model_files; None for no manifest of that kind.
+
+    Raises:
+      ValueError: there is a file at `path`, or a non-empty folder that this function did not write, or to which another
+        file was added.
+      OSError: the folder cannot be written.
+    """
+    path = _written_path(path.rstrip("/"))
+    earlier = _hidden(path, "earlier")
+    with tempfile.TemporaryDirectory() if is_remote(path) else _temporary_folder(path) as temporary:
+        if not is_remote(path) and os.path.exists(earlier) and not os.path.exists(path):
+            os.rename(earlier, path)  # of a process that was killed between the two renames below
+        check_export(path)
+        new = os.path.join(temporary, os.path.basename(path))
+        make_directory(new)
+        yield new
+        if kind is not None:
+            _write_manifest(os.path.join(new, f".{kind}.manifest.json"),
+                            {"complete": True, "files": {"saved_model.pb": {}}, "made_from": made_from})
+        files = {file: dict(size=tf.io.gfile.stat(os.path.join(new, file)).length) for file in _files_in(new)}
+        _write_manifest(os.path.join(new, FOLDER_MANIFEST), dict(complete=True, files=files, made_from={}))
+        check_export(path)
+        if is_remote(path):  # an object store has no folders that could be renamed
+            _remove(path)
+            _copy_folder(new, path)
+            return
+        _share_permissions(new)
+        _remove(earlier)
+        if os.path.exists(path):
+            os.rename(path, earlier)
+        try:
+            os.rename(new, path)
+        except BaseException:
+            if os.path.exists(earlier):
+                os.rename(earlier, path)
+            raise
+        _remove(earlier)
+
+
+def _share_permissions(folder: str) -> None:
+    """Gives all inner folders the permissions of the folder, since TensorFlow makes them for their owner alone."""
+    mode = os.stat(folder).st_mode
+    for parent, names, _ in os.walk(folder):
+        for name in names:
+            os.chmod(os.path.join(parent, name), stat.S_IMODE(mode))
+
+
+def check_export(*paths: str | None) -> None:
+    """Checks that output_folder may write folders. Commands call it before they start their work.
+
+    Args:
+      *paths: paths of the folders; None is ignored.
+
+    Raises:
+      ValueError: there is a file at a path, or a non-empty folder that is not an earlier export, or an earlier export
+        to which another file was added, or a link that leads nowhere.
+    """
+    for path in filter(None, paths):
+        path = _written_path(path.rstrip("/"))
+        check_directory(os.path.dirname(path))
+        mark = os.path.join(path, FOLDER_MANIFEST)
+        if not tf.io.gfile.exists(mark):
+            if tf.io.gfile.exists(path) and (not tf.io.gfile.isdir(path) or tf.io.gfile.listdir(path)):
+                raise ValueError(f"{path} exists and is not an earlier export: choose another path, or remove it")
+            continue
+        added = [name for name in _files_in(path) if name not in (FOLDER_MANIFEST, *read_manifest(mark)["files"])]
+        if added:
+            raise ValueError(f"{path} is an earlier export, but {os.path.join(path, added[0])} was added to it, which "
+                             "would be lost: choose another path, or move that file")
+
+
+def is_replaced(path: str, export: str) -> bool:
+    """Whether `path` is the folder of an export or is in it, so that the export replaces what is there."""
+    folder, place = (os.path.realpath(name) for name in (export, path))
+    return os.path.commonpath([folder, place]) == folder
+
+
+def _files_in(folder: str) -> list[str]:
+    """The sorted paths of all files in a folder and its subfolders, relative to it."""
+    return sorted(os.path.relpath(os.path.join(parent, name), folder).replace(os.sep, "/")
+                  for parent, _, names in tf.io.gfile.walk(folder) for name in names)
+
+
+def _copy_folder(source: str, target: str) -> None:
+    """Copies a local folder to a remote one.
+
+    The manifest is copied first, so that the incomplete folder of a killed run can be replaced. saved_model.pb is
+    copied last, since a folder without it is not a SavedModel.
+    """
+    order = {FOLDER_MANIFEST: 0, "saved_model.pb": 2}
+    for name in sorted(_files_in(source), key=lambda name: order.get(name, 1)):
+        copy = os.path.join(target, name)
+        make_directory(os.path.dirname(copy))
+        tf.io.gfile.copy(os.path.join(source, name), copy, overwrite=True)
+
+
+@contextlib.contextmanager
+def model_files(folder: str, kind: str, made_from: dict[str, Any], last: Collection[str]) -> Iterator[None]:
+    """A block that writes a model into a folder that may have other files, too. Only one may run at a time.
+
+    Args:
+      folder: the folder.
+      kind: what is written, such as "onnx". The manifest is .KIND.manifest.json.
+      made_from: see replaceable_files.
+      last: names of the files without which the others are no model. They are removed at first, and the block must
+        write them last.
+    """
+    manifest = os.path.join(folder, f".{kind}.manifest.json")
+    content = dict(files={name: {} for name in last}, made_from=made_from)
+    before = [name for name in names_in(folder) if not name.startswith(".")]
+    make_directory(folder)
+    _write_manifest(manifest, dict(content, complete=False))
+    for name in last:
+        _remove(os.path.join(folder, name))
+    try:
+        yield
+    except BaseException:
+        if not before and all(name.startswith(".") for name in names_in(folder)):  # the block has written nothing
+            _remove(manifest)
+        raise
+    _write_manifest(manifest, dict(content, complete=True))
+
+
+def replaceable_files(folder: str, kind: str, made_from: dict[str, Any]) -> Collection[str]:
+    """The last files of a model in a folder that was made from the same, or that is not complete. {} is never the same.
+
+    Args:
+      folder, kind, made_from: see model_files.
+    """
+    manifest = os.path.join(folder, f".{kind}.manifest.json")
+    if not tf.io.gfile.exists(manifest):
+        return ()
+    content = read_manifest(manifest)
+    is_same = made_from and content["made_from"] == made_from
+    return content["files"] if is_same or not content["complete"] else ()
+
+
+# --- local copies ----------------------------------------------------------------------------------------------------
+
+
+def folder_of_this_process(name: str) -> str:
+    """An empty folder in the system's folder for temporary files. It is removed when the process ends.
+
+    Those of killed processes are removed, too.
+    """
+    start = os.path.join(tempfile.gettempdir(), f"{name}.")
+    for left in glob.glob(f"{glob.escape(start)}*"):
+        with contextlib.suppress(ValueError, OSError), locked(left):  # in use, or of another user
+            shutil.rmtree(left)
+    folder, until_the_end = f"{start}{secrets.token_hex(8)}", contextlib.ExitStack()
+    until_the_end.enter_context(locked(folder))
+    until_the_end.callback(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(until_the_end.close)
+    os.mkdir(folder, 0o700)  # for this user only, since other users can read the system's folder
+    return folder
+
+
+def local_copy(path: str) -> str:
+    """The path of a local file with the content of the file at `path`: `path` itself if it is local, or a copy.
+
+    It is for libraries that read only local files. One copy is made for each version of a remote file, and is removed
+    when the process ends.
+    """
+    return _copy_of(path, *version(path)) if is_remote(path) else path
+
+
+@functools.lru_cache(maxsize=None)
+def _copy_of(path: str, length: int, mtime_nsec: int) -> str:
+    local = os.path.join(folder_of_this_process("albert_tf"), os.path.basename(path))
+    tf.io.gfile.copy(path, local)
+    return local

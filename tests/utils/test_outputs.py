@@ -1,0 +1,496 @@
+"""Files, sets, folders and checkpoints appear whole or not at all, whenever a process is killed; only one writes."""
+
+import contextlib
+import errno
+import json
+import os
+import pathlib
+import re
+import stat
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+from albert_tf.commands.app import _one_line
+from albert_tf.utils import outputs
+from albert_tf.utils.outputs import (
+    check_export,
+    check_output,
+    checked_manifest,
+    is_replaced,
+    local_copy,
+    locked,
+    made_from_of,
+    manifest_of,
+    manifest_path,
+    model_files,
+    output,
+    output_checkpoint,
+    output_folder,
+    output_set,
+    output_with_manifest,
+    replaceable_files,
+    shard_paths,
+    used_alone,
+    write_text,
+)
+
+ROOT = str(pathlib.Path(__file__).parents[2])
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def content(path):
+    with tf.io.gfile.GFile(str(path)) as file:
+        return file.read()
+
+
+def killed_before(number, function, monkeypatch):
+    """Runs a function in a child, which ends just before its change `number` of a folder. Returns whether it did."""
+    if child := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    left = [number]
+
+    def counted(change):
+        def changed(*args, **kwargs):
+            left[0] -= 1
+            if left[0] < 0:
+                os._exit(9)
+            return change(*args, **kwargs)
+        return changed
+
+    for module, changes in ((tf.io.gfile, ("rename", "remove", "rmtree")), (os, ("rename", "remove", "mkdir"))):
+        for name in changes:
+            monkeypatch.setattr(module, name, counted(getattr(module, name)))
+    monkeypatch.setattr(outputs, "_RENAMING_THREADS", 1)
+    function()
+    os._exit(0)
+
+
+def each_kill(tmp_path, function, monkeypatch):
+    """Yields a new folder for each change of a folder that a function makes, after it was killed just before it."""
+    number, killed = 0, True
+    while killed:
+        folder = tmp_path / f"{number}"
+        folder.mkdir()
+        function(folder, "first")
+        killed = killed_before(number, lambda folder=folder: function(folder, "second"), monkeypatch)
+        yield folder
+        number += 1
+    assert number > 3
+
+
+def write_shards(folder, text, num_shards=2):
+    path = str(folder / "x.tfrecord")
+    with output_set({path: shard_paths(path, num_shards)}) as written:
+        for file in written.entries:
+            write_text(written.temporary(file), text)
+        written.made_from = dict(text=text)
+
+
+SHARDS = ["x-00000-of-00002.tfrecord", "x-00001-of-00002.tfrecord", "x.manifest.json"]
+
+
+def test_a_set_of_shards_is_the_earlier_one_or_the_new_one_or_is_refused_and_can_be_made_again(tmp_path, monkeypatch):
+    states = []
+    for folder in each_kill(tmp_path, write_shards, monkeypatch):
+        try:
+            checked_manifest(str(folder / SHARDS[2]))
+            state, = {content(folder / name) for name in SHARDS[:2]}
+        except ValueError as error:
+            state = str(error)
+            assert "x.manifest.json says that its files are not complete" in state
+        states.append(state if len(state) < 10 else "refused")
+        texts = {path.read_text() for path in folder.glob("x-*")}
+        assert len(texts) < 2 or states[-1] == "refused"
+        write_shards(folder, "third", 1)
+        assert names(folder) == ["x.manifest.json", "x.tfrecord"]
+        assert made_from_of(str(folder / "x.tfrecord")) == dict(text="third")
+    assert list(dict.fromkeys(states)) == ["first", "refused", "second"]
+
+
+def write_model(folder, text):
+    with output_folder(str(folder / "model")) as temporary:
+        write_text(os.path.join(temporary, "saved_model.pb"), text)
+        write_text(os.path.join(temporary, f"assets/{text}"), text)
+
+
+def test_a_folder_is_the_earlier_one_or_the_new_one_and_can_be_made_again(tmp_path, monkeypatch):
+    for folder in each_kill(tmp_path, write_model, monkeypatch):
+        model = folder / "model"
+        if model.exists():  # it does not between two renames
+            assert names(model / "assets") == [content(model / "saved_model.pb")]
+        write_model(folder, "third")
+        assert names(folder) == ["model"] and names(model / "assets") == ["third"]
+
+
+def test_a_folder_that_a_killed_process_has_put_aside_comes_back(tmp_path, monkeypatch):
+    write_model(tmp_path, "first")
+    (tmp_path / "model").rename(tmp_path / ".model.earlier")
+    with pytest.raises(KeyboardInterrupt), output_folder(str(tmp_path / "model")):
+        raise KeyboardInterrupt
+    assert content(tmp_path / "model/saved_model.pb") == "first"
+
+
+def write_checkpoint(folder, text):
+    with output_checkpoint(str(folder / "model.ckpt-7")) as prefix:
+        for part in ("data-00000-of-00001", "index"):
+            write_text(f"{prefix}.{part}", text)
+
+
+def test_a_checkpoint_with_an_index_is_whole_and_can_be_made_again(tmp_path, monkeypatch):
+    for folder in each_kill(tmp_path, write_checkpoint, monkeypatch):
+        data, index = folder / "model.ckpt-7.data-00000-of-00001", folder / "model.ckpt-7.index"
+        assert not index.exists() or content(data) == content(index)
+        write_checkpoint(folder, "third")
+        assert names(folder) == [data.name, index.name] and content(data) == content(index) == "third"
+
+
+def test_a_checkpoint_whose_temporary_files_were_removed_is_an_error(tmp_path):
+    with pytest.raises(OSError, match="model.ckpt-1 was not saved, since another program has removed its temporary"):
+        with output_checkpoint(str(tmp_path / "model.ckpt-1")):
+            pass
+
+
+def test_a_model_without_its_last_file_is_not_complete_and_may_be_made_again(tmp_path):
+    folder, made_from = str(tmp_path / "model"), dict(source="a")
+    for error in (None, KeyboardInterrupt):
+        with contextlib.suppress(KeyboardInterrupt), model_files(folder, "ours", made_from, ["weights"]):
+            assert not os.path.exists(f"{folder}/weights")
+            write_text(f"{folder}/config", "config")
+            if error:
+                raise error
+            write_text(f"{folder}/weights", "weights")
+        same, other = (replaceable_files(folder, "ours", source) for source in (made_from, dict(source="b")))
+        assert list(same) == ["weights"] and list(other) == (["weights"] if error else [])
+        assert not replaceable_files(folder, "onnx", made_from)
+
+
+def test_a_model_of_which_nothing_was_written_leaves_nothing(tmp_path):
+    with pytest.raises(ValueError), model_files(str(tmp_path), "ours", {}, ["weights"]):
+        raise ValueError
+    assert not names(tmp_path)
+
+
+@pytest.mark.parametrize("folder", ["ram://written", "{tmp_path}/new"])
+@pytest.mark.parametrize("local", [False, True])
+def test_a_file_appears_when_it_is_whole_and_an_error_leaves_what_was_there(tmp_path, folder, local):
+    path = f"{folder.format(tmp_path=tmp_path)}/x{local}.txt"
+    for text in ("first", "second"):
+        with output(path, local) as temporary:
+            with tf.io.gfile.GFile(temporary, "w") as file:
+                file.write(text)
+            assert not tf.io.gfile.exists(path) or content(path) == "first"
+    with pytest.raises(KeyboardInterrupt), output(path, local) as temporary:
+        with tf.io.gfile.GFile(temporary, "w") as file:
+            file.write("half of")
+        raise KeyboardInterrupt
+    assert content(path) == "second" and tf.io.gfile.listdir(os.path.dirname(path)).count(".xFalse.txt.tmp") == 0
+    if folder != "ram://written":
+        assert names(tmp_path / "new") == [f"x{local}.txt"]
+
+
+def test_what_a_killed_process_left_is_replaced_and_does_not_keep_a_folder_in_use(tmp_path):
+    program = f"""
+import os, sys
+sys.path.insert(0, {ROOT!r})
+from albert_tf.utils.outputs import output, output_set, used_alone
+path = {str(tmp_path / "x")!r}
+with used_alone({str(tmp_path)!r}, "training"), output(path), output_set({{path + "y": [path + "y"]}}) as written:
+    open(written.temporary(path + "y"), "w").close()
+    os.kill(os.getpid(), 9)
+"""
+    assert subprocess.run([sys.executable, "-c", program], timeout=100).returncode == -9
+    assert names(tmp_path) == [".training.lock", ".x.lock", ".x.tmp", ".xy.lock", ".xy.tmp"]
+    with used_alone(str(tmp_path), "training"), output_with_manifest(str(tmp_path / "xy"), {}) as (temporary, _):
+        write_text(temporary, "y")
+        write_text(str(tmp_path / "x"), "x")
+    assert names(tmp_path) == ["x", "xy", "xy.manifest.json"]
+
+
+def test_a_second_writer_is_refused_before_it_works_and_short_writes_wait(tmp_path):
+    path = str(tmp_path / "x")
+    with output_set({path: [path]}), pytest.raises(ValueError, match="x is being written by another command: wait"):
+        with output_set({path: [path]}):
+            raise AssertionError
+    with used_alone(path, "training"):
+        with pytest.raises(ValueError, match="x is in use by another training: wait until it has ended, or choose"):
+            with used_alone(path, "training"):
+                raise AssertionError
+        with used_alone(path, "search"):
+            write_text(f"{path}/other", "whole")
+    assert names(tmp_path / "x") == ["other"]
+    program = f"import sys; sys.path.insert(0, {ROOT!r}); from albert_tf.utils.outputs import write_text; "
+    with locked(f"{path}/other", wait=True):
+        writer = subprocess.Popen([sys.executable, "-c", f"{program}write_text({path!r} + '/other', 'later')"])
+        with pytest.raises(subprocess.TimeoutExpired):
+            writer.wait(3)
+        assert content(f"{path}/other") == "whole"
+    assert writer.wait(60) == 0 and content(f"{path}/other") == "later"
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_nothing_is_refused_on_file_systems_without_locks_and_remote_ones(tmp_path, monkeypatch, number):
+    import filelock
+
+    def no_locks(*_, **__):
+        raise OSError(number, "No locks available")
+
+    monkeypatch.setattr(filelock.FileLock, "acquire", no_locks)
+    for folder in (str(tmp_path), "ram://uses"):
+        with used_alone(folder, "training"), used_alone(folder, "training"):
+            pass
+    assert not tf.io.gfile.exists("ram://uses")
+
+
+def test_a_folder_that_was_made_for_a_lock_alone_is_removed(tmp_path):
+    with used_alone(str(tmp_path / "new"), "training"):
+        assert (tmp_path / "new").is_dir()
+    assert not names(tmp_path)
+
+
+# --- manifests -------------------------------------------------------------------------------------------------------
+
+
+def test_names():
+    assert manifest_path("a/x.tfrecord") == "a/x.manifest.json"
+    assert manifest_path("a/x.tf_record") == "a/x.tf_record.manifest.json"
+    assert shard_paths("a/x.tfrecord", 1) == ["a/x.tfrecord"]
+    assert shard_paths("a/x.tfrecord", 2) == ["a/x-00000-of-00002.tfrecord", "a/x-00001-of-00002.tfrecord"]
+
+
+def test_a_manifest_has_sizes_and_what_a_set_was_made_from(tmp_path):
+    write_shards(tmp_path, "four")
+    manifest = manifest_of(str(tmp_path / SHARDS[0]))
+    assert json.loads(content(manifest)) == dict(
+        complete=True, made_from=dict(text="four"), files={name: dict(size=4) for name in SHARDS[:2]})
+    (tmp_path / SHARDS[0]).unlink()
+    with pytest.raises(ValueError, match="x-00000-of-00002.tfrecord is missing, which .*x.manifest.json lists"):
+        checked_manifest(manifest)
+    (tmp_path / SHARDS[0]).write_text("cut")
+    with pytest.raises(ValueError, match="x-00000-of-00002.tfrecord has 3 bytes but its manifest says 4"):
+        checked_manifest(manifest)
+
+
+def test_files_that_were_not_written_again_are_removed_and_no_others(tmp_path):
+    (tmp_path / "x.other.npy").write_text("precious")
+    files = [str(tmp_path / name) for name in ("x.npy", "x.a.npy", "x.b.npy")]
+    for written in (files, files[::2], files[:1]):
+        with output_set({files[0]: files}) as new:
+            for file in written:
+                write_text(new.temporary(file), file)
+        assert names(tmp_path) == sorted([*map(os.path.basename, written), "x.npy.manifest.json", "x.other.npy"])
+
+
+def test_a_new_path_and_an_empty_file_and_an_earlier_output_may_be_written(tmp_path):
+    (tmp_path / "empty").touch()
+    check_output(str(tmp_path / "new"))
+    check_output(str(tmp_path / "empty"))
+    write_shards(tmp_path, "first")
+    check_output(str(tmp_path / "x.tfrecord"), [str(tmp_path / SHARDS[0])])
+
+
+@pytest.mark.parametrize("paths", [["text"], ["new", "text"], ["folder"]])
+def test_a_file_of_someone_else_is_refused_by_name(tmp_path, paths):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "text").write_text("precious")
+    with pytest.raises(ValueError, match=f"^{tmp_path}/{paths[-1]} (exists, and no .*: choose another|is a directory)"):
+        check_output(str(tmp_path / paths[0]), [str(tmp_path / path) for path in paths])
+
+
+@pytest.mark.parametrize("text", ["precious", "[]", '{"size": 3}', "\ufffd"])
+def test_a_manifest_replaces_only_a_manifest(tmp_path, text):
+    (tmp_path / "x.manifest.json").write_text(text)
+    with pytest.raises(ValueError, match="x.manifest.json exists, and no"):
+        check_output(str(tmp_path / "x.tfrecord"))
+
+
+# --- folders ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_link_stays_and_its_target_is_replaced(tmp_path):
+    targets = tmp_path / "targets"
+    for name in ("file", "folder", "records"):
+        targets.mkdir(exist_ok=True)
+        (targets / name).mkdir() if name == "folder" else (targets / name).touch()
+        (tmp_path / name).symlink_to(targets / name)
+    for text in ("first", "second"):
+        write_text(str(tmp_path / "file"), text)
+        with output_folder(f"{tmp_path}/folder/") as temporary:
+            write_text(os.path.join(temporary, "saved_model.pb"), text)
+        with output_with_manifest(str(tmp_path / "records"), {}) as (temporary, _):
+            write_text(temporary, text)
+            assert ".records.tmp" in names(targets)
+        assert content(targets / "file") == content(targets / "records") == text
+        assert content(targets / "folder/saved_model.pb") == text
+        assert made_from_of(str(tmp_path / "records")) == {}
+    assert all((tmp_path / name).is_symlink() for name in ("file", "folder", "records"))
+    assert names(targets) == ["file", "folder", "records"]
+
+
+@pytest.mark.parametrize("target", ["nowhere", "link"])
+def test_a_link_that_leads_nowhere_or_to_itself_is_refused_in_one_line(tmp_path, target):
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / target)
+    for write in (write_text, lambda path, _: check_output(path), lambda path, _: check_export(path)):
+        with pytest.raises(ValueError, match=f"link is a symbolic link to {tmp_path}/{target}, which cannot be"):
+            write(str(link), "x")
+    assert link.is_symlink() and names(tmp_path) == ["link"]
+    assert not is_replaced(str(link), str(tmp_path / "other"))
+
+
+@contextlib.contextmanager
+def umask(mask):
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def test_files_and_folders_have_the_permissions_that_the_umask_leaves(tmp_path):
+    module = tf.Module()
+    module.w = tf.Variable(1.0)
+    with umask(0o002):
+        write_text(str(tmp_path / "new/inner/x.txt"), "x")
+        write_shards(tmp_path, "x")
+        with output_folder(str(tmp_path / "model")) as temporary:
+            tf.saved_model.save(module, temporary)
+    modes = {stat.S_IMODE(path.stat().st_mode): path.is_dir() for path in tmp_path.rglob("*")}
+    assert modes == {0o775: True, 0o664: False}
+
+
+def test_a_saved_model_of_another_program_is_not_replaced(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/saved_model.pb").write_text("precious")
+    with pytest.raises(ValueError, match="model exists and is not an earlier export: choose another path"):
+        write_model(tmp_path, "new")
+    assert content(tmp_path / "model/saved_model.pb") == "precious"
+
+
+@pytest.mark.parametrize("file", ["model.ckpt-7.index", "assets/mine.txt", "run/eval_results.txt"])
+def test_an_export_with_a_file_that_was_added_later_is_not_replaced(tmp_path, file):
+    write_model(tmp_path, "first")
+    added = tmp_path / "model" / file
+    write_text(str(added), "precious")
+    message = f"model is an earlier export, but {re.escape(str(added))} was added to it, which would be lost: choose"
+    with pytest.raises(ValueError, match=message):
+        check_export(str(tmp_path / "model"))
+    with pytest.raises(ValueError, match=message):
+        write_model(tmp_path, "second")
+    assert content(added) == "precious" and content(tmp_path / "model/saved_model.pb") == "first"
+    added.unlink()
+    write_model(tmp_path, "second")
+
+
+def test_a_file_that_is_added_during_an_export_is_not_lost(tmp_path):
+    for place in (str(tmp_path / "model"), "ram://added/model"):
+        for text in ("first", "second"):
+            with contextlib.ExitStack() as stack:
+                if text == "second":
+                    stack.enter_context(pytest.raises(ValueError, match="/mine was added to it"))
+                with output_folder(place) as temporary:
+                    write_text(os.path.join(temporary, "saved_model.pb"), text)
+                    if text == "second":
+                        write_text(f"{place}/mine", "precious")
+        assert content(f"{place}/mine") == "precious" and content(f"{place}/saved_model.pb") == "first"
+
+
+@pytest.mark.parametrize("path, export, expected", [
+    ("a", "a/", True), ("a/../a/b", "a", True), ("a", "a/b", False), ("a_b", "a", False), ("gs://a/b", "gs://a", True),
+    ("gs://a/b", "gs://a/c", False), ("link/b", "a", True)])
+def test_an_export_replaces_its_folder_and_what_is_in_it(tmp_path, monkeypatch, path, export, expected):
+    monkeypatch.chdir(tmp_path)
+    os.symlink("a", "link")
+    assert is_replaced(path, export) == expected
+
+
+def test_a_remote_export_replaces_an_earlier_one_and_nothing_else():
+    for text in ("first", "second"):
+        with output_folder("ram://exports/served") as folder:
+            write_text(os.path.join(folder, "variables", "x"), text)
+            write_text(os.path.join(folder, "saved_model.pb"), text)
+            if text == "first":
+                write_text(os.path.join(folder, "left"), text)
+    assert content("ram://exports/served/saved_model.pb") == content("ram://exports/served/variables/x") == "second"
+    assert not tf.io.gfile.exists("ram://exports/served/left") and not os.path.exists(folder)
+    write_text("ram://exports/mine/text.txt", "mine")
+    with pytest.raises(ValueError, match="ram://exports/mine exists and is not an earlier export"):
+        with output_folder("ram://exports/mine"):
+            pass
+    assert content("ram://exports/mine/text.txt") == "mine"
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+
+def full_disk(temporary):
+    raise OSError(errno.ENOSPC, "No space left on device")  # of a file that is open already
+
+
+def full_disk_of_tensorflow(temporary):
+    raise tf.errors.ResourceExhaustedError(None, None, f"{temporary}/variables/x.data; No space left on device")
+
+
+def full_disk_of_hdf5(temporary):
+    raise OSError(f"Unable to synchronously write {temporary}")
+
+
+@pytest.mark.parametrize("write, message", [
+    (full_disk, "{path}: No space left on device"), (full_disk_of_tensorflow, "{path}: No space left on device"),
+    (full_disk_of_hdf5, "Unable to synchronously write {path}")])
+def test_an_error_of_writing_names_the_output(tmp_path, write, message):
+    path = str(tmp_path / "x y.txt")
+    with pytest.raises(OSError) as error, output(path) as temporary:
+        write(temporary)
+    assert _one_line(error.value) == message.format(path=path)
+    with pytest.raises(OSError) as error, output_set({path: [path]}) as written:
+        write(written.folder(path))
+    assert _one_line(error.value) == message.format(path=path)
+    assert not names(tmp_path)
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_that_names_the_output(tmp_path, monkeypatch):
+    def permission_denied(path, *_):
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr("os.open", permission_denied)
+    with pytest.raises(OSError) as error:
+        write_text(str(tmp_path / "x.txt"), "x")
+    assert _one_line(error.value) == f"{tmp_path}/x.txt: Permission denied"
+
+
+def test_other_errors_in_the_block_stay_as_they_are(tmp_path):
+    missing = FileNotFoundError(errno.ENOENT, "No such file or directory", "input.txt")
+    memory = tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
+    for error in (missing, memory, OSError("no path"), BrokenPipeError(errno.EPIPE, "Broken pipe")):
+        with pytest.raises(type(error)) as raised, output(str(tmp_path / "x")):
+            raise error
+        assert raised.value is error and str(tmp_path) not in str(error)
+
+
+# --- local copies ----------------------------------------------------------------------------------------------------
+
+
+def test_a_local_file_is_its_own_copy_and_a_remote_one_is_copied_once_for_each_version(tmp_path):
+    assert local_copy(str(tmp_path / "x")) == str(tmp_path / "x")
+    write_text("ram://copies/x.txt", "first")
+    copy = local_copy("ram://copies/x.txt")
+    assert content(copy) == "first" and os.path.basename(copy) == "x.txt"
+    assert local_copy("ram://copies/x.txt") == copy
+    write_text("ram://copies/x.txt", "second")
+    assert content(local_copy("ram://copies/x.txt")) == "second" and content(copy) == "first"
+
+
+def test_folders_of_killed_processes_are_removed_and_those_of_others_are_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(outputs.tempfile, "gettempdir", lambda: str(tmp_path))
+    (tmp_path / "albert_tf.0123456789abcdef").mkdir()
+    first = outputs.folder_of_this_process("albert_tf")
+    second = outputs.folder_of_this_process("albert_tf")
+    assert [path for path in names(tmp_path) if not path.startswith(".")] == sorted(
+        map(os.path.basename, (first, second)))
+    assert stat.S_IMODE(os.stat(first).st_mode) == 0o700
