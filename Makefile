@@ -26,7 +26,7 @@ PYTHON ?= $(shell for python in $(VERSIONS:%=python%) python3 python; do \
 	"$$python" -c 'import ensurepip, sys, venv; sys.exit("%d.%d" % sys.version_info[:2] not in "$(VERSIONS)".split())' 2>/dev/null \
 	&& command -v "$$python" && break; done)
 
-.PHONY: demo test test-all test-peers lint docs clean
+.PHONY: demo test test-all test-peers drills lint docs clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python -m demo --output_dir=$(DEMO_DIR) --corpus=$(CORPUS)
@@ -54,6 +54,10 @@ $(PEERS:%=%/installed):
 	"$(PYTHON)" -m venv $(@D)
 	$(@D)/bin/python -m pip install --disable-pip-version-check $(PACKAGES)
 	@touch $@
+
+# Kills, signals and pairs of commands, about half an hour. FLAGS: those of tests/drills/run.py.
+drills: $(VENV)/installed
+	$(VENV)/bin/python tests/drills/run.py $(FLAGS)
 
 # Ruff and mypy need neither TensorFlow nor an environment of the tests.
 lint: $(ENVIRONMENTS)/lint/installed

@@ -79,14 +79,16 @@ class ScriptProcess:
       input: text for its standard input; None for a pipe, `stdin`, that stays open.
       merged: whether its standard error goes to its standard output.
       max_file_size: bytes of the largest file that it may write, as on a disk that is full.
+      session: whether it leads a session of its own, so that os.killpg reaches it and all that it starts.
     """
 
-    def __init__(self, script, arguments, environment=None, cwd=None, input="", merged=False, max_file_size=None):
+    def __init__(self, script, arguments, environment=None, cwd=None, input="", merged=False, max_file_size=None,
+                 session=False):
         variables = {**os.environ, **{name: str(value) for name, value in (environment or {}).items()}}
         pipes = [_server.Pipe(duplex=False) for _ in range(1 if merged else 2)]
         stdin = _server.Pipe(duplex=False) if input is None else (input, None)
-        options = dict(environment=variables, cwd=str(cwd or os.getcwd()), max_file_size=max_file_size, stdin=stdin[0],
-                       stdout=pipes[0][1], stderr=pipes[-1][1])
+        options = dict(environment=variables, cwd=str(cwd or os.getcwd()), max_file_size=max_file_size, session=session,
+                       stdin=stdin[0], stdout=pipes[0][1], stderr=pipes[-1][1])
         self._process = _server.Process(target=_run_script, args=(script, arguments), kwargs=options)
         self._process.start()
         for _, writer in pipes:
@@ -177,10 +179,13 @@ class ScriptProcess:
                         key.fileobj.close()
 
 
-def _run_script(script, arguments, environment, cwd, max_file_size, stdin, stdout, stderr):
+def _run_script(script, arguments, environment, cwd, max_file_size, session, stdin, stdout, stderr):
     """Does in the new process what `python SCRIPT ARGUMENTS` does."""
+    if session:
+        os.setsid()
     os.environ.clear()
     os.environ.update(environment)
+    tempfile.tempdir = None  # that of the server's environment
     os.chdir(cwd)
     with _as_file(stdin) as file:
         os.dup2(file.fileno(), 0)

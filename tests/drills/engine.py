@@ -1,0 +1,245 @@
+"""Starts a command of albert_tf in an empty folder, disturbs it, runs it again, and compares what it has left.
+
+A run is a fork of a process that has imported TensorFlow (script_process.py). Where a C compiler is there, shim.c is
+preloaded into that process: it numbers every rename, unlink and mkdir below the output folder.
+"""
+
+import collections
+import csv
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import string
+import subprocess
+import time
+
+import script_process
+from scenarios import SCENARIOS, write_data
+
+OUTLIVES = 30  # seconds that the workers of a killed command may take to end
+LIMIT = 300  # seconds of a run
+# Event files have the time in their names, and temporary files are reported apart.
+TEMPORARY = re.compile(r"\.(tmp|lock)\b")
+NOT_COMPARED = re.compile(r"events\.out\.tfevents|trials\.journal$|\.(tmp|lock)\b")
+TIMES = re.compile(rb'"(seconds|time|wall_time|mtime_nsec|started|ended)": "?[\d.:T+-]+"?')
+
+
+@dataclasses.dataclass
+class Ended:
+    """A run's exit status (-SIGNAL after a signal, None if it had to be ended), what it printed, its CPU seconds."""
+
+    status: int
+    printed: str
+    cpu: float
+
+    @property
+    def error(self):
+        """The line of a refusal, for messages."""
+        return next((line for line in reversed(self.printed.splitlines()) if "error" in line.lower()), "")[-300:]
+
+    def problems(self, allowed):
+        """What is wrong with the way in which it ended."""
+        found = ["traceback: " + self.printed.strip().splitlines()[-1]] if "Traceback" in self.printed else []
+        return found + ([] if self.status in allowed else [f"status {self.status}: {self.error}"])
+
+
+Undisturbed = collections.namedtuple("Undisturbed", "status files cpu changes")
+
+
+class Change(collections.namedtuple("Change", "number cpu operation path target")):
+    """A line of the shim's log."""
+
+    @property
+    def kind(self):
+        """The operation and its names without numbers and random parts."""
+        return re.sub(r"[0-9a-f]{16}|\d+|(?<=tmp)\w{8}", "#", f"{self.operation} {self.path} {self.target}".strip())
+
+
+class Workplace:
+    """The folders of the drills, and the undisturbed runs that they compare with.
+
+    Args:
+      folder: an empty folder.
+    """
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        self.data, self.out, self.temporary, self.finished = (
+            self.folder / name for name in ("data", "out", "tmp", "finished"))
+        self.count, self.log = self.folder / "shim.count", self.folder / "shim.log"
+        for path in (self.data, self.finished):
+            path.mkdir(parents=True)
+        write_data(self.data)
+        self.has_shim = self._preload_shim()
+        self._undisturbed = {}
+
+    def _preload_shim(self):
+        """Whether there is a C compiler: then the fork server that starts later has the shim."""
+        library = self.folder / "shim.so"
+        source = pathlib.Path(__file__).with_name("shim.c")
+        if not shutil.which("gcc"):
+            return False
+        subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
+        os.environ["LD_PRELOAD"] = str(library)
+        return True
+
+    def clear(self, name=None):
+        """Empties the output folder, or fills it with what an undisturbed run has left."""
+        for path in (self.out, self.temporary):
+            shutil.rmtree(path, ignore_errors=True)
+        self.temporary.mkdir()
+        shutil.copytree(self.finished / name, self.out) if name else self.out.mkdir()
+
+    def start(self, command, at=None, stop=None, counted=True):
+        """Starts a command.
+
+        Args:
+          at, stop: DRILL_AT and DRILL_STOP of the shim.
+          counted: whether the shim counts its changes.
+        """
+        environment = dict(TMPDIR=self.temporary, TF_CPP_MIN_LOG_LEVEL=3, OMP_NUM_THREADS=1, PYTHONHASHSEED=0,
+                           CUDA_VISIBLE_DEVICES="")
+        if self.has_shim and counted:
+            for path in (self.count, self.log):
+                path.unlink(missing_ok=True)
+            environment.update(DRILL_FOLDER=self.out, DRILL_COUNT=self.count, DRILL_LOG=self.log)
+            environment.update({f"DRILL_{name}": value for name, value in dict(AT=at, STOP=stop).items() if value})
+        words = string.Template(command.replace("OUT", str(self.out))).substitute(
+            {name: self.finished / name for name in SCENARIOS}).split()
+        return script_process.start(words[0], words[1:], environment=environment, cwd=self.data, merged=True,
+                                    session=True)
+
+    def run(self, command, number=None, is_group=True, **when):
+        """Runs a command to its end, which a signal `number` brings at the time `when` (see `start` and `wait`)."""
+        with self.start(command, when.get("at")) as process:
+            if number and "at" not in when and self.wait(process, **when):
+                os.kill(-process.pid if is_group else process.pid, number)
+            return end(process)
+
+    def wait(self, process, cpu=0.0, after=0, delay=0.0):
+        """Waits until a process has used CPU seconds, and for a delay after a change. False if it ended before."""
+        while process.returncode is None:
+            if cpu_seconds(process.pid) >= cpu and (not after or any(c.number == after for c in self.changes())):
+                time.sleep(delay)
+                return process.returncode is None
+            wait_for_end(process, 0.005)
+        return False
+
+    def changes(self):
+        """The changes of names since the last start."""
+        fields = [line.split("\t") for line in self.log.read_text().splitlines()] if self.log.exists() else []
+        names = [(path.replace(f"{self.out}/", ""), target.replace(f"{self.out}/", "")) for *_, path, target in fields]
+        return [Change(int(number), float(cpu), operation, *pair)
+                for (number, cpu, operation, *_), pair in zip(fields, names)]
+
+    def undisturbed(self, name, command=None, earlier=None):
+        """The status, files, CPU seconds and changes of an undisturbed run.
+
+        Args:
+          name: of the run, under which its output folder is kept.
+          command: by default that of the scenario of this name.
+          earlier: name of the run whose output is in the folder at the start.
+        """
+        if name not in self._undisturbed:
+            command = command or SCENARIOS[name].command
+            for needed in re.findall(r"\$(\w+)", command):
+                self.undisturbed(needed)
+            self.clear(earlier)
+            ended = self.run(command)
+            problems = ended.problems([0, 1] if earlier else [0]) + self.leftovers()
+            if problems:
+                raise SystemExit(f"{name}, undisturbed: {problems}\n{ended.printed[-3000:]}")
+            shutil.rmtree(self.finished / name, ignore_errors=True)
+            shutil.copytree(self.out, self.finished / name)
+            if name == "vocabulary":
+                shutil.copy(self.out / "v.model", self.data / "vocabulary.model")
+            self._undisturbed[name] = Undisturbed(ended.status, files(self.out), ended.cpu, self.changes())
+        return self._undisturbed[name]
+
+    def leftovers(self):
+        """Temporary files of the output folder and, but for TensorFlow's own, of the system's folder for them."""
+        found = [path for path in self.out.rglob("*") if TEMPORARY.search(path.name)]
+        found += [path for path in self.temporary.iterdir() if not path.name.startswith("__autograph_")]
+        return [f"{path.relative_to(self.folder)} is left" for path in found]
+
+
+def wait_for_end(process, seconds):
+    """Waits some seconds for the end of a process."""
+    try:
+        process.communicate(seconds)
+    except subprocess.TimeoutExpired:
+        pass
+
+
+def cpu_seconds(pid):
+    try:
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def end(process, limit=LIMIT):
+    """Waits for the end of a process and of its workers."""
+    until, cpu = time.monotonic() + limit, 0.0
+    while True:
+        cpu = max(cpu, cpu_seconds(process.pid))
+        try:
+            printed, _ = process.communicate(timeout=0.05)
+            return Ended(process.returncode, printed, cpu)
+        except subprocess.TimeoutExpired:
+            if process.returncode is not None:
+                until = min(until, time.monotonic() + OUTLIVES)
+            if time.monotonic() > until:
+                status = process.returncode
+                os.killpg(process.pid, signal.SIGKILL)
+                return Ended(None, process.communicate()[0] + f"\nerror: still running (status {status})", cpu)
+
+
+def files(folder):
+    """{relative path: digest} of the files of a folder, without the times that they name."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if path.is_file() and not NOT_COMPARED.search(name):
+            found[name] = hashlib.sha256(content(path)).hexdigest()[:16]
+    return found
+
+
+def content(path):
+    """The bytes of a file without the times that it names. Of a search's trials, scores and settings of whole ones."""
+    if path.name == "trials.csv":
+        with open(path, newline="") as file:
+            rows = [[row[name] for name in row if name not in ("trial", "seconds", "directory")]
+                    for row in csv.DictReader(file) if row["state"] == "complete"]
+        return json.dumps(sorted(rows)).encode()
+    return TIMES.sub(b'"\\1": 0', path.read_bytes())
+
+
+def differences(expected, found):
+    """The files that differ, are missing or are too many."""
+    return [f"{name} is {'missing' if name not in found else 'too many' if name not in expected else 'different'}"
+            for name in sorted({*expected, *found}) if expected.get(name) != found.get(name)]
+
+
+def unreadable(folder):
+    """JSON files that cannot be parsed, and checkpoints with an index and no data."""
+    found = []
+    for path in folder.rglob("*"):
+        if TEMPORARY.search(str(path.relative_to(folder))) or not path.is_file():
+            continue
+        try:
+            if path.suffix == ".json":
+                json.loads(path.read_text())
+            elif path.suffix == ".jsonl":
+                [json.loads(line) for line in path.read_text().splitlines()]
+            elif path.suffix == ".index" and not path.with_suffix(".data-00000-of-00001").exists():
+                found.append(f"{path.name} without data")
+        except ValueError:
+            found.append(f"{path.name} is not JSON")
+    return found

@@ -1,0 +1,260 @@
+"""`make drills`: disturbs the commands that write, and compares what they leave with undisturbed runs.
+
+    python tests/drills/run.py --kills=75 --exact_kills=75 --pairs=50 --signals=24 --soak=60
+
+A line of JSON is printed for each disturbed run, and --csv has their counts. The exit status is 1 if there was a
+finding.
+
+A random kill: SIGKILL after a random time of work, of the command alone or with its workers. An exact kill: just before
+one rename, unlink or mkdir of each kind. A signal: SIGTERM, SIGINT or SIGHUP after a random time. The same command
+is then run again to its end. A pair: another command starts after a random time, or while the first one is stopped just
+before a rename; the output must be that of one of them, or of one after the other.
+"""
+
+import argparse
+import collections
+import contextlib
+import csv
+import datetime
+import json
+import os
+import pathlib
+import platform
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "helpers"))
+
+from engine import Workplace, differences, end, files, unreadable, wait_for_end  # noqa: E402
+from scenarios import PAIRS, SCENARIOS  # noqa: E402
+from soak import soak  # noqa: E402
+
+WAITS = 15  # seconds after which a stopped command goes on: the other one waits for its lock
+NOT_READ = r"manifest\.json$|README\.md$"  # what says that an output is not complete, and what the model does not need
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+REPOSITORY = pathlib.Path(__file__).parents[2]
+
+
+class Drill:
+    """The disturbed runs of all scenarios.
+
+    Args:
+      workplace: a Workplace.
+      seed: of the moments.
+    """
+
+    def __init__(self, workplace, seed):
+        self.workplace, self.draw = workplace, random.Random(seed)
+        self._kinds = collections.defaultdict(list)  # scenario -> kinds of changes that are still to be disturbed
+
+    def kill(self, name):
+        return self._interrupt(name, signal.SIGKILL, self._moment)
+
+    def exact_kill(self, name):
+        return self._interrupt(name, signal.SIGKILL, self._change)
+
+    def signal(self, name):
+        return self._interrupt(name, self.draw.choice(SIGNALS), self._moment)
+
+    def _interrupt(self, name, number, moment):
+        """Starts a command, ends it by a signal, and runs it again. Returns what was done and what is wrong."""
+        place, scenario = self.workplace, SCENARIOS[name]
+        expected, earlier = self._reference(name)
+        undisturbed = place.undisturbed(expected)
+        when = moment(expected, undisturbed)
+        place.clear(earlier)
+        ended = place.run(scenario.command, number=number, **when)
+        change = next((change.kind for change in undisturbed.changes if change.number == when.get("at")), None)
+        done = dict(over=earlier, signal=signal.Signals(number).name, status=ended.status, change=change, **when)
+        if ended.status == 0:
+            return done, None  # it had ended before
+        before = place.undisturbed(earlier).files if earlier else {}
+        found = unreadable(place.out) + self._half_done(scenario, undisturbed.files, before)
+        if number != signal.SIGKILL:
+            found += ended.problems([128 + number]) + place.leftovers()
+        found += place.run(scenario.command).problems([0])
+        there, expected = files(place.out), undisturbed.files
+        if number != signal.SIGKILL:  # a training has saved and evaluated one more step
+            there, expected = (but(scenario.progress, {name: each[name] for name in each if name in expected})
+                               for each in (there, expected))
+        found += differences(expected, there)
+        return done, found + place.leftovers()
+
+    def _reference(self, name):
+        """The names of the undisturbed run and of the earlier one whose output it replaces (or None)."""
+        scenario, earlier = SCENARIOS[name], f"{name}, other"
+        if not scenario.other or self.draw.random() < 0.5:
+            return name, None
+        self.workplace.undisturbed(earlier, f"{scenario.command} {scenario.other}")
+        again = self.workplace.undisturbed(f"{name}, over other", scenario.command, earlier)
+        return (f"{name}, over other", earlier) if again.status == 0 else (name, None)
+
+    def _moment(self, name, undisturbed):
+        """A random time of the work: CPU seconds, or a time after a change of a name."""
+        is_group = self.draw.random() < 0.6
+        if undisturbed.changes and (SCENARIOS[name.partition(",")[0]].starts_commands or self.draw.random() < 0.5):
+            return dict(after=self.draw.choice(undisturbed.changes).number, delay=self.draw.choice((0, 0.01, 0.1, 1)),
+                        is_group=is_group)
+        start = undisturbed.changes[0].cpu if undisturbed.changes else 0.3 * undisturbed.cpu
+        return dict(cpu=round(self.draw.uniform(0.9 * start, undisturbed.cpu), 3), is_group=is_group)
+
+    def _change(self, name, undisturbed, operations=("rename", "link", "unlink", "rmdir", "mkdir")):
+        """A change of a kind that was not disturbed yet in this scenario. Renames to final names come first."""
+        kinds = collections.defaultdict(list)
+        for change in undisturbed.changes:
+            if change.operation in operations:
+                kinds[change.kind].append(change.number)
+        left = self._kinds[name, operations]
+        if not left:
+            left += self.draw.sample(sorted(kinds), len(kinds))
+            left.sort(key=lambda kind: (not kind.endswith(".tmp") and ".tmp/" not in kind.split(" ")[-1],
+                                        kind.startswith("rename")))
+        kind = left.pop()
+        return dict(at=self.draw.choice(kinds[kind]))
+
+    def _half_done(self, scenario, expected, before):
+        """What is torn or mixed after a kill: under final names there may be whole files of one output only.
+
+        A reader may refuse what is there.
+        """
+        place = self.workplace
+        there, *whole = (but(NOT_READ, each) for each in (files(place.out), expected, before))
+        if not there or there in whole:
+            return []
+        torn = [f"{name} is neither that of before nor that of the undisturbed run"
+                for name, digest in but(scenario.progress, there).items()
+                if name in expected and digest not in (expected[name], before.get(name))]
+        if not scenario.reader:
+            return torn
+        read = place.run(scenario.reader)
+        shutil.rmtree(place.out / "read", ignore_errors=True)
+        return read.problems([1]) and [f"a reader takes half of an output: {sorted(there)}", *torn]
+
+    def pair(self, name):
+        """Runs two commands at the same time. Returns what was done and what is wrong."""
+        place = self.workplace
+        first, second, ignored = PAIRS[name] if name in PAIRS else (name, *self._second(name))
+        command = SCENARIOS[first].command
+        alone = place.undisturbed(first)
+        exact = place.has_shim and self.draw.random() < 0.5
+        when = self._change(first, alone, ("rename",)) if exact else self._moment(first, alone)
+        place.clear()
+        with place.start(command, when.get("at"), stop=1) as process:
+            after, delay = (when["at"], 0.05) if exact else (when.get("after"), when.get("delay", 0))
+            if not place.wait(process, when.get("cpu", 0), after, delay):
+                return when, None
+            with place.start(second, counted=False) as other:
+                if exact:
+                    wait_for_end(other, WAITS)
+                    os.killpg(process.pid, signal.SIGCONT)
+                ended = [end(process), end(other)]
+        done = dict(when, second=second, status=[each.status for each in ended],
+                    refused=[each.error for each in ended if each.status])
+        found = [problem for each in ended for problem in each.problems([0, 1])]
+        if all(each.status for each in ended):
+            found.append("both are refused")
+        there, wanted, leftovers = but(ignored, files(place.out)), but(ignored, alone.files), place.leftovers()
+        if there != wanted and (name in PAIRS or there not in self._orders(first, second)):
+            found += [f"mixed: {difference}" for difference in differences(wanted, there)]
+        return done, found + leftovers
+
+    def _second(self, name):
+        """The same command, or one with other flags."""
+        scenario = SCENARIOS[name]
+        return f"{scenario.command} {scenario.other if self.draw.random() < 0.7 else ''}".strip(), "$^"
+
+    def _orders(self, name, second):
+        """The files of the second command alone, and of both in either order."""
+        place, command = self.workplace, SCENARIOS[name].command
+        other = name if second == command else f"{name}, other"
+        yield place.undisturbed(other, second).files
+        yield place.undisturbed(f"{other}, over {name}", second, name).files
+        yield place.undisturbed(f"{name}, over {other}", command, other).files
+
+
+def but(ignored, paths):
+    """The files whose path does not match a pattern."""
+    return {path: digest for path, digest in paths.items() if not re.search(ignored, path)}
+
+
+def dealt(names, count, cost):
+    """`count` names: each in turn, a costly one as much less often."""
+    used = dict.fromkeys(names, 0)
+    for _ in range(count if names else 0):
+        name = min(names, key=lambda name: (used[name] + 1) * cost(name) if used[name] else 0)
+        used[name] += 1
+        yield name
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    arguments.add_argument("--folder", help="a new folder, which is kept; default: a temporary one")
+    for name, count in dict(kills=75, exact_kills=75, pairs=50, signals=24, soak=60, seed=1).items():
+        arguments.add_argument(f"--{name}", type=int, default=count)
+    arguments.add_argument("--only", default=",".join([*SCENARIOS, *PAIRS]), help="scenarios and pairs")
+    arguments.add_argument("--csv", help="file of the counts; rows of other versions in it are kept")
+    options = arguments.parse_args()
+    os.nice(15)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it, and so would the commands
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    with contextlib.ExitStack() as stack:
+        folder = options.folder or os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "drills")
+        counts, findings = disturbed(Workplace(os.path.abspath(folder)), options)
+    print(f"{sum(counts.values())} disturbed runs, {sum(findings.values())} of them with findings")
+    if options.csv:
+        write_counts(options.csv, counts, findings)
+    sys.exit(1 if sum(findings.values()) else 0)
+
+
+def disturbed(workplace, options):
+    """Does what the options say. Returns the numbers of disturbed runs and of those with findings."""
+    drill, only = Drill(workplace, options.seed), options.only.split(",")
+    scenarios = [name for name in only if name in SCENARIOS]
+    table = {"random kill": (drill.kill, options.kills, scenarios),
+             "exact kill": (drill.exact_kill, options.exact_kills if workplace.has_shim else 0, scenarios),
+             "pair": (drill.pair, options.pairs, only),
+             "signal": (drill.signal, options.signals, scenarios)}
+    counts, findings = collections.Counter(), collections.Counter()
+    for kind, (disturb, count, names) in table.items():
+        for name in dealt(names, count, lambda name: SCENARIOS[PAIRS[name][0] if name in PAIRS else name].cost):
+            for _ in range(5):
+                done, found = disturb(name)
+                if found is not None:
+                    break
+            else:
+                found = ["it always ended before"]
+            counts[kind, name] += 1
+            findings[kind, name] += bool(found)
+            print(json.dumps(dict(disturbance=kind, scenario=name, **done, found=found)), flush=True)
+    if options.soak:
+        done, found = soak(workplace, options.soak)
+        counts["answer of serve", "serve"], findings["answer of serve", "serve"] = done["answers"], len(found)
+        print(json.dumps(dict(disturbance="soak", **done, found=found)), flush=True)
+    return counts, findings
+
+
+def write_counts(path, counts, findings):
+    """Writes a row for each disturbance and scenario."""
+    import tensorflow as tf
+
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True)
+    versions = dict(python=platform.python_version(), tensorflow=tf.__version__)
+    rows = []
+    if os.path.exists(path):
+        with open(path, newline="") as file:
+            rows = [row for row in csv.DictReader(file) if any(row[name] != versions[name] for name in versions)]
+    rows += [dict(date=datetime.date.today().isoformat(), commit=commit.stdout.strip(), **versions, disturbance=kind,
+                  scenario=name, runs=count, findings=findings[kind, name]) for (kind, name), count in counts.items()]
+    with open(path, "w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()
