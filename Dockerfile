@@ -2,7 +2,7 @@
 #
 #     docker build -t albert_tf .
 #     docker run -p 8501:8501 albert_tf
-#     docker run -p 8501:8501 -v "$PWD/models:/models" albert_tf serve --host=0.0.0.0 --saved_model=/models/rte/1
+#     docker run -p 8501:8501 -v "$PWD/models:/models" albert_tf serve --host=0.0.0.0 --init_checkpoint=/models/rte
 #
 # Build arguments: EXTRAS=[gpu] installs TensorFlow's CUDA libraries, and PYTHON=3.12 is the newest TensorFlow instead
 # of TensorFlow 2.15. requirements.txt has the versions.

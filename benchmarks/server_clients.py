@@ -2,7 +2,6 @@
 
     python -m benchmarks.server_clients --text_file=novels.txt
     python -m benchmarks.server_clients --text_file=novels.txt --onnx_model=onnx/pretrainer_int8.onnx
-    python -m benchmarks.server_clients --text_file=novels.txt --saved_model=masks
 
 Each client keeps one connection and sends its next request when the answer to the last one has come. A request is one
 text of 3 to 120 words with a mask. Each number of clients is measured --runs times for --seconds, and the smallest and
@@ -30,7 +29,6 @@ from benchmarks.alternation import ROOT
 
 flags.DEFINE_string("init_checkpoint", "albert_tiny_en", "The weights to serve, with a masked-LM head.")
 flags.DEFINE_string("onnx_model", None, "An ONNX model with a masked-LM head to serve instead.")
-flags.DEFINE_string("saved_model", None, "A SavedModel that fills masks to serve instead.")
 flags.DEFINE_string("text_file", None, "Path of a text.", required=True)
 flags.DEFINE_multi_integer("clients", [1, 8, 64], "Number of clients at the same time. May be repeated.")
 flags.DEFINE_integer("runs", 3, "Number of measurements for each number of clients.", lower_bound=1)
@@ -40,8 +38,7 @@ FLAGS = flags.FLAGS
 
 def main():
     bodies = masked_texts(FLAGS.text_file)
-    model = next((f"--{name}={FLAGS[name].value}" for name in ("onnx_model", "saved_model") if FLAGS[name].value),
-                 f"--init_checkpoint={FLAGS.init_checkpoint}")
+    model = f"--onnx_model={FLAGS.onnx_model}" if FLAGS.onnx_model else f"--init_checkpoint={FLAGS.init_checkpoint}"
     command = process_of("serve", [model, "--port=0"])
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
         try:

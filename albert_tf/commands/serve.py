@@ -3,10 +3,10 @@
     python -m albert_tf serve --init_checkpoint=albert_base_v2 --init_checkpoint=squad
 
 Then open http://127.0.0.1:8501/. What a model can do depends on its head: fill masks, predict the order of sentences,
-classify, answer questions about a text, choose, or tag. A model of --init_checkpoint can also show the distance between
-each layer's input and output. --saved_model serves a SavedModel that a script has exported (--export_dir), and
---onnx_model an ONNX model of export_to_onnx, which is faster in int8. Programs send POST requests to
-/v1/models/NAME:predict; the page shows how.
+classify, answer questions about a text, choose, or tag. --onnx_model serves an ONNX model of export_to_onnx, which is
+faster in int8. ONNX Runtime computes both; without it, TensorFlow computes the models of --init_checkpoint. Programs
+send POST requests to /v1/models/NAME:predict; the page shows how. TensorFlow Serving serves what a script has exported
+by --export_dir.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ from absl import logging
 from albert_tf.commands import flag_fields as fields, shared_flags as shared, vector_flags
 from albert_tf.export.onnx.session import ENDING, from_onnx
 from albert_tf.server.batching import Batcher
-from albert_tf.server.models import latest_version, model_of_saved_model, model_of_source, names_of
-from albert_tf.server.onnx_models import model_of_onnx
+from albert_tf.server.models import model_of_source, names_of, served_model
 from albert_tf.server.server import ModelServer
 from albert_tf.server.signatures import ServedModel
 from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.heads import HEAD_NAMES
-from albert_tf.weights.open_source import is_hub_module, is_url, open_source
+from albert_tf.weights.open_source import open_source
 from albert_tf.weights.source import first_layers
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
@@ -44,12 +43,8 @@ class Options:
     init_checkpoint: list[str] = fields.strings(
         [], "Weights: a released directory or its .tar.gz, a checkpoint, a run's directory, a Hugging Face folder, or "
         "hf://org/name on the Hugging Face Hub. Repeat the flag for several models.")
-    saved_model: list[str] = fields.strings(
-        [], "Directory of a SavedModel that a script has exported (--export_dir), or the folder of its numbered "
-        "versions, of which the latest is served. Its graph runs, so use only SavedModels that you trust. Repeat the "
-        "flag for several models.")
     onnx_model: list[str] = fields.strings(
-        [], "Directory of an ONNX model that export_to_onnx has written, or its .onnx file. ONNX Runtime computes it. "
+        [], "Directory of an ONNX model that export_to_onnx has written, or its .onnx file. "
         "Repeat the flag for several models.")
     model: str | None = fields.choice(
         None, HEAD_NAMES, "The kind of the models of --init_checkpoint, which decides which heads they have. "
@@ -97,17 +92,15 @@ def main() -> None:
 
 
 def load(options: Options) -> list[ServedModel]:
-    paths = [*options.init_checkpoint, *options.saved_model, *options.onnx_model]
-    if not paths:
-        raise ValueError("there is nothing to serve: set --init_checkpoint, --saved_model or --onnx_model")
-    loaders: list[Callable[[str, str], ServedModel]] = [
-        *[functools.partial(from_weights, options)] * len(options.init_checkpoint),
-        *[model_of_saved_model] * len(options.saved_model),
-        *[functools.partial(from_onnx_file, options)] * len(options.onnx_model)]
-    names = names_of(path[: -len(ENDING)] if path.endswith(ENDING) else path for path in paths)
+    loaders: list[tuple[str, Callable[[Options, str, str], ServedModel]]] = [
+        *[(path, from_weights) for path in options.init_checkpoint],
+        *[(path, from_onnx_file) for path in options.onnx_model]]
+    if not loaders:
+        raise ValueError("there is nothing to serve: set --init_checkpoint or --onnx_model")
+    names = names_of(path[: -len(ENDING)] if path.endswith(ENDING) else path for path, _ in loaders)
     models = []
-    for loader, name, path in zip(loaders, names, paths):
-        models.append(loader(name, path))
+    for name, (path, loader) in zip(names, loaders):
+        models.append(loader(options, name, path))
         logging.info("%s: %s", name, models[-1].description)
     return models
 
@@ -115,18 +108,11 @@ def load(options: Options) -> list[ServedModel]:
 def from_onnx_file(options: Options, name: str, path: str) -> ServedModel:
     model = from_onnx(path)
     tokenizer = model.vocabulary.replaced_by(options.vocabulary).tokenizer(model.config)
-    return model_of_onnx(name, model, tokenizer, options.top_k)
+    return served_model(name, model, tokenizer, options.top_k)
 
 
 def from_weights(options: Options, name: str, path: str) -> ServedModel:
-    try:
-        source = open_source(path)
-        config = source.config  # a TF-Hub module has one, and a SavedModel that a script has exported has none
-    except ValueError as error:
-        if not is_url(path) and is_hub_module(latest_version(path)):
-            raise ValueError(f"{path} is a SavedModel: set --saved_model instead of --init_checkpoint") from error
-        raise
-    source = first_layers(source, options.num_layers)
+    source = first_layers(open_source(path), options.num_layers)
     source = dataclasses.replace(source, vocabulary=source.vocabulary.replaced_by(options.vocabulary))
-    source.vocabulary.tokenizer(config)  # raises if they belong to different models
+    source.vocabulary.tokenizer(source.config)  # raises if they belong to different models
     return model_of_source(name, source, options.model, options.top_k, options.vectors)

@@ -19,7 +19,6 @@ from albert_tf.modeling.albert_model import Embeddings
 from albert_tf.modeling.blocks import AttentionBlock, FeedForwardBlock
 from albert_tf.modeling.configured_model import ENCODER_INPUTS
 from albert_tf.text.graph.tokenization import GraphTokenizer
-from albert_tf.text.lines import read_lines
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.outputs import output_folder
 
@@ -138,12 +137,6 @@ def view_of(inputs: Iterable[str], outputs: Iterable[str]) -> str:
 def best_label(logits: tf.Tensor) -> dict[str, tf.Tensor]:
     """The outputs of a model that chooses one of several labels, from logits [batch, labels]."""
     return dict(probabilities=tf.nn.softmax(logits), predictions=tf.argmax(logits, -1, output_type=tf.int32))
-
-
-def exported_label_names(path: str) -> tuple[str, ...]:
-    """The names of the labels of an exported model, in the order of the probabilities; none if it has no names."""
-    file = os.path.join(path, "assets", LABEL_NAMES)
-    return tuple(read_lines(file)) if tf.io.gfile.exists(file) else ()
 
 
 def _label_file(folder: str, label_names: Sequence[str]) -> str:

@@ -1,26 +1,27 @@
-"""Models for the server: from weights in any format, with signatures that depend on the head, or from a SavedModel."""
+"""Models for the server: ONNX models, and weights in any format, which are converted to ONNX when the server starts.
+
+Texts are tokenized by FullTokenizer in this process, and the functions of albert_tf/tasks that predict from text do the
+rest. The signatures are those of the SavedModel that the head's script exports.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import importlib.util
 import itertools
 import os
 import re
-import tempfile
-from typing import Any, Callable, Iterable, Mapping
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf import keras
-from albert_tf.data.batching import bucket_lengths
-from albert_tf.export.saved_model import OPTIONAL_INPUTS, exported_label_names, view_of
-from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.modeling.layer_states import layer_distances
-from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.modeling.token_classifier import AlbertTokenClassifier
+from albert_tf.export.onnx.session import OnnxModel
+from albert_tf.export.onnx.writing import to_onnx
+from albert_tf.export.outputs import exported_outputs, exported_settings
+from albert_tf.export.saved_model import EXAMPLES, IDS, OPTIONAL_INPUTS, RAW_TEXT, graph, sequence_features, view_of
 from albert_tf.server.signatures import (
     SENTENCE_ORDER,
     Columns,
@@ -31,32 +32,30 @@ from albert_tf.server.signatures import (
     description_of,
     row_function,
 )
-from albert_tf.tasks.classification.export import export_classification
-from albert_tf.tasks.masked_lm.export import export_mask_filling
-from albert_tf.tasks.multiple_choice.export import export_multiple_choice
-from albert_tf.tasks.sentence_vectors.export import export_sentence_encoder
-from albert_tf.tasks.squad.answers import AnswerOptions
-from albert_tf.tasks.squad.export import export_question_answering
-from albert_tf.tasks.squad.text_answers import feature_options as squad_options
-from albert_tf.tasks.tagging.export import export_tagging
-from albert_tf.tasks.tagging.text_tags import feature_options as tagging_options
+from albert_tf.tasks.classification.text_labels import text_logits
+from albert_tf.tasks.masked_lm.fill_mask import Filling, best_pieces, fill_texts
+from albert_tf.tasks.multiple_choice.text_choices import choose_options
+from albert_tf.tasks.sentence_vectors.embeddings import text_vectors
+from albert_tf.tasks.squad.text_answers import answer_questions, feature_options as squad_options
+from albert_tf.tasks.tagging.export import WORDS
+from albert_tf.tasks.tagging.text_tags import feature_options as tagging_options, split_words, tag_words
+from albert_tf.text.packing import padded_rows
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.utils.files import names_in
+from albert_tf.utils.arrays import softmax
 from albert_tf.weights.from_pretrained import build, warn_of_random_parts
 from albert_tf.weights.heads import head_of, head_of_source
-from albert_tf.weights.open_source import is_hub_module
 from albert_tf.weights.source import Source
 
-LAYER_DISTANCES = "layer_distances"
+Outputs = dict[str, np.ndarray]
+# Variables of the heads of a pre-trained model.
+_MASKED_LM, _SENTENCE_ORDER = re.compile("cls/predictions/"), re.compile("cls/seq_relationship/")
+_MAX_PREDICTIONS = 20  # masked_lm_positions of a tf.Example, as in export_mask_filling
 
 
 def model_of_source(
     name: str, source: Source, model: str | None = None, top_k: int = 5, vectors: Mapping[str, Any] | None = None,
 ) -> ServedModel:
-    """A model with all signatures that its head allows.
-
-    These are the signatures of the SavedModel that the head's script exports. In addition, a pre-trained model predicts
-    whether two texts are in order, and every model has the distances between the inputs and outputs of its layers.
+    """A model of weights, in ONNX Runtime, or where it or onnx is not installed in TensorFlow.
 
     Args:
       name: name of the model in URLs.
@@ -73,44 +72,38 @@ def model_of_source(
     kind = model or head_of_source(source)
     built, report = build(source, kind, **(vectors or {} if kind == "sentence_encoder" else {}))
     warn_of_random_parts(kind, report, source.path)
-    signatures: dict[str, Signature] = {}
-    exports: dict[str, Callable] = dict(_EXPORTS, pretrainer=functools.partial(export_mask_filling, top_k=top_k))
-    export = exports.get(head_of(built).name)
-    if export is not None and not any(variable.startswith("cls/predictions/") for variable in report.not_restored):
-        with tempfile.TemporaryDirectory() as folder:
-            export(os.path.join(folder, "served"), built, tokenizer)
-            signatures.update(_signatures(os.path.join(folder, "served")))
-    encoder = getattr(built, "albert", built)
-    if isinstance(built, AlbertPretrainer) and not any("seq_relationship" in name for name in report.not_restored):
-        signatures[SENTENCE_ORDER] = _of_texts(
-            ("text_a", "text_b"), tokenizer, built.config.max_position_embeddings, SENTENCE_ORDER,
-            functools.partial(_sentence_order, built), dict(probabilities=2))
-    if isinstance(encoder, AlbertModel):
-        signatures[LAYER_DISTANCES] = _of_texts(("text",), tokenizer, built.config.max_position_embeddings,
-                                                LAYER_DISTANCES, functools.partial(layer_distances, encoder),
-                                                dict.fromkeys(("distances", "angles"), built.config.num_hidden_layers))
-    return ServedModel(name, description_of(head_of(built).name, source.path, built.config), signatures)
+    has_onnx = all(map(importlib.util.find_spec, ("onnx", "onnxruntime")))
+    runtime = OnnxModel(to_onnx(built), exported_settings(built)) if has_onnx else _KerasModel(built)
+    served = served_model(name, runtime, tokenizer, top_k, source.path)
+    random = [*([RAW_TEXT, IDS, EXAMPLES] if any(map(_MASKED_LM.match, report.not_restored)) else []),
+              *([SENTENCE_ORDER] if any(map(_SENTENCE_ORDER.match, report.not_restored)) else [])]
+    signatures = {key: each for key, each in served.signatures.items() if key not in random}
+    return dataclasses.replace(served, signatures=signatures)
 
 
-def model_of_saved_model(name: str, path: str) -> ServedModel:
-    """A SavedModel with its signatures. Its graph runs like any program of its author.
+def served_model(
+    name: str, model: OnnxModel | _KerasModel, tokenizer: FullTokenizer, top_k: int = 5, path: str | None = None
+) -> ServedModel:
+    """A model with the signatures of the SavedModel that the head's script exports.
+
+    A pre-trained model also predicts whether two texts are in order. An encoder takes ids only.
 
     Args:
       name: name of the model in URLs.
-      path: path of the SavedModel, or of a folder of numbered versions, of which the latest is served.
-
-    Raises:
-      ValueError: there is no SavedModel at the path, or it has no signature.
+      model: an OnnxModel, or a _KerasModel.
+      tokenizer: the model's tokenizer.
+      top_k: number of pieces per mask.
+      path: path of the model for the page; None for that of the ONNX file.
     """
-    version = latest_version(path)
-    return ServedModel(name, f"SavedModel {version}", _signatures(version))
-
-
-def latest_version(path: str) -> str:
-    """The path of the SavedModel at a path, or of the latest in a folder of numbered versions (NAME/1, NAME/2)."""
-    names = [] if is_hub_module(path) else [name.rstrip("/") for name in names_in(path)]
-    versions = [name for name in names if name.isdecimal()]
-    return os.path.join(path, max(versions, key=int)) if versions else path
+    head = head_of(model).name
+    parts = _HEADS.get(head, _encoder)(_Served(model, tokenizer, top_k))
+    labels = tuple(model.label_names or ()) if head in ("classifier", "token_classifier") else ()
+    ids = {name: InputSpec("int32", (None, None)) for name in model.input_names}
+    signatures = {**parts.texts, IDS: _signature(ids, parts.ids, parts.outputs),
+                  EXAMPLES: _signature(dict(examples=InputSpec("string", (None,))),
+                                       functools.partial(_of_examples, parts), parts.outputs)}
+    signatures = {key: dataclasses.replace(each, labels=labels) for key, each in signatures.items()}
+    return ServedModel(name, description_of(head, path or model.path, model.config), signatures)
 
 
 def names_of(paths: Iterable[str]) -> list[str]:
@@ -129,104 +122,275 @@ def names_of(paths: Iterable[str]) -> list[str]:
     return names
 
 
-def _export_classification(folder: str, model: AlbertClassifier, tokenizer: FullTokenizer) -> None:
-    export_classification(folder, model, tokenizer, model.row_length, has_pairs=not model.single_texts,
-                          is_regression=model.num_labels == 1, windows=model.long_texts.windows)
+class _KerasModel:
+    """A Keras model that is called like an OnnxModel, and has the same attributes."""
 
+    def __init__(self, model: keras.Model):
+        self._model, self.head, self.path = model, head_of(model), ""
+        self._run = tf.function(functools.partial(exported_outputs, model), autograph=False, reduce_retracing=True)
+        specs = model.input_specs()
+        self.input_names = tuple(specs)
+        outputs = graph(lambda **inputs: exported_outputs(model, inputs), **specs).structured_outputs
+        self._outputs = {name: outputs[name] for name in type(model).HEAD_OUTPUTS if name in outputs} or outputs
+        self.output_names = tuple(self._outputs)
 
-def _export_answers(version: str, folder: str, model: keras.Model, tokenizer: FullTokenizer) -> None:
-    export_question_answering(folder, model, tokenizer, squad_options(model), AnswerOptions(version))
+    def __getattr__(self, name: str):
+        return getattr(self._model, name)
 
+    def output_shape(self, name: str) -> tuple[int | None, ...]:
+        return tuple(self._outputs[name].shape.as_list())
 
-def _export_choices(folder: str, model: keras.Model, tokenizer: FullTokenizer) -> None:
-    export_multiple_choice(folder, model, tokenizer, model.row_length, max_qa_length=model.max_qa_length or 128)
+    def output_dtype(self, name: str) -> str:
+        return self._outputs[name].dtype.name
 
-
-def _export_tagging(folder: str, model: AlbertTokenClassifier, tokenizer: FullTokenizer) -> None:
-    if model.label_names is None:
-        model.label_names = tuple(f"label {number}" for number in range(model.num_labels))
-    export_tagging(folder, model, tokenizer, tagging_options(model))
-
-
-def _export_sentences(folder: str, model: AlbertSentenceEncoder, tokenizer: FullTokenizer) -> None:
-    export_sentence_encoder(folder, model, tokenizer, model.row_length)
-
-
-# By the name of the head; that of a pretrainer also takes top_k. Other models have no signature of their own.
-_EXPORTS: Mapping[str, Callable] = dict(
-    classifier=_export_classification, multiple_choice=_export_choices, token_classifier=_export_tagging,
-    sentence_encoder=_export_sentences, span=functools.partial(_export_answers, "1.1"),
-    conditional_span=functools.partial(_export_answers, "2.0"))
-
-
-def _sentence_order(model: AlbertPretrainer, inputs: dict) -> dict[str, tf.Tensor]:
-    """Probabilities [batch, 2] that two texts are in order, and swapped (BERT: consecutive, and not consecutive)."""
-    positions = tf.zeros([tf.shape(inputs["input_ids"])[0], 1], tf.int32)
-    return dict(probabilities=tf.nn.softmax(model(dict(inputs, masked_lm_positions=positions))["sop_logits"]))
-
-
-def _of_texts(
-    names: tuple[str, ...], tokenizer: FullTokenizer, max_seq_length: int, view: str, outputs: Callable[[dict], dict],
-    sizes: Mapping[str, int],
-) -> Signature:
-    """Makes a signature for one text or two from a function of the model's inputs, whose outputs are [batch, size]."""
-    function = tf.function(outputs, autograph=False, reduce_retracing=True)
-
-    def run(columns: Columns) -> dict[str, np.ndarray]:
-        first, *others = ([text.decode("utf-8", "replace") for text in columns[name]] for name in names)
-        inputs = tokenizer(first, others[0] if others else None, max_seq_length=max_seq_length)
-        length = inputs["input_ids"].shape[1]
-        padding = min(bucket for bucket in bucket_lengths(max_seq_length) if bucket >= length) - length  # few shapes
-        return {name: value.numpy() for name, value in function(
-            {name: tf.constant(np.pad(array, [(0, 0), (0, padding)])) for name, array in inputs.items()}).items()}
-
-    return Signature({name: InputSpec("string", (None,)) for name in names}, run, view,
-                     outputs={name: OutputSpec("float32", (None, size)) for name, size in sizes.items()})
-
-
-def _signatures(path: str) -> dict[str, Signature]:
-    import tensorflow_text  # noqa: F401  registers the ops of the tokenization
-
-    try:
-        loaded = tf.saved_model.load(path)
-        signatures = dict(loaded.signatures)
-    except (AttributeError, OSError, ValueError, tf.errors.OpError) as error:
-        raise ValueError(_reason(path) or f"{path} cannot be loaded as a SavedModel: {error}") from error
-    if not signatures:
-        raise ValueError(f"{path} is a SavedModel without signatures")
-    labels = exported_label_names(path)
-    return {name: _signature(loaded, function, labels) for name, function in signatures.items()}
-
-
-def _reason(path: str) -> str | None:
-    """Why there is no SavedModel at a path, and what to do; None if there is one."""
-    if is_hub_module(path):
-        return None
-    if not tf.io.gfile.exists(path):
-        return f"{path} does not exist"
-    inside = [name.rstrip("/") for name in names_in(path)]
-    models = [os.path.join(path, name) for name in inside if is_hub_module(latest_version(os.path.join(path, name)))]
-    if models:
-        return f"{path} is not a SavedModel, but it contains some: choose {' or '.join(sorted(models))}"
-    if any(name.endswith((".index", ".safetensors")) for name in inside):
-        return f"{path} has weights and is not a SavedModel: set --init_checkpoint instead of --saved_model"
-    return f"{path} is not a SavedModel: it has no saved_model.pb"
-
-
-def _signature(loaded, function, labels: tuple[str, ...]) -> Signature:
-    """A signature of a SavedModel. It keeps a reference to the loaded object, which owns the variables."""
-    specs = dict(sorted(function.structured_input_signature[1].items()))  # TensorFlow 2.15 has them in any order
-    view = view_of(specs, function.structured_outputs)
-
-    def run(columns: Columns, loaded=loaded) -> dict[str, np.ndarray]:
-        tensors = {name: tf.constant(column, specs[name].dtype) for name, column in columns.items()}
+    def __call__(self, inputs: Mapping[str, Any], training: bool = False) -> Outputs:
         try:
-            return {name: value.numpy() for name, value in function(**tensors).items()}
+            outputs = self._run({name: tf.constant(inputs[name], tf.int32) for name in self.input_names})
         except tf.errors.InvalidArgumentError as error:
-            raise ValueError(error.message) from error
+            raise ValueError(f"the model refuses its inputs: {error.message.splitlines()[0]}") from error
+        return {name: outputs[name].numpy() for name in self.output_names}
 
-    inputs = {name: InputSpec(spec.dtype.name, tuple(spec.shape.as_list()), OPTIONAL_INPUTS.get(name))
-              for name, spec in specs.items()}
-    outputs = {name: OutputSpec(spec.dtype.name, None if spec.shape.rank is None else tuple(spec.shape.as_list()))
-               for name, spec in sorted(function.structured_outputs.items())}
-    return Signature(inputs, run, view, row_function(specs, view), labels, outputs)
+
+class _Served(NamedTuple):
+    """What a server has of a model."""
+
+    model: OnnxModel | _KerasModel
+    tokenizer: FullTokenizer
+    top_k: int
+
+
+class _Parts(NamedTuple):
+    """The signatures of a head.
+
+    Args:
+      texts: those that take text, by name.
+      ids: function from the model's inputs, int32 [batch, ...] by name, to the outputs of the signature `ids`.
+      outputs: the specs of these outputs.
+      features: the inputs as features of a tf.Example.
+    """
+
+    texts: Mapping[str, Signature]
+    ids: Callable[[Columns], Outputs]
+    outputs: Mapping[str, OutputSpec]
+    features: Mapping[str, tf.io.FixedLenFeature]
+
+
+def _encoder(served: _Served) -> _Parts:
+    model = served.model
+    return _Parts({}, model, _output_specs(model), sequence_features(model.row_length))
+
+
+def _classifier(served: _Served) -> _Parts:
+    model, tokenizer, _ = served
+    is_regression = model.num_labels == 1 and not model.multi_label
+    predicted = (None, model.num_labels) if model.multi_label else (None,)
+    specs = dict(probabilities=OutputSpec("float32", (None, model.num_labels)),
+                 predictions=OutputSpec("float32" if is_regression else "int32", predicted))
+    if not is_regression and model.label_names:
+        specs.update(labels=OutputSpec("string", predicted),
+                     label_names=OutputSpec("string", (None, model.num_labels)))
+
+    def answers(logits: np.ndarray) -> Outputs:
+        if is_regression:
+            if model.activation_fn:  # of a model that ranks
+                logits = np.asarray(model.score_of(logits))
+            return dict(probabilities=logits, predictions=logits[:, 0])
+        probabilities = model.probabilities(logits).numpy()
+        if model.multi_label:
+            predictions = (probabilities >= model.label_thresholds.numpy()).astype(np.int32)
+        else:
+            predictions = logits.argmax(axis=1).astype(np.int32)
+        answer = dict(probabilities=probabilities, predictions=predictions)
+        if model.label_names:
+            names = _bytes(model.label_names)
+            labels = np.where(predictions, names[None], b"") if model.multi_label else names[predictions]
+            answer.update(labels=labels, label_names=np.tile(names, [len(logits), 1]))
+        return answer
+
+    names = ("text_a",) if model.single_texts else ("text_a", "text_b")
+
+    def texts(columns: Columns) -> Outputs:
+        pairs = _texts(columns["text_b"]) if "text_b" in names else None
+        return answers(text_logits(model, tokenizer, _texts(columns["text_a"]), pairs))
+
+    windows = model.long_texts.windows
+    return _Parts({RAW_TEXT: _of_strings(names, texts, specs)}, lambda columns: answers(model(columns)["logits"]),
+                  specs, sequence_features(model.row_length, windows.max_windows))
+
+
+def _pretrainer(served: _Served) -> _Parts:
+    model, tokenizer, top_k = served
+    count = min(top_k, tokenizer.vocab_size)
+    specs = dict(pieces=OutputSpec("string", (None, None, count)),
+                 probabilities=OutputSpec("float32", (None, None, count)))
+
+    def fillings(columns: Columns) -> Outputs:
+        return _filling_arrays(fill_texts(model, tokenizer, _texts(columns["text"]), top_k), count)
+
+    def of_ids(columns: Columns) -> Outputs:
+        logits = model(columns)["mlm_logits"]  # [batch, masks, vocab]
+        return _filling_arrays([[best_pieces(mask, tokenizer, top_k) for mask in row] for row in logits], count)
+
+    def order(columns: Columns) -> Outputs:
+        inputs = tokenizer(_texts(columns["text_a"]), _texts(columns["text_b"]),
+                           max_seq_length=model.config.max_position_embeddings)
+        positions = np.zeros([len(inputs["input_ids"]), 1], np.int32)
+        return dict(probabilities=softmax(model(dict(inputs, masked_lm_positions=positions))["sop_logits"]))
+
+    order_specs = dict(probabilities=OutputSpec("float32", (None, 2)))
+    texts = {RAW_TEXT: _of_strings(("text",), fillings, specs),
+             SENTENCE_ORDER: _of_strings(("text_a", "text_b"), order, order_specs, SENTENCE_ORDER)}
+    positions = tf.io.FixedLenFeature([_MAX_PREDICTIONS], tf.int64)
+    features = dict(sequence_features(model.config.max_position_embeddings), masked_lm_positions=positions)
+    return _Parts(texts, of_ids, specs, features)
+
+
+def _answers(served: _Served) -> _Parts:
+    model, tokenizer, _ = served
+    specs = dict(answer=OutputSpec("string", (None,)), start=OutputSpec("int32", (None,)),
+                 end=OutputSpec("int32", (None,)), score=OutputSpec("float32", (None,)))
+    if head_of(model).name == "conditional_span":
+        specs["no_answer_score"] = OutputSpec("float32", (None,))
+
+    def texts(columns: Columns) -> Outputs:
+        found = answer_questions(model, tokenizer, _texts(columns["question"]), _texts(columns["context"]))
+        values = {name: [getattr(answer, name) for answer in found] for name in specs}
+        return {name: _bytes(values[name]) if spec.dtype == "string" else np.array(values[name], spec.dtype)
+                for name, spec in specs.items()}
+
+    length = squad_options(model).max_seq_length
+    return _Parts({RAW_TEXT: _of_strings(("context", "question"), texts, specs)}, model, _output_specs(model),
+                  {name: tf.io.FixedLenFeature([length], tf.int64) for name in model.input_names})
+
+
+def _multiple_choice(served: _Served) -> _Parts:
+    model, tokenizer, _ = served
+    specs = dict(probabilities=OutputSpec("float32", (None, model.num_choices)),
+                 predictions=OutputSpec("int32", (None,)))
+
+    def with_predictions(outputs: Outputs) -> Outputs:
+        return dict(outputs, predictions=outputs["probabilities"].argmax(axis=1).astype(np.int32))
+
+    def texts(columns: Columns) -> Outputs:
+        options = [_texts(row) for row in columns["options"]]
+        return with_predictions(dict(probabilities=choose_options(
+            model, tokenizer, _texts(columns["context"]), _texts(columns["question"]), options)))
+
+    inputs = dict(context=InputSpec("string", (None,)), options=InputSpec("string", (None, model.num_choices)),
+                  question=InputSpec("string", (None,)))
+    return _Parts({RAW_TEXT: _signature(inputs, texts, specs)},
+                  lambda columns: with_predictions(_probabilities(model(columns))), specs,
+                  sequence_features(model.num_choices * model.row_length))
+
+
+def _token_classifier(served: _Served) -> _Parts:
+    model, tokenizer, _ = served
+    names = _bytes(model.label_names or [f"label {number}" for number in range(model.num_labels)])
+    specs = dict(tags=OutputSpec("string", (None, None)), scores=OutputSpec("float32", (None, None)))
+    text_specs = dict(words=OutputSpec("string", (None, None)), **specs, start=OutputSpec("int32", (None, None)),
+                      end=OutputSpec("int32", (None, None)))
+
+    def tags(sentences: Sequence[Sequence[str]]) -> Outputs:
+        probabilities = tag_words(model, tokenizer, sentences)
+        return dict(tags=padded_rows([names[each.argmax(axis=1)] for each in probabilities], b"", object),
+                    scores=padded_rows([each.max(axis=1) for each in probabilities], 0, np.float32))
+
+    def words(columns: Columns) -> Outputs:
+        return tags([_without_padding(_texts(row)) for row in columns[WORDS]])
+
+    def texts(columns: Columns) -> Outputs:
+        split = [split_words(text) for text in _texts(columns["text"])]
+        offsets = {name: padded_rows([[getattr(word, name) for word in row] for row in split], -1)
+                   for name in ("start", "end")}
+        return dict(tags([[word.word for word in row] for row in split]), **offsets,
+                    words=padded_rows([_bytes([word.word for word in row]) for row in split], b"", object))
+
+    signatures = {RAW_TEXT: _of_strings(("text",), texts, text_specs),
+                  WORDS: _signature(dict(words=InputSpec("string", (None, None))), words, specs)}
+    return _Parts(signatures, lambda columns: _probabilities(model(columns)),
+                  dict(probabilities=OutputSpec("float32", (None, None, model.num_labels))),
+                  sequence_features(tagging_options(model).max_seq_length))
+
+
+def _sentence_encoder(served: _Served) -> _Parts:
+    model, tokenizer, _ = served
+    specs = _output_specs(model)
+
+    def texts(columns: Columns) -> Outputs:
+        return dict(sentence_embedding=text_vectors(model, tokenizer, _texts(columns["text"])))
+
+    return _Parts({RAW_TEXT: _of_strings(("text",), texts, specs)}, model, specs, sequence_features(model.row_length))
+
+
+_HEADS: Mapping[str, Callable[[_Served], _Parts]] = dict(
+    classifier=_classifier, pretrainer=_pretrainer, span=_answers, conditional_span=_answers,
+    multiple_choice=_multiple_choice, token_classifier=_token_classifier, sentence_encoder=_sentence_encoder)
+
+
+# --- parts of signatures ---------------------------------------------------------------------------------------------
+
+
+def _of_strings(
+    names: Sequence[str], run: Callable[[Columns], Outputs], outputs: Mapping[str, OutputSpec], view: str | None = None
+) -> Signature:
+    """A signature of strings [batch]."""
+    inputs = {name: InputSpec("string", (None,), None if view else OPTIONAL_INPUTS.get(name)) for name in names}
+    return _signature(inputs, run, outputs, view)
+
+
+def _signature(
+    inputs: Mapping[str, InputSpec], run: Callable[[Columns], Outputs], outputs: Mapping[str, OutputSpec],
+    view: str | None = None,
+) -> Signature:
+    view = view or view_of(inputs, outputs)
+    outputs = dict(sorted(outputs.items()))  # the order of a SavedModel's
+
+    def in_order(columns: Columns) -> Outputs:
+        served = run(columns)
+        return {name: served[name] for name in outputs}
+
+    return Signature(inputs, in_order, view, row_function(inputs, view), (), outputs)
+
+
+def _probabilities(outputs: Outputs) -> Outputs:
+    return dict(probabilities=softmax(outputs["logits"]))
+
+
+def _output_specs(model: OnnxModel | _KerasModel) -> dict[str, OutputSpec]:
+    return {name: OutputSpec("int32" if name.endswith("_index") else model.output_dtype(name), model.output_shape(name))
+            for name in model.output_names}
+
+
+def _of_examples(parts: _Parts, columns: Columns) -> Outputs:
+    try:
+        parsed = tf.io.parse_example(tf.constant(columns["examples"], tf.string), dict(parts.features))
+    except tf.errors.InvalidArgumentError as error:
+        raise ValueError(error.message) from error
+    return parts.ids({name: tensor.numpy().astype(np.int32) for name, tensor in parsed.items()})
+
+
+def _filling_arrays(texts: Sequence[Sequence[Sequence[Filling]]], count: int) -> Outputs:
+    """Pieces and probabilities of texts, [texts, masks, count], padded with "" and 0."""
+    shape = len(texts), max(map(len, texts), default=0), count
+    pieces, probabilities = np.full(shape, b"", object), np.zeros(shape, np.float32)
+    for text, masks in enumerate(texts):
+        for mask, fillings in enumerate(masks):
+            pieces[text, mask] = _bytes([filling.piece for filling in fillings])
+            probabilities[text, mask] = [filling.probability for filling in fillings]
+    return dict(pieces=pieces, probabilities=probabilities)
+
+
+def _without_padding(words: list[str]) -> list[str]:
+    """Words without trailing ""."""
+    count = max((number for number, word in enumerate(words, start=1) if word), default=0)
+    return words[:count]
+
+
+def _texts(column: np.ndarray) -> list[str]:
+    return [text.decode("utf-8", "replace") for text in column]
+
+
+def _bytes(texts: Sequence[str]) -> np.ndarray:
+    encoded = np.empty(len(texts), object)
+    encoded[:] = [text.encode("utf-8", "replace") for text in texts]
+    return encoded

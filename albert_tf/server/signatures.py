@@ -53,8 +53,8 @@ class Signature:
     Args:
       inputs: the specs of the inputs, by name.
       run: function from input arrays [batch, ...] by name (texts as bytes) to output arrays [batch, ...] by name.
-      view: how the page shows it: "fill_masks", "classify", "sentence_order", "answer", "choose", "tag",
-        "layer_distances" or, for anything else, "json".
+      view: how the page shows it: "fill_masks", "classify", "sentence_order", "answer", "choose", "tag" or, for
+        anything else, "json".
       row: function that is applied to each row of the outputs, to remove padding that depends on the rest of the batch.
       labels: names of the labels, in the order of the probabilities; empty if they have no names.
       outputs: the specs of the outputs, by name; empty if they are unknown.

@@ -5,11 +5,11 @@ import json
 
 import numpy as np
 import pytest
-import tensorflow_text  # noqa: F401  registers the ops of exported models
+from saved_models import served_saved_model
 from script_session import ScriptSession
 
 from albert_tf.export.conversion import convert
-from albert_tf.server.models import model_of_saved_model, model_of_source
+from albert_tf.server.models import model_of_source
 from albert_tf.server.requests import FORMS
 from albert_tf.tasks.classification.text_labels import classify_texts
 from albert_tf.weights.from_pretrained import from_pretrained, tokenizer_from_pretrained
@@ -67,7 +67,7 @@ def test_answers_exports_server_and_python_agree(run, folder):
     labels = classify_texts(model, tokenizer_from_pretrained(str(run)), texts)
     np.testing.assert_allclose([[dict(row)[name] for name in LABELS] for row in labels], expected, atol=1e-5)
     columns = dict(text_a=np.array([text.encode() for text in texts]), text_b=np.array([b""] * len(texts)))
-    exported = model_of_saved_model("moods", str(folder / "served"))
+    exported = served_saved_model("moods", str(folder / "served"))
     for served in (model_of_source("moods", open_source(str(run))), exported):
         signature = served.signatures["serving_default"]
         outputs = signature.run({name: columns[name] for name in signature.inputs})
@@ -144,7 +144,7 @@ def test_a_calibrated_run_predicts_exports_and_is_served_with_its_temperature_an
     model = from_pretrained(str(directory), model="classifier")
     assert (model.temperature, list(model.thresholds)) == (settings["temperature"], settings["thresholds"])
     texts = [json.loads(line)["text"] for line in (folder / "dev.jsonl").read_text().splitlines()]
-    served = model_of_saved_model("moods", str(tmp_path / "served")).signatures["serving_default"]
+    served = served_saved_model("moods", str(tmp_path / "served")).signatures["serving_default"]
     outputs = served.run(dict(text_a=np.array([text.encode() for text in texts])))
     np.testing.assert_allclose(outputs["probabilities"], expected, atol=1e-5)
     assert outputs["predictions"].tolist() == predicted.astype(int).tolist()

@@ -32,7 +32,7 @@ SCRIPTS = {
     "score_sentences": (dict(init_checkpoint="{model}", input_file="{text}"), (*SOURCE_FLAGS, "pairs")),
     "extract_embeddings": (dict(init_checkpoint="{model}", input_file="{text}", output_file="{out}/x.npy"),
                               SOURCE_FLAGS),
-    "serve": (dict(init_checkpoint="{model}"), ("init_checkpoint", "saved_model", "spm_model_file", "vocab_file")),
+    "serve": (dict(init_checkpoint="{model}"), ("init_checkpoint", "onnx_model", "spm_model_file", "vocab_file")),
     "convert_checkpoint": (dict(init_checkpoint="{model}", output_dir="{out}"), SOURCE_FLAGS),
     "export_to_tfhub": (dict(albert_directory="{model}", export_path="{out}"),
                            ("albert_directory", "spm_model_file", "vocab_file")),
@@ -66,7 +66,7 @@ SCRIPTS = {
 BESIDE = {"eval_input_file": dict(do_eval=True), "task_config": dict(task_name=None),
           "predict_file": dict(do_eval=True), "eval_file": dict(do_eval=True), "context_file": dict(ask=True),
           "pairs": dict(input_file=None), "vocab_file": dict(spm_model_file=None),
-          "saved_model": dict(init_checkpoint=None), "vector_ranges": dict(vector_precision="int8"),
+          "onnx_model": dict(init_checkpoint=None), "vector_ranges": dict(vector_precision="int8"),
           ("run_tagging", "predict_file"): dict(do_train=False, do_predict=True)}
 TAKES_ANY_TEXT = (("train_vocabulary", "input_file"), ("run_squad", "context_file"),
                   ("run_sentence_embeddings", "train_file"), ("search_sentences", "input_file"),

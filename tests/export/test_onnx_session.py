@@ -119,7 +119,7 @@ def test_a_folder_without_a_model_says_what_to_do(config, sentence_pieces, tmp_p
     with pytest.raises(ValueError, match="has no .onnx file, but weights: export them with export_to_onnx --init"):
         from_onnx(str(tmp_path))
     (tmp_path / "saved_model.pb").write_bytes(b"")
-    with pytest.raises(ValueError, match="has no .onnx file, but a SavedModel: set --saved_model instead of"):
+    with pytest.raises(ValueError, match="has no .onnx file, but a SavedModel, which TensorFlow Serving serves$"):
         from_onnx(str(tmp_path))
     with pytest.raises(ValueError, match="saved_model.pb is no .onnx file: set the path of one, or of the folder"):
         from_onnx(str(tmp_path / "saved_model.pb"))

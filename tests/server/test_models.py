@@ -12,6 +12,7 @@ import pytest
 import script_process
 import tensorflow as tf
 from in_process import loaded
+from saved_models import served_saved_model
 from server_running import running
 
 from albert_tf import keras
@@ -20,12 +21,10 @@ from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.modeling.layer_states import layer_distances
 from albert_tf.server.batching import Batcher
-from albert_tf.server.models import latest_version, model_of_saved_model, model_of_source, names_of
+from albert_tf.server.models import model_of_source, names_of
 from albert_tf.server.server import ModelServer
 from albert_tf.tasks.classification.export import export_classification
-from albert_tf.tasks.masked_lm.export import export_mask_filling
 from albert_tf.tasks.masked_lm.fill_mask import fill_masks
 from albert_tf.tasks.multiple_choice.features import convert_examples_to_features
 from albert_tf.tasks.multiple_choice.reading import MultipleChoiceExample
@@ -121,18 +120,6 @@ def test_a_text_without_a_mask_has_no_fillings_alone_or_with_others(served):
     assert alone == together == dict(pieces=[], probabilities=[]) and len(other["pieces"]) == 1
 
 
-def test_every_model_shows_its_layers_distances(served, sentence_pieces):
-    model, served_model, _ = served("encoder")
-    assert {name: signature.view for name, signature in served_model.signatures.items()} == dict(
-        layer_distances="layer_distances")
-    with running([served_model]) as server:
-        answers = predict(server, "encoder", signature_name="layer_distances", instances=["the name of the file", "a"])
-    for answer, text in zip(answers, ["the name of the file", "a"]):
-        expected = layer_distances(model, sentence_pieces([text]))
-        np.testing.assert_allclose(answer["distances"], expected["distances"][0], rtol=1e-4)
-        np.testing.assert_allclose(answer["angles"], expected["angles"][0], rtol=1e-3)
-
-
 @pytest.mark.both_stacks
 def test_a_sentence_encoder_gives_vectors(served, sentence_pieces):
     model, served_model, _ = served("sentence_encoder")
@@ -169,7 +156,7 @@ def test_the_names_of_all_labels_are_in_the_export_and_in_every_answer(config, s
     model = AlbertClassifier(config.replace(initializer_range=0.5), 3, label_names=names)
     export_classification(str(tmp_path / "topics" / "1"), model, sentence_pieces, 12, has_pairs=False)
     assert (tmp_path / "topics/1/assets/label_names.txt").read_text(encoding="utf-8").splitlines() == list(names)
-    served_model = model_of_saved_model("topics", str(tmp_path / "topics"))
+    served_model = served_saved_model("topics", str(tmp_path / "topics/1"))
     with running([served_model]) as server:
         texts = ["the name", "a file"]
         answers = predict(server, "topics", instances=texts)
@@ -208,22 +195,10 @@ def test_a_classifier_of_single_texts_takes_plain_texts_and_asks_for_the_first_t
 def test_metadata_has_the_shapes_of_the_graph(served):
     with running([served("pretrainer")[1]]) as server:
         signatures = described(server, "pretrainer/metadata")["metadata"]["signature_def"]["signature_def"]
-    assert set(signatures) == {"serving_default", "ids", "examples", "sentence_order", "layer_distances"}
+    assert set(signatures) == {"serving_default", "ids", "examples", "sentence_order"}
     shapes = {name: [size["size"] for size in output["tensor_shape"]["dim"]]
-              for signature in (signatures["serving_default"], signatures["layer_distances"])
-              for name, output in signature["outputs"].items()}
-    assert shapes["distances"] == ["-1", "2"] and shapes["pieces"] == ["-1", "-1", "3"]
-
-
-def test_the_latest_of_numbered_versions_is_served(tmp_path):
-    module = tf.Module()
-    module.twice = tf.function(lambda x: dict(y=2 * x), input_signature=[tf.TensorSpec([None], tf.float32)])
-    for version in (9, 10):
-        tf.saved_model.save(module, str(tmp_path / "x" / str(version)), module.twice)
-    (tmp_path / "x" / "notes").mkdir()
-    assert model_of_saved_model("x", str(tmp_path / "x")).description == f"SavedModel {tmp_path}/x/10"
-    with pytest.raises(ValueError, match=f"{tmp_path} is not a SavedModel, but it contains some: choose {tmp_path}/x$"):
-        model_of_saved_model("x", str(tmp_path))
+              for name, output in signatures["serving_default"]["outputs"].items()}
+    assert shapes == dict(pieces=["-1", "-1", "3"], probabilities=["-1", "-1", "3"])
 
 
 @pytest.mark.both_stacks
@@ -305,25 +280,10 @@ def test_a_server_of_answers_reads_windows_of_the_length_that_it_was_trained_wit
     np.testing.assert_allclose(answer["score"], expected.score, atol=1e-5)
 
 
-@pytest.mark.both_stacks
-def test_an_exported_saved_model_answers_as_its_checkpoint(served, sentence_pieces, tmp_path):
-    model, served_model, _ = served("pretrainer")
-    export_mask_filling(str(tmp_path / "export"), model, sentence_pieces, top_k=3)
-    exported = model_of_saved_model("exported", str(tmp_path / "export"))
-    assert set(exported.signatures) == {"serving_default", "ids", "examples"}
-    with running([served_model, exported]) as server:
-        ours, theirs = (predict(server, name, instances=["the [MASK] of"]) for name in ("pretrainer", "exported"))
-        assert ours == theirs
-        by_id, = predict(server, "exported", signature_name="ids", instances=[dict(
-            {name: values[0].tolist() for name, values in sentence_pieces(["the name"]).items()},
-            masked_lm_positions=[1])])
-    assert np.shape(by_id["probabilities"]) == (1, 3)
-
-
 def test_weights_without_a_masked_lm_head_fill_no_masks(config, sentence_pieces, tmp_path):
     save(AlbertModel(config), str(tmp_path / "encoder"), "tf1", VocabularyFiles.from_tokenizer(sentence_pieces))
     served_model = model_of_source("encoder", open_source(str(tmp_path / "encoder")), "pretrainer")
-    assert set(served_model.signatures) == {"layer_distances"}
+    assert not served_model.signatures
 
 
 def test_requests_of_several_texts_need_not_fit_a_batch(served, sentence_pieces):
@@ -334,14 +294,6 @@ def test_requests_of_several_texts_need_not_fit_a_batch(served, sentence_pieces)
 
 def test_a_version_of_tensorflow_servings_layout_is_named_after_its_model():
     assert names_of(["models/rte/1", "models/rte/2/", "7", "models/v2"]) == ["rte", "rte-2", "7", "v2"]
-
-
-def test_the_latest_version_is_the_one_with_the_largest_number(tmp_path):
-    for name in ("0009", "10", "assets", "v11"):
-        (tmp_path / name).mkdir()
-    assert latest_version(str(tmp_path)) == str(tmp_path / "10")
-    (tmp_path / "00011").mkdir()
-    assert latest_version(str(tmp_path)) == str(tmp_path / "00011")
 
 
 def test_names_are_the_last_parts_of_paths_and_differ():
@@ -364,28 +316,6 @@ def test_casing_and_accents_can_be_set_without_a_vocabulary(config, sentence_pie
         with loaded("serve") as run:
             assert run(init_checkpoint=tmp_path / "model", do_lower_case=casing, keep_accents=not casing) == 1
         assert f"model: {casing}, {not casing}" in capsys.readouterr().err
-
-
-def test_an_exported_saved_model_is_no_init_checkpoint(served, sentence_pieces, tmp_path, capsys):
-    export_classification(str(tmp_path / "1"), served("classifier")[0], sentence_pieces, 12, has_pairs=False)
-    for path in (tmp_path / "1", tmp_path):  # a version, and the folder of the versions
-        with loaded("serve") as run:
-            assert run(init_checkpoint=path) == 1
-        message = f"serve: error: {path} is a SavedModel: set --saved_model instead of --init_checkpoint"
-        assert message in capsys.readouterr().err.splitlines()
-
-
-@pytest.mark.parametrize("file, message", [
-    (None, "does not exist"), ("notes.txt", "is not a SavedModel: it has no saved_model.pb"),
-    ("model.ckpt-best.index", "has weights and is not a SavedModel: set --init_checkpoint instead of --saved_model"),
-    ("saved_model.pb", "cannot be loaded as a SavedModel: ")])
-def test_the_error_for_a_path_without_a_saved_model_says_what_is_there(tmp_path, file, message):
-    path = tmp_path / "x"
-    if file:
-        path.mkdir()
-        (path / file).write_text("damaged")
-    with pytest.raises(ValueError, match=f"^{path} {message}"):
-        model_of_saved_model("x", str(path))
 
 
 def test_the_script_serves_until_it_is_interrupted(served):
@@ -413,13 +343,13 @@ def test_the_script_says_that_it_has_ended_also_if_a_shell_makes_it_ignore_inter
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_answers_under_way_are_sent_before_a_signal_ends_the_script(served, number):
-    flags = dict(init_checkpoint=served("encoder")[2], port=0, predict_batch_size=1, max_body_bytes=10_000_000)
+    flags = dict(init_checkpoint=served("sentence_encoder")[2], port=0, predict_batch_size=1)
     with script_process.start("serve", flags, merged=True) as process:
         url = process.wait_for("Ctrl-C ends").split("open ")[-1].split()[0]
         connections = [http.client.HTTPConnection(url.split("/")[2], timeout=60) for _ in range(4)]
-        body = json.dumps(dict(signature_name="layer_distances", instances=["the name of the file"] * 200))
+        body = json.dumps(dict(instances=["the name of the file"] * 200))
         for connection in connections:
-            connection.request("POST", "/v1/models/encoder:predict", body)
+            connection.request("POST", "/v1/models/sentence_encoder:predict", body)
         with urllib.request.urlopen(url + "v1/models", timeout=60):  # the requests before it have been received
             process.send_signal(number)
         for connection in connections:
@@ -440,7 +370,7 @@ def test_weights_with_exit_heads_are_served_by_another_head_without_them(config,
     model = head_named("classifier").model(config, num_labels=2, exit_heads=True)
     save(model, str(tmp_path), "ours", VocabularyFiles.from_tokenizer(sentence_pieces))
     served = model_of_source("encoder", open_source(str(tmp_path)), "encoder")
-    assert list(served.signatures) == ["layer_distances"]
+    assert list(served.signatures) == ["ids", "examples"]
 
 
 def test_a_head_with_random_values_is_warned_of(served, caplog):

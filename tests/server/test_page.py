@@ -34,9 +34,7 @@ MODELS = [
     ServedModel("pretrained", "a pretrainer", dict(
         serving_default=Signature(texts("text"), fill, "fill_masks"),
         sentence_order=Signature(texts("text_a", "text_b"),
-                                 lambda columns: dict(probabilities=array([0.875, 0.125])), "sentence_order"),
-        layer_distances=Signature(texts("text"), lambda columns: dict(
-            distances=array([1.5, 2.25]), angles=array([30.0, 7.04])), "layer_distances"))),
+                                 lambda columns: dict(probabilities=array([0.875, 0.125])), "sentence_order"))),
     ServedModel("squad", "answers", dict(serving_default=Signature(
         texts("question", "context"), lambda columns: dict(
             answer=encoded(["boat"])[0], start=array(18), end=array(22), score=array(-1.5), no_answer_score=array(0.0)),
@@ -94,15 +92,11 @@ def test_an_answer_is_highlighted_in_place(page):
 def test_the_signatures_of_a_model_are_tabs(page):
     page.click("pretrained")
     titles = page.script("return [...document.querySelectorAll('#views button')].map((tab) => tab.textContent)")
-    assert titles == ["Fill masks", "Sentence order", "Layer distances"]
+    assert titles == ["Fill masks", "Sentence order"]
     page.click("Sentence order")
     page.click("Compare", "#form button")
     result = page.wait_for("return document.getElementById('result').innerText")
     assert result.split("\n") == ["In order", "87.5 %", "Swapped", "12.5 %"]
-    page.click("Layer distances")
-    page.click("Measure", "#form button")
-    assert page.wait_for("""return [...document.querySelectorAll("#result tr")].map((row) => row.innerText)""") == [
-        "Layer\tL2 distance\tAngle", "1\t1.50\t30.0°", "2\t2.25\t7.0°"]
 
 
 def test_classes_choices_and_tags(page):

@@ -272,7 +272,7 @@ def _file_at(path: str) -> str:
 def _instead(path: str, names: list[str]) -> str:
     """What to do with a folder that has no ONNX model."""
     if is_hub_module(path):
-        return ", but a SavedModel: set --saved_model instead of --onnx_model"
+        return ", but a SavedModel, which TensorFlow Serving serves"
     if any(name.endswith((".index", ".safetensors")) for name in names):
         return (f", but weights: export them with export_to_onnx --init_checkpoint={path}, or set --init_checkpoint "
                 "instead of --onnx_model")

@@ -81,16 +81,6 @@ const VIEWS = {
       shown.append(text.slice(place).join(""));
     },
   },
-  layer_distances: {
-    title: "Layer distances", button: "Measure",
-    fields: {text: ["Text", "How far does each layer move its input?"]},
-    show: (prediction, values, result) => {
-      const table = add(result, "table");
-      row(table, "th", ["Layer", "L2 distance", "Angle"]);
-      prediction.distances.forEach((distance, i) =>
-        row(table, "td", [i + 1, distance.toFixed(2), `${prediction.angles[i].toFixed(1)}°`]));
-    },
-  },
   json: {
     title: "JSON", button: "Send", fields: {},
     show: (prediction, values, result) => add(result, "pre", JSON.stringify(prediction, null, 1)),

@@ -1,9 +1,9 @@
-"""Served ONNX models answer as a SavedModel of the same model does: the same signatures, outputs and texts."""
+"""Served models answer, in ONNX Runtime and in Keras, as a SavedModel of the same model does."""
 
 import functools
+import importlib.util
 import json
 import os
-import shutil
 import urllib.error
 import urllib.request
 
@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 from in_process import loaded
 from new_head import new_head
+from saved_models import export, served_saved_model
 from server_running import running
 
 from albert_tf import keras
@@ -20,8 +21,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.export.onnx.session import OnnxModel, from_onnx
 from albert_tf.export.onnx.writing import to_onnx, write_companions
-from albert_tf.server.models import model_of_source
-from albert_tf.server.onnx_models import model_of_onnx
+from albert_tf.server.models import model_of_source, served_model
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.open_source import open_source
 from albert_tf.weights.settings import Settings
@@ -57,7 +57,7 @@ def config(sentence_pieces):
 
 @pytest.fixture(scope="module")
 def made(config, sentence_pieces, tmp_path_factory):
-    """A function from a head and arguments of its model to its served SavedModel and ONNX model, and the folder."""
+    """A function from a head and arguments of its model to its SavedModel, its served ONNX model, and the folder."""
     @functools.lru_cache(maxsize=None)
     def make(name, **arguments):
         keras.utils.set_random_seed(1)
@@ -69,8 +69,9 @@ def made(config, sentence_pieces, tmp_path_factory):
         (folder / "onnx/model.onnx").write_bytes(to_onnx(model))
         write_companions(model, str(folder / "onnx"), vocabulary)
         onnx = from_onnx(str(folder / "onnx"))
-        return (model_of_source("saved_model", open_source(str(folder / "weights")), name, top_k=3),
-                model_of_onnx("onnx", onnx, onnx.tokenizer, top_k=3), str(folder / "onnx"))
+        export(str(folder / "served"), model, sentence_pieces, top_k=3)
+        return (served_saved_model("saved_model", str(folder / "served")),
+                served_model("onnx", onnx, onnx.tokenizer, top_k=3), str(folder / "onnx"))
 
     return make
 
@@ -102,19 +103,34 @@ def with_arguments(name):
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
-def test_every_head_answers_texts_as_its_saved_model(made, name):
-    saved_model, onnx, _ = made(name, **with_arguments(name))
-    with running([saved_model, onnx]) as server:
-        expected, actual = (post(server, f"{model}:predict", instances=REQUESTS[name])
-                            for model in ("saved_model", "onnx"))
-    assert_same(actual, expected)
+def test_every_head_answers_texts_as_its_saved_model_in_either_runtime(made, monkeypatch, name):
+    saved_model, onnx, folder = made(name, **with_arguments(name))
+    weights = of_weights("weights", folder, name)
+    with monkeypatch.context() as patched:
+        patched.setattr(importlib.util, "find_spec", lambda package: None)
+        in_keras = of_weights("keras", folder, name)
+    models = [saved_model, onnx, weights, in_keras]
+    with running(models) as server:
+        expected, *others = (post(server, f"{model.name}:predict", instances=REQUESTS[name]) for model in models)
+    for actual in others:
+        assert_same(actual, expected)
+    for key, signature in onnx.signatures.items():
+        for other in (weights, in_keras):
+            assert signature.inputs == other.signatures[key].inputs
+            assert {name: spec.dtype for name, spec in signature.outputs.items()} == {
+                name: spec.dtype for name, spec in other.signatures[key].outputs.items()}
+
+
+def of_weights(name, folder, head):
+    return model_of_source(name, open_source(os.path.join(os.path.dirname(folder), "weights")), head, top_k=3)
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
 def test_every_head_has_the_signatures_of_its_saved_model(made, name):
     saved_model, onnx, _ = made(name, **with_arguments(name))
-    assert set(onnx.signatures) == set(saved_model.signatures) - {"layer_distances"}
-    for key, signature in onnx.signatures.items():
+    assert set(onnx.signatures) == {*saved_model.signatures, *(["sentence_order"] if name == "pretrainer" else [])}
+    for key in saved_model.signatures:
+        signature = onnx.signatures[key]
         expected = saved_model.signatures[key]
         assert dict(signature.inputs) == dict(expected.inputs), key
         assert (signature.view, signature.labels) == (expected.view, expected.labels), key
@@ -122,21 +138,14 @@ def test_every_head_has_the_signatures_of_its_saved_model(made, name):
             output: spec.dtype for output, spec in expected.outputs.items()}, key
 
 
-def test_a_classifier_that_was_trained_on_single_texts_takes_no_second_one(made, tmp_path):
-    _, onnx, folder = made("classifier", **with_arguments("classifier"))
-    shutil.copytree(os.path.dirname(folder), tmp_path, dirs_exist_ok=True)
-    for path in tmp_path.glob("*/albert_tf.json"):
-        path.write_text(json.dumps(dict(json.loads(path.read_text()), single_texts=True)))
-    onnx = from_onnx(str(tmp_path / "onnx"))
-    both = (model_of_source("saved_model", open_source(str(tmp_path / "weights")), "classifier"),
-            model_of_onnx("onnx", onnx, onnx.tokenizer))
-    with running(both) as server:
-        expected, actual = (post(server, f"{model.name}:predict", instances=["the name"]) for model in both)
-        for model in both:
+def test_a_classifier_that_was_trained_on_single_texts_takes_no_second_one(made):
+    _, onnx, folder = made("classifier", **with_arguments("classifier"), single_texts=True)
+    with running([onnx, of_weights("weights", folder, "classifier")]) as server:
+        for name in ("onnx", "weights"):
+            assert post(server, f"{name}:predict", instances=["the name"])
             with pytest.raises(urllib.error.HTTPError) as refused:
-                post(server, f"{model.name}:predict", instances=[dict(text_a="the name", text_b="is known")])
+                post(server, f"{name}:predict", instances=[dict(text_a="the name", text_b="is known")])
             assert "text_b" in refused.value.read().decode()
-    assert_same(actual, expected)
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
@@ -176,22 +185,21 @@ def test_regressions_and_long_texts_are_answered_as_by_the_saved_model(made, arg
             assert_same(actual, expected)
 
 
-def test_words_and_the_order_of_texts_are_answered_as_by_the_saved_model(made):
-    for name, arguments, key, rows in (
-            ("token_classifier", with_arguments("token_classifier"), "words", [["the", "", "name", ""], ["of"] * 4]),
-            ("pretrainer", {}, "sentence_order", [dict(text_a="the name", text_b="of the file")])):
-        saved_model, onnx, _ = made(name, **arguments)
-        with running([saved_model, onnx]) as server:
-            expected, actual = (post(server, f"{model}:predict", instances=rows, signature_name=key)
-                                for model in ("saved_model", "onnx"))
-        assert_same(actual, expected)
+def test_words_are_answered_as_by_the_saved_model(made):
+    saved_model, onnx, _ = made("token_classifier", **with_arguments("token_classifier"))
+    with running([saved_model, onnx]) as server:
+        expected, actual = (post(server, f"{model}:predict", instances=[["the", "", "name", ""], ["of"] * 4],
+                                 signature_name="words") for model in ("saved_model", "onnx"))
+    assert_same(actual, expected)
 
 
-def test_ids_that_the_model_does_not_have_are_an_error_of_the_request(made):
-    _, onnx, _ = made("sentence_encoder")
+def test_ids_that_the_model_does_not_have_are_an_error_of_the_request(made, monkeypatch):
+    _, onnx, folder = made("sentence_encoder")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda package: None)
     ids = np.array([[10**6]], np.int32)
-    with pytest.raises(ValueError, match="refuses its inputs: .*out of.*bounds"):
-        onnx.signatures["ids"].run(dict(input_ids=ids, input_mask=ids, segment_ids=ids * 0))
+    for model in (onnx, of_weights("keras", folder, "sentence_encoder")):
+        with pytest.raises(ValueError, match="refuses its inputs: "):
+            model.signatures["ids"].run(dict(input_ids=ids, input_mask=ids, segment_ids=ids * 0))
 
 
 def test_the_command_serves_an_onnx_file_beside_other_models(made, monkeypatch):
@@ -218,7 +226,7 @@ def test_the_command_serves_an_onnx_file_beside_other_models(made, monkeypatch):
 
 def test_vectors_have_the_precision_of_the_export(config, sentence_pieces):
     model = head_named("sentence_encoder").model(config, truncate_dim=8, vector_precision="binary", max_seq_length=12)
-    served = model_of_onnx("vectors", OnnxModel(to_onnx(model), Settings(max_seq_length=12)), sentence_pieces)
+    served = served_model("vectors", OnnxModel(to_onnx(model), Settings(max_seq_length=12)), sentence_pieces)
     signature = served.signatures["serving_default"]
     assert signature.outputs["sentence_embedding"] == ("int8", (None, 1))
     inputs = sentence_pieces(["the name"], max_seq_length=12)
@@ -230,7 +238,7 @@ def test_vectors_have_the_precision_of_the_export(config, sentence_pieces):
 def test_an_encoder_takes_ids(config):
     model = new_head(head_named("encoder"), config)
     onnx = OnnxModel(to_onnx(model))
-    served = model_of_onnx("encoder", onnx, None)
+    served = served_model("encoder", onnx, None)
     ids = np.array([[3, 4, 5]], np.int32)
     inputs = dict(input_ids=ids, input_mask=np.ones_like(ids), segment_ids=np.zeros_like(ids))
     assert set(served.signatures) == {"ids", "examples"}

@@ -1,0 +1,62 @@
+"""SavedModels as served models, to compare what serve answers with what TensorFlow Serving's graphs do."""
+
+import functools
+
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  registers the ops of the tokenization
+
+from albert_tf.export.saved_model import LABEL_NAMES, OPTIONAL_INPUTS, view_of
+from albert_tf.server.signatures import InputSpec, OutputSpec, ServedModel, Signature, row_function
+from albert_tf.tasks.classification.export import export_classification
+from albert_tf.tasks.masked_lm.export import export_mask_filling
+from albert_tf.tasks.multiple_choice.export import export_multiple_choice
+from albert_tf.tasks.sentence_vectors.export import export_sentence_encoder
+from albert_tf.tasks.squad.answers import AnswerOptions
+from albert_tf.tasks.squad.export import export_question_answering
+from albert_tf.tasks.squad.text_answers import VERSION_OF_HEAD, feature_options as squad_options
+from albert_tf.tasks.tagging.export import export_tagging
+from albert_tf.tasks.tagging.text_tags import feature_options as tagging_options
+from albert_tf.weights.heads import head_of
+
+
+def export(path, model, tokenizer, top_k=5):
+    """Writes the SavedModel of a model's command, with the settings of the model."""
+    head = head_of(model).name
+    if head == "classifier":
+        export_classification(path, model, tokenizer, model.row_length, has_pairs=not model.single_texts,
+                              is_regression=model.num_labels == 1, windows=model.long_texts.windows)
+    elif head == "pretrainer":
+        export_mask_filling(path, model, tokenizer, top_k)
+    elif head in VERSION_OF_HEAD:
+        export_question_answering(path, model, tokenizer, squad_options(model), AnswerOptions(VERSION_OF_HEAD[head]))
+    elif head == "multiple_choice":
+        export_multiple_choice(path, model, tokenizer, model.row_length, max_qa_length=model.max_qa_length or 128)
+    elif head == "token_classifier":
+        export_tagging(path, model, tokenizer, tagging_options(model))
+    else:
+        export_sentence_encoder(path, model, tokenizer, model.row_length)
+
+
+def served_saved_model(name, path):
+    """A served model with the signatures of a SavedModel."""
+    loaded = tf.saved_model.load(path)
+    file = f"{path}/assets/{LABEL_NAMES}"
+    labels = tuple(open(file, encoding="utf-8").read().splitlines()) if tf.io.gfile.exists(file) else ()
+    return ServedModel(name, path, {key: _signature(loaded, function, labels)
+                                    for key, function in loaded.signatures.items()})
+
+
+def _signature(loaded, function, labels):
+    specs, outputs = function.structured_input_signature[1], function.structured_outputs
+    view = view_of(specs, outputs)
+    return Signature(
+        {name: InputSpec(spec.dtype.name, tuple(spec.shape.as_list()), OPTIONAL_INPUTS.get(name))
+         for name, spec in sorted(specs.items())},
+        functools.partial(_run, loaded, function, specs), view, row_function(specs, view), labels,
+        {name: OutputSpec(spec.dtype.name, None if spec.shape.rank is None else tuple(spec.shape.as_list()))
+         for name, spec in sorted(outputs.items())})
+
+
+def _run(loaded, function, specs, columns):  # `loaded` owns the variables
+    return {name: value.numpy() for name, value in function(
+        **{name: tf.constant(column, specs[name].dtype) for name, column in columns.items()}).items()}
