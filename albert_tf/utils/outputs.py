@@ -318,10 +318,6 @@ def made_from_of(path: str) -> dict[str, Any] | None:
     return content["made_from"]
 
 
-def _files_of(manifest: str) -> list[str]:
-    return [os.path.join(os.path.dirname(manifest), name) for name in read_manifest(manifest)["files"]]
-
-
 def _write_manifest(manifest: str, content: Mapping[str, Any]) -> None:
     write_text(manifest, json.dumps(content, indent=2, sort_keys=True) + "\n")
 
@@ -337,10 +333,11 @@ def check_output(path: str, files: Iterable[str] = ()) -> None:
       ValueError: there is a directory or another file at a path, or a link that leads nowhere.
     """
     manifest = manifest_path(path)
-    known: list[str] = []
+    known: set[str] = set()
     check_directory(os.path.dirname(path))
     with contextlib.suppress(ValueError):  # no manifest, or another file at its path
-        known = [manifest, *_files_of(manifest)]
+        names = read_manifest(manifest)["files"]
+        known = {manifest, *(os.path.join(os.path.dirname(manifest), name) for name in names)}
     for file in (manifest, *(files or [path])):
         if tf.io.gfile.isdir(file):
             raise ValueError(f"{file} is a directory, but must be a file")
@@ -365,6 +362,8 @@ class OutputSet:
         self._outputs = outputs
         self.made_from: dict[str, Any] = {}
         self.entries: dict[str, dict[str, Any]] = {file: {} for files in outputs.values() for file in files}
+        self._temporary = {file: os.path.join(self.folder(path), os.path.basename(file))
+                           for path, files in outputs.items() for file in files}
 
     def folder(self, path: str) -> str:
         """The temporary folder of an output, which may have other files, too."""
@@ -372,8 +371,7 @@ class OutputSet:
 
     def temporary(self, file: str) -> str:
         """The temporary path of a file."""
-        path = next(path for path, files in self._outputs.items() if file in files)
-        return os.path.join(self.folder(path), os.path.basename(file))
+        return self._temporary[file]
 
     def check(self) -> None:
         """Checks that the outputs may be written. Raises what check_output raises."""
@@ -383,33 +381,38 @@ class OutputSet:
     def commit(self) -> None:
         """Replaces the outputs by those files that were written to their temporary paths."""
         self.check()  # again, since the work may take hours
-        manifests, moves, earlier = {}, {}, []
-        for path, files in self._outputs.items():
-            written = {file: self.temporary(file) for file in files if tf.io.gfile.exists(self.temporary(file))}
-            moves.update(written)
-            manifest = manifest_path(path)
-            with contextlib.suppress(ValueError):  # none
-                earlier += _files_of(manifest)
-            sizes = {os.path.basename(file): dict(self.entries[file], size=tf.io.gfile.stat(temporary).length)
-                     for file, temporary in written.items()}
-            manifests[manifest] = dict(files=sizes, made_from=self.made_from)
-        if len(manifests) > 1:  # what ties them together, so that files of two runs are not mixed
-            key = hashlib.sha256(json.dumps(list(manifests.values()), sort_keys=True).encode()).hexdigest()[:16]
-            for manifest, content in manifests.items():
-                folder = os.path.dirname(manifest)
-                content["run"] = dict(id=key, manifests=sorted(os.path.relpath(path, folder) for path in manifests))
+        written = list(filter(lambda file: tf.io.gfile.exists(self._temporary[file]), self._temporary))
+        manifests = self._manifests(set(written))
+        earlier = []
         for manifest, content in manifests.items():
-            # It lists the earlier files until they are removed.
-            listed = {**{os.path.basename(file): {} for file in earlier
-                         if os.path.dirname(file) == os.path.dirname(manifest)}, **content["files"]}
+            listed = content["files"]
+            with contextlib.suppress(ValueError):  # no manifest
+                listed = {**dict.fromkeys(read_manifest(manifest)["files"], {}), **listed}  # until they are removed
+            earlier += [os.path.join(os.path.dirname(manifest), name) for name in listed]
             _write_manifest(manifest, dict(content, files=listed, complete=False))
         for file in earlier:
             if is_remote(file) or not os.path.islink(file):
                 _remove(file)
         with concurrent.futures.ThreadPoolExecutor(_RENAMING_THREADS) as threads:
-            list(threads.map(lambda file: tf.io.gfile.rename(moves[file], _target(file), overwrite=True), moves))
+            list(threads.map(
+                lambda file: tf.io.gfile.rename(self._temporary[file], _target(file), overwrite=True), written))
         for manifest, content in manifests.items():
             _write_manifest(manifest, dict(content, complete=True))
+
+    def _manifests(self, written: Collection[str]) -> dict[str, dict[str, Any]]:
+        """The manifests of the files that were written. Those of several outputs name each other."""
+        manifests: dict[str, dict[str, Any]] = {}
+        for path, files in self._outputs.items():
+            sizes = {os.path.basename(file): dict(
+                self.entries[file], size=tf.io.gfile.stat(self._temporary[file]).length)
+                for file in files if file in written}
+            manifests[manifest_path(path)] = dict(files=sizes, made_from=self.made_from)
+        if len(manifests) > 1:
+            key = hashlib.sha256(json.dumps(list(manifests.values()), sort_keys=True).encode()).hexdigest()[:16]
+            for manifest, content in manifests.items():
+                folder = os.path.dirname(manifest)
+                content["run"] = dict(id=key, manifests=sorted(os.path.relpath(path, folder) for path in manifests))
+        return manifests
 
 
 def _target(path: str) -> str:
