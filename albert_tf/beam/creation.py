@@ -105,8 +105,8 @@ def create_pretraining_data(
       ValueError: see creation.create_pretraining_data.
       OSError: the pipeline failed.
     """
-    outputs = {absolute(path): list(map(absolute, shards)) for path, shards in outputs.items()}
     creation.check_names(outputs)
+    outputs = {absolute(path): list(map(absolute, shards)) for path, shards in outputs.items()}
     with output_set(outputs) as written:
         shard_files = list(map(written.temporary, written.entries))
         job = Job([absolute(path) for path in input_files], shard_files, os.path.dirname(shard_files[0]), tokenizer,

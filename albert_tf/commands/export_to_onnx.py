@@ -57,27 +57,23 @@ def define_flags() -> None:
 def main() -> None:
     check_directory(FLAGS.output_dir)
     with used_alone(FLAGS.output_dir, "export"):
-        export()
-
-
-def export() -> None:
-    selected = shared.resolve_model()
-    head = selected.head(FLAGS.model)
-    model = selected.pretrained(head, **vector_flags.pooling_arguments(selected, head))
-    check_packages()
-    names = {precision: f"{head}_{precision}.onnx" for precision in FLAGS.precision}
-    check_no_other_model(model, FLAGS.output_dir, selected.vocabulary, names.values())
-    score = scored_exports.scorer_from_flags(selected, head)
-    contents = {precision: to_onnx(model, precision, FLAGS.int8_in_float32) for precision in FLAGS.precision}
-    if score:
-        settings = exported_settings(model)
-        check_scores(score, WithOutputs(model, model, settings), (
-            (precision, functools.partial(OnnxModel, content, settings)) for precision, content in contents.items()),
-            FLAGS.max_score_drop)
-    length = min(_COMPARED_LENGTH, model.config.max_position_embeddings)
-    compared = {precision: differences(content, model, length, _COMPARED_PREDICTIONS)
-                for precision, content in contents.items()}
-    with model_files(FLAGS.output_dir, "onnx", {}, names.values()):
-        write_companions(model, FLAGS.output_dir, selected.vocabulary)
-        for precision, content in contents.items():
-            write_and_compare(os.path.join(FLAGS.output_dir, names[precision]), content, compared[precision])
+        selected = shared.resolve_model()
+        head = selected.head(FLAGS.model)
+        model = selected.pretrained(head, **vector_flags.pooling_arguments(selected, head))
+        check_packages()
+        names = {precision: f"{head}_{precision}.onnx" for precision in FLAGS.precision}
+        check_no_other_model(model, FLAGS.output_dir, selected.vocabulary, names.values())
+        score = scored_exports.scorer_from_flags(selected, head)
+        contents = {precision: to_onnx(model, precision, FLAGS.int8_in_float32) for precision in FLAGS.precision}
+        if score:
+            settings = exported_settings(model)
+            check_scores(score, WithOutputs(model, model, settings), (
+                (precision, functools.partial(OnnxModel, content, settings))
+                for precision, content in contents.items()), FLAGS.max_score_drop)
+        length = min(_COMPARED_LENGTH, model.config.max_position_embeddings)
+        compared = {precision: differences(content, model, length, _COMPARED_PREDICTIONS)
+                    for precision, content in contents.items()}
+        with model_files(FLAGS.output_dir, "onnx", {}, names.values()):
+            write_companions(model, FLAGS.output_dir, selected.vocabulary)
+            for precision, content in contents.items():
+                write_and_compare(os.path.join(FLAGS.output_dir, names[precision]), content, compared[precision])

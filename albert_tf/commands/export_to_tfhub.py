@@ -54,20 +54,16 @@ def main() -> None:
         raise ValueError(f"--preprocess_export_path={preprocess_path} and --export_path={FLAGS.export_path} must be "
                          "two folders, neither inside the other: each export replaces its folder")
     with module_written_alone(FLAGS.export_path):
-        export(preprocess_path)
-
-
-def export(preprocess_path: str) -> None:
-    source = open_source(shared.checkpoint_in(FLAGS.albert_directory))
-    model = model_of(source, vector_flags.pooling_from_flags(source.settings.sentence_pooling or _POOLED_OUTPUT))
-    tokenizer = source.vocabulary.replaced_by(shared.vocabulary_from_flags()).tokenizer(model.config)
-    export_encoder(FLAGS.export_path, model, tokenizer,
-                   lambda folder: write_conversion_card(model, folder, "tf_hub", source.path))
-    logging.info("%s: the encoder", FLAGS.export_path)
-    longest = model.max_seq_length or PUBLISHED_SEQ_LENGTH
-    export_preprocessing(preprocess_path, tokenizer,
-                         min(PUBLISHED_SEQ_LENGTH, longest, model.config.max_position_embeddings))
-    logging.info("%s: the preprocessing", preprocess_path)
+        source = open_source(shared.checkpoint_in(FLAGS.albert_directory))
+        model = model_of(source, vector_flags.pooling_from_flags(source.settings.sentence_pooling or _POOLED_OUTPUT))
+        tokenizer = source.vocabulary.replaced_by(shared.vocabulary_from_flags()).tokenizer(model.config)
+        export_encoder(FLAGS.export_path, model, tokenizer,
+                       lambda folder: write_conversion_card(model, folder, "tf_hub", source.path))
+        logging.info("%s: the encoder", FLAGS.export_path)
+        longest = model.max_seq_length or PUBLISHED_SEQ_LENGTH
+        export_preprocessing(preprocess_path, tokenizer,
+                             min(PUBLISHED_SEQ_LENGTH, longest, model.config.max_position_embeddings))
+        logging.info("%s: the preprocessing", preprocess_path)
 
 
 def model_of(source: Source, pooling: SentencePooling) -> AlbertModel | AlbertPretrainer | AlbertSentenceEncoder:

@@ -52,30 +52,27 @@ def define_flags() -> None:
 def main() -> None:
     check_directory(FLAGS.output_dir)
     with used_alone(FLAGS.output_dir, "export"):
-        export()
-
-
-def export() -> None:
-    selected = shared.resolve_model()
-    head = selected.head(FLAGS.model)
-    model = selected.pretrained(head, **vector_flags.pooling_arguments(selected, head))
-    shared.check_length(FLAGS.max_seq_length, model.config)
-    lengths = None
-    if FLAGS.signature_lengths is not None:
-        lengths = lengths_of(FLAGS.signature_lengths, model.config.max_position_embeddings)
-    shape = dict(max_seq_length=lengths or FLAGS.max_seq_length, max_predictions_per_seq=FLAGS.max_predictions_per_seq)
-    score = scored_exports.scorer_from_flags(selected, head)
-    flatbuffers = {precision: tflite.convert(model, precision, **shape) for precision in FLAGS.precision}
-    if score:
-        # Texts are truncated to the largest length of the flatbuffer, before the export as well.
-        longest = lengths[-1] if lengths else FLAGS.max_seq_length
-        settings = dataclasses.replace(exported_settings(model), max_seq_length=longest)
-        check_scores(score, WithOutputs(model, model, settings), (
-            (precision, functools.partial(_opened, model, flatbuffer, shape["max_seq_length"], settings))
-            for precision, flatbuffer in flatbuffers.items()), FLAGS.max_score_drop)
-    for precision, flatbuffer in flatbuffers.items():
-        write_and_compare(os.path.join(FLAGS.output_dir, f"{head}_{precision}.tflite"), flatbuffer,
-                          tflite.differences(flatbuffer, model, **shape))
+        selected = shared.resolve_model()
+        head = selected.head(FLAGS.model)
+        model = selected.pretrained(head, **vector_flags.pooling_arguments(selected, head))
+        shared.check_length(FLAGS.max_seq_length, model.config)
+        lengths = None
+        if FLAGS.signature_lengths is not None:
+            lengths = lengths_of(FLAGS.signature_lengths, model.config.max_position_embeddings)
+        shape = dict(max_seq_length=lengths or FLAGS.max_seq_length,
+                     max_predictions_per_seq=FLAGS.max_predictions_per_seq)
+        score = scored_exports.scorer_from_flags(selected, head)
+        flatbuffers = {precision: tflite.convert(model, precision, **shape) for precision in FLAGS.precision}
+        if score:
+            # Texts are truncated to the largest length of the flatbuffer, before the export as well.
+            longest = lengths[-1] if lengths else FLAGS.max_seq_length
+            settings = dataclasses.replace(exported_settings(model), max_seq_length=longest)
+            check_scores(score, WithOutputs(model, model, settings), (
+                (precision, functools.partial(_opened, model, flatbuffer, shape["max_seq_length"], settings))
+                for precision, flatbuffer in flatbuffers.items()), FLAGS.max_score_drop)
+        for precision, flatbuffer in flatbuffers.items():
+            write_and_compare(os.path.join(FLAGS.output_dir, f"{head}_{precision}.tflite"), flatbuffer,
+                              tflite.differences(flatbuffer, model, **shape))
 
 
 def _opened(model: keras.Model, flatbuffer: bytes, length: int | Sequence[int], settings: Settings) -> WithOutputs:

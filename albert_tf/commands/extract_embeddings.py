@@ -19,7 +19,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from typing import Any
 
 import numpy as np
 from absl import flags, logging
@@ -34,7 +33,7 @@ from albert_tf.tasks.sentence_vectors.stored_vectors import made_with, ranges_in
 from albert_tf.utils import bounds
 from albert_tf.utils.arrays import array_writer
 from albert_tf.utils.files import expand_globs
-from albert_tf.utils.outputs import OutputSet, output_set, shard_paths
+from albert_tf.utils.outputs import output_set, shard_paths
 from albert_tf.utils.progress import count_of, progress
 
 FLAGS = flags.FLAGS
@@ -74,42 +73,38 @@ def main() -> None:
     if FLAGS.vector_precision == "int8":
         files.append(ranges_path(FLAGS.output_file))
     with contextlib.nullcontext() if pipeline_options else output_set({FLAGS.output_file: files}) as outputs:
-        write(outputs, pipeline_options)
+        lines = [] if pipeline_options else list(read_texts(FLAGS.input_file, FLAGS.text_column))
+        if not (lines or pipeline_options):
+            raise ValueError(f"{FLAGS.input_file} has no lines")
+        selected = shared.resolve_model()
+        pooling = dataclasses.asdict(vector_flags.sentence_pooling(selected))
+        model = selected.pretrained("sentence_encoder", **pooling)
+        # The ranges of int8 are those of the vectors themselves, unless the flag has others.
+        has_own_ranges = FLAGS.vector_precision == "int8" and not FLAGS.vector_ranges
+        precision = None if has_own_ranges else vector_flags.vector_precision()
+        if precision is not None:
+            precision.check_size(model.vector_size)
+        shared.check_length(FLAGS.max_seq_length, model.config)
+        tokenizer = selected.vocabulary.tokenizer(model.config)
+        made_from = {**{name: FLAGS[name].value for name in _MADE_FROM}, **pooling, **made_with(model, tokenizer)}
+        if FLAGS.text_column:
+            made_from["text_column"] = FLAGS.text_column
+        if outputs is None:
+            from albert_tf.beam import line_models
 
-
-def write(outputs: OutputSet | None, pipeline_options: Any) -> None:
-    """Writes the vectors with this process to `outputs`, or with the workers of Beam."""
-    lines = [] if pipeline_options else list(read_texts(FLAGS.input_file, FLAGS.text_column))
-    if not (lines or pipeline_options):
-        raise ValueError(f"{FLAGS.input_file} has no lines")
-    selected = shared.resolve_model()
-    pooling = dataclasses.asdict(vector_flags.sentence_pooling(selected))
-    model = selected.pretrained("sentence_encoder", **pooling)
-    # The ranges of int8 are those of the vectors themselves, unless the flag has others.
-    has_own_ranges = FLAGS.vector_precision == "int8" and not FLAGS.vector_ranges
-    precision = None if has_own_ranges else vector_flags.vector_precision()
-    if precision is not None:
-        precision.check_size(model.vector_size)
-    shared.check_length(FLAGS.max_seq_length, model.config)
-    tokenizer = selected.vocabulary.tokenizer(model.config)
-    made_from = {**{name: FLAGS[name].value for name in _MADE_FROM}, **pooling, **made_with(model, tokenizer)}
-    if FLAGS.text_column:
-        made_from["text_column"] = FLAGS.text_column
-    if outputs is None:
-        from albert_tf.beam import line_models
-
-        num_lines = line_models.extract_embeddings(
-            expand_globs(FLAGS.input_file), shard_paths(FLAGS.output_file, FLAGS.num_shards), model, tokenizer,
-            model.row_length, FLAGS.batch_size, FLAGS.per_token, made_from, pipeline_options, FLAGS.text_column)
-        logging.info("%s: vectors of %s", FLAGS.output_file, count_of(num_lines, "line"))
-        return
-    outputs.made_from, path = made_from, outputs.temporary(FLAGS.output_file)
-    exact = path if FLAGS.vector_precision == "float32" else f"{path}.float32"
-    height = write_vectors(exact, model, token_ids(tokenizer, lines, model.row_length), FLAGS.batch_size,
-                           FLAGS.per_token)
-    if exact != path:
-        write_stored(exact, path, precision or VectorPrecision("int8", ranges_in(exact)))
-    logging.info("%s: %s of %s", FLAGS.output_file, count_of(height, "vector"), count_of(model.vector_size, "number"))
+            num_lines = line_models.extract_embeddings(
+                expand_globs(FLAGS.input_file), shard_paths(FLAGS.output_file, FLAGS.num_shards), model, tokenizer,
+                model.row_length, FLAGS.batch_size, FLAGS.per_token, made_from, pipeline_options, FLAGS.text_column)
+            logging.info("%s: vectors of %s", FLAGS.output_file, count_of(num_lines, "line"))
+            return
+        outputs.made_from, path = made_from, outputs.temporary(FLAGS.output_file)
+        exact = path if FLAGS.vector_precision == "float32" else f"{path}.float32"
+        height = write_vectors(exact, model, token_ids(tokenizer, lines, model.row_length), FLAGS.batch_size,
+                               FLAGS.per_token)
+        if exact != path:
+            write_stored(exact, path, precision or VectorPrecision("int8", ranges_in(exact)))
+        logging.info("%s: %s of %s", FLAGS.output_file, count_of(height, "vector"),
+                     count_of(model.vector_size, "number"))
 
 
 def write_vectors(

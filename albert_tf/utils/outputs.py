@@ -439,6 +439,7 @@ def output_set(outputs: Mapping[str, Sequence[str]], wait: bool = False) -> Iter
           outputs.made_from = dict(seed=1)
     """
     written = OutputSet(outputs)
+    written.check()  # also of the folders, which locks make
     with contextlib.ExitStack() as stack:
         for path in sorted(outputs):
             stack.enter_context(locked(path, wait))

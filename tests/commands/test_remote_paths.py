@@ -94,15 +94,18 @@ def test_records_of_a_remote_corpus_are_those_of_a_local_one(session, vocabulary
                 output_file=tmp_path / "train.tfrecord", spm_model_file=tmp_path / "vocabulary.model", dupe_factor=1,
                 max_seq_length=32, max_predictions_per_seq=4, num_workers=1, num_shards=2)
     for name in ("train-00000-of-00002", "train-00001-of-00002"):
-        for ending in (".tfrecord", ".manifest.json"):
-            remote = fetched(session, name + ending, tmp_path / "remote").read_bytes()
-            assert remote and remote == (tmp_path / (name + ending)).read_bytes()
+        remote = fetched(session, f"{name}.tfrecord", tmp_path / "remote").read_bytes()
+        assert remote and remote == (tmp_path / f"{name}.tfrecord").read_bytes()
+    manifests = fetched(session, "train.manifest.json", tmp_path / "remote"), tmp_path / "train.manifest.json"
+    remote, local = (json.loads(path.read_text())["files"] for path in manifests)
+    assert len(local) == 2 and remote == local
 
 
 def test_a_wordpiece_vocabulary_may_be_remote(session, tmp_path):
     session.run(script="create_pretraining_data", input_file=f"{REMOTE}/text/a.txt", num_workers=1, dupe_factor=1,
                 output_file=f"{REMOTE}/words.tfrecord", vocab_file=f"{REMOTE}/wordpiece/vocab.txt", max_seq_length=32)
-    assert json.loads(fetched(session, "words.manifest.json", tmp_path).read_text())["count"] > 0
+    manifest = json.loads(fetched(session, "words.manifest.json", tmp_path).read_text())
+    assert manifest["files"]["words.tfrecord"]["count"] > 0
 
 
 def test_pretraining_resumes_and_keeps_its_vocabulary(session, model, tmp_path):
