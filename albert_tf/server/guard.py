@@ -18,12 +18,13 @@ _HEADERS = {
                                "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
 }
-_METHODS = ("GET", "HEAD", "POST")
 _MOST_SKIPPED_BYTES = 64 << 20
 
 
 class Guard:
     """ASGI middleware that refuses requests and adds headers to all answers. It logs each request with --verbosity=1.
+
+    Starlette's TrustedHostMiddleware knows no hosts of IPv6 and no origins, and answers in plain text.
 
     Args:
       app: the application.
@@ -65,8 +66,6 @@ class Guard:
             return HTTPStatus.FORBIDDEN, "this server answers only requests to its loopback address"
         if origin is not None and origin not in (f"http://{host}", f"https://{host}"):  # https: behind a proxy
             return HTTPStatus.FORBIDDEN, "this server does not answer the pages of other sites"
-        if method not in _METHODS:
-            return HTTPStatus.NOT_IMPLEMENTED, f"Unsupported method ({method[:20]!r})"
         length = headers.get("Content-Length")
         if "Transfer-Encoding" in headers or (length is None and method == "POST"):
             return HTTPStatus.LENGTH_REQUIRED, "a request needs a Content-Length"

@@ -21,7 +21,8 @@ class Connection(H11Protocol):
     """A connection of uvicorn that is dropped if its client is too slow.
 
     A client has `seconds` to send a request to its end, and as many to read an answer. A byte now and then gives no
-    more time, so slow clients cannot hold all connections.
+    more time, so slow clients cannot hold all connections. uvicorn's own limits allow that: with limit_concurrency=320,
+    a client with 400 connections that sent a byte every half second kept all others out, with status 503.
 
     Args:
       seconds: the deadline.

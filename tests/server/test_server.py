@@ -91,7 +91,7 @@ def test_no_file_of_the_machine_is_served(server, path):
     ("POST", "/v1/models/a%20model", "{}", 405, "send POST requests to /v1/models/NAME:predict"),
     ("GET", "/v1/models/a%20model:predict", None, 405, "predictions need a POST request"),
     ("POST", "/v1/models/a%20model:predict", " " * 1001, 413, "a body may have at most 1,000 bytes. Received: 1001"),
-    ("DELETE", "/", None, 501, "Unsupported method"),
+    ("DELETE", "/", None, 405, "send POST requests to /v1/models/NAME:predict"),
 ])
 def test_an_error_is_one_line_of_json(server, method, path, body, status, message):
     response, content = ask(server, method, path, body)
@@ -245,6 +245,20 @@ def test_a_client_that_sends_slowly_is_dropped(sent):
                     if sent:
                         connection.sendall(b"a")
             assert 0.9 < time.monotonic() - start < 10
+
+
+def test_slow_connections_of_one_client_do_not_keep_others_out():
+    """Under uvicorn's limits alone, they did for as long as the client sent a byte now and then."""
+    with running([MODEL], seconds=1, max_connections=8) as server, contextlib.ExitStack() as stack:
+        held = [stack.enter_context(socket.create_connection(server.server_address[:2])) for _ in range(12)]
+
+        def answered():
+            for connection in held:
+                with contextlib.suppress(OSError):
+                    connection.sendall(b"a")
+            return predict(server, dict(instances=["a"]))[0] == 200
+
+        assert becomes_true(answered)
 
 
 def test_a_client_that_does_not_read_its_answer_is_dropped():
