@@ -5,8 +5,8 @@ The keys are fields of Settings, and those with the default value are left out::
     {"label_names": ["bad", "good"], "long_texts": {"pooling": "mean", "max_windows": 8, "doc_stride": 0},
      "head": "classifier", "task": "reviews"}
 
-The pooling of a sentence encoder is in the files of sentence-transformers, the length of rows in
-tokenizer_config.json (see vocabulary_files.py).
+The pooling of a sentence encoder is in the files of sentence-transformers. In a folder of Hugging Face, the length of
+rows is that of its own files (see hugging_face/reading.py), which others may have changed.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from albert_tf.utils.files import check_one_line
 from albert_tf.utils.json_files import check_keys, read_json_object
 from albert_tf.utils.outputs import write_or_remove
 from albert_tf.weights.hugging_face import MODULES
-from albert_tf.weights.vocabulary_files import VocabularyFiles, copy_vocabulary, length_in
+from albert_tf.weights.vocabulary_files import VocabularyFiles, copy_vocabulary
 
 SETTINGS = "albert_tf.json"
-_TYPES = {"num_choices": int, "label_all_pieces": bool, "multi_label": bool, "temperature": float,
-          "lora_alpha": float, "head": str, "doc_stride": int, "max_query_length": int, "max_qa_length": int,
-          "exit_heads": bool, "exit_pooling": str, "pooling": str, "activation_fn": str, "task": str,
-          "single_texts": bool}
-_BOUNDS = {"num_choices": bounds.CANDIDATES, **dict.fromkeys(
+_TYPES = {"max_seq_length": int, "num_choices": int, "label_all_pieces": bool, "multi_label": bool,
+          "temperature": float, "lora_alpha": float, "head": str, "doc_stride": int, "max_query_length": int,
+          "max_qa_length": int, "exit_heads": bool, "exit_pooling": str, "pooling": str, "activation_fn": str,
+          "task": str, "single_texts": bool}
+_BOUNDS = {"max_seq_length": bounds.SEQ_LENGTH.at_least(4), "num_choices": bounds.CANDIDATES, **dict.fromkeys(
     ("doc_stride", "max_query_length", "max_qa_length"), bounds.SEQ_LENGTH.at_least(0))}
 
 
@@ -116,7 +116,13 @@ def settings_in(folder: str) -> Settings:
     """
     path = os.path.join(folder, SETTINGS)
     values = _checked(read_json_object(path), path) if tf.io.gfile.exists(path) else {}
-    return Settings(sentence_pooling=sentence_pooling_in(folder), max_seq_length=length_in(folder), **values)
+    return with_pooling(Settings(**values), sentence_pooling_in(folder))
+
+
+def with_pooling(settings: Settings, pooling: SentencePooling | None) -> Settings:
+    """Settings with a pooling, whose length of rows is theirs."""
+    return dataclasses.replace(settings, sentence_pooling=pooling and dataclasses.replace(
+        pooling, max_seq_length=settings.max_seq_length))
 
 
 def sentence_pooling_in(folder: str) -> SentencePooling | None:
@@ -147,12 +153,12 @@ def write_settings(
       folder: the folder of the weights, which is made if it does not exist.
       vocabulary: the model's vocabulary.
     """
-    copy_vocabulary(vocabulary, folder, max_seq_length=settings.max_seq_length)
+    copy_vocabulary(vocabulary, folder)
     write_input_settings(settings, config, folder)
 
 
 def write_input_settings(settings: Settings, config: AlbertConfig, folder: str) -> None:
-    """write_settings without the length, which Hugging Face's folders have in a file of their own."""
+    """write_settings without a vocabulary."""
     if settings.sentence_pooling:
         from albert_tf.weights.hugging_face.sentence_transformers import write_pooling
 

@@ -1,4 +1,4 @@
-"""The vocabulary files next to weights, and what is stored with them: casing, accents, and the length of rows."""
+"""The vocabulary files next to weights, and what is stored with them: casing and accents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf.config import AlbertConfig
-from albert_tf.utils import bounds
 from albert_tf.utils.files import errors_naming_origin, names_in, read_bytes
 from albert_tf.utils.json_files import read_json_object
 from albert_tf.utils.outputs import manifest_of, output, read_manifest, write_or_remove
@@ -27,10 +26,7 @@ if TYPE_CHECKING:
 _SENTENCEPIECE = ("30k-clean.model", "spiece.model", "*.model")
 _WORDPIECE = ("vocab_chinese.txt", "vocab.txt", "*vocab*.txt")
 VOCABULARIES = (*_SENTENCEPIECE, *_WORDPIECE)
-# Keys of Hugging Face's tokenizer_config.json, which has casing and accents. Fine-tuning also writes the length of rows
-# to it, as max_seq_length.
 STRIP_ACCENTS = "strip_accents"  # of Hugging Face's BERT, the opposite of keep_accents
-LENGTH, LENGTH_OF_HUGGING_FACE = "max_seq_length", "model_max_length"
 
 
 class TokenizerOptions(NamedTuple):
@@ -137,32 +133,26 @@ def vocabulary_in(directory: str) -> VocabularyFiles:
     return VocabularyFiles(_first(directory, _SENTENCEPIECE), _first(directory, _WORDPIECE), *options_in(directory))
 
 
-def copy_vocabulary(
-    files: VocabularyFiles, directory: str, name: str | None = None, max_seq_length: int | None = None
-) -> None:
-    """Copies a vocabulary to the directory of weights, and writes its options and length to tokenizer_config.json.
+def copy_vocabulary(files: VocabularyFiles, directory: str, name: str | None = None) -> None:
+    """Copies a vocabulary to the directory of weights, and writes its options to tokenizer_config.json.
 
     Args:
-      files: the vocabulary. If it is empty, an earlier tokenizer_config.json keeps all but the length.
+      files: the vocabulary. If it has no options, an earlier tokenizer_config.json stays.
       directory: the directory, which is made if it does not exist.
       name: name of the copy. None: the file's name, or spiece.model or vocab.txt if vocabulary_in would not find it.
-      max_seq_length: the largest number of tokens of a row that the weights are trained with; None if it is not stored.
 
     Raises:
       ValueError: the directory has another vocabulary, which vocabulary_in would find.
     """
-    path = os.path.join(directory, TOKENIZER_CONFIG)
-    values = {} if files else _stored(path)
     if files:
         name = name or _name_of_copy(files)
         _check_is_found(files, directory, name)
         target = os.path.join(directory, name)
         with output(target) as temporary:  # source and target can be the same file, or the target read-only
             tf.io.gfile.copy(files.path, temporary, overwrite=True)
-    values.update({name: value for name, value in files.options._asdict().items() if value is not None})
-    values.update({LENGTH: max_seq_length, LENGTH_OF_HUGGING_FACE: None})
-    values = {key: value for key, value in values.items() if value is not None}
-    write_or_remove(path, json.dumps(values) if values else None)
+    values = {name: value for name, value in files.options._asdict().items() if value is not None}
+    if files or values:
+        write_or_remove(os.path.join(directory, TOKENIZER_CONFIG), json.dumps(values) if values else None)
 
 
 def _name_of_copy(files: VocabularyFiles) -> str:
@@ -204,29 +194,6 @@ def options_in(directory: str) -> TokenizerOptions:
     if keep_accents is None and strip_accents is not None:
         keep_accents = not strip_accents
     return TokenizerOptions(lower, keep_accents)
-
-
-def length_in(directory: str) -> int | None:
-    """The length of rows in a directory's tokenizer_config.json: max_seq_length, or Hugging Face's model_max_length.
-
-    None if there is neither, or if max_seq_length is null: then the weights were not fine-tuned, and model_max_length
-    is the number of positions. transformers writes a huge number for "no limit", which is None too.
-
-    Raises:
-      ValueError: max_seq_length, which this package writes, has no valid value.
-    """
-    path = os.path.join(directory, TOKENIZER_CONFIG)
-    stored = _stored(path)
-    length = stored.get(LENGTH, stored.get(LENGTH_OF_HUGGING_FACE))
-    if length is None:
-        return None
-    from albert_tf.text.packing import SPECIAL_TOKENS
-
-    bound = bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 1)
-    if LENGTH in stored:
-        bound.check(f"{path}: {LENGTH}", length)
-        return length
-    return length if isinstance(length, int) and bound.lower <= length <= bound.upper else None
 
 
 def _stored(path: str) -> dict[str, Any]:

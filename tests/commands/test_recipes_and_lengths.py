@@ -15,7 +15,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.tasks.classification.glue import TASKS
-from albert_tf.weights.vocabulary_files import VocabularyFiles, copy_vocabulary
+from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 RELEASE = {"run_classifier": 512, "run_squad": 384, "run_race": 512, "run_tagging": 128,
            "run_sentence_embeddings": 128}
@@ -47,8 +47,8 @@ def trained(tmp_path, golden):
 
 def write_run(folder, golden, length):
     vocabulary = VocabularyFiles(str(golden / "tiny_spm/tiny.model"))
-    save(AlbertModel(AlbertConfig(**CONFIG, max_position_embeddings=64)), str(folder), "ours", vocabulary)
-    copy_vocabulary(vocabulary, str(folder), max_seq_length=length)
+    model = AlbertModel(AlbertConfig(**CONFIG, max_position_embeddings=64), max_seq_length=length)
+    save(model, str(folder), "ours", vocabulary)
     return folder
 
 
@@ -100,14 +100,14 @@ def test_several_runs_that_were_interrupted_keep_their_length(golden, tmp_path):
 
 
 def test_a_run_without_a_stored_length_has_the_default(trained):
-    (trained / "tokenizer_config.json").unlink()
+    (trained / "albert_tf.json").unlink()
     assert length_of(output_dir=trained) == 64
 
 
 @pytest.mark.parametrize("length", ["-3", "3", '"24"', "70000"])
 def test_a_stored_length_that_is_none_is_named(trained, length):
-    (trained / "tokenizer_config.json").write_text(f'{{"max_seq_length": {length}}}')
-    with pytest.raises(ValueError, match=r"tokenizer_config.json: max_seq_length must be a whole number from 4 to"):
+    (trained / "albert_tf.json").write_text(f'{{"max_seq_length": {length}}}')
+    with pytest.raises(ValueError, match="albert_tf.json: .?max_seq_length.? must be (a whole number from 4|of type)"):
         length_of(output_dir=trained)
 
 

@@ -4,6 +4,7 @@ losses           MultipleNegativesRankingLoss with hard negatives, MatryoshkaLos
 precisions       quantize_embeddings
 scores FOLDER    a CrossEncoder's scores of pairs
 vectors FOLDER   a SentenceTransformer's vectors of sentences
+shortened FOLDER NEW LENGTH   the vectors after the length of rows was changed and the model saved to the folder NEW
 mining FOLDER    mine_hard_negatives (needs the package datasets)
 
 Needs sentence-transformers, and nothing of ours.
@@ -76,6 +77,15 @@ def vectors(folder):
     from sentence_transformers import SentenceTransformer
 
     return SentenceTransformer(folder, device="cpu").encode(SENTENCES, normalize_embeddings=True).tolist()
+
+
+def shortened(folder, new, length):
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(folder, device="cpu")
+    model.max_seq_length = int(length)
+    model.save(new)
+    return vectors(new)
 
 
 def mining(folder):

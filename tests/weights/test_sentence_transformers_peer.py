@@ -35,6 +35,17 @@ def test_a_model_that_ranks_has_the_same_scores_in_transformers_and_here(sentenc
     np.testing.assert_allclose(RelevanceScorer(model, sentence_pieces)(QUERIES, PASSAGES), theirs, atol=1e-5)
 
 
+@pytest.mark.parametrize("new", ["new", "model"])
+def test_a_folder_that_sentence_transformers_saved_has_the_length_that_it_was_given(sentence_pieces, tmp_path, new):
+    keras.utils.set_random_seed(1)
+    model = albert_tf.AlbertSentenceEncoder(CONFIG, max_seq_length=16)
+    albert_tf.save_pretrained(model, str(tmp_path / "model"), sentence_pieces, to="hugging_face")
+    theirs = json.loads(run_client("transformers", CLIENT, "shortened", tmp_path / "model", tmp_path / new, 5))
+    again = albert_tf.from_pretrained(str(tmp_path / new), model="sentence_encoder")
+    assert again.max_seq_length == 5
+    np.testing.assert_allclose(unit_vectors_function(again, sentence_pieces)(SENTENCES), theirs, atol=1e-5)
+
+
 def test_truncated_vectors_are_the_same_in_sentence_transformers(sentence_pieces, tmp_path):
     keras.utils.set_random_seed(1)
     model = albert_tf.AlbertSentenceEncoder(CONFIG, max_seq_length=16, truncate_dim=6)

@@ -13,7 +13,7 @@ from albert_tf.modeling.pooling import LongTexts, SentencePooling
 from albert_tf.weights.heads import head_of_source
 from albert_tf.weights.open_source import open_source
 from albert_tf.weights.settings import SETTINGS, Settings, settings_in, write_settings
-from albert_tf.weights.vocabulary_files import VocabularyFiles
+from albert_tf.weights.vocabulary_files import VocabularyFiles, options_in
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=16, initializer_range=0.5)
@@ -49,7 +49,7 @@ def test_what_is_written_is_read_and_replaced_by_later_settings(tmp_path):
 def test_settings_leave_the_casing_of_a_vocabulary_that_is_already_there(tmp_path):
     (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false, "model_max_length": 7}')
     write_settings(Settings(max_seq_length=9), TINY, str(tmp_path))
-    assert json.loads((tmp_path / "tokenizer_config.json").read_text()) == dict(do_lower_case=False, max_seq_length=9)
+    assert options_in(str(tmp_path)).do_lower_case is False and settings_in(str(tmp_path)).max_seq_length == 9
 
 
 LONG_TEXTS = dict(pooling="max", max_windows=8, doc_stride=20)
@@ -169,11 +169,15 @@ def test_a_hugging_face_folder_beside_a_checkpoint_leaves_its_label_names(tmp_pa
     assert open_source(str(tmp_path)).settings == Settings(LABELS, max_seq_length=9)
 
 
-def test_the_number_of_positions_is_not_read_as_a_length_of_rows(tmp_path, golden):
+def test_a_folder_of_hugging_face_has_the_length_of_its_own_files(tmp_path, golden):
+    """As transformers or sentence-transformers changes them, in the same folder or another one."""
     vocabulary = VocabularyFiles(str(golden / "tiny_spm/tiny.model"))
-    for length in (None, 9, TINY.max_position_embeddings):
+    for length, read in ((None, TINY.max_position_embeddings), (9, 9)):
         save(albert_tf.AlbertClassifier(TINY, 2, max_seq_length=length), str(tmp_path / f"{length}"), "hugging_face",
              vocabulary)
-        written = json.loads((tmp_path / f"{length}" / "tokenizer_config.json").read_text())
-        assert written["model_max_length"] == (length or TINY.max_position_embeddings)
-        assert open_source(str(tmp_path / f"{length}")).settings.max_seq_length == length
+        assert open_source(str(tmp_path / f"{length}")).settings.max_seq_length == read
+    path = tmp_path / "9/tokenizer_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "model_max_length": 12}))
+    assert open_source(str(tmp_path / "9")).settings.max_seq_length == 12
+    (tmp_path / "9/sentence_bert_config.json").write_text('{"max_seq_length": 7}')
+    assert albert_tf.from_pretrained(str(tmp_path / "9"), model="classifier").max_seq_length == 7

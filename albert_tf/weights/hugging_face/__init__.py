@@ -4,5 +4,6 @@ CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 INDEX = f"{WEIGHTS}.index.json"  # of weights in several files
 TOKENIZER_JSON, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
-MODULES = "modules.json"  # of sentence-transformers
+MODULES, LENGTH_CONFIG = "modules.json", "sentence_bert_config.json"  # of sentence-transformers
+LENGTH = "model_max_length"  # the key of TOKENIZER_CONFIG
 SCHEME = "hf://"

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.weights.hugging_face import INDEX, TOKENIZER_JSON, WEIGHTS
+from albert_tf.text.packing import SPECIAL_TOKENS
+from albert_tf.utils.json_files import read_json_object
+from albert_tf.weights.hugging_face import INDEX, LENGTH, LENGTH_CONFIG, TOKENIZER_CONFIG, TOKENIZER_JSON, WEIGHTS
 from albert_tf.weights.hugging_face.configs import HEAD_OF_CLASS, has_several_labels, read_config, read_label_names
 from albert_tf.weights.hugging_face.cross_encoder import activation_fn_in
 from albert_tf.weights.hugging_face.names import NAMES, NameTable, is_transposed
 from albert_tf.weights.hugging_face.tensors import StoredTensor, refuse_pickles_in, stored_tensors
-from albert_tf.weights.settings import sentence_pooling_in, settings_in
+from albert_tf.weights.settings import sentence_pooling_in, settings_in, with_pooling
 from albert_tf.weights.source import Source
 from albert_tf.weights.vocabulary_files import VocabularyFiles, vocabulary_in
 
@@ -43,14 +45,25 @@ def hugging_face_source(folder: str) -> Source:
         leave_out_the_identity(folder, tensors, config.hidden_size)
     shapes = {name: tensor.shape[::-1] if is_transposed(name) else tensor.shape for name, tensor in tensors.items()}
     vocabulary, settings = _vocabulary(folder), settings_in(folder)
-    length = settings.max_seq_length
-    settings = dataclasses.replace(
+    settings = with_pooling(dataclasses.replace(
         settings, label_names=read_label_names(folder), multi_label=has_several_labels(folder),
-        sentence_pooling=sentence_pooling,
-        max_seq_length=length if length and length <= config.max_position_embeddings else None,
-        activation_fn=settings.activation_fn or activation_fn_in(folder))
+        max_seq_length=_length(folder, config.max_position_embeddings),
+        activation_fn=settings.activation_fn or activation_fn_in(folder)), sentence_pooling)
     return Source(folder, shapes, lambda name: tensors[name].read(transpose=is_transposed(name)), lambda: config,
                   vocabulary, settings, "sentence_encoder" if sentence_pooling else HEAD_OF_CLASS.get(architecture))
+
+
+def _length(folder: str, positions: int) -> int | None:
+    """The largest number of tokens of a row: that of sentence-transformers, or else of the tokenizer; None if neither.
+
+    A number that does not fit the model is none. transformers writes a huge one for "no limit".
+    """
+    for name, key in ((LENGTH_CONFIG, "max_seq_length"), (TOKENIZER_CONFIG, LENGTH)):
+        path = os.path.join(folder, name)
+        length = read_json_object(path).get(key) if tf.io.gfile.exists(path) else None
+        if type(length) is int and SPECIAL_TOKENS < length <= positions:
+            return length
+    return None
 
 
 def _vocabulary(folder: str) -> VocabularyFiles:

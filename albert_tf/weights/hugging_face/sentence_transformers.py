@@ -21,10 +21,8 @@ from albert_tf.utils import bounds
 from albert_tf.utils.files import check_name
 from albert_tf.utils.json_files import read_json_list, read_json_object
 from albert_tf.utils.outputs import write_or_remove, write_text
-from albert_tf.weights.hugging_face import MODULES
-from albert_tf.weights.vocabulary_files import length_in
+from albert_tf.weights.hugging_face import LENGTH_CONFIG, MODULES
 
-_LENGTH = "sentence_bert_config.json"
 _CONFIG = "config_sentence_transformers.json"
 _POOLING_FOLDER, _NORMALIZE_FOLDER = "1_Pooling", "2_Normalize"
 _TYPES = ("Transformer", "Pooling", "Normalize")
@@ -35,7 +33,7 @@ _KEYS = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens", "m
 
 
 def pooling_in(folder: str) -> SentencePooling:
-    """The pooling of a folder that has a modules.json.
+    """The pooling of a folder that has a modules.json, without the length of rows.
 
     Raises:
       ValueError: a file is damaged, or has a step or a pooling that is not supported.
@@ -43,7 +41,7 @@ def pooling_in(folder: str) -> SentencePooling:
     modules = _modules(folder)
     names = [module["type"] for module in modules]
     return SentencePooling(_pooling(os.path.join(folder, modules[1]["path"], "config.json")), "Normalize" in names,
-                           _max_seq_length(transformer_folder(folder)), _truncate_dim(os.path.join(folder, _CONFIG)))
+                           truncate_dim=_truncate_dim(os.path.join(folder, _CONFIG)))
 
 
 def transformer_folder(folder: str) -> str:
@@ -79,7 +77,7 @@ def write_pooling(pooling: SentencePooling, config: AlbertConfig, folder: str) -
                 os.path.join(folder, _POOLING_FOLDER, "config.json"))
     # null is all positions. sentence-transformers 6 does not compare a number with the positions.
     length = pooling.max_seq_length and min(pooling.max_seq_length, config.max_position_embeddings)
-    _write_json(dict(max_seq_length=length, do_lower_case=False), os.path.join(folder, _LENGTH))
+    _write_json(dict(max_seq_length=length, do_lower_case=False), os.path.join(folder, LENGTH_CONFIG))
     config_values = dict(model_type="SentenceTransformer", truncate_dim=pooling.truncate_dim)
     write_or_remove(os.path.join(folder, _CONFIG),
                     json.dumps(config_values, indent=2) + "\n" if pooling.truncate_dim else None)
@@ -104,15 +102,6 @@ def _modules(folder: str) -> list[dict[str, str]]:
     if [module["type"] for module in modules] not in (list(_TYPES[:2]), list(_TYPES)):
         raise ValueError(f"{file}: the steps must be {', '.join(_TYPES[:2])} and, if vectors are normalized, Normalize")
     return modules
-
-
-def _max_seq_length(folder: str) -> int | None:
-    """The largest number of tokens of a text, from sentence_bert_config.json or (version 6) the tokenizer's config."""
-    path = os.path.join(folder, _LENGTH)
-    length = read_json_object(path).get("max_seq_length") if tf.io.gfile.exists(path) else None
-    if isinstance(length, int) and bounds.SEQ_LENGTH.lower <= length <= bounds.SEQ_LENGTH.upper:
-        return length
-    return length_in(folder)
 
 
 def _truncate_dim(path: str) -> int | None:

@@ -21,6 +21,8 @@ import sys
 import unicodedata
 from typing import Any, Iterator
 
+import tensorflow as tf
+
 from albert_tf.config import AlbertConfig
 from albert_tf.data.tf_example import varints
 from albert_tf.text.sentencepieces import WORD_START, ends_in_digit_comma
@@ -28,10 +30,8 @@ from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.files import version
 from albert_tf.utils.json_files import read_json_object
 from albert_tf.utils.outputs import folder_of_this_process, write_bytes, write_or_remove, write_text
-from albert_tf.weights.hugging_face import TOKENIZER_CONFIG, TOKENIZER_JSON
+from albert_tf.weights.hugging_face import LENGTH, TOKENIZER_CONFIG, TOKENIZER_JSON
 from albert_tf.weights.vocabulary_files import (
-    LENGTH,
-    LENGTH_OF_HUGGING_FACE,
     STRIP_ACCENTS,
     TokenizerOptions,
     VocabularyFiles,
@@ -67,8 +67,13 @@ def write_tokenizer(vocabulary: VocabularyFiles, folder: str, config: AlbertConf
       max_seq_length: the largest number of tokens of a row that the weights are trained with; None if unknown.
     """
     sentencepiece = bool(vocabulary.spm_model_file)
-    copy_vocabulary(vocabulary, folder, "spiece.model" if sentencepiece else "vocab.txt", max_seq_length)
+    copy_vocabulary(vocabulary, folder, "spiece.model" if sentencepiece else "vocab.txt")
+    path = os.path.join(folder, TOKENIZER_CONFIG)
+    length = min(max_seq_length or config.max_position_embeddings, config.max_position_embeddings)
     if not vocabulary:
+        earlier = read_json_object(path) if tf.io.gfile.exists(path) else {}
+        if earlier or max_seq_length:
+            write_text(path, json.dumps({**earlier, LENGTH: length}))
         return
     made = tokenizer_json(vocabulary.tokenizer()) if sentencepiece else None
     content = json.dumps(made, ensure_ascii=False) + "\n" if made else None
@@ -76,8 +81,7 @@ def write_tokenizer(vocabulary: VocabularyFiles, folder: str, config: AlbertConf
     values: dict[str, Any] = {
         "do_lower_case": vocabulary.do_lower_case is not False,
         "model_input_names": _INPUTS,
-        LENGTH: max_seq_length,  # null means that the next number is not the length of a fine-tuning
-        LENGTH_OF_HUGGING_FACE: min(max_seq_length or config.max_position_embeddings, config.max_position_embeddings),
+        LENGTH: length,
     }
     if sentencepiece:
         values["keep_accents"] = bool(vocabulary.keep_accents)
@@ -87,7 +91,7 @@ def write_tokenizer(vocabulary: VocabularyFiles, folder: str, config: AlbertConf
         values.update(_SPECIAL_TOKENS, tokenizer_class="PreTrainedTokenizerFast")
     else:
         values["tokenizer_class"] = "AlbertTokenizer" if sentencepiece else "BertTokenizer"
-    write_text(os.path.join(folder, TOKENIZER_CONFIG), json.dumps(values, indent=2, sort_keys=True) + "\n")
+    write_text(path, json.dumps(values, indent=2, sort_keys=True) + "\n")
 
 
 def tokenizer_json(tokenizer: FullTokenizer) -> dict[str, Any] | None:
