@@ -39,8 +39,9 @@ def define_flags() -> None:
     fields.define_required("output_dir", "Directory of the .tflite files.")
     flags.DEFINE_multi_enum("precision", list(tflite.PRECISIONS), tflite.PRECISIONS, "Precision of the weights. One "
                             "file is written for each. Repeat the flag for several values.")
-    fields.define_integer("max_seq_length", 128, "Number of tokens of an input. Shorter inputs must be padded to it.",
-                          *bounds.SEQ_LENGTH)
+    fields.define_integer("max_seq_length", None, "Number of tokens of an input. Shorter inputs must be padded to it. "
+                          "Default: the number stored with the weights, or the model's max_position_embeddings if none "
+                          "is stored.", *bounds.SEQ_LENGTH)
     flags.DEFINE_list("signature_lengths", None, "Comma-separated numbers of tokens. Each file then has a signature "
                       "length_N for each number N, which share the weights. Default: one signature for inputs of "
                       "--max_seq_length tokens.")
@@ -56,16 +57,15 @@ def main() -> None:
         head = selected.head(FLAGS.model)
         model = selected.pretrained(head, **vector_flags.pooling_arguments(selected, head))
         shared.check_length(FLAGS.max_seq_length, model.config)
-        lengths = None
+        longest, lengths = FLAGS.max_seq_length or model.row_length, None
         if FLAGS.signature_lengths is not None:
             lengths = lengths_of(FLAGS.signature_lengths, model.config.max_position_embeddings)
-        shape = dict(max_seq_length=lengths or FLAGS.max_seq_length,
-                     max_predictions_per_seq=FLAGS.max_predictions_per_seq)
+            longest = lengths[-1]
+        shape = dict(max_seq_length=lengths or longest, max_predictions_per_seq=FLAGS.max_predictions_per_seq)
         score = scored_exports.scorer_from_flags(selected, head)
         flatbuffers = {precision: tflite.convert(model, precision, **shape) for precision in FLAGS.precision}
         if score:
             # Texts are truncated to the largest length of the flatbuffer, before the export as well.
-            longest = lengths[-1] if lengths else FLAGS.max_seq_length
             settings = dataclasses.replace(exported_settings(model), max_seq_length=longest)
             check_scores(score, WithOutputs(model, model, settings), (
                 (precision, functools.partial(_opened, model, flatbuffer, shape["max_seq_length"], settings))

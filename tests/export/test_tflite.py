@@ -130,6 +130,15 @@ def test_lengths_that_the_model_cannot_have_are_refused(tmp_path, capsys, length
     assert "--signature_lengths must be numbers of tokens from 1 to 16" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("stored, length", [(12, 12), (None, 16)])
+def test_the_default_length_is_that_of_the_model(tmp_path, capsys, stored, length):
+    save(AlbertModel(CONFIG, max_seq_length=stored), str(tmp_path / "model"), "ours")
+    with loaded("export_to_tflite") as run:
+        assert run(init_checkpoint=tmp_path / "model", output_dir=tmp_path / "out", precision="float32") == 0
+    encode = tflite.interpreter_of((tmp_path / "out/encoder_float32.tflite").read_bytes()).get_signature_runner()
+    assert encode.get_input_details()["input_ids"]["shape"].tolist() == [1, length]
+
+
 def test_a_command_writes_several_lengths(tmp_path, capsys):
     save(AlbertModel(CONFIG), str(tmp_path / "model"), "ours")
     with loaded("export_to_tflite") as run:
