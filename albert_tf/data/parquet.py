@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import io
-from typing import Any, BinaryIO, Iterator, Sequence, cast
+from typing import Any, Iterator, Sequence
 
-from albert_tf.utils.files import check_is_file, is_remote
-from albert_tf.utils.imports import tensorflow as tf
+from albert_tf.utils.files import check_is_file, open_binary
 
 # Rows that are made to Python objects at a time.
 _BATCH = 1024
@@ -37,7 +35,7 @@ def read_parquet(path: str, columns: Sequence[str] | None = None) -> Iterator[tu
 
     try:
         # By default, pyarrow would read all row groups ahead.
-        with contextlib.closing(_opened(path)) as file, pyarrow.parquet.ParquetFile(
+        with contextlib.closing(open_binary(path)) as file, pyarrow.parquet.ParquetFile(
                 file, pre_buffer=False, buffer_size=_BUFFER_BYTES) as table:
             names = table.schema_arrow.names
             for column in columns or ():
@@ -78,38 +76,3 @@ def _readable_type(column_type: Any) -> Any:
         return list_(_readable_type(column_type.value_type))
     tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_null)
     return column_type if any(test(column_type) for test in tests) else string()
-
-
-def _opened(path: str) -> BinaryIO:
-    return cast(BinaryIO, io.BufferedReader(_Remote(path), _BUFFER_BYTES)) if is_remote(path) else open(path, "rb")
-
-
-class _Remote(io.RawIOBase):
-    """A file that tf.io.gfile reads, as a file object of Python, which pyarrow wants."""
-
-    def __init__(self, path: str):
-        self._file = tf.io.gfile.GFile(path, "rb")
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        content = self._file.read(len(buffer))
-        buffer[: len(content)] = content
-        return len(content)
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._file.tell(), io.SEEK_END: self._file.size()}[whence]
-        self._file.seek(start + offset)
-        return start + offset
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def close(self) -> None:
-        if not self.closed:
-            self._file.close()
-        super().close()

@@ -26,6 +26,7 @@ from albert_tf.utils.progress import count_of
 csv.field_size_limit(2**31 - 1)  # a field may be a whole document
 _BYTE_ORDER_MARK = "\ufeff"
 _DELIMITED = {".tsv": dict(delimiter="\t", quoting=csv.QUOTE_NONE), ".csv": dict(delimiter=",", strict=True)}
+_RETURN = "\ufdd0"  # is no character, in the place of a carriage return within a line of a .csv file
 JSON_LINES = (".jsonl", ".json")
 PARQUET = ".parquet"
 
@@ -133,7 +134,8 @@ def read_document_lines(path: str, column: str | None = None) -> Iterator[str]:
     """The lines of documents, with an empty line after each document.
 
     Args:
-      path, column: see read_texts. A row is a document, whose lines are split at newlines; its empty lines are skipped.
+      path, column: see read_texts. A row is a document, whose lines are split at newlines; its empty lines are skipped,
+        and a lone carriage return becomes a space.
 
     Raises:
       ValueError: see read_texts.
@@ -141,7 +143,8 @@ def read_document_lines(path: str, column: str | None = None) -> Iterator[str]:
     if column is None:
         return itertools.chain(_lines(path), [""])
     return (line for text in _column(path, column)
-            for line in itertools.chain(filter(str.strip, text.replace("\r", "").split("\n")), [""]))
+            for line in itertools.chain(filter(str.strip, text.replace("\r\n", "\n").replace("\r", " ").split("\n")),
+                                         [""]))
 
 
 def warn_of_empty_texts(path: str, lines: Sequence[int]) -> None:
@@ -162,13 +165,13 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def existing_lines(path: str) -> Iterator[str]:
-    """The lines of a file, without line ends and byte-order mark.
+def existing_lines(path: str, keep_returns: bool = False) -> Iterator[str]:
+    """The lines of a file, without line ends and byte-order mark; for keep_returns see read_lines.
 
     Raises:
       ValueError: the file is missing or empty or is a folder, or a line is not UTF-8.
     """
-    lines = read_lines(path)
+    lines = read_lines(path, keep_returns=keep_returns)
     first = next(lines, None)
     if first is None:
         raise ValueError(f"{path} is empty")
@@ -185,9 +188,11 @@ def _object_rows(path: str, columns: Mapping[str, str]) -> Iterator[Row]:
 
 
 def _delimited_rows(path: str, columns: Mapping[str, Column], has_header: bool, form: dict) -> Iterator[Row | ShortRow]:
-    # The csv reader needs line ends, since a quoted field may span several lines.
-    rows = _numbered(csv.reader((line + "\n" for line in existing_lines(path)), **form), path)
     is_quoted = form.get("quoting") != csv.QUOTE_NONE
+    # The csv reader needs line ends, since a quoted field may span several lines. It refuses lone carriage returns
+    # without quotes, which pandas writes.
+    lines = (line.replace("\r", _RETURN) + "\n" for line in existing_lines(path, keep_returns=is_quoted))
+    rows = _numbered(csv.reader(lines, **form), path)
     header = [name.strip() for name in next(rows)[1]] if has_header else None
     places = {field: _place(column, header, path, form["delimiter"]) for field, column in columns.items()}
     expected = _width(places.values(), header)
@@ -196,7 +201,7 @@ def _delimited_rows(path: str, columns: Mapping[str, Column], has_header: bool, 
             raise ValueError(f"{path} line {line} has {len(values)} fields, but the header has "
                              f"{len(header)}: put quotes around a text with a comma")
         if len(values) >= expected:
-            yield Row(line, {field: values[place] for field, place in places.items()})
+            yield Row(line, {field: values[place].replace(_RETURN, "\r") for field, place in places.items()})
         else:
             yield ShortRow(line, expected, len(values))
 

@@ -15,7 +15,7 @@ import sys
 import zlib
 from typing import Any, BinaryIO, Callable, Iterable, Iterator
 
-from albert_tf.utils.files import check_is_file, decode_utf8
+from albert_tf.utils.files import check_is_file, decode_utf8, open_binary
 from albert_tf.utils.imports import tensorflow as tf
 
 _DECOMPRESSORS: dict[str, Callable[[Any], BinaryIO]] = {
@@ -34,7 +34,7 @@ def uncompressed_name(path: str) -> str:
     return os.path.splitext(path)[0] if is_compressed(path) else path
 
 
-def read_lines(path: str, start: int = 0, stop: int | None = None) -> Iterator[str]:
+def read_lines(path: str, start: int = 0, stop: int | None = None, keep_returns: bool = False) -> Iterator[str]:
     """The lines of a file, or the lines that begin in a range of its bytes.
 
     Consecutive ranges that cover a file give every line once.
@@ -43,6 +43,7 @@ def read_lines(path: str, start: int = 0, stop: int | None = None) -> Iterator[s
       path: the file. A file whose name ends in .gz or .bz2 is decompressed.
       start: the first byte of the range. It must be 0 for a compressed file.
       stop: one past the last byte of the range; None for the end of the file.
+      keep_returns: whether carriage returns are removed at the end of a line only.
 
     Raises:
       ValueError: the file does not exist, a line is not UTF-8 (file and line are named), or a compressed file is
@@ -54,7 +55,8 @@ def read_lines(path: str, start: int = 0, stop: int | None = None) -> Iterator[s
             file.seek(start - 1)
             file.readline()
             start = file.tell()
-        yield from _decoded(_until(file, stop), path, lambda: _count_newlines(path, start))
+        for line in _decoded(_until(file, stop), path, lambda: _count_newlines(path, start)):
+            yield line if keep_returns else line.replace("\r", "")
 
 
 def read_standard_input() -> Iterator[str]:
@@ -63,12 +65,12 @@ def read_standard_input() -> Iterator[str]:
     Raises:
       ValueError: a line is not UTF-8; the message has its number.
     """
-    return _decoded(sys.stdin.buffer, "standard input", lambda: 0)
+    return (line.replace("\r", "") for line in _decoded(sys.stdin.buffer, "standard input", lambda: 0))
 
 
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[BinaryIO]:
-    with tf.io.gfile.GFile(path, "rb") as file:
+    with open_binary(path) as file:
         if is_compressed(path):
             with _DECOMPRESSORS[os.path.splitext(path)[1]](file) as decompressed:
                 yield decompressed
@@ -87,10 +89,7 @@ def _naming_damage(path: str) -> Iterator[None]:
 
 
 def _until(file: BinaryIO, stop: int | None) -> Iterator[bytes]:
-    """The lines that begin before `stop`.
-
-    The position is read from the file, since tf.io.gfile removes carriage returns from the lines.
-    """
+    """The lines that begin before `stop`."""
     if stop is None:
         yield from file
         return
@@ -104,7 +103,7 @@ def _decoded(lines: Iterable[bytes], path: str, lines_before: Callable[[], int])
             text = line.decode("utf-8")
         except UnicodeDecodeError:
             text = decode_utf8(line, path, number + lines_before())  # raises the error that names file and line
-        yield text.replace("\r", "").rstrip("\n")
+        yield text.rstrip("\r\n")
 
 
 def _count_newlines(path: str, stop: int) -> int:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import io
 import os
 import reprlib
-from typing import Iterator
+from typing import Any, BinaryIO, Iterator, cast
 
 from albert_tf.utils.imports import tensorflow as tf
+
+_BUFFER_BYTES = 1 << 20
 
 
 def is_remote(path: str) -> bool:
@@ -160,8 +163,44 @@ def read_bytes(path: str, kind: str = "file") -> bytes:
       ValueError: there is no file at the path.
     """
     check_is_file(path, kind)
-    with tf.io.gfile.GFile(path, "rb") if is_remote(path) else open(path, "rb") as file:
+    with open_binary(path) as file:
         return file.read()
+
+
+def open_binary(path: str) -> BinaryIO:
+    """A local or a remote file whose bytes are read as they are. The lines of tf.io.gfile have no carriage returns."""
+    return cast(BinaryIO, io.BufferedReader(_Remote(path), _BUFFER_BYTES)) if is_remote(path) else open(path, "rb")
+
+
+class _Remote(io.RawIOBase):
+    """A file that tf.io.gfile reads, as a file object of Python."""
+
+    def __init__(self, path: str):
+        self._file = tf.io.gfile.GFile(path, "rb")
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        content = self._file.read(len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._file.tell(), io.SEEK_END: self._file.size()}[whence]
+        self._file.seek(start + offset)
+        return start + offset
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
 
 
 def decode_utf8(content: bytes, path: str, first_line: int = 1) -> str:

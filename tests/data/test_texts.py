@@ -99,7 +99,7 @@ def test_a_table_is_read_in_parts(tmp_path, monkeypatch):
         def __getattr__(self, name):
             return getattr(self._file, name)
 
-    monkeypatch.setattr(parquet, "_opened", Counted)
+    monkeypatch.setattr(parquet, "open_binary", Counted)
     texts = read_texts(path, "text")
     assert [next(texts) for _ in range(3)] == [row["text"] for row in rows[:3]]
     started = sum(read)
