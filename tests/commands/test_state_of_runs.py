@@ -248,8 +248,9 @@ def test_a_run_of_another_task_is_named_before_anything_is_written(script, share
 def test_a_run_without_settings_is_known_by_its_variables(script, shared, folder):
     directory = folder / "earlier"
     shutil.copytree(shared, directory)
+    length = json.loads((directory / "albert_tf.json").read_text())["max_seq_length"]
     (directory / "albert_tf.json").unlink()
-    script.run(output_dir=directory, do_predict=True)
+    script.run(output_dir=directory, do_predict=True, max_seq_length=length)
     np.testing.assert_array_equal(answers(directory), answers_of(script, shared))
     printed = script.run(expect=1, script="run_tagging", task_name=None, data_dir=None, output_dir=directory,
                          do_train=True, train_file="train.conll")
