@@ -28,6 +28,22 @@ def absolute(path: str) -> str:
     return path if is_remote(path) else os.path.abspath(path)
 
 
+def written_path(path: str) -> str:
+    """The path that an output at `path` replaces: of a symbolic link, its target.
+
+    Raises:
+      ValueError: the link leads nowhere, or to itself.
+    """
+    if is_remote(path) or not os.path.islink(path):
+        return path
+    try:
+        os.stat(path)
+    except OSError as error:
+        raise ValueError(f"{path} is a symbolic link to {os.readlink(path)}, which cannot be followed "
+                         f"({error.strerror}): remove the link, or choose another path") from error
+    return os.path.realpath(path)
+
+
 def make_directory(path: str) -> None:
     """Makes a directory and its parents, unless they exist. Local ones have the permissions that the umask leaves."""
     if is_remote(path):
@@ -85,10 +101,11 @@ def check_is_file(path: str, kind: str = "file") -> None:
 
 
 def check_directory(path: str) -> None:
-    """Raises ValueError if a directory cannot be made at a local path, since the path or a parent of it is a file."""
+    """Raises ValueError if a directory cannot be made at a local path, since it or a parent is a file or a bad link."""
     if is_remote(path):  # an object store has no directories
         return
     while path and not tf.io.gfile.exists(path):
+        written_path(path)
         path = os.path.dirname(path)
     if path and not tf.io.gfile.isdir(path):
         raise ValueError(f"{path} is a file, but must be a directory")

@@ -38,7 +38,7 @@ import stat
 import tempfile
 from typing import Any, Collection, Iterable, Iterator, Mapping, Sequence
 
-from albert_tf.utils.files import check_directory, is_remote, make_directory, names_in, version
+from albert_tf.utils.files import check_directory, is_remote, make_directory, names_in, version, written_path
 from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.json_files import read_json_object
 
@@ -106,22 +106,6 @@ def _hidden(path: str, ending: str) -> str:
     return os.path.join(directory, f".{name}.{ending}")
 
 
-def _written_path(path: str) -> str:
-    """The path that an output at `path` replaces: of a symbolic link, its target.
-
-    Raises:
-      ValueError: the link leads nowhere, or to itself.
-    """
-    if is_remote(path) or not os.path.islink(path):
-        return path
-    try:
-        os.stat(path)
-    except OSError as error:
-        raise ValueError(f"{path} is a symbolic link to {os.readlink(path)}, which cannot be followed "
-                         f"({error.strerror}): remove the link, or choose another path") from error
-    return os.path.realpath(path)
-
-
 @contextlib.contextmanager
 def _errors_naming(path: str, temporary: str) -> Iterator[None]:
     """Makes errors of writing a temporary file, or a file in a temporary folder, name the output `path`."""
@@ -177,7 +161,7 @@ def output(path: str, local: bool = False) -> Iterator[str]:
       OSError: the file cannot be written.
       ValueError: the path is a link that leads nowhere.
     """
-    path = _written_path(path)
+    path = written_path(path)
     temporary = _hidden(path, "tmp")
     with locked(path, wait=True), _errors_naming(path, temporary), contextlib.ExitStack() as stack:
         try:
@@ -341,7 +325,7 @@ def check_output(path: str, files: Iterable[str] = ()) -> None:
     for file in (manifest, *(files or [path])):
         if tf.io.gfile.isdir(file):
             raise ValueError(f"{file} is a directory, but must be a file")
-        target = _written_path(file)
+        target = written_path(file)
         if file not in known and tf.io.gfile.exists(target) and tf.io.gfile.stat(target).length:
             raise ValueError(f"{file} exists, and no {manifest} says that it is an earlier output: choose another "
                              "path, or remove it")
@@ -481,7 +465,7 @@ def output_folder(path: str, kind: str | None = None, made_from: dict[str, Any] 
         file was added.
       OSError: the folder cannot be written.
     """
-    path = _written_path(path.rstrip("/"))
+    path = written_path(path.rstrip("/"))
     earlier = _hidden(path, "earlier")
     with tempfile.TemporaryDirectory() if is_remote(path) else _temporary_folder(path) as temporary:
         if not is_remote(path) and os.path.exists(earlier) and not os.path.exists(path):
@@ -504,12 +488,7 @@ def output_folder(path: str, kind: str | None = None, made_from: dict[str, Any] 
         _remove(earlier)
         if os.path.exists(path):
             os.rename(path, earlier)
-        try:
-            os.rename(new, path)
-        except BaseException:
-            if os.path.exists(earlier):
-                os.rename(earlier, path)
-            raise
+        os.rename(new, path)
         _remove(earlier)
 
 
@@ -532,7 +511,7 @@ def check_export(*paths: str | None) -> None:
         to which another file was added, or a link that leads nowhere.
     """
     for path in filter(None, paths):
-        path = _written_path(path.rstrip("/"))
+        path = written_path(path.rstrip("/"))
         check_directory(os.path.dirname(path))
         mark = os.path.join(path, FOLDER_MANIFEST)
         if not tf.io.gfile.exists(mark):

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from albert_tf.commands.app import _one_line
 from albert_tf.utils import outputs
+from albert_tf.utils.files import check_directory
 from albert_tf.utils.outputs import (
     check_export,
     check_output,
@@ -336,7 +337,8 @@ def test_a_link_stays_and_its_target_is_replaced(tmp_path):
 def test_a_link_that_leads_nowhere_or_to_itself_is_refused_in_one_line(tmp_path, target):
     link = tmp_path / "link"
     link.symlink_to(tmp_path / target)
-    for write in (write_text, lambda path, _: check_output(path), lambda path, _: check_export(path)):
+    for write in (write_text, lambda path, _: check_output(path), lambda path, _: check_export(path),
+                  lambda path, _: check_directory(f"{path}/x")):
         with pytest.raises(ValueError, match=f"link is a symbolic link to {tmp_path}/{target}, which cannot be"):
             write(str(link), "x")
     assert link.is_symlink() and names(tmp_path) == ["link"]
