@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     # The names that this package uses, for the type checker and for editors.
     from tf_keras import (  # noqa: F401
         Model,
+        Sequential,
         callbacks,
         export,
         initializers,

@@ -23,6 +23,7 @@ import abc
 import contextlib
 import dataclasses
 import io
+import itertools
 import os
 from typing import Any, Callable, Collection, Iterable, Mapping, Optional, Sequence, Tuple, TypeVar
 
@@ -36,6 +37,7 @@ from albert_tf.commands.distillation import Teacher
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureCache, FeatureTable
 from albert_tf.export.precision import with_precision
+from albert_tf.text.unknown_pieces import warn_of_unknown_pieces
 from albert_tf.training.checkpoints import saved_runs
 from albert_tf.training.distillation import DistilledTask
 from albert_tf.training.evaluation import shown, write_results
@@ -55,6 +57,8 @@ from albert_tf.weights.vocabulary_files import VocabularyFiles
 # A table of features (None if it would be empty), and a function that writes its predictions; its other argument is the
 # step of the checkpoint that predicts.
 ToPredict = Tuple[Optional[FeatureTable], Callable[[Predictions, int], None]]
+
+_CHECKED_TEXTS = 2000  # at the start of the training set
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,6 +141,10 @@ class CommandTask(abc.ABC):
     @abc.abstractmethod
     def training_table(self) -> FeatureTable:
         """The features to train on."""
+
+    def texts(self, split: str) -> Iterable[str]:
+        """The texts of "train" or "dev", of which the first are compared and looked up in the vocabulary."""
+        return ()
 
     def num_examples(self, table: FeatureTable) -> int:
         """The number of examples of an epoch: here one for each row of the training table."""
@@ -237,6 +245,7 @@ def _train(runs: FineTuning, options: Options, task: CommandTask, evaluate: Eval
     _check_alpha(options)
     if options.finetuning.early_stopping_patience and evaluate is None:
         raise ValueError("--early_stopping_patience needs evaluations: set --do_eval")
+    _check_texts(task)
     with chief_first(runs.strategy):
         table = task.training_table()
     schedule = options.finetuning.length.schedule(task.num_examples(table), task.unit,
@@ -244,6 +253,16 @@ def _train(runs: FineTuning, options: Options, task: CommandTask, evaluate: Eval
     if task.teacher and task.teacher.alpha:
         table = _with_answers(table, options, task, runs.strategy)
     runs.train(table, schedule, evaluate, write_inputs, write_card)
+
+
+def _check_texts(task: CommandTask) -> None:
+    """Warns of texts that the vocabulary does not have, and of a dev set that is the training set."""
+    train = list(itertools.islice(task.texts("train"), _CHECKED_TEXTS))
+    warn_of_unknown_pieces(task.tokenizer, train, " and ".join(list(task.data_files)[:1]))
+    dev = list(itertools.islice(task.texts("dev"), _CHECKED_TEXTS // 20)) if task.is_evaluated else []
+    if dev and set(dev) <= set(train):
+        logging.warning("the texts of the dev set are also in the training set: their scores do not tell how good the "
+                        "model is for other texts")
 
 
 def _lora_alpha(options: Options) -> float | None:

@@ -150,6 +150,10 @@ class TextClassification(tuning.CommandTask):
                 f"{name} {weight:.4g}" for name, weight in zip(self.task.labels, self._class_weights)))
         return table
 
+    def texts(self, split):
+        for example in read_examples(self.task, self.options.data_dir, split):
+            yield from filter(None, (example.text_a, example.text_b))
+
     def teacher_table(self, table):
         """The same texts, with the vocabulary, the length and the windows of the teacher."""
         options, cache = self.options, FeatureCache(self.teacher.tokenizer, self.options.cached_dir)

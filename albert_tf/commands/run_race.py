@@ -108,6 +108,10 @@ class MultipleChoice(tuning.CommandTask):
     def training_table(self):
         return self._table("train", self.options.train_file)
 
+    def texts(self, split):
+        for example in self.data.examples(split):
+            yield from (example.context, *example.endings)
+
     def evaluation(self):
         table = self._table("dev", self.options.eval_file)
         return lambda predict: scores_of(self.data.examples("dev"), predict(table))

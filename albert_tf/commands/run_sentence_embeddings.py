@@ -159,22 +159,34 @@ class SentenceEmbeddings(tuning.CommandTask):
         if options.objective == "sts":
             return self._table(self._scored_pairs("train"), "train")
         if options.objective == "distillation":
-            return line_table(self.cache, self.texts, options.max_seq_length)
+            return line_table(self.cache, self.lines, options.max_seq_length)
+        return self._table(self.pairs, "train")
+
+    @functools.cached_property
+    def pairs(self) -> list[TextPair]:
+        """The rows of --train_file that belong together."""
+        options = self.options
         pairs = (read_pairs(options.train_file, options.num_negatives) if options.objective == "pairs"
                  else read_twice(options.train_file, options.text_column))
         if len(set(pairs)) < 2:
             raise ValueError(f"--train_file={options.train_file} has one text again and again: --objective="
                              f"{options.objective} compares different ones")
-        return self._table(pairs, "train")
+        return pairs
 
     @functools.cached_property
-    def texts(self) -> list[str]:
+    def lines(self) -> list[str]:
         """The lines of --train_file that a teacher reads."""
         return read_single_texts(self.options.train_file, self.options.text_column)
 
+    def texts(self, split):
+        if self.options.objective == "distillation" and split == "train":
+            return self.lines
+        is_scored = split == "dev" or self.options.objective == "sts"
+        return (text for pair in (self._scored_pairs(split) if is_scored else self.pairs) for text in pair.texts)
+
     def teacher_table(self, table):
         """The same lines, with the vocabulary and the length of the teacher."""
-        return line_table(FeatureCache(self.teacher.tokenizer, self.options.cached_dir), self.texts,
+        return line_table(FeatureCache(self.teacher.tokenizer, self.options.cached_dir), self.lines,
                           self.teacher.row_length(self.options.max_seq_length))
 
     def targets(self, answers):
@@ -187,7 +199,7 @@ class SentenceEmbeddings(tuning.CommandTask):
             matrix = read_array(path)
         else:
             places = slice(None, None, -(-len(vectors) // COMPARED))
-            own = self._initial_vectors(self.texts[places]) if self.options.finetuning.init_checkpoint else None
+            own = self._initial_vectors(self.lines[places]) if self.options.finetuning.init_checkpoint else None
             size = self.options.pooling.truncate_dim or self.config.hidden_size
             matrix = projection(vectors, size, own, places)
             write_array(path, matrix)

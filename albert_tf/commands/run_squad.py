@@ -201,6 +201,11 @@ class QuestionAnswering(tuning.CommandTask):
         return training_table(self.cache, file, self.options.features, self.options.num_workers,
                               self.options.train_feature_file)
 
+    def texts(self, split):
+        for article in self.files["train_file" if split == "train" else "predict_file"].articles:
+            for paragraph in article["paragraphs"]:
+                yield paragraph["context"]
+
     def num_examples(self, table):
         return self.questions  # as in the release, although a question can have several rows
 

@@ -129,6 +129,10 @@ class Tagging(tuning.CommandTask):
     def training_table(self):
         return self._table(self.train, "train")
 
+    def texts(self, split):
+        text = self.train if split == "train" else self.dev
+        return (" ".join(sentence.words) for sentence in text.sentences)
+
     def evaluation(self):
         table = self._table(self.dev, "dev")
         return lambda predict: self._scores(self.dev, table, predict(table))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Mapping, Sequence
 
 import tensorflow as tf
@@ -83,8 +84,12 @@ class ConfiguredModel(keras.Model):
         archive.write_out(filepath, **kwargs)
 
     def __call__(self, inputs, *args, **kwargs):
-        """The same as in Keras, but raises ValueError for texts, in one line."""
+        """The same as in Keras, but raises ValueError for texts, and within Sequential or Keras 3, in one line."""
         refuse_texts(inputs)
+        _refuse_keras_3(inputs)
+        if isinstance(sys._getframe(1).f_locals.get("self"), keras.models.Sequential):
+            raise ValueError("keras.Sequential cannot have this model, whose inputs and outputs are dicts: write "
+                             'keras.Model(inputs, head(model(inputs)["pooled_output"]))')
         return super().__call__(inputs, *args, **kwargs)
 
     def fit(self, x=None, *args, **kwargs):
@@ -166,6 +171,16 @@ def refuse_texts(inputs: Any) -> None:
     if isinstance(first, (str, bytes)) or dtype == tf.string or getattr(dtype, "kind", "") in ("U", "S", "O"):
         raise ValueError("a model takes token ids and not texts: call the tokenizer first, as in "
                          "model.predict(tokenizer(texts))")
+
+
+def _refuse_keras_3(inputs: Any) -> None:
+    """Raises ValueError within a model of Keras 3, which would not train our weights."""
+    keras_3 = sys.modules.get("keras.src.backend.common.global_state")  # of Keras 3 alone
+    tensors = inputs.values() if isinstance(inputs, Mapping) else [inputs]
+    if keras_3 and (keras_3.get_global_attribute("current_call_ctx")
+                    or any(type(tensor).__module__.startswith("keras.src.") for tensor in tensors)):
+        raise ValueError("this model is of Keras 2 and cannot be part of a model of Keras 3: take layers and models of "
+                         "`from albert_tf import keras`")
 
 
 def as_rows(inputs: Mapping, several: str) -> tuple[dict[str, tf.Tensor], int | tf.Tensor | None]:

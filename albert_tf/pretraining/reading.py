@@ -168,7 +168,7 @@ def turns(shares: Sequence[int]) -> np.ndarray:
 
 
 def check_tokenizer(files: Sequence[CountedFile], tokenizer: FullTokenizer | None, vocab_size: int) -> None:
-    """Warns of records whose vocabulary, casing or accents differ from those of a tokenizer.
+    """Raises ValueError for records whose vocabulary, casing or accents differ from those of a tokenizer.
 
     If the vocabularies cannot be compared (no tokenizer, or records that do not name their vocabulary), warns if the
     number of pieces is not vocab_size. This is no error, since a model may have more embeddings than its vocabulary
@@ -200,11 +200,11 @@ def _compare_tokenizers(files: Sequence[CountedFile], tokenizer: FullTokenizer) 
     for name, value in tokenizer_key(tokenizer).items():
         other = next((file for file in files if file.made_from.get(name, value) != value), None)
         if other and name == "vocabulary_sha256":
-            logging.warning("%s was not made with %s: is it the vocabulary of another model?", other.path,
-                            tokenizer.vocabulary_file)
-        elif other:
-            logging.warning("%s was made with --%s=%s, but the tokenizer of this run has %s: make the records again, "
-                            "or set the flag of this run", other.path, name, other.made_from[name], value)
+            raise ValueError(f"{other.path} was not made with {tokenizer.vocabulary_file}: it is the vocabulary of "
+                             "another model, so make the records again with this one")
+        if other:
+            raise ValueError(f"{other.path} was made with --{name}={other.made_from[name]}, but the tokenizer of this "
+                             f"run has {value}: make the records again, or set the flag of this run")
 
 
 def _check_values(path: str, batch: dict[str, tf.Tensor], max_seq_length: int, vocab_size: int) -> None:

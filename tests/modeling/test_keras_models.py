@@ -204,3 +204,28 @@ def test_a_model_that_gets_texts_says_to_call_the_tokenizer(texts):
             use(texts)
         assert str(error.value) == ("a model takes token ids and not texts: call the tokenizer first, as in "
                                     "model.predict(tokenizer(texts))")
+
+
+@pytest.mark.both_stacks
+def test_a_model_in_sequential_is_refused_in_one_line():
+    with pytest.raises(ValueError, match="^keras.Sequential cannot have this model, whose inputs and outputs are dicts"):
+        keras.Sequential([keras.Input([6], dtype="int32"), MODELS["encoder"](), keras.layers.Dense(2)])
+    with pytest.raises(ValueError, match="keras.Sequential cannot have this model"):
+        keras.Sequential([MODELS["encoder"](), keras.layers.Dense(2)])(features())
+
+
+@pytest.mark.both_stacks
+def test_a_model_within_a_model_of_keras_3_is_refused_in_one_line():
+    keras_3 = pytest.importorskip("keras", minversion="3")
+    model = MODELS["encoder"]()
+    message = "this model is of Keras 2 and cannot be part of a model of Keras 3: take layers and models of `from albert_tf"
+    with pytest.raises(ValueError, match=f"^{message}"):
+        model({name: keras_3.Input([6], dtype="int32") for name in features()})
+
+    class Outer(keras_3.Model):
+        def call(self, inputs):
+            return model(inputs)["pooled_output"]
+
+    with pytest.raises(ValueError, match=message):
+        Outer()(features())
+    assert model(features())["pooled_output"].shape == (16, 8)

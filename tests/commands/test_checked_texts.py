@@ -1,0 +1,21 @@
+"""A dev set that is the training set is warned of."""
+
+import types
+
+import pytest
+
+from albert_tf.commands.finetuning import _check_texts
+from albert_tf.text.tokenization import FullTokenizer
+
+TRAIN = [f"a quiet day {i}" for i in range(300)]
+
+
+@pytest.mark.parametrize("dev, is_evaluated, is_warned_of", [
+    (TRAIN, True, True), (TRAIN[:3], True, True), (TRAIN, False, False), ([], True, False),
+    (["a dull day", *TRAIN], True, False)])
+def test_a_dev_set_that_is_the_training_set_is_warned_of(dev, is_evaluated, is_warned_of, golden, caplog):
+    sets = dict(train=TRAIN, dev=dev)
+    _check_texts(types.SimpleNamespace(
+        tokenizer=FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model")), data_files=["train.csv"],
+        texts=sets.__getitem__, is_evaluated=is_evaluated))
+    assert ("the texts of the dev set are also in the training set" in caplog.text) == is_warned_of
