@@ -26,12 +26,16 @@ def define_flags() -> None:
                            "written.")
     fields.define_integer("vocab_size", 30000, "Number of pieces of the vocabulary, including special ones.",
                           *bounds.VOCAB_SIZE.at_least(20))
+    flags.DEFINE_bool("fit_vocab_size", False, "Whether a text that is too small for --vocab_size gets a smaller "
+                      "vocabulary: three quarters of the pieces that it has enough text for.")
     flags.DEFINE_bool("do_lower_case", True, "Whether to lower-case the text.")
     flags.DEFINE_bool("keep_accents", False, "Whether to keep accents, which the release removes.")
 
 
 def main() -> None:
     input_files = expand_globs(FLAGS.input_file)
-    train_vocabulary(input_files, FLAGS.model_prefix, FLAGS.vocab_size, FLAGS.do_lower_case, FLAGS.keep_accents,
-                     functools.partial(read_document_lines, column=FLAGS.text_column), shared.origin(input_files))
-    logging.info("%s.model: %d pieces", FLAGS.model_prefix, FLAGS.vocab_size)
+    pieces = train_vocabulary(
+        input_files, FLAGS.model_prefix, FLAGS.vocab_size, FLAGS.do_lower_case, FLAGS.keep_accents,
+        functools.partial(read_document_lines, column=FLAGS.text_column), shared.origin(input_files),
+        FLAGS.fit_vocab_size)
+    logging.info("%s.model: %d pieces", FLAGS.model_prefix, pieces)

@@ -87,7 +87,7 @@ class ConfiguredModel(keras.Model):
         """The same as in Keras, but raises ValueError for texts, and within Sequential or Keras 3, in one line."""
         refuse_texts(inputs)
         _refuse_keras_3(inputs)
-        if isinstance(sys._getframe(1).f_locals.get("self"), keras.models.Sequential):
+        if isinstance(sys._getframe(1).f_locals.get("self"), keras.Sequential):
             raise ValueError("keras.Sequential cannot have this model, whose inputs and outputs are dicts: write "
                              'keras.Model(inputs, head(model(inputs)["pooled_output"]))')
         return super().__call__(inputs, *args, **kwargs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import re
 import types
 from typing import Any, Callable, Iterable, Iterator, Mapping
 
@@ -35,7 +36,7 @@ _LONGEST_SENTENCE = 16_384
 def train_vocabulary(input_files: list[str], model_prefix: str, vocab_size: int = 30_000,
                      do_lower_case: bool = True, keep_accents: bool = False,
                      read: Callable[[str], Iterable[str]] = read_lines,
-                     origin: Mapping[str, Any] = types.MappingProxyType({})) -> None:
+                     origin: Mapping[str, Any] = types.MappingProxyType({}), fit: bool = False) -> int:
     """Writes model_prefix.model, with its manifest, and model_prefix.vocab. No file is ever left half written.
 
     Args:
@@ -47,6 +48,11 @@ def train_vocabulary(input_files: list[str], model_prefix: str, vocab_size: int 
       keep_accents: whether the text keeps its accents.
       read: function of a path that returns the lines of a file.
       origin: further entries of made_from in the manifest.
+      fit: whether a text that is too small for vocab_size gets three quarters of the largest number of pieces that
+        SentencePiece finds in it. With all of them, nearly every word would be a piece of its own.
+
+    Returns:
+      the number of pieces.
 
     Raises:
       ValueError: the files have no text, are not UTF-8, are too small for vocab_size or have only longer lines, an
@@ -54,16 +60,17 @@ def train_vocabulary(input_files: list[str], model_prefix: str, vocab_size: int 
     """
     files = [f"{model_prefix}.model", f"{model_prefix}.vocab"]
     with output_set({files[0]: files}) as outputs:
-        model = _trained(_Text(input_files, do_lower_case, keep_accents, read), vocab_size)
+        model = _trained(_Text(input_files, do_lower_case, keep_accents, read), vocab_size, fit)
         pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
         lines = (f"{pieces.id_to_piece(i)}\t{pieces.get_score(i):g}\n" for i in range(pieces.vocab_size()))
         write_bytes(outputs.temporary(files[0]), model)
         write_text(outputs.temporary(files[1]), "".join(lines))
         outputs.made_from = dict(dict(input_files=input_files, vocab_size=vocab_size, do_lower_case=do_lower_case,
                                       keep_accents=keep_accents), **origin)
+    return pieces.vocab_size()
 
 
-def _trained(text: _Text, vocab_size: int) -> bytes:
+def _trained(text: _Text, vocab_size: int, fit: bool) -> bytes:
     """The SentencePiece model of a text."""
     model, input_files = io.BytesIO(), text.input_files
     sentences = text.sentences()
@@ -80,6 +87,11 @@ def _trained(text: _Text, vocab_size: int) -> bytes:
     except RuntimeError as error:
         if text.error:  # SentencePiece's own error has this one as text, with its stack trace
             raise text.error from None
+        largest = re.search(r"Vocabulary size too high .* value <= (\d+)", str(error))
+        if fit and largest:
+            fitted = int(largest[1]) * 3 // 4
+            logging.info("the text has enough for at most %s pieces: the vocabulary has %s", largest[1], fitted)
+            return _trained(text, fitted, fit=False)
         raise ValueError(f"cannot train a vocabulary of {vocab_size} pieces (--vocab_size) on {listed(input_files)}: "
                          f"{_reason(error)}") from error
     if text.num_long:
@@ -104,6 +116,7 @@ class _Text:
 
     def sentences(self) -> Iterator[str]:
         """The normalised lines that have text and are not too long."""
+        self.num_lines = self.num_long = 0
         try:
             for path in self.input_files:
                 for line in self._read(path):

@@ -53,10 +53,6 @@ def test_a_recipe_leads_from_a_text_to_a_model_that_fills_masks(recipe, tmp_path
     runs = read_runs(recipe)
     for run in runs.values():
         run.flags.update({name: value for name, value in SHORTER.items() if name in run.flags})
-        if run.flags.get("albert_config_file") == recipe:
-            run.flags["albert_config_file"] = str(tmp_path / "config.json")
-    wide = runs["wide"].flags["embedding_size"] if "wide" in runs else CONFIG["embedding_size"]
-    (tmp_path / "config.json").write_text(json.dumps(dict(tiny, embedding_size=wide)))
     content["runs"] = {name: dataclasses.asdict(run) for name, run in runs.items()}
     (tmp_path / "recipe.json").write_text(json.dumps(content))
     commands, skipped = [], sum(run.script in READERS_OF_TEXTS for run in runs.values())

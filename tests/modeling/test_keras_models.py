@@ -208,7 +208,7 @@ def test_a_model_that_gets_texts_says_to_call_the_tokenizer(texts):
 
 @pytest.mark.both_stacks
 def test_a_model_in_sequential_is_refused_in_one_line():
-    with pytest.raises(ValueError, match="^keras.Sequential cannot have this model, whose inputs and outputs are dicts"):
+    with pytest.raises(ValueError, match="^keras.Sequential cannot have this model, whose"):
         keras.Sequential([keras.Input([6], dtype="int32"), MODELS["encoder"](), keras.layers.Dense(2)])
     with pytest.raises(ValueError, match="keras.Sequential cannot have this model"):
         keras.Sequential([MODELS["encoder"](), keras.layers.Dense(2)])(features())
@@ -218,7 +218,7 @@ def test_a_model_in_sequential_is_refused_in_one_line():
 def test_a_model_within_a_model_of_keras_3_is_refused_in_one_line():
     keras_3 = pytest.importorskip("keras", minversion="3")
     model = MODELS["encoder"]()
-    message = "this model is of Keras 2 and cannot be part of a model of Keras 3: take layers and models of `from albert_tf"
+    message = "this model is of Keras 2 and cannot be part of a model of Keras 3: take layers"
     with pytest.raises(ValueError, match=f"^{message}"):
         model({name: keras_3.Input([6], dtype="int32") for name in features()})
 

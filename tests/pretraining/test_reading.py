@@ -1,7 +1,6 @@
 """Pre-training records are checked before a run. An error names the file."""
 
 import contextlib
-import re
 
 import numpy as np
 import pytest

@@ -17,8 +17,8 @@ def test_the_share_of_unknown_pieces_is_warned_of_with_the_most_frequent_ones(ki
     ids = [i for ids in tokenizer.encode_batch(TEXTS) for i in ids]
     share = 100 * ids.count(tokenizer.unk_id) / len(ids)
     warn_of_unknown_pieces(tokenizer, TEXTS, "train.csv")
-    assert caplog.messages == [f"the vocabulary does not have {share:.1f} % of the pieces of train.csv, which all become "
-                               f"{unknown}: most often 😀 名"]
+    assert caplog.messages == [f"the vocabulary does not have {share:.1f} % of the pieces of train.csv, which all "
+                               f"become {unknown}: most often 😀 名"]
 
 
 def test_less_than_one_per_cent_is_not_warned_of(golden, caplog):

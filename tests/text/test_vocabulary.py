@@ -81,3 +81,13 @@ def test_a_vocabulary_of_someone_else_is_not_replaced(tmp_path, text):
     with pytest.raises(ValueError, match="v.model exists, and no .*v.model.manifest.json says"):
         train_vocabulary([text], str(tmp_path / "v"), vocab_size=60)
     assert (tmp_path / "v.model").read_bytes() == b"precious"
+
+
+def test_a_text_that_is_too_small_can_have_a_smaller_vocabulary(tmp_path, text):
+    prefix = str(tmp_path / "mine")
+    with pytest.raises(ValueError, match=r"Vocabulary size too high \(5000\).*<= (\d+)") as refused:
+        train_vocabulary([text], prefix, vocab_size=5000)
+    largest = int(str(refused.value).rpartition("<= ")[2].rstrip("."))
+    assert train_vocabulary([text], prefix, vocab_size=5000, fit=True) == largest * 3 // 4
+    assert FullTokenizer(spm_model_file=prefix + ".model").vocab_size == largest * 3 // 4
+    assert train_vocabulary([text], prefix, vocab_size=60, fit=True) == 60
