@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pathlib
+from unittest import mock
 
 import pytest
 from in_process import loaded
@@ -115,6 +116,8 @@ def started(monkeypatch):
         return 0
 
     monkeypatch.setattr(command_runs, "run_to_end", run)
+    monkeypatch.setattr("albert_tf.commands.pretrain_from_text.load_model",
+                        lambda path: mock.Mock(**{"vocab_size.return_value": 8000}))
     return scripts
 
 
