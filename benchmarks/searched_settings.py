@@ -20,8 +20,9 @@ from studies.finished_runs import ScriptRuns
 from studies.intervals import standard_error
 
 STEPS = {"rte": 100, "sts-b": 300}
-SPACE = {"learning_rate": {"low": 1e-5, "high": 2e-4, "log": True}, "train_batch_size": [16, 32],
-         "hidden_dropout_prob": [0.0, 0.1], "warmup_step": [20, 40, 80]}
+SPACE = {"learning_rate": {"type": "float", "low": 1e-5, "high": 2e-4, "log": True}, **{
+    name: {"type": "categorical", "choices": choices} for name, choices in (
+        ("train_batch_size", [16, 32]), ("hidden_dropout_prob", [0.0, 0.1]), ("warmup_step", [20, 40, 80]))}}
 FIRST_SEED = 101  # of those that are compared; the trials have the default seed
 COMPARED = ("recipe", "search")
 

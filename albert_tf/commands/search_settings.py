@@ -23,7 +23,7 @@ from absl import logging
 
 from albert_tf.commands import flag_fields as fields, usage
 from albert_tf.commands.command_runs import arguments, run_process
-from albert_tf.commands.settings_space import Range, SearchSpace, read_space
+from albert_tf.commands.settings_space import SearchSpace, read_space
 from albert_tf.training.evaluation import HISTORY, RESULTS, read_history
 from albert_tf.utils import bounds
 from albert_tf.utils.charts import Curve, Panel, write_charts
@@ -54,8 +54,7 @@ class Options:
 
 def define_flags() -> None:
     fields.define_required("space", "Path of a JSON file with the command (script), the result to maximize (metric), "
-                           "its fixed flags, and the values of other flags (space): lists, or ranges with low, high, "
-                           "log and step.")
+                           "its fixed flags, and Optuna's distributions of the values of other flags (space).")
     fields.define_required("output_dir", "Directory of the search: a folder for each trial, and the results.")
     fields.define_fields(Options)
 
@@ -92,16 +91,15 @@ def _search(options: Options, space: SearchSpace) -> None:
 
 def _open_study(options: Options, space: SearchSpace) -> Study:
     """The study in output_dir. Trials that were interrupted are put first, with their directories."""
-    try:
-        import optuna
-    except ImportError:
-        raise ValueError("search_settings needs the package optuna: pip install optuna") from None
+    import optuna
+
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     backend = optuna.storages.journal.JournalFileBackend(os.path.join(options.output_dir, _STORAGE))
     pruner = optuna.pruners.SuccessiveHalvingPruner(1, 2) if options.halving else optuna.pruners.NopPruner()
     study = optuna.create_study(storage=optuna.storages.JournalStorage(backend), study_name="settings",
                                 direction="maximize", load_if_exists=True, pruner=pruner)
-    content = json.loads(json.dumps(dataclasses.asdict(space)))
+    content = json.loads(json.dumps({**vars(space), "space": {
+        name: optuna.distributions.distribution_to_json(values) for name, values in space.space.items()}}))
     if study.user_attrs.setdefault("search", content) != content:
         raise ValueError(f"the search in {options.output_dir} has another space than {options.space} has now: choose "
                          "another --output_dir, or restore the file")
@@ -143,10 +141,11 @@ def _run_trial(study: Study, space: SearchSpace, options: Options) -> None:
     """
     import optuna
 
-    # A seed for each trial, so that a search that is started again draws what it would have drawn.
+    # A seed for each trial that is counted, so that a search that is started again draws what it would have drawn.
     startup = min(10, max(1, options.num_trials // _STARTUP))
-    study.sampler = optuna.samplers.TPESampler(n_startup_trials=startup, seed=options.search_seed + len(study.trials))
-    trial = study.ask({name: _distribution(values) for name, values in space.space.items()})
+    seed = options.search_seed + len(_finished(study))
+    study.sampler = optuna.samplers.TPESampler(n_startup_trials=startup, seed=seed)
+    trial = study.ask(dict(space.space))
     directory = trial.user_attrs.get("directory") or os.path.join(options.output_dir, f"trial_{trial.number}")
     trial.set_user_attr("directory", directory)
     logging.info("trial %d: %s", trial.number, _shown(trial.params))
@@ -195,16 +194,6 @@ class _Halving:
             self._trial.report(row[self._metric], number)
         is_new, self._reported = len(rows) > self._reported, len(rows)
         return is_new
-
-
-def _distribution(values: list | Range) -> Any:
-    from optuna import distributions
-
-    if isinstance(values, list):
-        return distributions.CategoricalDistribution(values)
-    if values.is_whole and (values.step is None or isinstance(values.step, int)):
-        return distributions.IntDistribution(values.low, values.high, values.log, values.step or 1)
-    return distributions.FloatDistribution(values.low, values.high, values.log, values.step)
 
 
 def _score(directory: str, metric: str) -> float:

@@ -3,38 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
+import json
 import reprlib
-from typing import Any, Mapping
+import warnings
+from typing import TYPE_CHECKING, Any, Mapping
 
 from albert_tf.commands import usage
 from albert_tf.commands.finetuning_flags import read_recipe
 from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.json_files import check_keys, read_json_object
 
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+_EXAMPLE = '{"type": "float", "low": 1e-5, "high": 1e-4, "log": true} or {"type": "categorical", "choices": [16, 32]}'
 # The flags that the search sets itself.
 _OWN_FLAGS = ("output_dir", "do_train", "do_eval", "seed", "random_seed")
 _STEPS, _RUNS, _BATCH = "train_step", "num_runs", "train_batch_size"
-
-
-@dataclasses.dataclass(frozen=True)
-class Range:
-    """A range of numbers, both ends included; whole numbers if both ends are.
-
-    Args:
-      low, high: the ends.
-      log: whether the logarithm is uniform.
-      step: the distance of values; None for 1 or, for other numbers, any value.
-    """
-
-    low: float
-    high: float
-    log: bool = False
-    step: float | None = None
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the values are whole numbers."""
-        return isinstance(self.low, int) and isinstance(self.high, int)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,13 +31,13 @@ class SearchSpace:
       script: a fine-tuning command.
       metric: the result that is to be as high as possible, a key of eval_results.json.
       flags: the flags of all trials.
-      space: by the name of a flag its values, a list or a range.
+      space: by the name of a flag the distribution of its values.
     """
 
     script: str
     metric: str
     flags: Mapping[str, Any]
-    space: Mapping[str, list | Range]
+    space: Mapping[str, BaseDistribution]
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -77,11 +63,10 @@ class SearchSpace:
         return self._ends(_BATCH, 32)
 
     def _ends(self, name: str, default: Any) -> tuple[Any, Any]:
-        values = self.space.get(name)
-        if isinstance(values, Range):
-            return values.low, values.high
-        if values is not None:
-            return min(values), max(values)
+        if name in self.space:
+            values = self.space[name]._asdict()
+            ends = values.get("choices") or (values["low"], values["high"])
+            return min(ends), max(ends)
         value = self.flags.get(name, self.recipe.get(name, default))
         return value, value
 
@@ -91,13 +76,16 @@ def read_space(path: str) -> SearchSpace:
 
         {"script": "run_classifier", "metric": "eval_accuracy",
          "flags": {"task_name": "rte", "data_dir": "glue", "init_checkpoint": "albert_base_v2", "recipe": "rte"},
-         "space": {"learning_rate": {"low": 1e-5, "high": 1e-4, "log": true}, "train_batch_size": [16, 32],
-                   "train_step": {"low": 200, "high": 800, "step": 200}}}
+         "space": {"learning_rate": {"type": "float", "low": 1e-5, "high": 1e-4, "log": true},
+                   "train_batch_size": {"type": "categorical", "choices": [16, 32]},
+                   "train_step": {"type": "int", "low": 200, "high": 800, "step": 200}}}
 
     Raises:
-      ValueError: a key is missing, unknown or of another type, the script is not one that fine-tunes, or a flag stands
-        in both places or is one that the search sets; the message has the path.
+      ValueError: Optuna is not installed, a key is missing, unknown or of another type, the script is not one that
+        fine-tunes, or a flag stands in both places or is one that the search sets; the message has the path.
     """
+    if importlib.util.find_spec("optuna") is None:
+        raise ValueError("search_settings needs the package optuna: pip install optuna")
     content = check_keys(read_json_object(path), path, dict(script=str, metric=str, space=dict), dict(flags=dict))
     flags, space = content.get("flags", {}), content["space"]
     scripts = [name for name in usage.COMMANDS["Fine-tuning"] if name not in ("run_glue", "search_settings")]
@@ -110,27 +98,21 @@ def read_space(path: str) -> SearchSpace:
         if name in flags and name in space:
             raise ValueError(f"{path}: {name} stands both in \"flags\" and in \"space\": remove one of them")
     return SearchSpace(content["script"], content["metric"], flags, {
-        name: _values(values, f"{path}: space.{name}") for name, values in space.items()})
+        name: _distribution(values, f"{path}: space.{name}") for name, values in space.items()})
 
 
-def _values(content: Any, place: str) -> list | Range:
-    if isinstance(content, list):
-        if not content or not all(isinstance(value, (str, int, float, bool)) for value in content):
-            raise ValueError(f"{place} must be a list of values, or a range. Received: {reprlib.repr(content)}")
-        return content
-    if not isinstance(content, dict):
-        raise ValueError(f"{place} must be a list of values, or a range such as {{\"low\": 1e-5, \"high\": 1e-4, "
-                         f"\"log\": true}}. Received: {reprlib.repr(content)}")
-    unknown = [key for key in content if key not in ("low", "high", "log", "step")]
-    if unknown or "low" not in content or "high" not in content:
-        raise ValueError(f"{place} must have low and high, and can have log or step. Received: {reprlib.repr(content)}")
-    numbers = [content[key] for key in ("low", "high", "step") if key in content]
-    if not all(type(number) in (int, float) for number in numbers) or not isinstance(content.get("log", False), bool):
-        raise ValueError(f"{place}: low, high and step are numbers, and log is true or false. "
-                         f"Received: {reprlib.repr(content)}")
-    values = Range(**content)
-    is_log_of_0 = values.log and (values.low <= 0 or values.step is not None)
-    if values.low > values.high or is_log_of_0 or values.step is not None and values.step <= 0:
-        raise ValueError(f"{place}: low must be at most high, step above 0, and with log, low above 0 and no step. "
-                         f"Received: {reprlib.repr(content)}")
-    return values
+def _distribution(content: Any, place: str) -> BaseDistribution:
+    """The distribution that Optuna makes of JSON; what it only warns of is an error here."""
+    from optuna.distributions import json_to_distribution
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            distribution = json_to_distribution(json.dumps(content))
+        unknown = sorted(content.keys() - {"type", *distribution._asdict()})
+        if unknown:
+            raise ValueError(f"unknown key {unknown[0]!r}")
+    except (KeyError, TypeError, ValueError, UserWarning) as error:
+        raise ValueError(f"{place} must be a distribution of Optuna, such as {_EXAMPLE}. Received: "
+                         f"{reprlib.repr(content)} ({error})") from None
+    return distribution

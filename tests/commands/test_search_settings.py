@@ -5,21 +5,27 @@ import importlib.util
 import json
 import math
 import pathlib
-import sys
 
 import pytest
 import script_process
 
 from albert_tf.commands import search_settings
 from albert_tf.commands.search_settings import Options, search
-from albert_tf.commands.settings_space import Range, read_space
+from albert_tf.commands.settings_space import read_space
 from albert_tf.utils.outputs import used_alone
 
 needs_optuna = pytest.mark.skipif(importlib.util.find_spec("optuna") is None, reason="optuna is not installed")
+
+
+def choice(*values):
+    return dict(type="categorical", choices=values)
+
+
 SPACE = dict(script="run_classifier", metric="eval_accuracy",
              flags=dict(task_name="rte", recipe="rte", train_batch_size=16, num_runs=2),
-             space=dict(learning_rate=dict(low=1e-5, high=1e-3, log=True), classifier_dropout_prob=[0.0, 0.1],
-                        train_step=dict(low=100, high=300, step=100)))
+             space=dict(learning_rate=dict(type="float", low=1e-5, high=1e-3, log=True),
+                        classifier_dropout_prob=choice(0.0, 0.1),
+                        train_step=dict(type="int", low=100, high=300, step=100)))
 
 
 def space_file(folder, **changes):
@@ -100,6 +106,21 @@ def test_a_search_that_was_interrupted_continues_with_the_same_trial(tmp_path, m
 
 
 @needs_optuna
+def test_an_interrupted_search_draws_what_an_undisturbed_one_draws(tmp_path, monkeypatch):
+    drawn = []
+    for name, interrupted in (("undisturbed", []), ("interrupted", [1, 4, 5])):
+        trials, options = Trials(monkeypatch, interrupted=interrupted), options_of(
+            space_file(tmp_path), tmp_path / name, 12)
+        for _ in interrupted:
+            with pytest.raises(KeyboardInterrupt):
+                search(options)
+        search(options)
+        drawn.append([{key: value for key, value in flags.items() if key != "output_dir"}
+                      for number, (_, flags) in enumerate(trials.runs) if number not in interrupted])
+    assert drawn[0] == drawn[1] and len(drawn[0]) == 12
+
+
+@needs_optuna
 def test_a_search_is_refused_while_another_one_or_a_trial_of_a_killed_one_runs(tmp_path, monkeypatch):
     trials, options = Trials(monkeypatch, interrupted=[0]), options_of(space_file(tmp_path), tmp_path / "out", 1)
     with pytest.raises(KeyboardInterrupt):
@@ -143,42 +164,44 @@ def test_halving_ends_trials_in_the_lower_half(tmp_path, monkeypatch):
 
 
 def test_the_package_that_is_missing_is_named(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "optuna", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ValueError, match="search_settings needs the package optuna: pip install optuna"):
         search(options_of(space_file(tmp_path), tmp_path / "out", 2))
 
 
-RANGE = dict(low=1, high=4)
+RANGE = dict(type="int", low=1, high=4)
 
 
+@needs_optuna
 @pytest.mark.parametrize("changes, message", [
     (dict(script="serve"), "script must be one of run_classifier, run_squad, run_race, run_tagging, run_sentence"),
     (dict(space={}), "space is empty: there is nothing to search"),
     (dict(metric=7), "'metric' must be of type str"),
-    (dict(space=dict(output_dir=["a"])), "output_dir is set by the search itself: remove it"),
-    (dict(space=dict(recipe=["rte"])), 'recipe stands both in "flags" and in "space": remove one of them'),
-    (dict(space=dict(warmup_step=5)), "space.warmup_step must be a list of values, or a range such as"),
-    (dict(space=dict(warmup_step=[])), "space.warmup_step must be a list of values, or a range. Received: .."),
-    (dict(space=dict(warmup_step=dict(low=1))), "space.warmup_step must have low and high"),
-    (dict(space=dict(warmup_step=dict(RANGE, hi=2))), "space.warmup_step must have low and high"),
-    (dict(space=dict(warmup_step=dict(RANGE, low="1"))), "low, high and step are numbers"),
-    (dict(space=dict(warmup_step=dict(RANGE, low=9))), "low must be at most high"),
-    (dict(space=dict(warmup_step=dict(RANGE, low=0, log=True))), "with log, low above 0 and no step"),
+    (dict(space=dict(output_dir=RANGE)), "output_dir is set by the search itself: remove it"),
+    (dict(space=dict(recipe=RANGE)), 'recipe stands both in "flags" and in "space": remove one of them'),
+    *((dict(space=dict(warmup_step=values)), f"space.warmup_step must be a distribution of Optuna, such as .*{message}")
+      for values, message in [
+          (5, "not iterable"), ([16, 32], "must be integers"), (dict(type="categorical", choices=[]), "one or more"),
+          (dict(type="categorical", choices=[[1]]), "should be a tuple"), (dict(type="int", low=1), "'high'"),
+          (dict(RANGE, hi=2), "unknown key 'hi'"), (dict(RANGE, low="1"), "not supported between"),
+          (dict(RANGE, low=9), "low <= high"), (dict(RANGE, step=2), "not divisible"),
+          (dict(RANGE, low=0, log=True), "log=True")]),
 ])
 def test_a_space_that_makes_no_sense_is_one_clear_line(tmp_path, changes, message):
     with pytest.raises(ValueError, match=f"space.json: .*{message}"):
         read_space(space_file(tmp_path, **changes))
 
 
+@needs_optuna
 def test_the_cost_needs_the_number_of_steps(tmp_path):
-    space = read_space(space_file(tmp_path, flags={}, space=dict(train_batch_size=[16, 8])))
+    space = read_space(space_file(tmp_path, flags={}, space=dict(train_batch_size=choice(16, 8))))
     assert space.batch_sizes == (8, 16)
     with pytest.raises(ValueError, match='set train_step in "flags" or in "space"'):
         space.steps  # noqa: B018
-    by_recipe = read_space(space_file(tmp_path, flags=dict(recipe="rte"), space=dict(train_batch_size=[16])))
+    by_recipe = read_space(space_file(tmp_path, flags=dict(recipe="rte"), space=dict(train_batch_size=choice(16))))
     assert by_recipe.steps == (800, 800)
     assert read_space(space_file(tmp_path, flags=dict(recipe=None))).recipe == {}  # null leaves a flag out
-    assert read_space(space_file(tmp_path)).space["train_step"] == Range(100, 300, step=100)
+    assert read_space(space_file(tmp_path)).steps == (200, 600)
 
 
 @needs_optuna
@@ -189,7 +212,7 @@ def test_real_trials_are_trained(tmp_path, golden):
         intermediate_size=16, max_position_embeddings=64)))
     flags = dict(task_name="rte", data_dir=str(golden / "glue"), albert_config_file=str(tmp_path / "config.json"),
                  spm_model_file=str(golden / "tiny_spm" / "tiny.model"), max_seq_length=24, train_batch_size=4)
-    space = space_file(tmp_path, flags=flags, space=dict(train_step=[2, 3]))
+    space = space_file(tmp_path, flags=flags, space=dict(train_step=dict(type="int", low=2, high=3)))
     done = script_process.run("search_settings", dict(space=space, output_dir=tmp_path / "out", num_trials=1))
     assert done.returncode == 0, done.stderr
     assert "1 trial to run, each of 2 to 3 steps" in done.stderr and len(table(tmp_path)) == 1
