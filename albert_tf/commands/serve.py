@@ -28,7 +28,7 @@ from albert_tf.server.signatures import ServedModel
 from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.heads import HEAD_NAMES
-from albert_tf.weights.open_source import open_source
+from albert_tf.weights.open_source import is_hub_module, is_url, open_source
 from albert_tf.weights.source import first_layers
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
@@ -112,7 +112,15 @@ def from_onnx_file(options: Options, name: str, path: str) -> ServedModel:
 
 
 def from_weights(options: Options, name: str, path: str) -> ServedModel:
-    source = first_layers(open_source(path), options.num_layers)
+    try:
+        source = open_source(path)
+        config = source.config  # a TF-Hub module has one, and a SavedModel that a script has exported has none
+    except ValueError as error:
+        if not is_url(path) and is_hub_module(path):
+            raise ValueError(f"{path} is a SavedModel, which TensorFlow Serving serves: set --init_checkpoint to the "
+                             "weights that it was exported from") from error
+        raise
+    source = first_layers(source, options.num_layers)
     source = dataclasses.replace(source, vocabulary=source.vocabulary.replaced_by(options.vocabulary))
-    source.vocabulary.tokenizer(source.config)  # raises if they belong to different models
+    source.vocabulary.tokenizer(config)  # raises if they belong to different models
     return model_of_source(name, source, options.model, options.top_k, options.vectors)

@@ -318,6 +318,13 @@ def test_casing_and_accents_can_be_set_without_a_vocabulary(config, sentence_pie
         assert f"model: {casing}, {not casing}" in capsys.readouterr().err
 
 
+def test_an_exported_saved_model_is_no_init_checkpoint(served, sentence_pieces, tmp_path, capsys):
+    export_classification(str(tmp_path / "1"), served("classifier")[0], sentence_pieces, 12, has_pairs=False)
+    with loaded("serve") as run:
+        assert run(init_checkpoint=tmp_path / "1") == 1
+    assert f"serve: error: {tmp_path}/1 is a SavedModel, which TensorFlow Serving serves: " in capsys.readouterr().err
+
+
 def test_the_script_serves_until_it_is_interrupted(served):
     with script_process.start("serve", dict(init_checkpoint=served("encoder")[2], port=0), merged=True) as process:
         printed = process.wait_for("Ctrl-C ends")
