@@ -1,4 +1,4 @@
-# Every target sets up what it needs: a virtual environment with a Python 3.9 to 3.13, and the requirements, which
+# Every target sets up what it needs: a virtual environment with a Python 3.10 to 3.13, and the requirements, which
 # choose TensorFlow by the version of Python. STACK=newest takes the newest TensorFlow on Python 3.10 and 3.11 too.
 
 STACK ?=
@@ -17,7 +17,7 @@ VERSIONS := 3.13 3.12 3.11 3.10
 else ifeq ($(STACK),)
 VENV := $(ENVIRONMENTS)/tests
 REQUIREMENTS := requirements.txt
-VERSIONS := 3.11 3.10 3.9 3.13 3.12
+VERSIONS := 3.11 3.10 3.13 3.12
 else
 $(error STACK must be newest or empty. Received: $(STACK))
 endif

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, Tuple
+from typing import Any, Iterable
 
 from albert_tf.config import AlbertConfig
 
@@ -18,7 +18,7 @@ FLOPs     6 per weight and token, forward and backward"""
 
 _BASE, _BASE_E768 = "albert_base_v2", dict(embedding_size=768)
 
-Row = Tuple[str, str, Dict[str, Any], str]  # name, preset, changes to it, number of variables in the paper
+Row = tuple[str, str, dict[str, Any], str]  # name, preset, changes to it, number of variables in the paper
 # The rows of the paper's table 1, and of its tables 3 and 4.
 NAMED_SIZES: tuple[Row, ...] = (
     ("albert base", "albert_base_v2", {}, "12M"),

@@ -14,7 +14,7 @@ import albert_tf
 
 try:
     import tomllib
-except ModuleNotFoundError:  # Python 3.9 and 3.10
+except ModuleNotFoundError:  # Python 3.10
     from pip._vendor import tomli as tomllib
 
 REPOSITORY = pathlib.Path(__file__).parents[1]

@@ -8,7 +8,7 @@ from packaging.version import Version
 
 try:
     import tomllib
-except ModuleNotFoundError:  # Python 3.9 and 3.10
+except ModuleNotFoundError:  # Python 3.10
     from pip._vendor import tomli as tomllib
 
 REPOSITORY = Path(__file__).parents[1]
@@ -26,7 +26,7 @@ def pins(file: str, python: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("python, tensorflow", [
-    ("3.9", "==2.15.1"), ("3.10", "==2.15.1"), ("3.11", "==2.15.1"), ("3.12", "==2.21.0"), ("3.13", "==2.21.0")])
+    ("3.10", "==2.15.1"), ("3.11", "==2.15.1"), ("3.12", "==2.21.0"), ("3.13", "==2.21.0")])
 def test_the_version_of_python_chooses_tensorflow(python, tensorflow):
     chosen = pins("requirements.txt", python)
     assert chosen["tensorflow"] == tensorflow
@@ -38,14 +38,14 @@ def test_both_files_have_the_same_newest_stack(python):
     assert pins("requirements.txt", python) == pins("requirements-newest.txt", python)
 
 
-@pytest.mark.parametrize("python", ["3.9", "3.10", "3.11", "3.12", "3.13"])
+@pytest.mark.parametrize("python", ["3.10", "3.11", "3.12", "3.13"])
 @pytest.mark.parametrize("file", ["requirements.txt", "requirements-beam.txt"])
 def test_every_version_is_pinned(file, python):
     assert pins(file, python)
     assert all(version.startswith("==") for version in pins(file, python).values())
 
 
-@pytest.mark.parametrize("python", ["3.9", "3.10", "3.11", "3.12", "3.13"])
+@pytest.mark.parametrize("python", ["3.10", "3.11", "3.12", "3.13"])
 def test_beam_can_be_installed_after_tensorflow_2_15(python):
     """proto-plus 1.29 needs protobuf 6.33; then TensorFlow 2.15, which needs less than 5, cannot be imported."""
     version = pins("requirements-beam.txt", python)["proto-plus"].removeprefix("==")
@@ -53,11 +53,6 @@ def test_beam_can_be_installed_after_tensorflow_2_15(python):
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extra = {each.name: each for each in map(Requirement, project["optional-dependencies"]["beam"])}
     assert version in extra["proto-plus"].specifier and "1.29.0" not in extra["proto-plus"].specifier
-
-
-@pytest.mark.parametrize("python", ["3.9", "3.10", "3.13"])
-def test_sentencex_is_installed_where_tests_run(python):
-    assert "sentencex" in pins("requirements.txt", python)
 
 
 @pytest.mark.parametrize("python", ["3.10", "3.13"])

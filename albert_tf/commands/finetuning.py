@@ -25,7 +25,7 @@ import dataclasses
 import io
 import itertools
 import os
-from typing import Any, Callable, Collection, Iterable, Mapping, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Callable, Collection, Iterable, Mapping, Sequence, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -56,7 +56,7 @@ from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 # A table of features (None if it would be empty), and a function that writes its predictions; its other argument is the
 # step of the checkpoint that predicts.
-ToPredict = Tuple[Optional[FeatureTable], Callable[[Predictions, int], None]]
+ToPredict = tuple[FeatureTable | None, Callable[[Predictions, int], None]]
 
 _CHECKED_TEXTS = 2000  # at the start of the training set
 

@@ -14,7 +14,7 @@ import csv
 import itertools
 import json
 import os
-from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeVar, Union
+from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeVar
 
 from absl import logging
 
@@ -31,7 +31,7 @@ JSON_LINES = (".jsonl", ".json")
 PARQUET = ".parquet"
 
 # A column's index (negative: from the end of the row), or its name in the header or the JSON object.
-Column = Union[int, str]
+Column = int | str
 Content = TypeVar("Content")
 
 

@@ -6,6 +6,7 @@ layer_distances compares the input and the output of each layer.
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Sequence
 
@@ -96,7 +97,7 @@ def layer_distances(model: AlbertModel, inputs: dict) -> dict[str, tf.Tensor]:
     states = [tf.cast(state, tf.float32) for state in hidden_states(model, model(inputs))]  # [batch, seq, H] each
     weights = tf.cast(inputs["input_mask"], tf.float32)  # [batch, seq]
     weights /= tf.reduce_sum(weights, axis=1, keepdims=True)
-    pairs = list(zip(states, states[1:]))
+    pairs = list(itertools.pairwise(states))
     return {name: tf.stack([tf.reduce_sum(measure(a, b) * weights, axis=1) for a, b in pairs], axis=1)
             for name, measure in (("distances", _distance), ("angles", _angle))}
 

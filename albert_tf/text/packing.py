@@ -5,11 +5,11 @@ text/graph/packing.py does the same with TensorFlow ops.
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Protocol, Sequence, Union
+from typing import Any, Mapping, Protocol, Sequence
 
 import numpy as np
 
-Ids = Union[Sequence[int], np.ndarray]  # the token ids of one text, [tokens]
+Ids = Sequence[int] | np.ndarray  # the token ids of one text, [tokens]
 SPECIAL_TOKENS = 3  # for a pair; a single text has one less
 
 

@@ -24,7 +24,7 @@ from absl import logging
 
 # Log lines of C++ code with the levels INFO and WARNING, and the line that precedes them.
 _LINE_OF_CPP = re.compile(rb"[IW]\d{4} |WARNING: All log messages before absl::InitializeLog")
-_LIBRARIES = ("tensorflow", "keras", "tf_keras", "tensorflow_hub")
+_LIBRARIES = ("tensorflow", "keras", "tf_keras")
 
 
 def hide_messages_of_cpp() -> None:

@@ -2,7 +2,6 @@
 
 pooch and Keras' get_file would replace _download alone: both write to local folders only, and an archive would be
 in the cache before it is checked. get_file also has no timeout, and what a killed process has left counts as the file.
-tensorflow_hub's own download unpacks archives without the checks of archive.py.
 """
 
 from __future__ import annotations

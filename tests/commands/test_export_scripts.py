@@ -10,7 +10,6 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_hub as hub
 import tensorflow_text  # noqa: F401  registers the ops of the tokenization
 from in_process import loaded
 from script_session import ScriptSession
@@ -115,7 +114,7 @@ def test_vectors_that_the_flags_cannot_have_are_refused(run, released, lines, tm
 def test_a_module_and_its_preprocessing(run, released, tmp_path):
     folder, model = released
     run("export_to_tfhub", albert_directory=folder, export_path=tmp_path / "module")
-    encoder, preprocess = hub.load(str(tmp_path / "module")), hub.load(str(tmp_path / "module_preprocess"))
+    encoder, preprocess = (tf.saved_model.load(str(tmp_path / name)) for name in ("module", "module_preprocess"))
     inputs = preprocess.bert_pack_inputs([preprocess.tokenize(tf.constant(LINES))], tf.constant(10))
     ids, mask, segments = (inputs[name] for name in ("input_word_ids", "input_mask", "input_type_ids"))
     expected = model.albert(dict(input_ids=ids, input_mask=mask, segment_ids=segments))
@@ -128,7 +127,7 @@ def test_a_module_gives_the_vectors_of_a_pooling(run, released, lines, tmp_path)
     pooling = dict(pooling="mean", normalize=True)
     run("export_to_tfhub", albert_directory=released[0], export_path=tmp_path / "module", **pooling)
     run("extract_embeddings", init_checkpoint=tmp_path / "module", input_file=lines, output_file=tmp_path / "x.npy")
-    encoder, preprocess = hub.load(str(tmp_path / "module")), hub.load(str(tmp_path / "module_preprocess"))
+    encoder, preprocess = (tf.saved_model.load(str(tmp_path / name)) for name in ("module", "module_preprocess"))
     outputs = encoder(preprocess(tf.constant(LINES)))
     np.testing.assert_allclose(outputs["sentence_embedding"], np.load(tmp_path / "x.npy"), atol=1e-5)
     np.testing.assert_array_equal(outputs["default"], outputs["sentence_embedding"])

@@ -31,7 +31,7 @@ import time
 
 REPOSITORY = pathlib.Path(__file__).parents[2]
 TIMEOUT = 600  # seconds
-PRELOADED = ["tensorflow", "tensorflow_text", "tensorflow_hub", "sklearn.metrics", "scipy.stats"]
+PRELOADED = ["tensorflow", "tensorflow_text", "sklearn.metrics", "scipy.stats"]
 
 _server = multiprocessing.get_context("forkserver")
 _server.set_forkserver_preload(PRELOADED)

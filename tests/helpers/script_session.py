@@ -71,7 +71,6 @@ def serve() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     answers = os.fdopen(os.dup(1), "w")
     import tensorflow as tf
-    import tensorflow_hub  # noqa: F401  defines flags, which stay
     from in_process import loaded
 
     for line in sys.stdin:

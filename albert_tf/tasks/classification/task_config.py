@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 import reprlib
-from typing import Any, Iterable, Mapping, Tuple, Union
+from typing import Any, Iterable, Mapping
 
 from albert_tf.data.rows import Column, as_text
 from albert_tf.tasks.classification.task_data import BALANCED, SplitFile, TaskData
@@ -36,7 +36,7 @@ REGRESSION_METRICS = ("pearson", "spearman", "MSE")
 RANKING_METRICS = ("mrr@10", "ndcg@10")
 
 _FIELDS = ("guid", "text_a", "text_b", "label")
-_Kind = Tuple[Union[type, Tuple[type, ...]], str]  # the types of a value, and their name
+_Kind = tuple[type | tuple[type, ...], str]  # the types of a value, and their name
 _STRING, _OBJECT, _LIST, _BOOL = (str, "a string"), (dict, "an object"), (list, "a list"), (bool, "true or false")
 _WEIGHTS = ((str, list), f'"{BALANCED}" or a list of numbers')
 _CONFIG_KEYS: dict[str, _Kind] = dict(

@@ -10,7 +10,7 @@ import json
 import math
 import os
 import re
-from typing import Mapping, Union
+from typing import Mapping
 
 import tensorflow as tf
 
@@ -18,7 +18,7 @@ from albert_tf.data.rows import Column, as_text
 
 BALANCED = "balanced"
 # The index of a class, a score, or with several labels per text 1 for those that apply and 0 for others.
-LabelId = Union[int, float, "list[float]"]
+LabelId = int | float | list[float]
 # float() also accepts the underscores of Python's source code (1_0 is 10), and digits of other scripts.
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 

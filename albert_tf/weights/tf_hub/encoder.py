@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 
 import tensorflow as tf
 from absl import logging
@@ -30,22 +31,23 @@ class HubEncoder(keras.Model):
     """
 
     def __init__(self, path: str, **kwargs):
-        import tensorflow_hub
-
         super().__init__(**kwargs)
+        self.built = True
         self.path = path
         try:
-            module = tensorflow_hub.load(path)
-            is_trainable = bool(getattr(module, "trainable_variables", ()))
-            self.module = tensorflow_hub.KerasLayer(module, trainable=is_trainable)
+            self.module = tf.saved_model.load(path)
         except (OSError, ValueError, RuntimeError, tf.errors.OpError) as error:
             raise ValueError(f"{path} cannot be loaded as a SavedModel: {error}") from error
-        names = [variable.name for variable in self.module.weights]
+        trainable = list(getattr(self.module, "trainable_variables", ()))
+        own = {id(variable) for variable in trainable}
+        self._trainable_weights += trainable
+        self._non_trainable_weights += [variable for variable in getattr(self.module, "variables", ())
+                                        if id(variable) not in own]
+        names = [variable.name for variable in self.weights]
         if len(set(names)) < len(names):
             raise ValueError(f"{path} has several variables with the same name, so its weights could not be saved")
-        if not is_trainable:
+        if not trainable:
             logging.warning("%s has no trainable variables: only the head is trained", path)
-        self.built = True
 
     @functools.cached_property
     def config(self) -> AlbertConfig:
@@ -67,10 +69,11 @@ class HubEncoder(keras.Model):
         """The same as `call`, for use by a head. The SavedModel applies its own dropout."""
         input_ids, input_mask, segment_ids = required(inputs, ENCODER_INPUTS, "[batch, seq]")
         try:
+            takes_training = "training" in inspect.signature(self.module.__call__).parameters
             outputs = self.module(dict(input_word_ids=input_ids, input_mask=input_mask, input_type_ids=segment_ids),
-                                  training=dropouts.training)
+                                  **dict(training=dropouts.training) if takes_training else {})
             return {name: outputs[name] for name in _OUTPUTS}
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{self.path} is not a TF-Hub text encoder: it must accept input_word_ids, input_mask and "
                              f"input_type_ids, and return {', '.join(_OUTPUTS)}") from error
 
