@@ -7,7 +7,7 @@ from typing import Iterable, Iterator, NamedTuple
 
 import tensorflow as tf
 
-from albert_tf.data.rows import read_document_lines, read_texts
+from albert_tf.data.rows import read_document_lines
 from albert_tf.pretraining.corpus import in_batches
 from albert_tf.text.lines import is_compressed, read_lines
 
@@ -30,7 +30,7 @@ class TextRange(NamedTuple):
     @property
     def name(self) -> str:
         """The name of its first batch (see BatchPlace.name)."""
-        return _name(self.file, self.start, 0)
+        return BatchPlace(self.file, self.start, 0, 0, 0).name
 
 
 class BatchPlace(NamedTuple):
@@ -48,60 +48,35 @@ class BatchPlace(NamedTuple):
     @property
     def name(self) -> str:
         """A name for a file of the batch. The names of all batches are in the order of the text."""
-        return _name(self.file, self.start, self.number)
+        return f"{self.file:06d}-{self.start:015d}-{self.number:06d}"
 
 
-def _name(file: int, start: int, number: int) -> str:
-    return f"{file:06d}-{start:015d}-{number:06d}"
-
-
-def text_ranges(
-    paths: list[str], most_bytes: int | None = None, text_column: str | None = None
-) -> list[TextRange]:
+def text_ranges(paths: list[str], text_column: str | None = None) -> list[TextRange]:
     """The ranges of all files. A compressed file or a table is a single range, since it is read from its start.
 
     Args:
       paths: paths of the files.
-      most_bytes: the largest size of a range, from 1 to RANGE_BYTES; None for RANGE_BYTES.
       text_column: name of the column with the texts if the files are tables.
     """
     ranges = []
-    num_bytes = RANGE_BYTES if most_bytes is None else min(RANGE_BYTES, most_bytes)
     for file, path in enumerate(paths):
         size = 0 if text_column or is_compressed(path) else tf.io.gfile.stat(path).length
-        starts = range(0, max(size, 1), num_bytes)
+        starts = range(0, max(size, 1), RANGE_BYTES)
         ranges += [TextRange(file, path, start, stop, text_column) for start, stop in zip(starts, [*starts[1:], None])]
     return ranges
 
 
 def read_batches(text_range: TextRange) -> Iterator[tuple[BatchPlace, list[str]]]:
-    """The lines of a range in batches, with an empty line after the last line of a file.
+    """The lines of a range in batches, at least one, with an empty line after the last line of a file.
 
     Raises:
       ValueError: see read_lines.
     """
-    _, path, start, stop, text_column = text_range
+    file, path, start, stop, text_column = text_range
     is_whole = stop is None and not start
     lines: Iterable[str] = read_document_lines(path, text_column) if is_whole else read_lines(path, start, stop)
     # With twice the size of a range, all lines of a range are in one batch.
-    return numbered(text_range, in_batches(lines if stop or is_whole else itertools.chain(lines, [""]),
-                                           2 * RANGE_BYTES))
-
-
-def read_texts_of(text_range: TextRange) -> Iterator[str]:
-    """The lines of a range, or the texts of a table.
-
-    Raises:
-      ValueError: see read_texts.
-    """
-    _, path, start, stop, text_column = text_range
-    is_whole = stop is None and not start
-    return read_texts(path, text_column) if is_whole else read_lines(path, start, stop)
-
-
-def numbered(text_range: TextRange, batches: Iterator[list[str]]) -> Iterator[tuple[BatchPlace, list[str]]]:
-    """The batches of a range, at least one, with their places."""
-    file, _, start, stop, _ = text_range
+    batches = in_batches(lines if stop or is_whole else itertools.chain(lines, [""]), 2 * RANGE_BYTES)
     batch, number = next(batches), 0
     for following in batches:
         yield BatchPlace(file, start, number, start, number + 1), batch

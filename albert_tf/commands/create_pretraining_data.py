@@ -7,8 +7,13 @@ The text has one sentence per line and a blank line between documents. With --sp
 of sentences.
 """
 
+from __future__ import annotations
+
+import importlib.util
+import os
 import signal
 import sys
+from typing import TYPE_CHECKING
 
 from absl import flags, logging
 
@@ -20,6 +25,9 @@ from albert_tf.utils.files import expand_globs
 from albert_tf.utils.outputs import shard_paths
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.vocabulary_files import VocabularyFiles
+
+if TYPE_CHECKING:
+    from apache_beam.options.pipeline_options import PipelineOptions
 
 FLAGS = flags.FLAGS
 
@@ -57,7 +65,13 @@ def define_flags() -> None:
     fields.define_float("masked_lm_prob", 0.15, "Share of the tokens to mask, between 0 and 1.")
     fields.define_float("short_seq_prob", 0.1, "Share of the examples, from 0 to 1, that have a random length below "
                         "--max_seq_length.", 0.0, 1.0)
-    shared.define_engine_flags("Number of processes.")
+    flags.DEFINE_enum("engine", "local", ["local", "beam"], "The work is done by processes on this machine (local), or "
+                      "by the workers of an Apache Beam runner (beam); see docs/large_corpora.md.")
+    flags.DEFINE_string("beam_pipeline_options", None, "Comma-separated options of the Beam pipeline, such as "
+                        "runner=FlinkRunner,flink_master=host:8081. Default: Beam's local runner with --num_workers "
+                        "processes.")
+    fields.define_integer("num_workers", min(os.cpu_count() or 1, bounds.WORKERS.upper), "Number of processes.",
+                          *bounds.WORKERS)
     fields.define_integer("num_shards", 1, "Number of shards of each output: with N > 1, x.tfrecord becomes "
                           "x-00000-of-0000N.tfrecord, ...", *bounds.SHARDS)
     flags.DEFINE_bool("release_compatible", False, "Whether to reproduce three errors of the release: a chunk of one "
@@ -67,7 +81,7 @@ def define_flags() -> None:
 
 def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that temporary files are removed
-    pipeline_options = shared.beam_options(FLAGS.engine, FLAGS.beam_pipeline_options, FLAGS.num_workers)
+    pipeline_options = beam_options()
     if not (FLAGS.spm_model_file or FLAGS.vocab_file):
         raise ValueError("--spm_model_file or --vocab_file is missing")
     tokenizer = VocabularyFiles().replaced_by(shared.vocabulary_from_flags()).tokenizer()
@@ -98,3 +112,17 @@ def main() -> None:
     logging.info(summary(statistics))
     if message := warning(statistics, options):
         logging.warning(message)
+
+
+def beam_options() -> PipelineOptions | None:
+    """The options of the pipeline; None for the local engine."""
+    if FLAGS.engine == "local":
+        if FLAGS.beam_pipeline_options:
+            raise ValueError("--beam_pipeline_options needs --engine=beam")
+        return None
+    if importlib.util.find_spec("apache_beam") is None:
+        raise ValueError("--engine=beam needs Apache Beam, which is not installed: "
+                         "in a clone of albert_tf, pip install -r requirements-beam.txt")
+    from albert_tf.beam.running import pipeline_options
+
+    return pipeline_options(FLAGS.beam_pipeline_options or "", FLAGS.num_workers)

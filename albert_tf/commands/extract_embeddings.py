@@ -16,7 +16,6 @@ vectors.npy.manifest.json lists what the vectors were made from.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 
@@ -30,10 +29,8 @@ from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.vector_precision import VectorPrecision
 from albert_tf.tasks.sentence_vectors.embeddings import companions, embed, token_ids, write_token_files
 from albert_tf.tasks.sentence_vectors.stored_vectors import made_with, ranges_in, ranges_path, write_stored
-from albert_tf.utils import bounds
 from albert_tf.utils.arrays import array_writer
-from albert_tf.utils.files import expand_globs
-from albert_tf.utils.outputs import output_set, shard_paths
+from albert_tf.utils.outputs import output_set
 from albert_tf.utils.progress import count_of, progress
 
 FLAGS = flags.FLAGS
@@ -44,16 +41,12 @@ def define_flags() -> None:
     shared.define_source_flags()
     vector_flags.define_pooling_flags()
     vector_flags.define_vector_flags()
-    fields.define_required("input_file", "Path of a UTF-8 text file, one text per line; with --engine=beam a "
-                           "comma-separated list of paths and globs.")
+    fields.define_required("input_file", "Path of a UTF-8 text file, one text per line.")
     shared.define_text_column_flag()
     fields.define_required("output_file", "Path of the vectors' file, which must end in .npy.")
     flags.DEFINE_bool("per_token", False, "Whether to write one vector per token instead of one per line. --pooling, "
                       "--normalize, --truncate_dim and --vector_precision must not be set then.")
     vector_flags.define_text_flags("lines", with_blocks=False)
-    shared.define_engine_flags("Number of processes of Beam's local runner.")
-    fields.define_integer("num_shards", 1, "Number of output files of --engine=beam. If N > 1, x.npy becomes "
-                          "x-00000-of-0000N.npy, ..., each with the vectors of consecutive lines.", *bounds.SHARDS)
     shared.define_precision_flag()
 
 
@@ -64,17 +57,12 @@ def main() -> None:
     for name in ("pooling", "normalize", "truncate_dim", "vector_precision"):
         if FLAGS.per_token and FLAGS[name].value not in (None, "float32"):
             raise ValueError(f"--per_token and --{name} exclude each other: the vectors of tokens are not pooled")
-    pipeline_options = shared.beam_options(FLAGS.engine, FLAGS.beam_pipeline_options, FLAGS.num_workers)
-    if FLAGS.num_shards > 1 and not pipeline_options:
-        raise ValueError("--num_shards needs --engine=beam")
-    if FLAGS.vector_precision != "float32" and pipeline_options:
-        raise ValueError("--engine=beam writes float32 vectors alone: leave out --vector_precision")
     files = [FLAGS.output_file, *companions(FLAGS.output_file, FLAGS.per_token)]
     if FLAGS.vector_precision == "int8":
         files.append(ranges_path(FLAGS.output_file))
-    with contextlib.nullcontext() if pipeline_options else output_set({FLAGS.output_file: files}) as outputs:
-        lines = [] if pipeline_options else list(read_texts(FLAGS.input_file, FLAGS.text_column))
-        if not (lines or pipeline_options):
+    with output_set({FLAGS.output_file: files}) as outputs:
+        lines = list(read_texts(FLAGS.input_file, FLAGS.text_column))
+        if not lines:
             raise ValueError(f"{FLAGS.input_file} has no lines")
         selected = shared.resolve_model()
         pooling = dataclasses.asdict(vector_flags.sentence_pooling(selected))
@@ -89,14 +77,6 @@ def main() -> None:
         made_from = {**{name: FLAGS[name].value for name in _MADE_FROM}, **pooling, **made_with(model, tokenizer)}
         if FLAGS.text_column:
             made_from["text_column"] = FLAGS.text_column
-        if outputs is None:
-            from albert_tf.beam import line_models
-
-            num_lines = line_models.extract_embeddings(
-                expand_globs(FLAGS.input_file), shard_paths(FLAGS.output_file, FLAGS.num_shards), model, tokenizer,
-                model.row_length, FLAGS.batch_size, FLAGS.per_token, made_from, pipeline_options, FLAGS.text_column)
-            logging.info("%s: vectors of %s", FLAGS.output_file, count_of(num_lines, "line"))
-            return
         outputs.made_from, path = made_from, outputs.temporary(FLAGS.output_file)
         exact = path if FLAGS.vector_precision == "float32" else f"{path}.float32"
         height = write_vectors(exact, model, token_ids(tokenizer, lines, model.row_length), FLAGS.batch_size,

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING
 
 import numpy as np
-from absl import flags, logging
+from absl import flags
 
 from albert_tf import keras
 from albert_tf.commands import flag_fields as fields, shared_flags as shared
@@ -24,12 +23,8 @@ from albert_tf.tasks.masked_lm.minimal_pairs import accuracies, read_minimal_pai
 from albert_tf.tasks.masked_lm.sentence_scores import score_sentences
 from albert_tf.text.lines import read_standard_input
 from albert_tf.utils import bounds
-from albert_tf.utils.files import expand_globs
-from albert_tf.utils.outputs import output_with_manifest, shard_paths, write_text
+from albert_tf.utils.outputs import output_with_manifest, write_text
 from albert_tf.utils.progress import count_of, progress
-
-if TYPE_CHECKING:
-    from apache_beam.options.pipeline_options import PipelineOptions
 
 FLAGS = flags.FLAGS
 _MADE_FROM = (*shared.MODEL_FLAGS, "input_file", "pairs", "within_word_l2r", "precision")
@@ -40,11 +35,9 @@ class Options:
     """The flags of this command; `made_from` has the flags that the results depend on."""
 
     precision: str
-    pipeline_options: PipelineOptions | None
     made_from: dict
     input_file: str | None = fields.string(
-        None, "Path of a UTF-8 text file to score, one sentence per line; with --engine=beam a comma-separated list of "
-        "paths and globs. Default: standard input.")
+        None, "Path of a UTF-8 text file to score, one sentence per line. Default: standard input.")
     text_column: str | None = shared.text_column("sentence")
     pairs: str | None = fields.string(
         None, "Comma-separated list of JSON-lines or Parquet files, globs and folders with minimal pairs. Each line "
@@ -57,14 +50,10 @@ class Options:
         "the scores of words of several pieces are too high.")
     tokens_per_batch: int = fields.integer(
         8192, "Largest number of tokens in a batch of masked copies of sentences.", bounds.TOKENS)
-    num_shards: int = fields.integer(
-        1, "Number of output files of --engine=beam. If N > 1, x.json becomes x-00000-of-0000N.json, ..., each with "
-        "the scores of consecutive lines.", bounds.SHARDS)
 
 
 def define_flags() -> None:
     shared.define_source_flags()
-    shared.define_engine_flags("Number of processes of Beam's local runner.")
     shared.define_precision_flag()
     fields.define_fields(Options)
 
@@ -72,41 +61,23 @@ def define_flags() -> None:
 def options_from_flags() -> Options:
     if FLAGS.pairs and FLAGS.input_file:
         raise ValueError("--input_file and --pairs exclude each other")
-    pipeline_options = shared.beam_options(FLAGS.engine, FLAGS.beam_pipeline_options, FLAGS.num_workers)
     if FLAGS.text_column and not FLAGS.input_file:
         raise ValueError("--text_column needs --input_file")
-    if pipeline_options and not (FLAGS.input_file and FLAGS.output_file):
-        raise ValueError("--engine=beam needs --input_file and --output_file")
-    if FLAGS.num_shards > 1 and not pipeline_options:
-        raise ValueError("--num_shards needs --engine=beam")
     made_from = {name: FLAGS[name].value for name in _MADE_FROM}
     if FLAGS.text_column:
         made_from["text_column"] = FLAGS.text_column
-    return fields.from_flags(Options, pipeline_options=pipeline_options, made_from=made_from)
+    return fields.from_flags(Options, made_from=made_from)
 
 
 def main() -> None:
     options = options_from_flags()
     keras.mixed_precision.set_global_policy(options.precision)
     results = score_pairs if options.pairs else score_lines
-    if options.pipeline_options:
-        score_on_beam(options)
-    elif options.output_file:
+    if options.output_file:
         with output_with_manifest(options.output_file, options.made_from) as (temporary, _):
             write_text(temporary, json.dumps(results(options), indent=2) + "\n")
     else:
         results(options)
-
-
-def score_on_beam(options: Options) -> None:
-    from albert_tf.beam import line_models
-
-    model, tokenizer = shared.masked_lm_from_flags()
-    num_lines = line_models.score_lines(
-        expand_globs(options.input_file), shard_paths(options.output_file, options.num_shards), model, tokenizer,
-        options.within_word_l2r, options.tokens_per_batch, options.made_from, options.pipeline_options,
-        options.text_column)
-    logging.info("%s: scores of %s", options.output_file, count_of(num_lines, "line"))
 
 
 def score_lines(options: Options) -> dict:

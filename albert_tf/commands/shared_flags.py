@@ -1,4 +1,4 @@
-"""The flags that commands share, and what their values make: models and their vocabularies, texts, engines, exports.
+"""The flags that commands share, and what their values make: models and their vocabularies, texts, exports.
 
 In the package, flags are read only here, in flag_fields.py, training_flags.py, finetuning_flags.py, vector_flags.py and
 scored_exports.py, in one function of each command, and where the command line itself is handled (app.py, usage.py).
@@ -7,7 +7,6 @@ flag_fields.py says how a command declares flags of its own.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from typing import TYPE_CHECKING, Any, Iterable
 
@@ -27,8 +26,6 @@ from albert_tf.weights.resolved_model import ModelRequest, ResolvedModel
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 if TYPE_CHECKING:
-    from apache_beam.options.pipeline_options import PipelineOptions
-
     from albert_tf.modeling.pretrainer import AlbertPretrainer
     from albert_tf.text.tokenization import FullTokenizer
 
@@ -58,41 +55,6 @@ def origin(input_files: Iterable[str]) -> dict[str, Any]:
 def define_text_column_flag(content: str = "text") -> None:
     """Defines --text_column; see text_column."""
     text_column(content).metadata["define"]("text_column")
-
-
-def define_engine_flags(num_workers_help: str) -> None:
-    """Defines --engine, --beam_pipeline_options and --num_workers.
-
-    Args:
-      num_workers_help: the help of --num_workers.
-    """
-    flags.DEFINE_enum("engine", "local", ["local", "beam"], "The work is done by processes on this machine (local), or "
-                      "by the workers of an Apache Beam runner (beam); see docs/large_corpora.md.")
-    flags.DEFINE_string("beam_pipeline_options", None, "Comma-separated options of the Beam pipeline, such as "
-                        "runner=FlinkRunner,flink_master=host:8081. Default: Beam's local runner with --num_workers "
-                        "processes.")
-    define_integer("num_workers", min(os.cpu_count() or 1, bounds.WORKERS.upper), num_workers_help, *bounds.WORKERS)
-
-
-def beam_options(engine: str, beam_pipeline_options: str | None, num_workers: int) -> PipelineOptions | None:
-    """The options of the pipeline; None for the local engine.
-
-    Args:
-      engine, beam_pipeline_options, num_workers: the values of the flags with these names.
-
-    Raises:
-      ValueError: Apache Beam is not installed, or the options do not fit the engine.
-    """
-    if engine == "local":
-        if beam_pipeline_options:
-            raise ValueError("--beam_pipeline_options needs --engine=beam")
-        return None
-    if importlib.util.find_spec("apache_beam") is None:
-        raise ValueError("--engine=beam needs Apache Beam, which is not installed: "
-                         "in a clone of albert_tf, pip install -r requirements-beam.txt")
-    from albert_tf.beam.running import pipeline_options
-
-    return pipeline_options(beam_pipeline_options or "", num_workers)
 
 
 @group("Model")

@@ -81,6 +81,15 @@ def test_a_vector_of_each_line(run, released, lines, vectors, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x.npy", "x.npy.manifest.json"]
 
 
+def test_shards_one_after_the_other_have_the_vectors_of_the_whole_text(run, released, vectors, tmp_path):
+    for shard, of_shard in enumerate((LINES[:1], LINES[1:])):
+        (tmp_path / f"{shard}.txt").write_text("\n".join(of_shard) + "\n", encoding="utf-8")
+        run("extract_embeddings", init_checkpoint=released[0], input_file=tmp_path / f"{shard}.txt",
+            output_file=tmp_path / f"{shard}.npy")
+    found = np.concatenate([np.load(tmp_path / f"{shard}.npy") for shard in range(2)])
+    np.testing.assert_allclose(found, [each.pooled for each in vectors[1]], atol=1e-5)
+
+
 def test_a_vector_of_each_token(run, released, lines, vectors, tmp_path):
     run("extract_embeddings", init_checkpoint=released[0], input_file=lines, output_file=tmp_path / "x.npy",
         per_token=True)

@@ -53,6 +53,15 @@ def test_a_score_for_each_line(script, scores, lines, tmp_path):
     np.testing.assert_allclose([float(score) for score, _ in rows], scores["plain"], atol=2e-4)
 
 
+def test_shards_one_after_the_other_have_the_scores_of_the_whole_text(script, scores, tmp_path):
+    found = []
+    for of_shard in (scores["sentences"][:2], scores["sentences"][2:]):
+        (tmp_path / "shard.txt").write_text("\n".join(of_shard) + "\n")
+        script.run(input_file=tmp_path / "shard.txt", output_file=tmp_path / "scores.json")
+        found += json.loads((tmp_path / "scores.json").read_text())["scores"]
+    np.testing.assert_allclose(found, scores["plain"], atol=1e-4)
+
+
 def test_words_from_left_to_right(script, scores, lines, tmp_path):
     script.run(input_file=lines, output_file=tmp_path / "scores.json", within_word_l2r=True, tokens_per_batch=20)
     ours = json.loads((tmp_path / "scores.json").read_text())["scores"]

@@ -66,33 +66,18 @@ def score_sentences(
         raise ValueError('the model must have the masked-LM head: from_pretrained(path, model="pretrainer"). Received: '
                          f"{type(model).__name__}")
     check_vocabulary(tokenizer, model.config)
-    return score_by(log_probabilities_function(model), model.config.max_position_embeddings, tokenizer, sentences,
-                    within_word_l2r, tokens_per_batch, places, done)
-
-
-def score_by(
-    log_probabilities: Callable, longest: int, tokenizer: FullTokenizer, sentences: Sequence[str],
-    within_word_l2r: bool, tokens_per_batch: int, places: Sequence[str] | None = None,
-    done: Callable[[int], None] | None = None
-) -> np.ndarray:
-    """The same as score_sentences, with a function that log_probabilities_function has made.
-
-    Args:
-      log_probabilities: the result of log_probabilities_function.
-      longest: the model's max_position_embeddings.
-      tokenizer, sentences, within_word_l2r, tokens_per_batch, places, done: see score_sentences.
-    """
     rows = tokenizer.encode_batch(list_of_strings("sentences", sentences))
     for number, row in enumerate(rows):
-        if len(row) + 2 > longest:
+        if len(row) + 2 > model.config.max_position_embeddings:
             place = places[number] if places else f"sentence {number + 1}"
             raise ValueError(f"{place}: {count_of(len(row), 'piece')}, [CLS] and [SEP] exceed the model's "
-                             f"{longest} positions")
+                             f"{model.config.max_position_embeddings} positions")
     first_of = {row.tobytes(): number for number, row in reversed(list(enumerate(rows)))}
     unique = sorted(first_of.values())
     starts_word = word_starts(tokenizer) if within_word_l2r else None
     special_tokens = SpecialTokens(tokenizer)
     framed = [special_tokens.around(rows[number]) for number in unique]
+    log_probabilities = _log_probabilities_function(model)
     scores = np.zeros(len(rows))
     for copies in masked_copies(framed, tokenizer.mask_id, starts_word, tokens_per_batch):
         values = log_probabilities(*map(tf.constant, (copies.ids, copies.positions, copies.targets))).numpy()
@@ -137,7 +122,7 @@ def _words(ids: np.ndarray, starts_word: np.ndarray) -> np.ndarray:
     return np.cumsum(starts, axis=1)
 
 
-def log_probabilities_function(model: AlbertPretrainer) -> Callable:
+def _log_probabilities_function(model: AlbertPretrainer) -> Callable:
     """A tf.function from ids [copies, seq], positions and targets [copies] to log-probabilities, float32 [copies]."""
 
     def of(*shape):
