@@ -38,11 +38,11 @@ class HubEncoder(keras.Model):
             self.module = tf.saved_model.load(path)
         except (OSError, ValueError, RuntimeError, tf.errors.OpError) as error:
             raise ValueError(f"{path} cannot be loaded as a SavedModel: {error}") from error
-        trainable = list(getattr(self.module, "trainable_variables", ()))
-        own = {id(variable) for variable in trainable}
-        self._trainable_weights += trainable
-        self._non_trainable_weights += [variable for variable in getattr(self.module, "variables", ())
-                                        if id(variable) not in own]
+        trainable = {id(variable) for variable in getattr(self.module, "trainable_variables", ())}
+        for variable in sorted(getattr(self.module, "variables", ()), key=lambda each: id(each) not in trainable):
+            # A checkpoint has a variable by the name with which it is added.
+            self.add_weight(variable.name.split(":")[0], variable.shape, variable.dtype,
+                            trainable=id(variable) in trainable, getter=lambda *_, own=variable, **__: own)
         names = [variable.name for variable in self.weights]
         if len(set(names)) < len(names):
             raise ValueError(f"{path} has several variables with the same name, so its weights could not be saved")
