@@ -23,8 +23,8 @@ from albert_tf.commands import app
 from albert_tf.commands.flag_fields import define_float
 from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.onnx.writing import to_onnx
-from albert_tf.export.outputs import exported_settings
 from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.weights.settings import settings_of
 from benchmarks.fine_tuned_classifiers import (
     Program,
     compiled,
@@ -89,7 +89,7 @@ def megabytes_of(model: AlbertClassifier) -> float:
 def in_onnx(model: AlbertClassifier, precision: str = "float32") -> tuple[Program, float]:
     """The program and the size of an ONNX file, on one thread."""
     content = to_onnx(model, precision)
-    session = OnnxModel(content, exported_settings(model), threads=1)
+    session = OnnxModel(content, settings_of(model), threads=1)
     return lambda batch: session({name: value.numpy() for name, value in batch.items()}), len(content) / 1e6
 
 

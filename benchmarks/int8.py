@@ -30,7 +30,6 @@ from albert_tf.commands import app
 from albert_tf.export.onnx import graph
 from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.onnx.writing import to_onnx
-from albert_tf.export.outputs import exported_settings
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.classification import metrics
 from albert_tf.tasks.classification.glue import find_task
@@ -39,6 +38,7 @@ from albert_tf.tasks.masked_lm.fill_mask import MASK, masked_ids
 from albert_tf.text.lines import read_lines
 from albert_tf.utils.arrays import softmax
 from albert_tf.utils.charts import Curve, Panel, write_charts
+from albert_tf.weights.settings import settings_of
 
 flags.DEFINE_string("init_checkpoint", "albert_tiny_en", "A fine-tuned classifier, or with --depth any weights with a "
                     "masked-LM head.")
@@ -81,7 +81,7 @@ def by_weights() -> None:
     for name, content in variants(model):
         if FLAGS.variant and name not in ("float32", *FLAGS.variant):
             continue
-        logits, milliseconds = run(OnnxModel(content, exported_settings(model), threads=1), rows)
+        logits, milliseconds = run(OnnxModel(content, settings_of(model), threads=1), rows)
         expected = logits if expected is None else expected
         score = metrics.evaluate(task, logits if task.is_regression else softmax(logits), label_ids)
         changed = "" if task.is_regression else f"{np.mean(logits.argmax(1) != expected.argmax(1)):.4f}"

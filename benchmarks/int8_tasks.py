@@ -22,9 +22,10 @@ from albert_tf.commands.command_runs import run_script
 from albert_tf.export import tflite
 from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.onnx.writing import to_onnx
-from albert_tf.export.outputs import WithOutputs, exported_settings
+from albert_tf.export.outputs import WithOutputs
 from albert_tf.tasks.classification.glue import find_task
 from albert_tf.tasks.scores import scorer
+from albert_tf.weights.settings import settings_of
 from benchmarks.fine_tuned_classifiers import define_flags, fine_tuned, run_folder, write_rows
 from benchmarks.fine_tuning_settings import SETTINGS, TAGGED, files
 from studies.intervals import standard_error
@@ -56,13 +57,13 @@ def measure(task: str, seed: str) -> list[dict]:
 
 
 def exports(model: keras.Model, length: int, with_tflite: bool) -> Iterator[tuple[str, WithOutputs | OnnxModel]]:
-    settings = exported_settings(model)
-    yield "float32", WithOutputs(model, model, settings)
+    settings = settings_of(model)
+    yield "float32", model
     yield "ONNX, int8", OnnxModel(to_onnx(model, "int8"), settings)
     yield f"ONNX, int8 but {FFN_OUTPUTS}", OnnxModel(to_onnx(model, "int8", FFN_OUTPUTS), settings)
     if with_tflite:
         yield "TensorFlow Lite, int8", WithOutputs(
-            model, tflite.runner(tflite.convert(model, "int8", length), length), settings)
+            model, tflite.runner(tflite.convert(model, "int8", length), length), model.max_seq_length)
 
 
 def trained(task: str, seed: str) -> str:

@@ -13,10 +13,10 @@ from albert_tf.data.feature_table import tokenizer_key
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils import bounds
 from albert_tf.weights.from_pretrained import build
-from albert_tf.weights.heads import head_named, heads_of_source
+from albert_tf.weights.heads import head_named
 from albert_tf.weights.open_source import open_source
 from albert_tf.weights.settings import label_difference
-from albert_tf.weights.source import Source
+from albert_tf.weights.source import Source, heads_of_source
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,9 +127,9 @@ class Teacher:
         number, expected = self.source.num_labels(self._head), len(names) if names else 1
         if not difference and number != expected:
             difference = f"{self.path}: the model has {number} outputs, but the task has {expected}"
-        if not difference and settings.multi_label != multi_label:
+        if not difference and bool(settings.multi_label) != multi_label:
             kinds = ("one label", "several labels")
-            difference = (f"{self.path}: the model gives a text {kinds[settings.multi_label]}, but the task "
+            difference = (f"{self.path}: the model gives a text {kinds[bool(settings.multi_label)]}, but the task "
                           f"{kinds[multi_label]}")
         if not difference and settings.activation_fn and not is_ranking:
             difference = f"{self.path}: the model ranks texts, but the task does not"

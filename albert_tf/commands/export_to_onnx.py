@@ -29,9 +29,10 @@ from albert_tf.export.onnx.writing import (
     to_onnx,
     write_companions,
 )
-from albert_tf.export.outputs import WithOutputs, exported_settings, write_and_compare
+from albert_tf.export.outputs import write_and_compare
 from albert_tf.utils.files import check_directory
 from albert_tf.utils.outputs import model_files, used_alone
+from albert_tf.weights.settings import settings_of
 
 FLAGS = flags.FLAGS
 
@@ -66,8 +67,8 @@ def main() -> None:
         score = scored_exports.scorer_from_flags(selected, head)
         contents = {precision: to_onnx(model, precision, FLAGS.int8_in_float32) for precision in FLAGS.precision}
         if score:
-            settings = exported_settings(model)
-            check_scores(score, WithOutputs(model, model, settings), (
+            settings = settings_of(model)
+            check_scores(score, model, (
                 (precision, functools.partial(OnnxModel, content, settings))
                 for precision, content in contents.items()), FLAGS.max_score_drop)
         length = min(_COMPARED_LENGTH, model.config.max_position_embeddings)

@@ -14,7 +14,7 @@ folder of sentence-transformers, the module gives sentence_embedding too, also a
 
 from __future__ import annotations
 
-import dataclasses
+from typing import Any
 
 from absl import flags, logging
 
@@ -22,7 +22,6 @@ from albert_tf.commands import flag_fields as fields, shared_flags as shared, ve
 from albert_tf.export.conversion import write_conversion_card
 from albert_tf.export.tf_hub import PUBLISHED_SEQ_LENGTH, export_encoder, export_preprocessing, module_written_alone
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.pooling import SentencePooling
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.utils.outputs import check_export, is_replaced
@@ -31,7 +30,8 @@ from albert_tf.weights.open_source import open_source
 from albert_tf.weights.source import Source
 
 FLAGS = flags.FLAGS
-_POOLED_OUTPUT = SentencePooling("pooler")  # the output "default" of every module
+# The output "default" of every module.
+_POOLED_OUTPUT = dict(pooling="pooler", normalize=False, truncate_dim=None, max_seq_length=None)
 
 
 def define_flags() -> None:
@@ -55,7 +55,7 @@ def main() -> None:
                          "two folders, neither inside the other: each export replaces its folder")
     with module_written_alone(FLAGS.export_path):
         source = open_source(shared.checkpoint_in(FLAGS.albert_directory))
-        model = model_of(source, vector_flags.pooling_from_flags(source.settings.sentence_pooling or _POOLED_OUTPUT))
+        model = model_of(source, vector_flags.pooling_from_flags(source.settings, **_POOLED_OUTPUT))
         tokenizer = source.vocabulary.replaced_by(shared.vocabulary_from_flags()).tokenizer(model.config)
         export_encoder(FLAGS.export_path, model, tokenizer,
                        lambda folder: write_conversion_card(model, folder, "tf_hub", source.path))
@@ -66,10 +66,10 @@ def main() -> None:
         logging.info("%s: the preprocessing", preprocess_path)
 
 
-def model_of(source: Source, pooling: SentencePooling) -> AlbertModel | AlbertPretrainer | AlbertSentenceEncoder:
+def model_of(source: Source, pooling: dict[str, Any]) -> AlbertModel | AlbertPretrainer | AlbertSentenceEncoder:
     """The model with its pooling. Without a pooling, it has the heads of pre-training if the weights have both."""
     if pooling != _POOLED_OUTPUT:
-        return build(source, "sentence_encoder", **dataclasses.asdict(pooling))[0]
+        return build(source, "sentence_encoder", **pooling)[0]
     model, report = build(source, "pretrainer")
     if not report.not_restored:
         return model

@@ -10,7 +10,6 @@ after the export.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 from typing import Sequence
@@ -21,11 +20,10 @@ from albert_tf import keras
 from albert_tf.commands import flag_fields as fields, scored_exports, shared_flags as shared, vector_flags
 from albert_tf.commands.scored_exports import check_scores
 from albert_tf.export import tflite
-from albert_tf.export.outputs import WithOutputs, exported_settings, write_and_compare
+from albert_tf.export.outputs import WithOutputs, write_and_compare
 from albert_tf.utils import bounds
 from albert_tf.utils.files import check_directory
 from albert_tf.utils.outputs import used_alone
-from albert_tf.weights.settings import Settings
 
 FLAGS = flags.FLAGS
 
@@ -66,17 +64,16 @@ def main() -> None:
         flatbuffers = {precision: tflite.convert(model, precision, **shape) for precision in FLAGS.precision}
         if score:
             # Texts are truncated to the largest length of the flatbuffer, before the export as well.
-            settings = dataclasses.replace(exported_settings(model), max_seq_length=longest)
-            check_scores(score, WithOutputs(model, model, settings), (
-                (precision, functools.partial(_opened, model, flatbuffer, shape["max_seq_length"], settings))
+            check_scores(score, WithOutputs(model, model, longest), (
+                (precision, functools.partial(_opened, model, flatbuffer, shape["max_seq_length"], longest))
                 for precision, flatbuffer in flatbuffers.items()), FLAGS.max_score_drop)
         for precision, flatbuffer in flatbuffers.items():
             write_and_compare(os.path.join(FLAGS.output_dir, f"{head}_{precision}.tflite"), flatbuffer,
                               tflite.differences(flatbuffer, model, **shape))
 
 
-def _opened(model: keras.Model, flatbuffer: bytes, length: int | Sequence[int], settings: Settings) -> WithOutputs:
-    return WithOutputs(model, tflite.runner(flatbuffer, length), settings)
+def _opened(model: keras.Model, flatbuffer: bytes, length: int | Sequence[int], longest: int) -> WithOutputs:
+    return WithOutputs(model, tflite.runner(flatbuffer, length), longest)
 
 
 def lengths_of(values: list[str], most: int) -> list[int]:

@@ -16,7 +16,6 @@ vectors.npy.manifest.json lists what the vectors were made from.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 
 import numpy as np
@@ -65,7 +64,7 @@ def main() -> None:
         if not lines:
             raise ValueError(f"{FLAGS.input_file} has no lines")
         selected = shared.resolve_model()
-        pooling = dataclasses.asdict(vector_flags.sentence_pooling(selected))
+        pooling = vector_flags.sentence_pooling(selected)
         model = selected.pretrained("sentence_encoder", **pooling)
         # The ranges of int8 are those of the vectors themselves, unless the flag has others.
         has_own_ranges = FLAGS.vector_precision == "int8" and not FLAGS.vector_ranges

@@ -48,7 +48,6 @@ from albert_tf.training.task import PredictingTask
 from albert_tf.training.teacher_answers import answers, with_answers
 from albert_tf.utils.files import make_directory
 from albert_tf.utils.outputs import output_folder
-from albert_tf.weights.heads import head_of
 from albert_tf.weights.model_card import write_run_card
 from albert_tf.weights.resolved_model import ResolvedModel
 from albert_tf.weights.settings import SETTINGS, label_difference, settings_in, settings_of, write_settings
@@ -231,9 +230,8 @@ def _do(runs: FineTuning, options: Options, task: CommandTask) -> None:
 def _train(runs: FineTuning, options: Options, task: CommandTask, evaluate: Evaluate | None) -> None:
     """Trains, and writes vocabulary, settings and model card of each run."""
     def write_inputs(directory: str, model: keras.Model) -> None:
-        settings = dataclasses.replace(settings_of(model), max_seq_length=options.finetuning.buckets[-1],
-                                       head=head_of(model).name, lora_alpha=_lora_alpha(options), task=task.name,
-                                       **task.reading)
+        settings = settings_of(model).replaced(max_seq_length=options.finetuning.buckets[-1], task=task.name,
+                                               lora_alpha=_lora_alpha(options), **task.reading)
         write_settings(settings, model.config, directory, VocabularyFiles.from_tokenizer(task.tokenizer))
 
     def write_card(directory: str, seed: int, model: keras.Model, scores: dict[str, float], trained: bool) -> None:

@@ -11,7 +11,7 @@ from absl import flags
 from albert_tf.commands import flag_fields as fields, shared_flags as shared, training_flags, usage
 from albert_tf.commands.finetuning import AnyOptions, Options
 from albert_tf.data.batching import bucket_lengths
-from albert_tf.modeling.pooling import POOLINGS
+from albert_tf.modeling.pooling import POOLER, POOLINGS
 from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.training.finetuning import FineTuningOptions
 from albert_tf.training.run import Length
@@ -267,5 +267,5 @@ def exits_from_flags(model: ResolvedModel, teacher_checkpoint: str | None = None
         return dict(exit_heads=exit_heads)
     if FLAGS.exit_pooling and not exit_heads:
         raise ValueError(f"--exit_pooling={FLAGS.exit_pooling} needs --exit_heads")
-    return dict(exit_heads=exit_heads, exit_pooling=model.setting("exit_pooling", FLAGS.exit_pooling),
-                pooling=model.settings.pooling)
+    return dict(exit_heads=exit_heads, exit_pooling=model.setting("exit_pooling", FLAGS.exit_pooling) or POOLER,
+                pooling=model.settings.pooling or POOLER)

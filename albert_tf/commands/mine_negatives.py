@@ -64,7 +64,7 @@ def main() -> None:
     if FLAGS.corpus_file and not corpus:
         raise ValueError(f"{FLAGS.corpus_file} has no lines")
     selected = shared.resolve_model()
-    pooling = dataclasses.asdict(vector_flags.sentence_pooling(selected))
+    pooling = vector_flags.sentence_pooling(selected)
     model = selected.pretrained("sentence_encoder", **pooling)
     mined = mine_negatives(model, selected.vocabulary.tokenizer(model.config), pairs, options, corpus, FLAGS.batch_size,
                            FLAGS.block_size)

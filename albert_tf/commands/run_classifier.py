@@ -20,7 +20,7 @@ from albert_tf.commands import finetuning as tuning, finetuning_flags as tuning_
 from albert_tf.commands.distillation import DistillationOptions, Teacher
 from albert_tf.data.feature_table import FeatureCache
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.modeling.pooling import MEAN_OR_MAX, LongTexts
+from albert_tf.modeling.pooling import MEAN_OR_MAX
 from albert_tf.tasks.classification import metrics as glue_metrics
 from albert_tf.tasks.classification.answers import write_answers, write_predictions
 from albert_tf.tasks.classification.calibration import Calibration, fitted
@@ -33,6 +33,7 @@ from albert_tf.tasks.classification.reading import read_examples
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.tasks.classification.task_config import load_task_config
 from albert_tf.tasks.classification.task_data import TaskData
+from albert_tf.text.windows import WindowOptions
 from albert_tf.training.checkpoints import saved_runs
 from albert_tf.training.evaluation import shown, write_results
 from albert_tf.training.finetuning import FineTuning, mean_of
@@ -43,6 +44,7 @@ from albert_tf.weights.model_card import write_calibration
 from albert_tf.weights.settings import Settings, settings_in, write_input_settings
 
 FLAGS = flags.FLAGS
+_LONG_TEXTS = ("window_pooling", "max_windows", "doc_stride")  # what --long_texts tells a classifier
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Options(DistillationOptions, tuning.Options):
     """The flags of this command; `task`, `long_texts` and `exits` are made from several flags."""
 
     task: TaskData
-    long_texts: LongTexts
+    long_texts: dict[str, Any]
     exits: dict[str, Any]
     data_dir: str | None = fields.string(None, "Folder that contains GLUE's folders (CoLA, MNLI, ...), or the files of "
                                          "--task_config. An export does not read it.")
@@ -95,12 +97,13 @@ def options_from_flags() -> Options:
     if bool(FLAGS.task_name) == bool(FLAGS.task_config):
         raise ValueError("set either --task_name, or --task_config for a task of your own")
     task = load_task_config(FLAGS.task_config) if FLAGS.task_config else find_task(FLAGS.task_name)
-    requested = None
+    requested: dict[str, Any] = {}
     if tuning_flags.requested("long_texts") == "truncate":
-        requested = LongTexts()
+        requested = dict(max_windows=1)
     elif FLAGS.long_texts != "truncate":
-        requested = LongTexts(FLAGS.long_texts, FLAGS.max_windows, FLAGS.doc_stride)
-    long_texts = model.setting("long_texts", requested) or LongTexts()
+        requested = dict(window_pooling=FLAGS.long_texts, max_windows=FLAGS.max_windows, doc_stride=FLAGS.doc_stride)
+    long_texts = {name: model.setting(name, requested.get(name), "long_texts") for name in _LONG_TEXTS}
+    long_texts = {name: value for name, value in long_texts.items() if value is not None}
     return tuning_flags.options_from_flags(
         Options, model, ["calibrate"], (1000, 0) if FLAGS.task_name else None, task=task, long_texts=long_texts,
         exits=tuning_flags.exits_from_flags(model, FLAGS.teacher_checkpoint))
@@ -117,7 +120,8 @@ class TextClassification(tuning.CommandTask):
 
     def __init__(self, options: Options):
         super().__init__(options)
-        self.task, self.windows, self.best_metric = options.task, options.long_texts.windows, options.task.metrics[0]
+        self.task, self.best_metric = options.task, options.task.metrics[0]
+        self.windows = WindowOptions(options.long_texts.get("max_windows", 1), options.long_texts.get("doc_stride", 0))
         self.name = self.task.name
         tuning.check_labels(options, self.task.labels)
         self._check_kind()
@@ -130,12 +134,13 @@ class TextClassification(tuning.CommandTask):
             self.teacher.check_labels(self.task.labels, self.task.multi_label, self.task.is_ranking)
 
     def new_task(self, config):
-        options, task, windows = self.options, self.task, self.windows
-        model = AlbertClassifier(config, task.num_labels, options.classifier_dropout_prob, options.long_texts.pooling,
-                                 task.labels, options.max_seq_length, windows.max_windows, windows.doc_stride,
-                                 task.multi_label, self._calibration.temperature, self._calibration.thresholds,
-                                 activation_fn="sigmoid" if task.is_ranking else None,
-                                 single_texts=not self.has_pairs, **options.exits)
+        options, task = self.options, self.task
+        model = AlbertClassifier(
+            config, task.num_labels, options.classifier_dropout_prob, label_names=task.labels,
+            max_seq_length=options.max_seq_length, multi_label=task.multi_label,
+            temperature=self._calibration.temperature, thresholds=self._calibration.thresholds,
+            activation_fn="sigmoid" if task.is_ranking else None, single_texts=not self.has_pairs,
+            **options.long_texts, **options.exits)
         if task.is_ranking:
             return RankingTask(model)
         return ClassificationTask(model, task.is_regression,
@@ -159,7 +164,7 @@ class TextClassification(tuning.CommandTask):
         options, cache = self.options, FeatureCache(self.teacher.tokenizer, self.options.cached_dir)
         return feature_table(cache, self.task, options.data_dir, "train",
                              self.teacher.row_length(options.max_seq_length),
-                             self.teacher.source.settings.long_texts.windows)
+                             WindowOptions.of(self.teacher.source.settings))
 
     def evaluation(self):
         dev_sets = list(self._tables("dev"))
@@ -213,7 +218,7 @@ class TextClassification(tuning.CommandTask):
         logging.info("calibration on %s: %s", count_of(len(table), "dev example"), shown(results))
         if is_chief(runs.strategy):
             write_results(directory, results, "calibration_results")
-            settings = dataclasses.replace(settings_in(directory), **dataclasses.asdict(calibration))
+            settings = settings_in(directory).replaced(**dataclasses.asdict(calibration))
             write_input_settings(settings, self.config, directory)
             write_calibration(directory, results)
         wait_for_all(runs.strategy)
@@ -241,7 +246,7 @@ class TextClassification(tuning.CommandTask):
         if options.calibrate and options.finetuning.ensemble_checkpoints:
             raise ValueError("--calibrate is for a single model: do not set --ensemble_checkpoints")
         source = options.model.run or (None if options.do_train else options.model.stored)
-        if source and task.labels and source.settings.multi_label != task.multi_label:
+        if source and task.labels and bool(source.settings.multi_label) != task.multi_label:
             number = "any number of labels" if source.settings.multi_label else "one label"
             raise ValueError(f"{source.path} was trained to give a text {number}, and the task has \"multi_label\": "
                              f"{str(task.multi_label).lower()}: use the task_config of the training, or another model")

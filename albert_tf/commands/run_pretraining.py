@@ -196,7 +196,7 @@ def pretrain(options: Options, strategy: tf.distribute.Strategy) -> None:
         if options.do_train:
             batches_from = batches_from_step(options, training_sets, config.vocab_size)
             trained = train(trainer, checkpoints, batches_from, options.run, options.schedule, strategy, evaluator,
-                            before_steps=lambda: write_settings(Settings(head="pretrainer"), config, output_dir,
+                            before_steps=lambda: write_settings(Settings("pretrainer"), config, output_dir,
                                                                          vocabulary))
             if is_chief(strategy):
                 draw(options, evaluator)

@@ -98,7 +98,7 @@ class MultipleChoice(tuning.CommandTask):
         self.reading = dict(max_qa_length=options.max_qa_length)
         # For an export alone of weights without a number of choices, the dev set has that number.
         used = options.splits + [options.predict_split] * options.do_predict or ["dev"]
-        self.num_choices = options.model.settings.num_choices or (
+        self.num_choices = options.model.settings.values.get("num_choices") or (
             self.data.num_choices(*used) if options.data_dir else NUM_CHOICES)
 
     def new_task(self, config):

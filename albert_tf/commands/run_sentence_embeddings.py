@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -29,7 +30,6 @@ from albert_tf.commands import (
 from albert_tf.commands.distillation import Teacher, TeacherOptions
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureCache
-from albert_tf.modeling.pooling import SentencePooling
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.vector_precision import VectorPrecision
 from albert_tf.tasks.classification.answers import write_answers
@@ -71,7 +71,7 @@ class Options(TeacherOptions, tuning.Options):
 
     LARGEST_INTERVAL = 100
 
-    pooling: SentencePooling
+    pooling: dict[str, Any]
     stored_vectors: VectorPrecision
     scored: TaskData
     objective: str = fields.choice(
@@ -149,7 +149,7 @@ class SentenceEmbeddings(tuning.CommandTask):
 
     def new_task(self, config):
         options, stored = self.options, self.options.stored_vectors
-        model = AlbertSentenceEncoder(config, **dataclasses.asdict(options.pooling), vector_precision=stored.name,
+        model = AlbertSentenceEncoder(config, **options.pooling, vector_precision=stored.name,
                                       vector_ranges=stored.ranges)
         objective = "contrastive" if options.objective in ("pairs", "simcse") else "similarity"
         return SentenceVectorTask(model, objective, options.temperature, options.matryoshka_dims)
@@ -200,7 +200,7 @@ class SentenceEmbeddings(tuning.CommandTask):
         else:
             places = slice(None, None, -(-len(vectors) // COMPARED))
             own = self._initial_vectors(self.lines[places]) if self.options.finetuning.init_checkpoint else None
-            size = self.options.pooling.truncate_dim or self.config.hidden_size
+            size = self.options.pooling["truncate_dim"] or self.config.hidden_size
             matrix = projection(vectors, size, own, places)
             write_array(path, matrix)
         return dict(sentence_embedding=vectors @ matrix)
@@ -232,7 +232,7 @@ class SentenceEmbeddings(tuning.CommandTask):
 
     def _initial_vectors(self, texts: list[str]) -> np.ndarray:
         """The vectors of texts by the initial weights, float32 [texts, H]."""
-        model = self.options.model.pretrained("sentence_encoder", **dataclasses.asdict(self.options.pooling))
+        model = self.options.model.pretrained("sentence_encoder", **self.options.pooling)
         by_length = embed(model, token_ids(self.tokenizer, texts, self.options.max_seq_length), COMPARED_BATCH)
         return np.stack([vectors.pooled for vectors in sorted(by_length, key=lambda vectors: vectors.text)])
 

@@ -10,8 +10,6 @@ with "ranking": true, or a CrossEncoder of sentence-transformers) orders the nea
 
 from __future__ import annotations
 
-import dataclasses
-
 from absl import flags
 
 from albert_tf import keras
@@ -55,7 +53,7 @@ def main() -> None:
     keras.mixed_precision.set_global_policy(FLAGS.precision)
     lines = read_texts(FLAGS.input_file, FLAGS.text_column)
     selected = shared.resolve_model()
-    model = selected.pretrained("sentence_encoder", **dataclasses.asdict(vector_flags.sentence_pooling(selected)))
+    model = selected.pretrained("sentence_encoder", **vector_flags.sentence_pooling(selected))
     tokenizer = selected.vocabulary.tokenizer(model.config)
     vectors, precision = None, VectorPrecision()
     if FLAGS.vectors_file:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from absl import flags
 
 from albert_tf.commands.flag_fields import define_integer, group
-from albert_tf.modeling.pooling import POOLINGS, SentencePooling
+from albert_tf.modeling.pooling import POOLINGS
 from albert_tf.modeling.vector_precision import VECTOR_PRECISIONS, VectorPrecision, read_ranges
 from albert_tf.utils import bounds
 from albert_tf.weights.resolved_model import ResolvedModel
+from albert_tf.weights.settings import POOLING, Settings
 
 FLAGS = flags.FLAGS
+_HEAD = "sentence_encoder"
 flags.disclaim_key_flags()  # a flag belongs to the command that calls these functions
 
 
@@ -70,8 +71,8 @@ def define_text_flags(texts: str, with_blocks: bool = True) -> None:
                        *bounds.BATCH_SIZE)
 
 
-def sentence_pooling(model: ResolvedModel) -> SentencePooling:
-    """The pooling, normalization and length of --pooling, --normalize and --max_seq_length.
+def sentence_pooling(model: ResolvedModel) -> dict[str, Any]:
+    """The arguments of a sentence encoder that --pooling, --normalize, --truncate_dim and --max_seq_length set.
 
     If a flag is not set or not defined, the value is the one stored with the weights, the run in --output_dir or the
     ensemble; without a stored pooling, it is the mean.
@@ -79,17 +80,17 @@ def sentence_pooling(model: ResolvedModel) -> SentencePooling:
     Args:
       model: the result of `resolve_model`.
     """
-    source = model.stored
-    stored = source.settings.sentence_pooling if source else None
-    pooling = pooling_from_flags(stored or SentencePooling())
-    return model.setting("sentence_pooling", pooling, "pooling, --normalize or --max_seq_length") or pooling
+    arguments = pooling_from_flags(model.stored.settings if model.stored else Settings())
+    if model.settings.head != _HEAD:
+        return arguments
+    return {name: model.setting(name, value) for name, value in arguments.items()}
 
 
-def pooling_from_flags(stored: SentencePooling) -> SentencePooling:
-    """`stored` with the values of --pooling, --normalize and --max_seq_length if these flags are set."""
-    names = (field.name for field in dataclasses.fields(SentencePooling))
-    values = {name: FLAGS[name].value for name in names if name in FLAGS}
-    return dataclasses.replace(stored, **{name: value for name, value in values.items() if value is not None})
+def pooling_from_flags(stored: Settings, **defaults: Any) -> dict[str, Any]:
+    """The arguments of sentence_pooling, from the flags, or else from settings of a sentence encoder, or defaults."""
+    stored = stored if stored.head == _HEAD else Settings(_HEAD, defaults)
+    requested = {name: FLAGS[name].value if name in FLAGS else None for name in (*POOLING, "max_seq_length")}
+    return {name: getattr(stored, name) if value is None else value for name, value in requested.items()}
 
 
 def vector_precision() -> VectorPrecision:
@@ -125,7 +126,7 @@ def pooling_arguments(selected: ResolvedModel, model: str) -> dict[str, Any]:
       ValueError: a flag of pooling is set for another model.
     """
     if model == "sentence_encoder":
-        pooling = dataclasses.asdict(sentence_pooling(selected))
+        pooling = sentence_pooling(selected)
         return {**pooling, **vector_arguments()} if "vector_precision" in FLAGS else pooling
     for name in ("pooling", "normalize", "truncate_dim", "vector_precision"):
         if name in FLAGS and FLAGS[name].value not in (None, "float32"):

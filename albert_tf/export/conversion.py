@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import types
 from typing import Any, Callable, Collection, Iterator, Mapping
@@ -23,12 +22,12 @@ from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.files import absolute, check_directory, check_no_wildcard
 from albert_tf.utils.outputs import model_files, output_checkpoint, replaceable_files, used_alone, write_text
 from albert_tf.weights.from_pretrained import build
-from albert_tf.weights.heads import head_named, head_of_source
+from albert_tf.weights.heads import head_named
 from albert_tf.weights.hugging_face import WEIGHTS
 from albert_tf.weights.hugging_face.writing import class_of_hugging_face, save_hugging_face
 from albert_tf.weights.model_card import ModelCard, write_model_card
-from albert_tf.weights.settings import Settings, settings_in, settings_of, write_settings
-from albert_tf.weights.source import Source
+from albert_tf.weights.settings import settings_in, settings_of, write_settings
+from albert_tf.weights.source import Source, head_of_source
 from albert_tf.weights.tf1 import bert
 from albert_tf.weights.tf1.checkpoint import save_tf1_checkpoint
 from albert_tf.weights.vocabulary_files import VocabularyFiles
@@ -105,7 +104,7 @@ def save_random(
         the format does not support the model.
     """
     head = head_named(model)
-    if "num_labels" in head.arguments:
+    if head.label_weights:
         raise ValueError(f"without weights, nothing tells the number of labels of a {model}: set --init_checkpoint, or "
                          "the model to one without labels, such as pretrainer")
     made_from = dict(seed=seed, config=config.to_json_string(), model=model, dtype=dtype, arguments=str(arguments))
@@ -150,9 +149,8 @@ def _folder_of(path: str) -> str:
 
 def _check_keeps_settings(model: keras.Model, output_dir: str) -> None:
     """Raises ValueError if settings that are stored in the directory are not those of the model."""
-    stored, new, default = settings_in(output_dir), settings_of(model), Settings()
-    lost = [field.name for field in dataclasses.fields(Settings)
-            if getattr(stored, field.name) not in (getattr(default, field.name), getattr(new, field.name))]
+    stored, new = settings_in(output_dir).content(), settings_of(model).content()
+    lost = [name for name, value in stored.items() if new.get(name) != value]
     if lost:
         raise ValueError(f"{output_dir} stores another {', '.join(lost)} than that of the model: choose another "
                          "directory")

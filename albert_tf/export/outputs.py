@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Callable, Mapping
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf import keras
-from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.modeling.configured_model import ConfiguredModel
 from albert_tf.utils.outputs import write_bytes
 from albert_tf.weights.heads import has_only_random_pooled_output, head_of
-from albert_tf.weights.settings import Settings, settings_of
 
-# The models' outputs that are not exported.
-_INNER_OUTPUTS = ("encoder_outputs", "embedding_output", "word_embedding_output", "exit_logits")
+# The models' outputs that are not exported, besides lists of those of each layer.
+_INNER_OUTPUTS = ("embedding_output", "word_embedding_output")
 
 
 def exported_outputs(model: keras.Model, inputs: Mapping) -> dict:
@@ -25,34 +23,28 @@ def exported_outputs(model: keras.Model, inputs: Mapping) -> dict:
     """
     left_out = (*_INNER_OUTPUTS, *(["pooled_output"] if has_only_random_pooled_output(model) else []))
     outputs = model(inputs)
-    if "num_layers_used" in outputs:
-        raise ValueError("exit_patience is for the Keras model: load the model with num_layers for an export")
-    if isinstance(model, AlbertSentenceEncoder):
+    if isinstance(model, ConfiguredModel):
         outputs = {**outputs, **model.exported_outputs(outputs)}
-    return {name: output for name, output in outputs.items() if name not in left_out}
+    return {name: output for name, output in outputs.items()
+            if name not in left_out and not isinstance(output, (list, tuple))}
 
 
 class WithOutputs:
-    """A Keras model whose outputs another program computes, with the settings that are stored with its weights.
+    """A Keras model whose outputs another program computes.
 
     Functions that predict from text take it like the model.
 
     Args:
       model: any model of albert_tf.modeling.
       run: function from the model's inputs to its outputs.
-      settings: how the model reads texts.
+      max_seq_length: the largest number of tokens of a row; None if unknown.
     """
 
-    def __init__(self, model: keras.Model, run: Callable[[Mapping], Mapping], settings: Settings):
-        self._model, self._run, self.settings, self.head = model, run, settings, head_of(model)
+    def __init__(self, model: keras.Model, run: Callable[[Mapping], Mapping], max_seq_length: int | None):
+        self._model, self._run, self.max_seq_length, self.head = model, run, max_seq_length, head_of(model)
 
     def __getattr__(self, name: str):
         return getattr(self._model, name)
-
-    @property
-    def max_seq_length(self) -> int | None:
-        """The largest number of tokens of a row; None if unknown."""
-        return self.settings.max_seq_length
 
     @property
     def row_length(self) -> int:
@@ -63,11 +55,6 @@ class WithOutputs:
     def __call__(self, inputs: Mapping, training: bool = False) -> Mapping:
         """The outputs by name."""
         return self._run(inputs)
-
-
-def exported_settings(model: keras.Model) -> Settings:
-    """The settings of an exported model: its own, and its head."""
-    return dataclasses.replace(settings_of(model), head=head_of(model).name)
 
 
 def random_inputs(model: keras.Model, batch_size: int, seq_length: int, num_predictions: int, seed: int) -> dict:

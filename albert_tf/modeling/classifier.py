@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Sequence
-
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.configured_model import as_rows, checked_label_names, register, side_by_side
+from albert_tf.modeling.arguments import REQUIRED, boolean, choice, names, real_number, real_numbers, whole_number
+from albert_tf.modeling.configured_model import as_rows, check_label_names, register, side_by_side
 from albert_tf.modeling.early_exit import EarlyExitModel
 from albert_tf.modeling.label_probabilities import LabelProbabilities
 from albert_tf.modeling.layers import OutputDense
-from albert_tf.modeling.pooling import ACTIVATIONS, MEAN_OR_MAX, LongTexts, mean_or_max
-from albert_tf.utils.bounds import check_one_of
+from albert_tf.modeling.pooling import ACTIVATIONS, MEAN_OR_MAX, mean_or_max
+from albert_tf.utils import bounds
+
+LEAST_TEMPERATURE = 1e-6
 
 
 @register
@@ -48,38 +49,30 @@ class AlbertClassifier(LabelProbabilities, EarlyExitModel):
 
     uses_pooler = True
     HEAD_OUTPUTS = ("logits",)
-    ARGUMENTS = ("num_labels", "classifier_dropout_prob", "window_pooling", "label_names", "max_windows",
-                 "doc_stride", "multi_label", "temperature", "thresholds", *EarlyExitModel.EXIT_ARGUMENTS,
-                 "activation_fn", "single_texts")
+    num_labels: int = whole_number(REQUIRED, bounds.VOCAB_SIZE, is_stored=False)
+    classifier_dropout_prob: float = real_number(0.1, 0.0, 1.0, is_stored=False)
+    window_pooling: str = choice("mean", MEAN_OR_MAX)
+    label_names: tuple[str, ...] | None = names()
+    max_windows: int = whole_number(1, bounds.CANDIDATES)
+    doc_stride: int = whole_number(0, bounds.SEQ_LENGTH.at_least(0))
+    multi_label: bool = boolean()
+    temperature: float = real_number(1.0, LEAST_TEMPERATURE, is_compared=False)
+    thresholds: tuple[float, ...] | None = real_numbers(0.0, 1.0, is_compared=False)
+    activation_fn: str | None = choice(None, ACTIVATIONS)
+    single_texts: bool = boolean()
 
-    def __init__(self, config: AlbertConfig, num_labels: int, classifier_dropout_prob: float = 0.1,
-                 window_pooling: str = "mean", label_names: Sequence[str] | None = None,
-                 max_seq_length: int | None = None, max_windows: int = 1, doc_stride: int = 0,
-                 multi_label: bool = False, temperature: float = 1.0, thresholds: Sequence[float] | None = None,
-                 activation_fn: str | None = None, single_texts: bool = False, **kwargs):
-        super().__init__(config, max_seq_length, **kwargs)
-        check_one_of("window_pooling", window_pooling, MEAN_OR_MAX)
+    def __init__(self, config: AlbertConfig, *arguments, **keywords):
+        super().__init__(config, *arguments, **keywords)
+        check_label_names(self.label_names, self.num_labels)
+        if self.thresholds is not None and len(self.thresholds) != self.num_labels:
+            raise ValueError(f"thresholds must have num_labels={self.num_labels} numbers. "
+                             f"Received: {len(self.thresholds)}")
+        if self.num_labels != 1:
+            self.activation_fn = None
         self.albert = AlbertModel(config)
-        self.classifier = OutputDense("", config.hidden_size, num_labels, config.initializer_range)
-        self.num_labels, self.classifier_dropout_prob = num_labels, classifier_dropout_prob
-        self.window_pooling = window_pooling
-        self.label_names = checked_label_names(label_names, num_labels)
-        self.max_windows, self.doc_stride = max_windows, doc_stride
-        self.multi_label, self.temperature = multi_label, temperature
-        if thresholds is not None and len(thresholds) != num_labels:
-            raise ValueError(f"thresholds must have num_labels={num_labels} numbers. Received: {len(thresholds)}")
-        self.thresholds = None if thresholds is None else tuple(thresholds)
-        if activation_fn is not None:
-            check_one_of("activation_fn", activation_fn, ACTIVATIONS)
-        self.activation_fn = activation_fn if num_labels == 1 else None
-        self.single_texts = single_texts
-        self.add_exit_heads(num_labels)
+        self.classifier = OutputDense("", config.hidden_size, self.num_labels, config.initializer_range)
+        self.add_exit_heads(self.num_labels)
         self.built = True
-
-    @property
-    def long_texts(self) -> LongTexts:
-        """The constructor's arguments for texts that are longer than a row."""
-        return LongTexts(self.window_pooling, self.max_windows, self.doc_stride)
 
     @property
     def is_regression(self) -> bool:

@@ -9,9 +9,11 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.arguments import real_number, whole_number
 from albert_tf.modeling.configured_model import ConfiguredModel, register, required
 from albert_tf.modeling.dropout import dropouts
 from albert_tf.modeling.layers import LayerNorm, ReleaseDense
+from albert_tf.utils import bounds
 
 # The release's logit of a position that p_mask excludes.
 MASKED_LOGIT = -1e30
@@ -48,12 +50,14 @@ class AlbertConditionalSpan(ConfiguredModel):
 
     HEAD_OUTPUTS = ("start_log_probs", "end_log_probs", "start_top_log_probs", "start_top_index", "end_top_log_probs",
                     "end_top_index", "cls_logits")
-    ARGUMENTS = ("start_n_top", "end_n_top", "dropout_prob", "doc_stride", "max_query_length")
+    start_n_top: int = whole_number(5, bounds.CANDIDATES, is_stored=False)
+    end_n_top: int = whole_number(5, bounds.CANDIDATES, is_stored=False)
+    dropout_prob: float = real_number(0.1, 0.0, 1.0, is_stored=False)
+    doc_stride: int | None = whole_number(None, bounds.SEQ_LENGTH.at_least(0))
+    max_query_length: int | None = whole_number(None, bounds.SEQ_LENGTH.at_least(0))
 
-    def __init__(self, config: AlbertConfig, start_n_top: int = 5, end_n_top: int = 5, dropout_prob: float = 0.1,
-                 doc_stride: int | None = None, max_query_length: int | None = None, **kwargs):
-        super().__init__(config, **kwargs)
-        self.doc_stride, self.max_query_length = doc_stride, max_query_length
+    def __init__(self, config: AlbertConfig, *arguments, **keywords):
+        super().__init__(config, *arguments, **keywords)
         self.albert = AlbertModel(config)
         size, stddev = config.hidden_size, config.initializer_range
         # Logits are float32, since in bfloat16 many candidates would have equal scores.
@@ -63,7 +67,6 @@ class AlbertConditionalSpan(ConfiguredModel):
         self.end = ReleaseDense("end_logits/dense_1", size, 1, stddev, dtype=tf.float32)
         self.answer_hidden = ReleaseDense("answer_class/dense_0", 2 * size, size, stddev)
         self.answer = ReleaseDense("answer_class/dense_1", size, 1, stddev, use_bias=False, dtype=tf.float32)
-        self.start_n_top, self.end_n_top, self.dropout_prob = start_n_top, end_n_top, dropout_prob
         self.built = True
 
     @property

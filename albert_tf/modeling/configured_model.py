@@ -12,14 +12,15 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.utils.files import check_one_line
+from albert_tf.modeling.arguments import Arguments, whole_number
+from albert_tf.utils import bounds
 
 
-class ConfiguredModel(keras.Model):
+class ConfiguredModel(Arguments, keras.Model):
     """A Keras model that is built from an AlbertConfig. The constructor makes all of its variables.
 
-    A subclass is decorated with `register`, lists the outputs of its head in HEAD_OUTPUTS, lists further arguments of
-    its constructor in ARGUMENTS, and has each of them as an attribute.
+    A subclass is decorated with `register`, lists the outputs of its head in HEAD_OUTPUTS, and declares further
+    arguments of its constructor (see arguments.py), which are attributes of a model.
 
     In compile and fit, a loss or metric is applied to the head's output. For a head with several outputs, losses,
     metrics, labels and sample weights are dicts by the output's name, or one value for all outputs. predict and export
@@ -32,13 +33,16 @@ class ConfiguredModel(keras.Model):
     """
 
     HEAD_OUTPUTS: tuple[str, ...] = ()
-    ARGUMENTS: tuple[str, ...] = ()
     # Whether the outputs of the head depend on the pooler.
     uses_pooler: bool = False
+    max_seq_length: int | None = whole_number(None, bounds.ROW_LENGTH)
 
-    def __init__(self, config: AlbertConfig, max_seq_length: int | None = None, **kwargs):
-        super().__init__(**kwargs)
-        self.config, self.max_seq_length = config, max_seq_length
+    def __init__(self, config: AlbertConfig, *arguments, **keywords):
+        values, keywords = self.checked(arguments, keywords)
+        super().__init__(**keywords)
+        self.config = config
+        for name, value in values.items():
+            setattr(self, name, value)
 
     @property
     def row_length(self) -> int:
@@ -52,7 +56,7 @@ class ConfiguredModel(keras.Model):
 
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor, for Keras."""
-        arguments = {name: getattr(self, name) for name in ("max_seq_length", *self.ARGUMENTS)}
+        arguments = {name: getattr(self, name) for name in self.arguments()}
         return dict(name=self.name, trainable=self.trainable, config=self.config.to_dict(), **arguments)
 
     @classmethod
@@ -139,19 +143,10 @@ def register(model_class: type) -> type:
     return keras.saving.register_keras_serializable(package="albert_tf")(model_class)
 
 
-def checked_label_names(label_names: Sequence[str] | None, num_labels: int) -> tuple[str, ...] | None:
-    """The names of a classifier's labels as a tuple.
-
-    Raises:
-      ValueError: their number is not num_labels, or a name has a line break: names are stored one per line.
-    """
-    if label_names is None:
-        return None
-    if len(label_names) != num_labels:
+def check_label_names(label_names: Sequence[str] | None, num_labels: int) -> None:
+    """Raises ValueError if the number of the names of a classifier's labels is not num_labels."""
+    if label_names is not None and len(label_names) != num_labels:
         raise ValueError(f"label_names must have num_labels={num_labels} names. Received: {len(label_names)}")
-    for name in label_names:
-        check_one_line(name, "a name in label_names")
-    return tuple(label_names)
 
 
 ENCODER_INPUTS = ("input_ids", "input_mask", "segment_ids")

@@ -21,17 +21,15 @@ import tensorflow as tf
 from albert_tf import devices, keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.arguments import boolean, choice, real_number, whole_number
 from albert_tf.modeling.configured_model import ConfiguredModel
 from albert_tf.modeling.dropout import Dropouts, dropouts
-from albert_tf.modeling.encoder import masked_scores
+from albert_tf.modeling.encoder import EXIT_HEADS, masked_scores
 from albert_tf.modeling.layers import OutputDense
 from albert_tf.modeling.pooling import POOLER, POOLINGS, pooled
-from albert_tf.utils.bounds import Bounds, check_finite, check_one_of
+from albert_tf.utils import bounds
 
 NUM_LAYERS_USED = "num_layers_used"
-# The variables of the head of layer N are SCOPE + "N/output_weights" and "N/output_bias". The last layer has those of
-# the model without exit heads, which can therefore read the weights too.
-SCOPE = "exit_heads/layer_"
 
 
 class ExitHeads(keras.layers.Layer):
@@ -49,7 +47,7 @@ class ExitHeads(keras.layers.Layer):
         super().__init__(autocast=False)
         if config.num_hidden_layers < 2:
             raise ValueError("exit heads need a model of at least 2 layers. Received: num_hidden_layers=1")
-        self.layers = [OutputDense(f"{SCOPE}{number}/", config.hidden_size, num_outputs, config.initializer_range)
+        self.layers = [OutputDense(f"{EXIT_HEADS}{number}/", config.hidden_size, num_outputs, config.initializer_range)
                        for number in range(1, config.num_hidden_layers)]
         self.built = True
 
@@ -64,7 +62,7 @@ class EarlyExitModel(ConfiguredModel):
     patience, the outputs are logits and num_layers_used, int32 [batch], alone.
 
     Args:
-      config, max_seq_length: see ConfiguredModel.
+      config: the model's config.
       exit_heads: whether there is an output after every layer.
       exit_pooling: one of POOLINGS: which vector of a text the outputs before the last layer read. "pooler" is that of
         PABEE; "mean" of the tokens learns sooner where layers have not been trained to gather a text in [CLS].
@@ -78,24 +76,22 @@ class EarlyExitModel(ConfiguredModel):
       ValueError: there is no such pooling, a number is out of range, or there is a patience and no exit heads.
     """
 
-    EXIT_ARGUMENTS = ("exit_heads", "exit_pooling", "pooling", "exit_patience", "exit_tolerance")
+    exit_heads: bool = boolean(is_compared=False)
+    exit_pooling: str = choice(POOLER, POOLINGS, is_compared=False)
+    pooling: str = choice(POOLER, POOLINGS)
+    exit_patience: int | None = whole_number(None, bounds.LAYERS, is_stored=False)
+    exit_tolerance: float = real_number(0.1, 0.0, is_stored=False)
 
-    def __init__(self, config: AlbertConfig, max_seq_length: int | None = None, exit_heads: bool = False,
-                 exit_pooling: str = POOLER, pooling: str = POOLER, exit_patience: int | None = None,
-                 exit_tolerance: float = 0.1, **kwargs):
-        super().__init__(config, max_seq_length, **kwargs)
-        for name, value in (("exit_pooling", exit_pooling), ("pooling", pooling)):
-            check_one_of(name, value, POOLINGS)
-            if value != POOLER and not self.uses_pooler:
-                raise ValueError(f"{name} is for models with one vector for a text. Received: {value!r}")
-        if exit_patience is not None:
-            if not exit_heads:
+    def __init__(self, config: AlbertConfig, *arguments, **keywords):
+        super().__init__(config, *arguments, **keywords)
+        for name in () if self.uses_pooler else ("exit_pooling", "pooling"):
+            if getattr(self, name) != POOLER:
+                raise ValueError(f"{name} is for models with one vector for a text. Received: {getattr(self, name)!r}")
+        if self.exit_patience is not None:
+            if not self.exit_heads:
                 raise ValueError("exit_patience needs a model that was trained with exit heads (--exit_heads). "
-                                 f"Received: exit_patience={exit_patience} for a model without them")
-            Bounds(1, config.num_hidden_layers).check("exit_patience", exit_patience)
-        check_finite("exit_tolerance", exit_tolerance, 0.0)
-        self.exit_heads, self.exit_pooling, self.pooling = exit_heads, exit_pooling, pooling
-        self.exit_patience, self.exit_tolerance = exit_patience, exit_tolerance
+                                 f"Received: exit_patience={self.exit_patience} for a model without them")
+            bounds.Bounds(1, config.num_hidden_layers).check("exit_patience", self.exit_patience)
 
     @property
     def is_regression(self) -> bool:
@@ -160,6 +156,12 @@ class EarlyExitModel(ConfiguredModel):
         """The outputs of the head, with the number of layers of a prediction with a patience."""
         used = {NUM_LAYERS_USED: outputs[NUM_LAYERS_USED]} if NUM_LAYERS_USED in outputs else {}
         return dict(super().head_outputs(outputs), **used)
+
+    def exported_outputs(self, outputs):
+        """The outputs that an export has. Raises ValueError for a model with a patience."""
+        if NUM_LAYERS_USED in outputs:
+            raise ValueError("exit_patience is for the Keras model: load the model with num_layers for an export")
+        return super().exported_outputs(outputs)
 
     def _compiled_outputs(self, outputs, labels):
         """The arguments of losses and metrics, which have no use for the number of layers."""

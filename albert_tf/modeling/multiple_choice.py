@@ -6,14 +6,16 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.arguments import real_number, whole_number
 from albert_tf.modeling.configured_model import ENCODER_INPUTS, register, required
 from albert_tf.modeling.early_exit import EarlyExitModel
 from albert_tf.modeling.layers import OutputDense
+from albert_tf.utils import bounds
 
+# The number of choices of RACE.
+NUM_CHOICES = 4
 # The logit of a choice that a question does not have: its probability is 0.
 MISSING_CHOICE = -1e9
-# Choices of every question of RACE; the default if nothing is stored with the weights.
-NUM_CHOICES = 4
 
 
 @register
@@ -40,14 +42,14 @@ class AlbertMultipleChoice(EarlyExitModel):
 
     uses_pooler = True
     HEAD_OUTPUTS = ("logits",)
-    ARGUMENTS = ("dropout_prob", "num_choices", "max_qa_length", *EarlyExitModel.EXIT_ARGUMENTS)
+    dropout_prob: float = real_number(0.1, 0.0, 1.0, is_stored=False)
+    num_choices: int = whole_number(NUM_CHOICES, bounds.CANDIDATES)
+    max_qa_length: int | None = whole_number(None, bounds.SEQ_LENGTH.at_least(0))
 
-    def __init__(self, config: AlbertConfig, dropout_prob: float = 0.1, num_choices: int = 4,
-                 max_qa_length: int | None = None, **kwargs):
-        super().__init__(config, **kwargs)
+    def __init__(self, config: AlbertConfig, *arguments, **keywords):
+        super().__init__(config, *arguments, **keywords)
         self.albert = AlbertModel(config)
         self.classifier = OutputDense("", config.hidden_size, 1, config.initializer_range)
-        self.dropout_prob, self.num_choices, self.max_qa_length = dropout_prob, num_choices, max_qa_length
         self.add_exit_heads(1)
         self.built = True
 

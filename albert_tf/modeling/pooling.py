@@ -2,42 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING, Mapping
+from typing import Mapping
 
 import tensorflow as tf
 
 from albert_tf.utils.bounds import check_one_of
-
-if TYPE_CHECKING:
-    from albert_tf.text.windows import WindowOptions
-
-
-@dataclasses.dataclass(frozen=True)
-class SentencePooling:
-    """How the vector of a text is made; the fields are AlbertSentenceEncoder's arguments."""
-
-    pooling: str = "mean"
-    normalize: bool = False
-    max_seq_length: int | None = None
-    truncate_dim: int | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class LongTexts:
-    """How a text that is longer than a row is classified; the fields are AlbertClassifier's arguments for it."""
-
-    pooling: str = "mean"
-    max_windows: int = 1
-    doc_stride: int = 0
-
-    @property
-    def windows(self) -> WindowOptions:
-        """How the text is split."""
-        from albert_tf.text.windows import WindowOptions
-
-        return WindowOptions(self.max_windows, self.doc_stride)
-
 
 MEAN_OR_MAX = ("mean", "max")
 # The functions that make a score of the logit of a classifier that ranks, by PyTorch's names.

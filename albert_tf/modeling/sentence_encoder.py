@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Mapping, Sequence
+from typing import Any, Mapping
 
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.arguments import Argument, boolean, choice, whole_number
 from albert_tf.modeling.configured_model import ConfiguredModel, as_rows, register, side_by_side
 from albert_tf.modeling.dropout import dropouts
-from albert_tf.modeling.pooling import POOLINGS, SentencePooling, normalized, pooled
-from albert_tf.modeling.vector_precision import VectorPrecision, as_ranges
-from albert_tf.utils.bounds import check_one_of
+from albert_tf.modeling.pooling import POOLINGS, normalized, pooled
+from albert_tf.modeling.vector_precision import VECTOR_PRECISIONS, VectorPrecision, as_ranges
+from albert_tf.utils import bounds
 
 
 @register
@@ -42,30 +43,22 @@ class AlbertSentenceEncoder(ConfiguredModel):
     """
 
     HEAD_OUTPUTS = ("sentence_embedding",)
-    ARGUMENTS = ("pooling", "normalize", "truncate_dim", "vector_precision", "vector_ranges")
+    pooling: str = choice("mean", POOLINGS)
+    normalize: bool = boolean()
+    truncate_dim: int | None = whole_number(None, bounds.WIDTH)
+    vector_precision: str = choice("float32", VECTOR_PRECISIONS, is_stored=False)
+    vector_ranges: Any = Argument(None, lambda name, value: as_ranges(value), is_stored=False)
 
-    def __init__(self, config: AlbertConfig, pooling: str = "mean", normalize: bool = False,
-                 max_seq_length: int | None = None, truncate_dim: int | None = None,
-                 vector_precision: str = "float32", vector_ranges: Sequence[Sequence[float]] | None = None, **kwargs):
-        super().__init__(config, max_seq_length, **kwargs)
-        check_one_of("pooling", pooling, POOLINGS)
-        if truncate_dim is not None and not 1 <= truncate_dim <= config.hidden_size:
-            raise ValueError(f"truncate_dim must be from 1 to the model's hidden_size, {config.hidden_size}. "
-                             f"Received: {truncate_dim}")
+    def __init__(self, config: AlbertConfig, *arguments, **keywords):
+        super().__init__(config, *arguments, **keywords)
+        if self.truncate_dim is not None:
+            bounds.Bounds(1, config.hidden_size).check("truncate_dim", self.truncate_dim)
         self.albert = AlbertModel(config)
-        self.pooling, self.normalize, self.truncate_dim = pooling, normalize, truncate_dim
-        self.vector_size = truncate_dim or config.hidden_size
-        self.stored_vectors = VectorPrecision(vector_precision, vector_ranges if vector_ranges is None
-                                              else as_ranges(vector_ranges))
+        self.vector_size = self.truncate_dim or config.hidden_size
+        self.stored_vectors = VectorPrecision(self.vector_precision, self.vector_ranges)
         self.stored_vectors.check_size(self.vector_size)
-        self.vector_precision, self.vector_ranges = self.stored_vectors.name, self.stored_vectors.ranges
-        self.uses_pooler = pooling == "pooler"
+        self.uses_pooler = self.pooling == "pooler"
         self.built = True
-
-    @property
-    def sentence_pooling(self) -> SentencePooling:
-        """The constructor's arguments besides the config."""
-        return SentencePooling(self.pooling, self.normalize, self.max_seq_length, self.truncate_dim)
 
     def vectors(self, outputs: Mapping[str, tf.Tensor], input_mask: tf.Tensor) -> tf.Tensor:
         """The vector of each text, float32 [batch, vector_size], from the encoder's outputs (modeling/pooling.py)."""

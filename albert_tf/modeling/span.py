@@ -6,9 +6,11 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.arguments import whole_number
 from albert_tf.modeling.configured_model import ConfiguredModel, register
 from albert_tf.modeling.dropout import dropouts
 from albert_tf.modeling.layers import OutputDense
+from albert_tf.utils import bounds
 
 
 @register
@@ -25,12 +27,11 @@ class AlbertSpan(ConfiguredModel):
     """
 
     HEAD_OUTPUTS = ("start_logits", "end_logits")
-    ARGUMENTS = ("doc_stride", "max_query_length")
+    doc_stride: int | None = whole_number(None, bounds.SEQ_LENGTH.at_least(0))
+    max_query_length: int | None = whole_number(None, bounds.SEQ_LENGTH.at_least(0))
 
-    def __init__(self, config: AlbertConfig, doc_stride: int | None = None, max_query_length: int | None = None,
-                 **kwargs):
-        super().__init__(config, **kwargs)
-        self.doc_stride, self.max_query_length = doc_stride, max_query_length
+    def __init__(self, config: AlbertConfig, *arguments, **keywords):
+        super().__init__(config, *arguments, **keywords)
         self.albert = AlbertModel(config)
         self.span = OutputDense("cls/squad/", config.hidden_size, 2, config.initializer_range)
         self.built = True

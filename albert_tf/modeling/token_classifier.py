@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Sequence
-
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.configured_model import ENCODER_INPUTS, checked_label_names, register, required
+from albert_tf.modeling.arguments import REQUIRED, boolean, names, real_number, whole_number
+from albert_tf.modeling.configured_model import ENCODER_INPUTS, check_label_names, register, required
 from albert_tf.modeling.early_exit import EarlyExitModel
 from albert_tf.modeling.layers import OutputDense
+from albert_tf.utils import bounds
 
 
 @register
@@ -36,19 +36,18 @@ class AlbertTokenClassifier(EarlyExitModel):
     """
 
     HEAD_OUTPUTS = ("logits",)
-    ARGUMENTS = ("num_labels", "classifier_dropout_prob", "label_names", "label_all_pieces", "doc_stride",
-                 *EarlyExitModel.EXIT_ARGUMENTS)
+    num_labels: int = whole_number(REQUIRED, bounds.VOCAB_SIZE, is_stored=False)
+    classifier_dropout_prob: float = real_number(0.1, 0.0, 1.0, is_stored=False)
+    label_names: tuple[str, ...] | None = names()
+    label_all_pieces: bool = boolean()
+    doc_stride: int | None = whole_number(None, bounds.SEQ_LENGTH.at_least(0))
 
-    def __init__(self, config: AlbertConfig, num_labels: int, classifier_dropout_prob: float = 0.1,
-                 label_names: Sequence[str] | None = None, label_all_pieces: bool = False,
-                 doc_stride: int | None = None, **kwargs):
-        super().__init__(config, **kwargs)
+    def __init__(self, config: AlbertConfig, *arguments, **keywords):
+        super().__init__(config, *arguments, **keywords)
+        check_label_names(self.label_names, self.num_labels)
         self.albert = AlbertModel(config)
-        self.classifier = OutputDense("cls/tokens/", config.hidden_size, num_labels, config.initializer_range)
-        self.num_labels, self.classifier_dropout_prob = num_labels, classifier_dropout_prob
-        self.label_names = checked_label_names(label_names, num_labels)
-        self.label_all_pieces, self.doc_stride = label_all_pieces, doc_stride
-        self.add_exit_heads(num_labels)
+        self.classifier = OutputDense("cls/tokens/", config.hidden_size, self.num_labels, config.initializer_range)
+        self.add_exit_heads(self.num_labels)
         self.built = True
 
     def rows_of(self, inputs):

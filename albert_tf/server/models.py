@@ -20,7 +20,7 @@ import tensorflow as tf
 from albert_tf import keras
 from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.onnx.writing import to_onnx
-from albert_tf.export.outputs import exported_outputs, exported_settings
+from albert_tf.export.outputs import exported_outputs
 from albert_tf.export.saved_model import EXAMPLES, IDS, OPTIONAL_INPUTS, RAW_TEXT, graph, sequence_features, view_of
 from albert_tf.server.signatures import (
     SENTENCE_ORDER,
@@ -43,8 +43,9 @@ from albert_tf.text.packing import padded_rows
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.arrays import softmax
 from albert_tf.weights.from_pretrained import build, warn_of_random_parts
-from albert_tf.weights.heads import head_of, head_of_source
-from albert_tf.weights.source import Source
+from albert_tf.weights.heads import head_of
+from albert_tf.weights.settings import settings_of
+from albert_tf.weights.source import Source, head_of_source
 
 Outputs = dict[str, np.ndarray]
 # Variables of the heads of a pre-trained model.
@@ -73,7 +74,7 @@ def model_of_source(
     built, report = build(source, kind, **(vectors or {} if kind == "sentence_encoder" else {}))
     warn_of_random_parts(kind, report, source.path)
     has_onnx = all(map(importlib.util.find_spec, ("onnx", "onnxruntime")))
-    runtime = OnnxModel(to_onnx(built), exported_settings(built)) if has_onnx else _KerasModel(built)
+    runtime = OnnxModel(to_onnx(built), settings_of(built)) if has_onnx else _KerasModel(built)
     served = served_model(name, runtime, tokenizer, top_k, source.path)
     random = [*([RAW_TEXT, IDS, EXAMPLES] if any(map(_MASKED_LM.match, report.not_restored)) else []),
               *([SENTENCE_ORDER] if any(map(_SENTENCE_ORDER.match, report.not_restored)) else [])]
@@ -213,9 +214,8 @@ def _classifier(served: _Served) -> _Parts:
         pairs = _texts(columns["text_b"]) if "text_b" in names else None
         return answers(text_logits(model, tokenizer, _texts(columns["text_a"]), pairs))
 
-    windows = model.long_texts.windows
     return _Parts({RAW_TEXT: _of_strings(names, texts, specs)}, lambda columns: answers(model(columns)["logits"]),
-                  specs, sequence_features(model.row_length, windows.max_windows))
+                  specs, sequence_features(model.row_length, model.max_windows))
 
 
 def _pretrainer(served: _Served) -> _Parts:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -72,6 +72,11 @@ class WindowOptions:
 
     max_windows: int = 1
     doc_stride: int = 0
+
+    @classmethod
+    def of(cls, model: Any) -> WindowOptions:
+        """How a classifier reads texts; also by its stored settings."""
+        return cls(model.max_windows or 1, model.doc_stride or 0)
 
     def stride(self, window_length: int) -> int:
         """doc_stride, or its default for windows of window_length tokens."""

@@ -56,6 +56,7 @@ def _is_finite(value: Any) -> bool:
 
 
 SEQ_LENGTH = Bounds(1, 65_536)
+ROW_LENGTH = Bounds(4, 65_536)  # [CLS], [SEP], [SEP] and a piece
 PREDICTIONS = Bounds(1, 65_536)
 NGRAM = Bounds(1, 100)
 BATCH_SIZE = Bounds(1, 1_048_576)

@@ -6,7 +6,7 @@ WeightsReader does the same for tasks, with the user's settings.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Callable, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Mapping, TypeVar
 
 from absl import logging
 
@@ -15,6 +15,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.layers import check_finite_weights, release_name
 from albert_tf.weights.heads import Head, encoder_of, head_named
 from albert_tf.weights.open_source import open_source
+from albert_tf.weights.settings import declared
 from albert_tf.weights.source import (
     RestoreReport,
     Source,
@@ -118,14 +119,8 @@ def build(
         encoder = HubEncoder(source.module)
         return encoder, _module_report(encoder, encoder)
     head = head_named(model)
-    if arguments.get("label_names") and "num_labels" in head.arguments:
-        arguments.setdefault("num_labels", len(arguments["label_names"]))
-    stored = {name: read(source) for name, read in head.arguments.items() if name not in arguments}
-    arguments = {"max_seq_length": source.settings.max_seq_length, **stored, **arguments}
-    for name in ("label_names", "thresholds"):
-        if stored.get(name) and len(stored[name]) != arguments["num_labels"]:
-            arguments[name] = None  # they are those of another head
     config = config or source.config
+    arguments = {**_stored_arguments(source, head, arguments), **arguments}
     if source.module:
         built = head.model(config, **arguments)
         return built, _use_module(built, source.module)
@@ -133,6 +128,27 @@ def build(
     if any(name.startswith(_POOLER) for name in report.not_restored):
         encoder_of(built).mark_pooler_as_random()
     return built, report
+
+
+def _stored_arguments(source: Source, head: Head, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a head's class that are stored with weights, or follow from them, and are not given.
+
+    Raises:
+      ValueError: nothing tells the number of labels.
+    """
+    stored = dict(max_seq_length=source.settings.max_seq_length)
+    if source.settings.head in (None, head.name):  # the others are those of another head
+        stored.update((name, value) for name, value in source.settings.values.items() if name in declared(head.name))
+    if head.label_weights:
+        names = given.get("label_names")
+        num_labels = given.get("num_labels") or (len(names) if names else source.num_labels(head.name))
+        if num_labels is None:
+            raise ValueError(f"{source.path} has no classifier: set num_labels")
+        stored["num_labels"] = num_labels
+        for name in ("label_names", "thresholds"):
+            if stored.get(name) and len(stored[name]) != num_labels:
+                del stored[name]
+    return stored
 
 
 def make_with_weights(

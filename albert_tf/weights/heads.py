@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from typing import TYPE_CHECKING, Any, Callable, Collection
+from typing import TYPE_CHECKING, Any, Collection
 
-from albert_tf.modeling.pooling import SentencePooling
 from albert_tf.utils.bounds import check_one_of
-from albert_tf.weights.source import Source
 from albert_tf.weights.vocabulary_files import check_vocabulary
 
 if TYPE_CHECKING:
@@ -37,8 +35,7 @@ class Head:
       has_pooler: whether Hugging Face's model has the pooler.
       pipeline_tag: Hugging Face's name of the head's task, for model cards.
       task: the name of its task in messages.
-      arguments: arguments of the model's constructor that can be read from a Source: a function of the Source for each.
-        Every model also has config and max_seq_length.
+      label_weights: the release's name of the classifier's weights [labels, hidden_size]; None for other heads.
     """
 
     name: str
@@ -49,51 +46,17 @@ class Head:
     has_pooler: bool = True
     pipeline_tag: str = "feature-extraction"
     task: str = "encoding"
-    arguments: dict[str, Callable[[Source], Any]] = dataclasses.field(default_factory=dict)
+    label_weights: str | None = None
 
     @property
-    def model(self) -> type:
+    def model(self) -> Any:
         """Its class."""
         module, _, class_name = f"albert_tf.modeling.{self.path}".rpartition(".")
         return getattr(importlib.import_module(module), class_name)
 
 
-def _num_labels(head: str) -> Callable[[Source], int]:
-    """The number of labels of a head's classifier."""
-    def read(source: Source) -> int:
-        num_labels = source.num_labels(head)
-        if num_labels is None:
-            raise ValueError(f"{source.path} has no classifier: set num_labels")
-        return num_labels
-
-    return read
-
-
-def _num_choices(source: Source) -> int:
-    """The number of choices that is stored with the weights, or that of RACE."""
-    from albert_tf.modeling.multiple_choice import NUM_CHOICES
-
-    return source.settings.num_choices or NUM_CHOICES
-
-
-def _settings(*names: str) -> dict[str, Callable[[Source], Any]]:
-    """Arguments with the names of settings, as stored with the weights."""
-    return {name: lambda source, name=name: getattr(source.settings, name) for name in names}  # type: ignore[misc]
-
-
-# Arguments of the models that can have an output after every layer, if it reads one vector of a text.
-_EXITS = _settings("exit_heads", "exit_pooling", "pooling")
-# Arguments of the models of SQuAD.
-_QUESTIONS = _settings("doc_stride", "max_query_length")
-
-
 def _same_for_both(scope: str, layer: str) -> dict:
     return {model_type: {scope: (layer, OUTPUT)} for model_type in ("albert", "bert")}
-
-
-def _pooling(name: str) -> Callable[[Source], Any]:
-    """An argument of AlbertSentenceEncoder, as stored with the weights."""
-    return lambda source: getattr(source.settings.sentence_pooling or SentencePooling(), name)
 
 
 HEADS = (
@@ -110,32 +73,20 @@ HEADS = (
                     "cls/seq_relationship": ("cls.seq_relationship", OUTPUT)}),
          pipeline_tag="fill-mask", task="pre-training"),
     Head("classifier", "classifier.AlbertClassifier", ("output_weights",), ("ForSequenceClassification",),
-         _same_for_both("", "classifier"),
-         arguments=dict(_settings("label_names", "multi_label", "thresholds", "activation_fn", "single_texts"),
-                        **_EXITS,
-                        num_labels=_num_labels("classifier"),
-                        window_pooling=lambda source: source.settings.long_texts.pooling,
-                        max_windows=lambda source: source.settings.long_texts.max_windows,
-                        doc_stride=lambda source: source.settings.long_texts.doc_stride,
-                        temperature=lambda source: source.settings.temperature or 1.0),
+         _same_for_both("", "classifier"), label_weights="output_weights",
          pipeline_tag="text-classification", task="classification"),
     Head("token_classifier", "token_classifier.AlbertTokenClassifier", ("cls/tokens/",),
          ("ForTokenClassification",), _same_for_both("cls/tokens", "classifier"), has_pooler=False,
-         # Without exit_pooling, which weights of another head can have: all outputs of a tagger read its tokens.
-         arguments=dict(_settings("label_names", "label_all_pieces", "doc_stride", "exit_heads"),
-                        num_labels=_num_labels("token_classifier")),
+         label_weights="cls/tokens/output_weights",
          pipeline_tag="token-classification", task="tagging"),
     Head("span", "span.AlbertSpan", ("cls/squad/",), ("ForQuestionAnswering",),
          _same_for_both("cls/squad", "qa_outputs"), has_pooler=False,
-         arguments=_QUESTIONS, pipeline_tag="question-answering", task="SQuAD 1.1"),
-    Head("conditional_span", "conditional_span.AlbertConditionalSpan", ("start_logits/",), arguments=_QUESTIONS,
+         pipeline_tag="question-answering", task="SQuAD 1.1"),
+    Head("conditional_span", "conditional_span.AlbertConditionalSpan", ("start_logits/",),
          pipeline_tag="question-answering", task="SQuAD 2.0"),
     Head("multiple_choice", "multiple_choice.AlbertMultipleChoice", (), ("ForMultipleChoice",),
-         _same_for_both("", "classifier"),
-         arguments=dict(_settings("max_qa_length"), **_EXITS, num_choices=_num_choices),
-         pipeline_tag="multiple-choice", task="multiple choice"),
+         _same_for_both("", "classifier"), pipeline_tag="multiple-choice", task="multiple choice"),
     Head("sentence_encoder", "sentence_encoder.AlbertSentenceEncoder", architectures=("Model",),
-         arguments={field.name: _pooling(field.name) for field in dataclasses.fields(SentencePooling)},
          pipeline_tag="sentence-similarity", task="sentence vectors"),
 )
 _BY_NAME = {head.name: head for head in HEADS}
@@ -220,35 +171,3 @@ def head_of_variables(names) -> Head:
     candidates = sorted((head for head in HEADS if head.variables), key=lambda head: head.name == "pretrainer")
     return next((head for head in candidates if any(name.startswith(head.variables) for name in names)),
                 _BY_NAME["encoder"])
-
-
-def heads_of_source(source: Source) -> set[str]:
-    """The names of the heads that stored weights may have been trained with; empty without a head, or if nothing tells.
-
-    Earlier versions did not store the head: regression and multiple choice have the same variables, and a sentence
-    encoder has none of its own.
-    """
-    stored = source.settings.head or source.model
-    if stored:
-        return {stored}
-    if source.settings.sentence_pooling:
-        return {"sentence_encoder"}
-    if source.settings.num_choices:
-        return {"multiple_choice"}
-    head = head_of_variables(source.shapes).name
-    if head == "classifier" and source.num_labels("classifier") == 1:
-        return {"classifier", "multiple_choice"}
-    return set() if head == "encoder" else {head}
-
-
-def head_of_source(source: Source) -> str:
-    """The name of the head of stored weights: "encoder" if they have none.
-
-    Raises:
-      ValueError: it may be a regression or a multiple-choice model, which have the same variables.
-    """
-    heads = heads_of_source(source) or {"encoder"}
-    if len(heads) > 1:
-        raise ValueError(f"{source.path} can be a regression or a multiple-choice model: set the model to "
-                         f"{' or '.join(sorted(heads))}")
-    return heads.pop()

@@ -26,13 +26,13 @@ import tensorflow as tf
 
 from albert_tf.utils.files import errors_naming_origin
 from albert_tf.utils.json_files import read_json_object
-from albert_tf.weights import keras_hub
 from albert_tf.weights.hugging_face import CONFIG, INDEX, MODULES, SCHEME, WEIGHTS
 from albert_tf.weights.source import Source
 
 # The models that come with the package.
 _SHIPPED = pathlib.Path(__file__).parents[1] / "models"
 _SAVED_MODEL = "saved_model.pb"
+_KERAS_WEIGHTS = "model.weights.h5"  # of a preset of keras-hub
 # Any of these files makes a folder one of Hugging Face; the last one is that of sentence-transformers. Without weights
 # in safetensors, and with a pickle, the reader says what to do.
 _HUGGING_FACE = (CONFIG, WEIGHTS, INDEX, "pytorch_model.bin", MODULES)
@@ -154,7 +154,7 @@ def is_hub_module(path: str) -> bool:
 
 def _is_keras_preset(folder: str) -> bool:
     """Whether a folder is a preset of keras-hub: weights of Keras beside a config that is not Hugging Face's."""
-    config, weights = (os.path.join(folder, name) for name in (keras_hub.CONFIG, keras_hub.WEIGHTS))
+    config, weights = (os.path.join(folder, name) for name in (CONFIG, _KERAS_WEIGHTS))
     return all(map(tf.io.gfile.exists, (config, weights))) and "registered_name" in read_json_object(config)
 
 

@@ -24,22 +24,26 @@ from absl import logging
 
 from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig, described
-from albert_tf.modeling.pooling import LongTexts
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.training.checkpoints import numbered
 from albert_tf.training.evaluation import checkpoint_of
 from albert_tf.utils.files import read_bytes
 from albert_tf.weights.from_pretrained import WeightsReader, build, warn_of_random_parts
-from albert_tf.weights.heads import head_named, head_of_source, heads_of_source
+from albert_tf.weights.heads import head_named
 from albert_tf.weights.open_source import is_url, open_source
-from albert_tf.weights.settings import Settings, settings_in
-from albert_tf.weights.source import RestoreReport, Source, config_of, first_layers, unshared_config
+from albert_tf.weights.settings import Settings, declared, settings_in
+from albert_tf.weights.source import (
+    RestoreReport,
+    Source,
+    config_of,
+    first_layers,
+    head_of_source,
+    heads_of_source,
+    unshared_config,
+)
 from albert_tf.weights.vocabulary_files import VocabularyFiles, vocabulary_in
 
 Value = TypeVar("Value")
-# What members of an ensemble must agree in, if it is known of both.
-_READING = ("label_names", "max_seq_length", "long_texts", "label_all_pieces", "num_choices", "doc_stride",
-            "max_query_length", "max_qa_length", "sentence_pooling", "multi_label", "pooling")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -344,7 +348,9 @@ def _written_before(request: ModelRequest) -> list[str]:
 def _check_members(sources: list[Source]) -> None:
     """Raises ValueError, which names two sources, if they read texts or name labels in different ways."""
     for first, second in itertools.combinations(sources, 2):
-        for name, read in {**{name: _setting(name) for name in _READING}, "number of labels": Source.num_labels,
+        compared = {name for source in (first, second) for name, argument in declared(source.settings.head).items()
+                    if argument.is_compared}
+        for name, read in {**{name: _setting(name) for name in sorted(compared)}, "number of labels": Source.num_labels,
                            "vocabulary": _vocabulary}.items():
             values = read(first), read(second)
             if None not in values and values[0] != values[1]:
@@ -365,9 +371,5 @@ def _vocabulary(source: Source) -> tuple | None:
 
 
 def _shown(value: Any) -> str:
-    """A value for a message: names without quotes, and the fields of a dataclass."""
-    if isinstance(value, LongTexts) and value.max_windows == 1:
-        return "truncate"
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return " ".join(f"{name}={field}" for name, field in dataclasses.asdict(value).items())
+    """A value for a message: names without quotes."""
     return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)

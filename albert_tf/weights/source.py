@@ -16,12 +16,10 @@ from absl import logging
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.adapters import ADAPTER_NAME
-from albert_tf.modeling.early_exit import SCOPE as EXIT_HEADS
-from albert_tf.modeling.encoder import block_scope, block_variable
+from albert_tf.modeling.encoder import EXIT_HEADS, block_scope, block_variable
 from albert_tf.modeling.layers import check_finite_weights, release_name
 from albert_tf.utils.bounds import Bounds
-from albert_tf.utils.progress import count_of
+from albert_tf.weights.heads import HEAD_NAMES, HEADS, head_named, head_of_variables
 from albert_tf.weights.settings import SETTINGS, Settings
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
@@ -29,10 +27,9 @@ Made = TypeVar("Made")
 _GROUP = re.compile(r"/group_\d+/")
 # The counter in the release's checkpoints, and the one in SavedModels of tf.train.Checkpoint.
 _COUNTERS = ("global_step", "save_counter")
-# By the name of a head, its classifier's weights [labels, hidden_size]; and all variables with a value for each label.
-LABEL_WEIGHTS = dict(classifier="output_weights", token_classifier="cls/tokens/output_weights")
-_LABEL_VARIABLES = {name for weights in LABEL_WEIGHTS.values()
-                    for name in (weights, weights.replace("weights", "bias"))}
+# Variables with a value for each label.
+_LABEL_VARIABLES = {name for head in HEADS if head.label_weights
+                    for name in (head.label_weights, head.label_weights.replace("weights", "bias"))}
 _POSITIONS = "bert/embeddings/position_embeddings"
 
 
@@ -47,7 +44,6 @@ class Source:
       read_config: function that returns the model's config.
       vocabulary: the vocabulary that comes with the weights; empty if there is none.
       settings: how the model is used, as stored with the weights.
-      model: which model of from_pretrained it is, if the source names it.
       module: the directory of a TF2 SavedModel whose variables have other names than the release's; `shapes` is empty
         then. It is used as an encoder. Reading its config and using it runs its graph.
       read_step: function that returns the step at which a run of this package saved the weights; 0 for other weights.
@@ -59,7 +55,6 @@ class Source:
     read_config: Callable[[], AlbertConfig]
     vocabulary: VocabularyFiles = VocabularyFiles()
     settings: Settings = Settings()
-    model: str | None = None
     module: str | None = None
     read_step: Callable[[], int] = lambda: 0
 
@@ -77,13 +72,13 @@ class Source:
         """The number of labels of the classifier; None if there is no classifier.
 
         Args:
-          *heads: the names of heads in LABEL_WEIGHTS. Default: all.
+          *heads: the names of heads. Default: all.
 
         Raises:
           ValueError: the classifier's weights are not a matrix.
         """
-        for name in (LABEL_WEIGHTS[head] for head in heads or LABEL_WEIGHTS):
-            shape = self.shapes.get(name)
+        for name in (head_named(head).label_weights for head in heads or HEAD_NAMES):
+            shape = self.shapes.get(name or "")
             if shape is not None and len(shape) != 2:
                 raise ValueError(f"{self.path}: {name} must be [labels, hidden_size]. Received shape: {list(shape)}")
             if shape is not None:
@@ -103,6 +98,32 @@ class Source:
         """The source of the values with the names keys[name], which have the name `name` there, and other changes."""
         return dataclasses.replace(self, shapes={name: self.shapes[key] for name, key in keys.items()},
                                    read=lambda name: self.read(keys[name]), **changes)
+
+
+def heads_of_source(source: Source) -> set[str]:
+    """The names of the heads that stored weights may have been trained with; empty without a head, or if nothing tells.
+
+    Without settings, the names of the variables tell. Regression and multiple choice have the same ones.
+    """
+    if source.settings.head:
+        return {source.settings.head} - {"encoder"}
+    head = head_of_variables(source.shapes).name
+    if head == "classifier" and source.num_labels("classifier") == 1:
+        return {"classifier", "multiple_choice"}
+    return set() if head == "encoder" else {head}
+
+
+def head_of_source(source: Source) -> str:
+    """The name of the head of stored weights: "encoder" if they have none.
+
+    Raises:
+      ValueError: it may be a regression or a multiple-choice model, which have the same variables.
+    """
+    heads = heads_of_source(source) or {"encoder"}
+    if len(heads) > 1:
+        raise ValueError(f"{source.path} can be a regression or a multiple-choice model: set the model to "
+                         f"{' or '.join(sorted(heads))}")
+    return heads.pop()
 
 
 def config_of(source: Source) -> AlbertConfig | None:
@@ -130,13 +151,13 @@ class RestoreReport:
     optimizer_state: list[str]
 
     def __str__(self):
-        parts = [f"{count_of(len(self.restored), 'variable')} restored"]
+        parts = [f"{len(self.restored)} variables restored"]
         if self.not_restored:
             parts.append("not restored: " + ", ".join(f"{name} ({why})" for name, why in self.not_restored.items()))
         if self.not_used:
             parts.append("not used: " + ", ".join(self.not_used))
         if self.optimizer_state:
-            parts.append(f"{count_of(len(self.optimizer_state), 'optimizer variable')} ignored")
+            parts.append(f"optimizer variables ignored: {len(self.optimizer_state)}")
         return "; ".join(parts)
 
 
@@ -315,7 +336,7 @@ def first_layers(source: Source, num_layers: int | None) -> Source:
     if not source.settings.exit_heads:
         raise ValueError(f"num_layers needs a model that was trained with exit heads (--exit_heads), and {source.path} "
                          f"was not. Received: num_layers={num_layers}")
-    config, settings = source.config, dataclasses.replace(source.settings, exit_heads=False)
+    config, settings = source.config, source.settings.replaced(exit_heads=False)
     Bounds(1, config.num_hidden_layers).check("num_layers", num_layers)
     groups = config.num_hidden_groups if config.cross_layer_sharing != "all" else (
         config.attention_blocks[num_layers - 1][0] // config.inner_group_num + 1)
@@ -327,8 +348,8 @@ def first_layers(source: Source, num_layers: int | None) -> Source:
     names = {name: name for name, block in blocks.items() if not name.startswith(EXIT_HEADS) and (
         block is None or block.group * cut.inner_group_num + block.inner < used[block.is_of_attention])}
     if num_layers < config.num_hidden_layers:
-        settings = dataclasses.replace(settings, pooling=settings.exit_pooling)
-        scope = next(name for name in LABEL_WEIGHTS.values() if name in names).removesuffix("output_weights")
+        settings = settings.replaced(pooling=settings.exit_pooling)
+        scope = next(name for name in _LABEL_VARIABLES if name in names).rpartition("output_")[0]
         names.update({f"{scope}{name}": f"{EXIT_HEADS}{num_layers}/{name}"
                       for name in ("output_weights", "output_bias")})
     return source.renamed(names, read_config=lambda: cut, settings=settings)
@@ -343,9 +364,11 @@ def merged(source: Source) -> Source:
       ValueError: the scale of the adapters is not stored with them.
     """
     # By the name of a variable, the scope of its kernel and the number of its layer, if it belongs to one.
-    adapters = {name: match.groups() for name in source.shapes if (match := ADAPTER_NAME.fullmatch(name))}
-    if not adapters:
+    if not any("/lora_" in name for name in source.shapes):
         return source
+    from albert_tf.modeling.adapters import ADAPTER_NAME
+
+    adapters = {name: match.groups() for name in source.shapes if (match := ADAPTER_NAME.fullmatch(name))}
     alpha = source.settings.lora_alpha
     if alpha is None:
         raise ValueError(f"{source.path} has low-rank adapters, and no {SETTINGS} with lora_alpha is beside it: copy "
@@ -353,7 +376,7 @@ def merged(source: Source) -> Source:
     config = source.config
     scopes = {_adapted_scope(scope, layer, config): (scope, "" if layer is None else f"_{layer}")
               for scope, layer in adapters.values()}
-    base = dataclasses.replace(source, settings=dataclasses.replace(source.settings, lora_alpha=None), shapes={
+    base = dataclasses.replace(source, settings=source.settings.replaced(lora_alpha=None), shapes={
         name: shape for name, shape in source.shapes.items() if name not in adapters})
     base = unshared(base) if any(layer is not None for _, layer in adapters.values()) else base
 

@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 from script_session import ScriptSession
 
-from albert_tf.modeling.pooling import LongTexts
 from albert_tf.utils.outputs import used_alone
 from albert_tf.weights.settings import settings_in
 
@@ -132,8 +131,7 @@ def test_an_evaluation_copies_the_best_checkpoint_with_all_of_its_variables(scri
     (dict(do_lower_case=False, init_checkpoint="shared", unshare_layers=True),
      "do_lower_case is True in the run and False in --do_lower_case"),
     (dict(max_seq_length=32), "max_seq_length is 24 in the run and 32 in --max_seq_length"),
-    (dict(long_texts="mean"), "long_texts is truncate in the run and pooling=mean max_windows=8 doc_stride=0 in "
-                              "--long_texts"),
+    (dict(long_texts="mean"), "max_windows is 1 in the run and 8 in --long_texts"),
     (dict(exit_heads=True), "exit_heads is False in the run and True in --exit_heads"),
 ])
 def test_a_run_is_not_continued_as_another_model(script, apart, shared, folder, flags, message):
@@ -158,12 +156,13 @@ def test_settings_of_a_run_count_and_another_value_is_a_warning(script, folder, 
     directory = folder / "windows"
     script.run(output_dir=directory, long_texts="mean", max_windows=3, doc_stride=8, **new)
     stored = settings_in(str(directory))
-    assert stored.long_texts == LongTexts("mean", 3, 8) and stored.head == "classifier"
+    assert (stored.window_pooling, stored.max_windows, stored.doc_stride) == ("mean", 3, 8)
+    assert stored.head == "classifier"
     script.run(output_dir=directory, do_predict=True)
     expected = answers(directory)
     printed = script.run(output_dir=directory, do_predict=True, long_texts="max", max_seq_length=32)
-    assert ("long_texts is pooling=mean max_windows=3 doc_stride=8 in the run and pooling=max max_windows=8 "
-            "doc_stride=0 in --long_texts") in printed
+    for name, ours, requested in (("window_pooling", "mean", "max"), ("max_windows", 3, 8), ("doc_stride", 8, 0)):
+        assert f"{name} is {ours} in the run and {requested} in --long_texts" in printed
     assert "max_seq_length is 24 in the run and 32 in --max_seq_length" in printed
     np.testing.assert_array_equal(answers(directory), expected)
 

@@ -85,7 +85,7 @@ def test_the_attributes_of_a_head_are_those_of_the_model(exported):
             ("multiple_choice", dict(num_choices=3, max_qa_length=7), ["num_choices", "max_qa_length"]),
             ("token_classifier", dict(num_labels=2, label_all_pieces=True, doc_stride=4),
              ["num_labels", "label_all_pieces", "doc_stride"]),
-            ("classifier", dict(num_labels=1, max_windows=2), ["num_labels", "long_texts", "label_names"])):
+            ("classifier", dict(num_labels=1, max_windows=2), ["num_labels", "max_windows", "label_names"])):
         model, export = exported(head, max_seq_length=20, **arguments)
         for name in (*names, "config", "row_length", "max_seq_length"):
             assert getattr(export, name) == getattr(model, name), (head, name)
@@ -151,9 +151,9 @@ def test_files_of_other_programs_and_other_models_are_refused(config, tmp_path):
         OnnxModel(foreign(config, head="classifier", config=config.to_json_string()))
     classifier = to_onnx(head_named("classifier").model(config, num_labels=2))
     with pytest.raises(ValueError, match="albert_tf.json belongs to a model with the head span, and .* has the head"):
-        OnnxModel(classifier, Settings(head="span"))
+        OnnxModel(classifier, Settings("span"))
     with pytest.raises(ValueError, match="albert_tf.json has 3 names for the 2 labels of .*: export the model again"):
-        OnnxModel(classifier, Settings(label_names=("a", "b", "c")))
+        OnnxModel(classifier, Settings("classifier", dict(label_names=("a", "b", "c"))))
 
 
 def test_data_outside_of_the_file_is_not_read(tmp_path):

@@ -13,4 +13,5 @@ def new_head(head, config):
       head: the entry, or its name.
     """
     head = head_named(head) if isinstance(head, str) else head
-    return head.model(config, **{name: ARGUMENTS[name] for name in head.arguments if name in ARGUMENTS})
+    declared = head.model.arguments()
+    return head.model(config, **{name: value for name, value in ARGUMENTS.items() if name in declared})

@@ -16,6 +16,7 @@ from albert_tf.tasks.squad.export import export_question_answering
 from albert_tf.tasks.squad.text_answers import VERSION_OF_HEAD, feature_options as squad_options
 from albert_tf.tasks.tagging.export import export_tagging
 from albert_tf.tasks.tagging.text_tags import feature_options as tagging_options
+from albert_tf.text.windows import WindowOptions
 from albert_tf.weights.heads import head_of
 
 
@@ -24,7 +25,7 @@ def export(path, model, tokenizer, top_k=5):
     head = head_of(model).name
     if head == "classifier":
         export_classification(path, model, tokenizer, model.row_length, has_pairs=not model.single_texts,
-                              is_regression=model.num_labels == 1, windows=model.long_texts.windows)
+                              is_regression=model.num_labels == 1, windows=WindowOptions.of(model))
     elif head == "pretrainer":
         export_mask_filling(path, model, tokenizer, top_k)
     elif head in VERSION_OF_HEAD:

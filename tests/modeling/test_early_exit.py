@@ -293,10 +293,10 @@ def test_keras_predicts_evaluates_and_copies_a_model_with_a_patience(config, bat
 
 
 @pytest.mark.parametrize("arguments, message", [
-    (dict(exit_patience=0), "exit_patience must be a whole number from 1 to 6. Received: exit_patience=0"),
+    (dict(exit_patience=0), "exit_patience must be a whole number from 1 to 1,000. Received: exit_patience=0"),
     (dict(exit_patience=7), "exit_patience must be a whole number from 1 to 6. Received: exit_patience=7"),
     (dict(exit_patience=True), "exit_patience must be a whole number"),
-    (dict(exit_tolerance=-1.0), "exit_tolerance must be a finite number of at least 0. Received: -1"),
+    (dict(exit_tolerance=-1.0), "exit_tolerance must be a number from 0 to inf. Received: -1"),
     (dict(exit_patience=2, exit_heads=False), "exit_patience needs a model that was trained with exit heads"),
 ])
 def test_a_wrong_argument_is_named(config, arguments, message):

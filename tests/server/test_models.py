@@ -58,7 +58,7 @@ def served(config, sentence_pieces, tmp_path_factory):
         if name not in made:
             head, = [head for head in HEADS if head.name == name]
             keras.utils.set_random_seed(1)
-            labels = dict(num_labels=3) if "num_labels" in head.arguments else {}
+            labels = dict(num_labels=3) if head.label_weights else {}
             model = head.model(config.replace(initializer_range=0.5), **labels)
             path = str(tmp_path_factory.mktemp("served") / name)
             save(model, path, "tf1", VocabularyFiles.from_tokenizer(sentence_pieces))

@@ -226,7 +226,8 @@ def test_the_command_serves_an_onnx_file_beside_other_models(made, monkeypatch):
 
 def test_vectors_have_the_precision_of_the_export(config, sentence_pieces):
     model = head_named("sentence_encoder").model(config, truncate_dim=8, vector_precision="binary", max_seq_length=12)
-    served = served_model("vectors", OnnxModel(to_onnx(model), Settings(max_seq_length=12)), sentence_pieces)
+    export = OnnxModel(to_onnx(model), Settings("sentence_encoder", dict(max_seq_length=12)))
+    served = served_model("vectors", export, sentence_pieces)
     signature = served.signatures["serving_default"]
     assert signature.outputs["sentence_embedding"] == ("int8", (None, 1))
     inputs = sentence_pieces(["the name"], max_seq_length=12)

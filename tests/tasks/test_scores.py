@@ -7,7 +7,6 @@ import pytest
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.label_probabilities import LabelProbabilities
-from albert_tf.modeling.pooling import LongTexts
 from albert_tf.modeling.vector_precision import VectorPrecision
 from albert_tf.tasks.classification.glue import find_task
 from albert_tf.tasks.classification.task_data import SplitFile, TaskData
@@ -21,7 +20,7 @@ class Known(LabelProbabilities):
     """A model whose outputs are computed from its inputs by a function of the test."""
 
     config, max_seq_length, row_length, beam_width = CONFIG, None, 48, 1
-    long_texts, label_all_pieces = LongTexts(), False
+    max_windows, doc_stride, label_all_pieces = 1, 0, False
     doc_stride = max_query_length = max_qa_length = None
     multi_label, temperature, thresholds, single_texts, label_names = False, 1.0, None, False, None
 

@@ -17,7 +17,6 @@ from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.modeling.pooling import SentencePooling
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.weights import archive
 from albert_tf.weights.open_source import open_source
@@ -95,7 +94,8 @@ def test_an_archive_has_the_pooling_of_its_folder(sentence_pieces, tmp_path, to,
     save(model, str(tmp_path / "model"), to, VocabularyFiles.from_tokenizer(sentence_pieces))
     with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as file:
         file.add(tmp_path / "model", inside)
-    assert open_source(str(tmp_path / "model.tar.gz")).settings.sentence_pooling == SentencePooling("max", True, 5)
+    settings = open_source(str(tmp_path / "model.tar.gz")).settings
+    assert (settings.pooling, settings.normalize, settings.max_seq_length) == ("max", True, 5)
 
 
 @pytest.mark.parametrize("inside", ["model", "."])
@@ -110,7 +110,7 @@ def test_an_archive_may_have_the_weights_in_a_folder_of_sentence_transformers(tm
     with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as file:
         file.add(folder, inside)
     source = open_source(str(tmp_path / "model.tar.gz"))
-    assert source.settings.sentence_pooling.pooling == "cls" and source.config == TINY
+    assert source.settings.pooling == "cls" and source.config == TINY
 
 
 def test_an_archive_has_the_names_of_the_labels(tmp_path):

@@ -23,6 +23,7 @@ from albert_tf.weights.heads import head_of
 from albert_tf.weights.hugging_face import hub
 from albert_tf.weights.model_card import ModelCard, write_model_card
 from albert_tf.weights.open_source import open_source
+from albert_tf.weights.settings import settings_of
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 CONFIG = AlbertConfig(vocab_size=2000, embedding_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
@@ -129,7 +130,7 @@ def test_a_pooling_and_weights_in_several_files_are_read(model_hub, tmp_path):
     (tmp_path / "st/model.safetensors").unlink()
     model_hub.add("org/st", tmp_path / "st")
     read = albert_tf.from_pretrained("hf://org/st", model="sentence_encoder")
-    assert read.sentence_pooling == encoder.sentence_pooling
+    assert settings_of(read) == settings_of(encoder)
     for name, value in values_of(encoder).items():
         np.testing.assert_array_equal(values_of(read)[name], value)
 

@@ -12,8 +12,9 @@ import albert_tf
 from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import convert, save
 from albert_tf.tasks.sentence_vectors.embeddings import embed, token_ids
-from albert_tf.weights.heads import head_of_source
 from albert_tf.weights.open_source import open_source
+from albert_tf.weights.settings import settings_of
+from albert_tf.weights.source import head_of_source
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 pytestmark = pytest.mark.both_stacks
@@ -63,7 +64,7 @@ def test_a_conversion_has_the_pooling_of_the_flags(tmp_path):
 
 
 def test_written_folders_have_the_keys_of_every_version(tmp_path):
-    model = albert_tf.AlbertSentenceEncoder(TINY, "max", True, 6)
+    model = albert_tf.AlbertSentenceEncoder(TINY, "max", True, max_seq_length=6)
     albert_tf.save_pretrained(model, str(tmp_path / "st"), to="hugging_face")
     modules = json.loads((tmp_path / "st/modules.json").read_text())
     assert [(module["path"], module["type"].rpartition(".")[2]) for module in modules] == [
@@ -73,7 +74,7 @@ def test_written_folders_have_the_keys_of_every_version(tmp_path):
         pooling_mode_max_tokens=True)
     assert json.loads((tmp_path / "st/sentence_bert_config.json").read_text())["max_seq_length"] == 6
     again = albert_tf.from_pretrained(str(tmp_path / "st"), model="sentence_encoder")
-    assert again.sentence_pooling == model.sentence_pooling
+    assert settings_of(again) == settings_of(model)
     encoder = albert_tf.from_pretrained(str(tmp_path / "st"))  # as any folder of Hugging Face
     assert type(encoder) is albert_tf.AlbertModel
 

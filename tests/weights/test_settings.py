@@ -1,6 +1,5 @@
 """What is stored next to weights besides config and vocabulary: every format keeps it, and nothing stale stays."""
 
-import dataclasses
 import json
 
 import numpy as np
@@ -9,16 +8,19 @@ import pytest
 import albert_tf
 from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import convert, save
-from albert_tf.modeling.pooling import LongTexts, SentencePooling
-from albert_tf.weights.heads import head_of_source
 from albert_tf.weights.open_source import open_source
 from albert_tf.weights.settings import SETTINGS, Settings, settings_in, write_settings
+from albert_tf.weights.source import head_of_source
 from albert_tf.weights.vocabulary_files import VocabularyFiles, options_in
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=16, initializer_range=0.5)
-ALL = Settings(("bad", "good"), SentencePooling("max", True, 9), LongTexts("max", 8, 20), 9, 5, True, "span", 20, 7, 6,
-               multi_label=True, lora_alpha=16.0, single_texts=True, temperature=1.5, thresholds=(0.25, 0.75))
+ALL = [Settings("classifier", dict(label_names=("bad", "good"), window_pooling="max", max_windows=8, doc_stride=20,
+                                   max_seq_length=9, multi_label=True, single_texts=True, temperature=1.5,
+                                   thresholds=(0.25, 0.75)), "reviews", 16.0),
+       Settings("sentence_encoder", dict(pooling="max", normalize=True, truncate_dim=4, max_seq_length=9)),
+       Settings("multiple_choice", dict(num_choices=5, max_qa_length=6)), Settings("token_classifier", dict(
+           label_all_pieces=True)), Settings("span", dict(doc_stride=20, max_query_length=7))]
 LABELS = ("O", "B-place", "I-place")
 HEADS = {
     "classifier": lambda: albert_tf.AlbertClassifier(TINY, 2, label_names=("bad", "good"), max_seq_length=9,
@@ -38,49 +40,43 @@ LENGTHS = {
 }
 
 
-def test_what_is_written_is_read_and_replaced_by_later_settings(tmp_path):
+@pytest.mark.parametrize("settings", ALL)
+def test_what_is_written_is_read_and_replaced_by_later_settings(tmp_path, settings):
     assert settings_in(str(tmp_path)) == Settings()
-    write_settings(ALL, TINY, str(tmp_path / "new"))
-    assert settings_in(str(tmp_path / "new")) == ALL
+    write_settings(settings, TINY, str(tmp_path / "new"))
+    assert settings_in(str(tmp_path / "new")) == settings
     write_settings(Settings(), TINY, str(tmp_path / "new"))
     assert settings_in(str(tmp_path / "new")) == Settings()
 
 
 def test_settings_leave_the_casing_of_a_vocabulary_that_is_already_there(tmp_path):
     (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false, "model_max_length": 7}')
-    write_settings(Settings(max_seq_length=9), TINY, str(tmp_path))
+    write_settings(Settings("classifier", dict(max_seq_length=9)), TINY, str(tmp_path))
     assert options_in(str(tmp_path)).do_lower_case is False and settings_in(str(tmp_path)).max_seq_length == 9
 
 
-LONG_TEXTS = dict(pooling="max", max_windows=8, doc_stride=20)
-DAMAGED_WINDOWS = [
-    (dict(LONG_TEXTS, pooling="sum"), "pooling must be one of mean, max. Received: 'sum'"),
-    (dict(LONG_TEXTS, max_windows=0), "max_windows must be a whole number from 1 to 10,000"),
-    (dict(LONG_TEXTS, doc_stride=-1), "doc_stride must be a whole number from 0 to 65,536"),
-    (dict(LONG_TEXTS, max_windows="8"), "'max_windows' must be of type int"),
-    (dict(LONG_TEXTS, windows=8), "unknown key 'windows'"),
-]
-
-
 @pytest.mark.parametrize("content, message", [
-    *((dict(long_texts=value), message) for value, message in DAMAGED_WINDOWS),
-    (dict(num_choices=0), "num_choices must be a whole number from 1 to 10,000"),
-    (dict(num_choices="5"), "'num_choices' must be of type int"),
-    (dict(label_all_pieces=1), "'label_all_pieces' must be of type bool"),
-    (dict(temperature=0.0), "temperature must be a number above 0. Received: 0.0"),
-    (dict(thresholds=[0.5, 2.0]), "thresholds must be a list of numbers from 0 to 1. Received: 2.0"),
-    (dict(doc_stride=-1), "doc_stride must be a whole number from 0 to 65,536"),
+    (dict(head="classifier", window_pooling="sum"), "window_pooling must be one of mean, max. Received: 'sum'"),
+    (dict(head="classifier", max_windows=0), "max_windows must be a whole number from 1 to 10,000"),
+    (dict(head="classifier", doc_stride=-1), "doc_stride must be a whole number from 0 to 65,536"),
+    (dict(head="multiple_choice", num_choices="5"), "num_choices must be a whole number from 1 to 10,000"),
+    (dict(head="token_classifier", label_all_pieces=1), "label_all_pieces must be true or false. Received: 1"),
+    (dict(head="classifier", temperature=0.0), "temperature must be a number from 1e-06 to inf. Received: 0.0"),
+    (dict(head="classifier", thresholds=[0.5, 2.0]), "a number in {path}: thresholds must be a number from 0 to 1"),
     (dict(head=3), "'head' must be of type str"),
-    (dict(stride=3), "unknown key 'stride'"),
-    (dict(label_names="good"), "'label_names' must be of type list"),
-    (dict(label_names=["bad", 3]), "label_names must be a list of names. Received: 3"),
-    (dict(label_names=["bad", "go\nod"]), "a name in label_names"),
+    (dict(head="spam"), "head must be one of encoder, "),
+    (dict(max_windows=3), "unknown key 'max_windows'; the known ones are head, task, lora_alpha"),
+    (dict(head="span", max_windows=3), "unknown key 'max_windows'"),
+    (dict(head="classifier", label_names="good"), "label_names must be a list. Received: 'good'"),
+    (dict(head="classifier", label_names=["bad", 3]), "label_names must be a list of names. Received: 3"),
+    (dict(head="classifier", label_names=["bad", "go\nod"]), "label_names"),
 ])
 def test_a_damaged_file_is_named(tmp_path, content, message):
     (tmp_path / SETTINGS).write_text(json.dumps(content))
     with pytest.raises(ValueError) as error:
         settings_in(str(tmp_path))
-    assert str(tmp_path / SETTINGS) in str(error.value) and message in str(error.value)
+    path = str(tmp_path / SETTINGS)
+    assert path in str(error.value) and message.format(path=path) in str(error.value)
 
 
 def test_a_converted_checkpoint_keeps_the_windows(tmp_path):
@@ -110,7 +106,7 @@ def test_a_converted_run_and_a_saved_model_keep_the_lengths_of_their_task(tmp_pa
     lengths = LENGTHS[kind]
     run = str(tmp_path / "run")
     save(HEADS[kind](), run, "ours")
-    write_settings(dataclasses.replace(settings_in(run), head=kind, **lengths), TINY, run)  # as a run's training does
+    write_settings(settings_in(run).replaced(**lengths), TINY, run)  # as a run's training does
     convert(open_source(run), str(tmp_path / "converted"), to)
     albert_tf.save_pretrained(albert_tf.from_pretrained(run, model=kind), str(tmp_path / "saved"), to=to)
     convert(open_source(str(tmp_path / "converted")), str(tmp_path / "back"), "ours")
@@ -159,14 +155,15 @@ def test_a_model_in_the_folder_of_a_removed_one_has_none_of_its_settings(tmp_pat
     (tmp_path / "model.ckpt-best.index").unlink()  # as the error for a folder with a model says
     albert_tf.save_pretrained(albert_tf.AlbertClassifier(TINY, 2), str(tmp_path), to=to)
     source = open_source(str(tmp_path))
-    assert head_of_source(source) == "classifier" and source.settings == Settings()
+    assert head_of_source(source) == "classifier" and source.settings == Settings("classifier")
     assert albert_tf.from_pretrained(str(tmp_path), model="classifier").label_names is None
 
 
 def test_a_hugging_face_folder_beside_a_checkpoint_leaves_its_label_names(tmp_path):
     albert_tf.save_pretrained(HEADS["token_classifier"](), str(tmp_path))
     convert(open_source(str(tmp_path)), str(tmp_path), "hugging_face")
-    assert open_source(str(tmp_path)).settings == Settings(LABELS, max_seq_length=9)
+    assert open_source(str(tmp_path)).settings.content() == dict(
+        head="token_classifier", label_names=LABELS, max_seq_length=9)
 
 
 def test_a_folder_of_hugging_face_has_the_length_of_its_own_files(tmp_path, golden):

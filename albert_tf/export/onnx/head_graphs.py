@@ -72,7 +72,7 @@ def pretrainer(graph: OnnxGraph, model: AlbertPretrainer, inputs: dict[str, str]
                                    LAYER_NORM_EPSILON)(transformed)
     logits = graph.node("Add", parts.word_table.times_transposed(transformed),
                         graph.weight("cls/predictions/output_bias", head.output_bias))
-    sop_logits = _output_dense(graph, "cls/seq_relationship", model.sentence_order)(outputs["pooled_output"])
+    sop_logits = output_dense(graph, "cls/seq_relationship", model.sentence_order)(outputs["pooled_output"])
     return dict(outputs, mlm_logits=logits, sop_logits=sop_logits)
 
 
@@ -80,13 +80,13 @@ def classifier(graph: OnnxGraph, model: AlbertClassifier, inputs: dict[str, str]
     """The logits of the labels."""
     outputs = EncoderGraph(graph, model.albert).outputs(inputs)
     text = pooled(graph, outputs, inputs["input_mask"], model.pooling)
-    return dict(outputs, logits=_output_dense(graph, "classifier", model.classifier)(text))
+    return dict(outputs, logits=output_dense(graph, "classifier", model.classifier)(text))
 
 
 def token_classifier(graph: OnnxGraph, model: AlbertTokenClassifier, inputs: dict[str, str]) -> dict[str, str]:
     """The logits of the labels of each token."""
     outputs = EncoderGraph(graph, model.albert).outputs(inputs)
-    return dict(outputs, logits=_output_dense(graph, "cls/tokens", model.classifier)(outputs["sequence_output"]))
+    return dict(outputs, logits=output_dense(graph, "cls/tokens", model.classifier)(outputs["sequence_output"]))
 
 
 def multiple_choice(graph: OnnxGraph, model: AlbertMultipleChoice, inputs: dict[str, str]) -> dict[str, str]:
@@ -96,7 +96,7 @@ def multiple_choice(graph: OnnxGraph, model: AlbertMultipleChoice, inputs: dict[
     rows = {name: graph.node("Reshape", tensor, shape) for name, tensor in inputs.items()}  # [batch * choices, seq]
     outputs, input_mask = EncoderGraph(graph, model.albert).outputs(rows), rows["input_mask"]
     text = pooled(graph, outputs, input_mask, model.pooling)
-    logits = _output_dense(graph, "classifier", model.classifier)(text)  # [batch * choices, 1]
+    logits = output_dense(graph, "classifier", model.classifier)(text)  # [batch * choices, 1]
     tokens = graph.node("ReduceMax", input_mask, graph.constant([1]), keepdims=1)
     is_choice = graph.node("Greater", tokens, graph.constant(0, np.int32))
     logits = graph.node("Where", is_choice, logits, graph.scalar(MISSING_CHOICE))
@@ -106,7 +106,7 @@ def multiple_choice(graph: OnnxGraph, model: AlbertMultipleChoice, inputs: dict[
 def span(graph: OnnxGraph, model: AlbertSpan, inputs: dict[str, str]) -> dict[str, str]:
     """The logits of an answer's start and end."""
     outputs = EncoderGraph(graph, model.albert).outputs(inputs)
-    logits = _output_dense(graph, "cls/squad", model.span)(outputs["sequence_output"])
+    logits = output_dense(graph, "cls/squad", model.span)(outputs["sequence_output"])
     start, end = graph.nodes("Split", logits, count=2, axis=-1, num_outputs=2)  # [batch, seq, 1] each
     return dict(outputs, start_logits=graph.squeeze(start, -1), end_logits=graph.squeeze(end, -1))
 
@@ -167,6 +167,6 @@ def _best(graph: OnnxGraph, logits: str, count: int) -> tuple[str, str]:
     return values, graph.cast(places, np.int32)
 
 
-def _output_dense(graph: OnnxGraph, name: str, layer: OutputDense) -> Callable[[str], str]:
+def output_dense(graph: OnnxGraph, name: str, layer: OutputDense) -> Callable[[str], str]:
     """The last layer of a head."""
     return graph.output_dense(name, np.transpose(layer.kernel), layer.bias)

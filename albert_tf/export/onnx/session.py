@@ -23,7 +23,7 @@ from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.files import read_bytes
 from albert_tf.weights.heads import HEAD_NAMES, Head, head_named
 from albert_tf.weights.open_source import is_hub_module
-from albert_tf.weights.settings import SETTINGS, Settings, settings_in
+from albert_tf.weights.settings import SETTINGS, Settings, declared, settings_in
 from albert_tf.weights.vocabulary_files import VocabularyFiles, vocabulary_in
 
 ENDING, USUAL_NAME = ".onnx", "model.onnx"
@@ -62,7 +62,8 @@ class OnnxModel(LabelProbabilities):
         content = read_bytes(content, "ONNX model") if isinstance(content, str) else content
         self._session, self._errors = _session(content, self.path, threads or available_cores())
         self.head, self.config = _described_by(self._session, self.path)
-        self.settings, self.vocabulary = settings or Settings(), vocabulary or VocabularyFiles()
+        self.settings = settings if settings and settings.head else Settings(self.head.name)
+        self.vocabulary = vocabulary or VocabularyFiles()
         self._inputs = {each.name: each.shape for each in self._session.get_inputs()}
         self._outputs = {each.name: each.shape for each in self._session.get_outputs()}
         self._types = {each.name: each.type for each in self._session.get_outputs()}
@@ -71,30 +72,11 @@ class OnnxModel(LabelProbabilities):
         self._check_names()
         self._check_settings()
 
-    @property
-    def multi_label(self) -> bool:  # type: ignore[override]
-        """Whether a classifier gives a text several labels."""
-        return self.settings.multi_label
-
-    @property
-    def temperature(self) -> float:  # type: ignore[override]
-        """What a classifier's logits are divided by before they become probabilities."""
-        return self.settings.temperature or 1.0
-
-    @property
-    def thresholds(self) -> tuple[float, ...] | None:  # type: ignore[override]
-        """The least probability of each label that is predicted, if a text can have several; None for 0.5."""
-        return self.settings.thresholds
-
-    @property
-    def activation_fn(self) -> str | None:  # type: ignore[override]
-        """What makes the score of a classifier that ranks; None for other models."""
-        return self.settings.activation_fn
-
-    @property
-    def max_seq_length(self) -> int | None:
-        """The largest number of tokens of a row that the weights were trained with; None if unknown."""
-        return self.settings.max_seq_length
+    def __getattr__(self, name: str) -> Any:
+        """An argument of the model that was exported: its stored value, or the default."""
+        if "settings" not in vars(self) or name not in declared(self.head.name):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        return getattr(self.settings, name)
 
     @property
     def row_length(self) -> int:
@@ -119,44 +101,9 @@ class OnnxModel(LabelProbabilities):
         return self._outputs["logits"][-1]
 
     @property
-    def label_names(self) -> tuple[str, ...] | None:
-        """The names of the labels, in the order of the logits; None if they have no names."""
-        return self.settings.label_names
-
-    @property
-    def long_texts(self):
-        """How a classifier reads texts that are longer than a row."""
-        return self.settings.long_texts
-
-    @property
-    def single_texts(self) -> bool:
-        """Whether a classifier was trained on single texts."""
-        return self.settings.single_texts
-
-    @property
-    def label_all_pieces(self) -> bool:
-        """Whether a tagger reads a word's tag from all of its pieces."""
-        return self.settings.label_all_pieces
-
-    @property
     def num_choices(self) -> int:
         """The number of choices of a question of multiple choice."""
         return self._inputs["input_ids"][1]
-
-    @property
-    def doc_stride(self) -> int | None:
-        """Pieces from the start of a window of SQuAD or a tagger to that of the next; None if unknown."""
-        return self.settings.doc_stride
-
-    @property
-    def max_query_length(self) -> int | None:
-        """The largest number of pieces of a question of SQuAD; None if unknown."""
-        return self.settings.max_query_length
-
-    @property
-    def max_qa_length(self) -> int | None:
-        """The largest number of pieces of question and option of multiple choice; None if unknown."""
-        return self.settings.max_qa_length
 
     @property
     def beam_width(self) -> int:
@@ -204,7 +151,7 @@ class OnnxModel(LabelProbabilities):
         logits[is_there] = np.concatenate([
             self._run({name: array[first : first + _ROWS] for name, array in rows.items()})["logits"]
             for first in range(0, len(rows["input_ids"]), _ROWS)])
-        return np.asarray(mean_or_max(tf.constant(logits), tf.constant(is_there, tf.int32), self.long_texts.pooling))
+        return np.asarray(mean_or_max(tf.constant(logits), tf.constant(is_there, tf.int32), self.window_pooling))
 
     def _run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         try:
@@ -224,8 +171,9 @@ class OnnxModel(LabelProbabilities):
         if self.settings.head not in (None, self.head.name):
             raise ValueError(f"{place} belongs to a model with the head {self.settings.head}, and {self.path} has the "
                              f"head {self.head.name}: export each model to a directory of its own")
-        if self.label_names and "logits" in self._outputs and len(self.label_names) != self.num_labels:
-            raise ValueError(f"{place} has {len(self.label_names)} names for the {self.num_labels} labels of "
+        names = self.settings.label_names
+        if names and "logits" in self._outputs and len(names) != self.num_labels:
+            raise ValueError(f"{place} has {len(names)} names for the {self.num_labels} labels of "
                              f"{self.path}: export the model again")
 
 

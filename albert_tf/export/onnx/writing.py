@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from typing import Collection
 
@@ -15,7 +14,6 @@ from albert_tf.export.onnx import head_graphs
 from albert_tf.export.onnx.graph import OnnxGraph, import_package
 from albert_tf.export.outputs import (
     exported_outputs,
-    exported_settings,
     largest_differences,
     random_inputs,
 )
@@ -25,7 +23,7 @@ from albert_tf.training.checkpoints import check_no_run
 from albert_tf.utils.files import read_bytes
 from albert_tf.utils.outputs import write_text
 from albert_tf.weights.heads import head_of
-from albert_tf.weights.settings import settings_in, write_settings
+from albert_tf.weights.settings import settings_in, settings_of, write_settings
 from albert_tf.weights.vocabulary_files import VocabularyFiles, vocabulary_in
 
 
@@ -71,7 +69,7 @@ def write_companions(model: keras.Model, folder: str, vocabulary: VocabularyFile
       vocabulary: the model's vocabulary; empty for none.
     """
     write_text(os.path.join(folder, CONFIG_NAME), model.config.to_json_string())
-    write_settings(exported_settings(model), model.config, folder, vocabulary)
+    write_settings(settings_of(model), model.config, folder, vocabulary)
 
 
 def check_no_other_model(
@@ -89,9 +87,8 @@ def check_no_other_model(
     path = os.path.join(folder, CONFIG_NAME)
     if not others or not tf.io.gfile.exists(path):
         return
-    settings, earlier = exported_settings(model), settings_in(folder)
-    differences = [field.name for field in dataclasses.fields(settings)
-                   if getattr(settings, field.name) != getattr(earlier, field.name)]
+    settings, earlier = settings_of(model).content(), settings_in(folder).content()
+    differences = [name for name in {**settings, **earlier} if settings.get(name) != earlier.get(name)]
     if AlbertConfig.from_json_file(path) != model.config:
         differences.append("config")
     there = vocabulary_in(folder)

@@ -85,7 +85,7 @@ def text_logits(
         for start in range(0, len(texts), _BATCH):
             rows = slice(start, start + _BATCH)
             pairs = None if text_pairs is None else text_pairs[rows]
-            outputs = model(_inputs(tokenizer, texts[rows], pairs, length, model.long_texts.windows))
+            outputs = model(_inputs(tokenizer, texts[rows], pairs, length, WindowOptions.of(model)))
             yield tf.cast(outputs["logits"], tf.float32)
 
     return np.concatenate(list(batches()))

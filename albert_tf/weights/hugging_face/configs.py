@@ -1,10 +1,18 @@
-"""Converts between Hugging Face's config.json and AlbertConfig, and rejects what one of the two cannot express."""
+"""Converts between Hugging Face's config.json and AlbertConfig, and rejects what one of the two cannot express.
+
+What makes a folder a CrossEncoder of sentence-transformers is the function of the score:
+
+    config_sentence_transformers.json   (from version 6 on) "model_type": "CrossEncoder", "activation_fn"
+    config.json                         (before) "sentence_transformers": {"activation_fn": ...}; all versions read it
+"""
 
 from __future__ import annotations
 
 import os
 import reprlib
-from typing import Sequence
+from typing import Any, Sequence
+
+import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.utils.files import check_one_line
@@ -17,6 +25,10 @@ _CLASS_PREFIXES = {"albert": "Albert", "bert": "Bert"}
 HEAD_OF_CLASS = {prefix + architecture: head.name
           for prefix in _CLASS_PREFIXES.values() for head in reversed(HEADS) for architecture in head.architectures}
 _SEVERAL_LABELS = "multi_label_classification"
+_CROSS_ENCODER = "config_sentence_transformers.json"
+_PATHS = dict(sigmoid="torch.nn.modules.activation.Sigmoid", identity="torch.nn.modules.linear.Identity")
+_VERSION = "4.0.1"  # of the form that is written
+_BEFORE_VERSION_4 = "sbert_ce_default_activation_function"
 # The release's gelu is the tanh approximation; Hugging Face uses that name for the exact function.
 _THEIR_ACTS = {"gelu": "gelu_new", "gelu_exact": "gelu"}
 
@@ -133,3 +145,39 @@ def _their_groups(config: AlbertConfig) -> list[int]:
     """The groups by Hugging Face's expression. In floating point, its results can differ from the release's."""
     layers_of_a_group = config.num_hidden_layers / config.num_hidden_groups
     return [int(layer / layers_of_a_group) for layer in range(config.num_hidden_layers)]
+
+
+def is_cross_encoder(folder: str) -> bool:
+    """Whether sentence-transformers from version 6 on has saved a CrossEncoder here."""
+    path = os.path.join(folder, _CROSS_ENCODER)
+    return tf.io.gfile.exists(path) and read_json_object(path).get("model_type") == "CrossEncoder"
+
+
+def activation_fn_in(folder: str) -> str | None:
+    """The function of the score, one of ACTIVATIONS; None if the folder is no CrossEncoder.
+
+    Raises:
+      ValueError: a file is damaged, or there is another function.
+    """
+    file, path = os.path.join(folder, CONFIG), None
+    values = read_json_object(file)
+    own = values.get("sentence_transformers")
+    if is_cross_encoder(folder):
+        file = os.path.join(folder, _CROSS_ENCODER)
+        path = read_json_object(file).get("activation_fn", _PATHS["sigmoid"])
+    elif isinstance(own, dict):
+        path = own.get("activation_fn")
+    else:
+        path = values.get(_BEFORE_VERSION_4)
+    if path is None:
+        return None
+    name = str(path).rpartition(".")[2].lower()
+    if name not in _PATHS:
+        raise ValueError(f"{file}: the activation of a CrossEncoder must be one of {', '.join(_PATHS.values())}. "
+                         f"Received: {path!r}")
+    return name
+
+
+def config_entries(activation_fn: str) -> dict[str, Any]:
+    """The entries of config.json with the function of the score."""
+    return dict(sentence_transformers=dict(activation_fn=_PATHS[activation_fn], version=_VERSION))

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.text.packing import SPECIAL_TOKENS
+from albert_tf.utils import bounds
 from albert_tf.utils.json_files import read_json_object
 from albert_tf.weights.hugging_face import INDEX, LENGTH, LENGTH_CONFIG, TOKENIZER_CONFIG, TOKENIZER_JSON, WEIGHTS
-from albert_tf.weights.hugging_face.configs import HEAD_OF_CLASS, has_several_labels, read_config, read_label_names
-from albert_tf.weights.hugging_face.cross_encoder import activation_fn_in
+from albert_tf.weights.hugging_face.configs import (
+    HEAD_OF_CLASS,
+    activation_fn_in,
+    has_several_labels,
+    read_config,
+    read_label_names,
+)
 from albert_tf.weights.hugging_face.names import NAMES, NameTable, is_transposed
 from albert_tf.weights.hugging_face.tensors import StoredTensor, refuse_pickles_in, stored_tensors
-from albert_tf.weights.settings import sentence_pooling_in, settings_in, with_pooling
+from albert_tf.weights.settings import sentence_pooling_in, settings_in
 from albert_tf.weights.source import Source
 from albert_tf.weights.vocabulary_files import VocabularyFiles, vocabulary_in
 
@@ -33,8 +37,8 @@ def hugging_face_source(folder: str) -> Source:
     Raises:
       ValueError: the config is that of a model that is not supported; the weights are a pickle, or cannot be read.
     """
-    sentence_pooling = sentence_pooling_in(folder)
-    if sentence_pooling:
+    pooling = sentence_pooling_in(folder)
+    if pooling:
         from albert_tf.weights.hugging_face.sentence_transformers import transformer_folder
 
         folder = transformer_folder(folder)
@@ -45,12 +49,13 @@ def hugging_face_source(folder: str) -> Source:
         leave_out_the_identity(folder, tensors, config.hidden_size)
     shapes = {name: tensor.shape[::-1] if is_transposed(name) else tensor.shape for name, tensor in tensors.items()}
     vocabulary, settings = _vocabulary(folder), settings_in(folder)
-    settings = with_pooling(dataclasses.replace(
-        settings, label_names=read_label_names(folder), multi_label=has_several_labels(folder),
+    settings = settings.replaced(
+        head="sentence_encoder" if pooling else settings.head or HEAD_OF_CLASS.get(architecture),
+        label_names=read_label_names(folder), multi_label=has_several_labels(folder),
         max_seq_length=_length(folder, config.max_position_embeddings),
-        activation_fn=settings.activation_fn or activation_fn_in(folder)), sentence_pooling)
+        activation_fn=settings.activation_fn or activation_fn_in(folder), **(pooling or {}))
     return Source(folder, shapes, lambda name: tensors[name].read(transpose=is_transposed(name)), lambda: config,
-                  vocabulary, settings, "sentence_encoder" if sentence_pooling else HEAD_OF_CLASS.get(architecture))
+                  vocabulary, settings)
 
 
 def _length(folder: str, positions: int) -> int | None:
@@ -61,7 +66,7 @@ def _length(folder: str, positions: int) -> int | None:
     for name, key in ((LENGTH_CONFIG, "max_seq_length"), (TOKENIZER_CONFIG, LENGTH)):
         path = os.path.join(folder, name)
         length = read_json_object(path).get(key) if tf.io.gfile.exists(path) else None
-        if type(length) is int and SPECIAL_TOKENS < length <= positions:
+        if type(length) is int and bounds.ROW_LENGTH.lower <= length <= positions:
             return length
     return None
 

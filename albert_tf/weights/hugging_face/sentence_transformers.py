@@ -16,7 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.pooling import POOLINGS, SentencePooling
+from albert_tf.modeling.pooling import POOLINGS
 from albert_tf.utils import bounds
 from albert_tf.utils.files import check_name
 from albert_tf.utils.json_files import read_json_list, read_json_object
@@ -32,16 +32,16 @@ _KEYS = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens", "m
          "pooler": "pooling_mode_pooler"}
 
 
-def pooling_in(folder: str) -> SentencePooling:
-    """The pooling of a folder that has a modules.json, without the length of rows.
+def pooling_in(folder: str) -> dict[str, Any]:
+    """The arguments of AlbertSentenceEncoder in a folder that has a modules.json, without the length of rows.
 
     Raises:
       ValueError: a file is damaged, or has a step or a pooling that is not supported.
     """
     modules = _modules(folder)
     names = [module["type"] for module in modules]
-    return SentencePooling(_pooling(os.path.join(folder, modules[1]["path"], "config.json")), "Normalize" in names,
-                           truncate_dim=_truncate_dim(os.path.join(folder, _CONFIG)))
+    return dict(pooling=_pooling(os.path.join(folder, modules[1]["path"], "config.json")),
+                normalize="Normalize" in names, truncate_dim=_truncate_dim(os.path.join(folder, _CONFIG)))
 
 
 def transformer_folder(folder: str) -> str:
@@ -60,27 +60,27 @@ def check_pooling_of_sentence_transformers(pooling: str) -> None:
         raise ValueError("sentence-transformers has no pooling by ALBERT's pooler: choose mean, max or cls")
 
 
-def write_pooling(pooling: SentencePooling, config: AlbertConfig, folder: str) -> None:
+def write_pooling(settings: Any, config: AlbertConfig, folder: str) -> None:
     """Writes the files of a pooling.
 
     Args:
-      pooling: the model's pooling.
+      settings: the Settings of a sentence encoder.
       config: the encoder's config.
       folder: folder of the files, which is made if it does not exist.
     """
-    types = _TYPES if pooling.normalize else _TYPES[:-1]
+    types = _TYPES if settings.normalize else _TYPES[:-1]
     paths = ("", _POOLING_FOLDER, _NORMALIZE_FOLDER)
     modules = [dict(idx=number, name=str(number), path=path, type=f"sentence_transformers.models.{name}")
                for number, (path, name) in enumerate(zip(paths, types))]
-    modes = {key: name == pooling.pooling for name, key in _KEYS.items() if name in (*_THEIRS, pooling.pooling)}
+    modes = {key: name == settings.pooling for name, key in _KEYS.items() if name in (*_THEIRS, settings.pooling)}
     _write_json(dict(word_embedding_dimension=config.hidden_size, **modes),
                 os.path.join(folder, _POOLING_FOLDER, "config.json"))
     # null is all positions. sentence-transformers 6 does not compare a number with the positions.
-    length = pooling.max_seq_length and min(pooling.max_seq_length, config.max_position_embeddings)
+    length = settings.max_seq_length and min(settings.max_seq_length, config.max_position_embeddings)
     _write_json(dict(max_seq_length=length, do_lower_case=False), os.path.join(folder, LENGTH_CONFIG))
-    config_values = dict(model_type="SentenceTransformer", truncate_dim=pooling.truncate_dim)
+    config_values = dict(model_type="SentenceTransformer", truncate_dim=settings.truncate_dim)
     write_or_remove(os.path.join(folder, _CONFIG),
-                    json.dumps(config_values, indent=2) + "\n" if pooling.truncate_dim else None)
+                    json.dumps(config_values, indent=2) + "\n" if settings.truncate_dim else None)
     _write_json(modules, os.path.join(folder, MODULES))
 
 

@@ -18,8 +18,7 @@ from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.outputs import output, write_text
 from albert_tf.weights.heads import Head, head_of
 from albert_tf.weights.hugging_face import CONFIG, WEIGHTS
-from albert_tf.weights.hugging_face.configs import architecture_of, config_values, model_type_of
-from albert_tf.weights.hugging_face.cross_encoder import config_entries
+from albert_tf.weights.hugging_face.configs import architecture_of, config_entries, config_values, model_type_of
 from albert_tf.weights.hugging_face.names import NAMES, is_transposed
 from albert_tf.weights.hugging_face.sentence_transformers import check_pooling_of_sentence_transformers
 from albert_tf.weights.hugging_face.tokenizer_json import write_tokenizer
@@ -49,7 +48,7 @@ def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFil
     head, model_type = head_of(model), model_type_of(model.config)
     architecture = architecture_of(head, model_type)
     settings = settings_of(model)
-    if settings.pooling != POOLER:
+    if head.name != "sentence_encoder" and settings.pooling not in (None, POOLER):
         raise ValueError("the output layer of Hugging Face's classes reads the pooled output, and that of this model "
                          f"another vector. Received: pooling={settings.pooling}")
     values = config_values(model.config, architecture, getattr(model, "num_labels", None), settings.label_names,

@@ -21,11 +21,14 @@ from albert_tf.utils.files import errors_at
 from albert_tf.utils.json_files import read_json_object
 from albert_tf.utils.outputs import local_copy
 from albert_tf.weights.hugging_face.reading import leave_out_the_identity
-from albert_tf.weights.keras_hub import CONFIG, TASK, TASK_WEIGHTS, VOCABULARY, WEIGHTS
 from albert_tf.weights.keras_hub.names import HEAD_OF_CLASS, backbone_names, head_names, is_transposed, shape_here
+from albert_tf.weights.settings import Settings
 from albert_tf.weights.source import Source
 from albert_tf.weights.vocabulary_files import VocabularyFiles, options_in
 
+CONFIG, TASK = "config.json", "task.json"
+WEIGHTS, TASK_WEIGHTS = "model.weights.h5", "task.weights.h5"  # of the backbone, and of the head
+VOCABULARY = "assets/tokenizer/vocabulary.spm"
 _BACKBONE = "AlbertBackbone"
 # Our fields of a config by keras-hub's.
 _FIELDS = dict(vocabulary_size="vocab_size", num_layers="num_hidden_layers", num_heads="num_attention_heads",
@@ -77,7 +80,7 @@ def keras_hub_source(folder: str) -> Source:
         leave_out_the_identity(folder, variables, config.hidden_size)
     shapes = {name: variable.shape for name, variable in variables.items()}
     return Source(folder, shapes, lambda name: variables[name].read(), lambda: config, _vocabulary(folder),
-                  model=head or "encoder")
+                  settings=Settings(head or "encoder"))
 
 
 def _config(folder: str) -> AlbertConfig:

@@ -1,0 +1,137 @@
+"""The arguments of models: what a model is told besides its config. Each is declared once, in the model's class::
+
+    class AlbertMultipleChoice(ConfiguredModel):
+        num_choices: int = whole_number(4, bounds.CANDIDATES)
+
+The declaration makes the constructor's argument and the attribute. Files of settings, from_pretrained, ensembles and
+exported models read it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+from typing import Any, Callable, Collection, Mapping, Sequence
+
+from albert_tf.utils.bounds import Bounds, check_one_of
+from albert_tf.utils.files import check_one_line
+
+REQUIRED = inspect.Parameter.empty
+
+
+@dataclasses.dataclass(frozen=True)
+class Argument:
+    """An argument of a model.
+
+    Args:
+      default: its default; REQUIRED if it has none.
+      check: function of name and value that raises ValueError for a wrong value, and returns the right one. It is not
+        called for None if this is the default.
+      is_stored: whether it is in the file of settings beside weights.
+      is_compared: whether models whose predictions are averaged must agree in it.
+    """
+
+    default: Any
+    check: Callable[[str, Any], Any]
+    is_stored: bool = True
+    is_compared: bool = True
+
+    def checked(self, name: str, value: Any) -> Any:
+        """The value; raises ValueError if it is wrong."""
+        return None if value is None and self.default is None else self.check(name, value)
+
+
+class Arguments:
+    """Base class of what has declared arguments: a model."""
+
+    @classmethod
+    def arguments(cls) -> dict[str, Argument]:
+        """The arguments by name, those of the class itself before those of its base classes."""
+        declared: dict[str, Argument] = {}
+        for base in cls.__mro__:
+            for name, value in vars(base).items():
+                if isinstance(value, Argument):
+                    declared.setdefault(name, value)
+        return declared
+
+    @classmethod
+    def checked(cls, positional: Sequence, keywords: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The value of each argument by name, and the keywords that are no arguments.
+
+        Raises:
+          TypeError: an argument is missing or given twice.
+          ValueError: a value is wrong.
+        """
+        parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=argument.default)
+                      for name, argument in cls.arguments().items()]
+        parameters.sort(key=lambda parameter: parameter.default is not REQUIRED)
+        others = inspect.Parameter("keywords", inspect.Parameter.VAR_KEYWORD)
+        bound = inspect.Signature([*parameters, others]).bind(*positional, **keywords)
+        bound.apply_defaults()
+        values = {name: argument.checked(name, bound.arguments[name]) for name, argument in cls.arguments().items()}
+        return values, bound.arguments["keywords"]
+
+
+def whole_number(default: Any, bounds: Bounds, **options) -> Any:
+    """A whole number within bounds."""
+    def check(name: str, value: Any) -> int:
+        bounds.check(name, value)
+        return value
+
+    return Argument(default, check, **options)
+
+
+def real_number(default: Any, lower: float = -math.inf, upper: float = math.inf, **options) -> Any:
+    """A number from `lower` to `upper`."""
+    return Argument(default, lambda name, value: _number(name, value, lower, upper), **options)
+
+
+def real_numbers(lower: float, upper: float, **options) -> Any:
+    """Numbers from `lower` to `upper`; None by default."""
+    return Argument(None, lambda name, values: tuple(
+        _number(f"a number in {name}", value, lower, upper) for value in _sequence(name, values)), **options)
+
+
+def names(**options) -> Any:
+    """Names without line breaks; None by default."""
+    def check(name: str, values: Any) -> tuple[str, ...]:
+        for value in _sequence(name, values):
+            if not isinstance(value, str):
+                raise ValueError(f"{name} must be a list of names. Received: {value!r}")
+            check_one_line(value, f"a name in {name}")
+        return tuple(values)
+
+    return Argument(None, check, **options)
+
+
+def boolean(**options) -> Any:
+    """True or false; false by default."""
+    def check(name: str, value: Any) -> bool:
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} must be true or false. Received: {value!r}")
+        return value
+
+    return Argument(False, check, **options)
+
+
+def choice(default: Any, choices: Collection[str], **options) -> Any:
+    """One of several names."""
+    def check(name: str, value: Any) -> str:
+        check_one_of(name, value, choices)
+        return value
+
+    return Argument(default, check, **options)
+
+
+def _number(name: str, value: Any, lower: float, upper: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not lower <= value <= upper or (
+            not math.isfinite(value)):
+        raise ValueError(f"{name} must be a number from {lower:g} to {upper:g}. Received: {value!r}")
+    return value
+
+
+def _sequence(name: str, values: Any) -> Sequence:
+    if not isinstance(values, (list, tuple)):
+        raise ValueError(f"{name} must be a list. Received: {values!r}")
+    return values
