@@ -1,6 +1,7 @@
 """Writes model cards: README.md next to weights, with the YAML header of Hugging Face's model hub.
 
-A card lists what the weights were made from and their scores. The user adds the license.
+A card lists what the weights were made from and their scores. The user adds the license. The header has all of these
+facts as data, under the key albert_tf; the text below it is made of them and never read.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import json
 import math
 import os
 import platform
-import re
 from typing import Any, Collection, Mapping
 
 import tensorflow as tf
@@ -40,9 +40,10 @@ _USE = dict(pretrainer='albert_tf.fill_masks(model, tokenizer, "A text with a [M
 # It has a score and no labels, and often reads pairs of texts, as STS-B's.
 _USE_OF_REGRESSION = 'model(tokenizer(["A text."]))["logits"]  # scores, [texts, 1]; of pairs: tokenizer(texts, others)'
 _OF_SENTENCE_TRANSFORMERS = ("SentenceTransformer", "CrossEncoder")
+# The key of the header with the card's facts.
+_FACTS = "albert_tf"
 # The row with the commit of base_model on the Hugging Face Hub.
 _REVISION = "revision of the weights"
-_CALIBRATION = "## Calibration"
 _LEFT_TO_THE_USER = dict(license="# license: to be chosen by you",
                          language="# language: that of the text, for example en")
 
@@ -82,21 +83,17 @@ class ModelCard:
         """The card of a model of albert_tf.modeling. The fields are those of the constructor."""
         return cls(head_of(model), model.config, base_model, num_labels=getattr(model, "num_labels", None), **fields)
 
-    def text(self, name: str, fields: Mapping[str, Any] | None = None, more_sections: str = "") -> str:
+    def text(self, name: str, fields: Mapping[str, Any] | None = None, base: Mapping[str, Any] | None = None) -> str:
         """The card as Markdown.
 
         Args:
           name: name of the model, for the title.
           fields: fields of the header, which replace the card's own.
-          more_sections: Markdown for the end of the card.
+          base: the facts of the card of the weights that were converted; None for none.
         """
-        from huggingface_hub import ModelCardData
-
-        fields = {**self._fields(name), **(fields or {})}
-        header = [*(line for field, line in _LEFT_TO_THE_USER.items() if field not in fields),
-                  ModelCardData(**fields, ignore_metadata_errors=True).to_yaml()]
-        sections = [*self._introduction(name), "", *self._origin(), *self._scores(), *more_sections.splitlines()]
-        return "\n".join(["---", *header, "---", "", f"# {name}", "", _MARK, "", *sections, ""])
+        facts = {**self._facts(), "base": {**base, "name": model_name(str(self.base_model))} if base else None}
+        return _text(name, {**self._fields(name), **(fields or {})},
+                     {key: value for key, value in facts.items() if value})
 
     def _fields(self, name: str) -> dict[str, Any]:
         """The fields of the header, as arguments of ModelCardData."""
@@ -112,39 +109,22 @@ class ModelCard:
                       eval_results=results)
         return {field: value for field, value in fields.items() if value}
 
-    def _introduction(self, name: str) -> list[str]:
+    def _facts(self) -> dict[str, Any]:
+        """What the text is made of, as data for the header."""
         config = self.config
-        lines = [f"{'A BERT' if config.is_bert else 'An ALBERT'} with {config.num_hidden_layers} layers, hidden size "
-                 f"{config.hidden_size}, embedding size {config.embedding_size} and a vocabulary of "
-                 f"{config.vocab_size:,} pieces."]
-        folder = _json(name)
-        if self.loaded_by:
-            lines += ["", "```python", *_loading(self.loaded_by, folder), "```", "", "With albert_tf:"]
-        line = _USE_OF_REGRESSION if self.num_labels == 1 else _USE.get(self.head.name)
-        use = [line] if line else []
-        return [*lines, "", "```python", "import albert_tf", "",
-                f"model = albert_tf.from_pretrained({folder}, model={_json(self.head.name)})",
-                f"tokenizer = albert_tf.tokenizer_from_pretrained({folder})", *use, "```"]
-
-    def _origin(self) -> list[str]:
         rows = dict(weights=model_name(self.base_model) if self.base_model else None, data=", ".join(self.datasets),
                     **self.facts)
         rows["versions"] = (f"albert_tf {albert_tf.__version__}, TensorFlow {tf.__version__}, "
                             f"Python {platform.python_version()}")
-        lines = ["## Made from", "", *_table(rows)]
-        if self.command:
-            lines += ["", "```bash", self.command, "```"]
-        manifests = {dataset: made_from for dataset, made_from in self.datasets.items() if made_from}
-        if manifests:
-            lines += ["", "What the data was made from, by its manifests:", "", "```json",
-                      json.dumps(manifests, indent=2, sort_keys=True, ensure_ascii=False), "```"]
-        return lines
-
-    def _scores(self) -> list[str]:
-        rows = {name: f"{value:.4f}" if isinstance(value, float) else value
-                for name, value in self._finite_scores().items()}
-        measured = ["Measured by the command above.", ""] if self.command else []
-        return ["", "## Scores", "", *measured, *_table(rows)] if rows else []
+        return dict(
+            description=f"{'A BERT' if config.is_bert else 'An ALBERT'} with {config.num_hidden_layers} layers, hidden "
+                        f"size {config.hidden_size}, embedding size {config.embedding_size} and a vocabulary of "
+                        f"{config.vocab_size:,} pieces.",
+            head=self.head.name, num_labels=self.num_labels, loaded_by=self.loaded_by, command=self.command,
+            made_from={name: " ".join(str(value).split()) for name, value in rows.items() if value not in (None, "")},
+            manifests={dataset: made_from for dataset, made_from in self.datasets.items() if made_from},
+            scores={name: value if isinstance(value, int) else float(value)
+                    for name, value in self._finite_scores().items()})
 
     def _finite_scores(self) -> dict[str, float]:
         return {name: value for name, value in sorted(self.scores.items()) if math.isfinite(value)}
@@ -169,7 +149,7 @@ def write_model_card(directory: str, card: ModelCard) -> None:
     base = _card_of(card.base_model) if card.base_model else ""
     if card.base_model and card.base_model.startswith(hub.SCHEME):
         # A run that is continued does not open its initial weights again.
-        revision = hub.revision_of(card.base_model) or _row_of(present, _REVISION)
+        revision = hub.revision_of(card.base_model) or _facts_of(present).get("made_from", {}).get(_REVISION)
         card = dataclasses.replace(card, facts={_REVISION: revision, **card.facts})
     inherited = list(_WEIGHT_FIELDS) if card.is_conversion else ["language"]
     if card.base_model and not _public_name(card.base_model):
@@ -177,21 +157,73 @@ def write_model_card(directory: str, card: ModelCard) -> None:
     fields = {**_fields_of(base, inherited), **_fields_of(present, _USER_FIELDS)}
     if "model-index" not in fields and card.is_conversion:
         fields.pop("metrics", None)  # names without values
-    more = _sections_of(base, model_name(card.base_model)) if card.is_conversion and card.base_model else ""
-    write_text(path, card.text(os.path.basename(os.path.abspath(directory)), fields, more))
+    write_text(path, card.text(_title(directory), fields, _facts_of(base) if card.is_conversion else None))
 
 
 def write_calibration(directory: str, results: Mapping[str, float]) -> None:
-    """Adds a section with the results of a calibration to the card in a directory, in place of an earlier one.
+    """Adds the results of a calibration to the card in a directory, in place of earlier ones.
 
     Nothing is written if there is no card, or one that albert_tf did not write.
     """
     path = os.path.join(directory, CARD)
-    card = re.sub(rf"^{_CALIBRATION}\n.*?(?=^## |\Z)", "", _read(path), flags=re.DOTALL | re.MULTILINE)
-    if _MARK in card:
-        rows = _table({name: f"{value:.4f}" for name, value in results.items()})
-        section = [_CALIBRATION, "", "Fitted on the dev set. Logits are divided by the temperature.", "", *rows]
-        write_text(path, "\n".join([card.rstrip("\n"), "", *section, ""]))
+    card = _read(path)
+    facts = _facts_of(card)
+    if _MARK in card and facts:
+        values = {name: float(value) for name, value in results.items()}
+        write_text(path, _text(_title(directory), _fields_of(card), {**facts, "calibration": values}))
+
+
+def _title(directory: str) -> str:
+    return os.path.basename(os.path.abspath(directory))
+
+
+def _text(name: str, fields: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    """A card.
+
+    Args:
+      name: name of the model, for the title.
+      fields: the other fields of the header.
+      facts: the result of ModelCard._facts, and what calibration and conversion add.
+    """
+    from huggingface_hub import ModelCardData
+
+    fields = {**fields, _FACTS: facts}
+    header = [*(line for field, line in _LEFT_TO_THE_USER.items() if field not in fields),
+              ModelCardData(**fields, ignore_metadata_errors=True).to_yaml()]
+    return "\n".join(["---", *header, "---", "", f"# {name}", "", _MARK, "", *_introduction(name, facts),
+                      *_sections(facts), ""])
+
+
+def _introduction(name: str, facts: Mapping[str, Any]) -> list[str]:
+    loaded_by, head, folder = facts.get("loaded_by"), facts["head"], _json(name)
+    lines = [facts["description"]]
+    if loaded_by:
+        lines += ["", "```python", *_loading(loaded_by, folder), "```", "", "With albert_tf:"]
+    line = _USE_OF_REGRESSION if facts.get("num_labels") == 1 else _USE.get(head)
+    use = [line] if line else []
+    return [*lines, "", "```python", "import albert_tf", "",
+            f"model = albert_tf.from_pretrained({folder}, model={_json(head)})",
+            f"tokenizer = albert_tf.tokenizer_from_pretrained({folder})", *use, "```"]
+
+
+def _sections(facts: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """The sections of a card; then those of the weights that were converted, with their name in the headings."""
+    command, manifests, scores = facts.get("command"), facts.get("manifests"), facts.get("scores", {})
+    lines = ["", f"## {prefix}Made from", "", *_table(facts.get("made_from", {}))]
+    if command:
+        lines += ["", "```bash", command, "```"]
+    if manifests:
+        lines += ["", "What the data was made from, by its manifests:", "", "```json",
+                  json.dumps(manifests, indent=2, sort_keys=True, ensure_ascii=False), "```"]
+    if scores:
+        lines += ["", f"## {prefix}Scores", "", *(["Measured by the command above.", ""] if command else []),
+                  *_table({name: f"{value:.4f}" if isinstance(value, float) else value
+                           for name, value in scores.items()})]
+    if facts.get("calibration"):
+        lines += ["", f"## {prefix}Calibration", "", "Fitted on the dev set. Logits are divided by the temperature.",
+                  "", *_table({name: f"{value:.4f}" for name, value in facts["calibration"].items()})]
+    base = facts.get("base")
+    return [*lines, *_sections(base, f"{prefix}{base['name']}: ")] if base else lines
 
 
 def model_name(path: str) -> str:
@@ -226,8 +258,8 @@ def _is_checkpoint(path: str) -> bool:
     return tf.io.gfile.exists(f"{path}.index")
 
 
-def _fields_of(card: str, names: Collection[str]) -> dict[str, Any]:
-    """Some fields of a card's header, by name; none if the card has no header that can be read."""
+def _fields_of(card: str, names: Collection[str] | None = None) -> dict[str, Any]:
+    """Some fields of a card's header, by name, or all; none if the card has no header that can be read."""
     import yaml
     from huggingface_hub import ModelCard as HubCard
 
@@ -238,19 +270,13 @@ def _fields_of(card: str, names: Collection[str]) -> dict[str, Any]:
     except (yaml.YAMLError, ValueError, TypeError) as error:
         logging.warning("the header of a model card cannot be read: %s", str(error).splitlines()[0])
         return {}
-    return {name: fields[name] for name in names if fields.get(name)}
+    return {name: fields[name] for name in (fields if names is None else names) if fields.get(name)}
 
 
-def _sections_of(card: str, name: str) -> str:
-    """The sections of a card that albert_tf wrote, with the model's name in their headings."""
-    sections = card[card.find("\n## "):] if _MARK in card and "\n## " in card else ""
-    return re.sub(r"^## ", f"## {name}: ", sections, flags=re.MULTILINE).rstrip("\n")
-
-
-def _row_of(card: str, name: str) -> str | None:
-    """A row of the table of a card; None if there is none."""
-    row = re.search(rf"^\| {re.escape(name)} \| (.*) \|$", card, flags=re.MULTILINE)
-    return row and row[1]
+def _facts_of(card: str) -> dict[str, Any]:
+    """The facts of a card that albert_tf wrote; empty for other cards."""
+    facts = _fields_of(card, [_FACTS]).get(_FACTS)
+    return facts if isinstance(facts, dict) else {}
 
 
 def _read(path: str) -> str:

@@ -28,8 +28,10 @@ CARD = ModelCard(CLASSIFIER, CONFIG, 'models/a "base"', facts=dict(recipe="rte",
 
 
 def header(text):
-    """The fields of a card's header."""
-    return yaml.safe_load(text.split("---\n")[1])
+    """The fields of a card's header, without the facts."""
+    fields = yaml.safe_load(text.split("---\n")[1])
+    fields.pop("albert_tf", None)
+    return fields
 
 
 def write(folder, text):
@@ -115,6 +117,18 @@ def test_a_card_is_replaced_but_a_users_own_is_not(tmp_path):
     path.write_text("My model.\n")
     write_model_card(str(tmp_path), CARD)
     assert path.read_text() == "My model.\n"
+
+
+def test_a_card_is_made_of_the_facts_in_its_header_and_not_of_its_text(tmp_path):
+    write_model_card(str(tmp_path), CARD)
+    path = tmp_path / "README.md"
+    head, body = path.read_text().split("# " + tmp_path.name + "\n")
+    changed = body.replace("| recipe | rte |", "| recipe | x |").replace("## Scores", "## S")
+    path.write_text(f"{head}# changed\n{changed}")
+    write_calibration(str(tmp_path), dict(temperature=1.5))
+    text = path.read_text()
+    assert text.split("## Calibration")[0].rstrip("\n").endswith(body.rstrip("\n")) and "license" in text
+    assert header(text) == header(CARD.text(tmp_path.name))
 
 
 def test_license_and_language_that_a_user_fills_in_stay(tmp_path):
@@ -229,12 +243,12 @@ def test_local_weights_have_the_base_model_of_their_own_card(tmp_path):
 def test_a_calibration_is_a_section_of_the_card_and_of_the_cards_of_conversions(tmp_path):
     folder = tmp_path / "moods"
     save(AlbertClassifier(CONFIG, 2), str(folder), "tf1")
-    before = (folder / "README.md").read_text()
+    body = (folder / "README.md").read_text().split("---\n", 2)[2]
     for temperature in (1.25, 1.5):  # the second one replaces the first one
         write_calibration(str(folder), {"temperature": temperature, "expected_calibration_error": 0.03125,
                                         "expected_calibration_error_before": 0.25, "threshold/odd": 0.75})
     text = (folder / "README.md").read_text()
-    assert text.startswith(before.rstrip("\n")) and text.count("## Calibration") == 1
+    assert text.split("---\n", 2)[2].startswith(body.rstrip("\n")) and text.count("## Calibration") == 1
     rows = ["| temperature | 1.5000 |", "| expected_calibration_error | 0.0312 |",
             "| expected_calibration_error_before | 0.2500 |", "| threshold/odd | 0.7500 |"]
     assert text.splitlines()[-4:] == rows
