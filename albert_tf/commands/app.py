@@ -21,6 +21,7 @@ from absl import app, flags, logging
 
 from albert_tf.commands import usage
 from albert_tf.utils import imports
+from albert_tf.utils.processes import ended_by_signals
 
 # Python's garbage collector would visit all objects of TensorFlow, also at the end of the process, and free none of
 # them. This takes about a second of each script.
@@ -58,7 +59,7 @@ def run_command(name: str) -> None:
 def run(main: Callable[..., None], operands: int = 0) -> None:
     """Runs `main` as an absl app. ValueError, OSError and TensorFlow's errors become one line and exit status 1.
 
-    So do wrong flags. After Ctrl-C the status is 130, as for other Unix programs.
+    So do wrong flags. After a signal the status is that of other Unix programs: 130 after Ctrl-C, 143 after SIGTERM.
 
     --help prints the docstring of main's module and the flags in groups. With --verbosity=1 the whole traceback is
     logged before that line; with --verbosity=-1 only warnings are logged. If the program that reads the standard output
@@ -83,7 +84,7 @@ def run(main: Callable[..., None], operands: int = 0) -> None:
         imports.drop_messages_of_libraries()
         tf.get_logger().setLevel("ERROR")  # users do not need TensorFlow's notes on reductions and saving
         try:
-            with naming_lost_workers(), _ending_with_the_reader():
+            with ended_by_signals(), naming_lost_workers(), _ending_with_the_reader():
                 main(*arguments)
         except (ValueError, OSError, tf.errors.OpError) as error:
             logging.debug("traceback of the error below", exc_info=True)

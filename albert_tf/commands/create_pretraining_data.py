@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import signal
-import sys
 from typing import TYPE_CHECKING
 
 from absl import flags, logging
@@ -80,7 +78,6 @@ def define_flags() -> None:
 
 
 def main() -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that temporary files are removed
     pipeline_options = beam_options()
     if not (FLAGS.spm_model_file or FLAGS.vocab_file):
         raise ValueError("--spm_model_file or --vocab_file is missing")

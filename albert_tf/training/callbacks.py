@@ -13,11 +13,11 @@ from absl import logging
 
 from albert_tf import keras
 from albert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW
+from albert_tf.utils.processes import ending_signals, leave_terminal
 from albert_tf.utils.progress import LINE_SECONDS, Bar, MovingRate, count_of
 
 # The number of steps between two points of a curve.
 _CURVE_STEPS = 20
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class StepCallback(keras.callbacks.Callback):
@@ -111,12 +111,13 @@ class Saving(StepCallback):
 
 
 class EndOnSignal(StepCallback):
-    """On SIGTERM or Ctrl-C, calls save(step) and ends the process with the exit status of that signal.
+    """On SIGTERM, SIGHUP or Ctrl-C, calls save(step) and ends the process with the exit status of that signal.
 
     A second Ctrl-C ends the process at once.
 
-    Only the process that writes files does so. The other workers ignore SIGTERM until that process has ended, since it
-    would wait for them in its last step. This class is a context manager, and handles the signal only in its block.
+    Only the process that writes files does so. The other workers ignore SIGTERM and SIGHUP until that process has
+    ended, since it would wait for them in its last step. This class is a context manager, and handles the signal only
+    in its block.
     """
 
     def __init__(self, first_step: int, save, writes: bool):
@@ -126,7 +127,9 @@ class EndOnSignal(StepCallback):
         self._saved_step: int | None = None  # in the block of `saved`
 
     def __enter__(self):
-        handlers = dict.fromkeys(_SIGNALS, self._receive) if self._writes else {signal.SIGTERM: signal.SIG_IGN}
+        handlers: dict = dict.fromkeys(ending_signals(), self._receive if self._writes else signal.SIG_IGN)
+        if self._writes:
+            handlers[signal.SIGINT] = self._receive
         self._previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         return self
 
@@ -154,6 +157,7 @@ class EndOnSignal(StepCallback):
     def _receive(self, number, _):
         if number == self._received == signal.SIGINT:
             raise KeyboardInterrupt
+        leave_terminal(number)
         self._received = number
         if number == signal.SIGINT and self._saved_step is None:
             logging.info("the run ends after this step, which is saved; press Ctrl-C again to end it at once")

@@ -1,13 +1,47 @@
-"""Runs another program to its end."""
+"""Runs another program to its end, and ends this one on a signal."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
+import stat
 import subprocess
 import sys
-from typing import Callable, Mapping, Sequence
+from typing import Callable, Iterator, Mapping, Sequence
 
 _SECONDS = 5.0  # between two calls of should_end
+
+
+def ending_signals() -> list[signal.Signals]:
+    """SIGTERM, and SIGHUP of a terminal that is gone; without those that nohup or a shell made this process ignore."""
+    return [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
+
+
+@contextlib.contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """A block that a signal ends with one line and the status of other Unix programs; temporary files are removed."""
+    def end(number, _):
+        for each in previous:  # the first one ends the process
+            signal.signal(each, signal.SIG_IGN)
+        leave_terminal(number)
+        os.write(2, f"ended by {signal.Signals(number).name}\n".encode())  # print may be what is interrupted
+        sys.exit(128 + number)
+
+    previous = {number: signal.signal(number, end) for number in ending_signals()}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def leave_terminal(number: int) -> None:
+    """After SIGHUP, drops what is printed to the terminal, since writing there has become an error."""
+    if number == signal.SIGHUP:
+        for descriptor in (1, 2):
+            if stat.S_ISCHR(os.fstat(descriptor).st_mode):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
 def run_to_end(
@@ -15,8 +49,8 @@ def run_to_end(
 ) -> int:
     """Runs a command and returns its exit status; 0 if should_end has ended it.
 
-    After Ctrl-C or SIGTERM, this function waits until the command has ended, so that a training can save its step.
-    SIGTERM is passed on to the command; Ctrl-C is not, because a terminal sends it to both.
+    After Ctrl-C, SIGTERM or SIGHUP, this function waits until the command has ended, so that a training can save its
+    step. SIGTERM and SIGHUP are passed on as SIGTERM; Ctrl-C is not, because a terminal sends it to both.
 
     Args:
       command: the program and its arguments.
@@ -25,25 +59,26 @@ def run_to_end(
 
     Raises:
       KeyboardInterrupt: Ctrl-C was pressed.
-      SystemExit: this process received SIGTERM.
+      SystemExit: this process received SIGTERM or SIGHUP.
     """
     received = []
     with subprocess.Popen(command, env=environment) as process:
         def receive(number, _):
             received.append(number)
-            if number == signal.SIGTERM:
+            leave_terminal(number)
+            if number != signal.SIGINT:
                 process.terminate()
 
-        previous = {number: signal.signal(number, receive) for number in (signal.SIGINT, signal.SIGTERM)}
+        previous = {number: signal.signal(number, receive) for number in (signal.SIGINT, *ending_signals())}
         try:
             status = _wait(process, should_end)
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
-    if signal.SIGTERM in received:
-        sys.exit(128 + signal.SIGTERM)
-    if received:
-        raise KeyboardInterrupt
+    for number in received:
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        sys.exit(128 + number)
     return status
 
 

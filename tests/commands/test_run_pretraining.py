@@ -3,9 +3,11 @@
 import json
 import os
 import pathlib
+import pty
 import re
 import shutil
 import signal
+import sys
 
 import numpy as np
 import pytest
@@ -261,6 +263,21 @@ def test_sigterm_saves_and_ends(runs):
     assert f"step {step} is saved" in printed
     runs.run("terminated", num_train_steps=step + 1)
     assert runs.end_of("terminated", step + 1)["step/.ATTRIBUTES/VARIABLE_VALUE"] == step + 1
+
+
+@pytest.mark.long
+def test_a_training_whose_terminal_is_gone_saves_and_ends(runs):
+    command = [sys.executable, "-m", "albert_tf",
+               *runs.arguments("hung_up", num_train_steps=10**6, save_checkpoints_steps=10**6)]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, command)
+    printed = b""
+    while b"examples/s" not in printed:
+        printed += os.read(terminal, 10_000)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 128 + signal.SIGHUP
+    assert tf.train.latest_checkpoint(str(runs.folder / "hung_up"))
 
 
 @pytest.mark.long

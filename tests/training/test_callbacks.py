@@ -53,8 +53,8 @@ def test_saving_at_multiples_and_at_the_end(first_step, every, expected):
     assert saved == expected
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
-def test_sigterm_and_ctrl_c_save_the_step_and_end_the_process(number):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT], ids=lambda number: number.name)
+def test_signals_save_the_step_and_end_the_process(number):
     class Terminate(Steps):
         def on_step(self, step, logs):
             if step == 2:
@@ -65,6 +65,15 @@ def test_sigterm_and_ctrl_c_save_the_step_and_end_the_process(number):
         fit([1.0] * 8, Terminate(), end_on_signal)
     assert saved == [2] and ended.value.code == 128 + number
     assert signal.getsignal(number) is before
+
+
+def test_sighup_stays_ignored_where_nohup_ignores_it():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with callbacks.EndOnSignal(0, print, writes=True):
+            os.kill(os.getpid(), signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_second_ctrl_c_ends_the_process_at_once():

@@ -48,7 +48,8 @@ def test_a_command_is_ended_when_it_should_end(monkeypatch):
 
 
 @pytest.mark.parametrize("number, to_group, status", [
-    (signal.SIGINT, True, 7), (signal.SIGTERM, False, 128 + signal.SIGTERM)], ids=["Ctrl-C", "SIGTERM"])
+    (signal.SIGINT, True, 7), (signal.SIGTERM, False, 143), (signal.SIGHUP, False, 129)],
+    ids=["Ctrl-C", "SIGTERM", "SIGHUP"])
 def test_a_command_ends_its_work_after_a_signal(tmp_path, number, to_group, status):
     """A terminal sends Ctrl-C to the group of processes, and `kill` sends SIGTERM to one process."""
     program = PARENT.format(folder=str(pathlib.Path(__file__).parents[2]), command=COMMAND)
@@ -58,7 +59,26 @@ def test_a_command_ends_its_work_after_a_signal(tmp_path, number, to_group, stat
             time.sleep(0.05)
         (os.killpg if to_group else os.kill)(parent.pid, number)
         assert parent.wait(timeout=60) == status
-    assert (tmp_path / "saved").read_text() == str(number.value)
+    passed_on = signal.SIGINT if number == signal.SIGINT else signal.SIGTERM
+    assert (tmp_path / "saved").read_text() == str(passed_on.value)
+
+
+@pytest.mark.parametrize("number, ignored, status, printed", [
+    (signal.SIGTERM, False, 143, "ended by SIGTERM\n"), (signal.SIGHUP, False, 129, "ended by SIGHUP\n"),
+    (signal.SIGHUP, True, 0, "")], ids=["SIGTERM", "SIGHUP", "nohup"])
+def test_a_signal_ends_a_block_with_a_line_and_no_temporary_files(tmp_path, number, ignored, status, printed):
+    program = f"""
+import os, signal, sys
+sys.path.insert(0, {str(pathlib.Path(__file__).parents[2])!r})
+if {ignored}:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+from albert_tf.utils.processes import ended_by_signals
+from albert_tf.utils.temporary_files import temporary_file
+with ended_by_signals(), temporary_file("output"):
+    os.kill(os.getpid(), {number.value})
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (status, printed) and not list(tmp_path.iterdir())
 
 
 def test_signals_are_handled_as_before_after_the_command():
