@@ -12,6 +12,7 @@ import importlib
 import logging as python_logging
 import os
 import re
+import resource
 import select
 import signal
 import sys
@@ -22,6 +23,20 @@ from absl import app, flags, logging
 from albert_tf.commands import usage
 from albert_tf.utils import imports
 from albert_tf.utils.processes import ended_by_signals
+
+# `>&-` closes a stream. The next file that is opened would have its number, and TensorFlow would print into this file.
+for _descriptor in range(3):
+    try:
+        os.fstat(_descriptor)
+    except OSError:
+        os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+sys.stdout, sys.stderr = sys.stdout or open(1, "w"), sys.stderr or open(2, "w")
+
+_LEAST_MEMORY = 2 << 30  # bytes of addresses; with less, an import of TensorFlow fails in several ways
+_memory = resource.getrlimit(resource.RLIMIT_AS)[0]
+if resource.RLIM_INFINITY != _memory < _LEAST_MEMORY:
+    sys.exit(f"{usage.command(sys.argv[0])}: error: the limit of memory is {_memory:,} bytes (ulimit -v), and "
+             f"TensorFlow needs at least {_LEAST_MEMORY:,}")
 
 # Python's garbage collector would visit all objects of TensorFlow, also at the end of the process, and free none of
 # them. This takes about a second of each script.
@@ -86,7 +101,7 @@ def run(main: Callable[..., None], operands: int = 0) -> None:
         try:
             with ended_by_signals(), naming_lost_workers(), _ending_with_the_reader():
                 main(*arguments)
-        except (ValueError, OSError, tf.errors.OpError) as error:
+        except (ValueError, OSError, MemoryError, tf.errors.OpError) as error:
             logging.debug("traceback of the error below", exc_info=True)
             _end_with_error(argv, _one_line(error))
         except KeyboardInterrupt:
@@ -130,6 +145,8 @@ def _ending_with_the_reader() -> Iterator[None]:
 
 
 def _one_line(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return f"not enough memory. {error}"
     if isinstance(error, OSError) and error.strerror and error.filename:
         return f"{error.filename}: {error.strerror}"
     message = _AROUND_THE_REASON.sub("", getattr(error, "message", None) or str(error))

@@ -11,6 +11,7 @@ import glob
 import io
 import os
 import reprlib
+import stat
 from typing import Any, BinaryIO, Iterator, cast
 
 from albert_tf.utils.imports import tensorflow as tf
@@ -98,6 +99,8 @@ def check_is_file(path: str, kind: str = "file") -> None:
         raise ValueError(f"no such {kind}: {path}")
     if paths.isdir(path):
         raise ValueError(f"{path} is a directory, but must be a {kind}")
+    if not is_remote(path) and not (stat.S_ISREG(os.stat(path).st_mode) or stat.S_ISFIFO(os.stat(path).st_mode)):
+        raise ValueError(f"{path} is neither a file nor a pipe: a device may have no end")
 
 
 def check_directory(path: str) -> None:

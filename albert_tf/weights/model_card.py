@@ -7,6 +7,7 @@ facts as data, under the key albert_tf; the text below it is made of them and ne
 from __future__ import annotations
 
 import dataclasses
+import html
 import json
 import math
 import os
@@ -293,6 +294,11 @@ def _table(rows: Mapping[str, object]) -> list[str]:
     return ["| | |", "|---|---|", *(f"| {name} | {cell} |" for name, cell in cells.items())]
 
 
+def _plain(text: str) -> str:
+    """A text that Markdown and HTML show as it is, in a cell of a table."""
+    return re.sub(r"([\\`*_~\[\]])", r"\\\1", html.escape(text, quote=False))
+
+
 def _library_of(loaded_by: str) -> str:
     return "sentence-transformers" if loaded_by in _OF_SENTENCE_TRANSFORMERS else "transformers"
 
@@ -329,7 +335,7 @@ def write_run_card(
     if not trained and tf.io.gfile.exists(os.path.join(run.output_dir, CARD)):
         return
     facts = {
-        "labels": ", ".join(getattr(model, "label_names", None) or ()),
+        "labels": ", ".join(map(_plain, getattr(model, "label_names", None) or ())),
         "labels of a text": "any number" if getattr(model, "multi_label", False) else None,
         "initial weights": None if init_checkpoint else "random", "recipe": recipe, "seed": trainer.random_seed,
         "step of the weights": saved_step(run.output_dir), "training steps": schedule.num_train_steps,

@@ -88,6 +88,30 @@ def test_a_command_knows_how_it_was_started(monkeypatch, argv, typed, command):
     assert usage.as_started("python -m albert_tf run_squad") == "python -m albert_tf run_squad"
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&- <&-"])
+def test_a_closed_stream_is_no_file_of_the_command(tmp_path, closed):
+    program = ("from albert_tf.commands import app; print('to the screen'); open('file', 'w').write('text'); "
+               "app.run(lambda: None)")
+    (tmp_path / "tensorflow.py").write_text("")
+    done = subprocess.run(["bash", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, program + "; 1/0"],
+                          cwd=tmp_path, env=dict(os.environ, PYTHONPATH=str(Path(__file__).parents[2])), timeout=100)
+    assert (tmp_path / "file").read_text() == "text" and done.returncode == 0
+
+
+def test_a_limit_of_memory_that_tensorflow_cannot_have_is_one_line():
+    done = subprocess.run(["bash", "-c", 'ulimit -v 1000000; exec "$0" -m albert_tf fill_mask', sys.executable],
+                          cwd=Path(__file__).parents[2], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "fill_mask: error: the limit of memory is 1,024,000,000 bytes "
+                                              "(ulimit -v), and TensorFlow needs at least 2,147,483,648\n")
+
+
+def test_too_little_memory_for_an_array_is_one_line(run):
+    def main():
+        raise MemoryError("Unable to allocate 7. GiB for an array")
+
+    assert run(main) == (1, "script: error: not enough memory. Unable to allocate 7. GiB for an array\n")
+
+
 def test_commands_are_listed_in_groups_with_one_line_each(capsys):
     done = script_process.run("albert_tf/__main__.py", ["--help"])
     lines = done.stdout.splitlines()

@@ -1,10 +1,11 @@
 """Paths and checks of files: an error names what is not there."""
 
 import os
+import threading
 
 import pytest
 
-from albert_tf.utils.files import check_name, expand_globs, version
+from albert_tf.utils.files import check_name, expand_globs, read_bytes, version
 
 
 def test_globs_are_expanded_in_order_and_each_file_comes_once(tmp_path):
@@ -19,6 +20,15 @@ def test_globs_are_expanded_in_order_and_each_file_comes_once(tmp_path):
 def test_what_is_not_there_is_named(pattern, message):
     with pytest.raises(ValueError, match=message):
         expand_globs(pattern)
+
+
+def test_a_device_without_an_end_is_no_input_and_a_pipe_is_one(tmp_path):
+    for path in ("/dev/zero", "/dev/urandom"):
+        with pytest.raises(ValueError, match=f"^{path} is neither a file nor a pipe: a device may have no end$"):
+            read_bytes(path)
+    os.mkfifo(tmp_path / "pipe")
+    threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(b"text",)).start()
+    assert read_bytes(str(tmp_path / "pipe")) == b"text"
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../up", "a/b", "/etc/passwd", "a\\b", "a\0"])

@@ -1,6 +1,7 @@
 """README.md of a folder of weights: its content, and the fields that it copies from the base model's card."""
 
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -194,9 +195,9 @@ def test_the_card_of_a_run_has_its_options(run):
 
 def test_the_card_of_a_classifiers_run_lists_its_labels(tmp_path):
     run, trainer = RunOptions(str(tmp_path), 4), TrainerOptions("lamb", 0.5)
-    model = AlbertClassifier(CONFIG, 2, label_names=("bad", "good | fair"))
+    model = AlbertClassifier(CONFIG, 2, label_names=("<b>*bad*", "good | fair"))
     write_run_card(model, run, Schedule(20), trainer, "python run.py")
-    assert "| labels | bad, good \\| fair |" in (tmp_path / "README.md").read_text().splitlines()
+    assert "| labels | &lt;b&gt;\\*bad\\*, good \\| fair |" in (tmp_path / "README.md").read_text().splitlines()
     write_run_card(AlbertClassifier(CONFIG, 1), run, Schedule(20), trainer, "python run.py")
     assert "| labels |" not in (tmp_path / "README.md").read_text()
 
@@ -221,6 +222,12 @@ def test_a_conversion_of_a_conversion_still_has_them(tmp_path, run):
     headings = [line for line in text.splitlines() if line.startswith("## ")]
     assert headings == ["## Made from", "## once: Made from", "## once: tiny/model.ckpt-best: Made from",
                         "## once: tiny/model.ckpt-best: Scores"]
+
+
+def test_a_backslash_in_the_path_of_weights_is_part_of_a_heading(tmp_path, run):
+    shutil.copytree(run, tmp_path / r"tiny\1")
+    convert(open_source(str(tmp_path / r"tiny\1")), str(tmp_path / "once"), "ours")
+    assert r"## tiny\1/model.ckpt-best: Scores" in (tmp_path / "once/README.md").read_text().splitlines()
 
 
 def test_a_conversion_of_another_checkpoint_does_not_have_the_scores_of_the_best(tmp_path, run):
