@@ -6,19 +6,16 @@
 import argparse
 import os
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# TensorFlow 2.21 prints six lines when it starts, whatever its level of logging is.
+stderr = os.dup(2)
+os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+try:
+    import tensorflow as tf
+    import tensorflow_text  # noqa: F401  registers the ops of the tokenization
 
-import tensorflow as tf
-import tensorflow_text  # noqa: F401  registers the ops of the tokenization
-
-WORD_START = "\u2581"
-
-
-def readable(piece):
-    """A piece that begins a word, without the mark of its start; another one with ##, as fill_mask prints them."""
-    if piece == WORD_START or not piece.startswith(WORD_START):
-        return piece if piece == WORD_START else f"##{piece}"
-    return piece[len(WORD_START):]
+    tf.constant(0)  # starts it
+finally:
+    os.dup2(stderr, 2)
 
 
 def main():
@@ -32,7 +29,7 @@ def main():
         print(text)
         for row in zip(pieces, probabilities):
             if row[0][0]:  # a text with fewer masks than another one has empty answers at the end
-                shown = (f"{readable(piece.decode())} {probability:.3f}" for piece, probability in zip(*row))
+                shown = (f"{piece.decode()} {probability:.3f}" for piece, probability in zip(*row))
                 print("   ", "   ".join(shown))
 
 

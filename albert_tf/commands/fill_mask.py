@@ -2,7 +2,7 @@
 
     python -m albert_tf fill_mask --init_checkpoint=model_dir --text="the capital of [MASK] ."
 
-A piece that continues a word is printed with ## before it ("##ing"). "\u2581" is a space that is a piece of its own.
+A piece is printed as the vocabulary has it: with SentencePiece, one that begins a word begins with "\u2581".
 
 Without --text, texts are read from standard input, one per line. With --export_dir the model is written as a SavedModel
 that does the same with raw text, for processes that have only tensorflow and tensorflow_text:
@@ -15,7 +15,7 @@ from absl import flags, logging
 from albert_tf.commands import flag_fields as fields, shared_flags as shared
 from albert_tf.export.precision import with_precision
 from albert_tf.tasks.masked_lm.export import export_mask_filling
-from albert_tf.tasks.masked_lm.fill_mask import fill_masks, readable_pieces
+from albert_tf.tasks.masked_lm.fill_mask import fill_masks
 from albert_tf.text.lines import read_standard_input
 from albert_tf.utils import bounds
 from albert_tf.utils.json_files import check_characters
@@ -48,7 +48,7 @@ def main() -> None:
                             FLAGS.max_seq_length, FLAGS.max_predictions_per_seq)
         logging.info("%s: a SavedModel that fills masks", FLAGS.export_dir)
     for text in FLAGS.text or ():
-        print_filled(text, tokenizer, fill_masks(model, tokenizer, text, FLAGS.top_k))
+        print_filled(text, fill_masks(model, tokenizer, text, FLAGS.top_k))
     if not (FLAGS.text or FLAGS.export_dir):
         fill_standard_input(model, tokenizer, FLAGS.top_k)
 
@@ -65,14 +65,12 @@ def fill_standard_input(model, tokenizer, top_k: int) -> None:
         except ValueError as error:
             logging.warning("line %d: %s", number, error)
         else:
-            print_filled(line.strip(), tokenizer, fillings_by_mask)
+            print_filled(line.strip(), fillings_by_mask)
     if text is None:
         raise ValueError("there is no text: set --text, or write lines to the standard input")
 
 
-def print_filled(text: str, tokenizer, fillings_by_mask) -> None:
+def print_filled(text: str, fillings_by_mask) -> None:
     print(text)
     for fillings in fillings_by_mask:
-        pieces = readable_pieces(tokenizer, [filling.piece for filling in fillings])
-        shown = (f"{piece} {filling.probability:.3f}" for piece, filling in zip(pieces, fillings))
-        print("   ", "   ".join(shown))
+        print("   ", "   ".join(f"{filling.piece} {filling.probability:.3f}" for filling in fillings))

@@ -11,6 +11,7 @@ import html
 import json
 import math
 import os
+import re
 import platform
 from typing import Any, Collection, Mapping
 

@@ -30,6 +30,7 @@ _COUNTERS = ("global_step", "save_counter")
 # Variables with a value for each label.
 _LABEL_VARIABLES = {name for head in HEADS if head.label_weights
                     for name in (head.label_weights, head.label_weights.replace("weights", "bias"))}
+_MISSING = "missing"  # the reason for a variable that the source does not have, such as a new head's
 _POSITIONS = "bert/embeddings/position_embeddings"
 
 
@@ -153,7 +154,8 @@ class RestoreReport:
     def __str__(self):
         parts = [f"{len(self.restored)} variables restored"]
         if self.not_restored:
-            parts.append("not restored: " + ", ".join(f"{name} ({why})" for name, why in self.not_restored.items()))
+            parts.append("new, random: " + ", ".join(name if why == _MISSING else f"{name} ({why})"
+                                                     for name, why in self.not_restored.items()))
         if self.not_used:
             parts.append("not used: " + ", ".join(self.not_used))
         if self.optimizer_state:
@@ -253,7 +255,7 @@ class _Matching:
                              f"{block.inner + 1}: use the config that belongs to the weights")
         theirs, ours = self._source.shapes.get(wanted), list(shape)
         if theirs is None:
-            self._not_restored[name] = "missing"
+            self._not_restored[name] = _MISSING
         elif list(theirs) == ours or (name == _POSITIONS and theirs[0] < ours[0] and list(theirs[1:]) == ours[1:]):
             self._restored.append(name)
             self._used.add(wanted)

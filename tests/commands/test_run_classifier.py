@@ -113,7 +113,7 @@ def test_answers_to_the_dev_set_have_the_accuracy_of_the_evaluation(script, fold
 def test_rte_starts_from_mnli_without_its_head(script, mnli, folder):
     printed = script.run(task_name="rte", output_dir=folder / "from_mnli", init_checkpoint=mnli, do_train=True,
                          albert_config_file=None, spm_model_file=None)
-    assert "not restored: output_weights (shape [3, 16], not [2, 16])" in printed
+    assert "new, random: output_weights (shape [3, 16], not [2, 16])" in printed
 
 
 def test_prediction_needs_no_evaluation_and_a_run_has_config_and_vocabulary_with_it(script, folder, golden):

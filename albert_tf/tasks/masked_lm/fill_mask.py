@@ -94,21 +94,6 @@ def inside_word(tokenizer, piece: str) -> str:
     return inside if not inside or inside in tokenizer.vocab else piece
 
 
-def readable_pieces(tokenizer, pieces: list[str]) -> list[str]:
-    """Pieces for people, in WordPiece's form: "door" begins a word, "##s" continues one.
-
-    A SentencePiece model has them as "\u2581door" and "s". Its piece "\u2581" is a space, and stays as it is, like the
-    pieces that are no text ("[SEP]").
-    """
-    return [_in_the_form_of_wordpiece(piece) for piece in pieces] if tokenizer.sp_model else list(pieces)
-
-
-def _in_the_form_of_wordpiece(piece: str) -> str:
-    if piece == WORD_START or piece[0] + piece[-1] in ("[]", "<>"):
-        return piece
-    return piece[len(WORD_START):] if piece.startswith(WORD_START) else f"##{piece}"
-
-
 def best_pieces(logits: np.ndarray, tokenizer, top_k: int) -> list[Filling]:
     """The top_k most likely pieces of a mask, best first, from its logits [vocab]."""
     # A model may have more rows than pieces, for a round number. They have no text.

@@ -7,10 +7,9 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.masked_lm.export import GraphMasks
-from albert_tf.tasks.masked_lm.fill_mask import fill_masks, masked_ids, readable_pieces
+from albert_tf.tasks.masked_lm.fill_mask import fill_masks, masked_ids
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
-from demo import ask
 
 
 @pytest.fixture(scope="module")
@@ -39,15 +38,6 @@ def test_a_mask_takes_the_place_of_a_word(tokenizer):
 def test_text_directly_after_a_mask_does_not_start_a_word(tokenizer):
     assert pieces_of(tokenizer, "[MASK].") == ["[CLS]", "[MASK]", ".", "[SEP]"]
     assert pieces_of(tokenizer, "[MASK] [MASK]") == ["[CLS]", "[MASK]", "[MASK]", "[SEP]"]
-
-
-def test_words_continuations_and_spaces_are_told_apart(tokenizer, word_pieces):
-    """In both kinds of vocabulary, and as demo/ask.py prints them."""
-    pieces = ["\u2581name", "name", "\u2581", ".", "[SEP]", "<unk>", "<", "\u2581\u2581"]
-    shown = ["name", "##name", "\u2581", "##.", "[SEP]", "<unk>", "##<", "\u2581"]
-    assert readable_pieces(tokenizer, pieces) == shown
-    assert readable_pieces(word_pieces, ["name", "##s", "."]) == ["name", "##s", "."]
-    assert [ask.readable(piece) for piece in pieces[:4]] == shown[:4]
 
 
 def test_the_fillings_are_the_softmax_of_the_masked_lm_logits(tokenizer, model):
