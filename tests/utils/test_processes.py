@@ -73,12 +73,14 @@ sys.path.insert(0, {str(pathlib.Path(__file__).parents[2])!r})
 if {ignored}:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
 from albert_tf.utils.processes import ended_by_signals
-from albert_tf.utils.temporary_files import temporary_file
-with ended_by_signals(), temporary_file("output"):
+from albert_tf.utils.outputs import output
+with ended_by_signals(), output("output") as temporary:
+    open(temporary, "w").close()
     os.kill(os.getpid(), {number.value})
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (status, printed) and not list(tmp_path.iterdir())
+    assert (done.returncode, done.stderr) == (status, printed)
+    assert [path.name for path in tmp_path.iterdir()] == (["output"] if ignored else [])
 
 
 def test_signals_are_handled_as_before_after_the_command():

@@ -130,7 +130,7 @@ def test_the_restored_variables_are_logged(folder, caplog):
     saved(folder, "model.ckpt-best")
     with caplog.at_level(logging.INFO, logger="absl"):
         albert_tf.from_pretrained(str(folder), model="span")
-    assert "25 variables restored; new, random: cls/squad/output_weights, cls/squad/output_bias\n" in caplog.text
+    assert "25 variables restored; new, random: cls/squad/output_weights, cls/squad/output_bias; " in caplog.text
 
 
 @pytest.mark.parametrize("model, arguments, parts", [

@@ -1,7 +1,6 @@
 """README.md of a folder of weights: its content, and the fields that it copies from the base model's card."""
 
 import re
-import shutil
 
 import numpy as np
 import pytest
@@ -225,9 +224,9 @@ def test_a_conversion_of_a_conversion_still_has_them(tmp_path, run):
 
 
 def test_a_backslash_in_the_path_of_weights_is_part_of_a_heading(tmp_path, run):
-    shutil.copytree(run, tmp_path / r"tiny\1")
-    convert(open_source(str(tmp_path / r"tiny\1")), str(tmp_path / "once"), "ours")
-    assert r"## tiny\1/model.ckpt-best: Scores" in (tmp_path / "once/README.md").read_text().splitlines()
+    convert(open_source(str(run)), str(tmp_path / r"once\1"), "hugging_face")
+    convert(open_source(str(tmp_path / r"once\1")), str(tmp_path / "twice"), "ours")
+    assert r"## once\1: Made from" in (tmp_path / "twice/README.md").read_text().splitlines()
 
 
 def test_a_conversion_of_another_checkpoint_does_not_have_the_scores_of_the_best(tmp_path, run):
