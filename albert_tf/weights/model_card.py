@@ -11,8 +11,8 @@ import html
 import json
 import math
 import os
-import re
 import platform
+import re
 from typing import Any, Collection, Mapping
 
 import tensorflow as tf
