@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import subprocess
 import sys
 import time
 
@@ -100,7 +101,9 @@ def main() -> None:
     heading("5. Served: the SavedModel takes raw text, and needs only TensorFlow and tensorflow-text:")
     served = os.path.join(folder, "served")
     run_script("fill_mask", init_checkpoint=continued, export_dir=served, **WARNINGS_ONLY)
-    run_script("demo.ask", saved_model=served, text=questions)
+    ask = ["-m", "demo.ask", *arguments(dict(saved_model=served, text=questions))]
+    print(f"\n$ python {shlex.join(ask)}", flush=True)
+    subprocess.run([sys.executable, *ask], check=True)
     print(f"\nfinished in {(time.time() - started) / 60:.1f} minutes; all files are in {folder}")
     print(f"Try its models on a page in your browser: {page_command(continued, fine_tuned)}")
 

@@ -15,6 +15,7 @@ import sys
 from typing import Any, Callable, Sequence
 
 from albert_tf.commands import usage
+from albert_tf.utils.files import errors_at
 from albert_tf.utils.json_files import check_keys
 from albert_tf.utils.processes import run_to_end
 
@@ -37,7 +38,7 @@ def parse_runs(content: dict[str, Any], place: str, reserved: Sequence[str] = ()
 
     Raises:
       ValueError: a name is reserved or no word; a key is missing, unknown or of another type; "like" is not the name
-        of an earlier run.
+        of an earlier run; the script is no command of albert_tf.
     """
     runs: dict[str, Run] = {}
     for name, run in content.items():
@@ -53,6 +54,8 @@ def parse_runs(content: dict[str, Any], place: str, reserved: Sequence[str] = ()
             runs[name] = Run(earlier.script, {**earlier.flags, **run["flags"]})
         else:
             runs[name] = Run(**check_keys(run, run_place, dict(script=str, flags=dict)))
+            with errors_at(run_place):
+                usage.find(runs[name].script)
     return runs
 
 
@@ -85,15 +88,14 @@ def run_script(script: str, **flag_values) -> None:
     """Prints a command and runs it in a new process.
 
     Args:
-      script: name of the command, such as "run_pretraining", or a module that Python runs, such as "demo.ask".
+      script: name of the command, such as "run_pretraining".
       **flag_values: see `arguments`.
 
     Raises:
       ValueError: there is no such command, or it failed; it has then printed the reason.
     """
     command_line = arguments(flag_values)
-    started = f"python -m {script}" if "." in script else f"{usage.starter()} {usage.find(script)}"
-    print(f"\n$ {started} {shlex.join(command_line)}", flush=True)
+    print(f"\n$ {usage.starter()} {usage.find(script)} {shlex.join(command_line)}", flush=True)
     run_process(script, command_line)
 
 
@@ -121,10 +123,9 @@ def run_process(
 
 
 def process_of(script: str, command_line_flags: Sequence[str]) -> list[str]:
-    """The program and arguments of a process that runs a command or a module (see run_script).
+    """The program and arguments of a process that runs a command (see run_script).
 
     Raises:
       ValueError: there is no such command.
     """
-    program = [script] if "." in script else ["albert_tf", usage.find(script)]
-    return [sys.executable, "-m", *program, *command_line_flags]
+    return [sys.executable, "-m", "albert_tf", usage.find(script), *command_line_flags]

@@ -197,6 +197,7 @@ def test_a_text_that_the_recipe_uses_must_be_set(tmp_path, capsys):
     (dict(runs={}, configs=dict(small=dict(like="albert_tiny_en", changes=dict(heads=2)))),
      "configs.small: unknown config key: heads"),
     (dict(runs=dict(first=dict(like="second", flags={}))), "runs.first: \"like\" must be the name of an earlier run"),
+    (dict(runs=dict(first=dict(script="http.server", flags={}))), "runs.first: there is no command 'http.server'"),
     (dict(runs=dict(first=dict(script="fill_mask", flags=dict(albert_config_file="{outputdir}/small.json")))),
      "has an unknown placeholder {outputdir}; the known ones are text, dev_text"),
 ])
