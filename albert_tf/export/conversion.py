@@ -26,6 +26,7 @@ from albert_tf.weights.heads import head_named
 from albert_tf.weights.hugging_face import WEIGHTS
 from albert_tf.weights.hugging_face.writing import class_of_hugging_face, save_hugging_face
 from albert_tf.weights.model_card import ModelCard, write_model_card
+from albert_tf.weights.open_source import is_url
 from albert_tf.weights.settings import settings_in, settings_of, write_settings
 from albert_tf.weights.source import Source, head_of_source
 from albert_tf.weights.tf1 import bert
@@ -144,6 +145,8 @@ def _new_model(output_dir: str, to: str, made_from: dict[str, Any], path: str | 
 
 def _folder_of(path: str) -> str:
     """The folder of a checkpoint, whose best or latest step may change; other paths as they are."""
+    if is_url(path):
+        return path
     return absolute(os.path.dirname(path) if tf.io.gfile.exists(f"{path}.index") else path)
 
 
