@@ -10,7 +10,7 @@ from script_session import REPOSITORY
 
 from albert_tf.commands.usage import NAMES
 
-READ_ONLY = {"fill_mask", "mine_negatives"}
+READ_ONLY = {"fill_mask"}
 
 
 @pytest.mark.long

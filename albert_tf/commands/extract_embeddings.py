@@ -45,7 +45,7 @@ def define_flags() -> None:
     fields.define_required("output_file", "Path of the vectors' file, which must end in .npy.")
     flags.DEFINE_bool("per_token", False, "Whether to write one vector per token instead of one per line. --pooling, "
                       "--normalize, --truncate_dim and --vector_precision must not be set then.")
-    vector_flags.define_text_flags("lines", with_blocks=False)
+    vector_flags.define_text_flags("lines")
     shared.define_precision_flag()
 
 

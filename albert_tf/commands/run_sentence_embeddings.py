@@ -88,7 +88,7 @@ class Options(TeacherOptions, tuning.Options):
     num_negatives: int = fields.integer(
         0, "Number of hard negatives of each row of --train_file, for --objective=pairs: texts that do not belong to "
         "the first one. They are the columns after the second one, or negative_1, negative_2, ... of JSON lines and "
-        "Parquet; mine_negatives writes them.", bounds.CANDIDATES.at_least(0), needs="objective=pairs")
+        "Parquet.", bounds.CANDIDATES.at_least(0), needs="objective=pairs")
     matryoshka_dims: tuple[int, ...] = fields.whole_numbers(
         (), "Comma-separated numbers of dimensions, such as 384,192,96. The loss is the sum over vectors that are "
         "truncated to each of them. Default: vectors are trained as a whole.", bounds.WIDTH)

@@ -1,11 +1,11 @@
 """Finds the lines of a file that are nearest to a query, by sentence vectors.
 
     python -m albert_tf search_sentences --init_checkpoint=all-MiniLM-L6-v2 --input_file=lines.txt \\
-        --query="Who sold the boat?"
+        --vectors_file=vectors.npy --query="Who sold the boat?"
 
-prints the nearest lines of each query, each with its cosine and its line number in the file. The file is read in
-blocks, and only the vectors of one block are in memory. With --rerank_checkpoint, a model that ranks (run_classifier
-with "ranking": true, or a CrossEncoder of sentence-transformers) orders the nearest lines by its own scores.
+prints the nearest lines of each query, each with its cosine and its line number in the file. extract_embeddings writes
+the vectors of the lines. With --rerank_checkpoint, a model that ranks (run_classifier with "ranking": true, or a
+CrossEncoder of sentence-transformers) orders the nearest lines by its own scores.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from absl import flags
 from albert_tf import keras
 from albert_tf.commands import flag_fields as fields, shared_flags as shared, vector_flags
 from albert_tf.data.rows import read_texts
-from albert_tf.modeling.vector_precision import VectorPrecision
 from albert_tf.tasks.classification.ranking import RelevanceScorer
-from albert_tf.tasks.sentence_vectors.search import Neighbour, nearest_lines
+from albert_tf.tasks.sentence_vectors.search import Neighbour, nearest_lines, unit_vectors_function
 from albert_tf.tasks.sentence_vectors.stored_vectors import made_with, open_vectors
 from albert_tf.text.lines import read_standard_input
 from albert_tf.utils import bounds
@@ -30,12 +29,12 @@ FLAGS = flags.FLAGS
 def define_flags() -> None:
     shared.define_source_flags()
     vector_flags.define_pooling_flags(with_normalize=False)
-    vector_flags.define_vector_flags()
+    vector_flags.define_vector_flags(with_precision=False)
     fields.define_required("input_file", "Path of the UTF-8 text file whose lines are searched. Empty lines are "
                            "skipped.")
     shared.define_text_column_flag()
-    flags.DEFINE_string("vectors_file", None, "Path of the vectors of the lines that extract_embeddings has written, "
-                        "with the same model. They are read in blocks. Default: the vectors are computed.")
+    fields.define_required("vectors_file", "Path of the vectors of the lines that extract_embeddings has written, with "
+                           "the same model, --pooling, --truncate_dim and --max_seq_length.")
     flags.DEFINE_multi_string("query", None, "A text to search for. Repeat the flag for several queries. Default: the "
                               "lines of standard input that are not empty.")
     fields.define_integer("top_k", 5, "Number of lines to print for each query.", *bounds.CANDIDATES)
@@ -43,7 +42,7 @@ def define_flags() -> None:
                         "that --init_checkpoint accepts. Default: lines are ordered by their cosines.")
     fields.define_integer("num_candidates", 50, "Number of nearest lines of a query that --rerank_checkpoint scores.",
                           *bounds.CANDIDATES)
-    vector_flags.define_text_flags("lines")
+    vector_flags.define_text_flags("texts")
     shared.define_precision_flag()
 
 
@@ -51,27 +50,19 @@ def main() -> None:
     for query in FLAGS.query or ():
         check_characters(query, "--query")
     keras.mixed_precision.set_global_policy(FLAGS.precision)
-    lines = read_texts(FLAGS.input_file, FLAGS.text_column)
+    lines = list(read_texts(FLAGS.input_file, FLAGS.text_column))
+    if not any(map(str.strip, lines)):
+        raise ValueError(f"{FLAGS.input_file} has no lines")
     selected = shared.resolve_model()
     model = selected.pretrained("sentence_encoder", **vector_flags.sentence_pooling(selected))
     tokenizer = selected.vocabulary.tokenizer(model.config)
-    vectors, precision = None, VectorPrecision()
-    if FLAGS.vectors_file:
-        if FLAGS.vector_precision != "float32" or FLAGS.vector_ranges:
-            raise ValueError("--vectors_file has a precision: leave out --vector_precision and --vector_ranges")
-        num_texts = sum(1 for _ in read_texts(FLAGS.input_file, FLAGS.text_column))
-        vectors, precision = open_vectors(FLAGS.vectors_file, num_texts, model.vector_size,
-                                          made_with(model, tokenizer))
-    else:
-        precision = vector_flags.vector_precision()
-        precision.check_size(model.vector_size)
     scorer = _scorer(FLAGS.rerank_checkpoint, FLAGS.batch_size) if FLAGS.rerank_checkpoint else None
-    num_lines = max(FLAGS.top_k, FLAGS.num_candidates) if scorer else FLAGS.top_k
+    vectors, precision = open_vectors(FLAGS.vectors_file, len(lines), model.vector_size, made_with(model, tokenizer))
     queries = list(FLAGS.query or filter(None, map(str.strip, read_standard_input())))
-    results = nearest_lines(model, tokenizer, queries, lines, num_lines, FLAGS.batch_size, FLAGS.block_size,
-                            precision, vectors)
-    if not any(results):
-        raise ValueError(f"{FLAGS.input_file} has no lines")
+    if not queries:
+        raise ValueError("there are no queries")
+    results = nearest_lines(unit_vectors_function(model, tokenizer, FLAGS.batch_size)(queries), lines, vectors,
+                            precision, max(FLAGS.top_k, FLAGS.num_candidates) if scorer else FLAGS.top_k)
     for query, neighbours in zip(queries, results):
         print(query)
         for score, neighbour in reranked(scorer, query, neighbours)[: FLAGS.top_k]:

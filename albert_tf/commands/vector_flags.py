@@ -54,21 +54,13 @@ def define_vector_flags(with_precision: bool = True) -> None:
                             "writes it.")
 
 
-def define_text_flags(texts: str, with_blocks: bool = True) -> None:
-    """Defines --max_seq_length, --batch_size and --block_size of a command that computes vectors of texts.
-
-    Args:
-      texts: what the texts are: "lines", "texts".
-      with_blocks: whether to define --block_size.
-    """
+def define_text_flags(texts: str) -> None:
+    """Defines --max_seq_length and --batch_size of a command that computes vectors of `texts`, such as "lines"."""
     define_integer("max_seq_length", None, "Largest number of tokens of a text; longer texts are truncated. "
                    "Default: the number stored with the weights, or the model's max_position_embeddings if none is "
                    "stored.",
                    *bounds.SEQ_LENGTH.at_least(3))
     define_integer("batch_size", 32, f"Number of {texts} in a batch.", *bounds.BATCH_SIZE)
-    if with_blocks:
-        define_integer("block_size", 4096, f"Number of {texts} whose vectors are in memory at a time.",
-                       *bounds.BATCH_SIZE)
 
 
 def sentence_pooling(model: ResolvedModel) -> dict[str, Any]:

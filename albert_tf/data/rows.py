@@ -27,7 +27,7 @@ csv.field_size_limit(2**31 - 1)  # a field may be a whole document
 _BYTE_ORDER_MARK = "\ufeff"
 _DELIMITED = {".tsv": dict(delimiter="\t", quoting=csv.QUOTE_NONE), ".csv": dict(delimiter=",", strict=True)}
 _RETURN = "\ufdd0"  # is no character, in the place of a carriage return within a line of a .csv file
-JSON_LINES = (".jsonl", ".json")
+_JSON_LINES = (".jsonl", ".json")
 PARQUET = ".parquet"
 
 # A column's index (negative: from the end of the row), or its name in the header or the JSON object.
@@ -69,7 +69,7 @@ def read_rows(path: str, columns: Mapping[str, Column], has_header: bool = True)
         return _object_rows(path, {field: str(column) for field, column in columns.items()})
     if ending in _DELIMITED:
         return _delimited_rows(path, columns, has_header, _DELIMITED[ending])
-    endings = ", ".join([*_DELIMITED, *JSON_LINES, PARQUET])
+    endings = ", ".join([*_DELIMITED, *_JSON_LINES, PARQUET])
     raise ValueError(f"{path}: unknown file format; the file's extension must be one of {endings}")
 
 
@@ -86,7 +86,7 @@ def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def is_of_objects(path: str) -> bool:
     """Whether the rows of a file have names of columns in every row, by its extension: JSON lines or Parquet."""
-    return _ending(path) in JSON_LINES or is_parquet(path)
+    return _ending(path) in _JSON_LINES or is_parquet(path)
 
 
 def is_parquet(path: str) -> bool:

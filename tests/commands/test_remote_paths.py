@@ -230,8 +230,10 @@ def test_sentence_vectors_are_trained_and_searched(session, model, tmp_path):
                 train_file=f"{REMOTE}/lines.txt", output_dir=f"{REMOTE}/sentences", cached_dir=f"{REMOTE}/cached",
                 max_seq_length=16, do_train=True, warmup_step=0, export_dir=f"{REMOTE}/sentences_served", **TRAINING)
     assert json.loads(fetched(session, "sentences/modules.json", tmp_path).read_text())
-    printed = session.run(script="search_sentences", init_checkpoint=f"{REMOTE}/sentences", top_k=1,
-                          input_file=f"{REMOTE}/lines.txt", query="2 comes after it.")
+    model = dict(init_checkpoint=f"{REMOTE}/sentences", input_file=f"{REMOTE}/lines.txt")
+    session.run(script="extract_embeddings", output_file=f"{REMOTE}/sentences.npy", **model)
+    printed = session.run(script="search_sentences", vectors_file=f"{REMOTE}/sentences.npy", top_k=1,
+                          query="2 comes after it.", **model)
     assert printed.splitlines()[-1].split(maxsplit=2) == ["1.0000", "2", "2 comes after it."]
 
 

@@ -111,12 +111,12 @@ def test_a_run_is_not_trained_with_another_pooling(run, trained):
 
 
 def test_a_line_is_its_own_nearest_neighbour(session, trained, folder):
-    printed = session.run(script="search_sentences", init_checkpoint=trained, input_file=folder / "lines.txt",
-                          query=TEXTS[2], top_k=2, block_size=2)
+    model = dict(init_checkpoint=trained, input_file=folder / "lines.txt")
+    session.run(script="extract_embeddings", output_file=folder / "compared.npy", **model)
+    printed = session.run(script="search_sentences", vectors_file=folder / "compared.npy", query=TEXTS[2], top_k=2,
+                          **model)
     query, best, second = printed.splitlines()[-3:]
     assert query == TEXTS[2] and best.split(maxsplit=2) == ["1.0000", "3", TEXTS[2]]
-    session.run(script="extract_embeddings", init_checkpoint=trained, input_file=folder / "lines.txt",
-                output_file=folder / "compared.npy")
     vectors = np.load(folder / "compared.npy")  # of length 1
     cosines = np.delete(vectors @ vectors[2], 2)
     next_best = int(np.delete(np.arange(4), 2)[np.argmax(cosines)])

@@ -39,7 +39,6 @@ SCRIPTS = {
                             max_seq_length=24, warmup_step=0), "output_dir"),
     "run_sentence_embeddings": (dict(_TRAINING, objective="simcse", train_file="{folder}/lines.txt",
                                         cached_dir="{folder}/cached", max_seq_length=16, warmup_step=0), "output_dir"),
-    "search_sentences": (dict(input_file="{folder}/lines.txt", query="a line"), None),
 }
 FORMS = ("tf1", "tf1.tar.gz", "bert.tar.gz", "tf1/model.ckpt-best", "hugging_face", "run", "tf1_module", "tf2_module",
          "trusted_module", "unknown_module", "served")

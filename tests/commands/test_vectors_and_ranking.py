@@ -1,4 +1,4 @@
-"""Sizes and precisions of vectors, mined negatives and ranking, as a user runs them."""
+"""Sizes and precisions of vectors, hard negatives and ranking, as a user runs them."""
 
 import json
 
@@ -14,7 +14,6 @@ from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.classification.ranking import RelevanceScorer
-from albert_tf.utils.outputs import made_from_of
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 CONFIG = AlbertConfig(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
@@ -30,7 +29,6 @@ def folder(tmp_path_factory, golden):
     keras.utils.set_random_seed(2)  # with some weights, two lines have the same bits
     save(AlbertSentenceEncoder(CONFIG, normalize=True, max_seq_length=16), str(folder / "model"), "ours", vocabulary)
     (folder / "lines.txt").write_text("".join(f"{text}\n" for text in [*PASSAGES, *QUERIES]))
-    (folder / "pairs.tsv").write_text("".join(f"{query}\t{text}\n" for query, text in zip(QUERIES, PASSAGES)))
     rows = [f"{query}\t{text}\t{int(i == j)}" for i, query in enumerate(QUERIES) for j, text in enumerate(PASSAGES)]
     (folder / "rows.tsv").write_text("\n".join(["query\tpassage\trelevant", *rows]) + "\n")
     (folder / "passages.json").write_text(json.dumps(RANKING))
@@ -67,13 +65,11 @@ def test_files_have_the_requested_precision(session, folder, extracted):
 
 
 @pytest.mark.parametrize("name", ["int8", "binary"])
-def test_stored_and_computed_vectors_find_the_line_itself(session, folder, extracted, name):
-    search = dict(script="search_sentences", input_file=folder / "lines.txt", query=PASSAGES[1], top_k=1,
-                  truncate_dim=12, block_size=2)
-    ranges = dict(vector_ranges=folder / "int8.ranges.npy") if name == "int8" else {}
-    for flags in (dict(vectors_file=folder / f"{name}.npy"), dict(vector_precision=name, **ranges)):
-        best = session.run(**search, **flags).splitlines()[-1].split(maxsplit=2)
-        assert best[1:] == ["2", PASSAGES[1]] and float(best[0]) > 0.98
+def test_a_line_finds_itself_in_each_precision(session, folder, extracted, name):
+    printed = session.run(script="search_sentences", input_file=folder / "lines.txt", query=PASSAGES[1], top_k=1,
+                          truncate_dim=12, vectors_file=folder / f"{name}.npy")
+    best = printed.splitlines()[-1].split(maxsplit=2)
+    assert best[1:] == ["2", PASSAGES[1]] and float(best[0]) > 0.98
 
 
 def test_each_line_finds_itself_with_the_defaults_of_both_commands(session, folder, golden):
@@ -102,15 +98,9 @@ def test_vectors_that_were_made_otherwise_are_refused(session, folder, extracted
     assert f"float32.npy was made with {name}" in printed.splitlines()[-1]
 
 
-def test_negatives_are_mined_and_trained_on(session, folder, golden):
-    session.run(script="mine_negatives", input_file=folder / "pairs.tsv", output_file=folder / "mined.tsv",
-                corpus_file=folder / "lines.txt", num_negatives=2)
-    rows = [line.split("\t") for line in (folder / "mined.tsv").read_text().splitlines()]
-    assert [row[:2] for row in rows] == [list(pair) for pair in zip(QUERIES, PASSAGES)]
-    made_from = made_from_of(str(folder / "mined.tsv"))
-    assert made_from["corpus_file"] == str(folder / "lines.txt") and made_from["num_negatives"] == 2
-    for first, second, *negatives in rows:
-        assert len(set(negatives)) == 2 and not {first, second} & set(negatives)
+def test_hard_negatives_are_trained_on(session, folder, golden):
+    rows = zip(QUERIES, PASSAGES, PASSAGES[1:] + PASSAGES[:1], PASSAGES[2:] + PASSAGES[:2])
+    (folder / "mined.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
     session.run(script="run_sentence_embeddings", objective="pairs", train_file=folder / "mined.tsv", num_negatives=2,
                 matryoshka_dims="16,8", data_dir=golden / "glue", output_dir=folder / "pairs", max_seq_length=16,
                 train_batch_size=2, train_step=2, warmup_step=0, save_checkpoints_steps=2, do_train=True, do_eval=True)
@@ -118,24 +108,7 @@ def test_negatives_are_mined_and_trained_on(session, folder, golden):
     assert set(results) == {"pearson", "spearman", "pearson_8", "spearman_8", "global_step"}
 
 
-@pytest.mark.parametrize("flag", ["input_file", "corpus_file"])
-def test_mined_negatives_replace_an_earlier_output_and_no_other_file(session, folder, tmp_path, capsys, flag):
-    """A file that the command reads is refused, too."""
-    pairs = (folder / "pairs.tsv").read_bytes()
-    (tmp_path / "own.tsv").write_bytes(pairs)
-    given = dict(init_checkpoint=folder / "model", input_file=folder / "pairs.tsv", num_negatives=1)
-    with loaded("mine_negatives") as run:
-        assert run(**{**given, "output_file": tmp_path / "own.tsv", flag: tmp_path / "own.tsv"}) == 1
-    assert f"error: {tmp_path}/own.tsv exists, and no {tmp_path}/own.tsv.manifest.json says" in capsys.readouterr().err
-    assert (tmp_path / "own.tsv").read_bytes() == pairs
-    sizes = []
-    for number in (1, 2):
-        session.run(script="mine_negatives", output_file=tmp_path / "mined.tsv", **dict(given, num_negatives=number))
-        sizes.append((tmp_path / "mined.tsv").stat().st_size)
-    assert sizes[0] < sizes[1]
-
-
-def test_a_ranking_is_trained_evaluated_and_used(session, folder):
+def test_a_ranking_is_trained_evaluated_and_used(session, folder, extracted):
     session.run(script="run_classifier", task_config=folder / "passages.json", data_dir=folder,
                 output_dir=folder / "ranker", max_seq_length=24, train_batch_size=9, train_step=2, warmup_step=0,
                 save_checkpoints_steps=2, do_train=True, do_eval=True, do_predict=True, predict_split="dev")
@@ -147,7 +120,7 @@ def test_a_ranking_is_trained_evaluated_and_used(session, folder):
     assert model.activation_fn == "sigmoid"
     np.testing.assert_allclose(np.loadtxt(folder / "ranker/dev_results.tsv"), scores, atol=1e-5)
     printed = session.run(script="search_sentences", input_file=folder / "lines.txt", query=QUERIES[0], top_k=6,
-                          rerank_checkpoint=folder / "ranker")
+                          truncate_dim=12, vectors_file=folder / "float32.npy", rerank_checkpoint=folder / "ranker")
     lines = [line.split(maxsplit=2) for line in printed.splitlines()[-6:]]
     expected = scorer([QUERIES[0]] * 6, [text for _, _, text in lines])
     np.testing.assert_allclose([float(score) for score, _, _ in lines], expected, atol=1e-4)
@@ -176,19 +149,16 @@ def test_rankings_and_vectors_of_fewer_dimensions_are_learned_from_a_teacher(ses
      "--per_token and --vector_precision exclude each other"),
     ("extract_embeddings", dict(truncate_dim=17), "truncate_dim must be from 1 to the model's hidden_size, 16"),
     ("extract_embeddings", dict(vector_ranges="ranges.npy"), "--vector_ranges is for --vector_precision=int8."),
-    ("search_sentences", dict(vector_precision="int8"), "--vector_precision=int8 needs --vector_ranges, the file NAME"),
-    ("search_sentences", dict(vectors_file="x.npy", vector_precision="binary"), "--vectors_file has a precision"),
+    ("export_to_onnx", dict(model="sentence_encoder", vector_precision="int8"),
+     "--vector_precision=int8 needs --vector_ranges, the file NAME"),
     ("search_sentences", dict(rerank_checkpoint="{model}"), "has no classifier: set num_labels"),
-    ("mine_negatives", dict(output_file="x.txt"), "--output_file must end in one of .tsv, .csv, .jsonl, .json."),
-    ("mine_negatives", dict(num_negatives=9), "no pair has 9 negatives: allow more by --num_negatives"),
     ("run_sentence_embeddings", dict(num_negatives=2), "--num_negatives=2 has no effect without --objective=pairs"),
     ("run_sentence_embeddings", dict(matryoshka_dims="16,x"), "--matryoshka_dims"),
     ("export_to_onnx", dict(model="encoder", truncate_dim=4), "--truncate_dim is for --model=sentence_encoder."),
 ])
 def test_a_wrong_flag_ends_in_one_line(folder, tmp_path, capsys, script, flags, message):
     given = dict(init_checkpoint=folder / "model", do_train=True, output_dir=tmp_path / "out", query="a",
-                 output_file=tmp_path / ("x.npy" if script == "extract_embeddings" else "x.tsv"),
-                 input_file=folder / ("pairs.tsv" if script == "mine_negatives" else "lines.txt"))
+                 output_file=tmp_path / "x.npy", vectors_file=tmp_path / "x.npy", input_file=folder / "lines.txt")
     flags = {name: str(value).format(model=folder / "model") for name, value in flags.items()}
     with loaded(script) as run:
         defined = {flag.name for flag in run.flags}

@@ -57,20 +57,17 @@ SCRIPTS = {
     "run_sentence_embeddings": (dict(
         objective="simcse", train_file="{text}", init_checkpoint="{model}", output_dir="{out}", max_seq_length=16,
         do_train=True), (*TUNING_FLAGS, "train_file", "task_config")),
-    "search_sentences": (dict(init_checkpoint="{model}", input_file="{text}", query="a kettle"),
-                            (*SOURCE_FLAGS, "input_file", "vectors_file", "vector_ranges", "rerank_checkpoint")),
-    "mine_negatives": (dict(init_checkpoint="{model}", input_file="{folder}/pairs.tsv", output_file="{out}/x.tsv"),
-                          (*SOURCE_FLAGS, "input_file", "corpus_file")),
+    "search_sentences": (dict(init_checkpoint="{model}", input_file="{text}", vectors_file="{out}/x.npy",
+                              query="a kettle"), (*SOURCE_FLAGS, "input_file", "vectors_file", "rerank_checkpoint")),
 }
 # What a flag needs beside it, or cannot have.
 BESIDE = {"eval_input_file": dict(do_eval=True), "task_config": dict(task_name=None),
           "predict_file": dict(do_eval=True), "eval_file": dict(do_eval=True), "context_file": dict(ask=True),
           "pairs": dict(input_file=None), "vocab_file": dict(spm_model_file=None),
-          "onnx_model": dict(init_checkpoint=None), "vector_ranges": dict(vector_precision="int8"),
+          "onnx_model": dict(init_checkpoint=None),
           ("run_tagging", "predict_file"): dict(do_train=False, do_predict=True)}
 TAKES_ANY_TEXT = (("train_vocabulary", "input_file"), ("run_squad", "context_file"),
                   ("run_sentence_embeddings", "train_file"), ("search_sentences", "input_file"),
-                  ("mine_negatives", "corpus_file"),
                   ("run_tagging", "train_file"), ("run_tagging", "eval_file"), ("run_tagging", "predict_file"))
 
 
@@ -84,7 +81,6 @@ def paths(golden, tmp_path_factory):
     write_records(folder / "x.tfrecord", 8)
     (folder / "config.json").write_text(CONFIG.replace(vocab_size=VOCAB_SIZE).to_json_string())
     (folder / "text.txt").write_text("A kettle stood on the stove.\nNobody had filled it.\n\nA letter lay there.\n" * 5)
-    (folder / "pairs.tsv").write_text("A kettle.\tIt stood on the stove.\nNobody.\tA letter lay there.\n")
     (folder / "tagged.conll").write_text("Ada\tB-person\nleft\tO\n")
     wrong = folder / "wrong"
     (wrong / "directory").mkdir(parents=True)
@@ -197,12 +193,17 @@ def test_standard_input_that_is_no_utf8_is_refused_by_line(monkeypatch):
         next(lines)
 
 
-def test_an_empty_line_of_standard_input_is_no_query(paths, monkeypatch, capsys):
+def test_an_empty_line_of_standard_input_is_no_query(paths, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a kettle\n\n \n")))
+    model = dict(init_checkpoint=paths["model"], input_file=paths["text"])
+    with loaded("extract_embeddings") as run:
+        assert run(output_file=tmp_path / "x.npy", **model) == 0
     with loaded("search_sentences") as run:
-        assert run(init_checkpoint=paths["model"], input_file=paths["text"], top_k=1) == 0
-    query, neighbour = capsys.readouterr().out.splitlines()
+        assert run(vectors_file=tmp_path / "x.npy", top_k=1, **model) == 0
+        query, neighbour = capsys.readouterr().out.splitlines()
+        assert run(vectors_file=tmp_path / "x.npy", **model) == 1  # standard input has been read
     assert query == "a kettle" and neighbour.startswith("    ")
+    assert "error: there are no queries" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("script, values, message", [

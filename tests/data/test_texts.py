@@ -143,9 +143,13 @@ def test_commands_read_columns(tmp_path, command, capsys):
     write_table(tmp_path / "table.parquet", [dict(text=line) for line in lines])
     model = dict(init_checkpoint="albert_tiny_en")
     flags = dict(extract_embeddings=dict(model, output_file=str(tmp_path / "out.npy")), score_sentences=model,
-                 search_sentences=dict(model, query="She left."),
+                 search_sentences=dict(model, vectors_file=str(tmp_path / "vectors.npy"), query="She left."),
                  train_vocabulary=dict(model_prefix=str(tmp_path / "out"), vocab_size=38))[command]
     results = []
+    if command == "search_sentences":
+        with loaded("extract_embeddings") as run:
+            run(input_file=str(tmp_path / "lines.txt"), output_file=str(tmp_path / "vectors.npy"), **model)
+        capsys.readouterr()
     with loaded(command) as run:
         for inputs in (dict(input_file="lines.txt"), dict(input_file="table.parquet", text_column="text")):
             status = run(**{**flags, **inputs, "input_file": str(tmp_path / inputs["input_file"])})

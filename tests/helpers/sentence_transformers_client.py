@@ -5,7 +5,6 @@ precisions       quantize_embeddings
 scores FOLDER    a CrossEncoder's scores of pairs
 vectors FOLDER   a SentenceTransformer's vectors of sentences
 shortened FOLDER NEW LENGTH   the vectors after the length of rows was changed and the model saved to the folder NEW
-mining FOLDER    mine_hard_negatives (needs the package datasets)
 
 Needs sentence-transformers, and nothing of ours.
 """
@@ -86,23 +85,6 @@ def shortened(folder, new, length):
     model.max_seq_length = int(length)
     model.save(new)
     return vectors(new)
-
-
-def mining(folder):
-    from datasets import Dataset
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.util import mine_hard_negatives
-
-    pairs = Dataset.from_dict(dict(query=[*QUERIES, QUERIES[0]], passage=[*PASSAGES, "the name"]))
-    model = SentenceTransformer(folder, device="cpu")
-    corpus = ["the boat", "of the file", "a stove", "the man", "a b c"]
-    settings = [dict(num_negatives=2), dict(num_negatives=2, range_min=1, range_max=4),
-                dict(num_negatives=1, relative_margin=0.05), dict(num_negatives=1, max_score=0.9, min_score=0.5),
-                dict(num_negatives=1, absolute_margin=0.02, max_score=0.99)]
-    mined = [mine_hard_negatives(pairs, model, corpus=corpus, output_format="n-tuple", verbose=False, **each)
-             for each in settings]
-    return dict(pairs=[list(row.values()) for row in pairs], corpus=corpus, settings=settings,
-                mined=[[list(row.values()) for row in rows] for rows in mined])
 
 
 if __name__ == "__main__":

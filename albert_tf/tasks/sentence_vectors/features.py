@@ -45,7 +45,8 @@ def read_pairs(path: str, num_negatives: int = 0) -> list[TextPair]:
     Raises:
       ValueError: the file is missing, empty or of another kind, or a row lacks a text; file and line are named.
     """
-    fields, has_names = column_names(num_negatives), is_of_objects(path)
+    fields = ["text_a", "text_b", *(f"negative_{number}" for number in range(1, num_negatives + 1))]
+    has_names = is_of_objects(path)
     columns = {field: field if has_names else place for place, field in enumerate(fields)}
     pairs = []
     for row in read_rows(path, columns, has_header=False):
@@ -58,11 +59,6 @@ def read_pairs(path: str, num_negatives: int = 0) -> list[TextPair]:
     if not pairs:
         raise ValueError(f"{path} has no pairs")
     return pairs
-
-
-def column_names(num_negatives: int) -> list[str]:
-    """The names of the columns of pairs in JSON lines and Parquet."""
-    return ["text_a", "text_b", *(f"negative_{number}" for number in range(1, num_negatives + 1))]
 
 
 def read_single_texts(path: str, text_column: str | None = None) -> list[str]:

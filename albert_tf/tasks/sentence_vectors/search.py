@@ -1,4 +1,4 @@
-"""Finds the nearest neighbours of queries among lines of text, whose vectors are computed or read in blocks."""
+"""Vectors of texts, and the nearest neighbours of queries among lines whose vectors are stored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from albert_tf.modeling.pooling import LEAST_LENGTH
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.vector_precision import VectorPrecision
 from albert_tf.tasks.sentence_vectors.embeddings import embed_by, token_ids, vectors_function
-from albert_tf.text.tokenization import FullTokenizer, list_of_strings
+from albert_tf.text.tokenization import FullTokenizer
 
 
 class Neighbour(NamedTuple):
@@ -31,39 +31,24 @@ class Neighbour(NamedTuple):
 
 
 def nearest_lines(
-    model: AlbertSentenceEncoder, tokenizer: FullTokenizer, queries: Sequence[str], lines: Iterable[str], top_k: int,
-    batch_size: int = 32, block_size: int = 4096, precision: VectorPrecision = VectorPrecision(),
-    vectors: np.ndarray | None = None,
+    queries: np.ndarray, lines: Iterable[str], vectors: np.ndarray, precision: VectorPrecision, top_k: int,
+    block_size: int = 4096,
 ) -> list[list[Neighbour]]:
     """The nearest lines of each query, the nearest first; of equal cosines, the earlier line first; [] without lines.
 
     Args:
-      model: the encoder with its pooling.
-      tokenizer: the model's tokenizer.
-      queries: the texts to search for.
-      lines: the texts to search, which are iterated over once. Empty texts are skipped.
+      queries: vectors of length 1, float32 [queries, size].
+      lines: the texts to search. Empty texts are skipped.
+      vectors: the vector of each line, as stored in the precision.
+      precision: the precision of the lines' vectors.
       top_k: number of neighbours of a query.
-      batch_size: number of texts in a batch.
       block_size: number of lines whose vectors are in memory at a time.
-      precision: the precision of the lines' vectors. Those of queries are float32, and also bits for "binary".
-      vectors: the vectors of the lines, as stored in this precision; None: they are computed.
-
-    Raises:
-      ValueError: there are no queries, or `queries` is not a list of strings.
     """
-    queries = list_of_strings("queries", queries)
-    if not queries:
-        raise ValueError("there are no queries")
-    vectors_of = vectors_of_texts_function(model, tokenizer, batch_size)
-    query_vectors = _of_length_1(vectors_of(queries))  # [queries, size]
     numbered = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
     best: list[list[Neighbour]] = [[] for _ in queries]
     for block in chunks(numbered, block_size):
-        if vectors is None:
-            stored = precision.stored(vectors_of([line for _, line in block])).numpy()
-        else:
-            stored = vectors[[number - 1 for number, _ in block]]
-        for row, values in enumerate(cosines(query_vectors, stored, precision)):
+        stored = vectors[[number - 1 for number, _ in block]]
+        for row, values in enumerate(cosines(queries, stored, precision)):
             candidates = np.argsort(-values, kind="stable")[:top_k]
             neighbours = [Neighbour(float(values[i]), *block[i]) for i in candidates]
             best[row] = heapq.nsmallest(top_k, [*best[row], *neighbours], key=lambda each: (-each.cosine, each.line))
@@ -89,23 +74,15 @@ def unit_vectors_function(
     model: AlbertSentenceEncoder, tokenizer: FullTokenizer, batch_size: int = 32
 ) -> Callable[[Sequence[str]], np.ndarray]:
     """Returns a function from texts to their vectors of length 1, float32 [texts, size]. The model is traced once."""
-    vectors_of = vectors_of_texts_function(model, tokenizer, batch_size)
-    return lambda texts: _of_length_1(vectors_of(texts))
-
-
-def vectors_of_texts_function(
-    model: AlbertSentenceEncoder, tokenizer: FullTokenizer, batch_size: int = 32
-) -> Callable[[Sequence[str]], np.ndarray]:
-    """Returns a function from texts to their vectors, float32 [texts, size]. The model is traced once."""
     function = vectors_function(model)
 
-    def vectors_of(texts: Sequence[str]) -> np.ndarray:
+    def unit_vectors(texts: Sequence[str]) -> np.ndarray:
         vectors = np.zeros([len(texts), model.vector_size], np.float32)
         for each in embed_by(function, token_ids(tokenizer, texts, model.row_length), batch_size):
             vectors[each.text] = each.pooled
-        return vectors
+        return _of_length_1(vectors)
 
-    return vectors_of
+    return unit_vectors
 
 
 def _of_length_1(vectors: np.ndarray) -> np.ndarray:

@@ -1,8 +1,8 @@
 """Makes these folders: small BERTs as sentence-transformers saves them, sentences, and their vectors.
 
-    python make.py     # wants sentence-transformers and datasets
+    python make.py     # wants sentence-transformers
 
-cross_encoder has the scores of pairs, and numbers.json has losses, vectors in other precisions, and mined negatives.
+cross_encoder has the scores of pairs, and numbers.json has losses, and vectors in other precisions.
 """
 
 import json
@@ -47,6 +47,5 @@ with tempfile.TemporaryDirectory() as folder:
     encoder(folder, transformers.BertForSequenceClassification, num_labels=1)
     CrossEncoder(folder, device="cpu", max_length=17).save(str(HERE / "cross_encoder"), create_model_card=False)
 numbers = dict(losses=client.losses(), precisions=client.precisions(),
-               scores=client.scores(str(HERE / "cross_encoder")),
-               mining=client.mining(str(HERE / "mean_normalized")))
+               scores=client.scores(str(HERE / "cross_encoder")))
 (HERE / "numbers.json").write_text(json.dumps(numbers) + "\n")

@@ -16,6 +16,25 @@ def test_pairs_are_the_first_two_columns(tmp_path, name, content):
     assert read_pairs(str(tmp_path / name)) == [TextPair("one", "two"), TextPair("three", "four")]
 
 
+@pytest.mark.parametrize("name, content", [
+    ("a.tsv", 'a "text"\tb, c\td\te\né\tf\tg\th\n'), ("a.csv", '"a ""text""","b, c",d,e\né,f,g,h\n'),
+    ("a.jsonl", '{"text_a": "a \\"text\\"", "text_b": "b, c", "negative_1": "d", "negative_2": "e"}\n'
+                '{"text_a": "é", "text_b": "f", "negative_2": "h", "negative_1": "g"}\n')])
+def test_negatives_are_the_columns_after_the_pair(tmp_path, name, content):
+    (tmp_path / name).write_text(content, "utf-8")
+    pairs = [TextPair('a "text"', "b, c", negatives=("d", "e")), TextPair("é", "f", negatives=("g", "h"))]
+    assert read_pairs(str(tmp_path / name), num_negatives=2) == pairs
+    assert read_pairs(str(tmp_path / name)) == [pair._replace(negatives=()) for pair in pairs]
+    with pytest.raises(ValueError, match=f"{name} line 1: (expected 5 columns, got 4|no 'negative_3' among)"):
+        read_pairs(str(tmp_path / name), num_negatives=3)
+
+
+def test_an_empty_negative_is_refused(tmp_path):
+    (tmp_path / "a.csv").write_text("a,b,\n")
+    with pytest.raises(ValueError, match="a.csv line 1: a text is empty"):
+        read_pairs(str(tmp_path / "a.csv"), num_negatives=1)
+
+
 @pytest.mark.parametrize("content, message", [
     ("one\ttwo\nthree\n", "line 2: expected 2 columns, got 1"), ("one\t \n", "line 1: a text is empty"),
     ("", "a.tsv is empty"), ("\n\n", "a.tsv has no pairs")])
