@@ -147,7 +147,7 @@ def test_rankings_and_vectors_of_fewer_dimensions_are_learned_from_a_teacher(ses
 @pytest.mark.parametrize("script, flags, message", [
     ("extract_embeddings", dict(vector_precision="binary", per_token=True),
      "--per_token and --vector_precision exclude each other"),
-    ("extract_embeddings", dict(truncate_dim=17), "truncate_dim must be from 1 to the model's hidden_size, 16"),
+    ("extract_embeddings", dict(truncate_dim=17), "truncate_dim must be a whole number from 1 to 16"),
     ("extract_embeddings", dict(vector_ranges="ranges.npy"), "--vector_ranges is for --vector_precision=int8."),
     ("export_to_onnx", dict(model="sentence_encoder", vector_precision="int8"),
      "--vector_precision=int8 needs --vector_ranges, the file NAME"),
