@@ -11,15 +11,18 @@ change more smoothly from layer to layer with shared layers than without.
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import math
 import os
 
 import numpy as np
+import tensorflow as tf
 from absl import flags, logging
 
 import albert_tf
 from albert_tf.commands import app, flag_fields as fields, shared_flags as shared
 from albert_tf.data.rows import read_texts
-from albert_tf.modeling.layer_states import layer_distances
+from albert_tf.modeling.layer_states import hidden_states
 from albert_tf.tasks.sentence_vectors.embeddings import batches_by_length, padded_inputs, token_ids
 from albert_tf.utils import bounds
 from albert_tf.utils.charts import Curve, Panel, write_charts
@@ -82,6 +85,34 @@ def rows_of(name: str, model, tokenizer, lines: list[str], max_seq_length: int, 
         sums += np.stack([lengths @ measures[name].numpy() for name in ("distances", "angles")], axis=1)  # [layers, 2]
     logging.info("%s: %s", name, count_of(int(tokens), "token"))
     return [Row(name, layer, *map(float, values)) for layer, values in enumerate(sums / tokens, start=1)]
+
+
+def layer_distances(model: albert_tf.AlbertModel, inputs: dict) -> dict[str, tf.Tensor]:
+    """The L2 distance and the angle between the input and the output of each layer, averaged over a text's tokens.
+
+    Args:
+      model: the encoder.
+      inputs: input_ids, input_mask and segment_ids, int32 [batch, seq]. Padding does not count in the means.
+
+    Returns:
+      distances, and angles in degrees: float32 [batch, layers] each. Each inner group counts as a layer.
+    """
+    states = [tf.cast(state, tf.float32) for state in hidden_states(model, model(inputs))]  # [batch, seq, H] each
+    weights = tf.cast(inputs["input_mask"], tf.float32)  # [batch, seq]
+    weights /= tf.reduce_sum(weights, axis=1, keepdims=True)
+    pairs = list(itertools.pairwise(states))
+    return {name: tf.stack([tf.reduce_sum(measure(a, b) * weights, axis=1) for a, b in pairs], axis=1)
+            for name, measure in (("distances", _distance), ("angles", _angle))}
+
+
+def _distance(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+    return tf.norm(b - a, axis=-1)
+
+
+def _angle(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+    """The angle in degrees, from the tangent of half the angle, since the arc cosine is inexact near 0."""
+    a, b = tf.math.l2_normalize(a, axis=-1), tf.math.l2_normalize(b, axis=-1)
+    return 2 * tf.atan2(tf.norm(a - b, axis=-1), tf.norm(a + b, axis=-1)) * (180 / math.pi)
 
 
 def table(rows: list[Row]) -> str:

@@ -1,13 +1,10 @@
 """What the layers of an encoder have computed: their inputs and outputs, and the queries, keys and values of attention.
 
 They come from the outputs of a call, so that the call itself is the same for those who do not need them.
-layer_distances compares the input and the output of each layer.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
 from typing import Sequence
 
 import tensorflow as tf
@@ -72,41 +69,3 @@ def attention_vectors(model: AlbertModel, outputs: dict, layers: Sequence[int]) 
         return [query * head_size**0.5, key, value]
 
     return [vectors(layer * config.inner_group_num - 1) for layer in layers]
-
-
-def layer_distances(model: AlbertModel, inputs: dict) -> dict[str, tf.Tensor]:
-    """The L2 distance and the angle between the input and the output of each layer, averaged over a text's tokens.
-
-    (Lan et al., 2020, figure 1.)
-
-    Args:
-      model: the encoder.
-      inputs: input_ids, input_mask and segment_ids, int32 [batch, seq]. Padding does not count in the means.
-
-    Returns:
-      distances, and angles in degrees: float32 [batch, layers] each. Each inner group counts as a layer.
-
-    Raises:
-      ValueError: see hidden_states.
-
-    Example::
-
-      encoder = albert_tf.from_pretrained("albert_base_v2")
-      layer_distances(encoder, tokenizer(["A text."]))["distances"]
-    """
-    states = [tf.cast(state, tf.float32) for state in hidden_states(model, model(inputs))]  # [batch, seq, H] each
-    weights = tf.cast(inputs["input_mask"], tf.float32)  # [batch, seq]
-    weights /= tf.reduce_sum(weights, axis=1, keepdims=True)
-    pairs = list(itertools.pairwise(states))
-    return {name: tf.stack([tf.reduce_sum(measure(a, b) * weights, axis=1) for a, b in pairs], axis=1)
-            for name, measure in (("distances", _distance), ("angles", _angle))}
-
-
-def _distance(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-    return tf.norm(b - a, axis=-1)
-
-
-def _angle(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-    """The angle in degrees, from the tangent of half the angle, since the arc cosine is inexact near 0."""
-    a, b = tf.math.l2_normalize(a, axis=-1), tf.math.l2_normalize(b, axis=-1)
-    return 2 * tf.atan2(tf.norm(a - b, axis=-1), tf.norm(a + b, axis=-1)) * (180 / math.pi)

@@ -10,7 +10,6 @@ from in_process import loaded
 import albert_tf
 from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
-from albert_tf.modeling.layer_states import layer_distances
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
@@ -34,7 +33,13 @@ class Stub:
         return dict(embedding_output=states[0], encoder_outputs=states[1:])
 
 
-def test_distances_and_angles_of_known_vectors():
+@pytest.fixture(scope="module")
+def layer_distances():
+    with loaded("studies/layer_distances.py") as run:
+        return run.names["layer_distances"]
+
+
+def test_distances_and_angles_of_known_vectors(layer_distances):
     measures = layer_distances(Stub(), dict(input_mask=tf.constant([[1, 0]])))
     np.testing.assert_allclose(measures["distances"], [[np.sqrt(2), 2.0]], rtol=1e-6)
     np.testing.assert_allclose(measures["angles"], [[90.0, 0.0]], atol=1e-4)
@@ -51,7 +56,7 @@ def models(golden, tmp_path_factory):
     return folder
 
 
-def means_over_tokens(path, lines):
+def means_over_tokens(layer_distances, path, lines):
     """The distances and angles of each layer, [layers, 2], of the lines one by one, weighted by numbers of tokens."""
     model, tokenizer = albert_tf.from_pretrained(str(path)), albert_tf.tokenizer_from_pretrained(str(path))
     texts = [tokenizer([line]) for line in lines]
@@ -62,14 +67,15 @@ def means_over_tokens(path, lines):
     return np.average(measures, axis=0, weights=lengths)
 
 
-def test_the_script_writes_a_row_for_each_layer_and_a_curve_for_each_model(models, tmp_path, capsys):
+def test_the_script_writes_a_row_for_each_layer_and_a_curve_for_each_model(models, layer_distances, tmp_path, capsys):
     with loaded("studies/layer_distances.py") as run:
         assert run(init_checkpoint=models / "all", compare_with=[models / "none"], input_file=models / "lines.txt",
                    output_dir=tmp_path / "out") == 0
         rows = list(csv.DictReader((tmp_path / "out/layer_distances.csv").open()))
         assert [(row["model"], row["layer"]) for row in rows] == [(model, layer) for model in ("all", "none")
                                                                  for layer in "123"]
-        expected = np.concatenate([means_over_tokens(models / name, ["a line", LONGER]) for name in ("all", "none")])
+        expected = np.concatenate([means_over_tokens(layer_distances, models / name, ["a line", LONGER])
+                                   for name in ("all", "none")])
         np.testing.assert_allclose([[float(row["distance"]), float(row["angle"])] for row in rows], expected, rtol=1e-4)
         assert (tmp_path / "out/layer_distances.svg").read_text().count("_line_") == 4
         assert "all" in capsys.readouterr().out
