@@ -20,12 +20,13 @@ import sentencepiece
 from absl import flags
 
 from albert_tf.commands import app
+from benchmarks import common_flags
 from benchmarks.alternation import ROOT
 
 flags.DEFINE_string("input_file", None, "Path of a text: one sentence on each line, a blank line between documents.",
                     required=True)
-flags.DEFINE_string("spm_model_file", None, "Path of the SentencePiece model.", required=True)
-flags.DEFINE_integer("rounds", 3, "Number of turns of each program. The median is reported.", lower_bound=1)
+common_flags.define_spm_model_file()
+common_flags.define_rounds(3)
 flags.DEFINE_integer("num_workers", 2, "Number of processes of create_pretraining_data.py.", lower_bound=1)
 FLAGS = flags.FLAGS
 

@@ -37,18 +37,18 @@ from albert_tf.text.lines import read_lines
 from albert_tf.training.evaluation import read_history
 from albert_tf.utils.outputs import write_text
 from albert_tf.weights.open_source import open_source
+from benchmarks import common_flags
 from benchmarks.fine_tuning_settings import SETTINGS
 
 define_required("teacher", "Folder of a BERT in the format of sentence-transformers; part pretraining: any weights.")
 define_required("data", "Folder that has glue/, squad/ and corpus/.")
-define_required("output_dir", "Folder of the runs and the results.")
+common_flags.define_output_dir()
 flags.DEFINE_list("parts", ["vectors", "sst-2", "sts-b"], "What to measure.")
 flags.DEFINE_integer("seeds", 1, "Number of runs of each student, each with another seed.", lower_bound=1)
 flags.DEFINE_integer("lines", 3000, "Part vectors: number of lines of each corpus.", lower_bound=0)
 flags.DEFINE_integer("steps", 4000, "Parts vectors and pretraining: number of training steps.", lower_bound=1)
 define_float("learning_rate", 5e-4, "Parts vectors and pretraining: the peak learning rate.", lower_bound=0.0)
-define_float("temperature", 2.0, "Parts sst-2, sts-b and pretraining: the temperature of the distillation.", 0.0)
-define_float("alpha", 0.9, "Parts sst-2, sts-b and pretraining: the weight of the teacher's logits.", 0.0, 1.0)
+common_flags.define_distillation()
 define_float("hidden_weight", 1.0, "Part pretraining: the weight of hidden states.", 0.0)
 define_float("attention_weight", 1.0, "Part pretraining: the weight of attention.", 0.0)
 FLAGS = flags.FLAGS

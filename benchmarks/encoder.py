@@ -9,14 +9,14 @@ with AdamW and clipping.
 from absl import flags
 
 from albert_tf.commands import app
-from albert_tf.commands.flag_fields import define_float
+from benchmarks import common_flags
 from benchmarks.alternation import Worker, compare, print_head, print_row
 from benchmarks.workers.workloads import WORKLOADS
 
-flags.DEFINE_string("peer_python", None, "Path of Python in an environment with keras-hub.", required=True)
+common_flags.define_peer_python("keras-hub")
 flags.DEFINE_bool("xla", False, "Whether to measure our program with jit_compile too.")
-flags.DEFINE_integer("rounds", 5, "Number of turns of each program. The median is reported.", lower_bound=1)
-define_float("seconds", 10, "Approximate number of seconds of a turn.", lower_bound=0.1)
+common_flags.define_rounds(5)
+common_flags.define_turn_seconds()
 FLAGS = flags.FLAGS
 
 PEER = "keras-hub"

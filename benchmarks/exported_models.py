@@ -32,18 +32,18 @@ from albert_tf.tasks.classification.reading import read_examples
 from albert_tf.tasks.classification.task_data import TaskData
 from albert_tf.text.graph.packing import pack_texts
 from albert_tf.utils import bounds
+from benchmarks import common_flags
 from benchmarks.alternation import ROOT, Worker, latencies
 from benchmarks.workers.exported_model import runner
 
 flags.DEFINE_string("init_checkpoint", None, "Checkpoint of a fine-tuned classifier, or its folder.", required=True)
 flags.DEFINE_string("task_name", None, "Name of the GLUE task that the classifier was fine-tuned on.", required=True)
 flags.DEFINE_string("data_dir", None, "Folder that has a folder for each GLUE task.", required=True)
-flags.DEFINE_string("peer_python", None, "Path of Python in an environment with torch and transformers.", required=True)
+common_flags.define_peer_python()
 flags.DEFINE_integer("max_seq_length", 64, "Maximum number of tokens of a sentence.", *bounds.SEQ_LENGTH)
 flags.DEFINE_integer("examples", 10_000, "Maximum number of examples of the dev set.", lower_bound=1)
-flags.DEFINE_integer("turns", 100, "Number of single sentences for the latency of each program.", lower_bound=1)
-flags.DEFINE_bool("cpu_time", False, "Whether seconds are the processor's, on one thread each, and not the clock's, on "
-                  "two: for a machine that does other work besides.")
+common_flags.define_turns()
+common_flags.define_cpu_time()
 FLAGS = flags.FLAGS
 
 

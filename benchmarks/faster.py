@@ -20,11 +20,11 @@ import numpy as np
 from absl import flags
 
 from albert_tf.commands import app
-from albert_tf.commands.flag_fields import define_float
 from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.weights.settings import settings_of
+from benchmarks import common_flags
 from benchmarks.fine_tuned_classifiers import (
     Program,
     compiled,
@@ -40,8 +40,7 @@ from studies.intervals import standard_error
 
 define_flags(tasks=["sst-2"], seeds=["1", "2", "3"])
 flags.DEFINE_integer("fewer_layers", 3, "Number of layers of the smaller models.", lower_bound=1)
-define_float("temperature", 2.0, "The temperature of the distillation.", lower_bound=0.0)
-define_float("alpha", 0.9, "The weight of the teacher.", lower_bound=0.0, upper_bound=1.0)
+common_flags.define_distillation()
 FLAGS = flags.FLAGS
 
 COLUMNS = ("task", "seed", "way", "layers", "score", "time_batch_1", "time_batch_32", "megabytes")

@@ -27,6 +27,7 @@ from albert_tf.tasks.classification.reading import read_examples
 from albert_tf.utils.json_files import read_json_object
 from albert_tf.utils.outputs import write_text
 from albert_tf.weights.open_source import open_source
+from benchmarks import common_flags
 from benchmarks.fine_tuning_settings import SETTINGS
 
 flags.disclaim_key_flags()  # a flag belongs to the benchmark that calls define_flags
@@ -39,9 +40,9 @@ Program = Callable[[Batch], Mapping[str, Any]]  # the head's outputs for a batch
 
 def define_flags(tasks: list[str], seeds: list[str]) -> None:
     """Defines the flags of runs, their data and the times. The arguments are the benchmark's defaults."""
-    define_required("model", "Folder of a BERT in Hugging Face's format.")
+    common_flags.define_model()
     define_required("data", "Folder that has glue/.")
-    define_required("output_dir", "Folder of the runs and the results.")
+    common_flags.define_output_dir()
     flags.DEFINE_list("tasks", tasks, "Names of the tasks.")
     flags.DEFINE_list("seeds", seeds, "Seeds of the runs.")
     flags.DEFINE_integer("steps", 0, "Number of training steps. 0: those of fine_tuning_settings.py.", lower_bound=0)

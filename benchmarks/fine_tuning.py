@@ -27,13 +27,14 @@ from albert_tf.tasks.tagging import metrics as tagging_metrics
 from albert_tf.tasks.tagging.reading import label_names, read_tagged_text
 from albert_tf.utils.json_files import read_json_object
 from albert_tf.utils.outputs import write_text
+from benchmarks import common_flags
 from benchmarks.alternation import ROOT
 from benchmarks.fine_tuning_settings import SETTINGS, TAGGED, files
 
-define_required("model", "Folder of a BERT in Hugging Face's format.")
+common_flags.define_model()
 define_required("data", "Folder that has glue/, squad/, race/ and tagging/.")
-define_required("peer_python", "Path of Python in an environment with torch and transformers.")
-define_required("output_dir", "Folder of the runs and the results.")
+common_flags.define_peer_python()
+common_flags.define_output_dir()
 flags.DEFINE_list("tasks", ["sst-2", "sts-b", "rte", "squad-1.1", "squad-2.0", "race", "wnut17", "ud_ewt"],
                   "Names of the tasks to fine-tune on.")
 flags.DEFINE_integer("seeds", 3, "Number of runs of each program, each with another seed.", lower_bound=2)

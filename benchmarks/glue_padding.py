@@ -18,15 +18,16 @@ from albert_tf.commands import app
 from albert_tf.data.feature_table import FeatureCache
 from albert_tf.tasks.classification.features import feature_table
 from albert_tf.tasks.classification.glue import find_task
+from benchmarks import common_flags
 from benchmarks.alternation import Worker, in_turns, running
 
 flags.DEFINE_string("data_dir", None, "Folder that has the folder of SST-2.", required=True)
-flags.DEFINE_string("spm_model_file", None, "Path of the SentencePiece model.", required=True)
-flags.DEFINE_string("peer_python", None, "Path of Python in an environment with torch and transformers.", required=True)
-flags.DEFINE_enum("precision", "bfloat16", ["float32", "bfloat16"], "Data type of the computations of all programs.")
+common_flags.define_spm_model_file()
+common_flags.define_peer_python()
+common_flags.define_precision()
 flags.DEFINE_integer("max_seq_length", 512, "Number of tokens that --pad_to_max_length pads to. 512 needs 12 GB of "
                      "memory.", lower_bound=8)
-flags.DEFINE_integer("rounds", 3, "Number of turns of each program. The median is reported.", lower_bound=1)
+common_flags.define_rounds(3)
 FLAGS = flags.FLAGS
 
 BATCH = 32

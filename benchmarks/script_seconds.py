@@ -18,13 +18,14 @@ from absl import flags
 from albert_tf.commands import app
 from albert_tf.commands.command_runs import arguments, process_of
 from albert_tf.commands.flag_fields import define_required
+from benchmarks import common_flags
 from benchmarks.alternation import ROOT, in_turns
 from benchmarks.fine_tuning_settings import SETTINGS
 
-define_required("model", "Folder of a BERT in Hugging Face's format.")
+common_flags.define_model()
 define_required("data", "Folder that has glue/.")
-define_required("peer_python", "Path of Python in an environment with torch and transformers.")
-flags.DEFINE_integer("rounds", 3, "Number of turns of each program. The median is reported.", lower_bound=1)
+common_flags.define_peer_python()
+common_flags.define_rounds(3)
 FLAGS = flags.FLAGS
 
 TASK, STEPS = "sts-b", (1, 20, 60)

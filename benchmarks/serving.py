@@ -26,18 +26,17 @@ from albert_tf.tasks.masked_lm.export import export_mask_filling
 from albert_tf.text.lines import read_lines
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.weights.vocabulary_files import VocabularyFiles
+from benchmarks import common_flags
 from benchmarks.alternation import Worker, latencies
 from benchmarks.precision import set_precision
 
-flags.DEFINE_string("peer_python", None, "Path of Python in an environment with torch and transformers.", required=True)
+common_flags.define_peer_python()
 flags.DEFINE_string("spm_model_file", None, "Path of a SentencePiece model with 30,000 pieces.", required=True)
 flags.DEFINE_string("text_file", None, "Path of a text with one sentence on each line.", required=True)
-flags.DEFINE_multi_enum("precision", ["float32", "bfloat16"], ["float32", "bfloat16"], "Data type of the computations. "
-                        "May be repeated.")
+common_flags.define_precisions()
 flags.DEFINE_integer("sentences", 1000, "Number of sentences for the throughput.", lower_bound=1)
-flags.DEFINE_integer("turns", 100, "Number of single sentences for the latency of each program.", lower_bound=1)
-flags.DEFINE_bool("cpu_time", False, "Whether to measure the processor's time, on one thread each, and not the "
-                  "clock's, on two: for a machine that does other work besides.")
+common_flags.define_turns()
+common_flags.define_cpu_time()
 flags.DEFINE_bool("throughput", True, "Whether to measure the throughput too.")
 FLAGS = flags.FLAGS
 

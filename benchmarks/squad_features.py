@@ -12,14 +12,15 @@ from absl import flags
 
 from albert_tf.commands import app
 from albert_tf.tasks.squad.reading import read_squad_file
+from benchmarks import common_flags
 from benchmarks.alternation import Worker, latencies
 
 flags.DEFINE_string("train_file", None, "Path of SQuAD's training file, JSON.", required=True)
-flags.DEFINE_string("spm_model_file", None, "Path of the SentencePiece model.", required=True)
+common_flags.define_spm_model_file()
 flags.DEFINE_string("peer_vocab_file", None, "Path of the SentencePiece model's .vocab file, from which the peer makes "
                     "its tokenizer.", required=True)
-flags.DEFINE_string("peer_python", None, "Path of Python in an environment with transformers.", required=True)
-flags.DEFINE_integer("rounds", 5, "Number of turns of each program. The median is reported.", lower_bound=1)
+common_flags.define_peer_python("transformers")
+common_flags.define_rounds(5)
 FLAGS = flags.FLAGS
 
 LENGTHS = ("384", "128")

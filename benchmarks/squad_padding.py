@@ -28,6 +28,7 @@ from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
 from albert_tf.training.finetuning import Predictor
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
+from benchmarks import common_flags
 from benchmarks.alternation import in_turns
 from benchmarks.bucket_steps import take_step_of_each_bucket
 
@@ -35,7 +36,7 @@ shared_flags.define_model_flags()
 training_flags.define_device_flags()
 flags.DEFINE_string("train_file", None, "Path of SQuAD's training file, JSON.", required=True)
 flags.DEFINE_string("predict_file", None, "Path of SQuAD's dev file, JSON.", required=True)
-flags.DEFINE_integer("rounds", 3, "Number of turns of each way. The median is reported.", lower_bound=1)
+common_flags.define_rounds(3)
 flags.DEFINE_integer("steps", 50, "Number of training steps of a turn. 50 steps have features of all lengths.")
 flags.DEFINE_integer("random_seed", 12345, "Seed of the random weights and of the order of examples.")
 FLAGS = flags.FLAGS

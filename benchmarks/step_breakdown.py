@@ -28,15 +28,15 @@ import tensorflow as tf  # noqa: E402
 from absl import flags  # noqa: E402
 from tensorflow.tsl.profiler.protobuf import xplane_pb2  # noqa: E402
 
-from albert_tf.commands.flag_fields import define_float  # noqa: E402
 from albert_tf.training.optimizer import create_optimizer  # noqa: E402
+from benchmarks import common_flags  # noqa: E402
 from benchmarks.precision import set_precision  # noqa: E402
 from benchmarks.workers.ours import whole_step  # noqa: E402
 from benchmarks.workers.workloads import WORKLOADS  # noqa: E402
 
 flags.DEFINE_enum("workload", "small", list(WORKLOADS), "Name of the model and its batch.")
-flags.DEFINE_enum("precision", "bfloat16", ["float32", "bfloat16"], "Data type of the computations.")
-define_float("dropout", 0.0, "Rate of hidden and of attention dropout.", lower_bound=0.0)
+common_flags.define_precision()
+common_flags.define_dropout()
 flags.DEFINE_integer("steps", 10, "Number of measured steps.", lower_bound=1)
 FLAGS = flags.FLAGS
 

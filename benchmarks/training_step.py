@@ -12,21 +12,19 @@ import functools
 from absl import flags
 
 from albert_tf.commands import app
-from albert_tf.commands.flag_fields import define_float
+from benchmarks import common_flags
 from benchmarks.alternation import Worker, compare, print_head, print_row
 from benchmarks.workers.workloads import WORKLOADS
 
-flags.DEFINE_string("peer_python", None, "Path of Python in an environment with torch and transformers.", required=True)
+common_flags.define_peer_python()
 flags.DEFINE_multi_enum("workload", ["albert_base"], list(WORKLOADS), "Name of a model and its batch. May be repeated.")
-flags.DEFINE_multi_enum("precision", ["float32", "bfloat16"], ["float32", "bfloat16"], "Data type of the computations. "
-                        "May be repeated.")
-define_float("dropout", 0.0, "Rate of hidden and of attention dropout.", lower_bound=0.0)
+common_flags.define_precisions()
+common_flags.define_dropout()
 flags.DEFINE_bool("xla", False, "Whether to measure our program with --jit_compile too.")
 flags.DEFINE_bool("one_part", False, "Whether to measure our program with --cpu_parts=1 too.")
-flags.DEFINE_bool("cpu_time", False, "Whether to measure CPU time on one thread instead of elapsed time on two, for a "
-                  "machine that does other work at the same time.")
-flags.DEFINE_integer("rounds", 5, "Number of turns of each program. The median is reported.", lower_bound=1)
-define_float("seconds", 10, "Approximate number of seconds of a turn.", lower_bound=0.1)
+common_flags.define_cpu_time()
+common_flags.define_rounds(5)
+common_flags.define_turn_seconds()
 FLAGS = flags.FLAGS
 
 PEER = "Hugging Face"

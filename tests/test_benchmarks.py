@@ -3,11 +3,9 @@
 import csv
 import json
 import shutil
-import subprocess
-import sys
 
 import pytest
-from in_process import REPOSITORY, loaded
+from in_process import loaded
 
 from benchmarks.alternation import json_of
 
@@ -29,18 +27,6 @@ def test_a_worker_that_fails_is_an_error_with_its_last_line(tmp_path):
         json_of("loading", "load", "x", python=failing)
     with pytest.raises(ValueError, match="none cannot be run: No such file or directory"):
         json_of("loading", python=str(tmp_path / "none"))
-
-
-@pytest.mark.long
-def test_compiled_chains_are_fewer_operations_that_move_fewer_bytes_than_tensorflows():
-    """On a GPU without XLA, the counts are those of the graph: no compiler is needed."""
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.xla_cost", "--xla_python=none", "--task=pre-training", "--device=GPU",
-         "--num_hidden_layers=1"], cwd=REPOSITORY, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    tensorflow, chains = ([float(column.replace(",", "")) for column in line.split()[-2:]]
-                          for line in done.stdout.splitlines()[2:])
-    assert chains[0] < 0.6 * tensorflow[0] and chains[1] < 0.6 * tensorflow[1]
 
 
 def test_retrieval_measures_each_form_of_vectors_and_a_model_that_ranks(golden, tmp_path):

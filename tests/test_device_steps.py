@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from benchmarks.device_steps.compile import instructions
 from benchmarks.device_steps.cudnn_attention import attention
 from benchmarks.device_steps.programs import TASKS, forward_flops
 from benchmarks.device_steps.run import difference_of
@@ -97,29 +96,3 @@ def test_operations_are_counted_as_two_for_each_weight_and_token():
     predicted = 20 * 32 * 2 * 128 * (256 + 30000)
     assert forward_flops("tagging", WORKLOADS["hidden_256"]) == 4096 * of_token
     assert forward_flops("pre-training", WORKLOADS["hidden_256"]) == 4096 * of_token + predicted
-
-
-def test_the_costs_of_a_compiled_program_are_those_of_its_instructions():
-    product, added = instructions("""
-ENTRY %main (x: f32[4,8,16], y: bf16[4,16,2]) -> f32[4,8,2] {
-  %x = f32[4,8,16]{2,1,0} parameter(0)
-  %y = bf16[4,16,2]{2,1,0} parameter(1)
-  %product = (f32[4,8,2], s8[9]) custom-call(%x, %y), custom_call_target="__cublas$gemm", metadata={op_name="a_1/b_2"}
-  %part = f32[4,8,2]{2,1,0} get-tuple-element(%product), index=0
-  ROOT %sum = f32[4,8,2]{2,1,0} add(%part, %part)
-}""")
-    assert (product.kind, product.origin) == ("custom-call __cublas$gemm", "a/b")
-    assert product.flops == 2 * 4 * 8 * 16 * 2 and product.bytes == 4 * (8 * 16 * 4 + 16 * 2 * 2 + 8 * 2 * 4)
-    assert (added.kind, added.flops, added.bytes) == ("add", 0, 3 * 4 * 8 * 2 * 4)
-
-
-def test_an_attention_of_cudnn_has_the_operations_of_its_products():
-    """Two products of the forward pass; for the gradient, the scores again and those of four gradients."""
-    program = """
-ENTRY %main (q: bf16[2,3,8,4]) -> bf16[2,3,8,4] {{
-  %q = bf16[2,3,8,4]{{3,2,1,0}} parameter(0)
-  ROOT %context = (bf16[2,3,8,4]) custom-call(%q, %q, %q), custom_call_target="__cudnn$fmhaSoftmax{}"
-}}"""
-    for direction, products in (("", 2), ("Backward", 5)):
-        call, = instructions(program.format(direction))
-        assert call.flops == products * 2 * (2 * 3 * 8 * 8 * 4)

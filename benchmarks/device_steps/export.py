@@ -25,9 +25,10 @@ import numpy as np
 import tensorflow as tf
 from absl import flags
 
-from albert_tf.commands.flag_fields import define_float, define_required
+from albert_tf.commands.flag_fields import define_required
 from albert_tf.config import PRESETS, AlbertConfig
 from albert_tf.modeling import blocks
+from benchmarks import common_flags
 from benchmarks.device_steps import cudnn_attention, run
 from benchmarks.device_steps.programs import (
     TASKS,
@@ -105,7 +106,7 @@ flags.DEFINE_multi_integer("batch", [32], "Number of examples of a batch.", lowe
 flags.DEFINE_multi_integer("seq", [128], "Number of tokens of an example.", lower_bound=8)
 flags.DEFINE_multi_enum("what", ["step"], ["step", "forward"], "Training step or forward pass.")
 flags.DEFINE_multi_enum("precision", ["bfloat16"], list(POLICIES), "Data type of the computations.")
-define_float("dropout", 0.0, "Rate of hidden and of attention dropout.", lower_bound=0.0)
+common_flags.define_dropout()
 flags.DEFINE_bool("gradient_checkpointing", False, "Whether to recompute each layer for its gradient.")
 flags.DEFINE_integer("num_hidden_layers", None, "Number of layers. Default: the model's.", lower_bound=1)
 flags.DEFINE_multi_enum("attention", ["ops"], list(ATTENTION), "Attention as the model's operations or as one "
