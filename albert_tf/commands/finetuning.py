@@ -37,7 +37,7 @@ from albert_tf.commands.distillation import Teacher
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureCache, FeatureTable
 from albert_tf.export.precision import with_precision
-from albert_tf.text.unknown_pieces import warn_of_unknown_pieces
+from albert_tf.text.tokenization import warn_of_unknown_pieces
 from albert_tf.training.checkpoints import saved_runs
 from albert_tf.training.distillation import DistilledTask
 from albert_tf.training.evaluation import shown, write_results

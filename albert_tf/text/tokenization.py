@@ -5,11 +5,13 @@ The functions of text that the release has are here too, and which pieces start 
 
 from __future__ import annotations
 
+import collections
 import hashlib
 import re
 from typing import Sequence
 
 import numpy as np
+from absl import logging
 
 from albert_tf.text import wordpiece
 from albert_tf.text.origins import trace_pieces
@@ -27,6 +29,8 @@ from albert_tf.utils.bounds import check_one_of
 __all__ = ["FullTokenizer", "encode_ids", "encode_pieces", "preprocess_text", "word_starts"]
 
 PADDINGS = ("longest", "max_length")
+_WARNED_SHARE = 0.01
+_MOST_FREQUENT = 5
 
 
 class FullTokenizer:
@@ -251,3 +255,24 @@ def tokenizer_key(tokenizer: FullTokenizer) -> dict:
     keep_accents = tokenizer.keep_accents or not (model or tokenizer.do_lower_case)
     digest = hashlib.sha256("\n".join(pieces).encode()).hexdigest()
     return dict(vocabulary_sha256=digest, do_lower_case=tokenizer.do_lower_case, keep_accents=keep_accents)
+
+
+def warn_of_unknown_pieces(tokenizer: FullTokenizer, texts: Sequence[str], source: str) -> None:
+    """Warns if more than 1 % of the pieces of texts are unknown, with the most frequent ones.
+
+    Args:
+      tokenizer: the model's tokenizer.
+      texts: some texts of the training set.
+      source: where they are from, for the message.
+    """
+    encoded = tokenizer.encode_batch(list(texts))
+    with_unknown = [text for text, ids in zip(texts, encoded) if tokenizer.unk_id in ids]
+    counts: collections.Counter[str] = collections.Counter()
+    for text, traced in zip(with_unknown, trace_pieces(tokenizer, with_unknown)):
+        for start, end in traced.offsets[np.equal(traced.ids, tokenizer.unk_id)]:
+            counts[text[start:end]] += 1
+    share = counts.total() / max(1, sum(map(len, encoded)))
+    if share > _WARNED_SHARE:
+        logging.warning("the vocabulary does not have %.1f %% of the pieces of %s, which all become %s: most often %s",
+                        100 * share, source, tokenizer.convert_ids_to_tokens([tokenizer.unk_id])[0],
+                        " ".join(piece for piece, _ in counts.most_common(_MOST_FREQUENT)))

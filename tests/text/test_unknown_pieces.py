@@ -2,8 +2,7 @@
 
 import pytest
 
-from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.text.unknown_pieces import warn_of_unknown_pieces
+from albert_tf.text.tokenization import FullTokenizer, warn_of_unknown_pieces
 
 TEXTS = ["A fine film 😀", "a dull film 😀 😀", "a quiet day 名", "a quiet day"]
 

@@ -8,8 +8,7 @@ import sentencepiece
 import tensorflow as tf
 
 from albert_tf.text.graph.normalization import GraphNormalization
-from albert_tf.text.graph.sentencepieces import GraphSentencePieces, codes_without_piece
-from albert_tf.text.graph.wordpiece import GraphWordPieces
+from albert_tf.text.graph.pieces import GraphSentencePieces, GraphWordPieces, codes_without_piece
 from albert_tf.text.sentencepieces import preprocess_text
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.text.wordpiece import basic_tokens

@@ -1,4 +1,4 @@
-"""The release's SentencePiece tokenization as tensorflow-text ops: pieces, and its rule about commas after digits."""
+"""The release's SentencePiece tokenization (with its rule about commas after digits) and WordPiece, as TensorFlow ops."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import tensorflow as tf
 
 from albert_tf.text.graph.normalization import NormalizedTexts, apart
 from albert_tf.text.sentencepieces import WORD_START, DigitCommaTable
+from albert_tf.text.wordpiece import LONGEST_WORD, UNKNOWN
 from albert_tf.utils.imports import tensorflow_text as tf_text
 
 _TO_THE_END = np.iinfo(np.int64).max // 2
+_UTF8_BYTES = 4  # the most bytes of a character
 
 
 class GraphSentencePieces(tf.Module):
@@ -65,6 +67,38 @@ class GraphSentencePieces(tf.Module):
                                                 validate=False),
                 tf.minimum(begins + tf.gather(self._begins, part), ends),
                 tf.minimum(begins + tf.gather(self._ends, part), ends))
+
+
+class GraphWordPieces(tf.Module):
+    """Pieces of normalised texts, whose basic tokens must be separated by spaces.
+
+    Args:
+      vocab: piece -> id.
+    """
+
+    def __init__(self, vocab: dict[str, int]):
+        super().__init__()
+        entries = tf.lookup.KeyValueTensorInitializer(list(vocab), np.array(list(vocab.values()), np.int64))
+        self._table = tf.lookup.StaticHashTable(entries, default_value=vocab[UNKNOWN])
+        self._tokenizer = tf_text.WordpieceTokenizer(self._table, max_bytes_per_word=LONGEST_WORD * _UTF8_BYTES,
+                                                     token_out_type=tf.int32, unknown_token=UNKNOWN)
+
+    def pieces(self, normalized: NormalizedTexts) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
+        """The ids of the pieces, int32 [texts, (pieces)], and the span of each piece.
+
+        A span is the first byte of the piece and one past its last, int64 [pieces] each, counted in non-space bytes
+        (see NormalizedTexts).
+        """
+        words = tf.strings.split(normalized.texts)
+        sizes = tf.cast(tf.strings.length(words.values), tf.int64)
+        is_too_long = tf.strings.length(words.values, "UTF8_CHAR") > LONGEST_WORD
+        ids, begins, ends = self._tokenizer.tokenize_with_offsets(tf.where(is_too_long, UNKNOWN, words.values))
+        word = ids.value_rowids()
+        ends = tf.where(tf.gather(is_too_long, word), tf.gather(sizes, word), tf.cast(ends.values, tf.int64))
+        first_byte = tf.gather(tf.cumsum(sizes, exclusive=True), word)
+        splits = tf.gather(ids.row_splits, words.row_splits)
+        return (tf.RaggedTensor.from_row_splits(ids.values, splits, validate=False),
+                first_byte + tf.cast(begins.values, tf.int64), first_byte + ends)
 
 
 def codes_without_piece(sp_model: sentencepiece.SentencePieceProcessor) -> tuple[list[int], list[int]]:
