@@ -18,10 +18,7 @@ from typing import Any, BinaryIO, Callable, Iterable, Iterator
 from albert_tf.utils.files import check_is_file, decode_utf8, open_binary
 from albert_tf.utils.imports import tensorflow as tf
 
-_DECOMPRESSORS: dict[str, Callable[[Any], BinaryIO]] = {
-    ".gz": lambda file: gzip.GzipFile(fileobj=file),  # type: ignore[dict-item, return-value]
-    ".bz2": bz2.BZ2File,  # type: ignore[dict-item]
-}
+_DECOMPRESSORS: dict[str, Any] = {".gz": lambda file: gzip.GzipFile(fileobj=file), ".bz2": bz2.BZ2File}
 
 
 def is_compressed(path: str) -> bool:
@@ -35,14 +32,12 @@ def uncompressed_name(path: str) -> str:
 
 
 def read_lines(path: str, start: int = 0, stop: int | None = None, keep_returns: bool = False) -> Iterator[str]:
-    """The lines of a file, or the lines that begin in a range of its bytes.
-
-    Consecutive ranges that cover a file give every line once.
+    """The lines of a file, decompressed if its name ends in .gz or .bz2.
 
     Args:
-      path: the file. A file whose name ends in .gz or .bz2 is decompressed.
-      start: the first byte of the range. It must be 0 for a compressed file.
-      stop: one past the last byte of the range; None for the end of the file.
+      path: the file.
+      start: the first byte of the range in which lines begin. It must be 0 for a compressed file.
+      stop: one past the last byte of the range; None for the end of the file. Consecutive ranges give every line once.
       keep_returns: whether carriage returns are removed at the end of a line only.
 
     Raises:
@@ -50,42 +45,24 @@ def read_lines(path: str, start: int = 0, stop: int | None = None, keep_returns:
         damaged.
     """
     check_is_file(path)
-    with _opened(path) as file, _naming_damage(path):
-        if start:  # a line begins at `start` only if the byte before it is a newline
-            file.seek(start - 1)
-            file.readline()
-            start = file.tell()
-        for line in _decoded(_until(file, stop), path, lambda: _count_newlines(path, start)):
-            yield line if keep_returns else line.replace("\r", "")
-
-
-def read_standard_input() -> Iterator[str]:
-    """The lines of standard input, each as soon as it arrives.
-
-    Raises:
-      ValueError: a line is not UTF-8; the message has its number.
-    """
-    return (line.replace("\r", "") for line in _decoded(sys.stdin.buffer, "standard input", lambda: 0))
-
-
-@contextlib.contextmanager
-def _opened(path: str) -> Iterator[BinaryIO]:
-    with open_binary(path) as file:
-        if is_compressed(path):
-            with _DECOMPRESSORS[os.path.splitext(path)[1]](file) as decompressed:
-                yield decompressed
-        else:
-            yield file
-
-
-@contextlib.contextmanager
-def _naming_damage(path: str) -> Iterator[None]:
+    decompressed = _DECOMPRESSORS.get(os.path.splitext(path)[1], contextlib.nullcontext)
     try:
-        yield
+        with open_binary(path) as stored, decompressed(stored) as file:
+            if start:  # a line begins at `start` only if the byte before it is a newline
+                file.seek(start - 1)
+                file.readline()
+                start = file.tell()
+            for line in _decoded(_until(file, stop), path, lambda: _count_newlines(path, start)):
+                yield line if keep_returns else line.replace("\r", "")
     except (EOFError, zlib.error, OSError) as error:
         if not is_compressed(path) or getattr(error, "errno", None):  # errors of the file system have a number
             raise
         raise ValueError(f"{path} is truncated, damaged or not compressed as its extension says: {error}") from error
+
+
+def read_standard_input() -> Iterator[str]:
+    """The lines of standard input, each as soon as it arrives. A line that is not UTF-8 raises a ValueError."""
+    return (line.replace("\r", "") for line in _decoded(sys.stdin.buffer, "standard input", lambda: 0))
 
 
 def _until(file: BinaryIO, stop: int | None) -> Iterator[bytes]:
@@ -115,8 +92,7 @@ def _count_newlines(path: str, stop: int) -> int:
     return count
 
 
-# The code of a language: en, zh, pt-br.
-_LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z0-9]+)*")
+_LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z0-9]+)*")  # en, zh, pt-br
 # sentencex does not split quotations, and takes for one what is between two straight quotation marks, which may also be
 # the text between two quotations. So they get a direction: a mark opens a quotation if it is at the start or after a
 # space or a bracket.
@@ -129,11 +105,7 @@ _END = re.compile(r"\S*\s*")
 
 
 def check_splitting(language: str) -> None:
-    """Checks that `split_lines` can be called.
-
-    Raises:
-      ValueError: the language is not a code such as "en", or sentencex is not installed.
-    """
+    """Raises ValueError if the language is not a code such as "en", or sentencex is not installed."""
     if not _LANGUAGE.fullmatch(language):
         raise ValueError("split_lines must be the code of the text's language, such as en or zh. "
                          f"Received: {language!r}")
@@ -142,11 +114,9 @@ def check_splitting(language: str) -> None:
 
 
 def split_lines(lines: Iterable[str], language: str) -> Iterator[str]:
-    """The sentences of each line, stripped, in order. An empty line, which ends a document, is kept.
+    """The sentences of each stripped line, stripped, in order. An empty line, which ends a document, is kept.
 
-    Args:
-      lines: stripped lines.
-      language: code of the language, such as "en". sentencex uses the rules of English for a language that it lacks.
+    sentencex uses the rules of English for a language that it lacks.
 
     Example::
 

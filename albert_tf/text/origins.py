@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 import unicodedata
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,38 +20,17 @@ NOWHERE = -1
 _WORD = re.compile(r"\S+")
 
 
-class Tokenizer(Protocol):
-    """What is used of a FullTokenizer."""
-
-    sp_model: Any
-    vocab: dict[str, int]
-    do_lower_case: bool
-    keep_accents: bool
-
-    def preprocess(self, text: str, remove_space: bool = True) -> str:
-        """The normalised text."""
-
-    def convert_tokens_to_ids(self, tokens: list[str]) -> list[int]:
-        """The ids of pieces."""
-
-
 class TracedPieces(NamedTuple):
     """The pieces of a text with their origins.
 
-    Args:
-      ids: int32 [pieces].
-      lengths: int32 [pieces], the number of characters of each piece in `surface`, at least 1.
-      surface: the joined pieces, with a space at the start of each word.
-      origins: int32 [characters of surface], the offset in the original text of each character, in ascending order;
-        NOWHERE for an inserted character.
-      forms: the normalised form of each character of the original text on its own, [characters of the text].
+    origins, int32 [characters of surface], are in ascending order; NOWHERE stands for an inserted character.
     """
 
-    ids: np.ndarray
-    lengths: np.ndarray
-    surface: str
-    origins: np.ndarray
-    forms: list[str] | str
+    ids: np.ndarray  # int32 [pieces]
+    lengths: np.ndarray  # int32 [pieces], the number of characters of each piece in `surface`, at least 1
+    surface: str  # the joined pieces, with a space at the start of each word
+    origins: np.ndarray  # the offset in the original text of each character of `surface`
+    forms: list[str] | str  # the normalised form of each character of the original text on its own
 
     @property
     def offsets(self) -> np.ndarray:
@@ -84,8 +63,8 @@ def _joins_the_character_before(character: str) -> bool:
     return unicodedata.category(character)[0] == "M" or "\u1160" <= character <= "\u11ff" or character in "\uff9e\uff9f"
 
 
-def trace_pieces(tokenizer: Tokenizer, texts: list[str]) -> list[TracedPieces]:
-    """Like `tokenizer.encode_batch` for raw texts, with the origin of every character."""
+def trace_pieces(tokenizer: Any, texts: list[str]) -> list[TracedPieces]:
+    """FullTokenizer.encode_batch with the origin of every character."""
     if tokenizer.sp_model is None:
         return [_traced_word_pieces(tokenizer, text) for text in texts]
     normal = [tokenizer.preprocess(text) for text in texts]
@@ -93,13 +72,15 @@ def trace_pieces(tokenizer: Tokenizer, texts: list[str]) -> list[TracedPieces]:
     return [_traced_sentence_pieces(tokenizer, *each) for each in zip(texts, normal, encoded)]
 
 
-def _traced_sentence_pieces(tokenizer: Tokenizer, text: str, normal: str, pieces: list[str]) -> TracedPieces:
+def _traced_sentence_pieces(tokenizer: Any, text: str, normal: str, pieces: list[str]) -> TracedPieces:
     forms = _forms(tokenizer, text)
     surface = "".join(pieces).replace(WORD_START, " ")
     if surface[1:] == forms:  # the only change of length is the space in front
-        origins = np.arange(NOWHERE, len(text), dtype=np.int32)
+        origins: np.ndarray = np.arange(NOWHERE, len(text), dtype=np.int32)
     else:
-        origins = _origins_of_surface(tokenizer.sp_model, text, normal, forms)
+        to_original = np.array([*_origins_of_normal(text, forms), NOWHERE], np.int32)
+        _, to_normal = tokenizer.sp_model.normalize(normal, with_offsets=True)
+        origins = to_original[np.array(to_normal[:-1], np.int64)]
     if any(piece[-1] == "," and len(piece) > 1 for piece in pieces):
         replaced = [split_digit_comma(tokenizer.sp_model, piece) for piece in pieces]
         origins = _with_inserted_spaces(pieces, replaced, origins)
@@ -110,20 +91,13 @@ def _traced_sentence_pieces(tokenizer: Tokenizer, text: str, normal: str, pieces
     return TracedPieces(ids, lengths, surface, origins, forms)
 
 
-def _forms(tokenizer: Tokenizer, text: str) -> list[str] | str:
+def _forms(tokenizer: Any, text: str) -> list[str] | str:
     """The normalised form of each character on its own; a single string if every form is one character."""
     if text.isascii():
         return tokenizer.preprocess(text, remove_space=False)
     form_of = {character: tokenizer.preprocess(character, remove_space=False) for character in set(text)}
     forms = [form_of[character] for character in text]
     return "".join(forms) if all(len(form) == 1 for form in form_of.values()) else forms
-
-
-def _origins_of_surface(sp_model: Any, text: str, normal: str, forms: list[str] | str) -> np.ndarray:
-    """Composes two maps: SentencePiece's offsets into the normalised text, and its offsets into the original text."""
-    to_original = np.array([*_origins_of_normal(text, forms), NOWHERE], np.int32)
-    _, to_normal = sp_model.normalize(normal, with_offsets=True)
-    return to_original[np.array(to_normal[:-1], np.int64)]
 
 
 def _origins_of_normal(text: str, forms: list[str] | str) -> list[int]:
@@ -154,7 +128,7 @@ def _with_inserted_spaces(pieces: list[str], replaced: list[list[str]], origins:
     return np.insert(origins, np.repeat(np.cumsum(lengths) - lengths, np.maximum(grown, 0)), NOWHERE)
 
 
-def _traced_word_pieces(tokenizer: Tokenizer, text: str) -> TracedPieces:
+def _traced_word_pieces(tokenizer: Any, text: str) -> TracedPieces:
     pieces, lengths = [], []
     words = wordpiece.basic_tokens(text, tokenizer.do_lower_case, tokenizer.keep_accents)
     for word in words:
@@ -169,7 +143,7 @@ def _traced_word_pieces(tokenizer: Tokenizer, text: str) -> TracedPieces:
     return TracedPieces(ids, np.array(lengths, np.int32), "".join(words), origins, forms)
 
 
-def _forms_in_basic_tokens(tokenizer: Tokenizer, text: str) -> list[str]:
+def _forms_in_basic_tokens(tokenizer: Any, text: str) -> list[str]:
     """What each character of a text becomes in basic tokens."""
     form_of = {}
     for character in set(text):

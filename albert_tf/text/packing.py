@@ -5,7 +5,7 @@ text/graph/packing.py does the same with TensorFlow ops.
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Protocol, Sequence
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 
@@ -13,22 +13,10 @@ Ids = Sequence[int] | np.ndarray  # the token ids of one text, [tokens]
 SPECIAL_TOKENS = 3  # for a pair; a single text has one less
 
 
-class SpecialIds(Protocol):
-    """The ids of the special tokens: a FullTokenizer, for instance."""
-
-    cls_id: int
-    sep_id: int
-    pad_id: int
-
-
 def truncated_lengths(length_a: int, length_b: int, max_length: int) -> tuple[int, int]:
     """The lengths of two texts after truncation to max_length tokens in total.
 
     Tokens are removed one by one from the end of the longer text, or of b if both are equally long.
-
-    Args:
-      length_a, length_b: the number of tokens of each text.
-      max_length: the largest number of tokens of both texts together.
     """
     half = max_length // 2
     return (min(length_a, max(max_length - length_b, max_length - half)),
@@ -36,13 +24,9 @@ def truncated_lengths(length_a: int, length_b: int, max_length: int) -> tuple[in
 
 
 class SpecialTokens:
-    """Puts [CLS] and [SEP] around ids.
+    """Puts [CLS] and [SEP] of a FullTokenizer around ids."""
 
-    Args:
-      tokenizer: provides the ids of [CLS] and [SEP].
-    """
-
-    def __init__(self, tokenizer: SpecialIds):
+    def __init__(self, tokenizer: Any):
         self._cls, self._sep = (np.array([token_id], np.int32) for token_id in (tokenizer.cls_id, tokenizer.sep_id))
 
     def around(self, ids_a: Ids, ids_b: Ids | None = None) -> np.ndarray:
@@ -55,15 +39,15 @@ class PairPacker:
     """Packs the ids of one or two texts into a row.
 
     Args:
-      tokenizer: provides the ids of the special tokens.
+      tokenizer: a FullTokenizer, for the ids of the special tokens.
       max_seq_length: the largest number of tokens of a row.
-      pad: whether to pad every row to max_seq_length.
+      pad: whether to pad every row to it.
 
     Raises:
-      ValueError: max_seq_length is too small for any token besides the special ones.
+      ValueError: it is too small for any token besides the special ones.
     """
 
-    def __init__(self, tokenizer: SpecialIds, max_seq_length: int, pad: bool = True):
+    def __init__(self, tokenizer: Any, max_seq_length: int, pad: bool = True):
         if max_seq_length <= SPECIAL_TOKENS:
             raise ValueError(f"max_seq_length must be more than {SPECIAL_TOKENS}. Received: {max_seq_length}")
         self._special_tokens, self._pad_id = SpecialTokens(tokenizer), tokenizer.pad_id

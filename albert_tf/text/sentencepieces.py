@@ -56,9 +56,7 @@ def load_model(path: str) -> sentencepiece.SentencePieceProcessor:
 def encode_pieces(sp_model: sentencepiece.SentencePieceProcessor, text: str) -> list[str]:
     """The pieces of a text, as in the release. The text must have been normalised by preprocess_text."""
     pieces = sp_model.encode(text, out_type=str)
-    if not any(map(ends_in_digit_comma, pieces)):
-        return pieces
-    return list(itertools.chain.from_iterable(split_digit_comma(sp_model, piece) for piece in pieces))
+    return [part for piece in pieces for part in split_digit_comma(sp_model, piece)]
 
 
 def encode_ids(sp_model: sentencepiece.SentencePieceProcessor, text: str) -> list[int]:
@@ -67,23 +65,18 @@ def encode_ids(sp_model: sentencepiece.SentencePieceProcessor, text: str) -> lis
 
 
 class DigitCommaTable:
-    """The digit-comma rule as a table.
-
-    `replacements` maps the id of each piece that the rule splits to the ids of its parts.
-    """
+    """The digit-comma rule as a table: `replacements` maps the id of a piece that is split to the ids of its parts."""
 
     def __init__(self, sp_model: sentencepiece.SentencePieceProcessor):
         self._sp_model = sp_model
         self.replacements: dict[int, list[int]] = {}
+        for piece_id, piece in enumerate(map(sp_model.id_to_piece, range(sp_model.vocab_size()))):
+            if ends_in_digit_comma(piece):
+                parts = split_digit_comma(sp_model, piece)
+                self.replacements[piece_id] = [sp_model.piece_to_id(part) for part in parts]
         self._may_be_replaced = np.zeros(sp_model.vocab_size(), bool)
         # The rule applies to the text of an unknown piece, which its id does not tell.
-        self._may_be_replaced[sp_model.unk_id()] = True
-        for piece_id in range(sp_model.vocab_size()):
-            piece = sp_model.id_to_piece(piece_id)
-            if ends_in_digit_comma(piece):
-                split = split_digit_comma(sp_model, piece)
-                self.replacements[piece_id] = [sp_model.piece_to_id(part) for part in split]
-                self._may_be_replaced[piece_id] = True
+        self._may_be_replaced[[*self.replacements, sp_model.unk_id()]] = True
 
     def encode_batch(self, texts: list[str]) -> list[np.ndarray]:
         """encode_ids for several texts, int32 [pieces] each, at about SentencePiece's own speed."""
@@ -93,13 +86,12 @@ class DigitCommaTable:
         ends = np.cumsum(lengths)
         rows = np.split(flat, ends[:-1]) if texts else []
         for row in np.unique(np.searchsorted(ends, np.flatnonzero(self._may_be_replaced[flat]), side="right")):
-            rows[row] = np.array(self._replace(texts[row], encoded[row]), np.int32)
+            if self._sp_model.unk_id() in encoded[row]:
+                ids = encode_ids(self._sp_model, texts[row])
+            else:
+                ids = [part for i in encoded[row] for part in self.replacements.get(i, (i,))]
+            rows[row] = np.array(ids, np.int32)
         return rows
-
-    def _replace(self, text: str, ids: list[int]) -> list[int]:
-        if self._sp_model.unk_id() in ids:
-            return encode_ids(self._sp_model, text)
-        return list(itertools.chain.from_iterable(self.replacements.get(i, (i,)) for i in ids))
 
 
 def ends_in_digit_comma(piece: str) -> bool:

@@ -1,6 +1,6 @@
 """FullTokenizer, the release's tokenizer: pieces and ids by a SentencePiece model or a WordPiece vocabulary.
 
-The functions of text that the release has are here too, and which pieces start a word.
+And which pieces start a word, what ids depend on, and a warning of unknown pieces.
 """
 
 from __future__ import annotations
@@ -16,19 +16,9 @@ from absl import logging
 from albert_tf.text import wordpiece
 from albert_tf.text.origins import trace_pieces
 from albert_tf.text.packing import PairPacker, padded_rows, padding_values
-from albert_tf.text.sentencepieces import (
-    WORD_START,
-    DigitCommaTable,
-    encode_ids,
-    encode_pieces,
-    load_model,
-    preprocess_text,
-)
+from albert_tf.text.sentencepieces import WORD_START, DigitCommaTable, encode_pieces, load_model, preprocess_text
 from albert_tf.utils.bounds import check_one_of
 
-__all__ = ["FullTokenizer", "encode_ids", "encode_pieces", "preprocess_text", "word_starts"]
-
-PADDINGS = ("longest", "max_length")
 _WARNED_SHARE = 0.01
 _MOST_FREQUENT = 5
 
@@ -100,11 +90,7 @@ class FullTokenizer:
         return [piece for word in words for piece in wordpiece.word_pieces(word, self.vocab)]
 
     def convert_tokens_to_ids(self, tokens: list[str]) -> list[int]:
-        """The ids of pieces. With a SentencePiece model, an unknown piece has the id of <unk>.
-
-        Raises:
-          ValueError: a piece is not in a WordPiece vocabulary.
-        """
+        """The ids of pieces. Of an unknown piece: that of <unk>, or a ValueError with a WordPiece vocabulary."""
         if self.sp_model:
             return [self.vocab.get(token, self.unk_id) for token in tokens]
         unknown = [token for token in tokens if token not in self.vocab]
@@ -113,22 +99,14 @@ class FullTokenizer:
         return [self.vocab[token] for token in tokens]
 
     def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
-        """The pieces of ids.
-
-        Raises:
-          ValueError: an id is out of the vocabulary.
-        """
+        """The pieces of ids. Raises ValueError if one is outside the vocabulary."""
         out = [i for i in ids if int(i) not in self._pieces]
         if out:
             raise ValueError(f"id {out[0]} is outside the vocabulary of {self.vocab_size} pieces")
         return [self._pieces[int(i)] for i in ids]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids, without [CLS], [SEP] and padding. It is normalised text: case and accents may be lost.
-
-        Raises:
-          ValueError: an id is out of the vocabulary.
-        """
+        """The text of ids, without [CLS], [SEP] and padding. It is normalised text: case and accents may be lost."""
         skipped = (self.cls_id, self.sep_id, self.pad_id)
         pieces = self.convert_ids_to_tokens([i for i in np.asarray(ids).tolist() if i not in skipped])
         if self.sp_model:
@@ -173,7 +151,7 @@ class FullTokenizer:
           ValueError: texts and text_pairs differ in length, padding is unknown, or max_seq_length is too small.
         """
         length = self.max_seq_length if max_seq_length is None else max_seq_length
-        check_one_of("padding", padding, PADDINGS)
+        check_one_of("padding", padding, ("longest", "max_length"))
         texts = list_of_strings("texts", [texts] if isinstance(texts, str) else texts)
         pairs = [""] * len(texts) if text_pairs is None else list_of_strings(
             "text_pairs", [text_pairs] if isinstance(text_pairs, str) else text_pairs)
@@ -184,9 +162,8 @@ class FullTokenizer:
         encoded = [_encode(self, each, return_offsets) for each in (texts, pairs)]
         rows = [packer.pack(ids_a, ids_b) for ids_a, ids_b in zip(*(ids for ids, _ in encoded))]
         width = length if padding == "max_length" else max((len(row["input_ids"]) for row in rows), default=0)
-        fills = padding_values(self.pad_id)
         batch = {name: padded_rows([row[name] for row in rows], fill, shape=[len(rows), width])
-                 for name, fill in fills.items()}
+                 for name, fill in padding_values(self.pad_id).items()}
         if return_offsets:
             offsets = [_row_offsets(packer, a, b) for a, b in zip(*(offsets for _, offsets in encoded))]
             batch["offsets"] = padded_rows(offsets, 0, shape=[len(rows), width, 2])
@@ -194,11 +171,7 @@ class FullTokenizer:
 
 
 def list_of_strings(name: str, texts: Sequence[str]) -> list[str]:
-    """Texts as a list.
-
-    Raises:
-      ValueError: texts is a single string, or an element is not a string. The message has `name` and the element.
-    """
+    """Texts as a list. Raises ValueError, with `name`, for a single string or an element that is not a string."""
     if isinstance(texts, str):
         raise ValueError(f"{name} must be a list of strings, not a string")
     texts = list(texts)
@@ -258,13 +231,7 @@ def tokenizer_key(tokenizer: FullTokenizer) -> dict:
 
 
 def warn_of_unknown_pieces(tokenizer: FullTokenizer, texts: Sequence[str], source: str) -> None:
-    """Warns if more than 1 % of the pieces of texts are unknown, with the most frequent ones.
-
-    Args:
-      tokenizer: the model's tokenizer.
-      texts: some texts of the training set.
-      source: where they are from, for the message.
-    """
+    """Warns if more than 1 % of the pieces of texts, which are from `source`, are unknown; names the most frequent."""
     encoded = tokenizer.encode_batch(list(texts))
     with_unknown = [text for text, ids in zip(texts, encoded) if tokenizer.unk_id in ids]
     counts: collections.Counter[str] = collections.Counter()

@@ -18,17 +18,9 @@ from albert_tf.utils.outputs import output_set, write_bytes, write_text
 
 # The options of 30k-clean.model.
 _OPTIONS = dict(
-    model_type="unigram",
-    pad_id=0,
-    unk_id=1,
-    bos_id=-1,
-    eos_id=-1,
-    control_symbols=["[CLS]", "[SEP]", "[MASK]"],
-    user_defined_symbols=["(", ")", '"', "-", ".", "–", "£", "€"],
-    character_coverage=0.99995,
-    input_sentence_size=10_000_000,
-    shuffle_input_sentence=True,
-)
+    model_type="unigram", pad_id=0, unk_id=1, bos_id=-1, eos_id=-1, character_coverage=0.99995,
+    control_symbols=["[CLS]", "[SEP]", "[MASK]"], user_defined_symbols=["(", ")", '"', "-", ".", "–", "£", "€"],
+    input_sentence_size=10_000_000, shuffle_input_sentence=True)
 # In bytes. Longer lines are not used, so a line of a megabyte does not stop the training.
 _LONGEST_SENTENCE = 16_384
 
@@ -44,8 +36,7 @@ def train_vocabulary(input_files: list[str], model_prefix: str, vocab_size: int 
         of more than 16,384 bytes are not used; a warning has their number.
       model_prefix: path of the outputs without the extension.
       vocab_size: number of pieces, including the special ones.
-      do_lower_case: whether to lower-case the text.
-      keep_accents: whether the text keeps its accents.
+      do_lower_case, keep_accents: whether to lower-case the text, and whether it keeps its accents.
       read: function of a path that returns the lines of a file.
       origin: further entries of made_from in the manifest.
       fit: whether a text that is too small for vocab_size gets three quarters of the largest number of pieces that
@@ -92,8 +83,9 @@ def _trained(text: _Text, vocab_size: int, fit: bool) -> bytes:
             fitted = int(largest[1]) * 3 // 4
             logging.info("the text has enough for at most %s pieces: the vocabulary has %s", largest[1], fitted)
             return _trained(text, fitted, fit=False)
+        reason = str(error).rpartition("] ")[2].strip()  # without the location in SentencePiece's source code
         raise ValueError(f"cannot train a vocabulary of {vocab_size} pieces (--vocab_size) on {listed(input_files)}: "
-                         f"{_reason(error)}") from error
+                         f"{reason or 'SentencePiece gives no reason'}") from error
     if text.num_long:
         logging.warning("%s of %s lines are longer than %s bytes and are not used: write one sentence per line",
                         f"{text.num_long:,}", f"{text.num_lines:,}", f"{_LONGEST_SENTENCE:,}")
@@ -101,11 +93,7 @@ def _trained(text: _Text, vocab_size: int, fit: bool) -> bytes:
 
 
 class _Text:
-    """The text of files.
-
-    Args:
-      input_files, do_lower_case, keep_accents, read: see train_vocabulary.
-    """
+    """The text of files; the arguments are those of train_vocabulary."""
 
     def __init__(self, input_files: list[str], do_lower_case: bool, keep_accents: bool,
                  read: Callable[[str], Iterable[str]]):
@@ -129,8 +117,3 @@ class _Text:
         except ValueError as error:
             self.error = error
             raise
-
-
-def _reason(error: RuntimeError) -> str:
-    """SentencePiece's message without the location in its source code."""
-    return str(error).rpartition("] ")[2].strip() or "SentencePiece gives no reason"

@@ -35,11 +35,7 @@ def windows(num_pieces: int, window_length: int, doc_stride: int) -> tuple[Windo
     """The windows of a text.
 
     The pieces with is_max_context form one run per window, and the runs of consecutive windows follow each other.
-
-    Args:
-      num_pieces: the number of pieces of the text.
-      window_length: the largest number of pieces of a window.
-      doc_stride: pieces from the start of one window to the start of the next.
+    doc_stride counts the pieces from the start of one window to the start of the next.
     """
     if num_pieces <= window_length:
         return (Window(0, num_pieces, np.ones(num_pieces, bool)),) if num_pieces else ()
@@ -95,10 +91,6 @@ class WindowPacker:
         [CLS] a b c [SEP] d e f g [SEP]
         [CLS] a b c [SEP] f g h i [SEP]
 
-    Args:
-      packer: packs a window into a row.
-      options: how longer texts are read.
-
     Attributes:
       num_truncated: number of examples that had more than max_windows windows, whose last windows were left out.
 
@@ -124,8 +116,7 @@ class WindowPacker:
             return self._packer.pack(ids_a, ids_b)
         rows = self._windows(ids_a, ids_b)
         self.num_truncated += len(rows) > most
-        rows = rows[:most] + [self._packer.padding()] * (most - len(rows))
-        return by_feature(rows)
+        return by_feature(rows[:most] + [self._packer.padding()] * (most - len(rows)))
 
     def _windows(self, ids_a: Ids, ids_b: Ids) -> list[dict[str, list[int]]]:
         length_a, length_b = self._packer.lengths(len(ids_a), len(ids_b))

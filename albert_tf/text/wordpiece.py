@@ -16,9 +16,7 @@ _ASCII_PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 
 
 def load_vocab(path: str) -> dict[str, int]:
-    """Reads a vocabulary with one token per line.
-
-    Only the first column is read. A repeated token gets no second id. A blank line is the token " ".
+    """Reads the first column of each line. A repeated token gets no second id. A blank line is the token " ".
 
     Raises:
       ValueError: the file is missing, is not UTF-8, or has no [UNK].

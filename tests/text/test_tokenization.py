@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from albert_tf.text import wordpiece
-from albert_tf.text.sentencepieces import preprocess_text
-from albert_tf.text.tokenization import FullTokenizer, encode_ids, encode_pieces, word_starts
+from albert_tf.text.sentencepieces import encode_ids, encode_pieces, preprocess_text
+from albert_tf.text.tokenization import FullTokenizer, word_starts
 
 pytestmark = pytest.mark.both_stacks
 

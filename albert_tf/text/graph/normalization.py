@@ -32,21 +32,15 @@ _UNKNOWN, _REMOVED = 1, 2
 class NormalizedTexts(NamedTuple):
     """Normalised texts, and the origin of each of their bytes.
 
-    Bytes are numbered from 0 over all texts, one text after the other. A non-space byte is any byte but 0x20.
-
-    Args:
-      texts: string [texts].
-      byte_splits: int64 [texts + 1], the number of the first byte of each text.
-      num_non_space_before: int64 [bytes + 1], the number of non-space bytes before each byte.
-      starts, ends: int64 [non-space bytes + 1]. For each non-space byte, the span in the original text (first byte, and
-        one past the last) of the character that it came from. The last entry is 0.
+    Bytes are numbered from 0 over all texts, one text after the other. A non-space byte is any byte but 0x20. For each
+    of them, starts and ends have the span in the original text of the character that it came from, and then a 0.
     """
 
-    texts: tf.Tensor
-    byte_splits: tf.Tensor
-    num_non_space_before: tf.Tensor
-    starts: tf.Tensor
-    ends: tf.Tensor
+    texts: tf.Tensor  # string [texts]
+    byte_splits: tf.Tensor  # int64 [texts + 1], the number of the first byte of each text
+    num_non_space_before: tf.Tensor  # int64 [bytes + 1], the number of non-space bytes before each byte
+    starts: tf.Tensor  # int64 [non-space bytes + 1], the first byte of the span
+    ends: tf.Tensor  # int64 [non-space bytes + 1], one past its last byte
 
 
 class GraphNormalization:
@@ -79,10 +73,10 @@ class GraphNormalization:
         ends = _ends(starts, texts)
         rows = self._rows.lookup(codes.values)
         lengths = tf.gather(self._splits[1:] - self._splits[:-1], rows)
-        source, within = _repeated(lengths)  # [characters] each
+        source, within = repeated(lengths)  # [characters] each
         row, first = tf.gather(rows, source), tf.gather(self._splits, tf.gather(rows, source))
         changed = tf.gather(self._codes, tf.where(row == 0, tf.zeros([], tf.int64), first + within))
-        splits = tf.gather(_cumulated(lengths), codes.row_splits)
+        splits = tf.gather(cumulated(lengths), codes.row_splits)
         characters = tf.RaggedTensor.from_row_splits(
             tf.where(row == 0, tf.gather(codes.values, source), changed), splits, validate=False)
         if self._cases is not None:
@@ -117,29 +111,21 @@ class _PagedTable:
 
 
 def _is_around_ignorable(codes: tf.Tensor, case: tf.Tensor, lengths: tf.Tensor, source: tf.Tensor) -> tf.Tensor:
-    """Whether a character is a space that was inserted around a case-ignorable one, as in " . ", bool [characters].
+    """Whether it is a space that WordPiece inserted around a case-ignorable character, as in " . ", bool [characters].
 
-    WordPiece inserts these spaces after lower-casing.
-
-    Args:
-      codes, case: [characters], the code points after normalisation and their classes.
-      lengths: int64 [original characters], the number of characters that each one became.
-      source: int64 [characters], the index of the original character.
+    codes, case and source (the index of the original character) are [characters]; lengths, [original characters], is
+    the number of characters that each one became.
     """
-    middle = tf.gather(_cumulated(lengths), source) + 1
+    middle = tf.gather(cumulated(lengths), source) + 1
     middle_case = tf.gather(case, tf.minimum(middle, tf.size(case, tf.int64) - 1))
     return (codes == _SPACE) & (tf.gather(lengths, source) == 3) & (middle_case == _IGNORABLE)
 
 
 def _settled_sigmas(characters: tf.RaggedTensor, case: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
-    """Lower-cases capital sigmas as str.lower does.
+    """Lower-cases capital sigmas of characters [texts, (characters)] as str.lower does.
 
-    A sigma becomes final (ς) if a cased letter precedes it and none follows it, not counting case-ignorable characters.
-
-    Args:
-      characters: code points [texts, (characters)].
-      case: [characters], their classes.
-      counts: bool [characters], whether a character can precede or follow a sigma in this sense.
+    A sigma becomes final (ς) if a cased letter precedes it and none follows it, not counting case-ignorable characters,
+    whose `counts`, bool [characters], is False.
     """
     codes, texts = characters.values, characters.value_rowids()
     before = tf.cumsum(tf.cast(counts, tf.int32), exclusive=True)
@@ -178,13 +164,13 @@ def _with_origins(characters: tf.RaggedTensor, starts: tf.Tensor, ends: tf.Tenso
     """Encodes characters [texts, (characters)]; starts and ends [characters] are their spans in the original texts."""
     codes = characters.values
     sizes = 1 + sum(tf.cast(codes >= first, tf.int64) for first in (0x80, 0x800, 0x10000))  # of UTF-8
-    character_of, _ = _repeated(sizes)  # [bytes]
+    character_of, _ = repeated(sizes)  # [bytes]
     is_non_space = tf.gather(codes, character_of) != _SPACE
     of_non_space = tf.boolean_mask(character_of, is_non_space)
     return NormalizedTexts(
         tf.strings.unicode_encode(characters, "UTF-8"),
-        tf.gather(_cumulated(sizes), characters.row_splits),
-        _cumulated(tf.cast(is_non_space, tf.int64)),
+        tf.gather(cumulated(sizes), characters.row_splits),
+        cumulated(tf.cast(is_non_space, tf.int64)),
         tf.pad(tf.gather(starts, of_non_space), [[0, 1]]),
         tf.pad(tf.gather(ends, of_non_space), [[0, 1]]),
     )
@@ -198,16 +184,15 @@ def _ends(starts: tf.RaggedTensor, texts: tf.Tensor) -> tf.Tensor:
                     tf.concat([starts.values[1:], [0]], axis=0))
 
 
-def _cumulated(lengths: tf.Tensor) -> tf.Tensor:
+def cumulated(lengths: tf.Tensor) -> tf.Tensor:
     """Lengths int64 [n] -> [n + 1]: the start of each part, and the end of the last."""
     return tf.pad(tf.cumsum(lengths), [[1, 0]])
 
 
-def _repeated(lengths: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def repeated(lengths: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """For lengths int64 [n]: the owner of each part (0 to n - 1) and the part's index within its owner, [parts] each.
 
     Example: lengths [2, 0, 3] give owners [0, 0, 2, 2, 2] and indices [0, 1, 0, 1, 2].
     """
-    splits = _cumulated(lengths)
     owner = tf.repeat(tf.range(tf.size(lengths, tf.int64)), lengths)
-    return owner, tf.range(splits[-1]) - tf.gather(splits, owner)
+    return owner, tf.range(tf.size(owner, tf.int64)) - tf.gather(tf.cumsum(lengths, exclusive=True), owner)

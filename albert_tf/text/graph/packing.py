@@ -13,11 +13,7 @@ def pack_texts(
 ) -> dict:
     """Packs one or two texts per row, truncated as by PairPacker and padded to the longest row of the batch.
 
-    Args:
-      tokenizer: the model's tokenizer.
-      max_seq_length: the largest number of tokens of a row.
-      text_a: the first texts, string [batch].
-      text_b: the second texts, string [batch]. A row whose second text has no pieces is packed as a single text.
+    text_a and text_b are string [batch]. A row whose second text has no pieces is packed as a single text.
 
     Returns:
       input_ids, input_mask (1 up to the last [SEP]) and segment_ids (1 on b and its [SEP]), int32 [batch, seq].
@@ -44,19 +40,19 @@ def kept_lengths(
     max_seq_length: int | tf.Tensor, ids_a: tf.RaggedTensor, ids_b: tf.RaggedTensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """PairPacker.lengths for tensors: how many pieces of each text a row keeps, int64 [batch] each."""
-    max_pieces = tf.cast(max_seq_length, tf.int64) - SPECIAL_TOKENS + 1 - _has_pieces(ids_b)
-    return _truncated_lengths(ids_a.row_lengths(), ids_b.row_lengths(), max_pieces)
+    length_a, length_b = ids_a.row_lengths(), ids_b.row_lengths()
+    most = tf.cast(max_seq_length, tf.int64) - SPECIAL_TOKENS + 1 - _has_pieces(ids_b)
+    half = most // 2
+    return (tf.minimum(length_a, tf.maximum(most - length_b, most - half)),
+            tf.minimum(length_b, tf.maximum(most - length_a, half)))
 
 
 def with_special_tokens(
     tokenizer: GraphTokenizer, ids_a: tf.RaggedTensor, ids_b: tf.RaggedTensor, has_b: tf.Tensor
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-    """[CLS] a [SEP] b [SEP] and its segment ids, int32 [batch, (tokens)].
+    """[CLS] a [SEP] b [SEP] and its segment ids, int32 [batch, (tokens)], for ids, int32 [batch, (pieces)].
 
-    Args:
-      tokenizer: gives the special ids.
-      ids_a, ids_b: int32 [batch, (pieces)].
-      has_b: int64 [batch], 1 if a row has a second text, and 0 if it ends with the [SEP] after a.
+    has_b, int64 [batch], is 1 if a row has a second text, and 0 if it ends with the [SEP] after a.
     """
     one = tf.ones_like(has_b)
     parts = [  # ids and segment of each part of a row
@@ -85,13 +81,6 @@ def numbers_in_rows(rows: tf.RaggedTensor) -> tf.Tensor:
 def _has_pieces(rows: tf.RaggedTensor) -> tf.Tensor:
     """1 for rows that are not empty, int64 [batch]."""
     return tf.cast(rows.row_lengths() > 0, tf.int64)
-
-
-def _truncated_lengths(length_a: tf.Tensor, length_b: tf.Tensor, max_length: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """packing.truncated_lengths for tensors, int64 [batch] each."""
-    half = max_length // 2
-    return (tf.minimum(length_a, tf.maximum(max_length - length_b, max_length - half)),
-            tf.minimum(length_b, tf.maximum(max_length - length_a, half)))
 
 
 def _repeated(piece_id: int, lengths: tf.Tensor) -> tf.RaggedTensor:

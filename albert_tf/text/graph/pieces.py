@@ -1,4 +1,9 @@
-"""The release's SentencePiece tokenization (with its rule about commas after digits) and WordPiece, as TensorFlow ops."""
+"""The release's tokenization as TensorFlow ops: SentencePiece, with its rule about commas after digits, and WordPiece.
+
+`pieces` of both classes takes normalised texts. It returns the ids of their pieces, int32 [texts, (pieces)], and the
+span of each piece: its first byte and one past its last, int64 [pieces] each, counted in non-space bytes (see
+NormalizedTexts). The space before a word does not count.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ import numpy as np
 import sentencepiece
 import tensorflow as tf
 
-from albert_tf.text.graph.normalization import NormalizedTexts, apart
+from albert_tf.text.graph.normalization import NormalizedTexts, apart, cumulated, repeated
 from albert_tf.text.sentencepieces import WORD_START, DigitCommaTable
 from albert_tf.text.wordpiece import LONGEST_WORD, UNKNOWN
 from albert_tf.utils.imports import tensorflow_text as tf_text
@@ -18,10 +23,7 @@ _UTF8_BYTES = 4  # the most bytes of a character
 
 
 class GraphSentencePieces(tf.Module):
-    """Pieces of normalised texts.
-
-    Args:
-      sp_model: the SentencePiece model.
+    """Pieces by a SentencePiece model.
 
     Raises:
       ValueError: the model does not treat several spaces as one.
@@ -39,42 +41,27 @@ class GraphSentencePieces(tf.Module):
         self._parts = tf.constant(np.concatenate(parts), tf.int32)
         self._num_parts = tf.constant([len(ids) for ids in parts], tf.int64)
         self._first_part = tf.cumsum(self._num_parts, exclusive=True)
-        spans = [span for ids in parts for span in _spans([pieces[i] for i in ids])]
+        spans = [span for ids in parts for span in _spans([pieces[i].replace(WORD_START, "") for i in ids])]
         self._begins, self._ends = tf.unstack(tf.constant(spans, tf.int64), axis=1)
 
     def pieces(self, normalized: NormalizedTexts) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
-        """The ids of the pieces, int32 [texts, (pieces)], and the span of each piece.
-
-        A span is the first byte of the piece and one past its last, int64 [pieces] each, counted in non-space bytes
-        (see NormalizedTexts). The space before a word does not count.
-        """
+        """The ids of the pieces, and their spans."""
         ids, begins, ends = self._tokenizer.tokenize_with_offsets(normalized.texts)
         first_byte = tf.gather(normalized.byte_splits, ids.value_rowids())
         begins, ends = (tf.gather(normalized.num_non_space_before, first_byte + tf.cast(offsets.values, tf.int64))
                         for offsets in (begins, ends))
-        return self._with_digit_commas(ids, begins, ends)
-
-    def _with_digit_commas(
-        self, ids: tf.RaggedTensor, begins: tf.Tensor, ends: tf.Tensor
-    ) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
-        num_parts = tf.gather(self._num_parts, ids.values)
-        piece = tf.repeat(tf.range(tf.size(ids.values)), num_parts)
-        splits = tf.pad(tf.cumsum(num_parts), [[1, 0]])
-        part = tf.gather(self._first_part, tf.gather(ids.values, piece))
-        part += tf.range(splits[-1]) - tf.gather(splits, piece)
+        num_parts = tf.gather(self._num_parts, ids.values)  # by the rule about commas
+        piece, index = repeated(num_parts)
+        part = tf.gather(self._first_part, tf.gather(ids.values, piece)) + index
         begins, ends = tf.gather(begins, piece), tf.gather(ends, piece)
-        return (tf.RaggedTensor.from_row_splits(tf.gather(self._parts, part), tf.gather(splits, ids.row_splits),
-                                                validate=False),
+        return (tf.RaggedTensor.from_row_splits(
+                    tf.gather(self._parts, part), tf.gather(cumulated(num_parts), ids.row_splits), validate=False),
                 tf.minimum(begins + tf.gather(self._begins, part), ends),
                 tf.minimum(begins + tf.gather(self._ends, part), ends))
 
 
 class GraphWordPieces(tf.Module):
-    """Pieces of normalised texts, whose basic tokens must be separated by spaces.
-
-    Args:
-      vocab: piece -> id.
-    """
+    """Pieces by a WordPiece vocabulary (piece -> id), of texts whose basic tokens are separated by spaces."""
 
     def __init__(self, vocab: dict[str, int]):
         super().__init__()
@@ -84,11 +71,7 @@ class GraphWordPieces(tf.Module):
                                                      token_out_type=tf.int32, unknown_token=UNKNOWN)
 
     def pieces(self, normalized: NormalizedTexts) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
-        """The ids of the pieces, int32 [texts, (pieces)], and the span of each piece.
-
-        A span is the first byte of the piece and one past its last, int64 [pieces] each, counted in non-space bytes
-        (see NormalizedTexts).
-        """
+        """The ids of the pieces, and their spans."""
         words = tf.strings.split(normalized.texts)
         sizes = tf.cast(tf.strings.length(words.values), tf.int64)
         is_too_long = tf.strings.length(words.values, "UTF8_CHAR") > LONGEST_WORD
@@ -110,12 +93,7 @@ def codes_without_piece(sp_model: sentencepiece.SentencePieceProcessor) -> tuple
     return unknown, [code for code, form in forms.items() if not form]
 
 
-def _size(piece: str) -> int:
-    """The bytes of a piece, not counting the word-start mark."""
-    return len(piece.replace(WORD_START, "").encode("utf-8"))
-
-
-def _spans(pieces: list[str]) -> list[tuple[int, int]]:
-    """The byte span of each part within its piece, not counting the word-start mark. The last span is open-ended."""
-    bounds = [0, *np.cumsum([_size(piece) for piece in pieces[:-1]], dtype=int).tolist(), _TO_THE_END]
+def _spans(parts: list[str]) -> list[tuple[int, int]]:
+    """The byte span of each part within its piece. The last span is open-ended."""
+    bounds = [0, *np.cumsum([len(part.encode("utf-8")) for part in parts[:-1]], dtype=int).tolist(), _TO_THE_END]
     return list(zip(bounds, bounds[1:]))

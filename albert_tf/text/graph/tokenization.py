@@ -25,9 +25,6 @@ class GraphTokenizer(tf.Module):
     release did. Of 80,392 texts (sentences of novels, news, BLiMP, and paragraphs of SQuAD), 1 differed with the
     release's vocabulary, and 201 with that of albert_tiny_en, nearly all in numbers such as 40,000.
 
-    Args:
-      tokenizer: the tokenizer whose results are reproduced.
-
     Example::
 
       tokenizer = GraphTokenizer(FullTokenizer(spm_model_file="30k-clean.model"))
@@ -56,10 +53,7 @@ class GraphTokenizer(tf.Module):
         return self.tokenize_with_offsets(texts)[0]
 
     def tokenize_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """Converts texts to ids, and to the byte span of each piece in its text.
-
-        Args:
-          texts: string [texts], UTF-8.
+        """Converts texts, string [texts], to ids, and to the byte span of each piece in its text.
 
         Returns:
           ids, int32 [texts, (pieces)]; starts and ends, int64 of the same shape: the first byte of each piece and one
