@@ -16,7 +16,7 @@ import tensorflow as tf
 from absl import flags
 
 from albert_tf import keras
-from albert_tf.commands import app, shared_flags, training_flags
+from albert_tf.commands import app, flag_fields, shared_flags, training_flags
 from albert_tf.data.batching import bucket_lengths, evaluation_rows, table_batches, training_rows
 from albert_tf.data.feature_table import FeatureCache, FeatureTable
 from albert_tf.modeling.conditional_span import AlbertConditionalSpan
@@ -25,15 +25,16 @@ from albert_tf.tasks.squad.features import FeatureOptions
 from albert_tf.tasks.squad.reading import read_squad_file
 from albert_tf.tasks.squad.tables import prediction_table, training_table
 from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
-from albert_tf.training.finetuning import Predictor
 from albert_tf.training.optimizer import create_optimizer
+from albert_tf.training.prediction import Predictor
+from albert_tf.training.strategy import TpuAddress, resolve_strategy
 from albert_tf.training.trainer import Trainer
 from benchmarks import common_flags
 from benchmarks.alternation import in_turns
 from benchmarks.bucket_steps import take_step_of_each_bucket
 
 shared_flags.define_model_flags()
-training_flags.define_device_flags()
+flag_fields.define_fields(training_flags.DeviceFlags)
 flags.DEFINE_string("train_file", None, "Path of SQuAD's training file, JSON.", required=True)
 flags.DEFINE_string("predict_file", None, "Path of SQuAD's dev file, JSON.", required=True)
 common_flags.define_rounds(3)
@@ -48,7 +49,9 @@ WANTED_RATIO, WANTED_DIFFERENCE = 1.7, 1e-5
 
 
 def main():
-    strategy, version = training_flags.set_up(), read_squad_file(FLAGS.train_file).summary.version
+    strategy = training_flags.set_up(training_flags.DeviceOptions(
+        resolve_strategy(FLAGS.distribution_strategy), TpuAddress(), 1, FLAGS.precision, FLAGS.random_seed, {}))
+    version = read_squad_file(FLAGS.train_file).summary.version
     model = shared_flags.resolve_model()
     tokenizer = model.vocabulary.tokenizer()
     task = new_task(model, version)

@@ -10,7 +10,7 @@ from in_process import REPOSITORY, loaded
 from script_process import arguments_of
 
 from albert_tf import devices, keras
-from albert_tf.commands import training_flags
+from albert_tf.commands import flag_fields as fields, run_race, training_flags
 from albert_tf.training import trainer
 from albert_tf.training.strategy import TpuAddress
 from albert_tf.utils import imports
@@ -36,6 +36,11 @@ def test_the_strategy_of_the_scope_is_the_default(monkeypatch):
     assert tf.function(lambda: strategy.run(in_replica))()
 
 
+def options():
+    """The options of run_race, whose flags are parsed."""
+    return fields.from_flags(run_race.Options, model=None, init_checkpoint=None, release_steps=None, exits={})
+
+
 @pytest.mark.parametrize("tpu", [False, True])
 def test_no_program_for_the_host_is_compiled_on_a_tpu(tpu, monkeypatch):
     strategy, compiled = tf.distribute.OneDeviceStrategy("CPU:0"), []
@@ -45,7 +50,7 @@ def test_no_program_for_the_host_is_compiled_on_a_tpu(tpu, monkeypatch):
         monkeypatch.setattr(tf.distribute, "TPUStrategy", tf.distribute.OneDeviceStrategy)
     with loaded("run_race"), flagsaver.flagsaver():
         flags.FLAGS(["run_race", "--data_dir=race", "--output_dir=out"])
-        assert training_flags.set_up() is strategy
+        assert training_flags.set_up(options().devices) is strategy
     assert compiled == [True] * (not tpu)
 
 
@@ -67,8 +72,8 @@ def test_three_cores_of_a_cpu_alone_compute_parts_of_a_batch_that_three_divides(
     with loaded("run_race"), flagsaver.flagsaver():
         flags.FLAGS(["run_race", *arguments_of(dict(dict(
             data_dir="race", output_dir="out", do_train=True, do_eval=False, train_batch_size=6), **values))])
-        training_flags.set_up()
-        assert training_flags.trainer_options().parts == (expected or [3])[0]
+        training_flags.set_up(options().devices)
+        assert training_flags.trainer_options(options(), options().devices).parts == (expected or [3])[0]
     assert divided == expected
 
 
@@ -94,7 +99,7 @@ def asked(monkeypatch):
 def test_the_tpu_flags_are_the_address_of_the_strategy(asked, values, name, address):
     with loaded("run_race"), flagsaver.flagsaver():
         flags.FLAGS(["run_race", *arguments_of(dict(values, data_dir="race", output_dir="out"))])
-        training_flags.set_up()
+        training_flags.set_up(options().devices)
     assert asked == [(name, address)]
 
 
@@ -104,6 +109,6 @@ def test_the_tpu_flags_are_the_address_of_the_strategy(asked, values, name, addr
 def test_layers_have_the_precision_of_the_flag_and_float16_scales_the_loss(precision, compute, scaled):
     with loaded("run_race"), flagsaver.flagsaver():
         flags.FLAGS(["run_race", "--data_dir=race", "--output_dir=out", f"--precision={precision}"])
-        training_flags.set_up()
+        training_flags.set_up(options().devices)
         assert keras.mixed_precision.global_policy().compute_dtype == compute
-        assert training_flags.trainer_options().loss_scaling is scaled
+        assert training_flags.trainer_options(options(), options().devices).loss_scaling is scaled

@@ -29,7 +29,7 @@ def define_flags() -> None:
     flags.DEFINE_multi_string("text", None, "A text with at least one [MASK]. Repeat the flag for several texts. "
                               "Default: the lines of standard input; no text with --export_dir.")
     fields.define_integer("top_k", 5, "Number of pieces to show for each mask.", *bounds.CANDIDATES)
-    shared.define_export_flags()
+    fields.define_fields(shared.ExportFlags)
     fields.define_integer("max_seq_length", None, "Number of tokens of the tf.Examples that the SavedModel of "
                           "--export_dir accepts besides text. Default: the model's max_position_embeddings.",
                           *bounds.SEQ_LENGTH)

@@ -1,10 +1,10 @@
 """The driver of the commands that fine-tune: from their options to a model that is trained, scored and exported.
 
 What differs between these commands stands in their modules: flags of their own, the fields of a class that derives from
-Options, and a class that derives from CommandTask::
+Options, and a class that derives from FineTuning::
 
     @dataclasses.dataclass(frozen=True)
-    class Options(finetuning.Options):
+    class Options(finetuning_flags.Options):
         train_file: str | None = fields.string(None, "Path of the examples to train on.")
 
     def define_flags():
@@ -14,7 +14,7 @@ Options, and a class that derives from CommandTask::
         return finetuning_flags.options_from_flags(Options, finetuning_flags.set_defaults("classifier"))
 
     def main():
-        finetuning.fine_tune(options_from_flags(), Reviews)  # Reviews is the CommandTask
+        Reviews(options_from_flags()).run()  # Reviews derives from FineTuning
 """
 
 from __future__ import annotations
@@ -22,34 +22,38 @@ from __future__ import annotations
 import abc
 import contextlib
 import dataclasses
+import functools
+import gc
 import io
 import itertools
 import os
-from typing import Any, Callable, Collection, Iterable, Mapping, Sequence, TypeVar
+from typing import Any, Callable, Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from albert_tf import keras
-from albert_tf.commands import shared_flags as shared, training_flags, usage
+from albert_tf.commands import shared_flags as shared, usage
 from albert_tf.commands.distillation import Teacher
+from albert_tf.commands.finetuning_flags import Options
+from albert_tf.commands.training_flags import set_up
 from albert_tf.config import AlbertConfig
+from albert_tf.data.batching import table_batches, training_rows
 from albert_tf.data.feature_table import FeatureCache, FeatureTable
 from albert_tf.export.precision import with_precision
 from albert_tf.text.tokenization import warn_of_unknown_pieces
-from albert_tf.training.checkpoints import saved_runs
+from albert_tf.training.checkpoints import Checkpoints, copy_as_best, numbered, run_directory, saved_runs
 from albert_tf.training.distillation import DistilledTask
-from albert_tf.training.evaluation import shown, write_results
-from albert_tf.training.finetuning import Evaluate, FineTuning, FineTuningOptions, Predictions
-from albert_tf.training.run import training_in
-from albert_tf.training.strategy import chief_first, is_chief
+from albert_tf.training.evaluation import Evaluator, checkpoint_of, shown, write_plot, write_results, write_summary
+from albert_tf.training.prediction import Evaluate, Predictions, Predictor
+from albert_tf.training.run import Schedule, new_trainer, train, training_in
+from albert_tf.training.strategy import chief_first, is_chief, wait_for_all
 from albert_tf.training.task import PredictingTask
 from albert_tf.training.teacher_answers import answers, with_answers
 from albert_tf.utils.files import make_directory
 from albert_tf.utils.outputs import output_folder
 from albert_tf.weights.model_card import write_run_card
-from albert_tf.weights.resolved_model import ResolvedModel
 from albert_tf.weights.settings import SETTINGS, label_difference, settings_in, settings_of, write_settings
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
@@ -60,54 +64,29 @@ ToPredict = tuple[FeatureTable | None, Callable[[Predictions, int], None]]
 _CHECKED_TEXTS = 2000  # at the start of the training set
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """The flags with the same names; `model` and `finetuning` are made from several flags.
+@dataclasses.dataclass
+class _Served:
+    """A model that predicts.
 
-    LARGEST_INTERVAL is the command's default of --save_checkpoints_steps for a long run.
-
-    Raises:
-      ValueError: a requested action reads a file or folder whose flag is not set.
+    Args:
+      task: the task of the model.
+      path: the path of its weights; None while they are loaded.
+      predictors: its predictors, by batch size.
     """
 
-    LARGEST_INTERVAL = 1000  # no field
-
-    model: ResolvedModel
-    finetuning: FineTuningOptions
-    output_dir: str
-    cached_dir: str
-    max_seq_length: int
-    do_train: bool
-    do_eval: bool
-    do_predict: bool
-    export_dir: str | None
-    export_precision: str | None
-
-    def __post_init__(self):
-        for flag, actions in self.readers.items():
-            action = next((action for action in actions if getattr(self, action)), None)
-            if action and not getattr(self, flag):
-                raise ValueError(f"--{flag} is missing: --{action} reads it")
-
-    @property
-    def readers(self) -> Mapping[str, Sequence[str]]:
-        """For each flag of a file or folder that the command reads: the flags of the actions that read it."""
-        return {}
-
-    @property
-    def splits(self) -> list[str]:
-        """The splits that are trained on and evaluated: train, dev, both or none."""
-        return ["train"] * self.do_train + ["dev"] * self.do_eval
+    task: PredictingTask
+    path: str | None
+    predictors: dict[int, Predictor] = dataclasses.field(default_factory=dict)
 
 
-AnyOptions = TypeVar("AnyOptions", bound=Options)
+class FineTuning(abc.ABC):
+    """The fine-tuning of a task by a command: trains one or several seeds, evaluates, predicts, exports.
 
-
-class CommandTask(abc.ABC):
-    """What differs between the commands that fine-tune. It is made after TensorFlow has been set up.
+    A command's class has what differs: the model and its loss, the tables of features, the scores, the answers.
 
     Args:
       options: the command's options.
+      strategy: the distribution strategy; None to set up TensorFlow as the flags say.
 
     Attributes:
       name: the name of the task, which its runs store; None for a command with one task.
@@ -115,6 +94,7 @@ class CommandTask(abc.ABC):
       tokenizer, cache: for the tables of features.
       best_metric: the result that decides which checkpoint is the best; higher is better.
       unit: what an example is, for messages.
+      shortest_row: the smallest number of tokens to which a batch may be padded.
       data_files: names of the files of training and evaluation data, for the model cards.
       reading: the settings of how the task reads texts (see Settings) by name, such as doc_stride.
       teacher: the model that the model learns from; None without one.
@@ -122,13 +102,17 @@ class CommandTask(abc.ABC):
 
     name: str | None = None
     best_metric: str
-    unit = "text"
+    unit, shortest_row = "text", 1
     data_files: Collection[str] = ()
     reading: Mapping[str, Any] = {}
     teacher: Teacher | None = None
 
-    def __init__(self, options: Options):
-        self.options = options
+    def __init__(self, options: Options, strategy: tf.distribute.Strategy | None = None):
+        self.options, self.tuning = options, options.finetuning
+        self.buckets = tuple(length for length in self.tuning.buckets if length >= self.shortest_row)
+        self.strategy = strategy or set_up(options.devices)
+        self._weights = options.model.reader()
+        self._served: dict[AlbertConfig, _Served] = {}  # the models that predict; equal configs share one graph
         self.config: AlbertConfig = options.model.config
         self.tokenizer = options.model.vocabulary.tokenizer(self.config)
         self.cache = FeatureCache(self.tokenizer, options.cached_dir)
@@ -167,16 +151,16 @@ class CommandTask(abc.ABC):
 
     @abc.abstractmethod
     def evaluation(self) -> Evaluate:
-        """Reads the dev set. Returns the function that evaluates a checkpoint (see training/finetuning.py)."""
+        """Reads the dev set. Returns the function that evaluates a checkpoint (see Evaluate)."""
 
     @abc.abstractmethod
     def predictions(self) -> Iterable[ToPredict]:
         """Reads what --do_predict predicts."""
 
-    def prepare(self, runs: FineTuning) -> None:  # noqa: B027 (most commands do nothing)
+    def prepare(self) -> None:  # noqa: B027 (most commands do nothing)
         """Does what else the command does with the trained model before it predicts."""
 
-    def use(self, runs: FineTuning) -> None:  # noqa: B027 (most commands do nothing)
+    def use(self) -> None:  # noqa: B027 (most commands do nothing)
         """Does what else the command does with the model, before it is exported."""
 
     def export(self, directory: str, model: keras.Model) -> None:
@@ -184,83 +168,277 @@ class CommandTask(abc.ABC):
         with output_folder(directory) as temporary, contextlib.redirect_stdout(io.StringIO()):
             model.export(temporary)  # Keras prints the endpoints
 
+    def run(self) -> None:
+        """Does what the flags request: trains, evaluates, predicts, exports.
 
-def fine_tune(options: AnyOptions, new_command_task: Callable[[AnyOptions], CommandTask]) -> None:
-    """Does what the flags request: trains, evaluates, predicts, exports.
+        Raises:
+          ValueError: --max_seq_length is larger than max_position_embeddings, another training uses --output_dir or the
+            folder of a run in it, or what the task raises.
+        """
+        options = self.options
+        _check_task(options, self.name)
+        shared.check_length(self.buckets[-1], self.config)
+        make_directory(options.output_dir)
+        with training_in(dict.fromkeys([options.output_dir, *self.runs.values()]), self.strategy, options.do_train):
+            self._do()
 
-    Raises:
-      ValueError: --max_seq_length is larger than max_position_embeddings, another training uses --output_dir or the
-        folder of a run in it, or what the task and FineTuning raise.
-    """
-    strategy = training_flags.set_up()
-    task = new_command_task(options)
-    _check_task(options, task.name)
-    shared.check_length(options.finetuning.buckets[-1], task.config)
-    make_directory(options.output_dir)
-    new_task = _distilled(task.new_task, task.teacher) if task.teacher else task.new_task
-    runs = FineTuning(options.finetuning, strategy, task.config, new_task, options.model.reader(), task.best_metric)
-    directories = dict.fromkeys([options.output_dir, *runs.runs.values()])
-    with training_in(directories, strategy, options.do_train):
-        _do(runs, options, task)
+    def _do(self) -> None:
+        options = self.options
+        with chief_first(self.strategy):
+            evaluate = self.evaluation() if self.is_evaluated else None
+            to_predict = list(self.predictions()) if options.do_predict else []
+        if options.do_train:
+            self._train(evaluate)
+        elif evaluate is not None:
+            self.evaluate_runs(evaluate)
+        self.prepare()
+        for table, write in to_predict:
+            predictions = self.predict(table) if table else [{}]
+            if is_chief(self.strategy):
+                write(predictions, self.serving_step())
+        self.use()
+        if options.export_dir:
+            model = self.best_model()
+            if is_chief(self.strategy):
+                self.export(options.export_dir, with_precision(model, options.export_precision))
+                logging.info("exported to %s", options.export_dir)
 
+    def _train(self, evaluate: Evaluate | None) -> None:
+        _check_alpha(self.options)
+        if self.tuning.early_stopping_patience and evaluate is None:
+            raise ValueError("--early_stopping_patience needs evaluations: set --do_eval")
+        self._check_texts()
+        with chief_first(self.strategy):
+            table = self.training_table()
+        schedule = self.tuning.length.schedule(self.num_examples(table), self.unit, self.tuning.run.train_batch_size)
+        if self.teacher and self.teacher.alpha:
+            table = self._with_answers(table, self.teacher)
+        self.train_runs(table, schedule, evaluate)
 
-def _do(runs: FineTuning, options: Options, task: CommandTask) -> None:
-    """Trains, evaluates, predicts, exports."""
-    strategy = runs.strategy
-    with chief_first(strategy):
-        evaluate = task.evaluation() if task.is_evaluated else None
-        to_predict = list(task.predictions()) if options.do_predict else []
-    if options.do_train:
-        _train(runs, options, task, evaluate)
-    elif evaluate is not None:
-        runs.evaluate(evaluate)
-    task.prepare(runs)
-    for table, write in to_predict:
-        predictions = runs.predict(table) if table else [{}]
-        if is_chief(strategy):
-            write(predictions, runs.serving_step())
-    task.use(runs)
-    if options.export_dir:
-        model = runs.best_model()
-        if is_chief(strategy):
-            task.export(options.export_dir, with_precision(model, options.export_precision))
-            logging.info("exported to %s", options.export_dir)
+    def _check_texts(self) -> None:
+        """Warns of texts that the vocabulary does not have, and of a dev set that is the training set."""
+        train = list(itertools.islice(self.texts("train"), _CHECKED_TEXTS))
+        warn_of_unknown_pieces(self.tokenizer, train, " and ".join(list(self.data_files)[:1]))
+        dev = list(itertools.islice(self.texts("dev"), _CHECKED_TEXTS // 20)) if self.is_evaluated else []
+        if dev and set(dev) <= set(train):
+            logging.warning("the texts of the dev set are also in the training set: their scores do not tell how good "
+                            "the model is for other texts")
 
+    def _with_answers(self, table: FeatureTable, teacher: Teacher) -> FeatureTable:
+        """The training examples with the teacher's answers."""
+        with chief_first(self.strategy):
+            teacher_table = self.teacher_table(table)
+        with self.strategy.scope():
+            model = teacher.model()
+        trainer = self.tuning.trainer
+        answered = answers(model, teacher.outputs, teacher_table, self.options.cached_dir, self.strategy,
+                           self.tuning.run.train_batch_size // trainer.gradient_accumulation_steps, trainer.parts)
+        return with_answers(table, self.targets(answered), teacher.outputs)
 
-def _train(runs: FineTuning, options: Options, task: CommandTask, evaluate: Evaluate | None) -> None:
-    """Trains, and writes vocabulary, settings and model card of each run."""
-    def write_inputs(directory: str, model: keras.Model) -> None:
-        settings = settings_of(model).replaced(max_seq_length=options.finetuning.buckets[-1], task=task.name,
-                                               lora_alpha=_lora_alpha(options), **task.reading)
-        write_settings(settings, model.config, directory, VocabularyFiles.from_tokenizer(task.tokenizer))
+    def before_run(self, directory: str, model: keras.Model) -> None:
+        """Writes vocabulary and settings of a run. The chief calls it before the first step, if there are any."""
+        settings = settings_of(model).replaced(max_seq_length=self.buckets[-1], task=self.name,
+                                               lora_alpha=_lora_alpha(self.options), **self.reading)
+        write_settings(settings, model.config, directory, VocabularyFiles.from_tokenizer(self.tokenizer))
 
-    def write_card(directory: str, seed: int, model: keras.Model, scores: dict[str, float], trained: bool) -> None:
-        tuning = options.finetuning
-        write_run_card(model, dataclasses.replace(tuning.run, output_dir=directory), schedule,
-                       dataclasses.replace(tuning.trainer, random_seed=seed), usage.command_line(),
-                       tuning.init_checkpoint, dict.fromkeys(task.data_files, {}), scores, tuning.recipe, trained)
+    def after_run(self, directory: str, seed: int, schedule: Schedule, model: keras.Model, scores: dict[str, float],
+                  trained: bool) -> None:
+        """Writes the model card of a run. The chief calls it; `trained`: whether steps were taken."""
+        write_run_card(model, dataclasses.replace(self.tuning.run, output_dir=directory), schedule,
+                       dataclasses.replace(self.tuning.trainer, random_seed=seed), usage.command_line(),
+                       self.tuning.init_checkpoint, dict.fromkeys(self.data_files, {}), scores, self.tuning.recipe,
+                       trained)
 
-    _check_alpha(options)
-    if options.finetuning.early_stopping_patience and evaluate is None:
-        raise ValueError("--early_stopping_patience needs evaluations: set --do_eval")
-    _check_texts(task)
-    with chief_first(runs.strategy):
-        table = task.training_table()
-    schedule = options.finetuning.length.schedule(task.num_examples(table), task.unit,
-                                                  options.finetuning.run.train_batch_size)
-    if task.teacher and task.teacher.alpha:
-        table = _with_answers(table, options, task, runs.strategy)
-    runs.train(table, schedule, evaluate, write_inputs, write_card)
+    def train_runs(self, table: FeatureTable, schedule: Schedule, evaluate: Evaluate | None = None) -> None:
+        """Trains every run to its end, continuing from its latest checkpoint.
 
+        Args:
+          table: the training examples.
+          schedule: the steps of each run.
+          evaluate: evaluates each checkpoint when it is saved; None for no evaluation.
+        """
+        if not self.tuning.init_checkpoint and not any(map(numbered, self.runs.values())):
+            logging.info("no --init_checkpoint: training starts from random weights")
+        for seed, directory in self.runs.items():
+            self._train_run(seed, directory, table, schedule, evaluate)
+            gc.collect()  # a trainer and its slots are in reference cycles; the next run needs their memory
+        if evaluate is not None:
+            self._summarise(self.runs.values())
+        wait_for_all(self.strategy)  # all workers may next predict with a checkpoint that the chief has saved
 
-def _check_texts(task: CommandTask) -> None:
-    """Warns of texts that the vocabulary does not have, and of a dev set that is the training set."""
-    train = list(itertools.islice(task.texts("train"), _CHECKED_TEXTS))
-    warn_of_unknown_pieces(task.tokenizer, train, " and ".join(list(task.data_files)[:1]))
-    dev = list(itertools.islice(task.texts("dev"), _CHECKED_TEXTS // 20)) if task.is_evaluated else []
-    if dev and set(dev) <= set(train):
-        logging.warning("the texts of the dev set are also in the training set: their scores do not tell how good the "
-                        "model is for other texts")
+    def _train_run(self, seed: int, directory: str, table: FeatureTable, schedule: Schedule,
+                   evaluate: Evaluate | None) -> None:
+        trainer, checkpoints, evaluator = self._start(
+            seed, directory, schedule, evaluate, None if numbered(directory) else self.tuning.init_checkpoint)
+
+        def batches_from(first_step):
+            rows = training_rows(table, self.tuning.run.train_batch_size, schedule.num_train_steps, seed,
+                                 self.tuning.group_by_length)[first_step:]
+            # With several workers, only an endless data set keeps its static batch size.
+            return lambda context: table_batches(table, rows, self.buckets, context).repeat()
+
+        options = dataclasses.replace(self.tuning.run, output_dir=directory)
+        trained = train(trainer, checkpoints, batches_from, options, schedule, self.strategy, evaluator,
+                        functools.partial(self.before_run, directory, trainer.task.model))
+        self._finish(directory, evaluator)
+        if is_chief(self.strategy):
+            self.after_run(directory, seed, schedule, trainer.task.model, (evaluator and evaluator.best) or {}, trained)
+
+    def evaluate_runs(self, evaluate: Evaluate) -> None:
+        """Evaluates checkpoints without training.
+
+        These are --ensemble_checkpoints if set; or else all checkpoints of each run in output_dir, with any seed; or
+        else --init_checkpoint.
+
+        Raises:
+          ValueError: there is no checkpoint, or none of a run can be read.
+        """
+        runs = saved_runs(self.tuning.run.output_dir)
+        if self.tuning.ensemble_checkpoints or not runs:
+            self._report(evaluate(lambda table: self._predictions(table, self.tuning.eval_batch_size)))
+            return
+        for directory in runs:
+            self._evaluate_run(directory, evaluate)
+        self._summarise(runs)
+        wait_for_all(self.strategy)
+
+    def _evaluate_run(self, directory: str, evaluate: Evaluate) -> None:
+        """Evaluates the checkpoints of a run. The best one is copied to model.ckpt-best with all of its variables."""
+        loaded = ""  # the checkpoint that is evaluated
+
+        def load(prefix: str, step: int) -> None:
+            nonlocal loaded
+            self._serve(prefix)
+            loaded = prefix
+
+        chief = is_chief(self.strategy)
+        evaluator = Evaluator(
+            directory, lambda: evaluate(lambda table: [self._prediction(loaded, table, self.tuning.eval_batch_size)]),
+            self.best_metric, lambda: copy_as_best(loaded) if chief else None, chief)
+        evaluator.evaluate_saved(load)
+        self._finish(directory, evaluator)
+
+    def predict(self, table: FeatureTable) -> Predictions:
+        """The predictions of each of --ensemble_checkpoints, or of `checkpoint()` if these are not set.
+
+        Raises:
+          ValueError: there is no checkpoint, or it has no head for this task.
+        """
+        return self._predictions(table, self.tuning.predict_batch_size)
+
+    def best_model(self) -> keras.Model:
+        """The model with the weights of `checkpoint()`."""
+        return self._serve(self.checkpoint()).task.model
+
+    def checkpoint(self) -> str:
+        """The checkpoint that predicts if there is no ensemble.
+
+        This is that of the best run in output_dir, with any seed (see checkpoint_of), or --init_checkpoint if there is
+        none.
+
+        Raises:
+          ValueError: there is no checkpoint.
+        """
+        path = checkpoint_of(self.tuning.run.output_dir) or self.tuning.init_checkpoint
+        if not path:
+            raise ValueError(f"there is no checkpoint in {self.tuning.run.output_dir}, and --init_checkpoint is not "
+                             "set: train with --do_train first, or set --init_checkpoint")
+        return path
+
+    def forget_models(self) -> None:
+        """Makes models that predict anew when they are next needed, since `new_task` makes other ones now."""
+        self._served.clear()
+
+    def serving_step(self) -> int:
+        """The step of the checkpoint that predicts (of several, the largest); 0 if no run of this package saved it."""
+        return max(map(self._weights.step, self._serving_paths()))
+
+    @property
+    def runs(self) -> dict[int, str]:
+        """The directory in which each seed is trained: output_dir itself if there is only one seed."""
+        parent, seeds = self.tuning.run.output_dir, self.tuning.seeds
+        return {seed: run_directory(parent, seed) if len(seeds) > 1 else parent for seed in seeds}
+
+    def _start(self, seed: int, directory: str, schedule: Schedule, evaluate: Evaluate | None, path: str | None):
+        """Trainer, checkpoints and evaluator of a run, with the weights of a path (random ones for None)."""
+        make_directory(directory)
+        keras.utils.set_random_seed(seed)
+        task, _ = self._task_with_weights(path, self.config)
+        trainer = new_trainer(task, self.strategy, dataclasses.replace(self.tuning.trainer, random_seed=seed),
+                              self.tuning.run, schedule)
+        chief = is_chief(self.strategy)
+        checkpoints = Checkpoints(directory, trainer, self.config, self.tuning.run.keep_checkpoint_max, chief)
+        if evaluate is None:
+            return trainer, checkpoints, None
+        predictor = self._predictor(task, self.tuning.eval_batch_size)
+        evaluator = Evaluator(directory, lambda: evaluate(lambda table: [predictor(table)]), self.best_metric,
+                              checkpoints.save_best, chief, self.tuning.early_stopping_patience)
+        return trainer, checkpoints, evaluator
+
+    def _task(self, config: AlbertConfig) -> PredictingTask:
+        """The model with random weights, and its loss, which has the teacher's part."""
+        task: Any = self.new_task(config)
+        return DistilledTask(task, self.teacher.temperature, self.teacher.alpha) if self.teacher else task
+
+    def _task_with_weights(self, path: str | None, config: AlbertConfig):
+        with self.strategy.scope():
+            return self._weights.make(functools.partial(self._task, config), path)
+
+    def _finish(self, directory: str, evaluator: Evaluator | None) -> None:
+        if evaluator is not None and evaluator.best:
+            evaluator.write_best()
+            if is_chief(self.strategy):
+                write_plot(directory, self.best_metric)
+
+    def _summarise(self, runs: Iterable[str]) -> None:
+        if is_chief(self.strategy):
+            write_summary(self.tuning.run.output_dir, runs, self.best_metric)
+
+    def _report(self, results: dict[str, float]) -> None:
+        results = dict(results, global_step=self.serving_step())
+        logging.info("%s", shown(results))
+        if is_chief(self.strategy):
+            write_results(self.tuning.run.output_dir, results)
+
+    def _predictions(self, table: FeatureTable, batch_size: int) -> Predictions:
+        return [self._prediction(path, table, batch_size) for path in self._serving_paths()]
+
+    def _prediction(self, path: str, table: FeatureTable, batch_size: int):
+        """The predictions of the weights at a path, as an element of Predictions."""
+        served = self._serve(path)
+        if batch_size not in served.predictors:  # a second one would trace the same graph again
+            served.predictors[batch_size] = self._predictor(served.task, batch_size)
+        return served.predictors[batch_size](table)
+
+    def _serving_paths(self) -> tuple[str, ...]:
+        return self.tuning.ensemble_checkpoints or (self.checkpoint(),)
+
+    def _serve(self, path: str) -> _Served:
+        """A model with the weights and the config of a path."""
+        for other in self._served.values():
+            if other.path == path:
+                return other
+        config = self._config_of(path)
+        key = config.without_training()
+        served = self._served.get(key)
+        if served is None:
+            task, report = self._task_with_weights(path, config)
+            _check_fine_tuned(report, path)
+            served = self._served[key] = _Served(task, path)
+        else:
+            served.path = None  # until the weights are complete
+            _check_fine_tuned(self._weights.load(served.task.model, path), path)
+            served.path = path
+        return served
+
+    def _config_of(self, path: str) -> AlbertConfig:
+        """The config of weights that predict. If these are the initial weights, it is the user's."""
+        is_initial = path == self.tuning.init_checkpoint and path not in self.tuning.ensemble_checkpoints
+        return (None if is_initial else self._weights.config(path)) or self.config
+
+    def _predictor(self, task, batch_size: int) -> Predictor:
+        return Predictor(task, self.strategy, batch_size, self.buckets,
+                         self.tuning.trainer.jit_compile, self.tuning.trainer.parts)
 
 
 def _lora_alpha(options: Options) -> float | None:
@@ -280,23 +458,12 @@ def _check_alpha(options: Options) -> None:
                          "continue it with its own flags, or choose another --output_dir")
 
 
-def _distilled(new_task: Callable[[AlbertConfig], Any], teacher: Teacher) -> Callable[[AlbertConfig], DistilledTask]:
-    return lambda config: DistilledTask(new_task(config), teacher.temperature, teacher.alpha)
-
-
-def _with_answers(
-    table: FeatureTable, options: Options, task: CommandTask, strategy: tf.distribute.Strategy
-) -> FeatureTable:
-    """The training examples with the teacher's answers."""
-    teacher, tuning = task.teacher, options.finetuning
-    assert teacher is not None
-    with chief_first(strategy):
-        teacher_table = task.teacher_table(table)
-    with strategy.scope():
-        model = teacher.model()
-    answered = answers(model, teacher.outputs, teacher_table, options.cached_dir, strategy,
-                       tuning.run.train_batch_size // tuning.trainer.gradient_accumulation_steps, tuning.trainer.parts)
-    return with_answers(table, task.targets(answered), teacher.outputs)
+def _check_fine_tuned(report, path: str) -> None:
+    """Raises ValueError if the weights of the task's head were not restored."""
+    missing = [name for name in report.not_restored if not name.startswith("bert/")]
+    if missing:
+        raise ValueError(f"{path} was not fine-tuned for this task: it has no {', '.join(missing)} "
+                         f"({report.not_restored[missing[0]]})")
 
 
 def report_predicted(options: Options, scores: dict[str, float], step: int) -> None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import pathlib
-from typing import Any, Sequence
+from typing import Any, Mapping, Sequence, TypeVar
 
 import tensorflow as tf
 from absl import flags
 
 from albert_tf.commands import flag_fields as fields, shared_flags as shared, training_flags, usage
-from albert_tf.commands.finetuning import AnyOptions, Options
 from albert_tf.data.batching import bucket_lengths
 from albert_tf.modeling.pooling import POOLER, POOLINGS
 from albert_tf.text.packing import SPECIAL_TOKENS
-from albert_tf.training.finetuning import FineTuningOptions
-from albert_tf.training.run import Length
+from albert_tf.training.run import Length, RunOptions, TrainerOptions
 from albert_tf.utils import bounds
 from albert_tf.utils.json_files import read_json_object
 from albert_tf.utils.outputs import check_export, is_replaced
@@ -28,90 +28,211 @@ _REPLACED_BY = {"train_step": ("num_train_epochs",), "num_train_epochs": ("train
                 "warmup_proportion": ("warmup_step",)}
 
 
-def define_flags(
-    options_class: type[Options], max_seq_length: int, learning_rate: float = 5e-5, train_batch_size: int = 32,
-    trains_and_evaluates: bool = False,
-    export_accepts: str = "raw text, ids, or serialized tf.Examples",
-) -> None:
-    """Defines the flags that the commands share, and those that are fields of the command's options.
+@dataclasses.dataclass(frozen=True)
+class LengthFlags:
+    """The flags of the length of a run."""
+
+    GROUP = "Training"
+
+    num_train_epochs: float | None = fields.number(
+        None, "Number of passes over the training examples. The number of steps is this number times examples divided "
+        "by --train_batch_size. Default: 3.", 0.0)
+    train_step: int | None = fields.integer(
+        None, "Number of training steps, instead of --num_train_epochs. Default for tasks of GLUE and RACE: that of "
+        "the release, 1,000 and 12,000.", bounds.STEPS)
+    warmup_proportion: float | None = fields.number(
+        None, "Share of the training steps, from 0 to 1, in which the learning rate increases from 0 to its peak. "
+        "Default: 0.1.", 0.0, 1.0)
+    warmup_step: int | None = fields.integer(
+        None, "Number of these steps, instead of --warmup_proportion. Default for tasks of GLUE and RACE, without a "
+        "recipe and epochs: that of the release, 0 and 1,000.", bounds.STEPS.at_least(0))
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainableFlags:
+    """The flags of what is trained."""
+
+    GROUP = "Training"
+
+    trainable: str | None = fields.string(
+        None, "The weights that train. all: all. head: the head, with the pooler if the head reads it. last_K, such as "
+        "last_2: the head and the last K layers, which needs layers that do not share their weights with earlier ones. "
+        "Default: all, or with --lora_rank head.")
+    lora_rank: int = fields.integer(
+        0, "Rank of low-rank adapters, which are trained with the head instead of the kernels of the layers, and added "
+        "to the kernels when the run is evaluated again, converted or exported. 0: no adapters.",
+        bounds.WIDTH.at_least(0))
+    lora_alpha: float | None = fields.number(
+        None, "The adapters are multiplied by lora_alpha / lora_rank. Default: --lora_rank.", 0.0)
+    lora_per_layer: bool = fields.boolean(
+        False, "Whether each layer has adapters of its own, also if layers share their weights. The model that is "
+        "converted or exported then has layers without sharing.")
+
+
+@dataclasses.dataclass(frozen=True)
+class RunFlags:
+    """The flags of the runs in --output_dir and of what is done with them."""
+
+    GROUP = "Runs"
+
+    recipe: str | None = fields.string(
+        None, "Defaults of flags: the name of a file in albert_tf/recipes/ (the paper's hyper-parameters of a task), "
+        "or the path of a JSON file of flags. Flags of the command line take precedence.")
+    do_train: bool = fields.boolean(False, "Whether to train.")
+    do_eval: bool = fields.boolean(
+        False, "Whether to evaluate. With --do_train, each checkpoint is evaluated when it is saved. Without it, the "
+        "checkpoints of all runs in --output_dir are evaluated, or --init_checkpoint if there are none.")
+    do_predict: bool = fields.boolean(
+        False, "Whether to predict, with the best run in --output_dir (its best checkpoint, or its latest one if it "
+        "was not evaluated), or with --init_checkpoint if there is no run.")
+    max_seq_length: int = fields.integer(
+        512, "Largest number of tokens of an input sequence, including special tokens. A run in --output_dir that is "
+        "not trained further keeps the length that it was trained with. If the flag is not set, a run that is "
+        "continued keeps its length too, and a new run has the default, or the model's max_position_embeddings if that "
+        "is smaller.", bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 1))
+    pad_to_max_length: bool = fields.boolean(
+        False, "Whether to pad every batch to --max_seq_length, as in the release. If false, a batch is padded to the "
+        "shortest of several lengths that its examples fit in.")
+    group_by_length: bool = fields.boolean(
+        True, "Whether the examples of a training batch have similar lengths, which saves the time of padding. If "
+        "false, they are drawn at random, as in the release.")
+    eval_batch_size: int = fields.integer(
+        8, "Number of examples in an evaluation step, summed over all devices.", bounds.BATCH_SIZE)
+    predict_batch_size: int = fields.integer(
+        8, "Number of examples in a prediction step, summed over all devices.", bounds.BATCH_SIZE)
+    cached_dir: str = fields.string(None, "Directory in which features are cached as records. Default: --output_dir.")
+    early_stopping_patience: int = fields.integer(
+        0, "Number of consecutive evaluations without a new best result after which training ends. 0: training never "
+        "ends early.", bounds.EVALUATIONS.at_least(0))
+    num_runs: int = fields.integer(
+        1, "Number of runs, with the seeds --random_seed, --random_seed + 1, ... Each run has its own directory. The "
+        "medians of their results are reported, and the best run predicts.", bounds.RUNS)
+    ensemble_checkpoints: list[str] = fields.names(
+        [], "Comma-separated list of checkpoints whose predictions are averaged. Default: predictions are those of the "
+        "run's own checkpoint.")
+
+
+@dataclasses.dataclass(frozen=True)
+class FineTuningOptions:
+    """Options of fine-tuning.
+
+    Args:
+      run: options of each run. Its output_dir is the folder of all runs.
+      trainer: options of each run's trainer. Its random_seed is replaced by the seed of the run.
+      length: how long each run is.
+      seeds: one seed for each run. Several runs are in output_dir/seed_N.
+      buckets: lengths to which batches are padded.
+      group_by_length: whether the examples of a training batch have similar lengths.
+      init_checkpoint: path of the initial weights; None for random weights.
+      ensemble_checkpoints: paths of checkpoints whose predictions are averaged, instead of using a run's checkpoint.
+      eval_batch_size, predict_batch_size: examples of a batch, over all replicas.
+      early_stopping_patience: see Evaluator.
+      recipe: name of the recipe that the options are from, for the model card.
+
+    Raises:
+      ValueError: a batch size or the patience is out of range.
+    """
+
+    run: RunOptions
+    trainer: TrainerOptions
+    length: Length
+    seeds: tuple[int, ...]
+    buckets: tuple[int, ...]
+    group_by_length: bool = True
+    init_checkpoint: str | None = None
+    ensemble_checkpoints: tuple[str, ...] = ()
+    eval_batch_size: int = 8
+    predict_batch_size: int = 8
+    early_stopping_patience: int = 0
+    recipe: str | None = None
+
+    def __post_init__(self):
+        bounds.BATCH_SIZE.check("eval_batch_size", self.eval_batch_size)
+        bounds.BATCH_SIZE.check("predict_batch_size", self.predict_batch_size)
+        bounds.EVALUATIONS.at_least(0).check("early_stopping_patience", self.early_stopping_patience)
+
+
+@dataclasses.dataclass(frozen=True)
+class Options(training_flags.TrainingFlags, LengthFlags, TrainableFlags, RunFlags, training_flags.DeviceFlags,
+              shared.ExportFlags):
+    """The flags of a command that fine-tunes. A command's own class adds its flags.
+
+    Args:
+      model: the model that the flags select.
+      init_checkpoint: path of the initial weights; None for random weights.
+      release_steps: the release's defaults of --train_step and --warmup_step for this task; None for 3 epochs.
+
+    LARGEST_INTERVAL is the command's default of --save_checkpoints_steps for a long run.
+
+    Raises:
+      ValueError: a requested action reads a file or folder whose flag is not set.
+    """
+
+    LARGEST_INTERVAL = 1000  # no field
+
+    model: ResolvedModel = fields.made()
+    init_checkpoint: str | None = fields.made()
+    release_steps: tuple[int, int] | None = fields.made()
+
+    def __post_init__(self):
+        for flag, actions in self.readers.items():
+            action = next((action for action in actions if getattr(self, action)), None)
+            if action and not getattr(self, flag):
+                raise ValueError(f"--{flag} is missing: --{action} reads it")
+
+    @property
+    def readers(self) -> Mapping[str, Sequence[str]]:
+        """For each flag of a file or folder that the command reads: the flags of the actions that read it."""
+        return {}
+
+    @property
+    def splits(self) -> list[str]:
+        """The splits that are trained on and evaluated: train, dev, both or none."""
+        return ["train"] * self.do_train + ["dev"] * self.do_eval
+
+    @functools.cached_property
+    def devices(self) -> training_flags.DeviceOptions:
+        """On what the command computes."""
+        return training_flags.device_options(self, "train", "eval", "predict")
+
+    @functools.cached_property
+    def finetuning(self) -> FineTuningOptions:
+        """The options of the runs."""
+        return fields.made_from(
+            FineTuningOptions, self, run=training_flags.run_options(self),
+            trainer=training_flags.trainer_options(self, self.devices, shapes_vary=True), length=self.length,
+            seeds=tuple(range(self.random_seed, self.random_seed + self.num_runs)),
+            buckets=bucket_lengths(self.max_seq_length, self.pad_to_max_length),
+            ensemble_checkpoints=tuple(self.ensemble_checkpoints))
+
+    @property
+    def length(self) -> Length:
+        """The length of the runs."""
+        for one, other in (("train_step", "num_train_epochs"), ("warmup_step", "warmup_proportion")):
+            if getattr(self, one) is not None and getattr(self, other) is not None:
+                raise ValueError(f"--{one} and --{other} exclude each other: set one of them")
+        names = ("train_step", "num_train_epochs", "warmup_step", "warmup_proportion", "save_checkpoints_steps")
+        values = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        if self.release_steps and self.num_train_epochs is None:
+            values.setdefault("train_step", self.release_steps[0])
+            if self.warmup_proportion is None and not self.recipe:
+                values.setdefault("warmup_step", self.release_steps[1])
+        return Length(**values, largest_interval=self.LARGEST_INTERVAL)
+
+
+AnyOptions = TypeVar("AnyOptions", bound=Options)
+
+
+def define_flags(options_class: type[Options], **defaults: Any) -> None:
+    """Defines the flags of a command.
 
     Args:
       options_class: the command's options.
-      max_seq_length, learning_rate, train_batch_size: the command's defaults.
-      trains_and_evaluates: the default of --do_train and --do_eval.
-      export_accepts: what the exported model accepts, for --help.
+      **defaults: the command's defaults that differ from the declared ones.
     """
     shared.define_model_flags()
-    training_flags.define_training_flags("adamw", learning_rate, train_batch_size, options_class.LARGEST_INTERVAL)
-    _define_length_flags()
-    _define_run_flags(max_seq_length, trains_and_evaluates)
-    _define_trainable_flags()
-    training_flags.define_device_flags()
-    fields.define_fields(options_class)
-    shared.define_export_flags(export_accepts)
-
-
-@fields.group("Training")
-def _define_length_flags() -> None:
-    fields.define_float("num_train_epochs", None, "Number of passes over the training examples. The number of steps is "
-                        "this number times examples divided by --train_batch_size. Default: 3.", lower_bound=0.0)
-    fields.define_integer("train_step", None, "Number of training steps, instead of --num_train_epochs. Default for "
-                          "tasks of GLUE and RACE: that of the release, 1,000 and 12,000.", *bounds.STEPS)
-    fields.define_float("warmup_proportion", None, "Share of the training steps, from 0 to 1, in which the learning "
-                        "rate increases from 0 to its peak. Default: 0.1.", 0.0, 1.0)
-    fields.define_integer("warmup_step", None, "Number of these steps, instead of --warmup_proportion. Default for "
-                          "tasks of GLUE and RACE, without a recipe and epochs: that of the release, 0 and 1,000.",
-                          *bounds.STEPS.at_least(0))
-
-
-@fields.group("Runs")
-def _define_run_flags(max_seq_length: int, trains_and_evaluates: bool) -> None:
-    flags.DEFINE_string("recipe", None,
-                        "Defaults of flags: the name of a file in albert_tf/recipes/ (the paper's hyper-parameters of "
-                        "a task), or the path of a JSON file of flags. Flags of the command line take precedence.")
-    flags.DEFINE_alias("seed", "random_seed")
-    flags.DEFINE_bool("do_train", trains_and_evaluates, "Whether to train.")
-    flags.DEFINE_bool("do_eval", trains_and_evaluates, "Whether to evaluate. With --do_train, each checkpoint is "
-                      "evaluated when it is saved. Without it, the checkpoints of all runs in --output_dir are "
-                      "evaluated, or --init_checkpoint if there are none.")
-    flags.DEFINE_bool("do_predict", False, "Whether to predict, with the best run in --output_dir (its best "
-                      "checkpoint, or its latest one if it was not evaluated), or with --init_checkpoint if there is "
-                      "no run.")
-    fields.define_integer("max_seq_length", max_seq_length, "Largest number of tokens of an input sequence, including "
-                          "special tokens. A run in --output_dir that is not trained further keeps the length that it "
-                          "was trained with. If the flag is not set, a run that is continued keeps its length too, and "
-                          "a new run has the default, or the model's max_position_embeddings if that is smaller.",
-                          *bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 1))
-    flags.DEFINE_bool("pad_to_max_length", False, "Whether to pad every batch to --max_seq_length, as in the release. "
-                      "If false, a batch is padded to the shortest of several lengths that its examples fit in.")
-    flags.DEFINE_bool("group_by_length", True, "Whether the examples of a training batch have similar lengths, which "
-                      "saves the time of padding. If false, they are drawn at random, as in the release.")
-    fields.define_integer("eval_batch_size", 8, "Number of examples in an evaluation step, summed over all devices.",
-                          *bounds.BATCH_SIZE)
-    fields.define_integer("predict_batch_size", 8, "Number of examples in a prediction step, summed over all devices.",
-                          *bounds.BATCH_SIZE)
-    flags.DEFINE_string("cached_dir", None, "Directory in which features are cached as records. Default: --output_dir.")
-    fields.define_integer("early_stopping_patience", 0, "Number of consecutive evaluations without a new best result "
-                          "after which training ends. 0: training never ends early.", *bounds.EVALUATIONS.at_least(0))
-    fields.define_integer("num_runs", 1, "Number of runs, with the seeds --random_seed, --random_seed + 1, ... Each "
-                          "run has its own directory. The medians of their results are reported, and the best run "
-                          "predicts.", *bounds.RUNS)
-    flags.DEFINE_list("ensemble_checkpoints", [], "Comma-separated list of checkpoints whose predictions are averaged. "
-                      "Default: predictions are those of the run's own checkpoint.")
-
-
-@fields.group("Training")
-def _define_trainable_flags() -> None:
-    flags.DEFINE_string("trainable", None, "The weights that train. all: all. head: the head, with the pooler if the "
-                        "head reads it. last_K, such as last_2: the head and the last K layers, which needs layers "
-                        "that do not share their weights with earlier ones. Default: all, or with --lora_rank head.")
-    fields.define_integer("lora_rank", 0, "Rank of low-rank adapters, which are trained with the head instead of the "
-                          "kernels of the layers, and added to the kernels when the run is evaluated again, converted "
-                          "or exported. 0: no adapters.", *bounds.WIDTH.at_least(0))
-    fields.define_float("lora_alpha", None, "The adapters are multiplied by lora_alpha / lora_rank. Default: "
-                        "--lora_rank.", lower_bound=0.0)
-    flags.DEFINE_bool("lora_per_layer", False, "Whether each layer has adapters of its own, also if layers share their "
-                      "weights. The model that is converted or exported then has layers without sharing.")
+    fields.define_fields(options_class, **defaults)
+    fields.group("Runs")(flags.DEFINE_alias)("seed", "random_seed")
 
 
 def set_defaults(*heads: str) -> ResolvedModel:
@@ -138,14 +259,9 @@ def set_defaults(*heads: str) -> ResolvedModel:
     return model
 
 
-def stored_or_requested(model: ResolvedModel, name: str) -> Any:
-    """The value of a setting (see ResolvedModel.setting) that is also a flag; the flag's default if none is stored."""
-    return model.setting(name, requested(name)) or FLAGS[name].value
-
-
 def requested(name: str) -> Any:
     """The value of a flag that the command line or the recipe sets; None if neither does."""
-    return FLAGS[name].value if FLAGS[name].present or name in read_recipe(FLAGS.recipe)[1] else None
+    return FLAGS[name].value if FLAGS[name].present else None
 
 
 def apply_recipe() -> None:
@@ -155,13 +271,15 @@ def apply_recipe() -> None:
       ValueError: there is no such recipe, it is not a JSON object, or it has a name that is not a flag of the command.
     """
     path, values = read_recipe(FLAGS.recipe)
+    of_command_line = {name for name in FLAGS if FLAGS[name].present}
     for name, value in values.items():
-        if any(FLAGS[other].present for other in _REPLACED_BY.get(name, ())):
+        if not of_command_line.isdisjoint((name, *_REPLACED_BY.get(name, ()))):
             continue
         try:
             if value is None:
                 raise ValueError(f"--{name} has no value")
             FLAGS.set_default(name, value)
+            FLAGS[name].present += 1  # as for a flag of the command line
         except flags.Error as error:
             raise ValueError(f"{path}: {usage.described_error(error)}") from error
         except ValueError as error:
@@ -182,20 +300,6 @@ def read_recipe(recipe: str | None) -> tuple[str, dict[str, Any]]:
         names = ", ".join(sorted(file.stem for file in RECIPES.glob("*.json")))
         raise ValueError(f"no recipe {recipe!r}: expected one of {names}, or the path of a JSON file")
     return path, read_json_object(path)
-
-
-def _length(release_steps: tuple[int, int] | None, largest_interval: int) -> Length:
-    """The length of the runs. See options_from_flags for `release_steps`."""
-    for one, other in (("train_step", "num_train_epochs"), ("warmup_step", "warmup_proportion")):
-        if FLAGS[one].value is not None and FLAGS[other].value is not None:
-            raise ValueError(f"--{one} and --{other} exclude each other: set one of them")
-    names = ("train_step", "num_train_epochs", "warmup_step", "warmup_proportion", "save_checkpoints_steps")
-    values = {name: FLAGS[name].value for name in names if FLAGS[name].value is not None}
-    if release_steps and FLAGS.num_train_epochs is None:
-        values.setdefault("train_step", release_steps[0])
-        if "warmup_proportion" not in values and "warmup_step" not in read_recipe(FLAGS.recipe)[1]:
-            values.setdefault("warmup_step", release_steps[1])
-    return Length(**values, largest_interval=largest_interval)
 
 
 def options_from_flags(
@@ -222,15 +326,8 @@ def options_from_flags(
     names = ("do_train", "do_eval", "do_predict", *actions, "export_dir")
     if not any(FLAGS[name].value for name in names):
         raise ValueError(f"nothing to do: set {', '.join(f'--{name}' for name in names[:-1])} or --{names[-1]}")
-    tuning = fields.from_flags(
-        FineTuningOptions, run=training_flags.run_options(),
-        trainer=training_flags.trainer_options(shapes_vary=True),
-        length=_length(release_steps, options_class.LARGEST_INTERVAL),
-        seeds=tuple(range(FLAGS.random_seed, FLAGS.random_seed + FLAGS.num_runs)),
-        buckets=bucket_lengths(FLAGS.max_seq_length, FLAGS.pad_to_max_length), init_checkpoint=shared.init_path(),
-        ensemble_checkpoints=tuple(FLAGS.ensemble_checkpoints))
-    return fields.from_flags(options_class, model=model, finetuning=tuning,
-                             cached_dir=FLAGS.cached_dir or FLAGS.output_dir, **values)
+    return fields.from_flags(options_class, model=model, init_checkpoint=shared.init_path(),
+                             release_steps=release_steps, cached_dir=FLAGS.cached_dir or FLAGS.output_dir, **values)
 
 
 def define_exit_flags(with_pooling: bool = True) -> None:

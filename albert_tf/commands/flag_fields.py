@@ -1,24 +1,19 @@
 """The kinds of flags that absl does not have, and flags that are declared as the fields of a dataclass of options.
 
-A command with many functions declares its flags as the fields of its options, which all other functions take::
+A command declares its flags as the fields of its options, which all of its functions take. Flags that commands share
+are the fields of a dataclass that the options inherit; its GROUP is their title in --help::
 
     @dataclasses.dataclass(frozen=True)
-    class Options:
-        run: RunOptions  # made from several flags
+    class Options(training_flags.DeviceFlags):
+        model: ResolvedModel = fields.made()  # made from several flags
         input_file: str | None = fields.string(None, "Path of the text.")
         top_k: int = fields.integer(5, "Number of pieces to show.", bounds.CANDIDATES)
 
     def define_flags() -> None:
-        training_flags.define_training_flags(...)
-        fields.define_fields(Options)
+        fields.define_fields(Options, precision="mixed_bfloat16")  # a default of this command
 
     def options_from_flags() -> Options:
-        return fields.from_flags(Options, run=training_flags.run_options())
-
-Flags that commands share have a title in --help::
-
-    @fields.group("Devices")
-    def define_device_flags(): ...
+        return fields.from_flags(Options, model=shared_flags.resolve_model())
 """
 
 from __future__ import annotations
@@ -36,7 +31,7 @@ FLAGS = flags.FLAGS
 flags.disclaim_key_flags()  # a flag belongs to the command that calls these functions
 AnyOptions = TypeVar("AnyOptions")
 FLAG_GROUPS = ("Model", "Runs", "Training", "Devices", "Export")
-_GROUP_OF: dict[str, str] = {}  # by the flag's name
+_GROUP_OF: dict[str, Any] = {}  # by the flag's name
 
 
 def group(title: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -96,6 +91,16 @@ def strings(default: list[str] | None, help: str) -> Any:
     return field(flags.DEFINE_multi_string, default, help)
 
 
+def required(help: str) -> Any:
+    """A field of options whose flag is a string that must be set."""
+    return field(lambda name, default: define_required(name, help), None)
+
+
+def names(default: list[str], help: str) -> Any:
+    """A field of options whose flag is a comma-separated list of strings."""
+    return field(flags.DEFINE_list, default, help)
+
+
 def boolean(default: bool | None, help: str) -> Any:
     """A field of options whose flag is true or false."""
     return field(flags.DEFINE_bool, default, help)
@@ -117,9 +122,9 @@ def number(default: float | None, help: str, lower_bound: float | None = None, u
     return field(define_float, default, help, lower_bound, upper_bound, needs=needs)
 
 
-def choice(default: str | None, values: Sequence[str], help: str) -> Any:
+def choice(default: str | None, values: Sequence[str], help: str, needs: str | None = None) -> Any:
     """A field of options whose flag is one of several values."""
-    return field(flags.DEFINE_enum, default, values, help)
+    return field(flags.DEFINE_enum, default, values, help, needs=needs)
 
 
 def field(define: Callable[..., Any], default: Any, *arguments: Any, needs: str | None = None) -> Any:
@@ -133,14 +138,27 @@ def field(define: Callable[..., Any], default: Any, *arguments: Any, needs: str 
         ("objective=pairs,simcse"). from_flags then refuses any value but the default.
     """
     return dataclasses.field(metadata=dict(
-        define=lambda name: define(name, default, *arguments), default=default, needs=needs))
+        define=lambda name, default: define(name, default, *arguments), default=default, needs=needs))
 
 
-def define_fields(options_class: type) -> None:
-    """Defines the flags that are declared as fields of an options dataclass, in their order."""
+def made() -> Any:
+    """A field of options that is no flag: from_flags has its value as an argument."""
+    return dataclasses.field()
+
+
+def define_fields(options_class: type, **defaults: Any) -> None:
+    """Defines the flags that are declared as fields of an options dataclass, in their order.
+
+    Args:
+      options_class: the dataclass. If the class that declares a flag, this one or one that it inherits, has a GROUP,
+        --help lists the flag under this title, one of FLAG_GROUPS.
+      **defaults: defaults that differ from the declared ones.
+    """
     for field in dataclasses.fields(options_class):
         if "define" in field.metadata:
-            field.metadata["define"](field.name)
+            field.metadata["define"](field.name, defaults.get(field.name, field.metadata["default"]))
+            _GROUP_OF[field.name] = next(vars(base).get("GROUP") for base in options_class.__mro__
+                                         if field.name in vars(base).get("__annotations__", ()))
 
 
 def from_flags(options_class: type[AnyOptions], **values) -> AnyOptions:
@@ -159,6 +177,12 @@ def from_flags(options_class: type[AnyOptions], **values) -> AnyOptions:
             _check_needed(field.name, needs)
     names = {field.name for field in dataclasses.fields(options_class)} - set(values)  # type: ignore[arg-type]
     return options_class(**values, **{name: FLAGS[name].value for name in names if name in FLAGS})
+
+
+def made_from(options_class: type[AnyOptions], options: Any, **values: Any) -> AnyOptions:
+    """Makes a dataclass from the attributes of `options` that have the names of its fields, and from other values."""
+    names = {field.name for field in dataclasses.fields(options_class)} - set(values)  # type: ignore[arg-type]
+    return options_class(**values, **{name: getattr(options, name) for name in names if hasattr(options, name)})
 
 
 def _check_needed(name: str, needs: str) -> None:

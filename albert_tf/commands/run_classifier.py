@@ -36,7 +36,7 @@ from albert_tf.tasks.classification.task_data import TaskData
 from albert_tf.text.windows import WindowOptions
 from albert_tf.training.checkpoints import saved_runs
 from albert_tf.training.evaluation import shown, write_results
-from albert_tf.training.finetuning import FineTuning, mean_of
+from albert_tf.training.prediction import mean_of
 from albert_tf.training.strategy import is_chief, wait_for_all
 from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of
@@ -48,12 +48,12 @@ _LONG_TEXTS = ("window_pooling", "max_windows", "doc_stride")  # what --long_tex
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(DistillationOptions, tuning.Options):
+class Options(DistillationOptions, tuning_flags.Options):
     """The flags of this command; `task`, `long_texts` and `exits` are made from several flags."""
 
-    task: TaskData
-    long_texts: dict[str, Any]
-    exits: dict[str, Any]
+    task: TaskData = fields.made()
+    long_texts: dict[str, Any] = fields.made()
+    exits: dict[str, Any] = fields.made()
     data_dir: str | None = fields.string(None, "Folder that contains GLUE's folders (CoLA, MNLI, ...), or the files of "
                                          "--task_config. An export does not read it.")
     classifier_dropout_prob: float = fields.number(0.1, "Dropout rate, from 0 to 1, of the pooled output in training.",
@@ -110,10 +110,10 @@ def options_from_flags() -> Options:
 
 
 def main() -> None:
-    tuning.fine_tune(options_from_flags(), TextClassification)
+    TextClassification(options_from_flags()).run()
 
 
-class TextClassification(tuning.CommandTask):
+class TextClassification(tuning.FineTuning):
     """Classification or regression of texts or pairs. The results of a companion task have its name as a prefix."""
 
     options: Options
@@ -194,34 +194,34 @@ class TextClassification(tuning.CommandTask):
 
         return evaluate
 
-    def prepare(self, runs):
+    def prepare(self):
         options = self.options
         if not (options.calibrate or options.do_train) or options.finetuning.ensemble_checkpoints:
             return
-        directory = os.path.dirname(runs.checkpoint())
+        directory = os.path.dirname(self.checkpoint())
         if options.calibrate:
-            self._calibrate(runs, directory)
+            self._calibrate(directory)
         # Also after training: the run may have been finished and calibrated before.
         stored = _stored(settings_in(directory))
         if stored != self._calibration:
             self._calibration = stored
-            runs.forget_models()
+            self.forget_models()
 
-    def _calibrate(self, runs: FineTuning, directory: str) -> None:
+    def _calibrate(self, directory: str) -> None:
         """Fits the calibration of the best run on the dev set, and stores it in the run's directory."""
         if not saved_runs(self.options.output_dir):
             raise ValueError(f"--calibrate needs a run in --output_dir={self.options.output_dir}, where the result is "
                              "stored: train it with --do_train")
         table = self._table(self.task, "dev")
-        calibration, results = fitted(self.task, mean_of(runs.predict(table), "logits"),
+        calibration, results = fitted(self.task, mean_of(self.predict(table), "logits"),
                                       table.scalars["label_ids"].numpy())
         logging.info("calibration on %s: %s", count_of(len(table), "dev example"), shown(results))
-        if is_chief(runs.strategy):
+        if is_chief(self.strategy):
             write_results(directory, results, "calibration_results")
             settings = settings_in(directory).replaced(**dataclasses.asdict(calibration))
             write_input_settings(settings, self.config, directory)
             write_calibration(directory, results)
-        wait_for_all(runs.strategy)
+        wait_for_all(self.strategy)
 
     def predictions(self):
         for task, table in self._tables(self.options.predict_split):

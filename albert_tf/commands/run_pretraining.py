@@ -11,6 +11,7 @@ it.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import re
 from typing import Callable
@@ -51,15 +52,13 @@ SAVE_CHECKPOINTS_STEPS = 5000  # at most, if the flag is not set
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(LayerDistillationOptions):
-    """The flags of this command; `model`, `run`, `schedule` and `trainer` are made from several flags."""
+class Options(training_flags.TrainingFlags, training_flags.DeviceFlags, LayerDistillationOptions):
+    """The flags of this command; `model` and `schedule` are made from several flags."""
 
-    model: ResolvedModel
-    run: RunOptions
-    schedule: Schedule
-    trainer: TrainerOptions
-    init_checkpoint: str | None
-    input_share: list[int]
+    model: ResolvedModel = fields.made()
+    schedule: Schedule = fields.made()
+    init_checkpoint: str | None = fields.made()
+    input_share: list[int] = fields.made()
     input_file: list[str] = fields.strings(
         None, "Comma-separated list of paths and globs of the training records. Repeat the flag for several sets of "
         "records, whose lengths may differ: each step trains on one of the sets, and a step of shorter examples has "
@@ -98,6 +97,22 @@ class Options(LayerDistillationOptions):
     init_from_group0: bool = fields.boolean(
         False, "Whether to initialize the weights of every layer group from group 0 of --init_checkpoint.")
 
+    @functools.cached_property
+    def devices(self) -> training_flags.DeviceOptions:
+        """On what the command computes."""
+        return training_flags.device_options(self, "train", "eval")
+
+    @functools.cached_property
+    def run(self) -> RunOptions:
+        """Where the run is."""
+        return training_flags.run_options(self)
+
+    @functools.cached_property
+    def trainer(self) -> TrainerOptions:
+        """How it is trained."""
+        several = len(self.input_file) > 1
+        return training_flags.trainer_options(self, self.devices, shapes_vary=several, rows_vary=several)
+
     @property
     def layers(self) -> LayerDistillation:
         """What the model learns from the layers of the teacher."""
@@ -107,9 +122,6 @@ class Options(LayerDistillationOptions):
 
 def define_flags() -> None:
     shared.define_model_flags()
-    training_flags.define_training_flags(optimizer="lamb", learning_rate=0.00176, train_batch_size=4096,
-                                         save_checkpoints_steps=SAVE_CHECKPOINTS_STEPS)
-    training_flags.define_device_flags()
     flags.DEFINE_multi_integer("input_share", None, "Whole number for each --input_file, in the same order: the share "
                                "of the steps that train on it. 3 and 1: three of four steps train on the first set. "
                                "Default: equal shares.", *bounds.SHARES)
@@ -122,7 +134,7 @@ def define_flags() -> None:
                           "its peak.", *bounds.STEPS.at_least(0))
     fields.define_integer("start_warmup_step", 0, "The step at which the learning rate's warm-up begins.",
                           *bounds.STEPS.at_least(0))
-    fields.define_fields(Options)
+    fields.define_fields(Options, optimizer="lamb", learning_rate=0.00176, train_batch_size=4096)
 
 
 def options_from_flags() -> Options:
@@ -140,17 +152,16 @@ def options_from_flags() -> Options:
     if not (input_file or FLAGS.eval_input_file and not FLAGS.do_train):
         raise ValueError("--input_file is missing")
     return fields.from_flags(
-        Options, model=shared.resolve_model("pretrainer"), run=training_flags.run_options(),
+        Options, model=shared.resolve_model("pretrainer"),
         schedule=fields.from_flags(Schedule, save_checkpoints_steps=FLAGS.save_checkpoints_steps or default_interval(
             FLAGS.num_train_steps, SAVE_CHECKPOINTS_STEPS)),
-        trainer=training_flags.trainer_options(shapes_vary=len(input_file) > 1, rows_vary=len(input_file) > 1),
         init_checkpoint=shared.init_path(), input_file=input_file, input_share=shares,
         eval_input_file=FLAGS.eval_input_file or input_file, dynamic_masking=is_dynamic)
 
 
 def main() -> None:
     options = options_from_flags()
-    strategy = training_flags.set_up()
+    strategy = training_flags.set_up(options.devices)
     with training_in([options.run.output_dir], strategy, options.do_train):
         pretrain(options, strategy)
 

@@ -25,20 +25,21 @@ from albert_tf.tasks.multiple_choice.export import export_multiple_choice
 from albert_tf.tasks.multiple_choice.features import feature_table
 from albert_tf.tasks.multiple_choice.metrics import BEST_METRIC, evaluate
 from albert_tf.tasks.multiple_choice.reading import FORMATS, SPLITS, ChoiceData, MultipleChoiceExample
-from albert_tf.training.finetuning import Predictions, mean_of
+from albert_tf.training.prediction import Predictions, mean_of
 from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of
 
 FLAGS = flags.FLAGS
+MAX_QA_LENGTH = 128  # the release's
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(tuning.Options):
+class Options(tuning_flags.Options):
     """The flags of this command; `exits` is made from several flags."""
 
     LARGEST_INTERVAL = 100
 
-    exits: dict[str, Any]
+    exits: dict[str, Any] = fields.made()
     data_dir: str | None = fields.string(
         None, "Folder that contains RACE, or the .jsonl files of --data_format=jsonl. An export of a model of RACE "
         "does not need it.")
@@ -55,9 +56,9 @@ class Options(tuning.Options):
         "test", SPLITS, "The split that --do_predict predicts. It is also scored if it has answers.")
     high_only: bool = fields.boolean(False, "Whether to use only RACE's questions for high schools.")
     middle_only: bool = fields.boolean(False, "Whether to use only RACE's questions for middle schools.")
-    max_qa_length: int = fields.integer(
-        128, "Largest number of tokens of question and option together. If there are more, only the last tokens are "
-        "kept. If the flag is not set, a run in --output_dir keeps its own.", bounds.SEQ_LENGTH)
+    max_qa_length: int | None = fields.integer(
+        None, "Largest number of tokens of question and option together. If there are more, only the last tokens are "
+        "kept. Default: that of the run in --output_dir, or 128.", bounds.SEQ_LENGTH)
     dropout_prob: float = fields.number(0.1, "Dropout rate, from 0 to 1, of the pooled output in training.", 0.0, 1.0)
 
     @property
@@ -67,7 +68,7 @@ class Options(tuning.Options):
 
 
 def define_flags() -> None:
-    tuning_flags.define_flags(Options, max_seq_length=512, learning_rate=1e-5, trains_and_evaluates=True)
+    tuning_flags.define_flags(Options, max_seq_length=512, learning_rate=1e-5, do_train=True, do_eval=True)
     flags.DEFINE_alias("num_keep_checkpoint", "keep_checkpoint_max")
     flags.DEFINE_string("task_name", "race", "Has no effect. Scripts for the release can set it.")
     tuning_flags.define_exit_flags()
@@ -77,15 +78,14 @@ def options_from_flags() -> Options:
     model = tuning_flags.set_defaults("multiple_choice")
     release_steps = (12000, 1000) if FLAGS.data_format == "race" else None
     return tuning_flags.options_from_flags(Options, model, release_steps=release_steps,
-                                           exits=tuning_flags.exits_from_flags(model),
-                                           max_qa_length=tuning_flags.stored_or_requested(model, "max_qa_length"))
+                                           exits=tuning_flags.exits_from_flags(model))
 
 
 def main() -> None:
-    tuning.fine_tune(options_from_flags(), MultipleChoice)
+    MultipleChoice(options_from_flags()).run()
 
 
-class MultipleChoice(tuning.CommandTask):
+class MultipleChoice(tuning.FineTuning):
     """Questions with several options, of which one is right."""
 
     options: Options
@@ -95,7 +95,8 @@ class MultipleChoice(tuning.CommandTask):
         super().__init__(options)
         self.data = ChoiceData(options.data_dir, options.data_format, options.high_only, options.middle_only)
         self.data_files = [self.data.file_name(split) for split in options.splits]
-        self.reading = dict(max_qa_length=options.max_qa_length)
+        self.max_qa_length = options.model.setting("max_qa_length", options.max_qa_length) or MAX_QA_LENGTH
+        self.reading = dict(max_qa_length=self.max_qa_length)
         # For an export alone of weights without a number of choices, the dev set has that number.
         used = options.splits + [options.predict_split] * options.do_predict or ["dev"]
         self.num_choices = options.model.settings.values.get("num_choices") or (
@@ -121,11 +122,11 @@ class MultipleChoice(tuning.CommandTask):
 
     def export(self, directory, model):
         export_multiple_choice(directory, model, self.tokenizer, self.options.max_seq_length,
-                               self.options.max_qa_length)
+                               self.max_qa_length)
 
     def _table(self, split: str, path: str | None):
         return feature_table(self.cache, self.data.examples(split), f"{self.data.data_format}_{split}",
-                             self.options.max_seq_length, self.options.max_qa_length, path)
+                             self.options.max_seq_length, self.max_qa_length, path)
 
     def _write(self, predictions, step: int) -> None:
         """Writes the answers to --predict_split and, if it has labels, their scores with the checkpoint's step."""

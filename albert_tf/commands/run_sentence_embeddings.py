@@ -52,7 +52,7 @@ from albert_tf.tasks.sentence_vectors.features import (
 from albert_tf.tasks.sentence_vectors.targets import projection
 from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
 from albert_tf.training.checkpoints import saved_runs
-from albert_tf.training.finetuning import mean_of
+from albert_tf.training.prediction import mean_of
 from albert_tf.utils import bounds
 from albert_tf.utils.arrays import read_array, write_array
 from albert_tf.utils.progress import count_of
@@ -66,14 +66,14 @@ FLAGS = flags.FLAGS
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(TeacherOptions, tuning.Options):
+class Options(TeacherOptions, tuning_flags.Options):
     """The flags of this command, and what several flags make; `scored` is STS-B or --task_config."""
 
     LARGEST_INTERVAL = 100
 
-    pooling: dict[str, Any]
-    stored_vectors: VectorPrecision
-    scored: TaskData
+    pooling: dict[str, Any] = fields.made()
+    stored_vectors: VectorPrecision = fields.made()
+    scored: TaskData = fields.made()
     objective: str = fields.choice(
         "sts", ("sts", "pairs", "simcse", "distillation"),
         "Training objective. sts: the cosine of two texts predicts STS-B's score. "
@@ -115,22 +115,22 @@ def define_flags() -> None:
 
 def options_from_flags() -> Options:
     model = tuning_flags.set_defaults("sentence_encoder")
-    if FLAGS.objective in ("pairs", "simcse") and not FLAGS.cpu_parts:
-        FLAGS.set_default("cpu_parts", 1)  # the other texts of a part are the negatives
+    of_a_batch = FLAGS.objective in ("pairs", "simcse")  # the other texts of a part are the negatives
     if (FLAGS.objective == "distillation") != bool(FLAGS.teacher_checkpoint):
         raise ValueError("--objective=distillation and --teacher_checkpoint need each other: set both or neither")
     scored = load_task_config(FLAGS.task_config) if FLAGS.task_config else find_task("sts-b")
     release_steps = (1000, 100) if FLAGS.objective == "sts" and not FLAGS.task_config else None
     return tuning_flags.options_from_flags(Options, model, release_steps=release_steps, scored=scored,
+                                           cpu_parts=FLAGS.cpu_parts or int(of_a_batch),
                                            pooling=vector_flags.sentence_pooling(model),
                                            stored_vectors=vector_flags.vector_precision())
 
 
 def main() -> None:
-    tuning.fine_tune(options_from_flags(), SentenceEmbeddings)
+    SentenceEmbeddings(options_from_flags()).run()
 
 
-class SentenceEmbeddings(tuning.CommandTask):
+class SentenceEmbeddings(tuning.FineTuning):
     """Vectors of sentences, whose cosines are scored."""
 
     options: Options

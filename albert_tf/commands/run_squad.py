@@ -37,21 +37,17 @@ from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
 from albert_tf.tasks.squad.text_answers import VERSION_OF_HEAD, QuestionAnswerer, describe
 from albert_tf.text.lines import read_lines, read_standard_input
 from albert_tf.training.evaluation import shown, write_results
-from albert_tf.training.finetuning import FineTuning, Predictions
+from albert_tf.training.prediction import Predictions
 from albert_tf.training.strategy import is_chief
 from albert_tf.utils import bounds
 
-FLAGS = flags.FLAGS
+MAX_QUERY_LENGTH = 64  # the release's
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(DistillationOptions, tuning.Options):
-    """The flags of this command; `features` is made from several flags.
+class Options(DistillationOptions, tuning_flags.Options):
+    """The flags of this command."""
 
-    `complete` fills in the values that depend on the files.
-    """
-
-    features: FeatureOptions
     train_file: str | None = fields.string(None, "Path of the SQuAD JSON file to train on.")
     predict_file: str | None = fields.string(
         None, "Path of the SQuAD JSON file that --do_predict and --do_eval predict. It is scored if it has answers.")
@@ -78,6 +74,15 @@ class Options(DistillationOptions, tuning.Options):
     ask: bool = fields.boolean(
         False, "Whether to answer questions about --context_file that are read from standard input, one per line.")
     context_file: str | None = fields.string(None, "Path of the text file about which --ask answers questions.")
+    doc_stride: int | None = fields.integer(
+        None, "Number of pieces from the start of one window of a paragraph to the start of the next. Default: that of "
+        "the run in --output_dir, or 128, or the pieces of a window if they are fewer.", bounds.SEQ_LENGTH)
+    max_query_length: int | None = fields.integer(
+        None, "Largest number of pieces of a question; longer questions are truncated. Default: that of the run in "
+        "--output_dir, or 64.", bounds.SEQ_LENGTH)
+    misplaced_answers: str = fields.choice(
+        "find", MISPLACED_ANSWERS, "Handling of training questions whose answer is not at its answer_start. find: use "
+        "its nearest occurrence. leave_out: leave the question out.")
     num_workers: int = fields.integer(
         max(1, min(8, os.cpu_count() or 1)), "Number of processes that make features.", bounds.WORKERS)
 
@@ -87,34 +92,19 @@ class Options(DistillationOptions, tuning.Options):
 
 
 def define_flags() -> None:
-    tuning_flags.define_flags(Options, max_seq_length=384,
-                              export_accepts="question and context as text, ids, or serialized tf.Examples")
+    tuning_flags.define_flags(Options, max_seq_length=384)
     for name in ("predict_feature_file", "predict_feature_left_file"):
         flags.DEFINE_string(name, None, "Has no effect: the features of --predict_file are made anew, in memory. "
                             "Scripts for the release can set it.")
-    fields.define_integer("doc_stride", None, "Number of pieces from the start of one window of a paragraph to the "
-                          "start of the next. Default: that of the run in --output_dir, or 128, or the pieces of a "
-                          "window if they are fewer.", *bounds.SEQ_LENGTH)
-    fields.define_integer("max_query_length", 64, "Largest number of pieces of a question; longer questions are "
-                          "truncated. If the flag is not set, a run in --output_dir keeps its own.", *bounds.SEQ_LENGTH)
-    flags.DEFINE_enum("misplaced_answers", "find", MISPLACED_ANSWERS, "Handling of training questions whose answer is "
-                      "not at its answer_start. find: use its nearest occurrence. leave_out: leave the question out.")
     flags.DEFINE_bool("use_einsum", True, "Has no effect. Scripts for the release can set it.")
 
 
 def options_from_flags() -> Options:
-    model = tuning_flags.set_defaults("span", "conditional_span")
-    max_query_length = tuning_flags.stored_or_requested(model, "max_query_length")
-    doc_stride = (model.setting("doc_stride", tuning_flags.requested("doc_stride"))
-                  or default_doc_stride(FLAGS.max_seq_length, max_query_length))
-    features = fields.from_flags(FeatureOptions, doc_stride=doc_stride, max_query_length=max_query_length)
-    return tuning_flags.options_from_flags(Options, model, actions=["ask"], features=features)
+    return tuning_flags.options_from_flags(Options, tuning_flags.set_defaults("span", "conditional_span"), ["ask"])
 
 
 def main() -> None:
-    options = options_from_flags()
-    files = read_files(options)
-    tuning.fine_tune(complete(options, files), functools.partial(QuestionAnswering, files=files))
+    QuestionAnswering(options_from_flags()).run()
 
 
 def read_files(options: Options) -> dict[str, SquadFile]:
@@ -129,12 +119,13 @@ def read_files(options: Options) -> dict[str, SquadFile]:
     return files
 
 
-def complete(options: Options, files: dict[str, SquadFile]) -> Options:
-    """The options, completed with what depends on the files: version, shortest batch."""
-    options = dataclasses.replace(options, squad_version=squad_version(options, files))
-    finetuning, shortest = options.finetuning, beam_width(options)
-    buckets = tuple(length for length in finetuning.buckets if length >= shortest)
-    return dataclasses.replace(options, finetuning=dataclasses.replace(finetuning, buckets=buckets))
+def feature_options(options: Options) -> FeatureOptions:
+    """How features are made: as the flags say, or else as in the run in --output_dir."""
+    max_query_length = options.model.setting("max_query_length", options.max_query_length) or MAX_QUERY_LENGTH
+    doc_stride = options.model.setting("doc_stride", options.doc_stride) or default_doc_stride(
+        options.max_seq_length, max_query_length)
+    return FeatureOptions(options.max_seq_length, doc_stride, max_query_length,
+                          release_compatible=options.release_compatible, misplaced_answers=options.misplaced_answers)
 
 
 def squad_version(options: Options, files: dict[str, SquadFile]) -> str:
@@ -151,46 +142,45 @@ def squad_version(options: Options, files: dict[str, SquadFile]) -> str:
     return version
 
 
-def beam_width(options: Options) -> int:
+def beam_width(options: Options, version: str) -> int:
     """The smallest number of tokens of a row. Raises ValueError if --max_seq_length is smaller."""
-    width = max(options.start_n_top, options.end_n_top) if options.squad_version == "2.0" else 1
-    if width > options.features.max_seq_length:
-        raise ValueError("--start_n_top and --end_n_top must not be above "
-                         f"--max_seq_length={options.features.max_seq_length}. "
+    width = max(options.start_n_top, options.end_n_top) if version == "2.0" else 1
+    if width > options.max_seq_length:
+        raise ValueError(f"--start_n_top and --end_n_top must not be above --max_seq_length={options.max_seq_length}. "
                          f"Received: {options.start_n_top}, {options.end_n_top}")
     return width
 
 
-class QuestionAnswering(tuning.CommandTask):
+class QuestionAnswering(tuning.FineTuning):
     """Questions whose answers are spans of a text.
 
-    Args:
-      options: the completed options.
-      files: the result of read_files. The training file is taken out when its features have been made, so that it is
-        not in memory while the model is trained.
+    The training file is taken out of `files` when its features have been made, so that it is not in memory while the
+    model is trained.
     """
 
     options: Options
     best_metric, unit = BEST_METRIC, "question"
 
-    def __init__(self, options: Options, files: dict[str, SquadFile]):
+    def __init__(self, options: Options):
+        self.features, self.files = feature_options(options), read_files(options)
+        self.version = squad_version(options, self.files)
+        self.shortest_row = beam_width(options, self.version)
         super().__init__(options)
-        self.files, features = files, options.features
         used = [options.train_file] * options.do_train + [options.predict_file] * options.do_eval
         self.data_files = [*map(os.path.basename, used)]
-        self.reading = dict(doc_stride=features.doc_stride, max_query_length=features.max_query_length)
-        self.answer_options = AnswerOptions(options.squad_version, options.n_best_size, options.max_answer_length)
-        file = files.get("predict_file")
+        self.reading = dict(doc_stride=self.features.doc_stride, max_query_length=self.features.max_query_length)
+        self.answer_options = AnswerOptions(self.version, options.n_best_size, options.max_answer_length)
+        file = self.files.get("predict_file")
         self.dataset = file.articles if file and file.summary.has_answers else None
-        task = SpanTask if options.squad_version == "1.1" else ConditionalSpanTask
-        head, = (head for head, version in VERSION_OF_HEAD.items() if version == options.squad_version)
+        task = SpanTask if self.version == "1.1" else ConditionalSpanTask
+        head, = (head for head, version in VERSION_OF_HEAD.items() if version == self.version)
         if options.do_train and options.teacher_checkpoint:
             self.teacher = Teacher.of(options, head, task.TEACHER_OUTPUTS)
             self.teacher.check_tokens(self.tokenizer, self.config, options.max_seq_length)
 
     def new_task(self, config):
         options = self.options
-        if options.squad_version == "1.1":
+        if self.version == "1.1":
             return self._task_of(AlbertSpan(config))
         return self._task_of(AlbertConditionalSpan(config, options.start_n_top, options.end_n_top,
                                                    options.dropout_prob))
@@ -198,7 +188,7 @@ class QuestionAnswering(tuning.CommandTask):
     def training_table(self):
         file = self.files.pop("train_file")
         self.questions = file.summary.questions
-        return training_table(self.cache, file, self.options.features, self.options.num_workers,
+        return training_table(self.cache, file, self.features, self.options.num_workers,
                               self.options.train_feature_file)
 
     def texts(self, split):
@@ -226,28 +216,28 @@ class QuestionAnswering(tuning.CommandTask):
         table, questions = self._to_predict
         yield table, functools.partial(self._write, questions)
 
-    def use(self, runs: FineTuning) -> None:
+    def use(self) -> None:
         if self.options.ask:
-            model = runs.best_model()
-            if is_chief(runs.strategy):
+            model = self.best_model()
+            if is_chief(self.strategy):
                 self._ask(model)
 
     def export(self, directory, model):
-        export_question_answering(directory, model, self.tokenizer, self.options.features, self.answer_options)
+        export_question_answering(directory, model, self.tokenizer, self.features, self.answer_options)
 
     @functools.cached_property
     def _to_predict(self) -> tuple[FeatureTable | None, list[QuestionWindows]]:
         """The features of --predict_file, and all its questions."""
-        return prediction_table(self.tokenizer, self.files["predict_file"], self.options.features,
+        return prediction_table(self.tokenizer, self.files["predict_file"], self.features,
                                 self.options.num_workers)
 
     def _task_of(self, model: keras.Model) -> SpanTask | ConditionalSpanTask:
-        if self.options.squad_version == "1.1":
+        if self.version == "1.1":
             return SpanTask(model, self.options.n_best_size)
         return ConditionalSpanTask(model)
 
     def _results(self, chosen) -> Results:
-        results = Results(self.options.squad_version, self.options.release_compatible)
+        results = Results(self.version, self.options.release_compatible)
         for answer in chosen:
             results.add(answer)
         return results
@@ -270,7 +260,7 @@ class QuestionAnswering(tuning.CommandTask):
         """Reads questions from standard input and prints the answers, until an empty line or the end."""
         path = self.options.context_file
         text = "\n".join(read_lines(path))
-        answerer = QuestionAnswerer(self._task_of(model), self.tokenizer, self.options.features, self.answer_options)
+        answerer = QuestionAnswerer(self._task_of(model), self.tokenizer, self.features, self.answer_options)
         print(f"Questions about {path}, one per line; an empty line ends.", flush=True)
         for question in read_standard_input():
             if not question.strip():

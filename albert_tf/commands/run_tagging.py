@@ -39,14 +39,13 @@ FLAGS = flags.FLAGS
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(DistillationOptions, tuning.Options):
-    """The flags of this command; `features`, `columns` and `exits` are made from several flags."""
+class Options(DistillationOptions, tuning_flags.Options):
+    """The flags of this command; `columns` and `exits` are made from several flags."""
 
     LARGEST_INTERVAL = 100
 
-    features: TaggingFeatureOptions
-    columns: Columns | None
-    exits: dict[str, Any]
+    columns: Columns | None = fields.made()
+    exits: dict[str, Any] = fields.made()
     train_file: str | None = fields.string(
         None, "Path of the sentences to train on: one word and its tag per line, and a blank line between sentences. "
         "The tags in this file are the labels of the model.")
@@ -54,6 +53,13 @@ class Options(DistillationOptions, tuning.Options):
         None, "Path of the sentences that --do_eval evaluates, in the same format as --train_file.")
     predict_file: str | None = fields.string(
         None, "Path of the sentences that --do_predict tags, in the same format as --train_file or without tags.")
+    doc_stride: int | None = fields.integer(
+        None, "Number of pieces from the start of one window to the start of the next, for sentences of more than "
+        "--max_seq_length tokens; 0: half a window. Default: that of the run in --output_dir, or 0.",
+        bounds.SEQ_LENGTH.at_least(0))
+    label_all_pieces: bool | None = fields.boolean(
+        None, "Whether all pieces of a word have its tag in training, and the prediction is their mean. If false, only "
+        "the first piece of a word has its tag. Default: false, or as in the model's training if nothing is trained.")
     classifier_dropout_prob: float = fields.number(
         0.1, "Dropout rate, from 0 to 1, of the sequence output in training.", 0.0, 1.0)
 
@@ -63,24 +69,15 @@ class Options(DistillationOptions, tuning.Options):
 
 
 def define_flags() -> None:
-    tuning_flags.define_flags(Options, max_seq_length=128,
-                              export_accepts="raw text, words, ids, or serialized tf.Examples")
+    tuning_flags.define_flags(Options, max_seq_length=128)
     flags.DEFINE_list("columns", None, "Numbers of the columns of word and tag, from 0. Negative numbers count from "
                       "the end of the line. Default: 1,3 (form and UPOS) for .conllu files, 0,-1 for all others.")
-    fields.define_integer("doc_stride", 0, "Number of pieces from the start of one window to the start of the next, "
-                          "for sentences of more than --max_seq_length tokens. 0: half a window.",
-                          *bounds.SEQ_LENGTH.at_least(0))
-    flags.DEFINE_bool("label_all_pieces", None, "Whether all pieces of a word have its tag in training, and the "
-                      "prediction is their mean. If false, only the first piece of a word has its tag. Default: false, "
-                      "or as in the model's training if nothing is trained.")
     tuning_flags.define_exit_flags(with_pooling=False)
 
 
 def options_from_flags() -> Options:
     model = tuning_flags.set_defaults("token_classifier")
-    features = TaggingFeatureOptions(FLAGS.max_seq_length, tuning_flags.stored_or_requested(model, "doc_stride"),
-                                     bool(model.setting("label_all_pieces", FLAGS.label_all_pieces)))
-    return tuning_flags.options_from_flags(Options, model, columns=columns_of(FLAGS.columns), features=features,
+    return tuning_flags.options_from_flags(Options, model, columns=columns_of(FLAGS.columns),
                                            exits=tuning_flags.exits_from_flags(model, FLAGS.teacher_checkpoint))
 
 
@@ -95,10 +92,10 @@ def columns_of(values: Sequence[str] | None) -> Columns | None:
 
 
 def main() -> None:
-    tuning.fine_tune(options_from_flags(), Tagging)
+    Tagging(options_from_flags()).run()
 
 
-class Tagging(tuning.CommandTask):
+class Tagging(tuning.FineTuning):
     """Tags of words. The labels are the tags of --train_file, or those that are stored with the weights."""
 
     options: Options
@@ -106,6 +103,10 @@ class Tagging(tuning.CommandTask):
 
     def __init__(self, options: Options):
         super().__init__(options)
+        model = options.model
+        self.features = TaggingFeatureOptions(
+            options.max_seq_length, model.setting("doc_stride", options.doc_stride) or 0,
+            bool(model.setting("label_all_pieces", options.label_all_pieces)))
         self.train, self.dev, self.test = (
             read_tagged_text(path, options.columns) if path and is_used else None for path, is_used in (
                 (options.train_file, True), (options.eval_file, options.do_eval),
@@ -115,7 +116,7 @@ class Tagging(tuning.CommandTask):
         self._warn_of_capitals()
         self.best_metric = best_metric(self.label_names)
         self.data_files = [os.path.basename(text.path) for text in (self.train, self.dev) if text]
-        self.reading = dict(doc_stride=options.features.doc_stride)
+        self.reading = dict(doc_stride=self.features.doc_stride)
         if options.do_train and options.teacher_checkpoint:
             self.teacher = Teacher.of(options, "token_classifier", TaggingTask.TEACHER_OUTPUTS)
             self.teacher.check_labels(self.label_names)
@@ -124,7 +125,7 @@ class Tagging(tuning.CommandTask):
     def new_task(self, config):
         return TaggingTask(AlbertTokenClassifier(
             config, len(self.label_names), self.options.classifier_dropout_prob, self.label_names,
-            self.options.features.label_all_pieces, **self.options.exits))
+            self.features.label_all_pieces, **self.options.exits))
 
     def training_table(self):
         return self._table(self.train, "train")
@@ -142,10 +143,10 @@ class Tagging(tuning.CommandTask):
         yield table, functools.partial(self._write, table)
 
     def export(self, directory, model):
-        export_tagging(directory, model, self.tokenizer, self.options.features)
+        export_tagging(directory, model, self.tokenizer, self.features)
 
     def _table(self, text: TaggedText, split: str):
-        return feature_table(self.cache, text, split, self.label_names, self.options.features)
+        return feature_table(self.cache, text, split, self.label_names, self.features)
 
     def _label_names(self) -> tuple[str, ...]:
         for text in filter(None, (self.train, self.dev)):

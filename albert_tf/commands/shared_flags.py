@@ -1,18 +1,20 @@
 """The flags that commands share, and what their values make: models and their vocabularies, texts, exports.
 
-In the package, flags are read only here, in flag_fields.py, training_flags.py, finetuning_flags.py, vector_flags.py and
-scored_exports.py, in one function of each command, and where the command line itself is handled (app.py, usage.py).
+In the package, flags are read only here, in flag_fields.py, finetuning_flags.py, vector_flags.py and scored_exports.py,
+in one function of each command, and where the command line itself is handled (app.py, usage.py).
 flag_fields.py says how a command declares flags of its own.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from typing import TYPE_CHECKING, Any, Iterable
 
 import tensorflow as tf
 from absl import flags
 
+from albert_tf.commands import flag_fields as fields
 from albert_tf.commands.flag_fields import define_float, define_integer, group, string
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import fingerprint
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from albert_tf.text.tokenization import FullTokenizer
 
 FLAGS = flags.FLAGS
+PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
+PRECISION_HELP = "Data type of the model's computations. Its variables are always float32."
 flags.disclaim_key_flags()  # a flag belongs to the command that calls these functions
 # The flags of define_source_flags, for the manifests of what is computed with a model.
 MODEL_FLAGS = ("init_checkpoint", "albert_hub_module_handle", "albert_config_file", "spm_model_file", "vocab_file",
@@ -54,7 +58,7 @@ def origin(input_files: Iterable[str]) -> dict[str, Any]:
 
 def define_text_column_flag(content: str = "text") -> None:
     """Defines --text_column; see text_column."""
-    text_column(content).metadata["define"]("text_column")
+    text_column(content).metadata["define"]("text_column", None)
 
 
 @group("Model")
@@ -131,17 +135,21 @@ def define_num_layers_flag() -> None:
 @group("Devices")
 def define_precision_flag() -> None:
     """Defines the flag of the data type of computations."""
-    flags.DEFINE_enum("precision", "float32", ("float32", "mixed_bfloat16", "mixed_float16"),
-                      "Data type of the model's computations. Its variables are always float32.")
+    flags.DEFINE_enum("precision", "float32", PRECISIONS, PRECISION_HELP)
 
 
-@group("Export")
-def define_export_flags(accepted: str = "raw text, ids, or serialized tf.Examples") -> None:
-    """Defines the flags of a SavedModel to export that accepts these inputs."""
-    flags.DEFINE_string("export_dir", None, f"Directory of a SavedModel to export, which accepts {accepted}. Default: "
-                        "nothing is exported.")
-    flags.DEFINE_enum("export_precision", None, SERVED_PRECISIONS, "Data type of the exported model's computations. "
-                      "Default: the data type in which this command computes.")
+@dataclasses.dataclass(frozen=True)
+class ExportFlags:
+    """The flags of a SavedModel to export."""
+
+    GROUP = "Export"
+
+    export_dir: str | None = fields.string(
+        None, "Directory of a SavedModel to export, which accepts texts (of run_tagging also words), ids, or "
+        "serialized tf.Examples. Default: nothing is exported.")
+    export_precision: str | None = fields.choice(
+        None, SERVED_PRECISIONS, "Data type of the exported model's computations. Default: the data type in which this "
+        "command computes.", needs="export_dir")
 
 
 def checkpoint_in(directory: str) -> str:

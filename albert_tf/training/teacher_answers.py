@@ -19,7 +19,7 @@ from albert_tf import keras
 from albert_tf.data.batching import bucket_lengths
 from albert_tf.data.feature_table import FeatureTable, digest
 from albert_tf.training.distillation import PREFIX
-from albert_tf.training.finetuning import Predictor
+from albert_tf.training.prediction import Predictor
 from albert_tf.training.strategy import is_chief, values_of_all
 from albert_tf.training.task import MeanLossTask, Tensors
 from albert_tf.utils.arrays import read_array, write_array

@@ -36,7 +36,7 @@ def test_the_package_reads_flags_in_its_modules_of_flags_alone():
     """app.py reads --verbosity, which is absl's, and usage.py lists the flags without reading their values."""
     readers = {path.name for path in REPOSITORY.glob("albert_tf/**/*.py")
                if path.stem not in NAMES and readers_of_flags(path.read_text("utf-8"))}
-    assert readers == {"app.py", "flag_fields.py", "shared_flags.py", "training_flags.py", "vector_flags.py",
+    assert readers == {"app.py", "flag_fields.py", "shared_flags.py", "vector_flags.py",
                        "scored_exports.py", "finetuning_flags.py", "usage.py"}
 
 

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import tarfile
+import types
 
 import numpy as np
 import pytest
@@ -11,13 +12,15 @@ import tensorflow as tf
 from feature_tables import MAX_SEQ_LENGTH, VOCAB_SIZE, table
 
 from albert_tf import keras
+from albert_tf.commands.finetuning import FineTuning
+from albert_tf.commands.finetuning_flags import FineTuningOptions
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.training.checkpoints import best_or_latest, saved_step
-from albert_tf.training.finetuning import FineTuning, FineTuningOptions, Predictor
 from albert_tf.training.optimizer import create_optimizer
+from albert_tf.training.prediction import Predictor
 from albert_tf.training.run import Length, RunOptions, Schedule, TrainerOptions
 from albert_tf.training.trainer import Trainer
 from albert_tf.weights.from_pretrained import WeightsReader
@@ -52,13 +55,28 @@ def new_task(config=CONFIG):
     return ClassificationTask(AlbertClassifier(config, 2, 0.0))
 
 
+class Runs(FineTuning):
+    """The runs of a task whose tables the test gives, without settings and cards."""
+
+    best_metric = "accuracy"
+
+    def __init__(self, requested, strategy, schedule, new_task):
+        vocabulary = types.SimpleNamespace(tokenizer=lambda config: None)
+        model = types.SimpleNamespace(config=CONFIG, vocabulary=vocabulary, reader=WeightsReader)
+        super().__init__(types.SimpleNamespace(model=model, finetuning=requested, cached_dir=""), strategy)
+        self.new_task, self.schedule = new_task, schedule
+
+    def train(self, table, evaluate=None):
+        self.train_runs(table, self.schedule, evaluate)
+
+    before_run = after_run = lambda self, *arguments: None
+    new_task = training_table = evaluation = predictions = None
+
+
 def finetuning(strategy, output_dir, steps=6, every=2, seeds=(1,), buckets=BUCKETS, new_task=new_task, **options):
     trainer_options = TrainerOptions("adamw", 0.01, shapes_vary=True)
     requested = FineTuningOptions(RunOptions(str(output_dir), 8), trainer_options, Length(), seeds, buckets, **options)
-    runs = FineTuning(requested, strategy, CONFIG, new_task, WeightsReader(), "accuracy")
-    train, schedule = runs.train, Schedule(steps, save_checkpoints_steps=every)
-    runs.train = lambda table, *arguments, **values: train(table, schedule, *arguments, **values)
-    return runs
+    return Runs(requested, strategy, Schedule(steps, save_checkpoints_steps=every), new_task)
 
 
 def accuracy_on(examples):
@@ -164,7 +182,7 @@ def test_a_finished_run_that_is_started_again_shows_its_scores(tables, strategy,
         f"nothing to train: {ending} in {tmp_path}; to train with other flags or data, use another --output_dir",
         f"best of 3 evaluations: step 4: accuracy 0.9000, loss 0.0000; all are in {tmp_path}/eval_history.jsonl"]
     caplog.clear()
-    finetuning(strategy, tmp_path).evaluate(scripted([0.4, 0.9, 0.6]))  # evaluates all checkpoints once more
+    finetuning(strategy, tmp_path).evaluate_runs(scripted([0.4, 0.9, 0.6]))  # evaluates all checkpoints once more
     assert "step 4: accuracy 0.9000, loss 0.0000" in caplog.messages
 
 
@@ -174,13 +192,18 @@ def test_files_that_describe_a_run_are_written_before_its_first_step_and_not_whe
         tables, strategy, tmp_path):
     calls = []
 
+    def runs_of(**options):
+        runs = finetuning(strategy, tmp_path, **options)
+        runs.before_run = before_run
+        return runs
+
     def before_run(directory, model):
         calls.append((directory, best_or_latest(directory)))
 
     for _ in range(2):
-        finetuning(strategy, tmp_path, seeds=(5, 6)).train(tables[0], before_run=before_run)
+        runs_of(seeds=(5, 6)).train(tables[0])
     assert calls == [(str(tmp_path / "seed_5"), None), (str(tmp_path / "seed_6"), None)]
-    finetuning(strategy, tmp_path, steps=7, seeds=(5,)).train(tables[0], before_run=before_run)
+    runs_of(steps=7, seeds=(5,)).train(tables[0])
     assert calls[2:] == [(str(tmp_path), None)]  # a single run is in the folder itself
 
 
@@ -208,11 +231,11 @@ def test_runs_are_found_whatever_seeds_the_command_names(tables, strategy, tmp_p
     of_one = finetuning(strategy, tmp_path / "one", seeds=(5, 6))
     assert of_two.checkpoint() == str(tmp_path / "two" / "seed_6" / "model.ckpt-best")
     assert of_one.checkpoint() == str(tmp_path / "one" / "model.ckpt-best")
-    of_two.evaluate(scripted([0.8, 0.2]))
+    of_two.evaluate_runs(scripted([0.8, 0.2]))
     assert results(tmp_path / "two") == dict(accuracy=0.5, loss=0.0)  # the median
     assert [results(tmp_path / "two" / seed)["accuracy"] for seed in ("seed_5", "seed_6")] == [0.8, 0.2]
     assert of_two.checkpoint() == str(tmp_path / "two" / "seed_5" / "model.ckpt-best")
-    of_one.evaluate(scripted([0.3]))
+    of_one.evaluate_runs(scripted([0.3]))
     assert results(tmp_path / "one") == dict(accuracy=0.3, loss=0.0, global_step=2)
 
 
@@ -226,7 +249,7 @@ def test_an_ensemble_gives_the_predictions_of_each_checkpoint(tables, strategy, 
     for path, expected in zip(paths, (first, second)):
         alone = finetuning(strategy, tmp_path / "c", init_checkpoint=path)
         np.testing.assert_array_equal(np.stack(alone.predict(tables[1])[0]["probabilities"]), expected)
-    run.evaluate(accuracy_on(tables[1]))
+    run.evaluate_runs(accuracy_on(tables[1]))
     assert json.loads((tmp_path / "b" / "eval_results.json").read_text())["sets"] == 2
 
 
@@ -235,7 +258,7 @@ def test_evaluation_alone_takes_each_checkpoint_that_is_there_and_finds_the_best
     finetuning(strategy, tmp_path).train(tables[0])
     run = finetuning(strategy, tmp_path)
     assert run.checkpoint() == str(tmp_path / "model.ckpt-6")  # predicts without evaluation
-    run.evaluate(scripted([0.4, 0.9, 0.6]))
+    run.evaluate_runs(scripted([0.4, 0.9, 0.6]))
     assert [row["accuracy"] for row in history(tmp_path)] == [0.4, 0.9, 0.6]
     best = tf.train.load_checkpoint(str(tmp_path / "model.ckpt-best"))
     assert best.get_tensor("step/.ATTRIBUTES/VARIABLE_VALUE") == 4
@@ -245,12 +268,12 @@ def test_evaluation_alone_takes_each_checkpoint_that_is_there_and_finds_the_best
 @pytest.mark.usefixtures("eagerly")
 def test_evaluation_alone_reports_what_it_measured_and_keeps_the_best_checkpoint_of_it(tables, strategy, tmp_path):
     finetuning(strategy, tmp_path).train(tables[0], scripted([0.4, 0.8, 0.9]))
-    finetuning(strategy, tmp_path).evaluate(scripted([0.3, 0.7, 0.6]))  # on other data
+    finetuning(strategy, tmp_path).evaluate_runs(scripted([0.3, 0.7, 0.6]))  # on other data
     assert results(tmp_path) == dict(accuracy=0.7, loss=0.0, global_step=4)
     assert saved_step(str(tmp_path / "model.ckpt-best")) == 4
     for path in tmp_path.glob("model.ckpt-[0-9]*"):
         path.unlink()
-    finetuning(strategy, tmp_path).evaluate(scripted([0.25]))
+    finetuning(strategy, tmp_path).evaluate_runs(scripted([0.25]))
     assert results(tmp_path) == dict(accuracy=0.25, loss=0.0, global_step=4)
 
 
@@ -258,7 +281,7 @@ def test_evaluation_alone_reports_what_it_measured_and_keeps_the_best_checkpoint
 def test_evaluation_alone_skips_a_damaged_checkpoint_by_name(tables, strategy, tmp_path, caplog):
     finetuning(strategy, tmp_path).train(tables[0])
     os.truncate(tmp_path / "model.ckpt-4.data-00000-of-00001", 3000)
-    finetuning(strategy, tmp_path).evaluate(scripted([0.4, 0.6]))
+    finetuning(strategy, tmp_path).evaluate_runs(scripted([0.4, 0.6]))
     assert [row["global_step"] for row in history(tmp_path)] == [2, 6]
     assert f"{tmp_path}/model.ckpt-4 cannot be read as a checkpoint" in caplog.text
 
@@ -272,14 +295,14 @@ def test_the_step_of_a_run_is_known_from_its_archive_and_from_a_url(tables, stra
     monkeypatch.setattr("albert_tf.weights.download.downloaded", lambda url: archive)
     for path in (archive, "https://example.org/run.tar.gz"):
         run = finetuning(strategy, tmp_path / "evaluated", init_checkpoint=path)
-        run.evaluate(accuracy_on(tables[1]))
+        run.evaluate_runs(accuracy_on(tables[1]))
         assert json.loads((tmp_path / "evaluated/eval_results.json").read_text())["global_step"] == 2
         assert run.serving_step() == 2
 
 
 def test_without_a_checkpoint_evaluation_and_prediction_say_so(tables, strategy, tmp_path):
     run = finetuning(strategy, tmp_path)
-    for use in (lambda: run.predict(tables[1]), lambda: run.evaluate(accuracy_on(tables[1]))):
+    for use in (lambda: run.predict(tables[1]), lambda: run.evaluate_runs(accuracy_on(tables[1]))):
         with pytest.raises(ValueError, match="no checkpoint in .*, and --init_checkpoint is not set: train with"):
             use()
 
@@ -305,7 +328,7 @@ def test_a_run_that_continues_or_predicts_does_not_load_the_initial_checkpoint(s
 
     evaluate = accuracy_on(tables[1])
     assert f"{released}: " in run(lambda run: run.train(tables[0], evaluate), steps=1)
-    for use in (lambda run: run.train(tables[0], evaluate), lambda run: run.evaluate(evaluate),
+    for use in (lambda run: run.train(tables[0], evaluate), lambda run: run.evaluate_runs(evaluate),
                 lambda run: run.predict(tables[1])):
         printed = run(use, steps=2)
         assert released not in printed and "new, random" not in printed
@@ -324,7 +347,7 @@ def test_only_the_chief_writes(strategy, tables, tmp_path, monkeypatch):
     before = files()
     worker = finetuning(strategy, tmp_path, steps=4, every=1, seeds=(1, 2))
     worker.train(tables[0], accuracy_on(tables[1]))
-    worker.evaluate(accuracy_on(tables[1]))
+    worker.evaluate_runs(accuracy_on(tables[1]))
     worker.predict(tables[1])
     assert files() == before
 
