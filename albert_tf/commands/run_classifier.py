@@ -27,10 +27,9 @@ from albert_tf.tasks.classification.calibration import Calibration, fitted
 from albert_tf.tasks.classification.export import export_classification
 from albert_tf.tasks.classification.features import feature_table
 from albert_tf.tasks.classification.glue import find_task, with_companions
-from albert_tf.tasks.classification.losses import LabelLoss, class_weights
 from albert_tf.tasks.classification.ranking import RankingTask, evaluate_ranking
 from albert_tf.tasks.classification.reading import read_examples
-from albert_tf.tasks.classification.task import ClassificationTask
+from albert_tf.tasks.classification.task import ClassificationTask, LabelLoss, class_weights
 from albert_tf.tasks.classification.task_config import load_task_config
 from albert_tf.tasks.classification.task_data import TaskData
 from albert_tf.text.windows import WindowOptions

@@ -20,10 +20,9 @@ from absl import flags, logging
 from albert_tf.commands import finetuning as tuning, finetuning_flags as tuning_flags, flag_fields as fields
 from albert_tf.modeling.multiple_choice import NUM_CHOICES, AlbertMultipleChoice
 from albert_tf.tasks.classification.task import ClassificationTask
-from albert_tf.tasks.multiple_choice.answers import write_predictions
+from albert_tf.tasks.multiple_choice.answers import BEST_METRIC, evaluate, write_predictions
 from albert_tf.tasks.multiple_choice.export import export_multiple_choice
 from albert_tf.tasks.multiple_choice.features import feature_table
-from albert_tf.tasks.multiple_choice.metrics import BEST_METRIC, evaluate
 from albert_tf.tasks.multiple_choice.reading import FORMATS, SPLITS, ChoiceData, MultipleChoiceExample
 from albert_tf.training.prediction import Predictions, mean_of
 from albert_tf.utils import bounds

@@ -34,7 +34,7 @@ from albert_tf.server.signatures import (
 )
 from albert_tf.tasks.classification.text_labels import text_logits
 from albert_tf.tasks.masked_lm.fill_mask import Filling, best_pieces, fill_texts
-from albert_tf.tasks.multiple_choice.text_choices import choose_options
+from albert_tf.tasks.multiple_choice.answers import choose_options
 from albert_tf.tasks.sentence_vectors.embeddings import text_vectors
 from albert_tf.tasks.squad.text_answers import answer_questions, feature_options as squad_options
 from albert_tf.tasks.tagging.export import WORDS

@@ -16,9 +16,8 @@ from albert_tf.tasks.classification.ranking import evaluate_ranking
 from albert_tf.tasks.classification.reading import InputExample, read_examples
 from albert_tf.tasks.classification.task_data import TaskData
 from albert_tf.tasks.classification.text_labels import text_logits
-from albert_tf.tasks.multiple_choice import metrics as choice_metrics
+from albert_tf.tasks.multiple_choice import answers as choices
 from albert_tf.tasks.multiple_choice.reading import read_json_examples
-from albert_tf.tasks.multiple_choice.text_choices import choose_options
 from albert_tf.tasks.sentence_vectors.embeddings import text_vectors
 from albert_tf.tasks.squad.metrics import evaluate_v1, evaluate_v2
 from albert_tf.tasks.squad.reading import read_squad_file
@@ -192,10 +191,10 @@ def _of_choices(path: str, tokenizer: FullTokenizer) -> Scorer:
             raise ValueError(f"--score_data={path} has a question with {most} options, and the model chooses one of "
                              f"{model.num_choices}")
         options = [[*example.options, *[""] * (model.num_choices - len(example.options))] for example in examples]
-        probabilities = choose_options(model, tokenizer, [example.context for example in examples],
-                                       [example.question for example in examples], options)
-        name = choice_metrics.BEST_METRIC
-        return Score(name, choice_metrics.evaluate(examples, probabilities)[name])
+        probabilities = choices.choose_options(model, tokenizer, [example.context for example in examples],
+                                               [example.question for example in examples], options)
+        name = choices.BEST_METRIC
+        return Score(name, choices.evaluate(examples, probabilities)[name])
 
     return score
 

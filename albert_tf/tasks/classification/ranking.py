@@ -13,8 +13,7 @@ import tensorflow as tf
 
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.configured_model import encoder_input_specs
-from albert_tf.tasks.classification.losses import LabelLoss
-from albert_tf.tasks.classification.task import ClassificationTask
+from albert_tf.tasks.classification.task import ClassificationTask, LabelLoss
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.evaluation import check_finite_outputs
 from albert_tf.training.task import Batch, Tensors

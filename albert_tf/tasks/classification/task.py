@@ -1,14 +1,67 @@
-"""Classification and regression of whole texts: loss and predictions (release: classifier_utils.create_model)."""
+"""Classification and regression of whole texts: losses and predictions (release: classifier_utils.create_model)."""
 
 from __future__ import annotations
 
+import dataclasses
+
+import numpy as np
 import tensorflow as tf
 
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
-from albert_tf.tasks.classification.losses import ONE_LABEL, LabelLoss
+from albert_tf.tasks.classification.task_data import BALANCED, TaskData
 from albert_tf.training.distillation import binary_divergence, divergence
 from albert_tf.training.task import Batch, MeanLossTask, Tensors
+
+_LEAST_FACTOR = 1e-12  # the power of 0 has no finite gradient if the exponent is less than 1
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelLoss:
+    """The loss of a classifier's logits.
+
+    With one label per text it is the mean of cross entropies that the weights of the labels weight, as PyTorch's
+    CrossEntropyLoss(weight=...). With several labels per text it is the mean of binary cross entropies over texts and
+    labels, in which the weights multiply the terms of labels that apply, as PyTorch's
+    BCEWithLogitsLoss(pos_weight=...). The focal loss multiplies each term by (1 - p) ** focal_gamma, where p is the
+    probability of what is correct (Lin et al., 2017).
+
+    Args:
+      multi_label: whether a text can have several labels.
+      class_weights: a weight for each label; None for equal weights.
+      focal_gamma: exponent of the focal loss; 0 for no focal loss.
+    """
+
+    multi_label: bool = False
+    class_weights: tuple[float, ...] | None = None
+    focal_gamma: float = 0.0
+
+    def weights(self, labels: tf.Tensor) -> tf.Tensor:
+        """The weight of each text in the mean, float32 [batch]."""
+        if self.multi_label or self.class_weights is None:
+            return tf.ones(tf.shape(labels)[:1])
+        return tf.gather(tf.constant(self.class_weights, tf.float32), labels)
+
+    def losses(self, logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        """The weighted loss of each text, float32 [batch].
+
+        Args:
+          logits: float32 [batch, labels].
+          labels: int32 [batch], the label of each text; or if it can have several, float32 [batch, labels] with 1 for
+            those that apply, and 0 for others.
+        """
+        if self.multi_label:
+            terms = tf.nn.weighted_cross_entropy_with_logits(labels, logits, tf.constant(self.class_weights or 1.0))
+            return tf.reduce_mean(self._focal(terms, tf.sigmoid(logits * (1.0 - 2.0 * labels))), axis=1)
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+        losses = self._focal(losses, -tf.math.expm1(-losses))
+        return losses if self.class_weights is None else losses * self.weights(labels)
+
+    def _focal(self, losses: tf.Tensor, wrong: tf.Tensor) -> tf.Tensor:
+        """The losses times their factors. `wrong` has the probabilities of what is not correct."""
+        if not self.focal_gamma:
+            return losses
+        return losses * tf.pow(tf.maximum(wrong, _LEAST_FACTOR), self.focal_gamma)
 
 
 class ClassificationTask(MeanLossTask):
@@ -25,7 +78,7 @@ class ClassificationTask(MeanLossTask):
     TEACHER_OUTPUTS = dict(logits=None)
 
     def __init__(self, model: AlbertClassifier | AlbertMultipleChoice, is_regression: bool = False,
-                 label_loss: LabelLoss = ONE_LABEL):
+                 label_loss: LabelLoss = LabelLoss()):
         super().__init__(model)
         self._is_regression, self._label_loss = is_regression, label_loss
 
@@ -68,3 +121,29 @@ class ClassificationTask(MeanLossTask):
         else:
             probabilities = tf.nn.softmax(logits)
         return dict(probabilities=probabilities, logits=logits)
+
+
+def class_weights(task: TaskData, label_ids: np.ndarray, path: str) -> tuple[float, ...] | None:
+    """The weights of a task's labels; None if they are equal.
+
+    "balanced" means the weights of scikit-learn: examples / (labels * examples with the label). With several labels per
+    text, it is the number of texts without the label divided by the number of those with it.
+
+    Args:
+      task: the task.
+      label_ids: those of the training set, [examples], or [examples, labels].
+      path: path of the training set, for the error message.
+
+    Raises:
+      ValueError: the weights are to be balanced, and a label has no example.
+    """
+    if task.class_weights != BALANCED or task.labels is None:
+        return None if task.class_weights is None else tuple(map(float, task.class_weights))
+    counts = label_ids.sum(axis=0) if task.multi_label else np.bincount(label_ids, minlength=task.num_labels)
+    if not counts.all():
+        name = task.labels[int(np.argmin(counts))]
+        raise ValueError(f'{path} has no example with the label {name!r}, so "class_weights": "{BALANCED}" gives it no '
+                         "weight: add an example, or write the weights as numbers")
+    total = len(label_ids)
+    weights = np.maximum(total - counts, 1) / counts if task.multi_label else total / (task.num_labels * counts)
+    return tuple(map(float, weights))

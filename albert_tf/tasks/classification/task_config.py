@@ -12,7 +12,7 @@ regression, write "regression": true instead of "labels"; for a ranking, "rankin
 passage, and the label 1 or 0 says whether it is relevant). "has_header": false means that the first line is a row.
 A text can have several labels, or none, with "multi_label": true. The label column then has a JSON list of names, or
 names that "label_separator" (default: a comma) separates. "class_weights" are the weights of the labels in the loss: a
-number for each, or "balanced" (see losses.py).
+number for each, or "balanced" (see class_weights in task.py).
 
 "test_columns" gives the columns of the test file if they differ; its labels are not read. The best checkpoint is chosen
 by the first of "metrics".

@@ -5,8 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from albert_tf.tasks.multiple_choice.answers import write_predictions
-from albert_tf.tasks.multiple_choice.metrics import evaluate
+from albert_tf.tasks.multiple_choice.answers import evaluate, write_predictions
 from albert_tf.tasks.multiple_choice.reading import MultipleChoiceExample
 
 EXAMPLES = [
