@@ -46,21 +46,10 @@ def scorer(head: str, path: str, tokenizer: FullTokenizer, task: TaskData | None
            precision: VectorPrecision = VectorPrecision()) -> Scorer:
     """Reads a dev file. Returns a function from a model to its score on it.
 
-    Args:
-      head: the name of the model's head.
-      path: path of the file: of a classifier or a sentence encoder, a file in the format of the task's dev file; of a
-        span model, SQuAD's JSON; of a tagger, CoNLL; of multiple choice, JSON lines.
-      tokenizer: the model's tokenizer.
-      task: the task of a classifier or a sentence encoder, which names columns, labels and metrics; None for others.
-      precision: of a sentence encoder, that of the vectors of exported models.
-
-    Returns:
-      the function. Its score is the first metric of the task (classifier), Spearman's correlation of cosines with the
-      labels (sentence encoder), F1 (SQuAD, and tags that mark entities) or accuracy (multiple choice, other tags).
-
-    Raises:
-      ValueError: the head has no score, the task is missing or does not suit the head, or the file is missing, in
-        another format, or has no labels.
+    The file is one in the format of the task's dev file for a classifier or a sentence encoder, SQuAD's JSON for a span
+    model, CoNLL for a tagger, and JSON lines for multiple choice. The score is the first metric of the task
+    (classifier), Spearman's correlation of cosines with the labels (sentence encoder), F1 (SQuAD, and tags that mark
+    entities) or accuracy (multiple choice, other tags). `precision` is that of the vectors of exported models.
     """
     heads = ("classifier", "sentence_encoder", *_WITHOUT_TASK)
     if head not in heads:
@@ -137,10 +126,7 @@ def _of_vectors(path: str, tokenizer: FullTokenizer, task: TaskData, precision: 
 
 
 def _restored(vectors: np.ndarray, precision: VectorPrecision) -> np.ndarray:
-    """Vectors for comparisons. Those of a Keras model are float32 in any precision, and an export has it.
-
-    Padding of binary vectors stays: it is the same in all of them, so that the order of their cosines is too.
-    """
+    """Vectors as an export gives them back. Padding of binary vectors stays: it is the same in all."""
     stored = precision.stored(vectors).numpy() if vectors.dtype == np.float32 else vectors
     return stored if precision.name == "float32" else precision.restored(stored, 8 * stored.shape[1]).numpy()
 

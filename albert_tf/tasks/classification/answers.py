@@ -26,14 +26,7 @@ def write_answers(
     The GLUE server rejects scores outside a task's range, so the second file has scores clipped to that range. For the
     split "dev" only dev_results.tsv is written.
 
-    Args:
-      directory: folder of the files.
-      task: the task, which has the names of the labels.
-      guids: the index of each example in the test file.
-      probabilities: [examples, labels]; for regression the scores, [examples, 1].
-      suffix: appended to the names of both files, before the extension.
-      split: the split that was predicted.
-      thresholds: see predicted_labels.
+    `probabilities` are [examples, labels], or for regression the scores, [examples, 1].
     """
     rows = "".join("\t".join(map(str, row)) + "\n" for row in probabilities.tolist())
     write_text(os.path.join(directory, f"{split}_results{suffix}.tsv"), rows)
@@ -53,10 +46,7 @@ def predicted_labels(
 ) -> list[str]:
     """The predicted label of each example, or its predicted labels with the task's separator between them.
 
-    Args:
-      task: a task with labels.
-      probabilities: [examples, labels].
-      thresholds: with several labels per text, the least probability of each label that is predicted. Default: 0.5.
+    With several labels per text, `thresholds` has the least probability of each predicted label; None: 0.5.
     """
     names = task.labels or ()
     if task.multi_label:
@@ -73,12 +63,6 @@ def write_predictions(
 
     The columns are index, text_a, text_b (if the task has pairs), prediction (labels, or a score), and for
     classification the probability of each label, which has its name.
-
-    Args:
-      directory, task, suffix, split: see write_answers.
-      examples: the examples that were predicted.
-      probabilities: [examples, labels]; for regression the scores, [examples, 1].
-      thresholds: see predicted_labels.
     """
     has_pairs = any(example.text_b is not None for example in examples)
     rows: list[list[Any]] = [["index", "text_a", *["text_b"] * has_pairs, "prediction", *(task.labels or ())]]

@@ -23,12 +23,7 @@ _LEAST_LOSS = 1e-6
 
 @dataclasses.dataclass(frozen=True)
 class Calibration:
-    """How logits become probabilities and answers.
-
-    Args:
-      temperature: what logits are divided by.
-      thresholds: with several labels per text, the least probability of each label that is predicted. None: 0.5.
-    """
+    """What logits are divided by, and with several labels per text the least probability of each label (None: 0.5)."""
 
     temperature: float = 1.0
     thresholds: tuple[float, ...] | None = None
@@ -37,13 +32,8 @@ class Calibration:
 def fitted(task: TaskData, logits: np.ndarray, label_ids: np.ndarray) -> tuple[Calibration, dict[str, float]]:
     """The calibration with the least loss on a set, and with the best F1 of each label if a text can have several.
 
-    Args:
-      task: a task with labels.
-      logits: [examples, labels].
-      label_ids: [examples], or [examples, labels] of 0 and 1 if a text can have several.
-
-    Returns:
-      The calibration, and as results its values, and expected calibration error, loss and F1 before and after it.
+    Logits are [examples, labels], label_ids [examples], or [examples, labels] of 0 and 1 if a text can have several.
+    The results are the values of the calibration, and error, loss and F1 before and after it.
     """
     logits = logits.astype(np.float64)
     temperature = _temperature(task, logits, label_ids)

@@ -26,19 +26,6 @@ def export_classification(
     predictions are the score. If a threshold is set, it is another output, float32 [batch]. With windows, raw text is
     split into windows, and a tf.Example has max_windows rows. The signature for token ids takes rows of a single
     window.
-
-    Args:
-      export_dir: folder of the SavedModel.
-      model: the classifier.
-      tokenizer: the model's tokenizer.
-      max_seq_length: the largest number of tokens of a row; longer rows are truncated.
-      has_pairs: whether there are two texts.
-      is_regression: whether the logit is a score.
-      threshold: a number to return with the predictions; None for none.
-      windows: how texts longer than a row are split.
-
-    Raises:
-      ValueError: there is something at export_dir that is not an earlier export.
     """
     def outputs(model_outputs: dict) -> dict:
         logits = model_outputs["logits"]

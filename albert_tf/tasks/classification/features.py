@@ -20,8 +20,7 @@ from albert_tf.text.windows import WindowOptions, WindowPacker
 from albert_tf.utils.files import errors_at
 from albert_tf.utils.progress import count_of
 
-# The number of examples that are tokenized in one call.
-_CHUNK = 1000
+_CHUNK = 1000  # examples that are tokenized in one call
 
 
 def convert_examples_to_features(
@@ -54,16 +53,7 @@ def feature_table(
     cache: FeatureCache, task: TaskData, data_dir: str, split: str, max_seq_length: int,
     windows: WindowOptions = WindowOptions(),
 ) -> FeatureTable:
-    """The features of a split (release: file_based_convert_examples_to_features). Their scalars include label_ids.
-
-    Args:
-      cache: has the tokenizer and the cached records.
-      task, data_dir, split: see read_examples.
-      max_seq_length, windows: see convert_examples_to_features.
-
-    Raises:
-      ValueError: see read_examples.
-    """
+    """The features of a split (release: file_based_convert_examples_to_features). Their scalars include label_ids."""
     source = task.source(split)
     path = source.path_in(data_dir)
     made_from = dict(task=task.name, split=split, source=repr(source), labels=task.labels and list(task.labels),

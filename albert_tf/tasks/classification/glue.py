@@ -53,11 +53,7 @@ TASKS: dict[str, TaskData] = {task.name: task for task in (
 
 
 def find_task(task: str | TaskData) -> TaskData:
-    """The task with a name, in upper or lower case, with or without hyphens. A TaskData is returned unchanged.
-
-    Raises:
-      ValueError: there is no task with that name; the message lists the names.
-    """
+    """The task with a name, in upper or lower case, with or without hyphens. A TaskData is returned unchanged."""
     if isinstance(task, TaskData):
         return task
     names = {**{name.replace("-", ""): name for name in TASKS}, _MNLI_MM.replace("-", ""): "mismnli"}

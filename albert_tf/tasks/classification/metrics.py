@@ -18,14 +18,8 @@ def evaluate(
 ) -> dict[str, float]:
     """Computes the task's metrics, eval_loss (also as loss) and, for classification, eval_accuracy.
 
-    Args:
-      task: the task, which lists its metrics.
-      probabilities: [examples, labels]; for regression the scores, [examples, 1].
-      label_ids: [examples], classes or scores; or with several labels per text, [examples, labels] of 0 and 1.
-      thresholds: with several labels per text, the least probability of each label that is predicted. Default: 0.5.
-
-    Raises:
-      ValueError: a probability or score is NaN or infinite.
+    Probabilities are [examples, labels], or for regression scores [examples, 1]; label_ids are [examples], classes or
+    scores, or with several labels per text [examples, labels] of 0 and 1. For thresholds see predicted_labels.
     """
     check_finite_outputs(probabilities)
     if task.multi_label:
@@ -57,7 +51,7 @@ def _evaluate_several(
 
 
 def mean_binary_cross_entropy(probabilities: np.ndarray, label_ids: np.ndarray) -> float:
-    """The mean binary cross entropy of probabilities and labels (0 or 1), [examples, labels] each."""
+    """The mean binary cross entropy of probabilities and labels (0 or 1), of the same shape."""
     of_the_correct = np.where(label_ids > 0, probabilities, 1.0 - probabilities.astype(np.float64))
     return float(-np.mean(np.log(np.maximum(of_the_correct, _LEAST_PROBABILITY))))
 
@@ -69,11 +63,7 @@ def mean_cross_entropy(probabilities: np.ndarray, label_ids: np.ndarray) -> floa
 
 
 def correlations(expected: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
-    """Pearson's and Spearman's correlations of two arrays [examples].
-
-    Raises:
-      ValueError: a prediction is NaN or infinite.
-    """
+    """Pearson's and Spearman's correlations of two arrays [examples]."""
     check_finite_outputs(predicted)
     return {name: float(_METRICS[name](expected, predicted)) for name in ("pearson", "spearman")}
 

@@ -13,23 +13,19 @@ import tensorflow as tf
 
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.configured_model import encoder_input_specs
+from albert_tf.tasks.classification.metrics import mean_binary_cross_entropy
 from albert_tf.tasks.classification.task import ClassificationTask, LabelLoss
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.evaluation import check_finite_outputs
 from albert_tf.training.task import Batch, Tensors
 
 _CUTOFF = 10
-_LEAST_PROBABILITY = np.finfo(np.float32).tiny
 
 
 class RankingTask(ClassificationTask):
     """Cross entropy of the sigmoid of one logit. Batches have label_ids, float32 [batch], 0 or 1.
 
-    It is the loss of sentence-transformers' BinaryCrossEntropyLoss: that of a classifier of several labels per text
-    which has a single label, relevant.
-
-    Args:
-      model: a classifier with one logit.
+    It is the loss of sentence-transformers' BinaryCrossEntropyLoss.
     """
 
     def __init__(self, model: AlbertClassifier):
@@ -52,13 +48,7 @@ def evaluate_ranking(queries: Sequence[str], label_ids: np.ndarray, probabilitie
     first ten, divided by the largest possible sum. Of equal scores, irrelevant passages come first, so that nothing is
     gained from a model that cannot tell passages apart.
 
-    Args:
-      queries: the query of each row.
-      label_ids: [rows], 1 for relevant passages.
-      probabilities: [rows, 1], the scores.
-
-    Raises:
-      ValueError: a score is NaN or infinite, or no query has a relevant passage.
+    `label_ids` are [rows], `probabilities` [rows, 1].
     """
     check_finite_outputs(probabilities)
     scores, is_relevant = probabilities[:, 0], np.asarray(label_ids) > 0
@@ -69,8 +59,7 @@ def evaluate_ranking(queries: Sequence[str], label_ids: np.ndarray, probabilitie
                 (np.array(rows) for rows in rows_of.values()) if is_relevant[rows].any()]
     if not rankings:
         raise ValueError("no query has a passage with the label 1: there is nothing to rank")
-    of_label = np.where(is_relevant, scores, 1 - scores)
-    loss = float(-np.mean(np.log(np.maximum(of_label, _LEAST_PROBABILITY))))
+    loss = mean_binary_cross_entropy(scores, is_relevant)
     return {"mrr@10": float(np.mean([reciprocal_rank(each) for each in rankings])),
             "ndcg@10": float(np.mean([normalized_gain(each) for each in rankings])), "eval_loss": loss, "loss": loss}
 
@@ -91,13 +80,7 @@ def normalized_gain(is_relevant: np.ndarray) -> float:
 class RelevanceScorer:
     """Scores raw pairs of a query and a passage. The model is traced once.
 
-    Args:
-      model: a classifier with one logit. Its activation_fn makes the score; without one it is the sigmoid.
-      tokenizer: the model's tokenizer.
-      batch_size: number of pairs in a batch.
-
-    Raises:
-      ValueError: the model has several logits, or was trained on single texts.
+    The score is the model's activation_fn of the logit; without one, the sigmoid.
     """
 
     def __init__(self, model: AlbertClassifier, tokenizer: FullTokenizer, batch_size: int = 32):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple
+from typing import NamedTuple
 
 from absl import logging
 
@@ -17,9 +17,6 @@ class InputExample(NamedTuple):
     """One row of a file.
 
     Args:
-      guid: the row's id.
-      text_a: the first text, or the only one.
-      text_b: the second text; None or "" if there is none.
       label: a class name, the names of several (see TaskData.label_id), or a number for regression. In a test set it
         is the first class, no class or 0, as in the release.
     """
@@ -56,7 +53,9 @@ def read_examples(task_name: str | TaskData, data_dir: str, split: str) -> list[
             raise ValueError(f"{path} line {row.line}: expected {row.expected} columns, got {row.got}")
     if skipped:
         logging.warning("%s: skipped %s with too few columns", path, count_of(skipped, "row"))
-    warn_of_empty_texts(path, [line for line, is_empty in zip(lines, _have_empty_text(examples)) if is_empty])
+    has_pairs = any((example.text_b or "").strip() for example in examples)
+    warn_of_empty_texts(path, [line for line, example in zip(lines, examples)
+                               if not example.text_a.strip() or has_pairs and not (example.text_b or "").strip()])
     if not examples:
         raise ValueError(f"{path} has no examples")
     return examples
@@ -69,10 +68,3 @@ def _example(task: TaskData, split: str, path: str, row: Row) -> InputExample:
         score = task.label_id(label)
     guid = fields.get("guid", f"{split}-{row.line - 1}")
     return InputExample(guid, fields["text_a"], fields.get("text_b"), score if isinstance(score, float) else label)
-
-
-def _have_empty_text(examples: list[InputExample]) -> Iterator[bool]:
-    """Whether each example has an empty text. If none has a second text, there is only one."""
-    has_second = any((example.text_b or "").strip() for example in examples)
-    for example in examples:
-        yield not example.text_a.strip() or has_second and not (example.text_b or "").strip()

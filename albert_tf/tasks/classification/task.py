@@ -25,11 +25,6 @@ class LabelLoss:
     labels, in which the weights multiply the terms of labels that apply, as PyTorch's
     BCEWithLogitsLoss(pos_weight=...). The focal loss multiplies each term by (1 - p) ** focal_gamma, where p is the
     probability of what is correct (Lin et al., 2017).
-
-    Args:
-      multi_label: whether a text can have several labels.
-      class_weights: a weight for each label; None for equal weights.
-      focal_gamma: exponent of the focal loss; 0 for no focal loss.
     """
 
     multi_label: bool = False
@@ -45,10 +40,7 @@ class LabelLoss:
     def losses(self, logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         """The weighted loss of each text, float32 [batch].
 
-        Args:
-          logits: float32 [batch, labels].
-          labels: int32 [batch], the label of each text; or if it can have several, float32 [batch, labels] with 1 for
-            those that apply, and 0 for others.
+        `labels` are int32 [batch], or if a text can have several, float32 [batch, labels] with 1 for those that apply.
         """
         if self.multi_label:
             terms = tf.nn.weighted_cross_entropy_with_logits(labels, logits, tf.constant(self.class_weights or 1.0))
@@ -68,11 +60,6 @@ class ClassificationTask(MeanLossTask):
     """GLUE and multiple choice. Batches have label_ids, int32 [batch], or float32 [batch] for regression.
 
     With several labels per text label_ids are float32 [batch, labels].
-
-    Args:
-      model: a model with one logit per label.
-      is_regression: whether the single logit is a score.
-      label_loss: the loss of labels.
     """
 
     TEACHER_OUTPUTS = dict(logits=None)
@@ -129,13 +116,7 @@ def class_weights(task: TaskData, label_ids: np.ndarray, path: str) -> tuple[flo
     "balanced" means the weights of scikit-learn: examples / (labels * examples with the label). With several labels per
     text, it is the number of texts without the label divided by the number of those with it.
 
-    Args:
-      task: the task.
-      label_ids: those of the training set, [examples], or [examples, labels].
-      path: path of the training set, for the error message.
-
-    Raises:
-      ValueError: the weights are to be balanced, and a label has no example.
+    `label_ids` are those of the training set at `path`, [examples] or [examples, labels].
     """
     if task.class_weights != BALANCED or task.labels is None:
         return None if task.class_weights is None else tuple(map(float, task.class_weights))

@@ -22,9 +22,9 @@ from __future__ import annotations
 
 import math
 import reprlib
-from typing import Any, Iterable, Mapping
+from typing import Any, Iterable
 
-from albert_tf.data.rows import Column, as_text
+from albert_tf.data.rows import as_text
 from albert_tf.tasks.classification.task_data import BALANCED, SplitFile, TaskData
 from albert_tf.utils.files import check_name, check_one_line, errors_at
 from albert_tf.utils.json_files import read_json_object
@@ -45,11 +45,7 @@ _CONFIG_KEYS: dict[str, _Kind] = dict(
 
 
 def load_task_config(path: str) -> TaskData:
-    """Reads a task from a JSON file (see the description of this module).
-
-    Raises:
-      ValueError: the file is missing or not JSON, or a key is unknown, is missing or has an invalid value.
-    """
+    """Reads a task from a JSON file (see the description of this module)."""
     config = read_json_object(path)
     with errors_at(path):
         return _from_config(config)
@@ -73,25 +69,23 @@ def _from_config(config: dict[str, Any]) -> TaskData:
     for column in (*columns.values(), *test_columns.values()):
         if type(column) not in (int, str):
             raise ValueError(f"a column is a name, or a number from 0. Received: {reprlib.repr(column)}")
+    test_columns = {field: column for field, column in test_columns.items() if field != "label"}
     labels, metrics = _labels_and_metrics(config)
-    separator = _label_separator(config, labels)
-    has_header = config.get("has_header", True)
     return TaskData(
-        name=config["name"],
-        sources={split: SplitFile(name, columns if split != "test" else _without_label(test_columns), has_header)
-                 for split, name in files.items()},
-        labels=labels,
-        metrics=metrics,
-        multi_label=config.get("multi_label", False),
-        label_separator=separator,
-        class_weights=_class_weights(config, labels),
-        is_ranking=config.get("ranking", False),
-    )
+        config["name"],
+        {split: SplitFile(name, test_columns if split == "test" else columns, config.get("has_header", True))
+         for split, name in files.items()},
+        labels, metrics, multi_label=config.get("multi_label", False), label_separator=_label_separator(config, labels),
+        class_weights=_class_weights(config, labels), is_ranking=config.get("ranking", False))
 
 
 def _labels_and_metrics(config: dict[str, Any]) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
     if config.get("ranking", False):
-        return None, _metrics_of_ranking(config)
+        for key in ("labels", "regression", "multi_label"):
+            if key in config:
+                raise ValueError(f'a ranking has no "{key}": its labels are 0 and 1')
+        _check_keys("field in columns", config["columns"], _FIELDS, required=("text_b",))
+        return None, _metrics(config, RANKING_METRICS, "metrics of a ranking")
     is_regression, labels = config.get("regression", False), config.get("labels", [])
     if is_regression == ("labels" in config):
         raise ValueError('give "labels", or "regression": true, and not both')
@@ -102,27 +96,20 @@ def _labels_and_metrics(config: dict[str, Any]) -> tuple[tuple[str, ...] | None,
         raise ValueError('give "multi_label": true, or "regression": true, and not both')
     allowed = (REGRESSION_METRICS if is_regression else MULTI_LABEL_METRICS if is_multi_label
                else CLASSIFICATION_METRICS)
-    metrics = config.get("metrics", allowed[:1])
-    if not metrics or not all(metric in allowed for metric in metrics):
-        raise ValueError(f"metrics must be some of {', '.join(allowed)}. Received: {reprlib.repr(metrics)}")
+    metrics = _metrics(config, allowed)
     if metrics[0] == "MSE":
         raise ValueError("MSE cannot be the first metric: the best checkpoint is the one with the highest first metric")
     for label in labels:
         check_one_line(as_text(label), "a label")
     if "f1" in metrics and len(labels) != 2:
         raise ValueError("f1 needs exactly two labels; the second one is the positive class")
-    return None if is_regression else tuple(map(as_text, labels)), tuple(metrics)
+    return None if is_regression else tuple(map(as_text, labels)), metrics
 
 
-def _metrics_of_ranking(config: dict[str, Any]) -> tuple[str, ...]:
-    for key in ("labels", "regression", "multi_label"):
-        if key in config:
-            raise ValueError(f'a ranking has no "{key}": its labels are 0 and 1')
-    _check_keys("field in columns", config["columns"], _FIELDS, required=("text_b",))
-    metrics = config.get("metrics", RANKING_METRICS[:1])
-    if not metrics or not all(metric in RANKING_METRICS for metric in metrics):
-        raise ValueError(f"metrics of a ranking must be some of {', '.join(RANKING_METRICS)}. "
-                         f"Received: {reprlib.repr(metrics)}")
+def _metrics(config: dict[str, Any], allowed: tuple[str, ...], what: str = "metrics") -> tuple[str, ...]:
+    metrics = config.get("metrics", allowed[:1])
+    if not metrics or not all(metric in allowed for metric in metrics):
+        raise ValueError(f"{what} must be some of {', '.join(allowed)}. Received: {reprlib.repr(metrics)}")
     return tuple(metrics)
 
 
@@ -145,14 +132,11 @@ def _class_weights(config: dict[str, Any], labels: tuple[str, ...] | None) -> tu
         return weights
     if labels is None:
         raise ValueError("class_weights are for labels, and a regression has none")
-    if isinstance(weights, str) or len(weights) != len(labels) or not all(map(_is_weight, weights)):
+    if isinstance(weights, str) or len(weights) != len(labels) or not all(
+            type(weight) in (int, float) and 0 < weight < math.inf for weight in weights):
         raise ValueError(f'class_weights must be "{BALANCED}", or a number above 0 for each of the {len(labels)} '
                          f"labels. Received: {reprlib.repr(weights)}")
     return tuple(map(float, weights))
-
-
-def _is_weight(value: Any) -> bool:
-    return type(value) in (int, float) and 0 < value < math.inf
 
 
 def _check_keys(what: str, values: dict, allowed: Iterable[str], required: tuple[str, ...] = ()) -> None:
@@ -162,7 +146,3 @@ def _check_keys(what: str, values: dict, allowed: Iterable[str], required: tuple
     for key in required:
         if key not in values:
             raise ValueError(f"missing {what}: {key!r}")
-
-
-def _without_label(columns: Mapping[str, Column]) -> dict[str, Column]:
-    return {field: column for field, column in columns.items() if field != "label"}

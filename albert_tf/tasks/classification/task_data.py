@@ -103,9 +103,6 @@ class TaskData:
         lower-cases labels).
 
         With several labels per text: for each label, 1.0 if it is among those of the field, else 0.0.
-
-        Raises:
-          ValueError: the class is unknown, or the score is not a number.
         """
         if label is None:
             label = self.placeholder_label

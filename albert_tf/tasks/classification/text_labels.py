@@ -65,15 +65,7 @@ def text_logits(
     model: PredictingModel, tokenizer: FullTokenizer, texts: Sequence[str], text_pairs: Sequence[str] | None = None,
     max_seq_length: int | None = None,
 ) -> np.ndarray:
-    """The logits of the labels of each text, float32 [texts, labels]; of a regression the score, [texts, 1].
-
-    Args:
-      model, tokenizer, texts, text_pairs, max_seq_length: see classify_texts.
-
-    Raises:
-      ValueError: the model is not a classifier; the tokenizer is not the model's; or the model was trained on single
-        texts, and there is a second one.
-    """
+    """The logits of the labels of each text, float32 [texts, labels]; of a regression the score, [texts, 1]."""
     check_reads_texts(model, tokenizer, "classifier")
     if model.single_texts and any(text_pairs or ()):
         raise ValueError("the model was trained on single texts and cannot read a second one: leave out text_pairs, or "

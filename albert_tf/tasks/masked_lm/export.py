@@ -22,14 +22,8 @@ def export_mask_filling(
     masks, top_k] each, best first. For texts with fewer masks than others they are padded with "" and 0. A text with
     more tokens than max_position_embeddings is truncated.
 
-    Args:
-      export_dir: folder of the SavedModel.
-      model: a model with the masked-LM head.
-      tokenizer: the model's tokenizer.
-      top_k: number of pieces per mask; all pieces if there are fewer.
-      max_seq_length: number of tokens of the tf.Examples for the signature `examples`; None for
-        max_position_embeddings.
-      max_predictions_per_seq: number of masked_lm_positions of these tf.Examples.
+    tf.Examples for the signature `examples` have max_seq_length tokens (None: max_position_embeddings) and
+    max_predictions_per_seq masked_lm_positions.
     """
     longest = model.config.max_position_embeddings
     masks = GraphMasks(tokenizer, longest, top_k)
@@ -45,27 +39,22 @@ _LEFT_OUT = -1
 
 
 class GraphMasks(tf.Module):
-    """Converts raw texts with [MASK] to the model's inputs, and the model's outputs to pieces.
-
-    Args:
-      tokenizer: the model's tokenizer.
-      max_seq_length: the largest number of tokens of a text. Further tokens and masks are removed.
-      top_k: number of pieces per mask; all pieces if there are fewer.
-    """
+    """Converts raw texts with [MASK] to the model's inputs, and its outputs to the top_k pieces of each mask."""
 
     def __init__(self, tokenizer: FullTokenizer, max_seq_length: int, top_k: int):
         super().__init__()
         self._max_seq_length, self._top_k = max_seq_length, top_k
         pieces = dict(zip(tokenizer.vocab.values(), tokenizer.vocab))
         self._pieces = tf.constant([pieces.get(i, "") for i in range(max(pieces) + 1)])
-        self._inside_word = tf.constant([_id_inside_word(tokenizer, pieces.get(i, "")) for i in range(max(pieces) + 1)])
+        inside = [inside_word(tokenizer, pieces.get(i, "")) for i in range(max(pieces) + 1)]
+        # The id of each piece within a word; a piece that is only a word-start mark is left out there.
+        self._inside_word = tf.constant([tokenizer.vocab[piece] if piece else _LEFT_OUT for piece in inside])
 
     def pack(self, tokenizer: GraphTokenizer, text: tf.Tensor) -> dict:
         """Packs texts, string [batch], as fill_mask.masked_ids does.
 
-        Returns:
-          input_ids, input_mask, segment_ids, int32 [batch, seq]; masked_lm_positions, int32 [batch, masks], and
-          is_mask, bool [batch, masks]. Both are padded with zeros for texts that have fewer masks.
+        Returns input_ids, input_mask, segment_ids, int32 [batch, seq]; masked_lm_positions, int32 [batch, masks], and
+        is_mask, bool [batch, masks]. Both are padded with zeros for texts that have fewer masks.
         """
         parts = tf.strings.split(text, MASK)  # [batch, (parts)]
         is_after_mask = numbers_in_rows(parts) > 0
@@ -95,9 +84,3 @@ class GraphMasks(tf.Module):
         is_mask = inputs["is_mask"][..., None]
         return dict(pieces=tf.where(is_mask, fillings["pieces"], ""),
                     probabilities=tf.where(is_mask, fillings["probabilities"], 0.0))
-
-
-def _id_inside_word(tokenizer: FullTokenizer, piece: str) -> int:
-    """The id of a piece that continues a word; _LEFT_OUT for a piece that is only a word-start mark."""
-    inside = inside_word(tokenizer, piece)
-    return tokenizer.vocab[inside] if inside else _LEFT_OUT

@@ -24,31 +24,17 @@ _ENDING = ".jsonl"
 
 
 class MinimalPair(NamedTuple):
-    """A minimal pair.
-
-    Args:
-      good, bad: the grammatical and the ungrammatical sentence.
-      file: name of its file, without the extension.
-      field: the field of linguistics, as in BLiMP; None if the file does not say.
-      place: file and line of the pair.
-    """
+    """A grammatical and an ungrammatical sentence."""
 
     good: str
     bad: str
-    file: str
-    field: str | None
-    place: str
+    file: str  # its name without the extension
+    field: str | None  # the field of linguistics, as in BLiMP
+    place: str  # file and line
 
 
 def read_minimal_pairs(paths: str) -> list[MinimalPair]:
-    """Reads the pairs of several files.
-
-    Args:
-      paths: comma-separated list of files, globs and folders. Of a folder, all .jsonl files are read.
-
-    Raises:
-      ValueError: a file does not exist or has no pairs, two files have the same name, or a line is not a pair.
-    """
+    """Reads the pairs of a comma-separated list of files, globs and folders. Of a folder, all .jsonl files are read."""
     pairs: list[MinimalPair] = []
     path_of: dict[str, str] = {}
     for path in _files(paths):
@@ -82,11 +68,6 @@ def _pair(values: dict[str, Any], file: str, place: str) -> MinimalPair:
 def accuracies(pairs: Sequence[MinimalPair], good: Sequence[float], bad: Sequence[float]) -> dict:
     """Accuracy over all pairs, by file and by field; a tie counts as half.
 
-    Args:
-      pairs: the pairs.
-      good, bad: scores of their sentences, [pairs] each.
-
-    Returns:
       {"all": 0.75, "files": {"anaphor_number_agreement": 0.75}, "fields": {"morphology": 0.75}}
     """
     credit = (1 + np.sign(np.subtract(good, bad))) / 2  # 1, 0.5 for a tie, or 0

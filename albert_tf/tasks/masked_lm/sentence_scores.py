@@ -18,19 +18,12 @@ from albert_tf.weights.vocabulary_files import check_vocabulary
 
 
 class MaskedCopies(NamedTuple):
-    """Masked copies of sentences of the same length. Each copy has one piece to predict.
+    """Masked copies of sentences of the same length. Each copy has one piece to predict."""
 
-    Args:
-      rows: index of each copy's sentence, [copies].
-      ids: int32 [copies, seq].
-      positions: position of the piece to predict, int32 [copies].
-      targets: id of the piece to predict, int32 [copies].
-    """
-
-    rows: np.ndarray
-    ids: np.ndarray
-    positions: np.ndarray
-    targets: np.ndarray
+    rows: np.ndarray  # [copies], the index of each copy's sentence
+    ids: np.ndarray  # int32 [copies, seq]
+    positions: np.ndarray  # int32 [copies], of the piece to predict
+    targets: np.ndarray  # int32 [copies], its id
 
 
 def score_sentences(
@@ -42,19 +35,11 @@ def score_sentences(
     Sentences with the same pieces have exactly the same score. A sentence without pieces has the score 0.
 
     Args:
-      model: the model with its masked-LM head.
-      tokenizer: the model's tokenizer.
-      sentences: raw texts.
       within_word_l2r: whether to mask also the pieces to the right of the predicted one in the same word, so that the
         pieces of a rare word do not make each other likely (Kauf and Ivanova, 2023). Words are those of whole-word
         masking (see word_starts).
       tokens_per_batch: the largest number of tokens of a batch of masked copies; a batch has at least one copy.
       places: the name of each sentence in error messages; None for "sentence 1", ...
-      done: callback with the number of sentences that were scored since its last call.
-
-    Raises:
-      ValueError: the model has no masked-LM head, the tokenizer is not the model's, sentences is not a list of strings,
-        or a sentence has more tokens than max_position_embeddings.
 
     Example::
 
@@ -94,12 +79,8 @@ def masked_copies(
 ) -> Iterator[MaskedCopies]:
     """One masked copy for each piece of each row, shortest rows first. The copies of a batch have the same length.
 
-    Args:
-      rows: [CLS] pieces [SEP], int32 [seq] each.
-      mask_id: id of [MASK].
-      starts_word: bool [vocab], whether the piece of each id starts a word. Then the pieces of the same word to the
-        right of the predicted one are masked too. None: only the predicted piece is masked.
-      tokens_per_batch: see score_sentences.
+    Rows are [CLS] pieces [SEP], int32 [seq] each. With starts_word (bool [vocab], whether a piece starts a word), the
+    pieces of the same word to the right of the predicted one are masked too.
     """
     lengths = np.array([len(row) for row in rows])
     for seq in np.unique(lengths[lengths > 2]):

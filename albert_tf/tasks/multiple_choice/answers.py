@@ -30,15 +30,7 @@ def choose_options(
 ) -> np.ndarray:
     """The probabilities of the options of each question, float32 [questions, choices].
 
-    Args:
-      model: a fine-tuned AlbertMultipleChoice, or an exported one.
-      tokenizer: the model's tokenizer.
-      contexts: the passages; "" for a question without one.
-      questions: the questions.
-      options: the model's num_choices options of each question; "" for an option that a question does not have.
-
-    Raises:
-      ValueError: the model has another head, or the tokenizer is not the model's.
+    Contexts and options may be "", where a question has none; each question has num_choices options.
     """
     check_reads_texts(model, tokenizer, "multiple_choice")
     examples = [MultipleChoiceExample("", context, question, tuple(choices))
@@ -70,13 +62,7 @@ def evaluate(examples: Sequence[MultipleChoiceExample], probabilities: np.ndarra
     """Computes eval_accuracy, LEVEL_accuracy for each level of the questions, and eval_loss (also as loss).
 
     eval_accuracy is that of all questions. A level "eval" (which readers refuse) has no accuracy of its own.
-
-    Args:
-      examples: the questions, with labels.
-      probabilities: [examples, choices], the probability of each choice.
-
-    Raises:
-      ValueError: a probability is NaN or infinite.
+    Probabilities are [examples, choices]; all examples have labels.
     """
     check_finite_outputs(probabilities)
     labels = np.array([example.label for example in examples])

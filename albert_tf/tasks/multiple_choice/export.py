@@ -22,15 +22,7 @@ def export_multiple_choice(
     an option that a question does not have. The outputs are probabilities, float32 [batch, choices], and predictions,
     int32 [batch], the index of the chosen option.
 
-    Args:
-      export_dir: folder of the SavedModel.
-      model: the model. Its num_choices is the number of options.
-      tokenizer: the model's tokenizer.
-      max_seq_length: the largest number of tokens of a choice's row. The passage is truncated.
-      max_qa_length: the largest number of tokens of question and option. Only the last ones are kept.
-
-    Raises:
-      ValueError: there is something at export_dir that is not an earlier export.
+    Of a long passage the beginning is kept, of a long question with its option the end.
     """
     text_inputs: dict[str, list[int | None]] = dict(context=[None], question=[None], options=[None, model.num_choices])
 
@@ -48,15 +40,8 @@ def pack_choices(
 ) -> dict:
     """Packs a row for each choice as convert_examples_to_features does, padded to the longest row of the batch.
 
-    Args:
-      tokenizer: the model's tokenizer.
-      max_seq_length, max_qa_length: see features.convert_examples_to_features.
-      context: the passages, string [batch]; "" for a question without one.
-      question: string [batch].
-      options: string [batch, choices], with a static number of choices; "" for a choice that a question does not have.
-
-    Returns:
-      input_ids, input_mask and segment_ids, int32 [batch, choices, seq].
+    The texts are string [batch], the options string [batch, choices] with a static number of choices; "" for a passage
+    or an option that a question does not have. The results are int32 [batch, choices, seq].
     """
     choices = options.shape[1]
     each_option = tf.reshape(options, [-1])  # [batch * choices]
@@ -84,13 +69,9 @@ def _join(question: tf.Tensor, option: tf.Tensor) -> tf.Tensor:
 
 def _last(rows: tf.RaggedTensor, count: int) -> tf.RaggedTensor:
     """The last `count` values of each row, or all of a shorter row."""
-    return tf.ragged.boolean_mask(rows, _numbers_from_the_end(rows) <= count)
-
-
-def _numbers_from_the_end(rows: tf.RaggedTensor) -> tf.RaggedTensor:
-    """1 for the last value of each row, 2 for the one before it, ..."""
     row_ends = tf.gather(rows.row_limits(), rows.value_rowids())
-    return rows.with_values(row_ends - tf.range(tf.size(rows.values, tf.int64)))
+    from_the_end = row_ends - tf.range(tf.size(rows.values, tf.int64))  # 1 for the last value of a row, 2 before it
+    return tf.ragged.boolean_mask(rows, rows.with_values(from_the_end <= count))
 
 
 def _pack(tokenizer: GraphTokenizer, max_seq_length: int, context_ids: tf.RaggedTensor, ending_ids: tf.RaggedTensor):

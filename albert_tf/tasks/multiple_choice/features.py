@@ -6,6 +6,7 @@ import itertools
 import json
 from typing import Iterable, Iterator, Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from albert_tf.data.feature_table import FeatureCache, FeatureSchema, FeatureTable, digest
@@ -15,8 +16,7 @@ from albert_tf.tasks.multiple_choice.reading import MultipleChoiceExample
 from albert_tf.text.packing import SPECIAL_TOKENS, PairPacker, by_feature
 from albert_tf.text.tokenization import FullTokenizer
 
-# The number of examples that are tokenized in one call.
-_CHUNK = 500
+_CHUNK = 500  # examples that are tokenized in one call
 
 
 def convert_examples_to_features(
@@ -42,26 +42,14 @@ def convert_examples_to_features(
     """
     if max_qa_length < 1:
         raise ValueError(f"max_qa_length must be positive. Received: {max_qa_length}")
-    packer = _ChoicePacker(PairPacker(tokenizer, max_seq_length), max_seq_length - SPECIAL_TOKENS, max_qa_length)
-    return _features(iter(examples), tokenizer, packer, num_choices or 0)
+    return _features(iter(examples), tokenizer, PairPacker(tokenizer, max_seq_length), max_qa_length, num_choices or 0)
 
 
 def feature_table(
     cache: FeatureCache, examples: Sequence[MultipleChoiceExample], name: str, max_seq_length: int, max_qa_length: int,
     path: str | None = None,
 ) -> FeatureTable:
-    """The features of a split. Their scalars include label_ids.
-
-    Args:
-      cache: has the tokenizer and the cached records.
-      examples: the questions.
-      name: readable part of the name of the cached file, such as "race_dev".
-      max_seq_length, max_qa_length: see convert_examples_to_features.
-      path: path of the records; None for a file in the cache.
-
-    Raises:
-      ValueError: the number of records at the path is not the number of questions.
-    """
+    """The features of a split, with the scalars label_ids. `name` is a readable part of the name of the cached file."""
     num_choices = max(len(example.options) for example in examples)
     made_from = dict(examples=digest(json.dumps(examples).encode()), max_qa_length=max_qa_length,
                      num_choices=num_choices)
@@ -74,33 +62,24 @@ def feature_table(
     return table
 
 
-class _ChoicePacker:
-    def __init__(self, packer: PairPacker, max_pieces: int, max_qa_length: int):
-        self._packer, self._max_pieces, self._max_qa_length = packer, max_pieces, min(max_qa_length, max_pieces)
-
-    def rows(self, context_ids: list[int], endings: list[list[int]], num_choices: int) -> dict[str, list]:
-        rows = [self._row(context_ids, ending) for ending in endings]
-        rows += [self._packer.padding()] * (num_choices - len(rows))
-        return by_feature(rows)
-
-    def _row(self, context_ids: list[int], ending: list[int]) -> dict[str, list[int]]:
-        ending = ending[-self._max_qa_length:]
-        if not context_ids:
-            return self._packer.pack(ending)
-        return self._packer.pack(context_ids[: self._max_pieces - len(ending)], ending)
-
-
 def _features(
-    examples: Iterator[MultipleChoiceExample], tokenizer: FullTokenizer, packer: _ChoicePacker, num_choices: int
+    examples: Iterator[MultipleChoiceExample], tokenizer: FullTokenizer, packer: PairPacker, max_qa_length: int,
+    num_choices: int,
 ) -> Iterator[dict]:
+    max_pieces = packer.max_seq_length - SPECIAL_TOKENS
     for chunk in chunks(examples, _CHUNK):
         contexts = list(dict.fromkeys(example.context for example in chunk))
-        ids_of = dict(zip(contexts, tokenizer.encode_batch(contexts)))
+        ids_of = dict(zip(contexts, map(np.ndarray.tolist, tokenizer.encode_batch(contexts))))
         endings = iter(tokenizer.encode_batch([ending for example in chunk for ending in _endings(example, tokenizer)]))
         for example in chunk:
-            ending_ids = [ids.tolist() for ids in itertools.islice(endings, len(example.options))]
-            rows = packer.rows(ids_of[example.context].tolist(), ending_ids, num_choices)
-            yield dict(rows, label_id=example.label or 0, example_id=example.example_id, is_real_example=True)
+            context, rows = ids_of[example.context], []
+            for ids in itertools.islice(endings, len(example.options)):
+                ending = ids.tolist()[-min(max_qa_length, max_pieces):]
+                texts = (context[: max_pieces - len(ending)], ending) if context else (ending,)
+                rows.append(packer.pack(*texts))
+            rows += [packer.padding()] * (num_choices - len(rows))
+            yield dict(by_feature(rows), label_id=example.label or 0, example_id=example.example_id,
+                       is_real_example=True)
 
 
 def _endings(example: MultipleChoiceExample, tokenizer: FullTokenizer) -> tuple[str, ...]:

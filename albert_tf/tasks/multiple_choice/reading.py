@@ -37,23 +37,14 @@ _KEYS = dict(article=(str, "a text"), questions=(list, "a list"), options=(list,
 
 
 class MultipleChoiceExample(NamedTuple):
-    """A multiple-choice question. Its texts are those of the file.
+    """A multiple-choice question. Its texts are those of the file."""
 
-    Args:
-      example_id: the id of its passage.
-      context: the passage; "" if there is none.
-      question: the question. An option replaces each "_" in it, or is appended if it has none.
-      options: the choices.
-      label: the index of the correct option, from 0; None if unknown.
-      level: the group in which the question is also scored ("middle" or "high" in RACE); "" for no group.
-    """
-
-    example_id: str
-    context: str
-    question: str
+    example_id: str  # of its passage
+    context: str  # the passage; "" if there is none
+    question: str  # an option replaces each "_" in it, or is appended if it has none
     options: tuple[str, ...]
-    label: int | None = None
-    level: str = ""
+    label: int | None = None  # the index of the correct option; None if unknown
+    level: str = ""  # the group in which it is also scored ("middle" or "high" in RACE); "" for none
 
     @property
     def endings(self) -> tuple[str, ...]:
@@ -63,13 +54,7 @@ class MultipleChoiceExample(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class ChoiceData:
-    """A multiple-choice data set.
-
-    Args:
-      data_dir: its folder.
-      data_format: one of FORMATS.
-      high_only, middle_only: whether to read only this level of RACE.
-    """
+    """A multiple-choice data set. Its data_format is one of FORMATS; high_only and middle_only are for RACE."""
 
     data_dir: str
     data_format: str = "race"
@@ -78,11 +63,7 @@ class ChoiceData:
 
     @functools.lru_cache(maxsize=None)  # noqa: B019  the data live as long as the process
     def examples(self, split: str) -> list[MultipleChoiceExample]:
-        """The questions of a split.
-
-        Raises:
-          ValueError: its file is missing or malformed; file and line are named.
-        """
+        """The questions of a split."""
         if self.data_format == "race":
             return read_examples(self.data_dir, split, self.high_only, self.middle_only)
         if self.high_only or self.middle_only:
@@ -132,11 +113,7 @@ def read_examples(
 
 
 def read_json_examples(path: str) -> list[MultipleChoiceExample]:
-    """Reads the questions of a JSON-lines or Parquet file. An empty question or option brings a warning.
-
-    Raises:
-      ValueError: the file is missing or has no questions, or a line is malformed; file and line are named.
-    """
+    """Reads the questions of a JSON-lines or Parquet file. An empty question or option brings a warning."""
     examples, empty = [], []
     for line, values in read_objects(path):
         examples.append(_json_example(values, f"{path} line {line}"))
@@ -156,17 +133,7 @@ def join(question: str, option: str) -> str:
 def checked_example(
     place: str, example_id: Any, context: Any, question: Any, options: Any, answer: Any, level: str = ""
 ) -> MultipleChoiceExample:
-    """Checks values that were read from a file and returns them as an example.
-
-    Args:
-      place: file and line of the values, for error messages.
-      example_id, context, question, options, level: see MultipleChoiceExample.
-      answer: the letter of the correct option, or None.
-
-    Raises:
-      ValueError: a value has the wrong type, there are too few or too many options, the answer is not one of them, or
-        the level is "eval", whose accuracy would have the name of the accuracy of all.
-    """
+    """An example of values that were read from a file, or ValueError. `answer` is the letter of the correct option."""
     for name, text in (("question", question), ("context", context)):
         if not isinstance(text, str):
             raise ValueError(f"{place}: the {name} must be a text. Received: {_shown(text)}")

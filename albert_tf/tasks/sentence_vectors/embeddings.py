@@ -17,17 +17,11 @@ from albert_tf.weights.heads import check_reads_texts
 
 
 class Vectors(NamedTuple):
-    """The vectors of one text.
+    """The vectors of one text."""
 
-    Args:
-      text: index of the text.
-      pooled: float32 [H], the vector of the text by the model's pooling.
-      tokens: float32 [tokens, H], the sequence output of [CLS], the text's tokens and [SEP].
-    """
-
-    text: int
-    pooled: np.ndarray
-    tokens: np.ndarray
+    text: int  # its index
+    pooled: np.ndarray  # float32 [H], by the model's pooling
+    tokens: np.ndarray  # float32 [tokens, H], the sequence output of [CLS], the text's tokens and [SEP]
 
 
 def token_ids(tokenizer: FullTokenizer, texts: Sequence[str], max_seq_length: int) -> list[np.ndarray]:
@@ -39,11 +33,7 @@ def token_ids(tokenizer: FullTokenizer, texts: Sequence[str], max_seq_length: in
 def text_vectors(
     model: PredictingModel, tokenizer: FullTokenizer, texts: Sequence[str], batch_size: int = 32
 ) -> np.ndarray:
-    """The vector of each text, float32 [texts, H], by a sentence encoder, Keras or exported; longer texts are cut.
-
-    Raises:
-      ValueError: the model has another head, or the tokenizer is not the model's.
-    """
+    """The vector of each text, float32 [texts, H], by a sentence encoder, Keras or exported; longer texts are cut."""
     check_reads_texts(model, tokenizer, "sentence_encoder")
     batches = (texts[first : first + batch_size] for first in range(0, len(texts), batch_size))
     vectors = [np.asarray(model(tokenizer(batch, max_seq_length=model.row_length))["sentence_embedding"])
@@ -52,13 +42,7 @@ def text_vectors(
 
 
 def embed(model: AlbertSentenceEncoder, rows: Sequence[np.ndarray], batch_size: int) -> Iterator[Vectors]:
-    """The vectors of all rows, shortest first, so that the rows of a batch have similar lengths.
-
-    Args:
-      model: the encoder with its pooling.
-      rows: the result of `token_ids`.
-      batch_size: number of rows in a batch.
-    """
+    """The vectors of all rows of `token_ids`, shortest first, so that the rows of a batch have similar lengths."""
     return embed_by(vectors_function(model), rows, batch_size)
 
 
@@ -116,13 +100,7 @@ def companions(path: str, per_token: bool) -> tuple[str, ...]:
 
 
 def write_token_files(path: str, lengths: np.ndarray, input_ids: np.ndarray) -> None:
-    """Writes the files of token_files.
-
-    Args:
-      path: path of the vectors.
-      lengths: integers [lines], the number of tokens of each line.
-      input_ids: int32 [tokens], the ids of all lines one after the other.
-    """
+    """Writes the files of token_files, from the lengths of the lines, and the ids of all lines, int32 [tokens]."""
     files = token_files(path)
     write_array(files.row_splits, np.cumsum(np.concatenate([[0], lengths]), dtype=np.int64))
     write_array(files.input_ids, input_ids)

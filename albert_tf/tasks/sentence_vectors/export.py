@@ -19,14 +19,7 @@ def export_sentence_encoder(
     The input as raw text is `text`, string [batch]. The output is sentence_embedding, [batch, vector_size], with the
     model's pooling and normalization: float32, or int8 by the model's vector_precision.
 
-    Args:
-      export_dir: folder of the SavedModel.
-      model: the encoder with its pooling.
-      tokenizer: the model's tokenizer.
-      max_seq_length: the largest number of tokens of a text; longer texts are truncated.
-
-    Raises:
-      ValueError: there is something at export_dir that is not an earlier export.
+    Longer texts are truncated.
     """
     def pack(graph_tokenizer: GraphTokenizer, text: tf.Tensor) -> dict:
         return pack_texts(graph_tokenizer, max_seq_length, text)

@@ -59,15 +59,7 @@ def open_vectors(
 ) -> tuple[np.ndarray, VectorPrecision]:
     """The vectors that extract_embeddings has written, and their precision, from the manifest beside them.
 
-    Args:
-      path: path of the .npy file.
-      num_lines: the number of vectors that is expected; None for any.
-      size: the number of dimensions that is expected.
-      expected: what the vectors must be made with (see made_with).
-
-    Raises:
-      ValueError: there is no such file or no manifest, the vectors are those of tokens, or made with something else, or
-        in another size or number.
+    Other vectors than num_lines (None: any) of the size, made with what `expected` has (see made_with), are an error.
     """
     vectors, made_from = read_array(path), made_from_of(path)
     if made_from is None:

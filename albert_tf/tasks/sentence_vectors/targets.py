@@ -24,12 +24,8 @@ def projection(
     principal components, not centred (Eckart and Young, 1936); narrower ones get zeros. Then they are rotated towards
     the student's own vectors (Schoenemann, 1966).
 
-    Args:
-      vectors: float32 [texts, width], the teacher's vectors.
-      size: the width of the student's vectors.
-      own: float32 [some texts, size], the student's vectors before training; their lengths do not count. None for no
-        rotation.
-      places: the texts of `own`.
+    The vectors are float32 [texts, width]. `own` has the student's of the texts at `places`, [some texts, size]; their
+    lengths do not count. None: no rotation.
     """
     width = vectors.shape[1]
     matrix = np.eye(width, size) if width <= size else _principal_components(vectors)[:, :size]  # [width, size]

@@ -35,14 +35,7 @@ class SentenceVectorTask(MeanLossTask):
     With matryoshka_dims, the loss is the sum of the losses over truncated vectors (Kusupati et al., 2022): those of the
     objective, or the distances from the teacher's vectors, truncated as well.
 
-    Args:
-      model: the encoder with its pooling.
-      objective: one of OBJECTIVES.
-      temperature: number by which the contrastive objective divides cosines.
-      matryoshka_dims: numbers of dimensions of truncated vectors; empty for whole vectors only.
-
-    Raises:
-      ValueError: there is no such objective, or a number of dimensions is larger than the vectors'.
+    The contrastive objective divides cosines by the temperature.
     """
 
     model: AlbertSentenceEncoder
@@ -57,11 +50,7 @@ class SentenceVectorTask(MeanLossTask):
             _check_dims(self._dims, model.vector_size)
 
     def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
-        """The micro-batch's share of the mean loss over rows.
-
-        Raises:
-          ValueError: the objective is contrastive, and a micro-batch has a single row, whose loss is always 0.
-        """
+        """The micro-batch's share of the mean loss over rows."""
         vectors = outputs["sentence_embedding"]  # [batch, texts, H]
         if self._objective == "contrastive" and vectors.shape[0] == 1 and vectors.shape[1] == 2:
             raise ValueError("a contrastive objective needs at least 2 rows in each micro-batch of each device: set a "
@@ -126,8 +115,7 @@ def copies(input_ids: tf.Tensor) -> tf.Tensor:
     true if i and j differ, and the two rows have the same first text or the same second text, or the second text of j
     is the first text of i. A hard negative is none for row i if it is one of the two texts of row i.
 
-    Args:
-      input_ids: [batch, 2 + negatives, seq], the padded ids of the texts of each row.
+    The ids are [batch, 2 + negatives, seq], padded.
     """
     first, second, *negatives = tf.unstack(input_ids, axis=1)  # [batch, seq] each
     same = _equal_rows(first, first) | _equal_rows(second, second) | _equal_rows(first, second)

@@ -31,10 +31,8 @@ class AlignedParagraph:
     The surface is the text of the joined pieces (see TracedPieces).
 
     Args:
-      traced: the pieces.
       matches: int32 [characters of the surface], the offset of each character's original, in ascending order; NOWHERE
         for a character without an original.
-      text_length: number of characters of the original text.
       is_matched: whether the release would keep the paragraph's questions.
 
     Attributes:

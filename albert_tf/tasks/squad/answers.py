@@ -24,8 +24,7 @@ from albert_tf.tasks.squad.tables import QuestionWindows
 from albert_tf.training.evaluation import check_finite_outputs
 from albert_tf.utils.outputs import output, write_text
 
-# The null score of a question that has no features, in SQuAD 2.0.
-NO_FEATURES_NULL_SCORE = 1000000.0
+NO_FEATURES_NULL_SCORE = 1000000.0  # of a question that has no features, in SQuAD 2.0
 
 
 class Candidate(NamedTuple):
@@ -49,13 +48,7 @@ _NOTHING = {"1.1": Candidate("empty", 0.0, 0.0), "2.0": Candidate("", -1e6, -1e6
 
 @dataclasses.dataclass(frozen=True)
 class AnswerOptions:
-    """How answers are chosen.
-
-    Args:
-      squad_version: "1.1" or "2.0".
-      n_best_size: number of candidates to keep.
-      max_answer_length: the largest number of tokens of an answer.
-    """
+    """How answers are chosen. The length of an answer is in tokens."""
 
     squad_version: str
     n_best_size: int = 20
@@ -64,17 +57,11 @@ class AnswerOptions:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """The answers to a question.
-
-    Args:
-      qas_id: id of the question.
-      n_best: candidates with different texts, best first; at least one.
-      null_score: the logit that there is no answer; None for SQuAD 1.1.
-    """
+    """The answers to a question."""
 
     qas_id: str
-    n_best: list[Candidate]
-    null_score: float | None
+    n_best: list[Candidate]  # with different texts, best first; at least one
+    null_score: float | None  # the logit that there is no answer; None for SQuAD 1.1
 
     @property
     def probabilities(self) -> list[float]:
@@ -96,13 +83,7 @@ def answers(
 ) -> Iterator[Answer]:
     """The answers to all questions of a file, in order.
 
-    Args:
-      questions: the questions with their windows, which are the rows of the table (see prediction_table).
-      result_sets: for each checkpoint, the candidates of all features in order, by name (see answer_question).
-      options: how answers are chosen.
-
-    Raises:
-      ValueError: a score is NaN or infinite.
+    A result set has the candidates of all features in order, by name (see answer_question), for one checkpoint.
     """
     for results in result_sets:
         for window_scores in itertools.chain.from_iterable(results.values()):
@@ -122,14 +103,8 @@ def answer_question(
 ) -> Answer:
     """Chooses the answers of a question.
 
-    Args:
-      qas_id: id of the question.
-      paragraph_text: the question's paragraph.
-      features: the question's windows; empty if the paragraph is empty.
-      result_sets: for each checkpoint, the candidates of each feature: start_top_log_probs and start_top_index
-        [starts]; end_top_log_probs and end_top_index, [ends] in 1.1 and [starts * ends] in 2.0; and in 2.0 cls_logits
-        [].
-      options: how answers are chosen.
+    Each result set has the candidates of each feature: start_top_log_probs and start_top_index [starts];
+    end_top_log_probs and end_top_index, [ends] in 1.1 and [starts * ends] in 2.0; and in 2.0 cls_logits [].
     """
     candidates = []
     for place, feature in enumerate(features):
@@ -200,10 +175,8 @@ PREDICTIONS, N_BEST, NULL_ODDS = "predictions.json", "nbest_predictions.json", "
 class Results:
     """The best text and the null score of each question.
 
-    Args:
-      squad_version: "1.1" or "2.0".
-      release_compatible: whether a question counts as not answered if its null score equals the threshold, and in the
-        scores if its null score is above 1.
+    With release_compatible, a question counts as not answered if its null score equals the threshold, and in the scores
+    if its null score is above 1.
     """
 
     def __init__(self, squad_version: str, release_compatible: bool = False):
@@ -222,17 +195,11 @@ class Results:
         return self._answered_up_to(threshold, self._release_compatible)
 
     def scores(self, dataset: list, threshold: float | None = None) -> dict[str, float]:
-        """The official scores.
+        """The official scores with a threshold; None for the threshold with the best F1. SQuAD 1.1 has none.
 
-        Args:
-          dataset: the "data" list of a SQuAD file.
-          threshold: see `predictions`; None for the threshold with the best F1. Ignored for SQuAD 1.1.
-
-        Returns:
-          1.1: exact_match and f1. 2.0: null_score_diff_threshold (the threshold); evaluate_v2's scores of the
-          predictions with that threshold; best_exact, best_f1 and their thresholds; and the scores for both ways to
-          compare with the threshold: the release's "<" (exact_below, f1_below) and the intended "<=" (exact_up_to,
-          f1_up_to).
+        For 2.0 they are null_score_diff_threshold (the threshold); evaluate_v2's scores of the predictions with that
+        threshold; best_exact, best_f1 and their thresholds; and the scores for both ways to compare with the threshold:
+        the release's "<" (exact_below, f1_below) and the intended "<=" (exact_up_to, f1_up_to).
         """
         if self._version == "1.1":
             return evaluate_v1(dataset, self._texts)

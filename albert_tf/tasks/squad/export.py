@@ -24,8 +24,7 @@ _SERVED = {
     "2.0": dict(start_top_log_probs=tf.float32, start_top_index=tf.int32, end_top_log_probs=tf.float32,
                 end_top_index=tf.int32, cls_logits=tf.float32),
 }
-# The number of windows of a batch. A megabyte of context has thousands of windows.
-_BATCH = 16
+_BATCH = 16  # windows; a megabyte of context has thousands
 
 
 def export_question_answering(
@@ -37,13 +36,6 @@ def export_question_answering(
     into windows, which are computed in batches. The outputs are those of best_answers: answer, start,
     end, score, and for SQuAD 2.0 no_answer_score. start and end count characters as Python's str does, not bytes:
     context[start:end] is the answer. For ids the outputs are the model's logits (1.1) or beam (2.0).
-
-    Args:
-      export_dir: folder of the SavedModel.
-      model: AlbertSpan (1.1) or AlbertConditionalSpan (2.0).
-      tokenizer: the model's tokenizer.
-      features: how contexts are divided into windows.
-      options: how answers are chosen.
     """
     version = options.squad_version
     shortest = getattr(model, "beam_width", 1)
@@ -68,11 +60,7 @@ def pack_windows(
 ) -> dict[str, tf.Tensor]:
     """Packs each pair of question and context into windows. The windows of a pair are consecutive; it has at least one.
 
-    Args:
-      tokenizer: the model's tokenizer.
-      options: how features are made.
-      question, context: string [pairs].
-      shortest: the smallest length to which rows are padded.
+    Question and context are string [pairs]. Rows are padded at least to `shortest`.
 
     Returns:
       input_ids, input_mask, segment_ids, p_mask: int32 [windows, seq], padded to the longest row.
@@ -86,7 +74,8 @@ def pack_windows(
     window_length = options.max_seq_length - SPECIAL_TOKENS - query_length  # [pairs]
     windows = windows_of(pieces.row_lengths(), window_length, options.doc_stride)
     begin = tf.gather(pieces.row_starts(), windows.text) + windows.first  # among the pieces of all contexts
-    rows = _rows(tokenizer, tf.gather(cut(queries, query_length), windows.text), pieces.values, begin, windows.length)
+    rows, _ = with_special_tokens(tokenizer, tf.gather(cut(queries, query_length), windows.text),
+                                  slices(pieces.values, begin, windows.length), has_b=tf.ones_like(begin))
     seq = tf.maximum(rows.bounding_shape(1), shortest)
     input_ids = rows.to_tensor(tokenizer.pad_id, shape=tf.stack([-1, seq]))  # [windows, seq]
 
@@ -104,14 +93,6 @@ def pack_windows(
         is_max_context=is_max_context(place, length, in_window, piece, num_pieces))
 
 
-def _rows(
-    tokenizer: GraphTokenizer, queries: tf.RaggedTensor, pieces: tf.Tensor, begin: tf.Tensor, length: tf.Tensor
-) -> tf.RaggedTensor:
-    """[CLS] query [SEP] window [SEP]: int32 [windows, (tokens)]."""
-    ids, _ = with_special_tokens(tokenizer, queries, slices(pieces, begin, length), has_b=tf.ones_like(begin))
-    return ids
-
-
 # --- outputs to answers ----------------------------------------------------------------------------------------------
 
 
@@ -123,11 +104,7 @@ def best_answers(
     Next to a character that is normalised to several ("½"), an answer can differ from answers.py's by one
     character, since that follows the release's alignment.
 
-    Args:
-      context: string [pairs].
-      windows: the result of pack_windows.
-      outputs: the model's outputs for the windows: start_logits and end_logits [windows, seq] (1.1), or the beam (2.0).
-      options: how answers are chosen.
+    Contexts are string [pairs], outputs start_logits and end_logits [windows, seq] (1.1), or the beam (2.0).
 
     Returns:
       answer: string [pairs]; "" if there is no span.

@@ -24,10 +24,8 @@ from albert_tf.text.windows import Window, windows
 from albert_tf.utils.progress import count_of
 
 FIRST_UNIQUE_ID = 1000000000
-# The span, in pieces of the paragraph, of a question that has no answer.
-NO_ANSWER = (-1, -1)
-# The number of questions of a worker's task.
-_CHUNK = 256
+NO_ANSWER = (-1, -1)  # the span, in pieces of the paragraph, of a question that has no answer
+_CHUNK = 256  # questions of a worker's task
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,13 +36,8 @@ class FeatureOptions:
       max_seq_length: tokens of a row.
       doc_stride: pieces from the start of a window to the start of the next.
       max_query_length: the largest number of pieces of a question; longer questions are truncated.
-      is_training: whether examples have answers.
       release_compatible: whether to leave out the questions of paragraphs that the release cannot align.
       misplaced_answers: see read_squad_examples.
-
-    Raises:
-      ValueError: a length is not positive, the longest question leaves no tokens for the paragraph, or doc_stride is
-        larger than the window that the longest question leaves, so that windows would not overlap.
     """
 
     max_seq_length: int
@@ -107,13 +100,7 @@ def features_of_blocks(
 def feature_blocks(
     paragraphs: Iterable[list[SquadExample]], tokenizer: FullTokenizer, options: FeatureOptions, num_workers: int = 1,
 ) -> Iterator[FeatureBlock]:
-    """The features of all paragraphs' questions, in order, in blocks.
-
-    Args:
-      paragraphs: the result of reading.read_paragraphs.
-      tokenizer, options: see convert_examples_to_features.
-      num_workers: number of processes that make features.
-    """
+    """The features of all paragraphs' questions, in order, in blocks. Each paragraph is a list of its questions."""
     left_out = 0
     with worker_pool(num_workers, _Worker, tokenizer, options) as run:
         for block, unplaced in run(_features_of_chunk, _chunks(paragraphs)):
@@ -207,7 +194,6 @@ class FeatureBlock:
     """Several features as flat arrays.
 
     Args:
-      qas_ids: [features], the id of each feature's question.
       scalars: a record [features] with the fields of _SCALARS: the index of the question, and of the window in its
         paragraph; the number of tokens without padding; the index of the paragraph's first token; the answer's first
         and last token, 0 if the window does not have the answer; 1 if the window does not have it. The last three are
@@ -267,12 +253,8 @@ class SquadFeature:
     """A question and a window of its paragraph, with the release's field names.
 
     Args:
-      unique_id: id of the feature.
-      qas_id: id of the question.
       example_index: index of the question; None in training, as in the release.
       doc_span_index: index of the window in its paragraph.
-      token_ids: int32 [tokens], without padding.
-      doc_offset: index of the paragraph's first token.
       starts, ends, is_max_context: [pieces of the window]; see AlignedParagraph and Window.
       start_position, end_position: first and last token of the answer, 0 if the window does not have it; None in
         prediction.

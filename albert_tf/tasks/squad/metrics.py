@@ -78,11 +78,7 @@ def evaluate_v2(
 
 
 def raw_scores(dataset: list, predictions: Mapping[str, str]) -> tuple[dict[str, float], dict[str, float]]:
-    """Exact match and F1 of each question in SQuAD 2.0, by id: the best over its answers ("" if it has none).
-
-    Raises:
-      ValueError: a question has no prediction, or there are no questions.
-    """
+    """Exact match and F1 of each question in SQuAD 2.0, by id: the best over its answers ("" if it has none)."""
     golds = {}
     for qas_id, question in _questions(dataset):
         texts = [text for text in _texts(question) if normalize_answer(text)]
@@ -150,13 +146,7 @@ def _is_exact(gold: str, prediction: str) -> bool:
 
 
 def _f1(gold: str, prediction: str, both_empty: float = 0.0) -> float:
-    """F1 of the words of two answers.
-
-    Args:
-      gold: the correct answer.
-      prediction: the predicted answer.
-      both_empty: the score of two answers without words: 0 in SQuAD 1.1, 1 in SQuAD 2.0.
-    """
+    """F1 of the words of two answers; two answers without words have `both_empty`: 0 in SQuAD 1.1, 1 in SQuAD 2.0."""
     gold_words, words = normalize_answer(gold).split(), normalize_answer(prediction).split()
     if not gold_words and not words:
         return both_empty

@@ -26,8 +26,6 @@ class SquadExample:
     """A question about a paragraph.
 
     Args:
-      qas_id: id of the question.
-      question_text, paragraph_text: the texts as in the file.
       orig_answer_text: in training, the answer, or "" if there is none.
       start_position: in training, the offset of the answer in the paragraph, or -1 if there is none.
       end_position: None, as in the release.
@@ -44,11 +42,7 @@ class SquadExample:
 
     @property
     def answer(self) -> tuple[str, int]:
-        """The answer's text and its offset in the paragraph.
-
-        Raises:
-          ValueError: the example was read for prediction, without an answer.
-        """
+        """The answer's text and its offset in the paragraph."""
         if self.orig_answer_text is None or self.start_position is None:
             raise ValueError(f"question {self.qas_id} has no answer: read the examples with is_training=True")
         return self.orig_answer_text, self.start_position
@@ -79,13 +73,7 @@ class ReadingNotes:
 
 
 class DatasetSummary(NamedTuple):
-    """A summary of a file.
-
-    Args:
-      version: "1.1" or "2.0", from the file; if the file has no version, "2.0" if any question has is_impossible.
-      questions: number of questions.
-      has_answers: whether any question has an answer, so that predictions can be scored.
-    """
+    """What a file has. Without a version in it, "2.0" if any question has is_impossible."""
 
     version: str
     questions: int
@@ -93,14 +81,7 @@ class DatasetSummary(NamedTuple):
 
 
 class SquadFile(NamedTuple):
-    """The content of a SQuAD file.
-
-    Args:
-      path: path of the file.
-      sha256: digest of its bytes.
-      articles: its "data" list.
-      summary: what the list has.
-    """
+    """A SQuAD file: the digest of its bytes, its "data" list and a summary of the list."""
 
     path: str
     sha256: str
@@ -109,12 +90,7 @@ class SquadFile(NamedTuple):
 
 
 def read_squad_file(path: str) -> SquadFile:
-    """Reads a SQuAD 1.1 or 2.0 JSON file.
-
-    Raises:
-      ValueError: the file is missing, not a SQuAD file or has no questions, or an answer has no text; the message names
-        the file and the wrong value. Questions are checked by read_paragraphs.
-    """
+    """Reads a SQuAD 1.1 or 2.0 JSON file. read_paragraphs checks its questions."""
     content = read_bytes(path)
     sha256, text = hashlib.sha256(content).hexdigest(), decode_utf8(content, path)
     del content  # with the text and its values, the bytes would be a third copy
@@ -166,16 +142,7 @@ def read_squad_examples(input_file: str, is_training: bool, misplaced_answers: s
 def read_paragraphs(
     file: SquadFile, is_training: bool, misplaced_answers: str = "find", notes: ReadingNotes | None = None
 ) -> Iterator[list[SquadExample]]:
-    """The questions of each paragraph that has any.
-
-    Args:
-      file: the content of the file.
-      is_training, misplaced_answers: see read_squad_examples.
-      notes: the counts of this file are added to it.
-
-    Raises:
-      ValueError: see read_squad_examples. It is raised when the wrong value is met.
-    """
+    """The questions of each paragraph that has any. A wrong value raises ValueError when it is met."""
     check_one_of("misplaced_answers", misplaced_answers, MISPLACED_ANSWERS)
     notes, ids = ReadingNotes() if notes is None else notes, set()
     for place, context, questions in _raw_paragraphs(file.path, file.articles):

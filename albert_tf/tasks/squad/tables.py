@@ -31,13 +31,7 @@ _ANSWER = dict(start_positions="start_position", end_positions="end_position", i
 
 
 class QuestionWindows(NamedTuple):
-    """A question with the windows of its paragraph.
-
-    Args:
-      qas_id: id of the question.
-      paragraph_text: the question's paragraph.
-      windows: its features; empty if the paragraph is empty or the question was left out.
-    """
+    """A question with the windows of its paragraph: none if the paragraph is empty or the question was left out."""
 
     qas_id: str
     paragraph_text: str
@@ -47,18 +41,7 @@ class QuestionWindows(NamedTuple):
 def training_table(
     cache: FeatureCache, file: SquadFile, options: FeatureOptions, num_workers: int = 1, path: str | None = None
 ) -> FeatureTable:
-    """The features of a training file, from the cache if it has them.
-
-    Args:
-      cache: has the tokenizer and the cached records.
-      file: the content of the file.
-      options: how features are made. Its is_training is replaced by True.
-      num_workers: number of processes that make features.
-      path: path of the records (--train_feature_file); None for a file in the cache.
-
-    Raises:
-      ValueError: the file is not a SQuAD file, or the records do not match its schema.
-    """
+    """The features of a training file, from the cache, or from the records at `path` (--train_feature_file)."""
     options = dataclasses.replace(options, is_training=True)
     return cache.table("squad_train", made_from(file, options), _schema(options),
                        lambda: _records(cache.tokenizer, file, options, num_workers), path)
@@ -67,16 +50,7 @@ def training_table(
 def prediction_table(
     tokenizer: FullTokenizer, file: SquadFile, options: FeatureOptions, num_workers: int = 1
 ) -> tuple[FeatureTable | None, list[QuestionWindows]]:
-    """The features of a file to predict (None if all contexts are empty), and all questions with their windows.
-
-    Args:
-      tokenizer: the model's tokenizer.
-      file, num_workers: see training_table.
-      options: how features are made. Its is_training is replaced by False.
-
-    Raises:
-      ValueError: the file is not a SQuAD file.
-    """
+    """The features of a file to predict (None if all contexts are empty), and all questions with their windows."""
     options = dataclasses.replace(options, is_training=False)
     examples: list[SquadExample] = []
     blocks = list(_blocks(tokenizer, file, options, num_workers, examples.extend))

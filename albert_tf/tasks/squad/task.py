@@ -13,9 +13,7 @@ from albert_tf.training.task import Batch, MeanLossTask, Tensors
 class SpanTask(MeanLossTask):
     """SQuAD 1.1. Batches have start_positions and end_positions, int32 [batch], in training.
 
-    Args:
-      model: the model to train.
-      n_best_size: the number of starts, and of ends, that are candidates in each feature.
+    There are n_best_size candidates for starts, and for ends, in each feature.
     """
 
     TEACHER_OUTPUTS = dict(start_logits=MASKED_LOGIT, end_logits=MASKED_LOGIT)
@@ -56,13 +54,9 @@ class SpanTask(MeanLossTask):
 
 
 class ConditionalSpanTask(MeanLossTask):
-    """SQuAD 2.0.
+    """SQuAD 2.0. Batches have p_mask, int32 [batch, seq].
 
-    Batches have p_mask, int32 [batch, seq], and in training start_positions, end_positions and is_impossible, int32
-    [batch].
-
-    Args:
-      model: the model to train.
+    In training they have start_positions, end_positions and is_impossible, int32 [batch].
     """
 
     TEACHER_OUTPUTS = dict(start_log_probs=MASKED_LOGIT, end_log_probs=MASKED_LOGIT, cls_logits=None)
@@ -71,11 +65,7 @@ class ConditionalSpanTask(MeanLossTask):
         super().__init__(model)
 
     def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
-        """The micro-batch's share of the loss.
-
-        The loss is the mean of the cross entropies of start and end, plus half the sigmoid cross entropy of
-        answerability.
-        """
+        """The mean of the cross entropies of start and end, plus half the sigmoid cross entropy of answerability."""
         start, end = (-tf.reduce_sum(tf.gather(outputs[log_probs], batch[positions], batch_dims=1))
                       / denominators["examples"]
                       for positions, log_probs in (("start_positions", "start_log_probs"),

@@ -10,7 +10,7 @@ from typing import NamedTuple, Sequence
 import numpy as np
 
 from albert_tf.modeling.predicting_model import PredictingModel
-from albert_tf.tasks.squad.answers import Answer, AnswerOptions, Candidate, answer_question
+from albert_tf.tasks.squad.answers import Answer, AnswerOptions, answer_question
 from albert_tf.tasks.squad.features import (
     SPECIAL_TOKENS,
     FeatureBlock,
@@ -34,11 +34,8 @@ _BATCH, _LENGTH_STEP = 16, 64
 class TextAnswer(NamedTuple):
     """The best answer to a question.
 
-    Args:
-      answer: a part of the context; "" if there is none.
-      start, end: the answer's first character in the context and one past its last: context[start:end] is the answer.
-      score: the sum of the scores of start and end.
-      no_answer_score: the logit that there is no answer; None for a model of SQuAD 1.1.
+    The answer is context[start:end], or "" if there is none. The score is the sum of the scores of start and end. The
+    no_answer_score is the logit that there is no answer; None for a model of SQuAD 1.1.
     """
 
     answer: str
@@ -70,15 +67,16 @@ def answer_questions(
     questions, contexts = list_of_strings("questions", questions), list_of_strings("contexts", contexts)
     if len(questions) != len(contexts):
         raise ValueError(f"there are {len(questions)} questions and {len(contexts)} contexts")
-    return [_text_answer(answer) for answer in answerer_of(model, tokenizer).ask_all(list(zip(questions, contexts)))]
+    results = []
+    for answer in answerer_of(model, tokenizer).ask_all(list(zip(questions, contexts))):
+        best, null_score = answer.n_best[0], answer.null_score
+        results.append(TextAnswer("", 0, 0, NO_SCORE, null_score) if best.first < 0 else
+                       TextAnswer(best.text, best.first, best.last + 1, best.score, null_score))
+    return results
 
 
 def answerer_of(model: PredictingModel, tokenizer: FullTokenizer) -> QuestionAnswerer:
-    """A QuestionAnswerer with the settings of a model.
-
-    Raises:
-      ValueError: the model has another head, or the tokenizer is not the model's.
-    """
+    """A QuestionAnswerer with the settings of a model."""
     check_reads_texts(model, tokenizer, *VERSION_OF_HEAD)
     version = VERSION_OF_HEAD[head_of(model).name]
     task = SpanTask(model) if version == "1.1" else ConditionalSpanTask(model)  # type: ignore[arg-type]
@@ -98,25 +96,13 @@ def feature_options(model: PredictingModel) -> FeatureOptions:
     return FeatureOptions(length, doc_stride, max_query_length, is_training=False)
 
 
-def _text_answer(answer: Answer) -> TextAnswer:
-    best = answer.n_best[0]
-    if best.first < 0:
-        return TextAnswer("", 0, 0, NO_SCORE, answer.null_score)
-    return TextAnswer(best.text, best.first, best.last + 1, best.score, answer.null_score)
-
-
 # --- single questions ------------------------------------------------------------------------------------------------
 
 
 class QuestionAnswerer:
     """Answers questions about texts of any length.
 
-    Args:
-      task: SpanTask or ConditionalSpanTask with a fine-tuned model.
-      tokenizer: the model's tokenizer.
-      features: how the text is divided into windows; is_training must be False.
-      options: how answers are chosen.
-      length_step: batches are padded to a multiple of this length. Few lengths are faster in TensorFlow.
+    Batches are padded to a multiple of length_step. Few lengths are faster in TensorFlow.
     """
 
     def __init__(self, task, tokenizer: FullTokenizer, features: FeatureOptions, options: AnswerOptions,
@@ -125,11 +111,7 @@ class QuestionAnswerer:
         self._length_step = length_step
 
     def ask(self, question: str, text: str) -> Answer:
-        """The best answers to a question, with their offsets in the text.
-
-        Raises:
-          ValueError: the question or the text is empty.
-        """
+        """The best answers to a question, with their offsets in the text."""
         if not question.strip() or not text.strip():
             raise ValueError(f"the {'text' if question.strip() else 'question'} is empty")
         return self.ask_all([(question, text)])[0]
@@ -169,17 +151,13 @@ def describe(answer: Answer, count: int = 5) -> str:
 
     start and end are those of an exported model: text[start:end] is the answer. An empty answer has neither.
     """
-    rows = [(f"{probability:.1%}", *(map(str, _offsets(candidate))), " ".join(candidate.text.split()))
-            for candidate, probability in zip(answer.n_best[:count], answer.probabilities)]
-    rows.insert(0, ("share", "start", "end", "answer"))
+    rows: list[tuple[str, ...]] = [("share", "start", "end", "answer")]
+    for candidate, probability in zip(answer.n_best[:count], answer.probabilities):
+        offsets = (candidate.first, candidate.last + 1) if candidate.first >= 0 else ("-", "-")
+        rows.append((f"{probability:.1%}", *map(str, offsets), " ".join(candidate.text.split())))
     widths = [max(map(len, column)) for column in zip(*rows)]
     lines = ["  ".join([*(cell.rjust(width) for cell, width in zip(row[:-1], widths)), row[-1]]).rstrip()
              for row in rows]
     if answer.null_score is not None:
         lines.append(f"no answer: {1 / (1 + np.exp(-answer.null_score)):.1%} (score {answer.null_score:.2f})")
     return "\n".join(lines)
-
-
-def _offsets(candidate: Candidate) -> tuple[int | str, int | str]:
-    """The first character of a candidate, and one past its last."""
-    return (candidate.first, candidate.last + 1) if candidate.first >= 0 else ("-", "-")

@@ -14,8 +14,7 @@ from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.imports import tensorflow_text as tf_text
 
 WORDS = "words"
-# The number of windows of a batch.
-_BATCH = 16
+_BATCH = 16  # windows
 
 
 def export_tagging(
@@ -33,15 +32,6 @@ def export_tagging(
     Words, tags and scores are [batch, words], padded with "" and 0; start and end are padded with -1. A score is the
     probability of the tag. A text can have any length: it is divided into windows. For ids the output is probabilities
     [batch, seq, labels].
-
-    Args:
-      export_dir: folder of the SavedModel.
-      model: the model. Its label_names are the tags.
-      tokenizer: the model's tokenizer.
-      options: how texts are divided into windows.
-
-    Raises:
-      ValueError: there is something at export_dir that is not an earlier export.
     """
     def pack(graph_tokenizer: GraphTokenizer, words: tf.Tensor) -> dict:
         rows = tf.RaggedTensor.from_tensor(words, padding="")
@@ -83,14 +73,9 @@ _SINGLE = rf"[^{_BLANK}\p{{L}}\p{{M}}\p{{N}}_]"
 
 
 def split_into_words(texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-    """Splits texts into words.
+    """Splits texts, string [texts], into words [texts, (words)]. Returns words, starts and ends.
 
-    Args:
-      texts: string [texts], UTF-8.
-
-    Returns:
-      words, string [texts, (words)]; the start and end of each word in its text, int32 [texts, (words)] each, in
-      characters as Python's str counts them: text[start:end] is the word.
+    Start and end of a word are int32, in characters as Python's str counts them: text[start:end] is the word.
     """
     words, starts, ends = tf_text.regex_split_with_offsets(texts, f"{_SPACE}|{_SINGLE}", _SINGLE)
     _, offsets = tf.strings.unicode_decode_with_offsets(texts, "UTF-8", errors="replace")
@@ -112,11 +97,7 @@ def pack_words(
 ) -> dict[str, tf.Tensor]:
     """Packs the words of each text into windows. The windows of a text are consecutive; each text has at least one.
 
-    Args:
-      tokenizer: the model's tokenizer.
-      options: length and stride of the windows.
-      words: string [texts, (words)].
-
+    Words are string [texts, (words)].
     Returns:
       input_ids, input_mask, segment_ids: int32 [windows, seq], padded to the longest window.
       text: int64 [windows], the index of the text of a window.

@@ -26,8 +26,7 @@ from albert_tf.utils import bounds
 
 SPECIAL_TOKENS = 2
 FIRST_PIECE, OTHER_PIECE = 1, 2
-# The number of sentences that are tokenized in one call.
-_CHUNK = 1000
+_CHUNK = 1000  # sentences that are tokenized in one call
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,12 +34,8 @@ class TaggingFeatureOptions:
     """How features are made.
 
     Args:
-      max_seq_length: the largest number of tokens of a row.
       doc_stride: pieces from the start of a window to the start of the next; 0 for half a window.
       label_all_pieces: whether all pieces of a word have its tag; if not, only the first piece has it.
-
-    Raises:
-      ValueError: doc_stride is larger than a window, so that pieces between two windows would be lost.
     """
 
     max_seq_length: int
@@ -67,18 +62,7 @@ class TaggingFeatureOptions:
 def convert_sentences_to_features(
     sentences: Sequence[Sentence], label_names: Sequence[str], tokenizer: FullTokenizer, options: TaggingFeatureOptions
 ) -> Iterator[dict[str, list[int] | int]]:
-    """The rows of each sentence, in order.
-
-    Args:
-      sentences: the sentences of a file.
-      label_names: the known tags, in the order of their ids.
-      tokenizer: the model's tokenizer.
-      options: how features are made.
-
-    Returns:
-      an iterator of dicts: input_ids, input_mask, segment_ids, word_pieces and tag_ids, lists of equal length;
-      sentence, the index of the sentence.
-    """
+    """The rows of each sentence, in order, with `sentence`, its index. For the other features see above."""
     tag_ids = {name: number for number, name in enumerate(label_names, start=1)}
     special_tokens = SpecialTokens(tokenizer)
     for chunk in chunks(enumerate(sentences), _CHUNK):
@@ -91,14 +75,7 @@ def convert_sentences_to_features(
 def feature_table(
     cache: FeatureCache, text: TaggedText, split: str, label_names: Sequence[str], options: TaggingFeatureOptions
 ) -> FeatureTable:
-    """The features of a file.
-
-    Args:
-      cache: has the tokenizer and the cached records.
-      text: the file.
-      split: "train", "dev" or "test", part of the name of the cached file.
-      label_names, options: see convert_sentences_to_features.
-    """
+    """The features of a file. The split is part of the name of the cached file."""
     content = repr([(sentence.words, sentence.tags) for sentence in text.sentences])
     made_from = dict(sentences=digest(content.encode("utf-8", "surrogatepass")), label_names=list(label_names),
                      **dataclasses.asdict(options))

@@ -61,14 +61,8 @@ def evaluate_tags(
 ) -> dict[str, float]:
     """The scores of predicted tags.
 
-    Args:
-      expected: the correct tags of each sentence.
-      predicted: the predicted tags of each sentence, of the same lengths.
-      label_names: all tags that can be predicted.
-
-    Returns:
-      accuracy over words. If the tags mark entities, also precision, recall and f1 over all entities (micro averages),
-      and f1/TYPE for each type in `expected`.
+    Accuracy is over words. If the tags mark entities, there are also precision, recall and f1 over all entities (micro
+    averages), and f1/TYPE for each type in `expected`.
     """
     pairs = [pair for sentences in zip(expected, predicted) for pair in zip(*sentences)]
     results = dict(accuracy=sum(tag == prediction for tag, prediction in pairs) / len(pairs))
@@ -96,9 +90,7 @@ def _scores(num_both: int, num_predicted: int, num_expected: int) -> tuple[float
 def word_probabilities(table: FeatureTable, predictions: Sequence[dict[str, list[np.ndarray]]]) -> np.ndarray:
     """The probabilities of all words of a file, float32 [words, labels]: the mean over pieces and checkpoints.
 
-    Args:
-      table: the features of the file.
-      predictions: for each checkpoint, the probabilities [seq, labels] of each row of the table.
+    `predictions` has for each checkpoint the probabilities [seq, labels] of each row of the table.
     """
     word_pieces = [pieces.numpy() for pieces in table.sequences["word_pieces"]]
     counted = [np.flatnonzero(pieces) for pieces in word_pieces]
@@ -119,13 +111,7 @@ def mean_of_pieces(marks: np.ndarray, piece_probabilities: np.ndarray) -> np.nda
 
 
 def tags_of_sentences(text: TaggedText, probabilities: np.ndarray, label_names: Sequence[str]) -> list[list[str]]:
-    """The most probable tag of each word, by sentence.
-
-    Args:
-      text: the file.
-      probabilities: [words, labels].
-      label_names: the tags, in the order of the labels.
-    """
+    """The most probable tag of each word, by sentence, from probabilities [words, labels]."""
     tags = iter([label_names[label] for label in probabilities.argmax(axis=1)])
     return [[next(tags) for _ in sentence.words] for sentence in text.sentences]
 
@@ -134,9 +120,6 @@ def evaluate(text: TaggedText, probabilities: np.ndarray, label_names: Sequence[
     """The scores of predictions on a file with tags: evaluate_tags, and loss (also as eval_loss).
 
     The loss is the mean cross entropy of the words whose tag is in label_names.
-
-    Raises:
-      ValueError: the file has no tags, or a probability is NaN or infinite.
     """
     check_finite_outputs(probabilities)
     text.check_has_tags()

@@ -33,29 +33,16 @@ FIRST_AND_LAST, FORM_AND_UPOS = Columns(), Columns(1, 3)
 
 
 class Sentence(NamedTuple):
-    """A sentence of a file.
-
-    Args:
-      words: the words as in the file.
-      tags: one tag per word; None if the file has no tags.
-      lines: the number of each word's line, from 1.
-    """
+    """A sentence of a file."""
 
     words: tuple[str, ...]
-    tags: tuple[str, ...] | None
-    lines: tuple[int, ...]
+    tags: tuple[str, ...] | None  # None if the file has no tags
+    lines: tuple[int, ...]  # the number of each word's line, from 1
 
 
 @dataclasses.dataclass(frozen=True)
 class TaggedText:
-    """The content of a file of tagged words.
-
-    Args:
-      path: path of the file.
-      columns: the columns of word and tag.
-      lines: all lines of the file.
-      sentences: the sentences in order, at least one.
-    """
+    """The content of a file of tagged words. It has at least one sentence."""
 
     path: str
     columns: Columns
@@ -83,12 +70,7 @@ class TaggedText:
             raise ValueError(f"{self.path} has no tags: each line must have a word and its tag")
 
     def write_with_tags(self, path: str, tags: Sequence[Sequence[str]]) -> None:
-        """Writes a copy of the file with other tags, or with tags added if it has none.
-
-        Args:
-          path: path of the copy.
-          tags: the tags of each sentence.
-        """
+        """Writes a copy of the file with other tags, or with tags added if it has none."""
         lines = list(self.lines)
         for sentence, sentence_tags in zip(self.sentences, tags):
             for line, tag in zip(sentence.lines, sentence_tags):
@@ -100,14 +82,9 @@ def read_tagged_text(path: str, columns: Columns | None = None) -> TaggedText:
     """Reads a file of tagged words.
 
     Args:
-      path: the file, which may be compressed (.gz, .bz2).
       columns: the columns of word and tag. A line with a single column is a word without a tag. Default: form and UPOS
         in a .conllu file, or the first and the last column in other files. A .conllu file in which all tags are "_" has
         no tags.
-
-    Raises:
-      ValueError: the file is missing or has no words, a line has too few columns, or some words have tags and others
-        do not; file and line are named.
     """
     lines = tuple(existing_lines(path))
     is_conllu = uncompressed_name(path).endswith(".conllu")

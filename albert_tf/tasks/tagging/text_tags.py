@@ -17,8 +17,7 @@ from albert_tf.text.packing import padded_rows, padding_values
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.weights.heads import check_reads_texts
 
-# The number of windows of a batch.
-_BATCH = 16
+_BATCH = 16  # windows
 
 
 class Word(NamedTuple):
@@ -30,10 +29,7 @@ class Word(NamedTuple):
 
 
 def split_words(text: str) -> list[Word]:
-    """The words of a text: runs of letters, marks, digits and "_", and other single characters but white space.
-
-    export.split_into_words does the same with TensorFlow ops.
-    """
+    """The words of a text: runs of letters, marks, digits and "_", and other single characters but white space."""
     words, place = [], 0
     for kind, run in itertools.groupby(text, _kind):
         length = sum(1 for _ in run)
@@ -54,16 +50,7 @@ def _kind(character: str) -> str:
 def tag_words(
     model: PredictingModel, tokenizer: FullTokenizer, sentences: Sequence[Sequence[str]]
 ) -> list[np.ndarray]:
-    """The probabilities of the tags of each word, float32 [words, labels] for each sentence.
-
-    Args:
-      model: a fine-tuned AlbertTokenClassifier, or an exported one.
-      tokenizer: the model's tokenizer.
-      sentences: the words of each sentence, of which there may be any number.
-
-    Raises:
-      ValueError: the model has another head, or the tokenizer is not the model's.
-    """
+    """The probabilities of the tags of each word, float32 [words, labels] for each sentence."""
     check_reads_texts(model, tokenizer, "token_classifier")
     options, counts = feature_options(model), [len(words) for words in sentences]
     rows = list(convert_sentences_to_features(
