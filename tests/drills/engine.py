@@ -21,12 +21,17 @@ import time
 import script_process
 from scenarios import SCENARIOS, write_data
 
+# What commands import besides script_process.PRELOADED.
+PRELOADED = ["filelock", "huggingface_hub", "matplotlib.backends.backend_svg", "matplotlib.figure", "safetensors.numpy",
+             "sentencepiece", "tensorboard.summary", "tqdm", "yaml"]
 OUTLIVES = 30  # seconds that the workers of a killed command may take to end
 LIMIT = 300  # seconds of a run
-# Event files have the time in their names, and temporary files are reported apart.
 TEMPORARY = re.compile(r"\.(tmp|lock)\b")
-NOT_COMPARED = re.compile(r"events\.out\.tfevents|trials\.journal$|\.(tmp|lock)\b")
-TIMES = re.compile(rb'"(seconds|time|wall_time|mtime_nsec|started|ended)": "?[\d.:T+-]+"?')
+# Event files have the time in their names; a search's journal and chart have the numbers of interrupted trials;
+# TensorFlow 2.21 draws a SavedModel's fingerprint; temporary files are reported apart.
+NOT_COMPARED = re.compile(rf"events\.out\.tfevents|trials\.journal|search\.svg|fingerprint\.pb|{TEMPORARY.pattern}")
+# In the list of an export's files: the size of what TensorFlow 2.21 draws.
+FINGERPRINT = re.compile(rb'"fingerprint\.pb": \{[^}]*\}')
 
 
 @dataclasses.dataclass
@@ -76,6 +81,7 @@ class Workplace:
             path.mkdir(parents=True)
         write_data(self.data)
         self.has_shim = self._preload_shim()
+        script_process.preload(*PRELOADED)
         self._undisturbed = {}
 
     def _preload_shim(self):
@@ -147,24 +153,35 @@ class Workplace:
         """
         if name not in self._undisturbed:
             command = command or SCENARIOS[name].command
-            for needed in re.findall(r"\$(\w+)", command):
-                self.undisturbed(needed)
-            self.clear(earlier)
-            ended = self.run(command)
+            ended = self._run_in(earlier, command)
             problems = ended.problems([0, 1] if earlier else [0]) + self.leftovers()
             if problems:
-                raise SystemExit(f"{name}, undisturbed: {problems}\n{ended.printed[-3000:]}")
+                raise RuntimeError(f"{name}, undisturbed: {problems}\n{ended.printed[-3000:]}")
             shutil.rmtree(self.finished / name, ignore_errors=True)
             shutil.copytree(self.out, self.finished / name)
             if name == "vocabulary":
                 shutil.copy(self.out / "v.model", self.data / "vocabulary.model")
             self._undisturbed[name] = Undisturbed(ended.status, files(self.out), ended.cpu, self.changes())
+            reader = name in SCENARIOS and SCENARIOS[name].reader
+            if reader and self._run_in(name, reader).status:
+                raise RuntimeError(f"{reader} does not read what {name} has left")
         return self._undisturbed[name]
 
-    def leftovers(self):
-        """Temporary files of the output folder and, but for TensorFlow's own, of the system's folder for them."""
-        found = [path for path in self.out.rglob("*") if TEMPORARY.search(path.name)]
-        found += [path for path in self.temporary.iterdir() if not path.name.startswith("__autograph_")]
+    def _run_in(self, earlier, command):
+        """Runs a command in the folder that an undisturbed run has left, or an empty one."""
+        for needed in re.findall(r"\$(\w+)", command):
+            self.undisturbed(needed)
+        self.clear(earlier)
+        return self.run(command)
+
+    def leftovers(self, number=None):
+        """Temporary files of the output folder and, unless it was a kill, of the system's folder for them.
+
+        A process that was ended by a signal may leave an empty lock.
+        """
+        found = [path for path in self.out.rglob("*") if TEMPORARY.search(path.name)
+                 and (number is None or path.suffix != ".lock")]
+        found += [] if number == signal.SIGKILL else self.temporary.iterdir()
         return [f"{path.relative_to(self.folder)} is left" for path in found]
 
 
@@ -202,7 +219,7 @@ def end(process, limit=LIMIT):
 
 
 def files(folder):
-    """{relative path: digest} of the files of a folder, without the times that they name."""
+    """{relative path: digest} of the files of a folder."""
     found = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
@@ -212,13 +229,13 @@ def files(folder):
 
 
 def content(path):
-    """The bytes of a file without the times that it names. Of a search's trials, scores and settings of whole ones."""
+    """The bytes of a file; of the table of a search's trials, the scores and settings of complete ones."""
     if path.name == "trials.csv":
         with open(path, newline="") as file:
             rows = [[row[name] for name in row if name not in ("trial", "seconds", "directory")]
                     for row in csv.DictReader(file) if row["state"] == "complete"]
         return json.dumps(sorted(rows)).encode()
-    return TIMES.sub(b'"\\1": 0', path.read_bytes())
+    return FINGERPRINT.sub(b"", path.read_bytes())
 
 
 def differences(expected, found):

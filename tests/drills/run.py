@@ -6,9 +6,10 @@ A line of JSON is printed for each disturbed run, and --csv has their counts. Th
 finding.
 
 A random kill: SIGKILL after a random time of work, of the command alone or with its workers. An exact kill: just before
-one rename, unlink or mkdir of each kind. A signal: SIGTERM, SIGINT or SIGHUP after a random time. The same command
-is then run again to its end. A pair: another command starts after a random time, or while the first one is stopped just
-before a rename; the output must be that of one of them, or of one after the other.
+one rename, unlink or mkdir of each kind. A signal: SIGTERM, SIGINT or SIGHUP after a random time. The same command is
+then run again, killed up to three times, and to its end. A pair: another command starts after a random time, or while
+the first one is stopped just before a rename; the output must be that of one of them, or of one after the other. The
+soak sends requests to `serve` for some seconds.
 """
 
 import argparse
@@ -35,8 +36,9 @@ from scenarios import PAIRS, SCENARIOS  # noqa: E402
 from soak import soak  # noqa: E402
 
 WAITS = 15  # seconds after which a stopped command goes on: the other one waits for its lock
-NOT_READ = r"manifest\.json$|README\.md$"  # what says that an output is not complete, and what the model does not need
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+# What says that an output is not complete, and the card that a model does not need.
+NOT_READ = r"manifest\.json$|README\.md$"
 REPOSITORY = pathlib.Path(__file__).parents[2]
 
 
@@ -53,37 +55,42 @@ class Drill:
         self._kinds = collections.defaultdict(list)  # scenario -> kinds of changes that are still to be disturbed
 
     def kill(self, name):
-        return self._interrupt(name, signal.SIGKILL, self._moment)
+        return self._interrupt(name, signal.SIGKILL, self._moment, 3)
 
     def exact_kill(self, name):
-        return self._interrupt(name, signal.SIGKILL, self._change)
+        return self._interrupt(name, signal.SIGKILL, self._change, 2)
 
     def signal(self, name):
-        return self._interrupt(name, self.draw.choice(SIGNALS), self._moment)
+        return self._interrupt(name, self.draw.choice(SIGNALS), self._moment, 1)
 
-    def _interrupt(self, name, number, moment):
-        """Starts a command, ends it by a signal, and runs it again. Returns what was done and what is wrong."""
-        place, scenario = self.workplace, SCENARIOS[name]
-        expected, earlier = self._reference(name)
-        undisturbed = place.undisturbed(expected)
-        when = moment(expected, undisturbed)
-        place.clear(earlier)
-        ended = place.run(scenario.command, number=number, **when)
-        change = next((change.kind for change in undisturbed.changes if change.number == when.get("at")), None)
-        done = dict(over=earlier, signal=signal.Signals(number).name, status=ended.status, change=change, **when)
-        if ended.status == 0:
-            return done, None  # it had ended before
+    def _interrupt(self, name, number, moment, times):
+        """Ends a command by a signal up to some times, and runs it to its end. Returns what was done and is wrong."""
+        place, scenario, done, found = self.workplace, SCENARIOS[name], [], []
+        reference, earlier = self._reference(name)
+        expected = place.undisturbed(reference)
         before = place.undisturbed(earlier).files if earlier else {}
-        found = unreadable(place.out) + self._half_done(scenario, undisturbed.files, before)
-        if number != signal.SIGKILL:
-            found += ended.problems([128 + number]) + place.leftovers()
-        found += place.run(scenario.command).problems([0])
-        there, expected = files(place.out), undisturbed.files
+        place.clear(earlier)
+        for _ in range(1 if scenario.starts_commands else times):
+            when = moment(reference, expected)
+            ended = place.run(scenario.command, number=number, **when)
+            if ended.status == 0:
+                break
+            change = next((change.kind for change in place.changes() if change.number == when.get("at")), None)
+            done.append(dict(when, over=earlier, change=change, signal=number, status=ended.status))
+            if number == signal.SIGKILL:
+                found += ended.problems([-number])
+            else:
+                left = place.leftovers(number)
+                has_work = left or files(place.out) not in (expected.files, before)
+                found += ended.problems([128 + number] if has_work else [128 + number, -number]) + left
+            found += unreadable(place.out) + self._half_done(scenario, expected.files, before)
+        else:
+            found += place.run(scenario.command).problems([0])
+        there, wanted = files(place.out), expected.files
         if number != signal.SIGKILL:  # a training has saved and evaluated one more step
-            there, expected = (but(scenario.progress, {name: each[name] for name in each if name in expected})
-                               for each in (there, expected))
-        found += differences(expected, there)
-        return done, found + place.leftovers()
+            there, wanted = (but(scenario.progress, {name: each[name] for name in each if name in wanted})
+                             for each in (there, wanted))
+        return done, found + differences(wanted, there) + place.leftovers(number)
 
     def _reference(self, name):
         """The names of the undisturbed run and of the earlier one whose output it replaces (or None)."""
@@ -147,7 +154,7 @@ class Drill:
         with place.start(command, when.get("at"), stop=1) as process:
             after, delay = (when["at"], 0.05) if exact else (when.get("after"), when.get("delay", 0))
             if not place.wait(process, when.get("cpu", 0), after, delay):
-                return when, None
+                return [], []
             with place.start(second, counted=False) as other:
                 if exact:
                     wait_for_end(other, WAITS)
@@ -161,7 +168,7 @@ class Drill:
         there, wanted, leftovers = but(ignored, files(place.out)), but(ignored, alone.files), place.leftovers()
         if there != wanted and (name in PAIRS or there not in self._orders(first, second)):
             found += [f"mixed: {difference}" for difference in differences(wanted, there)]
-        return done, found + leftovers
+        return [done], found + leftovers
 
     def _second(self, name):
         """The same command, or one with other flags."""
@@ -182,15 +189,6 @@ def but(ignored, paths):
     return {path: digest for path, digest in paths.items() if not re.search(ignored, path)}
 
 
-def dealt(names, count, cost):
-    """`count` names: each in turn, a costly one as much less often."""
-    used = dict.fromkeys(names, 0)
-    for _ in range(count if names else 0):
-        name = min(names, key=lambda name: (used[name] + 1) * cost(name) if used[name] else 0)
-        used[name] += 1
-        yield name
-
-
 def main():
     arguments = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     arguments.add_argument("--folder", help="a new folder, which is kept; default: a temporary one")
@@ -200,7 +198,8 @@ def main():
     arguments.add_argument("--csv", help="file of the counts; rows of other versions in it are kept")
     options = arguments.parse_args()
     os.nice(15)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it, and so would the commands
+    for number in (signal.SIGTERM, signal.SIGHUP):  # end what runs, too; ignored ones (nohup) the commands would ignore
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     with contextlib.ExitStack() as stack:
         folder = options.folder or os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "drills")
@@ -213,29 +212,41 @@ def main():
 
 def disturbed(workplace, options):
     """Does what the options say. Returns the numbers of disturbed runs and of those with findings."""
+    workplace.undisturbed("vocabulary")  # whose model is in the folder of data from now on
     drill, only = Drill(workplace, options.seed), options.only.split(",")
     scenarios = [name for name in only if name in SCENARIOS]
-    table = {"random kill": (drill.kill, options.kills, scenarios),
-             "exact kill": (drill.exact_kill, options.exact_kills if workplace.has_shim else 0, scenarios),
-             "pair": (drill.pair, options.pairs, only),
-             "signal": (drill.signal, options.signals, scenarios)}
+
+    def cost(name):
+        return SCENARIOS[PAIRS[name][0] if name in PAIRS else name].cost
+
+    table = {"random kill": (drill.kill, options.kills, list(scenarios)),
+             "exact kill": (drill.exact_kill, options.exact_kills if workplace.has_shim else 0, list(scenarios)),
+             "pair": (drill.pair, options.pairs, list(only)),
+             "signal": (drill.signal, options.signals, list(scenarios))}
     counts, findings = collections.Counter(), collections.Counter()
-    for kind, (disturb, count, names) in table.items():
-        for name in dealt(names, count, lambda name: SCENARIOS[PAIRS[name][0] if name in PAIRS else name].cost):
-            for _ in range(5):
+    for kind, (disturb, wanted, names) in table.items():
+        rounds = dict.fromkeys(names, 0)
+        while names and total(counts, kind) < wanted and sum(rounds.values()) < 5 * wanted:
+            # Each in turn, a costly one as much less often.
+            name = min(names, key=lambda name: rounds[name] and (rounds[name] + 1) * cost(name))
+            rounds[name] += 1
+            try:
                 done, found = disturb(name)
-                if found is not None:
-                    break
-            else:
-                found = ["it always ended before"]
-            counts[kind, name] += 1
+            except RuntimeError as error:  # an undisturbed run fails
+                done, found = [], [str(error)]
+                names.remove(name)
+            counts[kind, name] += len(done)
             findings[kind, name] += bool(found)
-            print(json.dumps(dict(disturbance=kind, scenario=name, **done, found=found)), flush=True)
+            print(json.dumps(dict(disturbance=kind, scenario=name, done=done, found=found)), flush=True)
     if options.soak:
         done, found = soak(workplace, options.soak)
         counts["answer of serve", "serve"], findings["answer of serve", "serve"] = done["answers"], len(found)
         print(json.dumps(dict(disturbance="soak", **done, found=found)), flush=True)
     return counts, findings
+
+
+def total(counts, kind):
+    return sum(count for (counted, _), count in counts.items() if counted == kind)
 
 
 def write_counts(path, counts, findings):

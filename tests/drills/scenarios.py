@@ -34,7 +34,7 @@ class Scenario:
     starts_commands: bool = False
 
 
-STATE = r"checkpoint$|eval_|best_|model\.ckpt-best|README|\.jsonl?$|\.svg$|\.csv$"
+STATE = r"checkpoint$|eval_|best_|model\.ckpt-best|README|test_|submit_|predictions|\.jsonl?$|\.svg$|\.csv$"
 TRAINING = "--train_batch_size=4 --save_checkpoints_steps=2 --learning_rate=0.01 "
 NEW = f"--albert_config_file=config.json --spm_model_file=$vocabulary/v.model {TRAINING}--train_step=6 "
 CLASSIFIER = f"run_classifier {NEW}--task_config=task.json --data_dir=. --max_seq_length=16 --warmup_step=1 "
@@ -48,7 +48,8 @@ SCENARIOS = dict(
                         "--vocab_size=50"),
     records=Scenario(f"create_pretraining_data --input_file=text*.txt --output_file=OUT/a.tfrecord,OUT/b.tfrecord "
                      f"--num_shards=2 --dupe_factor=2 --num_workers=2 {RECORDS}", "--random_seed=7",
-                     f"{PRETRAINING}--do_train=false --do_eval --input_file=OUT/?-*.tfrecord --output_dir=OUT/read"),
+                     f"{PRETRAINING}--do_train=false --do_eval --init_checkpoint=$pretraining/run "
+                     "--input_file=OUT/?-*.tfrecord --output_dir=OUT/read"),
     pretraining=Scenario(f"{PRETRAINING}--input_file=$records/a-*.tfrecord --input_file=$records/b-*.tfrecord "
                          "--do_eval --dynamic_masking --hidden_dropout_prob=0.1 --output_dir=OUT/run", progress=STATE,
                          cost=3),
@@ -62,7 +63,7 @@ SCENARIOS = dict(
                          "--threshold_to_export=0.5"),
     squad=Scenario(f"run_squad {NEW}--train_file=squad.json --predict_file=squad.json --max_seq_length=32 "
                    "--max_query_length=8 --doc_stride=8 --warmup_step=1 --do_train --do_predict --output_dir=OUT/run "
-                   "--cached_dir=OUT/cache", progress=STATE + "|predictions", cost=3),
+                   "--cached_dir=OUT/cache", progress=STATE, cost=3),
     race=Scenario(f"run_race {NEW}--data_dir=. --data_format=jsonl --max_seq_length=32 --max_qa_length=16 "
                   "--warmup_step=1 --do_train --do_eval --do_predict --output_dir=OUT/run", progress=STATE, cost=3),
     tagging=Scenario(f"run_tagging {NEW}--train_file=words.conll --eval_file=words.conll --predict_file=words.conll "
@@ -71,8 +72,9 @@ SCENARIOS = dict(
     sentences=Scenario(f"run_sentence_embeddings {NEW}--objective=sts --task_config=scores.json --data_dir=. "
                        "--max_seq_length=16 --warmup_step=1 --do_train --do_eval --output_dir=OUT/run",
                        progress=STATE, cost=3),
-    vectors=Scenario(f"extract_embeddings {MODEL} --input_file=text1.txt --output_file=OUT/v.npy --per_token",
-                     "--input_file=text2.txt", "search_sentences --vectors_file=OUT/v.npy"),
+    vectors=Scenario(f"extract_embeddings {MODEL} --input_file=text1.txt --output_file=OUT/v.npy "
+                     "--vector_precision=int8", "--input_file=text2.txt",
+                     f"search_sentences {MODEL} --input_file=text1.txt --vectors_file=OUT/v.npy --query=river"),
     scores=Scenario("score_sentences --init_checkpoint=$pretraining/run --input_file=few.txt --output_file=OUT/s.json",
                     "--input_file=fewer.txt"),
     **{f"to_{format}": Scenario(f"convert_checkpoint {MODEL} --to={format} --output_dir=OUT/model",
@@ -153,7 +155,8 @@ def write_data(folder):
     write("scores.json", dict(name="scores", regression=True, columns=dict(text_a="a", text_b="b", label="score"),
                               files={split: f"{split}_scores.tsv" for split in files}))
     write("space.json", dict(
-        script="run_classifier", metric="eval_accuracy", space=dict(learning_rate=dict(low=1e-5, high=1e-2, log=True)),
+        script="run_classifier", metric="eval_accuracy",
+        space=dict(learning_rate=dict(type="float", low=1e-5, high=1e-2, log=True)),
         flags=dict(task_config="task.json", data_dir=".", albert_config_file="config.json", max_seq_length=16,
                    spm_model_file="vocabulary.model", train_step=4, save_checkpoints_steps=2, train_batch_size=8)))
     own = {"spm_model_file": "{output_dir}/vocabulary.model", "max_seq_length": 32, "max_predictions_per_seq": 5}
