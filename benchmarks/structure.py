@@ -1,10 +1,11 @@
-"""Counts what a reader has to open: modules, lines, imports, and the files that three flows of data enter.
+"""Counts what a reader has to open: files, lines, imports, and the files that three flows of data enter.
 
     python -m benchmarks.structure
 
 The flows: raw text to the first update of the weights, a question of SQuAD to predictions.json, and an archive of the
-release to a model. A profile function lists the files of albert_tf whose functions are called, by package. Lines are
-counted without blank ones. Each flow and each import runs in a process of its own.
+release to a model. A profile function lists the files of albert_tf whose functions are called, by package. Each flow
+and each import runs in a process of its own. Lines of code are those that are not blank and not in a comment, a
+docstring or an import.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ import functools
 import inspect
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 import threading
-from typing import Iterator
+import tokenize
+from typing import Iterable, Iterator
 
 ROOT = pathlib.Path(__file__).parents[1]
 PACKAGE = ROOT / "albert_tf"
@@ -30,6 +33,10 @@ SIZES = dict(vocab_size=30000, embedding_size=8, hidden_size=16, num_hidden_laye
              intermediate_size=16, max_position_embeddings=64)
 SENTENCES = "\n".join(f"{name} sold the {thing} to a man from the north ."
                       for name in ("Ann", "Bob", "Cid") for thing in ("boat", "house", "red car", "kettle")) + "\n"
+# By title: the pattern of a setting's names, and the folder of its task.
+SETTINGS = {"single_texts": (r"\bsingle_texts\b", "tasks/classification/"),
+            "early exit": (r"early_exit|\bexit_", "modeling/early_exit.py")}
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 QUESTIONS = {"version": "1.1", "data": [{"title": "t", "paragraphs": [{"context": "Ann sold the boat to Bob.", "qas": [
     {"id": "q", "question": "Who sold the boat?", "answers": [{"text": "Ann", "answer_start": 0}]}]}]}]}
 
@@ -232,9 +239,34 @@ def imported_by_from_pretrained() -> tuple[list[str], float]:
     return names.split(), float(seconds)
 
 
-def lines(paths) -> int:
-    """Lines that are not blank."""
-    return sum(bool(line.strip()) for path in paths for line in path.read_text(encoding="utf-8").splitlines())
+def lines(paths: Iterable[pathlib.Path]) -> int:
+    """All lines, as `wc -l` counts them."""
+    return sum(path.read_text(encoding="utf-8").count("\n") for path in paths)
+
+
+def code_lines(path: pathlib.Path) -> int:
+    """Lines of code, as the module's docstring defines them."""
+    with tokenize.open(path) as file:
+        tokens = [token for token in tokenize.generate_tokens(file.readline)
+                  if token.string.strip() and token.type != tokenize.COMMENT]
+    numbers = {number for token in tokens for number in range(token.start[0], token.end[0] + 1)}
+    text = path.read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, DOCUMENTED):
+            node = node.body[0] if ast.get_docstring(node) is not None else None
+        elif not isinstance(node, (ast.Import, ast.ImportFrom)):
+            continue
+        if node:
+            numbers -= set(range(node.lineno, node.end_lineno + 1))
+    return sum(bool(line.strip()) and number in numbers for number, line in enumerate(text.splitlines(), start=1))
+
+
+def files_that_name(setting: str) -> list[str]:
+    """The files of albert_tf that have one of a setting's names, outside of its task."""
+    pattern, task = SETTINGS[setting]
+    names = {str(path.relative_to(PACKAGE)): path for path in modules().values()}
+    return [name for name, path in names.items()
+            if not name.startswith(task) and re.search(pattern, path.read_text(encoding="utf-8"))]
 
 
 def _output(program: str) -> list[str]:
@@ -245,11 +277,12 @@ def _output(program: str) -> list[str]:
 
 
 def main() -> None:
-    loose = [path.name for path in PACKAGE.glob("*.py")]
-    print(f"loose modules in albert_tf/: {len(loose)} ({', '.join(sorted(loose))})")
-    print(f"python files at the root: {len(list(ROOT.glob('*.py')))}")
-    print(f"modules of albert_tf: {len(modules())}; lines: {lines(modules().values()):,}; "
-          f"lines of tests: {lines((ROOT / 'tests').rglob('*.py')):,}")
+    for folder in ("albert_tf", "tests", "benchmarks", "studies"):
+        files = list((ROOT / folder).rglob("*.py"))
+        print(f"{folder}/: {len(files)} files, {lines(files):,} lines, {sum(map(code_lines, files)):,} of them code")
+    for setting in SETTINGS:
+        print(f"{setting}: named in {len(files_that_name(setting))} files outside its task: "
+              f"{' '.join(files_that_name(setting))}")
     print(f"imports that run upward: {upward_imports() or 'none'}; cycles: {cycles() or 'none'}")
     for task in sorted(path for path in (PACKAGE / "tasks").iterdir() if (path / "__init__.py").is_file()):
         print(f"tasks/{task.name}: {len(list(task.glob('*.py'))) - 1} files, {lines(task.glob('*.py')):,} lines")

@@ -1,17 +1,6 @@
-"""The packages import in one direction, and a reader finds few files at the top."""
+"""The packages import in one direction, and the counts of benchmarks.structure are right."""
 
-import ast
-import pathlib
-import re
-import tokenize
-
-from albert_tf.commands.usage import NAMES
 from benchmarks import structure
-
-# Programs of the release, SQuAD and Hugging Face that docstrings and comments name.
-OF_OTHERS = {"run_squad_v1.py", "run_squad_v2.py", "classifier_utils.py", "race_utils.py", "squad_utils.py",
-             "optimization.py", "lamb_optimizer.py", "evaluate-v1.1.py", "evaluate-v2.0.py", "run_qa.py",
-             "run_qa_beam_search.py", "run_swag.py", "run_ner.py"}
 
 
 def test_packages_import_only_from_those_above_them():
@@ -34,30 +23,34 @@ def test_no_modules_import_each_other():
     assert structure.cycles() == []
 
 
-def test_files_that_docstrings_and_comments_name_exist():
-    files = [path for folder in ("albert_tf", "benchmarks", "demo", "studies", "tests")
-             for path in (structure.ROOT / folder).rglob("*.py")] + list(structure.ROOT.glob("*.py"))
-    parts = [path.relative_to(structure.ROOT).parts for path in files]
-    known = {"/".join(path[start:]) for path in parts for start in range(len(path))} | OF_OTHERS
-    missing = [f"{path.relative_to(structure.ROOT)}: {name}" for path in files for text in prose_of(path)
-               for name in re.findall(r"(?<![\w./*-])[a-z_][\w/.-]*\.py\b", text) if name not in known]
-    assert not missing
+def test_lines_of_code_have_no_blank_line_comment_docstring_or_import(tmp_path):
+    file = tmp_path / "module.py"
+    file.write_text('''"""A module
+of two lines."""
+
+import os
+from os.path import (
+    join,
+)
+
+# a comment
+TEXT = """one
+
+two"""  # three lines, of which one is blank
 
 
-def prose_of(path):
-    """The docstrings and the comments of a file."""
-    with tokenize.open(path) as file:
-        comments = [token.string for token in tokenize.generate_tokens(file.readline) if token.type == tokenize.COMMENT]
-    nodes = (ast.Module, ast.ClassDef, ast.FunctionDef)
-    return comments + [ast.get_docstring(node) or "" for node in ast.walk(ast.parse(path.read_text("utf-8")))
-                       if isinstance(node, nodes)]
+def name(a,  # a comment
+         b):
+    """A docstring."""
+    return join(a, b)
+''')
+    assert (structure.lines([file]), structure.code_lines(file)) == (18, 5)
 
 
-def test_few_files_lie_at_the_top():
-    assert {path.name for path in structure.PACKAGE.glob("*.py")} == {
-        "__init__.py", "__main__.py", "config.py", "devices.py", "keras.py"}
-    scripts = {path.stem for path in pathlib.Path(structure.ROOT).glob("*.py")}
-    assert len(scripts) == 8 and scripts < set(NAMES)
+def test_a_setting_is_counted_by_the_files_that_name_it_outside_its_task():
+    assert "modeling/classifier.py" in structure.files_that_name("single_texts")
+    assert not any(name.startswith("tasks/classification/") for name in structure.files_that_name("single_texts"))
+    assert "training/callbacks.py" not in structure.files_that_name("early exit")  # __exit__
 
 
 def test_a_profile_lists_the_files_whose_functions_are_called():
