@@ -50,16 +50,6 @@ def test_files_that_are_copied_exist_and_are_sent_to_the_builder(instructions):
     assert not is_sent(".git/config", patterns) and not is_sent("tests/test_dockerfile.py", patterns)
 
 
-def test_versions_are_those_of_the_requirements(instructions):
-    install, = (text for text in texts_of(instructions, "RUN") if "pip install" in text)
-    assert "--constraint=requirements.txt" in install and '".${EXTRAS}"' in install
-    version, = re.findall(r"^PYTHON=(.+)$", texts_of(instructions, "ARG")[0])
-    assert f'python_version < "{version[:2]}{int(version[2:]) + 1}"' in (REPOSITORY / "requirements.txt").read_text()
-    for text in ((REPOSITORY / "Dockerfile").read_text(), PAGE):
-        extra, = set(re.findall(r"EXTRAS=\[(\w+)\]", text))
-        assert any("and-cuda" in requirement for requirement in PROJECT["optional-dependencies"][extra])
-
-
 def test_the_default_command_is_serve(instructions):
     (program,), command = (json.loads(texts_of(instructions, name)[0]) for name in ("ENTRYPOINT", "CMD"))
     assert program in PROJECT["scripts"]
@@ -79,16 +69,3 @@ def test_the_commands_of_its_comment_and_of_the_page_have_flags_of_serve(instruc
             known = {flag.name for flag in run.flags}
         for command in commands:
             assert {flag[2:].partition("=")[0] for flag in shlex.split(command)[1:]} <= known
-
-
-def test_it_does_not_run_as_root(instructions):
-    assert int(texts_of(instructions, "USER")[-1]) > 0
-
-
-def test_the_config_of_tensorflow_serving_names_what_the_page_exports():
-    config, = re.findall(r"```text models.config\n(.*?)```", PAGE, re.DOTALL)
-    models = re.findall(r'config \{ name: "(\w+)" base_path: "/models/(\w+)" model_platform: "tensorflow" \}', config)
-    assert len(models) == config.count("base_path") == 2
-    assert config.count("{") == config.count("}") == 3
-    for name, folder in models:
-        assert name == folder and f"--export_dir=models/{folder}/1" in PAGE

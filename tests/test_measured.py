@@ -5,13 +5,10 @@ import csv
 import re
 import statistics
 
-import numpy as np
 import pytest
-from scipy import stats
 from script_session import REPOSITORY
 
 from studies.intervals import standard_error
-from studies.study import read_study, study_names
 
 DOCS = REPOSITORY / "docs"
 
@@ -28,44 +25,49 @@ def table_rows(page, heading):
             if line.startswith("| ")]
 
 
-SCORES = collections.defaultdict(dict)  # task -> program -> scores of three seeds
-for _row in read_rows("fine_tuning_beside_hugging_face.csv"):
-    SCORES[_row["task"]][_row["program"]] = [float(_row[name]) for name in ("lowest", "median", "highest")]
+def scores(rows, **values):
+    """The scores of the rows that have these values in their columns."""
+    return [float(row["score"]) for row in rows if values.items() <= row.items()]
 
 
-@pytest.mark.parametrize("task", SCORES)
-def test_the_rows_beside_hugging_face_follow_from_the_scores_of_the_seeds(task):
-    shown, = (row for row in table_rows("accuracy.md", "Fine-tuning beside Hugging Face") if row[0] == task)
-    digits = 1 if "SQuAD" in task else 3
-    ours, theirs = SCORES[task]["albert_tf"], SCORES[task]["Hugging Face"]
-    for cell, scores in zip(shown[1:3], (ours, theirs)):
-        assert cell == f"{statistics.median(scores):.{digits}f} ({min(scores):.{digits}f} to {max(scores):.{digits}f})"
-    difference = statistics.median(ours) - statistics.median(theirs)
-    error = (statistics.variance(ours) / 3 + statistics.variance(theirs) / 3) ** 0.5
-    assert shown[3] == f"{difference:.{digits}f} ({error:.{digits}f})"
+def median_and_range(values, digits=3):
+    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+
+
+def difference_of_medians(values, others, digits=3):
+    """How much higher the median of the values is, with the standard error of the difference of means."""
+    error = (statistics.variance(values) / len(values) + statistics.variance(others) / len(others)) ** 0.5
+    return f"{statistics.median(values) - statistics.median(others):.{digits}f} ({error:.{digits}f})"
+
+
+def row_of(name):
+    """The cells of the row of docs/accuracy.md that begins with a name, without that."""
+    row, = (line for line in (DOCS / "accuracy.md").read_text("utf-8").splitlines() if line.startswith(f"| {name}"))
+    return row.strip("| ").split(" | ")[1:]
+
+
+def test_the_rows_beside_hugging_face_follow_from_the_scores_of_the_seeds():
+    measured = {(row["task"], row["program"]): [float(row[name]) for name in ("lowest", "median", "highest")]
+                for row in read_rows("fine_tuning_beside_hugging_face.csv")}
+    shown = {row[0]: row[1:4] for row in table_rows("accuracy.md", "Fine-tuning beside Hugging Face")}
+    for task in {task for task, _ in measured}:
+        pair, digits = [measured[task, name] for name in ("albert_tf", "Hugging Face")], 1 if "SQuAD" in task else 3
+        assert shown[task] == [*(median_and_range(each, digits) for each in pair), difference_of_medians(*pair, digits)]
 
 
 @pytest.mark.parametrize("trained, name", [
-    ("all", "all weights"), ("adapters", "adapters and head"), ("head", "head")])
+    ("all", "all weights |"), ("adapters", "adapters and head |"), ("head", "head |")])
 def test_the_rows_of_a_part_of_the_weights_follow_from_the_scores_of_the_seeds(trained, name):
-    line, = (line for line in (DOCS / "accuracy.md").read_text("utf-8").splitlines() if line.startswith(f"| {name} |"))
-    for task, shown in zip(("sst-2", "sts-b"), line.strip("| ").split(" | ")[2:]):
-        scores = [float(row["score"]) for row in read_rows("trainable_weights.csv")
-                  if (row["task"], row["trained"]) == (task, trained)]
-        assert len(scores) == 5
-        assert shown == f"{statistics.median(scores):.3f} ({min(scores):.3f} to {max(scores):.3f})"
+    measured = [scores(read_rows("trainable_weights.csv"), task=task, trained=trained) for task in ("sst-2", "sts-b")]
+    assert row_of(name)[1:] == list(map(median_and_range, measured)) and set(map(len, measured)) == {5}
 
 
 @pytest.mark.parametrize("task, name", [("sts-b", "STS-B, Pearson; "), ("rte", "RTE, accuracy; ")])
 def test_the_rows_of_searched_settings_follow_from_the_scores_of_the_seeds(task, name):
-    line, = (line for line in (DOCS / "accuracy.md").read_text("utf-8").splitlines() if line.startswith(f"| {name}"))
-    recipe, search = ([float(row["score"]) for row in read_rows("searched_settings.csv")
-                       if (row["task"], row["settings"]) == (task, settings)] for settings in ("recipe", "search"))
+    recipe, search = (scores(read_rows("searched_settings.csv"), task=task, settings=settings)
+                      for settings in ("recipe", "search"))
     assert len(recipe) == len(search) == 5
-    error = (statistics.variance(recipe) / 5 + statistics.variance(search) / 5) ** 0.5
-    assert line.strip("| ").split(" | ")[1:] == [
-        *(f"{statistics.median(scores):.3f} ({min(scores):.3f} to {max(scores):.3f})" for scores in (recipe, search)),
-        f"{statistics.median(search) - statistics.median(recipe):.3f} ({error:.3f})"]
+    assert row_of(name) == [median_and_range(recipe), median_and_range(search), difference_of_medians(search, recipe)]
 
 
 def test_the_rows_of_a_taught_model_are_the_measured_scores():
@@ -98,67 +100,6 @@ def test_the_gains_of_taught_students_follow_from_the_scores_of_the_seeds():
         assert len(rows["alone"]) == len(rows["taught"]) == 5
         assert shown.format(*(mean_score(rows[name]) for name in ("alone", "taught", "teacher")),
                             mean_difference(rows["taught"], rows["alone"])) in text
-
-
-# Their intervals are over seeds only, by Welch's t; those of the other columns may be wider (studies/results.py).
-OVER_SEEDS = ("masked LM", "masked LM, n-grams", "NSP pairs", "SOP pairs", "STS-B, Pearson")
-SECOND_BASELINE = 4.95  # the loss that neighbouring tokens explain in the records of the studies
-ROUNDING = 0.051  # of a shown mean or error
-
-
-def scores_of_study(study):
-    """configuration -> column -> (mean, standard error)"""
-    scores = collections.defaultdict(dict)
-    for row in read_rows("study_scores.csv"):
-        if row["study"] == study:
-            scores[row["configuration"]][row["column"]] = float(row["mean"]), float(row["standard_error"])
-    return scores
-
-
-@pytest.mark.parametrize("study", study_names())
-def test_there_are_scores_of_each_configuration_and_those_on_the_plateau_have_its_loss(study):
-    assert list(scores_of_study(study)) == list(read_study(study, "small").configurations)
-    for row in read_rows("study_scores.csv"):
-        if row["study"] == study and row["column"] == "masked-LM loss":
-            assert (row["on_plateau"] == "yes") == (float(row["mean"]) >= SECOND_BASELINE), row
-
-
-def test_means_and_errors_follow_from_the_scores_of_single_seeds_where_they_were_kept():
-    seeds = collections.defaultdict(list)
-    for row in read_rows("study_seeds.csv"):
-        seeds[row["study"], row["configuration"], row["column"]].append(float(row["value"]))
-    for (study, configuration, column), values in seeds.items():
-        digits = 3 if column == "masked-LM loss" else 1
-        mean, error = scores_of_study(study)[configuration][column]
-        assert (mean, error) == (round(statistics.mean(values), digits), round(standard_error(values), digits))
-
-
-def half_of_interval(error, other):
-    """Half of Welch's 95 % interval of the difference of two means of three seeds."""
-    if error == other == 0:
-        return 0.0
-    freedom = 2 * (error**2 + other**2) ** 2 / (error**4 + other**4)
-    return stats.t.ppf(0.975, freedom) * (error**2 + other**2) ** 0.5
-
-
-@pytest.mark.parametrize("study", study_names())
-def test_the_differences_of_a_study_follow_from_its_scores(study):
-    scores = scores_of_study(study)
-    rows = [row for row in read_rows("study_differences.csv") if row["study"] == study]
-    assert rows
-    for row in rows:
-        (mean, error), (other, error_of_other) = (
-            scores[row[name]][row["column"]] for name in ("configuration", "other"))
-        difference, low, high = (float(row[name]) for name in ("difference", "low", "high"))
-        assert abs(mean - other - difference) < 3 * ROUNDING, row
-        assert abs((low + high) / 2 - difference) < 0.11 or row["column"] not in OVER_SEEDS, row
-        if study == "ensemble":  # paired by the pre-trained models, whose single scores were not kept
-            continue
-        halves = [half_of_interval(a, b) for a in np.clip(np.linspace(error - ROUNDING, error + ROUNDING, 9), 0, None)
-                  for b in np.clip(np.linspace(error_of_other - ROUNDING, error_of_other + ROUNDING, 9), 0, None)]
-        half = (high - low) / 2
-        assert min(halves) - ROUNDING < half, row
-        assert half < max(halves) + ROUNDING or row["column"] not in OVER_SEEDS, row
 
 
 def test_every_interval_of_the_verdicts_is_one_of_the_differences():
@@ -299,21 +240,14 @@ def test_the_rows_of_early_exit_follow_from_the_scores_and_times_of_the_seeds():
 
 
 def test_the_rows_of_the_shipped_model_follow_from_the_scores_of_the_seeds():
-    scores = collections.defaultdict(list)
-    for row in read_rows("albert_tiny_en.csv"):
-        scores[row["task"], row["metric"], row["weights"]].append(float(row["score"]))
-    page = (DOCS / "accuracy.md").read_text("utf-8").partition("\n## albert_tiny_en\n")[2].partition("\n## ")[0]
-    rows = [line.strip("| ").split(" | ") for line in page.splitlines()
-            if re.match(r"\| (SST-2|STS-B|the same|RTE)", line)]
-    measured = {key[:2] for key in scores}
-    assert len(rows) == len(measured)
-    for (task, metric), (_, *cells) in zip(dict.fromkeys(key[:2] for key in scores), rows):
-        ours, random = (scores[task, metric, weights] for weights in ("pre-trained", "random"))
-        assert cells[:2] == [
-            f"{statistics.median(each):.3f} ({min(each):.3f} to {max(each):.3f})" for each in (ours, random)]
-        difference = statistics.median(ours) - statistics.median(random)
-        error = (statistics.variance(ours) / len(ours) + statistics.variance(random) / len(random)) ** 0.5
-        assert cells[2] == f"{difference:.3f} ({error:.3f})"
+    measured = read_rows("albert_tiny_en.csv")
+    shown = [row[1:4] for row in table_rows("accuracy.md", "albert_tiny_en")
+             if re.match("SST-2|STS-B|the same|RTE", row[0])]
+    expected = []
+    for task, metric in dict.fromkeys((row["task"], row["metric"]) for row in measured):
+        pair = [scores(measured, task=task, metric=metric, weights=weights) for weights in ("pre-trained", "random")]
+        expected.append([*map(median_and_range, pair), difference_of_medians(*pair)])
+    assert shown == expected
 
 
 def test_the_rows_of_the_steps_on_a_gpu_follow_from_the_measured_values():

@@ -87,10 +87,9 @@ class Page:
         self.printed = ""  # by the last block of commands or Python
         self._server, self._answer = None, None  # a ScriptProcess, and the JSON of the last answer
 
-    def commands(self, section=None):
-        """The words of each command of the shell blocks, or of those of one section."""
-        return [words for block in self.blocks if block.language == "bash" and section in (None, block.section)
-                for words in commands(block.text)]
+    def commands(self):
+        """The words of each command of the shell blocks."""
+        return [words for block in self.blocks if block.language == "bash" for words in commands(block.text)]
 
     def scripts_to_run(self):
         """The scripts that a session runs if all blocks are run, in order. Servers have processes of their own."""
