@@ -33,16 +33,12 @@ COLUMNS: dict[str, tuple[type, tuple[int, ...]]] = dict(
 class TokenizedBatch(NamedTuple):
     """The tokens of consecutive lines. Sentences and tokens are counted from the start of the batch.
 
-    Args:
-      ids: int32 [tokens].
-      sentence_ends: int64 [sentences], the end of each sentence in ids.
-      document_ends: int64 [ends, 2], the distinct ends of documents in sentence_ends and in ids. An end at 0 closes a
-        document that an earlier batch has begun, if there is one.
+    A document's end at 0 closes a document that an earlier batch has begun, if there is one.
     """
 
-    ids: np.ndarray
-    sentence_ends: np.ndarray
-    document_ends: np.ndarray
+    ids: np.ndarray  # int32 [tokens]
+    sentence_ends: np.ndarray  # int64 [sentences], the end of each sentence in ids
+    document_ends: np.ndarray  # int64 [ends, 2], the distinct ends of documents in sentence_ends and in ids
 
     @property
     def counts(self) -> BatchCounts:
@@ -52,28 +48,25 @@ class TokenizedBatch(NamedTuple):
 
 
 class BatchCounts(NamedTuple):
-    """The size of a TokenizedBatch.
-
-    first_end and last_end are the ends of its first and last document, in sentences; -1 if no document ends in it.
-    """
+    """The size of a TokenizedBatch."""
 
     tokens: int
     sentences: int
     document_ends: int
-    first_end: int
-    last_end: int
+    first_end: int  # of its first document, in sentences; -1 if no document ends in it
+    last_end: int  # the same of its last document
 
 
 _NO_END = -1
 
 
 class Position(NamedTuple):
-    """How much of a corpus precedes a batch. open_document is the first sentence of the document that is not closed."""
+    """How much of a corpus precedes a batch."""
 
     tokens: int = 0
     sentences: int = 0
     documents: int = 0
-    open_document: int = 0  # equal to sentences if no document is open
+    open_document: int = 0  # the first sentence of the document that is not closed; equal to sentences if none is open
 
     def skipped_ends(self, counts: BatchCounts) -> int:
         """How many of a batch's document ends (0 or 1) close no document, such as that of a second blank line."""
@@ -88,13 +81,11 @@ class Position(NamedTuple):
 
 
 class Column(Protocol):
-    """An array that can be sliced."""
+    """An array of which consecutive rows can be read."""
 
-    def __len__(self) -> int:
-        """The number of rows."""
+    def __len__(self) -> int: ...
 
-    def __getitem__(self, piece: slice) -> np.ndarray:
-        """Consecutive rows."""
+    def __getitem__(self, piece: slice) -> np.ndarray: ...
 
 
 class Part(NamedTuple):
@@ -106,11 +97,7 @@ class Part(NamedTuple):
 
 
 class Corpus:
-    """Documents, which consist of sentences, which consist of token ids. The columns are not kept in memory.
-
-    Args:
-      ids, sentence_ends, document_ends: the columns (see COLUMNS).
-    """
+    """Documents, which consist of sentences, which consist of token ids. The columns (see COLUMNS) stay in files."""
 
     def __init__(self, ids: Column, sentence_ends: Column, document_ends: Column):
         self._ids, self._sentence_ends, self._document_ends = ids, sentence_ends, document_ends
@@ -136,12 +123,9 @@ class Corpus:
                 for start in range(first, last, longest)]
 
     def tasks(self, tokens: int, longest: int, documents: range | None = None) -> Iterator[list[Part]]:
-        """Divides documents into tasks. A task is several small documents of about `tokens` tokens, or one part.
+        """Divides documents (all by default) into tasks: several small ones of about `tokens` tokens, or one part.
 
-        Args:
-          tokens: tokens of a task with several documents.
-          longest: the largest number of sentences of a part.
-          documents: indices of the documents; None for all.
+        A part has at most `longest` sentences.
         """
         documents = range(len(self)) if documents is None else documents
         for first in range(documents.start, documents.stop, _BLOCK):
@@ -195,11 +179,10 @@ def open_corpus(folder: str) -> Corpus:
 
 
 class FileColumn:
-    """A column in a file. (The pages that a memory map has read would count as memory of the process.)
+    """A column in a local file, which was opened without a buffer. (Pages of a memory map would count as memory.)
 
     Args:
-      file: a local file, opened without a buffer.
-      name: name of the column.
+      file, name: the file, and the name of the column.
       start: start of the column in the file, in bytes.
       length: number of rows; None for all rows to the end of the file.
     """
@@ -221,11 +204,7 @@ class FileColumn:
 
 
 def line_batches(paths: list[str], text_column: str | None = None) -> Iterator[list[str]]:
-    """The lines of all files in batches of about a megabyte. An empty line is added at the end of each file.
-
-    Args:
-      paths, text_column: see read_document_lines.
-    """
+    """The lines of read_document_lines for all files, in batches of about a megabyte."""
     return in_batches((line for path in paths for line in read_document_lines(path, text_column)), _BATCH_BYTES)
 
 
@@ -242,12 +221,9 @@ def in_batches(lines: Iterable[str], size: int) -> Iterator[list[str]]:
 
 
 def tokenize_lines(tokenizer: FullTokenizer, lines: list[str], language: str | None = None) -> TokenizedBatch:
-    """Tokenizes lines. An empty line ends a document, and a line without ids is skipped.
+    """Tokenizes stripped lines. An empty line ends a document, and a line without ids is skipped.
 
-    Args:
-      tokenizer: the model's tokenizer.
-      lines: stripped lines.
-      language: code of the language whose rules split each line into sentences; None if a line is a sentence.
+    `language` is the code of the language whose rules split each line into sentences; None if a line is a sentence.
     """
     if language:
         lines = list(split_lines(lines, language))
@@ -257,13 +233,7 @@ def tokenize_lines(tokenizer: FullTokenizer, lines: list[str], language: str | N
 
 
 def batch_of(ids: np.ndarray, lengths: np.ndarray) -> TokenizedBatch:
-    """Makes a TokenizedBatch.
-
-    Args:
-      ids: int32 [tokens], all sentences one after the other.
-      lengths: int64 [sentences + document ends], the number of tokens of each sentence, or -1 for the end of a
-        document.
-    """
+    """A batch of ids, int32 [tokens], and the number of tokens of each sentence, int64, or -1 for a document's end."""
     is_sentence = lengths != _DOCUMENT_END
     ends = np.cumsum(np.concatenate([[0], lengths[is_sentence]]))  # 0, and the end of each sentence
     document_ends = np.unique(np.cumsum(is_sentence)[~is_sentence])  # several blank lines are one end
@@ -271,16 +241,7 @@ def batch_of(ids: np.ndarray, lengths: np.ndarray) -> TokenizedBatch:
 
 
 def write_corpus(batches: Iterable[TokenizedBatch], folder: str, name: str) -> Corpus:
-    """Writes a corpus to a folder, batch by batch.
-
-    Args:
-      batches: the batches of all lines, in order.
-      folder: folder for the files of the corpus.
-      name: name of the text, for the error message.
-
-    Raises:
-      ValueError: the batches have no tokens.
-    """
+    """Writes a corpus to a folder, batch by batch. If there are no tokens, a ValueError has the `name` of the text."""
     position = Position()
     with contextlib.ExitStack() as files:
         ids_file, ends_file, documents_file = (
@@ -296,6 +257,6 @@ def write_corpus(batches: Iterable[TokenizedBatch], folder: str, name: str) -> C
 
 
 def check_has_text(num_tokens: int, name: str) -> None:
-    """Raises ValueError if a corpus has no tokens. `name` is the name of its text."""
+    """Raises ValueError if a corpus has no tokens."""
     if not num_tokens:
         raise ValueError(f"there is no text in {name}")

@@ -14,12 +14,11 @@ All shards are written to temporary folders, and renamed when all are complete (
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
 import sys
 import tempfile
 import types
-from typing import Any, Iterator, Mapping
+from typing import Any, Mapping
 
 import tensorflow as tf
 
@@ -48,8 +47,7 @@ def create_pretraining_data(
       input_files: UTF-8 text files with one sentence per line (any number of sentences with options.split_lines) and a
         blank line between documents. A file whose name ends in .gz or .bz2 is decompressed.
       outputs: the shards of each output, TFRecord files (see output_set). They appear when all are complete.
-      tokenizer: the model's tokenizer.
-      options: how examples are made.
+      tokenizer, options: the model's tokenizer, and how examples are made.
       num_workers: number of processes.
       text_column: name of the column of tables whose rows are documents (see read_document_lines); None for text.
       origin: further entries of made_from in the manifests.
@@ -66,12 +64,13 @@ def create_pretraining_data(
       OSError: a file cannot be written.
     """
     check_names(outputs)
-    with output_set(outputs) as written, _working_directory(written.folder(next(iter(outputs)))) as work:
-        output_files = list(written.entries)
+    first = next(iter(outputs))
+    with output_set(outputs) as written, tempfile.TemporaryDirectory(  # beside the output, where space is expected
+            dir=None if is_remote(first) else written.folder(first)) as work:
         with worker_pool(num_workers, Worker, tokenizer, work, options.split_lines) as run:
             corpus = _tokenize(run, input_files, text_column, work)
             check_corpus(corpus, options)
-            buckets = num_buckets(corpus, options, len(output_files))
+            buckets = num_buckets(corpus, options, len(written.entries))
             statistics = _make_examples(run, corpus, options, buckets)
         check_statistics(statistics)
         _write_shards(written, work, buckets)
@@ -116,13 +115,6 @@ def _unused_share(statistics: collections.Counter) -> float:
     return statistics["unused_tokens"] / statistics["text_tokens"]
 
 
-@contextlib.contextmanager
-def _working_directory(folder: str) -> Iterator[str]:
-    """A folder in the output's temporary one, where disk space is expected; a local one if the output is remote."""
-    with tempfile.TemporaryDirectory(dir=None if is_remote(folder) else folder) as work:
-        yield work
-
-
 def _tokenize(run: Run, input_files: list[str], text_column: str | None, work: str) -> Corpus:
     # The size of the text of a table or a compressed file is unknown before it is read.
     is_unknown = text_column or any(map(is_compressed, input_files))
@@ -164,11 +156,7 @@ def _write_shards(written: OutputSet, work: str, num_buckets: int) -> None:
 
 
 def enter_counts(written: OutputSet, counts: list[int]) -> None:
-    """Enters the number of records of each shard in the manifests.
-
-    Raises:
-      ValueError: a shard has no records.
-    """
+    """Enters the number of records of each shard in the manifests. Raises ValueError if it is 0."""
     if 0 in counts:
         raise ValueError(f"shard {counts.index(0) + 1} of {len(counts)}, {list(written.entries)[counts.index(0)]}, has "
                          f"no records, since the text gives only {count_of(sum(counts), 'example')}: set --num_shards "

@@ -29,16 +29,10 @@ _OPTIONS = ("max_predictions_per_seq", "masked_lm_prob", "ngram", "favor_shorter
 
 @dataclasses.dataclass(frozen=True)
 class MaskedShare:
-    """The share of the tokens to mask, which changes linearly over a run and is a function of the step alone.
+    """The share of the tokens to mask, which changes linearly over a run and is a function of the step alone."""
 
-    Args:
-      initial: the share at step 0.
-      final: the share at the end of the run.
-      num_train_steps: number of steps of the run.
-    """
-
-    initial: float
-    final: float
+    initial: float  # at step 0
+    final: float  # at the end of the run
     num_train_steps: int
 
     def at(self, step: tf.Tensor) -> tf.Tensor:
@@ -47,11 +41,7 @@ class MaskedShare:
         return self.initial + (self.final - self.initial) * tf.minimum(progress, 1.0)
 
     def check(self, options: MaskingOptions, max_seq_length: int) -> None:
-        """Checks that max_predictions_per_seq is enough for the masked tokens of the longest examples.
-
-        Raises:
-          ValueError: it is not.
-        """
+        """Raises ValueError if max_predictions_per_seq is too small for the masked tokens of the longest examples."""
         largest = max(self.initial, self.final)
         tokens = round(max_seq_length * largest)
         if tokens > options.max_predictions_per_seq:
@@ -63,15 +53,8 @@ class MaskedShare:
 def dynamic_masking(options: MaskingOptions, mask_id: int, vocab_size: int, seed: int) -> Callable[..., dict]:
     """Returns a function that replaces the masks of a parsed batch by new ones.
 
-    Args:
-      options: how tokens are chosen; `permutation` is ignored.
-      mask_id: id of [MASK].
-      vocab_size: size of the vocabulary, from which random pieces are drawn.
-      seed: seed of the masks.
-
-    Returns:
-      A function of a batch, the numbers of its examples, int64 [rows], and optionally the share of the tokens to mask,
-      a tensor []: see new_masks, which it calls with random numbers that depend only on the seed and the numbers.
+    The function takes a batch, the numbers of its examples, int64 [rows], and optionally the share of the tokens to
+    mask, a tensor []. It calls new_masks with random numbers that depend only on the seed and the numbers.
     """
 
     def mask(batch: dict, numbers: tf.Tensor, masked_lm_prob: tf.Tensor | None = None) -> dict:
@@ -99,8 +82,7 @@ def new_masks(
       chance: uniform random numbers from 0 to 1, float32 [rows, CHANCES, seq].
       options: how tokens are chosen; `permutation` is ignored. max_predictions_per_seq bounds the masked tokens of an
         example, whatever their share is.
-      mask_id: id of [MASK].
-      vocab_size: size of the vocabulary, from which random pieces are drawn.
+      mask_id, vocab_size: the id of [MASK], and the number of pieces from which random ones are drawn.
       masked_lm_prob: the share of the tokens to mask, a float tensor []. Default: that of the options.
 
     Returns:
@@ -109,7 +91,9 @@ def new_masks(
     ids = original_ids(batch)  # [rows, seq]
     rows, seq = tf.shape(ids)[0], ids.shape[1]
     order, sizes, fates, pieces = tf.unstack(chance, axis=1)
-    free = _maskable(ids, batch["input_mask"])
+    last = tf.reduce_sum(batch["input_mask"], axis=1, keepdims=True) - 1
+    sep_ids = tf.gather(ids, last, batch_dims=1)  # [rows, 1]
+    free = (batch["input_mask"] > 0) & (ids != sep_ids) & (tf.range(seq) > 0)  # [rows, seq]: the first one is [CLS]
     goals = _goals(batch["input_mask"], options, masked_lm_prob)
     masked = _draw_tokens(free, _words(batch["token_boundary"], free, options), goals, order, sizes, options)
 
@@ -188,13 +172,6 @@ def find_mask_id(files: Sequence[RecordFile], max_seq_length: int, max_predictio
     return int(tf.argmax(tf.math.bincount(tf.cast(at_masked, tf.int32))))
 
 
-def _maskable(ids: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
-    """Which tokens may be masked, bool [rows, seq]: all but [CLS] (the first one) and [SEP] (equal to the last one)."""
-    last = tf.reduce_sum(input_mask, axis=1, keepdims=True) - 1
-    sep_ids = tf.gather(ids, last, batch_dims=1)  # [rows, 1]
-    return (input_mask > 0) & (ids != sep_ids) & (tf.range(ids.shape[1]) > 0)
-
-
 def _goals(input_mask: tf.Tensor, options: MaskingOptions, masked_lm_prob: tf.Tensor | None) -> tf.Tensor:
     """MaskingOptions.goal of each row's length, int32 [rows]; both round halves to even."""
     lengths = tf.cast(tf.reduce_sum(input_mask, axis=1), tf.float64)
@@ -228,9 +205,6 @@ def _draw_tokens(free, words, goals, order, sizes, options: MaskingOptions) -> t
     sizes = 1 + tf.reduce_sum(tf.cast(sizes[..., None] >= bounds, tf.int32), axis=-1)
     grams = tf.range(1, options.ngram + 1)
 
-    def wants_more(visited, taken, missing):
-        return tf.reduce_any((missing > 0) & (visited < num_words))
-
     def visit(visited, taken, missing):
         first = order[:, visited][:, None]  # [rows, 1]
         last = first + grams  # [rows, ngram]: the end of an n-gram of 1, 2, ... words
@@ -242,6 +216,7 @@ def _draw_tokens(free, words, goals, order, sizes, options: MaskingOptions) -> t
         new = tf.reduce_max(tf.where(fits & is_free, tokens, 0), axis=1)
         return visited + 1, taken | (span & is_free), missing - new
 
-    start = (0, tf.zeros_like(free), goals)
-    _, taken, _ = tf.while_loop(wants_more, visit, start)
+    _, taken, _ = tf.while_loop(
+        lambda visited, taken, missing: tf.reduce_any((missing > 0) & (visited < num_words)), visit,
+        (0, tf.zeros_like(free), goals))
     return tf.gather(taken, words, batch_dims=1) & free

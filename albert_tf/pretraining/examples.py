@@ -38,20 +38,16 @@ MAX_SEQ_LENGTH = bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 2)
 class SegmentOptions:
     """How documents are divided into pairs.
 
-    Args:
-      max_seq_length: the largest number of tokens of an example, including special tokens.
-      short_seq_prob: share of the examples that have a random shorter target length.
-      objective: "sop", "nsp" or "none".
-      release_compatible: whether to do as the release does: the short length is drawn once per document, a chunk of one
-        sentence is paired with a random document and labelled 1, and a trimmed segment may begin inside a word.
+    With release_compatible, as in the release: the short length is drawn once per document, a chunk of one sentence is
+    paired with a random document and labelled 1, and a trimmed segment may begin inside a word.
 
     Raises:
-      ValueError: max_seq_length is out of range, or the objective is unknown.
+      ValueError: max_seq_length or short_seq_prob is out of range, or the objective is unknown.
     """
 
-    max_seq_length: int
-    short_seq_prob: float
-    objective: str = "sop"
+    max_seq_length: int  # the largest number of tokens of an example, including special tokens
+    short_seq_prob: float  # share of the examples that have a random shorter target length
+    objective: str = "sop"  # one of OBJECTIVES
     release_compatible: bool = False
 
     def __post_init__(self):
@@ -61,35 +57,23 @@ class SegmentOptions:
 
 
 class Pair(NamedTuple):
-    """Two segments, and what is known of them.
+    """Two segments, and what is known of them."""
 
-    Args:
-      a, b: int32 ids.
-      label: 1 if the segments are swapped or B is from another document.
-      is_short: whether the target length was drawn at random.
-      document_tokens: the number of tokens that are from the document itself; those of a random B do not count.
-    """
-
-    a: np.ndarray
+    a: np.ndarray  # int32 ids
     b: np.ndarray
-    label: int
-    is_short: bool
-    document_tokens: int
+    label: int  # 1 if the segments are swapped or B is from another document
+    is_short: bool  # whether the target length was drawn at random
+    document_tokens: int  # tokens that are from the document itself; those of a random B do not count
 
 
 class Segmenter:
     """Divides documents into pairs.
 
-    Args:
-      options: how documents are divided.
-      starts_word: bool [vocab_size], whether the piece of each id starts a word.
-      random_sentences: Corpus.random_sentences.
+    starts_word, bool [vocab_size], is whether the piece of each id starts a word; random_sentences is that of a Corpus.
     """
 
     def __init__(self, options: SegmentOptions, starts_word: np.ndarray, random_sentences: Callable):
-        self._options = options
-        self._starts_word = starts_word
-        self._random_sentences = random_sentences
+        self._options, self._starts_word, self._random_sentences = options, starts_word, random_sentences
         self._max_tokens = options.max_seq_length - SPECIAL_TOKENS  # of A and B together
 
     def pairs(self, index: int, ids: np.ndarray, ends: list[int], rng: np.random.Generator) -> Iterator[Pair | None]:
@@ -99,29 +83,32 @@ class Segmenter:
           index: index of the document, so that random sentences come from another one.
           ids: int32 [tokens], the ids of the document.
           ends: [0, end of sentence 1, end of sentence 2, ...], positions in ids.
-          rng: source of all random numbers.
+          rng: random numbers.
         """
-        first, last = 0, len(ends) - 1
+        options, first, last = self._options, 0, len(ends) - 1
         target, is_short = self._target_length(rng)
         while first < last:
-            if not self._options.release_compatible:
+            if not options.release_compatible:
                 target, is_short = self._target_length(rng)
             end = min(bisect.bisect_left(ends, ends[first] + target, first + 1), last)
             cut = int(rng.integers(first + 1, end)) if end - first > 1 else end
             a, b = ids[ends[first] : ends[cut]], ids[ends[cut] : ends[end]]
             first = end
-            is_random = self._takes_random_b(len(b), rng)
+            is_random = (not len(b) and options.release_compatible and options.objective != "none") or (
+                options.objective == "nsp" and rng.random() < 0.5)
             if is_random:
                 b, label = self._random_sentences(rng, index, max(target - len(a), 1)), 1
                 first = cut  # the next pair begins with the sentences that B would have had
-            elif not len(b):
-                a, b, label = *self._cut_at_word(a, rng), 0
+            elif not len(b):  # one sentence: cut between words, and not at all if it has only one
+                words = np.flatnonzero(self._starts_word[a[1:]]) + 1
+                length = int(rng.choice(words)) if len(words) else len(a)
+                a, b, label = a[:length], a[length:], 0
             else:
                 label = 0
             if not len(b):
                 yield None
                 continue
-            if label == 0 and self._options.objective == "sop" and rng.random() < 0.5:
+            if label == 0 and options.objective == "sop" and rng.random() < 0.5:
                 a, b, label = b, a, 1
             a, b = self._trim(a, b, rng)
             yield Pair(a, b, label, is_short, document_tokens=len(a) + (0 if is_random else len(b)))
@@ -131,22 +118,8 @@ class Segmenter:
             return int(rng.integers(2, self._max_tokens + 1)), True
         return self._max_tokens, False
 
-    def _takes_random_b(self, b_length: int, rng) -> bool:
-        if b_length == 0 and self._options.release_compatible and self._options.objective != "none":
-            return True
-        return self._options.objective == "nsp" and rng.random() < 0.5
-
-    def _cut_at_word(self, sentence: np.ndarray, rng) -> tuple[np.ndarray, np.ndarray]:
-        """Splits one sentence into two segments between words. The second one is empty if there is only one word."""
-        words = np.flatnonzero(self._starts_word[sentence[1:]]) + 1
-        cut = int(rng.choice(words)) if len(words) else len(sentence)
-        return sentence[:cut], sentence[cut:]
-
     def _trim(self, a: np.ndarray, b: np.ndarray, rng) -> tuple[np.ndarray, np.ndarray]:
-        """Trims both segments to max_seq_length.
-
-        The result is that of removing tokens one by one from a random end of the longer segment.
-        """
+        """Trims both segments as if tokens were removed one by one from a random end of the longer one."""
         excess = len(a) + len(b) - self._max_tokens
         if excess <= 0:
             return a, b
@@ -174,26 +147,14 @@ AS_MASK, AS_ITSELF = 0.8, 0.1
 
 @dataclasses.dataclass(frozen=True)
 class MaskingOptions:
-    """How tokens are chosen for masking.
+    """How tokens are chosen for masking. Raises ValueError for a value out of its range."""
 
-    Args:
-      max_predictions_per_seq: the largest number of masked tokens of an example.
-      masked_lm_prob: share of the tokens (including special ones) to mask.
-      ngram: the longest n-gram, in words.
-      favor_shorter_ngram: whether P(n) ~ 1/n; if False, the probabilities are reversed and the longest is most likely.
-      whole_words: whether to mask whole words; if False, each piece counts as a word.
-      permutation: whether to choose a second set of n-grams of the same size, whose tokens are permuted at random.
-
-    Raises:
-      ValueError: a value is out of its range.
-    """
-
-    max_predictions_per_seq: int
-    masked_lm_prob: float = 0.15
-    ngram: int = 3
-    favor_shorter_ngram: bool = True
-    whole_words: bool = True
-    permutation: bool = False
+    max_predictions_per_seq: int  # the largest number of masked tokens of an example
+    masked_lm_prob: float = 0.15  # share of the tokens (including special ones) to mask
+    ngram: int = 3  # the longest n-gram, in words
+    favor_shorter_ngram: bool = True  # P(n) ~ 1/n; if False, the probabilities are reversed: the longest is most likely
+    whole_words: bool = True  # if False, each piece counts as a word
+    permutation: bool = False  # whether to choose a second set of n-grams of the same size, whose tokens are permuted
 
     def __post_init__(self):
         bounds.PREDICTIONS.check("max_predictions_per_seq", self.max_predictions_per_seq)
@@ -229,25 +190,15 @@ class Masked(NamedTuple):
 
 
 class Masker:
-    """Masks examples.
-
-    Args:
-      options: how tokens are chosen.
-      mask_id: id of [MASK].
-      vocab_size: size of the vocabulary, from which random pieces are drawn.
-    """
+    """Masks examples. Random pieces are drawn from vocab_size ones."""
 
     def __init__(self, options: MaskingOptions, mask_id: int, vocab_size: int):
         self._options, self._mask_id, self._vocab_size = options, mask_id, vocab_size
 
     def mask(self, ids: np.ndarray, starts: np.ndarray, special: np.ndarray, rng: np.random.Generator) -> Masked:
-        """Masks one example.
+        """Masks one example: ids, int32 [length], with [CLS] and [SEP].
 
-        Args:
-          ids: int32 [length], with [CLS] and [SEP].
-          starts: bool [length], whether a token starts a word; ignored for special tokens.
-          special: bool [length], whether a token is a special one, which is never masked.
-          rng: source of all random numbers.
+        starts and special, bool [length], tell which tokens start a word, and which are special and never masked.
         """
         tokens = np.flatnonzero(~special)
         word_of_token = np.cumsum(starts[tokens]) if self._options.whole_words else np.arange(1, len(tokens) + 1)
@@ -278,8 +229,7 @@ class Masker:
         Args:
           word_ends: [words + 1], the number of tokens before each word, and the number of all tokens.
           taken: [words], whether each word is taken. Words that are drawn are marked here.
-          goal: the number of tokens to draw.
-          rng: source of all random numbers.
+          goal, rng: the number of tokens to draw, and random numbers.
         """
         spans, num_words, missing = [], len(taken), goal
         sizes = (np.searchsorted(self._options.ngram_bounds, rng.random(num_words), side="right") + 1).tolist()
@@ -306,18 +256,10 @@ def _in_spans(spans: list[tuple[int, int]], num_words: int) -> np.ndarray:
 
 
 class ExampleMaker:
-    """Masks pairs and serializes them.
-
-    Args:
-      tokenizer: provides the ids of the special tokens.
-      starts_word: bool [vocab_size], whether the piece of each id starts a word.
-      max_seq_length: length of the per-token features.
-      options: which tokens are masked.
-    """
+    """Masks pairs and serializes them. starts_word, bool [vocab_size], is whether each id's piece starts a word."""
 
     def __init__(self, tokenizer: FullTokenizer, starts_word: np.ndarray, max_seq_length: int, options: MaskingOptions):
-        self._special_tokens = SpecialTokens(tokenizer)
-        self._pad_id = tokenizer.pad_id
+        self._special_tokens, self._pad_id = SpecialTokens(tokenizer), tokenizer.pad_id
         self._starts_word = starts_word
         self._max_seq_length, self._options = max_seq_length, options
         self._masker = Masker(options, tokenizer.mask_id, len(starts_word))

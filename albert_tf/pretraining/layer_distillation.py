@@ -46,21 +46,14 @@ PROJECTION = f"{AUXILIARY}hidden_projection"
 class LayerDistillation:
     """What a student learns from the layers of its teacher. By default it is nothing.
 
-    Args:
-      hidden_weight: weight of the loss of hidden states.
-      attention_weight: weight of the loss of attention.
-      teacher_layers: for each layer of the student, the number of the teacher's layer, from 1; empty for
-        uniform_layers.
-      relation_heads: number of relation heads; None for the teacher's number of heads.
-
     Raises:
       ValueError: a weight is negative or not finite, or an option has no effect without a weight.
     """
 
-    hidden_weight: float = 0.0
-    attention_weight: float = 0.0
-    teacher_layers: tuple[int, ...] = ()
-    relation_heads: int | None = None
+    hidden_weight: float = 0.0  # of the loss of hidden states
+    attention_weight: float = 0.0  # of the loss of attention
+    teacher_layers: tuple[int, ...] = ()  # the teacher's layer, from 1, of each of the student's; () for uniform_layers
+    relation_heads: int | None = None  # None for the teacher's number of heads
 
     def __post_init__(self):
         check_finite("distillation_hidden_weight", self.hidden_weight, 0.0)
@@ -78,11 +71,7 @@ class LayerDistillation:
         return bool(self.hidden_weight or self.attention_weight)
 
     def layers(self, student: AlbertConfig, teacher: AlbertConfig) -> tuple[int, ...]:
-        """The teacher's layer of each layer of the student, from 1.
-
-        Raises:
-          ValueError: teacher_layers has another number of layers than the student, or one that the teacher lacks.
-        """
+        """The teacher's layer of each layer of the student, from 1. Raises ValueError if teacher_layers do not fit."""
         if not self.teacher_layers:
             return uniform_layers(student.num_hidden_layers, teacher.num_hidden_layers)
         received = ",".join(map(str, self.teacher_layers))
@@ -95,11 +84,7 @@ class LayerDistillation:
         return self.teacher_layers
 
     def heads(self, student: AlbertConfig, teacher: AlbertConfig) -> int:
-        """The number of relation heads.
-
-        Raises:
-          ValueError: it does not divide both widths.
-        """
+        """The number of relation heads. Raises ValueError if it does not divide both widths."""
         heads = self.relation_heads or teacher.num_attention_heads
         if student.hidden_size % heads or teacher.hidden_size % heads:
             source = "" if self.relation_heads else ", the teacher's number of heads"
@@ -121,14 +106,6 @@ class LayerLosses:
 
     If hidden states are compared and the widths differ, the student gets the projection as `hidden_projection`: a
     part of its trained weights and of the run's checkpoints, which exports and other runs ignore.
-
-    Args:
-      student: the model to train.
-      teacher: the teacher.
-      options: what is compared.
-
-    Raises:
-      ValueError: see LayerDistillation.layers and heads.
     """
 
     def __init__(self, student: AlbertPretrainer, teacher: AlbertPretrainer, options: LayerDistillation):
@@ -145,15 +122,9 @@ class LayerLosses:
     def __call__(
         self, outputs: Tensors, teacher_outputs: Tensors, batch: Batch, denominators: Tensors
     ) -> tuple[tf.Tensor, Tensors]:
-        """A micro-batch's share of the weighted sum, and of each loss that has a weight, without it.
+        """A micro-batch's share of the weighted sum, and of each loss that has a weight, without it: float32 scalars.
 
-        Args:
-          outputs, teacher_outputs: of the student and of the teacher.
-          batch: has input_mask, [batch, seq].
-          denominators: has tokens, the number of tokens of the whole batch without padding.
-
-        Returns:
-          float32 scalars; the names of the losses are distillation_hidden_loss and distillation_attention_loss.
+        denominators["tokens"] is the number of tokens of the whole batch without padding.
         """
         options, mask, count = self._options, tf.cast(batch["input_mask"], tf.float32), denominators["tokens"]
         losses, weighted = {}, []
@@ -186,12 +157,9 @@ def uniform_layers(student_layers: int, teacher_layers: int) -> tuple[int, ...]:
 
 
 def hidden_loss(outputs: tf.Tensor, teacher_outputs: tf.Tensor, mask: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-    """The squared error, averaged over the components and the tokens of the whole batch without padding.
+    """The squared error of outputs [batch, seq, width], averaged over the components and the tokens of the whole batch.
 
-    Args:
-      outputs, teacher_outputs: [batch, seq, width].
-      mask: float32 [batch, seq], 1 for tokens and 0 for padding.
-      count: the number of tokens of the whole batch, float32.
+    mask, float32 [batch, seq], is 0 for padding; count, float32, is the number of tokens of the whole batch.
     """
     squares = tf.square(tf.cast(outputs, tf.float32) - tf.cast(teacher_outputs, tf.float32))
     return tf.reduce_sum(tf.reduce_mean(squares, axis=-1) * mask) / count
@@ -202,10 +170,8 @@ def attention_loss(
 ) -> tf.Tensor:
     """The divergences of the relations of queries, keys and values, summed; each is a mean over tokens and heads.
 
-    Args:
-      vectors, teacher_vectors: queries, keys and values, [batch, seq, width] each. The widths may differ.
-      mask, count: see hidden_loss.
-      heads: number of relation heads, which divides both widths.
+    The queries, keys and values are [batch, seq, width] each. The widths may differ; `heads`, the number of relation
+    heads, divides both. mask and count are as for hidden_loss.
     """
     losses = [divergence(_relations(theirs, mask, heads), _relations(ours, mask, heads), 1.0)  # [batch, heads, seq]
               for ours, theirs in zip(vectors, teacher_vectors)]

@@ -20,13 +20,7 @@ from absl import logging
 from google.protobuf.message import DecodeError
 
 from albert_tf.data import streaming
-from albert_tf.data.records import (
-    CountedFile,
-    check_records,
-    pretraining_features,
-    without_autotuning,
-)
-from albert_tf.data.streaming import with_infinite_cardinality
+from albert_tf.data.records import CountedFile, check_records, pretraining_features, without_autotuning
 from albert_tf.pretraining.dynamic_masking import MaskedShare, dynamic_masking, find_mask_id, options_of_records
 from albert_tf.pretraining.examples import OBJECTIVES
 from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
@@ -54,11 +48,10 @@ def open_records(paths: list[str], max_seq_length: int, max_predictions_per_seq:
         or positions outside the sequence, or are not pre-training records.
     """
     files = streaming.counted(check_records(paths))
+    features = pretraining_features(max_seq_length, max_predictions_per_seq)
     for file in files:
         objective = file.made_from.get("objective", OBJECTIVES[0])
         check_one_of(f"{manifest_of(file.path)}: objective", objective, OBJECTIVES)
-    features = pretraining_features(max_seq_length, max_predictions_per_seq)
-    for file in files:
         with streaming.naming_changed_files([file]):
             records = next(iter(tf.data.TFRecordDataset(file.path).batch(_NUM_CHECKED)))
         try:
@@ -87,9 +80,6 @@ class TrainingBatches:
       shares: for each set a whole number; a set's share of the steps is its number divided by their sum.
       batch_size: examples of a batch of the longest set, over all replicas.
       seed: seed of the order and of new masks.
-
-    Raises:
-      ValueError: see above.
     """
 
     def __init__(self, sets: Sequence[RecordSet], shares: Sequence[int], batch_size: int, seed: int):
@@ -109,7 +99,7 @@ class TrainingBatches:
         """Replaces the masks of the records by new ones, in each epoch.
 
         Args:
-          vocab_size: size of the vocabulary, from which random pieces are drawn.
+          vocab_size: number of pieces from which random ones are drawn.
           masked_lm_prob: share of the tokens to mask at the start. None: that of the records.
           final_masked_lm_prob: share at the end. None: that at the start.
           num_train_steps: steps from start to end.
@@ -155,7 +145,7 @@ class TrainingBatches:
         choices = tf.data.Dataset.range(first_step * local, tf.int64.max).map(
             lambda element: cycle[element // local % len(self.cycle)])
         batches = tf.data.Dataset.choose_from_datasets(datasets, choices)
-        return without_autotuning(with_infinite_cardinality(batches))
+        return without_autotuning(streaming.with_infinite_cardinality(batches))
 
 
 def turns(shares: Sequence[int]) -> np.ndarray:

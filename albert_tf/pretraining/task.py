@@ -23,8 +23,7 @@ class PretrainingTask(EvaluatedTask):
     best_metric = "masked_lm_accuracy"
 
     def __init__(self, model: AlbertPretrainer, has_sentence_loss: bool = True):
-        self.model = model
-        self._has_sentence_loss = has_sentence_loss
+        self.model, self._has_sentence_loss = model, has_sentence_loss
         names = ["masked_lm_accuracy", "masked_lm_loss"]
         names += ["sentence_order_accuracy", "sentence_order_loss"] if has_sentence_loss else []
         self._means = {name: keras.metrics.Mean(name=name) for name in names}
@@ -57,7 +56,8 @@ class PretrainingTask(EvaluatedTask):
         weights = batch["masked_lm_weights"] * real[:, None]
         hits = tf.equal(tf.argmax(outputs["mlm_logits"], axis=-1, output_type=tf.int32), batch["masked_lm_ids"])
         self._means["masked_lm_accuracy"].update_state(tf.cast(hits, tf.float32), weights)
-        self._means["masked_lm_loss"].update_state(_masked_lm_losses(outputs, batch), weights)
+        self._means["masked_lm_loss"].update_state(tf.nn.sparse_softmax_cross_entropy_with_logits(
+            batch["masked_lm_ids"], outputs["mlm_logits"]), weights)
         if self._has_sentence_loss:
             labels = batch["next_sentence_labels"][:, 0]
             hits = tf.equal(tf.argmax(outputs["sop_logits"], axis=-1, output_type=tf.int32), labels)
@@ -67,9 +67,7 @@ class PretrainingTask(EvaluatedTask):
     def results(self, has_sentence_labels: bool = True) -> dict[str, float]:
         """The values of the metrics, with the release's keys. "loss" is the sum of the losses.
 
-        Args:
-          has_sentence_labels: whether the records have sentence labels; if not, metrics of the sentence objective are
-            left out.
+        Metrics of the sentence objective are left out if the records have no sentence labels.
         """
         values = {name: float(mean.result()) for name, mean in self._means.items()
                   if has_sentence_labels or not name.startswith("sentence_order")}
@@ -86,15 +84,14 @@ class DistilledPretrainingTask(PretrainingTask):
     since its logits, one for each piece and masked token, are too many for a cache.
 
     Args:
-      model: the model to train.
-      teacher: the teacher, which is not trained.
+      model, teacher: the model to train, and the teacher, which is not trained.
       temperature: number by which the logits of both models are divided.
       alpha: weight of the divergence, from 0 to 1. With 0, the teacher's logits are not used.
-      has_sentence_loss: see PretrainingTask.
+      has_sentence_loss: as for PretrainingTask.
       layers: what the model learns from the teacher's layers, too (see layer_distillation.py); None for nothing.
 
     Raises:
-      ValueError: see LayerLosses.
+      ValueError: the layers or heads of `layers` do not fit both models.
     """
 
     def __init__(self, model: AlbertPretrainer, teacher: AlbertPretrainer, temperature: float = 1.0,
@@ -111,10 +108,7 @@ class DistilledPretrainingTask(PretrainingTask):
         return dict(denominators, tokens=tf.cast(tf.reduce_sum(batch["input_mask"]), tf.float32))
 
     def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
-        """The micro-batch's share of the loss.
-
-        Among its terms are distillation_loss and the losses of layers, without their weights.
-        """
+        """As of PretrainingTask, with distillation_loss and the losses of layers, without their weights."""
         total, parts = super().loss(outputs, batch, denominators)
         teacher_outputs = self._teacher(batch, training=False)
         if self._alpha:
@@ -132,11 +126,6 @@ class DistilledPretrainingTask(PretrainingTask):
 
 # TensorFlow's op takes twice as long (14.7 ms, fused 6.6 ms, for 320 x 8,000 logits on one core, forward and backward).
 _fused_cross_entropies = fused(tf.nn.sparse_softmax_cross_entropy_with_logits, is_separate=False)
-
-
-def _masked_lm_losses(outputs: Tensors, batch: Batch) -> tf.Tensor:
-    """The cross entropy of each masked token, [batch, predictions]."""
-    return tf.nn.sparse_softmax_cross_entropy_with_logits(batch["masked_lm_ids"], outputs["mlm_logits"])
 
 
 def _sentence_losses(outputs: Tensors, batch: Batch) -> tf.Tensor:

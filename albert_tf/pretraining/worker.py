@@ -30,14 +30,6 @@ from albert_tf.utils import bounds
 class CreationOptions:
     """How create_pretraining_data makes examples.
 
-    Args:
-      segments: how documents are divided into pairs of segments.
-      masking: how tokens are chosen for masking.
-      dupe_factor: number of passes over the corpus, each with new random segments and masks.
-      random_seed: seed of all random numbers.
-      split_lines: code of the text's language, such as "en", to split each line into sentences (see text.lines);
-        None if a line is a sentence.
-
     Raises:
       ValueError: a value is out of range, max_predictions_per_seq is larger than max_seq_length, or lines cannot be
         split.
@@ -45,9 +37,9 @@ class CreationOptions:
 
     segments: SegmentOptions
     masking: MaskingOptions
-    dupe_factor: int
+    dupe_factor: int  # number of passes over the corpus, each with new random segments and masks
     random_seed: int
-    split_lines: str | None = None
+    split_lines: str | None = None  # the text's language, such as "en", to split each line into sentences by its rules
 
     def __post_init__(self):
         bounds.DUPE_FACTOR.check("dupe_factor", self.dupe_factor)
@@ -60,13 +52,9 @@ class CreationOptions:
 
 
 class RecordMaker:
-    """Makes the records of parts of a corpus.
+    """Makes the records of parts of a corpus; of the whole corpus, since a random segment B comes from any document.
 
-    Args:
-      corpus: the whole corpus, since a random segment B comes from any document.
-      tokenizer: the tokenizer of the corpus.
-      starts_word: bool [vocab_size], whether the piece of each id starts a word.
-      options: how examples are made.
+    starts_word, bool [vocab_size], is whether the piece of each id starts a word.
     """
 
     def __init__(self, corpus: Corpus, tokenizer: FullTokenizer, starts_word: np.ndarray, options: CreationOptions):
@@ -75,14 +63,10 @@ class RecordMaker:
         self._maker = ExampleMaker(tokenizer, starts_word, options.segments.max_seq_length, options.masking)
 
     def records(self, dupe: int, part: Part, statistics: collections.Counter[str]) -> Iterator[tuple[int, bytes]]:
-        """The sorting key and the serialized record of each example of a part.
+        """The sorting key and the serialized record of each example of a part. Adds to the statistics.
 
-        They depend on the seed, `dupe` and `part` only.
-
-        Args:
-          dupe: number of the pass over the corpus, from 0.
-          part: a part of the corpus.
-          statistics: the counts of create_pretraining_data, and sentences. The counts of this part are added.
+        They depend on the seed, the part and the number `dupe` of the pass over the corpus only. The statistics are
+        the counts of create_pretraining_data, and sentences.
         """
         rng = np.random.default_rng([self._random_seed, dupe, part.first])
         ids, ends = self._corpus.sentences(part)
@@ -97,13 +81,7 @@ class RecordMaker:
 
 
 class Worker:
-    """The state that a process keeps between its tasks.
-
-    Args:
-      tokenizer: the tokenizer of all tasks.
-      work: folder of the corpus and the buckets.
-      split_lines: see CreationOptions.
-    """
+    """The state that a process keeps between its tasks. `work` is the folder of the corpus and the buckets."""
 
     def __init__(self, tokenizer: FullTokenizer, work: str, split_lines: str | None = None):
         self.tokenizer, self.work, self.split_lines = tokenizer, work, split_lines
@@ -144,12 +122,7 @@ def bucket_of(key: int, num_buckets: int) -> int:
 
 
 def packed(key: int, record: bytes) -> bytes:
-    """Encodes a key and a record for a bucket file.
-
-    Args:
-      key: a random integer from 0 to 2**63 - 1.
-      record: a serialized record.
-    """
+    """Encodes a key, a random integer from 0 to 2**63 - 1, and a serialized record for a bucket file."""
     return _HEADER.pack(key, len(record)) + record
 
 
@@ -164,12 +137,7 @@ def unpacked(content: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 class BucketWriter:
-    """Appends records to the bucket files of a folder, under names that no other process uses.
-
-    Args:
-      folder: folder of the bucket files.
-      num_buckets: the number of buckets.
-    """
+    """Appends records to the bucket files of a folder, under names that no other process uses."""
 
     def __init__(self, folder: str, num_buckets: int):
         self._folder, self._num_buckets = folder, num_buckets
@@ -177,7 +145,7 @@ class BucketWriter:
         self._buffered = 0
 
     def write(self, key: int, record: bytes) -> None:
-        """Adds a record. The key is a random integer from 0 to 2**63 - 1."""
+        """Adds a record, whose key is as in `packed`."""
         buffer = self._buffers.setdefault(bucket_of(key, self._num_buckets), bytearray())
         buffer += packed(key, record)
         self._buffered += len(record)
