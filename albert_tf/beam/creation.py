@@ -108,7 +108,7 @@ def create_pretraining_data(
     creation.check_names(outputs)
     outputs = {absolute(path): list(map(absolute, shards)) for path, shards in outputs.items()}
     with output_set(outputs) as written:
-        shard_files = list(map(written.temporary, written.entries))
+        shard_files = [written.temporary[file] for file in written.entries]
         job = Job([absolute(path) for path in input_files], shard_files, os.path.dirname(shard_files[0]), tokenizer,
                   options, text_column)
         run(pipeline_options, functools.partial(build, job))

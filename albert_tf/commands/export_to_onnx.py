@@ -30,7 +30,6 @@ from albert_tf.export.onnx.writing import (
     write_companions,
 )
 from albert_tf.export.outputs import write_and_compare
-from albert_tf.utils.files import check_directory
 from albert_tf.utils.outputs import model_files, used_alone
 from albert_tf.weights.settings import settings_of
 
@@ -56,7 +55,6 @@ def define_flags() -> None:
 
 
 def main() -> None:
-    check_directory(FLAGS.output_dir)
     with used_alone(FLAGS.output_dir, "export"):
         selected = shared.resolve_model()
         head = selected.head(FLAGS.model)

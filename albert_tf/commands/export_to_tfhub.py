@@ -20,11 +20,11 @@ from absl import flags, logging
 
 from albert_tf.commands import flag_fields as fields, shared_flags as shared, vector_flags
 from albert_tf.export.conversion import write_conversion_card
-from albert_tf.export.tf_hub import PUBLISHED_SEQ_LENGTH, export_encoder, export_preprocessing, module_written_alone
+from albert_tf.export.tf_hub import PUBLISHED_SEQ_LENGTH, export_encoder, export_preprocessing
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.utils.outputs import check_export, is_replaced
+from albert_tf.utils.outputs import check_export, is_replaced, used_alone
 from albert_tf.weights.from_pretrained import build
 from albert_tf.weights.open_source import open_source
 from albert_tf.weights.source import Source
@@ -53,12 +53,12 @@ def main() -> None:
     if is_replaced(FLAGS.export_path, preprocess_path) or is_replaced(preprocess_path, FLAGS.export_path):
         raise ValueError(f"--preprocess_export_path={preprocess_path} and --export_path={FLAGS.export_path} must be "
                          "two folders, neither inside the other: each export replaces its folder")
-    with module_written_alone(FLAGS.export_path):
+    with used_alone(FLAGS.export_path, "export"):
         source = open_source(shared.checkpoint_in(FLAGS.albert_directory))
         model = model_of(source, vector_flags.pooling_from_flags(source.settings, **_POOLED_OUTPUT))
         tokenizer = source.vocabulary.replaced_by(shared.vocabulary_from_flags()).tokenizer(model.config)
-        export_encoder(FLAGS.export_path, model, tokenizer,
-                       lambda folder: write_conversion_card(model, folder, "tf_hub", source.path))
+        export_encoder(FLAGS.export_path, model, tokenizer)
+        write_conversion_card(model, FLAGS.export_path, "tf_hub", source.path)
         logging.info("%s: the encoder", FLAGS.export_path)
         longest = model.max_seq_length or PUBLISHED_SEQ_LENGTH
         export_preprocessing(preprocess_path, tokenizer,

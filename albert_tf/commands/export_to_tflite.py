@@ -22,7 +22,6 @@ from albert_tf.commands.scored_exports import check_scores
 from albert_tf.export import tflite
 from albert_tf.export.outputs import WithOutputs, write_and_compare
 from albert_tf.utils import bounds
-from albert_tf.utils.files import check_directory
 from albert_tf.utils.outputs import used_alone
 
 FLAGS = flags.FLAGS
@@ -49,7 +48,6 @@ def define_flags() -> None:
 
 
 def main() -> None:
-    check_directory(FLAGS.output_dir)
     with used_alone(FLAGS.output_dir, "export"):
         selected = shared.resolve_model()
         head = selected.head(FLAGS.model)

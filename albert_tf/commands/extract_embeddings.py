@@ -76,7 +76,7 @@ def main() -> None:
         made_from = {**{name: FLAGS[name].value for name in _MADE_FROM}, **pooling, **made_with(model, tokenizer)}
         if FLAGS.text_column:
             made_from["text_column"] = FLAGS.text_column
-        outputs.made_from, path = made_from, outputs.temporary(FLAGS.output_file)
+        outputs.made_from, path = made_from, outputs.temporary[FLAGS.output_file]
         exact = path if FLAGS.vector_precision == "float32" else f"{path}.float32"
         height = write_vectors(exact, model, token_ids(tokenizer, lines, model.row_length), FLAGS.batch_size,
                                FLAGS.per_token)

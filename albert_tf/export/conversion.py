@@ -5,22 +5,29 @@ from __future__ import annotations
 import contextlib
 import os
 import types
-from typing import Any, Callable, Collection, Iterator, Mapping
+from typing import Any, Collection, Iterator, Mapping
 
 import tensorflow as tf
 from absl import logging
 
 from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig
-from albert_tf.export.tf_hub import export_encoder, module_written_alone
+from albert_tf.export.tf_hub import export_encoder
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.checkpoints import BEST, check_no_run
 from albert_tf.utils.bounds import check_one_of
-from albert_tf.utils.files import absolute, check_directory, check_no_wildcard
-from albert_tf.utils.outputs import model_files, output_checkpoint, replaceable_files, used_alone, write_text
+from albert_tf.utils.files import absolute, check_no_wildcard
+from albert_tf.utils.outputs import (
+    EXPORT,
+    model_files,
+    output_checkpoint,
+    replaceable_files,
+    used_alone,
+    write_text,
+)
 from albert_tf.weights.from_pretrained import build
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.hugging_face import WEIGHTS
@@ -132,13 +139,12 @@ def _new_model(output_dir: str, to: str, made_from: dict[str, Any], path: str | 
         or another model, whose config and vocabulary would change.
     """
     check_one_of("the format", to, FORMATS)
-    check_directory(output_dir)
     check_no_wildcard(output_dir)
-    with module_written_alone(output_dir) if to == "tf_hub" else used_alone(output_dir, "export"):
+    with used_alone(output_dir, "export"):
         check_no_run(output_dir)
         own = () if path is None else map(os.path.normpath, (path, os.path.dirname(path)))
         names = [FORMATS[to]] if os.path.normpath(output_dir) in own else FORMATS.values()
-        for name in {*names} - {*replaceable_files(output_dir, to, made_from)}:
+        for name in {*names} - {*replaceable_files(output_dir, EXPORT if to == "tf_hub" else to, made_from)}:
             _check_not_there(os.path.join(output_dir, name))
         yield
 
@@ -187,18 +193,15 @@ def save(
     """
     if dtype != "float32" and to != "hugging_face":
         raise ValueError(f"only hugging_face supports weights of type {dtype}. Received: {to}")
-    def write_card(folder: str) -> None:
-        write_conversion_card(model, folder, to, base_model, dtype, never_trained)
-
-    if to == "tf_hub":
-        _save_module(model, output_dir, vocabulary, never_trained, write_card, dict(made_from))
-        return
-    with model_files(output_dir, to, dict(made_from), [FORMATS[to]]):
-        if to == "hugging_face":
+    is_module = to == "tf_hub"  # a set of files
+    with contextlib.nullcontext() if is_module else model_files(output_dir, to, dict(made_from), [FORMATS[to]]):
+        if is_module:
+            _save_module(model, output_dir, vocabulary, never_trained, dict(made_from))
+        elif to == "hugging_face":
             save_hugging_face(model, output_dir, vocabulary, dtype)
         else:
             _save_checkpoint(model, output_dir, to, vocabulary, never_trained)
-        write_card(output_dir)
+        write_conversion_card(model, output_dir, to, base_model, dtype, never_trained)
 
 
 def write_conversion_card(
@@ -213,14 +216,13 @@ def write_conversion_card(
 
 
 def _save_module(
-    model: keras.Model, output_dir: str, vocabulary: VocabularyFiles, never_trained,
-    write_card: Callable[[str], None], made_from: dict[str, Any]
+    model: keras.Model, output_dir: str, vocabulary: VocabularyFiles, never_trained, made_from: dict[str, Any]
 ) -> None:
     if not isinstance(model, (AlbertModel, AlbertPretrainer, AlbertSentenceEncoder)):
         raise ValueError("a TF-Hub module can have no other head than those of pre-training and a pooling. "
                          f"Received: {type(model).__name__}")
     without_heads = isinstance(model, AlbertPretrainer) and never_trained
-    export_encoder(output_dir, model.albert if without_heads else model, vocabulary.tokenizer(), write_card, made_from)
+    export_encoder(output_dir, model.albert if without_heads else model, vocabulary.tokenizer(), made_from)
 
 
 def _save_checkpoint(

@@ -6,7 +6,6 @@ encoder also has the signatures of the release's TF1 modules.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 from typing import Any, Callable
@@ -23,8 +22,7 @@ from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.text.graph.packing import pack_ids
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.utils.outputs import locked, output_folder, write_text
-from albert_tf.weights.model_card import CARD
+from albert_tf.utils.outputs import output_folder, write_text
 from albert_tf.weights.settings import settings_of, write_settings
 from albert_tf.weights.tf_hub.reading import EXTRA_ASSETS
 from albert_tf.weights.vocabulary_files import VocabularyFiles
@@ -35,15 +33,9 @@ _in_graph = functools.partial(tf.function, autograph=False)  # see saved_model.g
 _PIECES = tf.RaggedTensorSpec([None, None], tf.int32)
 
 
-def module_written_alone(path: str) -> contextlib.AbstractContextManager[None]:
-    """A block in which no other command writes a module to a path. Its lock is beside the folder, which is replaced."""
-    path = path.rstrip("/")
-    return locked(f"{path}.export", refusal=f"{path} is in use by another export")
-
-
 def export_encoder(
     export_path: str, model: AlbertModel | AlbertPretrainer | AlbertSentenceEncoder, tokenizer: FullTokenizer,
-    write_card: Callable[[str], None] = lambda folder: None, made_from: dict[str, Any] | None = None
+    made_from: dict[str, Any] | None = None
 ) -> None:
     """Writes a SavedModel for hub.load and hub.KerasLayer(trainable=True).
 
@@ -57,7 +49,6 @@ def export_encoder(
       export_path: folder of the SavedModel. An earlier export is replaced.
       model: the encoder alone, with both heads of pre-training, or with a pooling.
       tokenizer: the model's tokenizer. Its vocabulary file is an asset; config and options are extra assets.
-      write_card: function that writes the model card to a folder that has the earlier card, if there is one.
       made_from: see output_folder.
 
     Raises:
@@ -69,16 +60,12 @@ def export_encoder(
     signatures = _release_signatures(encoder, module.vocab_file, tokenizer.do_lower_case)
     if isinstance(model, AlbertPretrainer):
         signatures.update(_release_head_signatures(model))
-    with output_folder(export_path, "tf_hub", made_from or {}) as temporary:
+    with output_folder(export_path, made_from) as temporary:
         tf.saved_model.save(module, temporary, signatures)
         assets = os.path.join(temporary, EXTRA_ASSETS)
         write_text(os.path.join(assets, CONFIG_NAME), model.config.to_json_string())
         options = VocabularyFiles(do_lower_case=tokenizer.do_lower_case, keep_accents=tokenizer.keep_accents)
         write_settings(settings_of(model), model.config, assets, options)
-        card = os.path.join(export_path, CARD)
-        if tf.io.gfile.exists(card):  # write_model_card keeps what the user wrote in it
-            tf.io.gfile.copy(card, os.path.join(temporary, CARD))
-        write_card(temporary)
 
 
 def export_preprocessing(

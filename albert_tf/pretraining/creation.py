@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import os
 import sys
 import tempfile
 import types
@@ -64,9 +65,9 @@ def create_pretraining_data(
       OSError: a file cannot be written.
     """
     check_names(outputs)
-    first = next(iter(outputs))
+    first = next(iter(outputs.values()))[0]
     with output_set(outputs) as written, tempfile.TemporaryDirectory(  # beside the output, where space is expected
-            dir=None if is_remote(first) else written.folder(first)) as work:
+            dir=None if is_remote(first) else os.path.dirname(written.temporary[first])) as work:
         with worker_pool(num_workers, Worker, tokenizer, work, options.split_lines) as run:
             corpus = _tokenize(run, input_files, text_column, work)
             check_corpus(corpus, options)
@@ -146,7 +147,7 @@ def _write_shards(written: OutputSet, work: str, num_buckets: int) -> None:
     each, counts = num_buckets // len(written.entries), []
     with progress("writing", len(written.entries), " files") as done:
         for i, path in enumerate(written.entries):
-            with tf.io.TFRecordWriter(written.temporary(path)) as file:
+            with tf.io.TFRecordWriter(written.temporary[path]) as file:
                 writer = CountingWriter(file)
                 for record in sorted_records(work, range(i * each, (i + 1) * each)):
                     writer.write(record)

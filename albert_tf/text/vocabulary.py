@@ -54,8 +54,8 @@ def train_vocabulary(input_files: list[str], model_prefix: str, vocab_size: int 
         model = _trained(_Text(input_files, do_lower_case, keep_accents, read), vocab_size, fit)
         pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
         lines = (f"{pieces.id_to_piece(i)}\t{pieces.get_score(i):g}\n" for i in range(pieces.vocab_size()))
-        write_bytes(outputs.temporary(files[0]), model)
-        write_text(outputs.temporary(files[1]), "".join(lines))
+        write_bytes(outputs.temporary[files[0]], model)
+        write_text(outputs.temporary[files[1]], "".join(lines))
         outputs.made_from = dict(dict(input_files=input_files, vocab_size=vocab_size, do_lower_case=do_lower_case,
                                       keep_accents=keep_accents), **origin)
     return pieces.vocab_size()

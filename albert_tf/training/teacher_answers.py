@@ -84,7 +84,7 @@ def answers(
     if is_chief(strategy):
         with output_set({path: [path] for path in paths.values()}, wait=True) as written:
             for name, path in paths.items():
-                write_array(written.temporary(path), values[name])
+                write_array(written.temporary[path], values[name])
             written.made_from = made_from
     return values
 

@@ -41,7 +41,7 @@ def array_writer(path: str, shape: tuple[int, ...], dtype=np.float32) -> Iterato
     dtype, row_shape = np.dtype(dtype), shape[1:]
     row_bytes = dtype.itemsize * int(np.prod(row_shape))
     header = dict(descr=np.lib.format.dtype_to_descr(dtype), fortran_order=False, shape=shape)
-    with output(path, local=True) as temporary, open(temporary, "wb") as file:
+    with output(path) as temporary, open(temporary, "wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
         start = file.tell()
 

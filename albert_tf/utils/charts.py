@@ -57,7 +57,7 @@ def write_charts(path: str, panels: Sequence[Panel]) -> None:
     """Writes the panels to an SVG file, which is the same for the same panels."""
     import matplotlib
 
-    with matplotlib.rc_context(_STYLE), output(path, local=True) as temporary:
+    with matplotlib.rc_context(_STYLE), output(path) as temporary:
         figure(panels).savefig(temporary, format="svg", metadata=dict(Date=None, Creator=None))
 
 

@@ -107,10 +107,10 @@ def check_directory(path: str) -> None:
     """Raises ValueError if a directory cannot be made at a local path, since it or a parent is a file or a bad link."""
     if is_remote(path):  # an object store has no directories
         return
-    while path and not tf.io.gfile.exists(path):
+    while path and not os.path.exists(path):
         written_path(path)
         path = os.path.dirname(path)
-    if path and not tf.io.gfile.isdir(path):
+    if path and not os.path.isdir(path):
         raise ValueError(f"{path} is a file, but must be a directory")
 
 

@@ -7,7 +7,7 @@
   checked_manifest), and files of two sets are never side by side. Of files without a manifest, the one that makes the
   others readable is removed first and written last: a checkpoint's index, a model's weights, saved_model.pb.
 - Repeatable. What a killed command left is replaced or removed when the same command runs again, and a finished output
-  is made again. A file that is no output of ours is never replaced by a set or a folder.
+  is made again. A file that is no output of ours is never replaced or removed by a set or a folder.
 - One writer. A lock beside the output (flock on .NAME.lock) is held from before the work begins until its end. A second
   command is refused in one line. Short writes, checkpoints and exports at the end of a training, which are whole in any
   case, wait for each other. The lock ends with its process.
@@ -24,6 +24,7 @@ import atexit
 import concurrent.futures
 import contextlib
 import csv
+import dataclasses
 import errno
 import functools
 import glob
@@ -34,7 +35,6 @@ import os
 import re
 import secrets
 import shutil
-import stat
 import tempfile
 from typing import Any, Collection, Iterable, Iterator, Mapping, Sequence
 
@@ -42,8 +42,10 @@ from albert_tf.utils.files import check_directory, is_remote, make_directory, na
 from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.json_files import read_json_object
 
-# The manifest of a folder that output_folder has written.
-FOLDER_MANIFEST = ".written_by_albert_tf"
+# What the manifest of a folder is named after, which output_folder has written.
+EXPORT = "export"
+# Ends of the names of files without which the others of a checkpoint or a SavedModel are not read.
+_LAST = (".index", "saved_model.pb")
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 # Errors of writing. Python's own have no file name if they come from a file that is open already.
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
@@ -64,14 +66,15 @@ def locked(path: str, wait: bool = False, refusal: str | None = None) -> Iterato
       refusal: what the error message says of the other block.
 
     Raises:
-      ValueError: there is another block, and `wait` is false.
+      ValueError: there is another block, and `wait` is false; or the folder of the lock cannot be made.
     """
     if is_remote(path):
         yield
         return
     import filelock
 
-    directory, name = os.path.split(path)
+    directory = os.path.dirname(path)
+    check_directory(directory)
     is_new = not os.path.isdir(directory or os.curdir)
     lock = filelock.FileLock(_hidden(path, "lock"), thread_local=False, fallback_to_soft=False)
     try:
@@ -108,7 +111,10 @@ def _hidden(path: str, ending: str) -> str:
 
 @contextlib.contextmanager
 def _errors_naming(path: str, temporary: str) -> Iterator[None]:
-    """Makes errors of writing a temporary file, or a file in a temporary folder, name the output `path`."""
+    """Makes errors of writing files in a temporary folder name the output `path`."""
+    def renamed(text: str) -> str:
+        return text.replace(os.path.join(temporary, os.path.basename(path)), path).replace(temporary, path)
+
     try:
         yield
     except OSError as error:
@@ -116,12 +122,12 @@ def _errors_naming(path: str, temporary: str) -> Iterator[None]:
         if is_of_open_file or temporary in str(error.filename):
             raise OSError(error.errno, error.strerror, path) from error
         if temporary in str(error):
-            raise OSError(str(error).replace(temporary, path)) from error
+            raise OSError(renamed(str(error))) from error
         raise
     except tf.errors.OpError as error:
         if temporary not in error.message:
             raise
-        raise OSError(f"{path}: {error.message.rpartition('; ')[2].replace(temporary, path)}") from error
+        raise OSError(f"{path}: {renamed(error.message.rpartition('; ')[2])}") from error
 
 
 def _remove(path: str) -> None:
@@ -131,10 +137,10 @@ def _remove(path: str) -> None:
 
 
 @contextlib.contextmanager
-def _temporary_folder(path: str) -> Iterator[str]:
-    """A locked block with an empty folder .NAME.tmp beside `path`, which is removed at its end. Others wait for it."""
+def _temporary_folder(path: str, wait: bool = True) -> Iterator[str]:
+    """A locked block with an empty folder .NAME.tmp beside `path`, which is removed at its end."""
     temporary = _hidden(path, "tmp")
-    with locked(path, wait=True), _errors_naming(path, temporary):
+    with locked(path, wait), _errors_naming(path, temporary):
         _remove(temporary)
         make_directory(temporary)
         try:
@@ -143,41 +149,46 @@ def _temporary_folder(path: str) -> Iterator[str]:
             _remove(temporary)
 
 
+def _move(removed: Iterable[str], renamed: Mapping[str, str]) -> None:
+    """Removes files, those of _LAST first, and renames temporary files (by their new paths), those of _LAST last."""
+    for path in sorted(removed, key=lambda path: not path.endswith(_LAST)):
+        _remove(path)
+
+    def rename(path: str) -> None:
+        make_directory(os.path.dirname(path))
+        tf.io.gfile.rename(renamed[path], path, overwrite=True)
+
+    for is_last in (False, True):
+        with concurrent.futures.ThreadPoolExecutor(_RENAMING_THREADS) as threads:
+            list(threads.map(rename, [path for path in renamed if path.endswith(_LAST) == is_last]))
+
+
 # --- one file --------------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
-def output(path: str, local: bool = False) -> Iterator[str]:
-    """Yields a temporary path beside `path`, and renames it to `path` when the block ends without an error.
+def output(path: str) -> Iterator[str]:
+    """Yields a local temporary path, and renames it to `path` when the block ends without an error.
 
-    There is an empty file at a local temporary path, with the permissions that the umask leaves.
+    There is an empty file at the temporary path, with the permissions that the umask leaves.
 
     Args:
       path: the file, a local path or one that tf.io.gfile supports (gs://). If it is a symbolic link, its target is
         replaced.
-      local: whether the temporary path must be local, for libraries that write only local files.
 
     Raises:
       OSError: the file cannot be written.
       ValueError: the path is a link that leads nowhere.
     """
     path = written_path(path)
-    temporary = _hidden(path, "tmp")
-    with locked(path, wait=True), _errors_naming(path, temporary), contextlib.ExitStack() as stack:
-        try:
-            if is_remote(path):
-                make_directory(os.path.dirname(path))
-            else:
-                open(temporary, "w").close()
-            if local and is_remote(path):
-                written = os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), os.path.basename(path))
-                yield written
-                tf.io.gfile.copy(written, temporary, overwrite=True)
-            else:
-                yield temporary
-            tf.io.gfile.rename(temporary, path, overwrite=True)
-        finally:
-            _remove(temporary)
+    with _temporary_folder(path) as beside, contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory()) if is_remote(path) else beside
+        local, temporary = (os.path.join(place, os.path.basename(path)) for place in (folder, beside))
+        open(local, "w").close()
+        yield local
+        if is_remote(path):
+            tf.io.gfile.copy(local, temporary)
+        _move([], {path: temporary})
 
 
 def write_bytes(path: str, content: bytes) -> None:
@@ -225,9 +236,7 @@ def output_checkpoint(prefix: str) -> Iterator[str]:
         parts = sorted(part for part in names_in(folder) if part.startswith(f"{name}."))  # data, index
         if len(parts) < 2 or parts[-1] != f"{name}.index":
             raise OSError(f"{prefix} was not saved, since another program has removed its temporary files: start again")
-        _remove(f"{prefix}.index")  # the old checkpoint is invalid until it has been replaced completely
-        for part in parts:
-            tf.io.gfile.rename(os.path.join(folder, part), os.path.join(directory, part), overwrite=True)
+        _move([f"{prefix}.index"], {os.path.join(directory, part): os.path.join(folder, part) for part in parts})
 
 
 # --- manifests -------------------------------------------------------------------------------------------------------
@@ -306,23 +315,22 @@ def _write_manifest(manifest: str, content: Mapping[str, Any]) -> None:
     write_text(manifest, json.dumps(content, indent=2, sort_keys=True) + "\n")
 
 
-def check_output(path: str, files: Iterable[str] = ()) -> None:
+def check_output(path: str, files: Iterable[str]) -> None:
     """Checks that a set may be written: each path has no file, an empty file or an earlier output of this program.
 
     Args:
       path: the path that the manifest is named after.
-      files: the files of the set. Default: the path itself.
+      files: the files of the set.
 
     Raises:
       ValueError: there is a directory or another file at a path, or a link that leads nowhere.
     """
     manifest = manifest_path(path)
     known: set[str] = set()
-    check_directory(os.path.dirname(path))
     with contextlib.suppress(ValueError):  # no manifest, or another file at its path
         names = read_manifest(manifest)["files"]
         known = {manifest, *(os.path.join(os.path.dirname(manifest), name) for name in names)}
-    for file in (manifest, *(files or [path])):
+    for file in (manifest, *files):
         if tf.io.gfile.isdir(file):
             raise ValueError(f"{file} is a directory, but must be a file")
         target = written_path(file)
@@ -334,69 +342,46 @@ def check_output(path: str, files: Iterable[str] = ()) -> None:
 # --- a set of files --------------------------------------------------------------------------------------------------
 
 
+@dataclasses.dataclass
 class OutputSet:
     """The outputs of one command, each a set of files with a manifest. See output_set.
 
     Attributes:
-      made_from: the files and flags that the outputs depend on, as JSON values.
+      temporary: temporary path of each file, in a folder that may have other files, too.
       entries: further entries of each file in the manifest by path, such as the count of records.
+      made_from: the files and flags that the outputs depend on, as JSON values.
     """
 
-    def __init__(self, outputs: Mapping[str, Sequence[str]]):
-        self._outputs = outputs
-        self.made_from: dict[str, Any] = {}
-        self.entries: dict[str, dict[str, Any]] = {file: {} for files in outputs.values() for file in files}
-        self._temporary = {file: os.path.join(self.folder(path), os.path.basename(file))
-                           for path, files in outputs.items() for file in files}
+    temporary: dict[str, str]
+    entries: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    made_from: dict[str, Any] = dataclasses.field(default_factory=dict)
 
-    def folder(self, path: str) -> str:
-        """The temporary folder of an output, which may have other files, too."""
-        return _hidden(_target(path), "tmp")
-
-    def temporary(self, file: str) -> str:
-        """The temporary path of a file."""
-        return self._temporary[file]
-
-    def check(self) -> None:
-        """Checks that the outputs may be written. Raises what check_output raises."""
-        for path, files in self._outputs.items():
-            check_output(path, files)
-
-    def commit(self) -> None:
-        """Replaces the outputs by those files that were written to their temporary paths."""
-        self.check()  # again, since the work may take hours
-        written = list(filter(lambda file: tf.io.gfile.exists(self._temporary[file]), self._temporary))
-        manifests = self._manifests(set(written))
-        earlier = []
-        for manifest, content in manifests.items():
+    def commit(self, outputs: Mapping[str, Sequence[str]]) -> None:
+        """Replaces outputs by those of their files that were written. Manifests of several outputs name each other."""
+        new, earlier, renamed = {}, [], {}
+        for path, files in outputs.items():
+            written = list(filter(lambda file: tf.io.gfile.exists(self.temporary[file]), files))
+            check_output(path, written)  # again, since the work may take hours
+            manifest = manifest_path(path)
+            folder = os.path.dirname(manifest)
+            sizes = {os.path.relpath(file, folder): dict(
+                self.entries.get(file, {}), size=tf.io.gfile.stat(self.temporary[file]).length) for file in written}
+            new[manifest] = dict(files=sizes, made_from=self.made_from)
+            renamed.update({_target(file): self.temporary[file] for file in written})
+        if len(new) > 1:
+            key = hashlib.sha256(json.dumps(list(new.values()), sort_keys=True).encode()).hexdigest()[:16]
+            for manifest, content in new.items():
+                folder = os.path.dirname(manifest)
+                content["run"] = dict(id=key, manifests=sorted(os.path.relpath(path, folder) for path in new))
+        for manifest, content in new.items():
             listed = content["files"]
             with contextlib.suppress(ValueError):  # no manifest
                 listed = {**dict.fromkeys(read_manifest(manifest)["files"], {}), **listed}  # until they are removed
             earlier += [os.path.join(os.path.dirname(manifest), name) for name in listed]
             _write_manifest(manifest, dict(content, files=listed, complete=False))
-        for file in earlier:
-            if is_remote(file) or not os.path.islink(file):
-                _remove(file)
-        with concurrent.futures.ThreadPoolExecutor(_RENAMING_THREADS) as threads:
-            list(threads.map(
-                lambda file: tf.io.gfile.rename(self._temporary[file], _target(file), overwrite=True), written))
-        for manifest, content in manifests.items():
+        _move((file for file in earlier if is_remote(file) or not os.path.islink(file)), renamed)
+        for manifest, content in new.items():
             _write_manifest(manifest, dict(content, complete=True))
-
-    def _manifests(self, written: Collection[str]) -> dict[str, dict[str, Any]]:
-        """The manifests of the files that were written. Those of several outputs name each other."""
-        manifests: dict[str, dict[str, Any]] = {}
-        for path, files in self._outputs.items():
-            sizes = {os.path.basename(file): dict(
-                self.entries[file], size=tf.io.gfile.stat(self._temporary[file]).length)
-                for file in files if file in written}
-            manifests[manifest_path(path)] = dict(files=sizes, made_from=self.made_from)
-        if len(manifests) > 1:
-            key = hashlib.sha256(json.dumps(list(manifests.values()), sort_keys=True).encode()).hexdigest()[:16]
-            for manifest, content in manifests.items():
-                folder = os.path.dirname(manifest)
-                content["run"] = dict(id=key, manifests=sorted(os.path.relpath(path, folder) for path in manifests))
-        return manifests
 
 
 def _target(path: str) -> str:
@@ -419,85 +404,54 @@ def output_set(outputs: Mapping[str, Sequence[str]], wait: bool = False) -> Iter
     Example::
 
       with output_set({"x.npy": ["x.npy"]}) as outputs:
-          np.save(outputs.temporary("x.npy"), array)
+          np.save(outputs.temporary["x.npy"], array)
           outputs.made_from = dict(seed=1)
     """
-    written = OutputSet(outputs)
-    written.check()  # also of the folders, which locks make
+    written = OutputSet({}, {file: {} for files in outputs.values() for file in files})
+    for path, files in outputs.items():
+        check_output(path, files)
     with contextlib.ExitStack() as stack:
         for path in sorted(outputs):
-            stack.enter_context(locked(path, wait))
-        written.check()
-        for path in outputs:
-            folder = written.folder(path)
-            stack.enter_context(_errors_naming(path, folder))
-            _remove(folder)
-            stack.callback(_remove, folder)
-            make_directory(folder)
+            folder = stack.enter_context(_temporary_folder(_target(path), wait))
+            written.temporary.update({file: os.path.join(folder, os.path.basename(file)) for file in outputs[path]})
         yield written
-        written.commit()
+        written.commit(outputs)
 
 
 @contextlib.contextmanager
-def output_with_manifest(path: str, made_from: dict[str, Any], wait: bool = False) -> Iterator[tuple[str, dict]]:
+def output_with_manifest(path: str, made_from: dict[str, Any]) -> Iterator[tuple[str, dict]]:
     """Yields the temporary path of an output of one file, and a dict for further entries of its manifest."""
-    with output_set({path: [path]}, wait) as outputs:
+    with output_set({path: [path]}) as outputs:
         outputs.made_from = made_from
-        yield outputs.temporary(path), outputs.entries[path]
+        yield outputs.temporary[path], outputs.entries[path]
 
 
 # --- folders ---------------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
-def output_folder(path: str, kind: str | None = None, made_from: dict[str, Any] | None = None) -> Iterator[str]:
-    """Yields a temporary folder with the name of `path`, which replaces `path` when the block ends without an error.
+def output_folder(path: str, made_from: dict[str, Any] | None = None) -> Iterator[str]:
+    """Yields a temporary folder, whose files become those of the folder `path` when the block ends without an error.
 
-    For a remote path the temporary folder is local and is copied. A folder that this function wrote before is replaced.
-    If `path` is a symbolic link, its target is replaced.
+    They replace the files that this function wrote there before. Files that were added to the folder stay. If `path` is
+    a symbolic link, its target is replaced.
 
     Args:
       path: the folder.
-      kind, made_from: see model_files; None for no manifest of that kind.
+      made_from: see model_files.
 
     Raises:
-      ValueError: there is a file at `path`, or a non-empty folder that this function did not write, or to which another
-        file was added.
+      ValueError: see check_export; or a file that was added would be replaced.
       OSError: the folder cannot be written.
     """
+    check_export(path)
     path = written_path(path.rstrip("/"))
-    earlier = _hidden(path, "earlier")
-    with tempfile.TemporaryDirectory() if is_remote(path) else _temporary_folder(path) as temporary:
-        if not is_remote(path) and os.path.exists(earlier) and not os.path.exists(path):
-            os.rename(earlier, path)  # of a process that was killed between the two renames below
-        check_export(path)
-        new = os.path.join(temporary, os.path.basename(path))
-        make_directory(new)
-        yield new
-        if kind is not None:
-            _write_manifest(os.path.join(new, f".{kind}.manifest.json"),
-                            {"complete": True, "files": {"saved_model.pb": {}}, "made_from": made_from})
-        files = {file: dict(size=tf.io.gfile.stat(os.path.join(new, file)).length) for file in _files_in(new)}
-        _write_manifest(os.path.join(new, FOLDER_MANIFEST), dict(complete=True, files=files, made_from={}))
-        check_export(path)
-        if is_remote(path):  # an object store has no folders that could be renamed
-            _remove(path)
-            _copy_folder(new, path)
-            return
-        _share_permissions(new)
-        _remove(earlier)
-        if os.path.exists(path):
-            os.rename(path, earlier)
-        os.rename(new, path)
-        _remove(earlier)
-
-
-def _share_permissions(folder: str) -> None:
-    """Gives all inner folders the permissions of the folder, since TensorFlow makes them for their owner alone."""
-    mode = os.stat(folder).st_mode
-    for parent, names, _ in os.walk(folder):
-        for name in names:
-            os.chmod(os.path.join(parent, name), stat.S_IMODE(mode))
+    with _temporary_folder(path) as temporary:
+        yield temporary
+        files = [os.path.join(parent, name) for parent, _, names in tf.io.gfile.walk(temporary) for name in names]
+        written = OutputSet({os.path.join(path, os.path.relpath(file, temporary)): file for file in files},
+                            made_from=made_from or {})
+        written.commit({os.path.join(path, f".{EXPORT}"): list(written.temporary)})
 
 
 def check_export(*paths: str | None) -> None:
@@ -507,21 +461,15 @@ def check_export(*paths: str | None) -> None:
       *paths: paths of the folders; None is ignored.
 
     Raises:
-      ValueError: there is a file at a path, or a non-empty folder that is not an earlier export, or an earlier export
-        to which another file was added, or a link that leads nowhere.
+      ValueError: there is a file at a path, or a non-empty folder that is not an earlier export, or a link that leads
+        nowhere.
     """
     for path in filter(None, paths):
         path = written_path(path.rstrip("/"))
-        check_directory(os.path.dirname(path))
-        mark = os.path.join(path, FOLDER_MANIFEST)
-        if not tf.io.gfile.exists(mark):
-            if tf.io.gfile.exists(path) and (not tf.io.gfile.isdir(path) or tf.io.gfile.listdir(path)):
-                raise ValueError(f"{path} exists and is not an earlier export: choose another path, or remove it")
-            continue
-        added = [name for name in _files_in(path) if name not in (FOLDER_MANIFEST, *read_manifest(mark)["files"])]
-        if added:
-            raise ValueError(f"{path} is an earlier export, but {os.path.join(path, added[0])} was added to it, which "
-                             "would be lost: choose another path, or move that file")
+        check_directory(path)
+        has_files = any(not name.startswith(".") for name in names_in(path))
+        if has_files and not tf.io.gfile.exists(_manifest_in(path, EXPORT)):
+            raise ValueError(f"{path} exists and is not an earlier export: choose another path, or remove it")
 
 
 def is_replaced(path: str, export: str) -> bool:
@@ -530,23 +478,8 @@ def is_replaced(path: str, export: str) -> bool:
     return os.path.commonpath([folder, place]) == folder
 
 
-def _files_in(folder: str) -> list[str]:
-    """The sorted paths of all files in a folder and its subfolders, relative to it."""
-    return sorted(os.path.relpath(os.path.join(parent, name), folder).replace(os.sep, "/")
-                  for parent, _, names in tf.io.gfile.walk(folder) for name in names)
-
-
-def _copy_folder(source: str, target: str) -> None:
-    """Copies a local folder to a remote one.
-
-    The manifest is copied first, so that the incomplete folder of a killed run can be replaced. saved_model.pb is
-    copied last, since a folder without it is not a SavedModel.
-    """
-    order = {FOLDER_MANIFEST: 0, "saved_model.pb": 2}
-    for name in sorted(_files_in(source), key=lambda name: order.get(name, 1)):
-        copy = os.path.join(target, name)
-        make_directory(os.path.dirname(copy))
-        tf.io.gfile.copy(os.path.join(source, name), copy, overwrite=True)
+def _manifest_in(folder: str, kind: str) -> str:
+    return manifest_path(os.path.join(folder, f".{kind}"))
 
 
 @contextlib.contextmanager
@@ -555,14 +488,13 @@ def model_files(folder: str, kind: str, made_from: dict[str, Any], last: Collect
 
     Args:
       folder: the folder.
-      kind: what is written, such as "onnx". The manifest is .KIND.manifest.json.
+      kind: what is written, such as "onnx" (EXPORT by output_folder). The manifest is .KIND.manifest.json.
       made_from: see replaceable_files.
       last: names of the files without which the others are no model. They are removed at first, and the block must
         write them last.
     """
-    manifest = os.path.join(folder, f".{kind}.manifest.json")
+    manifest = _manifest_in(folder, kind)
     content = dict(files={name: {} for name in last}, made_from=made_from)
-    before = [name for name in names_in(folder) if not name.startswith(".")]
     make_directory(folder)
     _write_manifest(manifest, dict(content, complete=False))
     for name in last:
@@ -570,7 +502,7 @@ def model_files(folder: str, kind: str, made_from: dict[str, Any], last: Collect
     try:
         yield
     except BaseException:
-        if not before and all(name.startswith(".") for name in names_in(folder)):  # the block has written nothing
+        if all(name.startswith(".") for name in names_in(folder)):  # the block has written nothing
             _remove(manifest)
         raise
     _write_manifest(manifest, dict(content, complete=True))
@@ -582,7 +514,7 @@ def replaceable_files(folder: str, kind: str, made_from: dict[str, Any]) -> Coll
     Args:
       folder, kind, made_from: see model_files.
     """
-    manifest = os.path.join(folder, f".{kind}.manifest.json")
+    manifest = _manifest_in(folder, kind)
     if not tf.io.gfile.exists(manifest):
         return ()
     content = read_manifest(manifest)

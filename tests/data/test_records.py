@@ -71,7 +71,7 @@ def write_set(folder, outputs, seed):
     paths = {str(folder / output): shard_paths(str(folder / output), shards) for output, shards in outputs.items()}
     with output_set(paths) as written:
         for file in written.entries:
-            with tf.io.TFRecordWriter(written.temporary(file)) as writer:
+            with tf.io.TFRecordWriter(written.temporary[file]) as writer:
                 writer.write(b"%d" % seed)
             written.entries[file]["count"] = 1
         written.made_from = dict(seed=seed)

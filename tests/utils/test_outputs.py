@@ -89,7 +89,7 @@ def write_shards(folder, text, num_shards=2):
     path = str(folder / "x.tfrecord")
     with output_set({path: shard_paths(path, num_shards)}) as written:
         for file in written.entries:
-            write_text(written.temporary(file), text)
+            write_text(written.temporary[file], text)
         written.made_from = dict(text=text)
 
 
@@ -123,18 +123,10 @@ def write_model(folder, text):
 def test_a_folder_is_the_earlier_one_or_the_new_one_and_can_be_made_again(tmp_path, monkeypatch):
     for folder in each_kill(tmp_path, write_model, monkeypatch):
         model = folder / "model"
-        if model.exists():  # it does not between two renames
+        if (model / "saved_model.pb").exists():
             assert names(model / "assets") == [content(model / "saved_model.pb")]
         write_model(folder, "third")
         assert names(folder) == ["model"] and names(model / "assets") == ["third"]
-
-
-def test_a_folder_that_a_killed_process_has_put_aside_comes_back(tmp_path, monkeypatch):
-    write_model(tmp_path, "first")
-    (tmp_path / "model").rename(tmp_path / ".model.earlier")
-    with pytest.raises(KeyboardInterrupt), output_folder(str(tmp_path / "model")):
-        raise KeyboardInterrupt
-    assert content(tmp_path / "model/saved_model.pb") == "first"
 
 
 def write_checkpoint(folder, text):
@@ -178,21 +170,18 @@ def test_a_model_of_which_nothing_was_written_leaves_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("folder", ["ram://written", "{tmp_path}/new"])
-@pytest.mark.parametrize("local", [False, True])
-def test_a_file_appears_when_it_is_whole_and_an_error_leaves_what_was_there(tmp_path, folder, local):
-    path = f"{folder.format(tmp_path=tmp_path)}/x{local}.txt"
+def test_a_file_appears_when_it_is_whole_and_an_error_leaves_what_was_there(tmp_path, folder):
+    path = f"{folder.format(tmp_path=tmp_path)}/x.txt"
     for text in ("first", "second"):
-        with output(path, local) as temporary:
+        with output(path) as temporary:
             with tf.io.gfile.GFile(temporary, "w") as file:
                 file.write(text)
             assert not tf.io.gfile.exists(path) or content(path) == "first"
-    with pytest.raises(KeyboardInterrupt), output(path, local) as temporary:
+    with pytest.raises(KeyboardInterrupt), output(path) as temporary:
         with tf.io.gfile.GFile(temporary, "w") as file:
             file.write("half of")
         raise KeyboardInterrupt
-    assert content(path) == "second" and tf.io.gfile.listdir(os.path.dirname(path)).count(".xFalse.txt.tmp") == 0
-    if folder != "ram://written":
-        assert names(tmp_path / "new") == [f"x{local}.txt"]
+    assert content(path) == "second" and tf.io.gfile.listdir(os.path.dirname(path)) == ["x.txt"]
 
 
 def test_what_a_killed_process_left_is_replaced_and_does_not_keep_a_folder_in_use(tmp_path):
@@ -202,7 +191,7 @@ sys.path.insert(0, {ROOT!r})
 from albert_tf.utils.outputs import output, output_set, used_alone
 path = {str(tmp_path / "x")!r}
 with used_alone({str(tmp_path)!r}, "training"), output(path), output_set({{path + "y": [path + "y"]}}) as written:
-    open(written.temporary(path + "y"), "w").close()
+    open(written.temporary[path + "y"], "w").close()
     os.kill(os.getpid(), 9)
 """
     assert subprocess.run([sys.executable, "-c", program], timeout=100).returncode == -9
@@ -283,14 +272,14 @@ def test_files_that_were_not_written_again_are_removed_and_no_others(tmp_path):
     for written in (files, files[::2], files[:1]):
         with output_set({files[0]: files}) as new:
             for file in written:
-                write_text(new.temporary(file), file)
+                write_text(new.temporary[file], file)
         assert names(tmp_path) == sorted([*map(os.path.basename, written), "x.npy.manifest.json", "x.other.npy"])
 
 
 def test_a_new_path_and_an_empty_file_and_an_earlier_output_may_be_written(tmp_path):
     (tmp_path / "empty").touch()
-    check_output(str(tmp_path / "new"))
-    check_output(str(tmp_path / "empty"))
+    for name in ("new", "empty"):
+        check_output(str(tmp_path / name), [str(tmp_path / name)])
     write_shards(tmp_path, "first")
     check_output(str(tmp_path / "x.tfrecord"), [str(tmp_path / SHARDS[0])])
 
@@ -307,7 +296,7 @@ def test_a_file_of_someone_else_is_refused_by_name(tmp_path, paths):
 def test_a_manifest_replaces_only_a_manifest(tmp_path, text):
     (tmp_path / "x.manifest.json").write_text(text)
     with pytest.raises(ValueError, match="x.manifest.json exists, and no"):
-        check_output(str(tmp_path / "x.tfrecord"))
+        check_output(str(tmp_path / "x.tfrecord"), [])
 
 
 # --- folders ---------------------------------------------------------------------------------------------------------
@@ -337,8 +326,8 @@ def test_a_link_stays_and_its_target_is_replaced(tmp_path):
 def test_a_link_that_leads_nowhere_or_to_itself_is_refused_in_one_line(tmp_path, target):
     link = tmp_path / "link"
     link.symlink_to(tmp_path / target)
-    for write in (write_text, lambda path, _: check_output(path), lambda path, _: check_export(path),
-                  lambda path, _: check_directory(f"{path}/x")):
+    for write in (write_text, lambda path, _: check_output(path, [path]), lambda path, _: check_export(path),
+                  lambda path, _: check_directory(f"{path}/x"), lambda path, _: write_text(f"{path}/x", "x")):
         with pytest.raises(ValueError, match=f"link is a symbolic link to {tmp_path}/{target}, which cannot be"):
             write(str(link), "x")
     assert link.is_symlink() and names(tmp_path) == ["link"]
@@ -375,31 +364,20 @@ def test_a_saved_model_of_another_program_is_not_replaced(tmp_path):
 
 
 @pytest.mark.parametrize("file", ["model.ckpt-7.index", "assets/mine.txt", "run/eval_results.txt"])
-def test_an_export_with_a_file_that_was_added_later_is_not_replaced(tmp_path, file):
-    write_model(tmp_path, "first")
-    added = tmp_path / "model" / file
-    write_text(str(added), "precious")
-    message = f"model is an earlier export, but {re.escape(str(added))} was added to it, which would be lost: choose"
-    with pytest.raises(ValueError, match=message):
-        check_export(str(tmp_path / "model"))
-    with pytest.raises(ValueError, match=message):
-        write_model(tmp_path, "second")
-    assert content(added) == "precious" and content(tmp_path / "model/saved_model.pb") == "first"
-    added.unlink()
-    write_model(tmp_path, "second")
-
-
-def test_a_file_that_is_added_during_an_export_is_not_lost(tmp_path):
+def test_a_file_that_was_added_to_an_export_stays(tmp_path, file):
     for place in (str(tmp_path / "model"), "ram://added/model"):
         for text in ("first", "second"):
-            with contextlib.ExitStack() as stack:
-                if text == "second":
-                    stack.enter_context(pytest.raises(ValueError, match="/mine was added to it"))
-                with output_folder(place) as temporary:
-                    write_text(os.path.join(temporary, "saved_model.pb"), text)
-                    if text == "second":
-                        write_text(f"{place}/mine", "precious")
-        assert content(f"{place}/mine") == "precious" and content(f"{place}/saved_model.pb") == "first"
+            with output_folder(place) as temporary:
+                write_text(os.path.join(temporary, "saved_model.pb"), text)
+                write_text(os.path.join(temporary, text), text)
+                write_text(f"{place}/{file}", "precious")
+            check_export(place)
+        assert content(f"{place}/{file}") == "precious" and content(f"{place}/saved_model.pb") == "second"
+        assert tf.io.gfile.exists(f"{place}/second") and not tf.io.gfile.exists(f"{place}/first")
+        with pytest.raises(ValueError, match=f"{re.escape(f'{place}/{file}')} exists, and no .*: choose another path"):
+            with output_folder(place) as temporary:
+                write_text(os.path.join(temporary, file), "new")
+        assert content(f"{place}/{file}") == "precious" and content(f"{place}/saved_model.pb") == "second"
 
 
 @pytest.mark.parametrize("path, export, expected", [
@@ -451,7 +429,7 @@ def test_an_error_of_writing_names_the_output(tmp_path, write, message):
         write(temporary)
     assert _one_line(error.value) == message.format(path=path)
     with pytest.raises(OSError) as error, output_set({path: [path]}) as written:
-        write(written.folder(path))
+        write(os.path.dirname(written.temporary[path]))
     assert _one_line(error.value) == message.format(path=path)
     assert not names(tmp_path)
 

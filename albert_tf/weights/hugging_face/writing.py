@@ -66,7 +66,7 @@ def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFil
     write_text(os.path.join(folder, CONFIG), json.dumps(values, indent=2, sort_keys=True) + "\n")
     write_tokenizer(vocabulary, folder, model.config, settings.max_seq_length)
     path = os.path.join(folder, WEIGHTS)
-    with output(path, local=True) as temporary:
+    with output(path) as temporary:
         mode = os.stat(temporary).st_mode
         try:
             save_file(tensors, temporary, metadata={"format": "pt"})
