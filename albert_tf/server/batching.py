@@ -41,10 +41,6 @@ class _Job:
             del self.groups[group]
         return _Part(self, rows[:count])
 
-    def set_error(self, error: Exception) -> None:
-        with contextlib.suppress(InvalidStateError):  # the client has gone
-            self.result.set_exception(error)
-
     def add(self, numbers: list[int], outputs: Rows) -> None:
         """Stores the outputs of rows, and sets the result when all rows have theirs."""
         self.outputs.update(zip(numbers, outputs))
@@ -72,9 +68,7 @@ class Batcher:
     since TensorFlow keeps memory for each shape that it has met; what is too much for a size waits for the next turn.
     A request whose future is cancelled gets no further batch.
 
-    Args:
-      batch_size: the largest number of rows of a batch.
-      max_waiting: the largest number of waiting requests. `submit` rejects further ones.
+    `submit` rejects a request if max_waiting others wait.
     """
 
     def __init__(self, batch_size: int = 16, max_waiting: int = 256):
@@ -86,12 +80,7 @@ class Batcher:
         self._thread.start()
 
     def submit(self, signature: Signature, columns: Columns) -> Future[Rows]:
-        """Returns a future of the outputs of each row. `cancel` takes the request back.
-
-        Raises:
-          queue.Full: too many requests are waiting.
-          RuntimeError: the batcher is closed.
-        """
+        """A future of the outputs of each row. `cancel` takes the request back. Raises queue.Full."""
         job = _Job(signature, columns)
         with self._changed:
             if self._is_closed:
@@ -151,7 +140,8 @@ class Batcher:
             rows = _outputs(parts[0].job.signature, concatenated(part.columns() for part in parts))
         except Exception as error:  # any error of a model is the answer to its request, and the thread continues
             if len(parts) == 1:
-                parts[0].job.set_error(error)
+                with contextlib.suppress(InvalidStateError):  # the client has gone
+                    parts[0].job.result.set_exception(error)
             else:
                 for part in parts:
                     self._run([part])

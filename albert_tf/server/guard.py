@@ -26,13 +26,8 @@ class Guard:
 
     Starlette's TrustedHostMiddleware knows no hosts of IPv6 and no origins, and answers in plain text.
 
-    Args:
-      app: the application.
-      is_loopback: whether to answer only requests whose Host header names a loopback host, so that a page of another
-        site whose domain name resolves to 127.0.0.1 gets no data.
-      max_body_bytes: the largest size of a request.
-      max_connections: the largest number of connections at the same time, used or idle.
-      num_connections: gives the number of connections.
+    With is_loopback, only requests whose Host header names a loopback host are answered, so that a page of another site
+    whose domain name resolves to 127.0.0.1 gets no data. num_connections gives the number of connections, used or idle.
     """
 
     def __init__(self, app: ASGIApp, is_loopback: bool, max_body_bytes: int, max_connections: int,

@@ -58,16 +58,8 @@ def model_of_source(
 ) -> ServedModel:
     """A model of weights, in ONNX Runtime, or where it or onnx is not installed in TensorFlow.
 
-    Args:
-      name: name of the model in URLs.
-      source: the weights and their vocabulary.
-      model: the kind of model (see from_pretrained); None: the one that is stored with the source, or that the
-        names of its variables tell.
-      top_k: number of pieces per mask.
-      vectors: arguments of AlbertSentenceEncoder that replace those of a sentence encoder; None for none.
-
-    Raises:
-      ValueError: there is no vocabulary, the kind of model is unclear, or the weights cannot be read.
+    `model` is its kind (see from_pretrained); None: the one that is stored with the source, or that the names of its
+    variables tell. `vectors` replaces arguments of a sentence encoder.
     """
     tokenizer = source.vocabulary.tokenizer()
     kind = model or head_of_source(source)
@@ -89,12 +81,7 @@ def served_model(
 
     A pre-trained model also predicts whether two texts are in order. An encoder takes ids only.
 
-    Args:
-      name: name of the model in URLs.
-      model: an OnnxModel, or a _KerasModel.
-      tokenizer: the model's tokenizer.
-      top_k: number of pieces per mask.
-      path: path of the model for the page; None for that of the ONNX file.
+    The page shows `path`; None: that of the ONNX file.
     """
     head = head_of(model).name
     parts = _HEADS.get(head, _encoder)(_Served(model, tokenizer, top_k))
@@ -161,14 +148,7 @@ class _Served(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """The signatures of a head.
-
-    Args:
-      texts: those that take text, by name.
-      ids: function from the model's inputs, int32 [batch, ...] by name, to the outputs of the signature `ids`.
-      outputs: the specs of these outputs.
-      features: the inputs as features of a tf.Example.
-    """
+    """The signatures of a head."""
 
     texts: Mapping[str, Signature]
     ids: Callable[[Columns], Outputs]
@@ -296,7 +276,9 @@ def _token_classifier(served: _Served) -> _Parts:
                     scores=padded_rows([each.max(axis=1) for each in probabilities], 0, np.float32))
 
     def words(columns: Columns) -> Outputs:
-        return tags([_without_padding(_texts(row)) for row in columns[WORDS]])
+        rows = [_texts(row) for row in columns[WORDS]]
+        counts = [max((number for number, word in enumerate(row, start=1) if word), default=0) for row in rows]
+        return tags([row[:count] for row, count in zip(rows, counts)])  # without trailing ""
 
     def texts(columns: Columns) -> Outputs:
         split = [split_words(text) for text in _texts(columns["text"])]
@@ -378,12 +360,6 @@ def _filling_arrays(texts: Sequence[Sequence[Sequence[Filling]]], count: int) ->
             pieces[text, mask] = _bytes([filling.piece for filling in fillings])
             probabilities[text, mask] = [filling.probability for filling in fillings]
     return dict(pieces=pieces, probabilities=probabilities)
-
-
-def _without_padding(words: list[str]) -> list[str]:
-    """Words without trailing ""."""
-    count = max((number for number, word in enumerate(words, start=1) if word), default=0)
-    return words[:count]
 
 
 def _texts(column: np.ndarray) -> list[str]:

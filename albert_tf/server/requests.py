@@ -25,13 +25,7 @@ _LONGEST_TEXT = 100_000  # characters; of a text in base 64, bytes
 
 
 class PredictRequest(NamedTuple):
-    """A parsed request.
-
-    Args:
-      signature_name: name of the signature.
-      rows: the list of "instances"; None if the request has columns.
-      columns: the value of "inputs"; None if the request has rows.
-    """
+    """A parsed request: the list of "instances" as rows, or the value of "inputs" as columns."""
 
     signature_name: str
     rows: list | None
@@ -39,11 +33,7 @@ class PredictRequest(NamedTuple):
 
 
 def read_request(body: bytes) -> PredictRequest:
-    """Reads the JSON of a request.
-
-    Raises:
-      ValueError: it is not a JSON object of the form above.
-    """
+    """Reads the JSON of a request."""
     request, name = read_object(body, _KEYS)
     if ("instances" in request) == ("inputs" in request):
         raise ValueError('the body must have either "instances" or "inputs"')
@@ -52,11 +42,7 @@ def read_request(body: bytes) -> PredictRequest:
 
 
 def read_object(body: bytes, keys: Sequence[str]) -> tuple[dict[str, Any], str]:
-    """Reads a JSON object that may have these keys. Returns it and the name of the signature.
-
-    Raises:
-      ValueError: it is not such an object.
-    """
+    """Reads a JSON object that may have these keys. Returns it and the name of the signature."""
     try:
         request = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -73,11 +59,7 @@ def read_object(body: bytes, keys: Sequence[str]) -> tuple[dict[str, Any], str]:
 
 
 def rows_of(request: dict[str, Any], key: str) -> list:
-    """The list of rows at a key.
-
-    Raises:
-      ValueError: it is no list, or empty.
-    """
+    """The list of rows at a key."""
     rows = request.get(key)
     if not (isinstance(rows, list) and rows):
         raise ValueError(f'"{key}" must be a list with at least one value. Received: {reprlib.repr(rows)}')
@@ -85,16 +67,7 @@ def rows_of(request: dict[str, Any], key: str) -> list:
 
 
 def input_arrays(request: PredictRequest, signature: Signature, max_rows: int) -> Columns:
-    """Converts the values of a request to the input arrays of a signature.
-
-    Args:
-      request: the result of read_request.
-      signature: the signature that the request names.
-      max_rows: the largest number of rows of a request.
-
-    Raises:
-      ValueError: an input is missing, unknown, or of another type or shape, or there are too many rows.
-    """
+    """Converts the values of a request to the input arrays of the signature that it names."""
     values = _from_rows(request.rows, signature) if request.rows is not None else _from_columns(request, signature)
     sizes = {len(column) for column in values.values()}
     if len(sizes) != 1:
@@ -225,13 +198,7 @@ def _decoded(value: Any) -> Any:
 
 
 class Form(NamedTuple):
-    """A form of requests.
-
-    Args:
-      read: function from a body to the request; raises ValueError.
-      response: function of the request, the outputs of each row, and the signature that returns the answer's JSON;
-        raises ValueError if the signature does not suit the form.
-    """
+    """A form of requests. Both functions raise ValueError, `response` for a signature that does not suit the form."""
 
     read: Callable[[bytes], PredictRequest]
     response: Callable[[PredictRequest, Rows, Signature], dict]

@@ -24,11 +24,8 @@ class Connection(H11Protocol):
     more time, so slow clients cannot hold all connections. uvicorn's own limits allow that: with limit_concurrency=320,
     a client with 400 connections that sent a byte every half second kept all others out, with status 503.
 
-    Args:
-      seconds: the deadline.
-      max_connections: the largest number of connections. Further ones are closed without an answer, since an answer
-        needs memory and a file descriptor too.
-      **options: those of H11Protocol.
+    Further connections than max_connections are closed without an answer, since an answer needs memory and a file
+    descriptor too.
     """
 
     def __init__(self, seconds: float, max_connections: int, **options):
@@ -98,19 +95,8 @@ class ModelServer:
 
     uvicorn was chosen over hypercorn and granian: it runs in this process, on a socket that is bound before the models'
     page is announced, and takes a class of connections, where the deadlines are.
-
-    Args:
-      models: the models, with different names. The page shows them in this order.
-      host: the address to listen on. On a loopback address, only requests whose Host header names a loopback host are
-        answered, so that a page of another site whose domain name resolves to 127.0.0.1 gets no data.
-      port: the port to listen on; 0 for any free port.
-      max_body_bytes: the largest size of a request. A larger one is rejected.
-      max_connections: the largest number of connections at the same time, used or idle. Further ones are rejected.
-      batcher: returns what runs a model. Each has its own, so that long requests of one do not stop the others.
-      seconds: the time that a client has to send a request, to read an answer, and between requests.
-
-    Raises:
-      OSError: the address cannot be used.
+    Each model has its own batcher, so that long requests of one do not stop the others. For max_connections and a
+    loopback address see Guard, for seconds Connection.
     """
 
     def __init__(self, models: Sequence[ServedModel], host: str = "127.0.0.1", port: int = 0,

@@ -13,37 +13,24 @@ import numpy as np
 
 from albert_tf.config import AlbertConfig
 
-# The signature of a request without signature_name, as in TensorFlow Serving.
-DEFAULT_SIGNATURE = "serving_default"
-# The signature, and the view, that tells whether two texts are in order.
-SENTENCE_ORDER = "sentence_order"
+DEFAULT_SIGNATURE = "serving_default"  # of a request without signature_name, as in TensorFlow Serving
+SENTENCE_ORDER = "sentence_order"  # the signature, and the view, that tells whether two texts are in order
 Columns = dict[str, np.ndarray]
 
 
 class InputSpec(NamedTuple):
-    """An input of a signature.
+    """An input of a signature."""
 
-    Args:
-      dtype: "string", or the name of a NumPy type such as "int32".
-      shape: the shape, with the batch first; None for any size.
-      default: the value of each row if a request omits the input; None if the input is required.
-    """
-
-    dtype: str
-    shape: tuple[int | None, ...]
-    default: Any = None
+    dtype: str  # "string", or the name of a NumPy type such as "int32"
+    shape: tuple[int | None, ...]  # with the batch first; None for any size
+    default: Any = None  # the value of each row if a request omits the input; None if the input is required
 
 
 class OutputSpec(NamedTuple):
-    """An output of a signature.
+    """An output of a signature."""
 
-    Args:
-      dtype: "string", or the name of a NumPy type.
-      shape: the shape, with the batch first; None in it for any size, and None for any shape.
-    """
-
-    dtype: str
-    shape: tuple[int | None, ...] | None
+    dtype: str  # "string", or the name of a NumPy type
+    shape: tuple[int | None, ...] | None  # with the batch first; None in it for any size, and None for any shape
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,13 +38,12 @@ class Signature:
     """A function that a model serves.
 
     Args:
-      inputs: the specs of the inputs, by name.
       run: function from input arrays [batch, ...] by name (texts as bytes) to output arrays [batch, ...] by name.
       view: how the page shows it: "fill_masks", "classify", "sentence_order", "answer", "choose", "tag" or, for
         anything else, "json".
       row: function that is applied to each row of the outputs, to remove padding that depends on the rest of the batch.
-      labels: names of the labels, in the order of the probabilities; empty if they have no names.
-      outputs: the specs of the outputs, by name; empty if they are unknown.
+      labels: in the order of the probabilities; empty if they have no names.
+      outputs: empty if they are unknown.
     """
 
     inputs: Mapping[str, InputSpec]
@@ -70,13 +56,7 @@ class Signature:
 
 @dataclasses.dataclass(frozen=True)
 class ServedModel:
-    """A model of a server.
-
-    Args:
-      name: name of the model in URLs.
-      description: one line for the page.
-      signatures: the signatures by name.
-    """
+    """A model of a server. Its name is that in URLs; the page shows the description, one line."""
 
     name: str
     description: str
