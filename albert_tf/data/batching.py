@@ -25,17 +25,11 @@ from albert_tf.data.records import without_autotuning
 from albert_tf.utils.progress import count_of
 
 _LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384)
-# The number of batches within which examples are sorted by length.
-WINDOW = 50
+WINDOW = 50  # batches within which examples are sorted by length
 
 
 def bucket_lengths(max_seq_length: int, pad_to_max_length: bool = False) -> tuple[int, ...]:
-    """The lengths that batches are padded to, shortest first.
-
-    Args:
-      max_seq_length: the largest length.
-      pad_to_max_length: whether to pad all batches to max_seq_length, as in the release.
-    """
+    """The lengths that batches are padded to, shortest first. With pad_to_max_length it is one, as in the release."""
     shorter = () if pad_to_max_length else tuple(length for length in _LENGTHS if length < max_seq_length)
     return (*shorter, max_seq_length)
 
@@ -49,12 +43,8 @@ def training_rows(
     one. No batch has an example twice, unless there are fewer examples than batch_size: then it has each of them
     floor(batch_size / examples) times, and some of them once more; a warning says so.
 
-    Args:
-      table: the examples.
-      batch_size: examples of a batch, over all replicas.
-      num_steps: number of batches. More steps do not change the earlier ones.
-      seed: seed of the order.
-      group_by_length: whether the examples of a batch have similar lengths. If false, they are drawn at random.
+    `batch_size` counts all replicas. More steps do not change the earlier ones. Without group_by_length, examples are
+    drawn at random.
     """
     warn_of_repeated_examples(len(table), batch_size)
     copies = (batch_size - 1) // len(table)  # of the whole table, in each batch
@@ -80,17 +70,14 @@ def _distinct_rows(sizes: np.ndarray, batch_size: int, window: int, seed: int) -
             added = others[np.argsort(differences, kind="stable")[: batch_size - len(remaining)]]
             yield np.concatenate([remaining, added])
             order = order[~np.isin(order, added)]
-        remaining = _of_one_size(order[: window * batch_size], len(order) % batch_size, sizes, random)
+        # As many as no full batch holds: rows whose sizes are next to each other, at a random place among all sizes.
+        candidates, count = order[: window * batch_size], len(order) % batch_size
+        first = random.randint(len(candidates) - count + 1)
+        remaining = candidates[np.argsort(sizes[candidates], kind="stable")][first : first + count]
         batches = order[~np.isin(order, remaining)].reshape(-1, batch_size)
         for rows in np.array_split(batches, -(-len(batches) // window) or 1):  # windows of equal size, to within one
             by_size = np.argsort(sizes[rows.ravel()], kind="stable")
             yield from random.permutation(rows.ravel()[by_size].reshape(rows.shape))
-
-
-def _of_one_size(rows: np.ndarray, count: int, sizes: np.ndarray, random: np.random.RandomState) -> np.ndarray:
-    """`count` of the rows whose sizes are next to each other, at a random place among all sizes."""
-    first = random.randint(len(rows) - count + 1)
-    return rows[np.argsort(sizes[rows], kind="stable")][first : first + count]
 
 
 def warn_of_repeated_examples(num_examples: int, batch_size: int) -> None:
@@ -109,18 +96,10 @@ def evaluation_rows(table: FeatureTable, batch_size: int) -> np.ndarray:
 def table_batches(
     table: FeatureTable, rows: np.ndarray, buckets: tuple[int, ...], context: tf.distribute.InputContext
 ) -> tf.data.Dataset:
-    """Batches of features, padded to the smallest bucket that holds them.
+    """Batches of features (see FeatureTable.batch), padded on all replicas to the smallest bucket that holds the batch.
 
-    All replicas pad to the shape of the global batch.
-
-    Args:
-      table: the examples.
-      rows: the rows of each batch, int64 [steps, batch_size], over all replicas; -1 for any row, which fills a batch.
-      buckets: the result of bucket_lengths.
-      context: decides which rows of each batch belong to this process and its replicas.
-
-    Returns:
-      a data set of the results of FeatureTable.batch, and example, int64 [batch], the row in the table.
+    Rows are int64 [steps, batch_size], over all replicas; -1 for any row, which fills a batch. `context` decides which
+    are this process's. A batch also has example, int64 [batch], the row in the table.
     """
     batch_size = rows.shape[1]
     sizes = [(tf.constant(table.lengths), tf.constant(buckets)),
@@ -143,11 +122,8 @@ def per_replica(
 ) -> tf.data.Dataset:
     """Splits global batches into one batch for each replica of this process, in order, and parses them.
 
-    Args:
-      batches: data set of (records, numbers), two tensors whose first axis is that of the rows.
-      parse: function that returns a replica's batch; its arguments are the replica's rows of both tensors.
-      batch_size: examples of a global batch.
-      context: decides which rows of each batch belong to this process and its replicas.
+    `batches` has (records, numbers), two tensors whose first axis is that of the rows, and `parse` takes a replica's
+    rows of both. `context` decides which rows of each batch belong to this process and its replicas.
     """
     replicas = context.num_replicas_in_sync
     if batch_size % replicas:

@@ -40,8 +40,7 @@ from albert_tf.utils.files import check_name
 from albert_tf.utils.outputs import locked
 from albert_tf.utils.progress import count_of
 
-# The per-token features that every task has, with their padding values.
-TOKENS = dict(input_ids=0, segment_ids=0)
+TOKENS = dict(input_ids=0, segment_ids=0)  # the per-token features that every task has, with their padding values
 _CHUNK = 1000
 # Increase this number when a change of the code makes other features from the same files and flags.
 _VERSION = 1
@@ -55,7 +54,6 @@ class FeatureSchema:
     """The features of a task's record, with the release's names.
 
     Args:
-      max_seq_length: tokens of a padded sequence.
       scalars: the features with one value per example: their names, and tf.int32 or tf.float32.
       token_padding: the features with one value per token: their names and padding values. input_mask, which is 1 for
         each token, is not listed.
@@ -73,12 +71,7 @@ class FeatureSchema:
     sizes: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def serialize(self, features: Mapping[str, Any]) -> bytes:
-        """Serializes an example as a record.
-
-        Args:
-          features: the features by name. A per-token feature is a list or array, or num_choices of them, with or
-            without padding.
-        """
+        """A record of an example. A per-token feature is a list or array, or num_choices of them, padded or not."""
         def rows(name):
             choices = [features[name]] if self.num_choices == 1 else features[name]
             return [row.tolist() if isinstance(row, np.ndarray) else row for row in choices]
@@ -112,7 +105,6 @@ class FeatureTable:
     """Examples in memory, without padding: about 8 bytes per token.
 
     Args:
-      schema: the features of an example.
       sequences: the per-token features by name, [examples * num_choices, (tokens)].
       scalars: the other features by name, [examples], or [examples, sizes of the schema].
 
@@ -137,11 +129,7 @@ class FeatureTable:
 
     @classmethod
     def from_records(cls, file: RecordFile, schema: FeatureSchema) -> FeatureTable:
-        """Reads a file of records, written by this package or by the release.
-
-        Raises:
-          ValueError: its records do not match the schema, or it was truncated or changed.
-        """
+        """Reads a file of records, written by this package or by the release."""
         wanted, parts = schema.record_features(), []
         try:
             for records in without_autotuning(tf.data.TFRecordDataset(file.path).batch(_CHUNK)):
@@ -171,14 +159,9 @@ class FeatureTable:
     def batch(self, rows: tf.Tensor, length: tf.Tensor, num_sequences: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
         """A batch of examples, padded to a length. It can be called inside Dataset.map.
 
-        Args:
-          rows: int64 [batch], the rows of the examples in the table.
-          length: int32 [], at least the length of each example.
-          num_sequences: int32 [], the number of sequences of each example in the batch. Default: all of them.
-
-        Returns:
-          a dict of the per-token features and input_mask, int32 [batch, length], or [batch, num_sequences, length] if
-          num_choices is more than 1; and of the scalars, [batch].
+        `rows` are int64 [batch]; `length`, int32 [], is at least that of each example; num_sequences is int32 [] (None:
+        all). Per-token features and input_mask are int32 [batch, length], or [batch, num_sequences, length] if
+        num_choices is more than 1; scalars are [batch].
         """
         choices = self.schema.num_choices
         taken = choices if num_sequences is None else num_sequences
@@ -200,10 +183,7 @@ class FeatureTable:
     ) -> FeatureTable:
         """A table with further columns, which records do not have.
 
-        Args:
-          columns: values by name: float32 [examples, ...], or [tokens of all examples, ...] if token_padding has the
-            name.
-          token_padding: the padding values of the columns with one value, or one vector, per token.
+        Columns are float32 [examples, ...], or [tokens of all examples, ...] if token_padding has their padding values.
         """
         lengths = self._sequence_lengths
         sequences = {name: tf.RaggedTensor.from_row_lengths(columns[name], lengths) for name in token_padding}
@@ -223,9 +203,7 @@ class FeatureTable:
 def without_padding(examples: Mapping[str, Any], schema: FeatureSchema) -> dict[str, np.ndarray]:
     """Padded examples with per-token features flattened and without padding, and input_mask replaced by lengths.
 
-    Args:
-      examples: tensors or arrays by name, with the shapes of FeatureSchema.record_features after [examples].
-      schema: their features.
+    Examples have the shapes of FeatureSchema.record_features after [examples].
     """
     columns = {name: np.asarray(values) for name, values in examples.items()}
     is_token = columns["input_mask"].reshape(-1, schema.max_seq_length).astype(bool)  # [examples * choices, seq]
@@ -239,12 +217,7 @@ def without_padding(examples: Mapping[str, Any], schema: FeatureSchema) -> dict[
 
 @dataclasses.dataclass(frozen=True)
 class FeatureCache:
-    """Makes the feature tables of every task, and caches them as records.
-
-    Args:
-      tokenizer: the model's tokenizer, which the features depend on.
-      directory: folder of the records (--cached_dir).
-    """
+    """Makes the feature tables of every task, and caches them as records in a folder (--cached_dir)."""
 
     tokenizer: FullTokenizer
     directory: str
@@ -254,15 +227,9 @@ class FeatureCache:
     ) -> FeatureTable:
         """The features of a split. They are converted if the cache does not have them.
 
-        Args:
-          name: readable part of the file name, such as "sst-2_train".
-          made_from: everything that the features depend on besides tokenizer and schema, as JSON values.
-          schema: the features of a record.
-          convert: converts the examples to features.
-          path: path of the records, such as --train_feature_file. Default: a file in the cache's folder.
-
-        Raises:
-          ValueError: the name is a path, there are no features, or a file without a manifest does not match the schema.
+        `name` is a readable part of the file name, such as "sst-2_train". `made_from` has everything that the features
+        depend on besides tokenizer and schema, as JSON values. `path` is that of the records; None for a file in the
+        cache's folder.
         """
         made_from = dict(made_from, **tokenizer_key(self.tokenizer))
         return cached_table(path or cache_path(self.directory, name, made_from, schema), made_from, schema, convert)
@@ -276,10 +243,7 @@ def cache_path(directory: str, name: str, made_from: dict, schema: FeatureSchema
 
 
 def cached_table(path: str, made_from: dict, schema: FeatureSchema, convert: Convert) -> FeatureTable:
-    """The features at a path. They are made first if the file is missing, damaged or made from something else.
-
-    The other arguments are those of FeatureCache.table.
-    """
+    """The features at a path. They are made first if the file is missing, damaged or made from something else."""
     made_from = _all_made_from(made_from, schema)
     if not _is_current(path, made_from):
         with locked(f"{path}.features", wait=True):  # another command may make the same features
@@ -309,11 +273,7 @@ def _is_current(path: str, made_from: dict) -> bool:
 
 
 def fingerprint(path: str) -> str:
-    """The SHA-256 digest of a file's content, for made_from.
-
-    Raises:
-      ValueError: the file does not exist.
-    """
+    """The SHA-256 digest of a file's content, for made_from."""
     if not tf.io.gfile.exists(path):
         raise ValueError(f"no such file: {path}")
     sha256 = hashlib.sha256()

@@ -19,13 +19,7 @@ def read_parquet(path: str, columns: Sequence[str] | None = None) -> Iterator[tu
     Values are texts, numbers, booleans, None, and lists of these. Bytes that are UTF-8, dates, times and decimals
     become texts, as in a CSV file.
 
-    Args:
-      path: a local or a remote file.
-      columns: the names of the columns to read; None for all.
-
-    Raises:
-      ValueError: the file does not exist or is damaged, a column of `columns` does not exist or cannot become text, or
-        pyarrow is not installed.
+    Without `columns`, all are read, and those that cannot become text stay as they are.
     """
     check_is_file(path)
     if importlib.util.find_spec("pyarrow") is None:

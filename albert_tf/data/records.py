@@ -39,12 +39,7 @@ class CountingWriter:
 def record_writer(path: str, made_from: dict) -> Iterator[CountingWriter]:
     """Yields a writer of records. File and manifest appear at `path` when the block ends without an error.
 
-    Args:
-      path: path of the new file.
-      made_from: the origin of the records as JSON values: sequence length, objective, source files.
-
-    Raises:
-      ValueError: there is a file at `path` that is not an earlier output, or another command writes it.
+    `made_from` is the origin of the records as JSON values: sequence length, objective, source files.
 
     Example::
 
@@ -75,12 +70,7 @@ class CountedFile(RecordFile):
 
 
 def check_records(paths: list[str]) -> list[RecordFile]:
-    """Compares files with their manifests.
-
-    Raises:
-      ValueError: a file is empty or not as its manifest says, its manifest cannot be read, a set is not complete, or
-        files that one command wrote together are of two runs.
-    """
+    """Compares files with their manifests: sizes, counts, complete sets, and one run for what was written together."""
     manifests: dict[str, dict[str, Any]] = {}
     files = [_check(path, manifests) for path in paths]
     without = [file.path for file in files if file.count is None]
@@ -122,19 +112,12 @@ def _check(path: str, manifests: dict[str, dict[str, Any]]) -> RecordFile:
 
 
 def pretraining_features(max_seq_length: int, max_predictions_per_seq: int) -> dict[str, tf.io.FixedLenFeature]:
-    """The features of a pre-training record (release: create_pretraining_data.py), for tf.io.parse_example.
-
-    next_sentence_labels is the sentence-order label: 1 if the segments are swapped.
-    """
+    """The features of a pre-training record (release: create_pretraining_data.py). Swapped segments have label 1."""
     tokens = tf.io.FixedLenFeature([max_seq_length], tf.int64)
     predictions = tf.io.FixedLenFeature([max_predictions_per_seq], tf.int64)
     return dict(
-        input_ids=tokens,
-        input_mask=tokens,
-        segment_ids=tokens,
-        token_boundary=tokens,
-        masked_lm_positions=predictions,
-        masked_lm_ids=predictions,
+        input_ids=tokens, input_mask=tokens, segment_ids=tokens, token_boundary=tokens,
+        masked_lm_positions=predictions, masked_lm_ids=predictions,
         masked_lm_weights=tf.io.FixedLenFeature([max_predictions_per_seq], tf.float32),
         next_sentence_labels=tf.io.FixedLenFeature([1], tf.int64),
     )

@@ -55,14 +55,8 @@ def read_rows(path: str, columns: Mapping[str, Column], has_header: bool = True)
 
     Empty lines are skipped, with a warning if rows follow.
 
-    Args:
-      path: the file.
-      columns: maps each field name of Row.fields to its column.
-      has_header: whether the first line of a .tsv or .csv file has the names of the columns.
-
-    Raises:
-      ValueError: the file is missing or empty or has another extension, a named column does not exist or stands in the
-        header twice, a row of a .csv has more fields than the header, or a line is not UTF-8, CSV or JSON.
+    `columns` maps each field name of Row.fields to its column. With has_header, the first line of a .tsv or .csv has
+    their names.
     """
     ending = _ending(path)
     if is_of_objects(path):
@@ -74,11 +68,7 @@ def read_rows(path: str, columns: Mapping[str, Column], has_header: bool = True)
 
 
 def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Reads the objects of a JSON-lines file, each with its line number (from 1).
-
-    Raises:
-      ValueError: the file is missing or empty, or a line is not a JSON object; file and line are named.
-    """
+    """Reads the objects of a JSON-lines file, each with its line number (from 1)."""
     lines = ((number, line if line.strip() else "") for number, line in enumerate(existing_lines(path), start=1))
     for number, line in _without_empty(lines, path):
         yield number, parse_json_object(line, path, line=number)
@@ -97,12 +87,7 @@ def is_parquet(path: str) -> bool:
 def read_objects(path: str, columns: Sequence[str] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
     """Reads the rows of a JSON-lines or Parquet file, each with its line number or the number of the row (from 1).
 
-    Args:
-      path: the file. Any other extension than .parquet is that of JSON lines.
-      columns: the names of columns that every row must have; None for any.
-
-    Raises:
-      ValueError: see read_json_lines and read_parquet; or a row has no such column.
+    Any other extension than .parquet is that of JSON lines. Every row must have the columns; None for any.
     """
     if is_parquet(path):
         yield from read_parquet(path, columns and list(dict.fromkeys(columns)))
@@ -115,16 +100,7 @@ def read_objects(path: str, columns: Sequence[str] | None = None) -> Iterator[tu
 
 
 def read_texts(path: str, column: str | None = None) -> Iterator[str]:
-    """The lines of a text file, or the texts of a column. Line breaks in a column's text become spaces.
-
-    Args:
-      path: a text file, or with `column` a .parquet, .jsonl, .json, .csv or .tsv file.
-      column: name of the column; None for a text file.
-
-    Raises:
-      ValueError: the file does not exist or cannot be read, it has no such column, or a value is no text; file and line
-        (of Parquet the number of the row) are named.
-    """
+    """The lines of a text file, or the texts of a column of a table. Line breaks in a column's text become spaces."""
     if column is None:
         return _lines(path)
     return (" ".join(text.splitlines()) for text in _column(path, column))
@@ -133,12 +109,8 @@ def read_texts(path: str, column: str | None = None) -> Iterator[str]:
 def read_document_lines(path: str, column: str | None = None) -> Iterator[str]:
     """The lines of documents, with an empty line after each document.
 
-    Args:
-      path, column: see read_texts. A row is a document, whose lines are split at newlines; its empty lines are skipped,
-        and a lone carriage return becomes a space.
-
-    Raises:
-      ValueError: see read_texts.
+    With a column, a row is a document, whose lines are split at newlines; its empty lines are skipped, and a lone
+    carriage return becomes a space.
     """
     if column is None:
         return itertools.chain(_lines(path), [""])
@@ -148,12 +120,7 @@ def read_document_lines(path: str, column: str | None = None) -> Iterator[str]:
 
 
 def warn_of_empty_texts(path: str, lines: Sequence[int]) -> None:
-    """Warns of rows with an empty text.
-
-    Args:
-      path: path of the file.
-      lines: the lines of these rows, from 1; no warning if there are none.
-    """
+    """Warns of rows with an empty text, if there are any; `lines` are theirs, from 1."""
     if lines:
         logging.warning("%s line %d: a text is empty (%s of this file)", path, lines[0], count_of(len(lines), "row"))
 
@@ -166,11 +133,7 @@ def as_text(value: Any) -> str:
 
 
 def existing_lines(path: str, keep_returns: bool = False) -> Iterator[str]:
-    """The lines of a file, without line ends and byte-order mark; for keep_returns see read_lines.
-
-    Raises:
-      ValueError: the file is missing or empty or is a folder, or a line is not UTF-8.
-    """
+    """The lines of a file, without line ends and byte-order mark; for keep_returns see read_lines."""
     lines = read_lines(path, keep_returns=keep_returns)
     first = next(lines, None)
     if first is None:
@@ -218,12 +181,7 @@ def _numbered(reader: Iterator[list[str]], path: str) -> Iterator[tuple[int, lis
 
 
 def _without_empty(lines: Iterable[tuple[int, Content]], path: str) -> Iterator[tuple[int, Content]]:
-    """Leaves out lines without content, and warns of them unless they end the file, since answers have no row for them.
-
-    Args:
-      lines: the number of each line, from 1, and its content.
-      path: path of the file.
-    """
+    """Leaves out lines without content. Warns of them, unless they end the file, since answers have no row for them."""
     skipped: list[int] = []
     at_end: list[int] = []
     for line, content in lines:

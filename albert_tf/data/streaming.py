@@ -29,11 +29,7 @@ _COUNTED_AT_ONCE = 1_000  # records; a function call for each record would take 
 
 
 def counted(files: Sequence[RecordFile]) -> list[CountedFile]:
-    """The files with their record counts. The records of a file without a manifest are counted by reading it.
-
-    Raises:
-      ValueError: a file has no records, or one without a manifest cannot be read to its end.
-    """
+    """The files with their record counts. The records of a file without a manifest are counted by reading it."""
     with_counts = [CountedFile(file.path, _count(file.path) if file.count is None else file.count, file.made_from)
                    for file in files]
     for file in with_counts:
@@ -61,14 +57,9 @@ def training_record_batches(
 
     No batch has a record twice, unless there are fewer records than batch_size (see endless_batches).
 
-    Args:
-      files: the record files, with their counts.
-      parse: function that returns the batch as a dict. Its arguments are the serialized records, string [rows], and the
-        global number of each row, int64 [rows]: step * batch_size + row. A record has another number in each epoch.
-      batch_size: records of a batch, over all replicas.
-      seed: seed of the order.
-      first_step: number of steps that have been done before.
-      context: decides which rows of each batch belong to this process and its replicas.
+    `parse` returns the batch as a dict. Its arguments are the serialized records, string [rows], and the global number
+    of each row, int64 [rows]: step * batch_size + row. A record has another number in each epoch. batch_size counts all
+    replicas; `context` decides which rows belong to this process and its replicas.
     """
     paths = tf.constant([file.path for file in files])
     first_numbers = tf.constant(np.cumsum([0, *(file.count for file in files[:-1])]), tf.int64)
@@ -97,8 +88,7 @@ def evaluation_record_batches(
 ) -> tf.data.Dataset:
     """Batches of all records, once and in order. The last batch is filled up with copies of the first record.
 
-    Arguments are those of training_record_batches. A batch has the features from `parse` and is_real_example,
-    float32 [rows], which is 0 for the copies.
+    A batch has the features from `parse` and is_real_example, float32 [rows], which is 0 for the copies.
     """
     total = sum(file.count for file in files)
     records = tf.data.TFRecordDataset([file.path for file in files])
@@ -120,15 +110,8 @@ def endless_batches(
     The batch of a step is the same for every `first_step`. If there are fewer examples than batch_size, a batch has
     each of them floor(batch_size / num_examples) times, and some of them once more; a warning says so.
 
-    Args:
-      epoch_of: function of the number of an epoch, int64 [], that returns the examples in the order of that epoch. An
-        example is a tuple of scalars; the first one is its number in the set, from 0 to num_examples - 1.
-      num_examples: examples of an epoch.
-      batch_size: examples of a batch.
-      first_step: number of steps that have been done before.
-
-    Returns:
-      tuples of tensors, [batch_size].
+    `epoch_of` returns the examples of an epoch, whose number is int64 [], in order: tuples of scalars, the first one
+    the example's number in the set, from 0 to num_examples - 1. The results are tuples of tensors, [batch_size].
     """
     warn_of_repeated_examples(num_examples, batch_size)
     copies = (batch_size - 1) // num_examples  # of the whole set, in each batch

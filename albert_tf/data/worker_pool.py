@@ -41,13 +41,8 @@ def worker_pool(num_workers: int, make_state: Callable, *arguments) -> Iterator[
     Each worker makes its own state, and keeps it between its tasks. A task is a tuple. Functions, arguments, results
     and errors are pickled. The modules of the functions should not import TensorFlow.
 
-    Args:
-      num_workers: number of processes, each started when there is a task for it. With 1, tasks run in this process.
-      make_state: function that returns the state of a worker; it is called with `arguments` before the first task.
-
-    Raises:
-      ValueError: num_workers is out of range.
-      OSError: a worker was killed.
+    make_state is called with `arguments` before a worker's first task. With one worker, tasks run in this process. A
+    worker that is killed raises OSError.
     """
     bounds.WORKERS.check("num_workers", num_workers)
     if num_workers == 1:
