@@ -47,11 +47,7 @@ def write_table(folder: str, entries: list[BatchEntry]) -> None:
 
 
 class BatchTable:
-    """The table of all batches of a folder.
-
-    Args:
-      folder: the folder to which write_batch and write_table have written.
-    """
+    """The table of all batches of a folder, which write_batch and write_table have written."""
 
     def __init__(self, folder: str):
         table = np.load(local_copy(_table_path(folder)), allow_pickle=False).tolist()
@@ -95,11 +91,9 @@ class BatchTable:
 class _JoinedColumn:
     """A column of the corpus, whose rows are in the files of several batches.
 
-    Args:
-      opened: function of the number of a batch that returns its columns.
-      name: name of the column.
-      firsts: the first row of each batch in the corpus, and the number of all rows, [batches + 1].
-      bases: offsets that are added to the values of each batch, [batches + 1] or [batches + 1, columns].
+    `opened` returns the columns of a batch by its number. `firsts` has the first row of each batch in the corpus, and
+    the number of all rows, [batches + 1]; `bases` the offsets that are added to its values, [batches + 1] or [batches +
+    1, columns].
     """
 
     def __init__(self, opened: Callable[[int], dict[str, Column]], name: str, firsts: np.ndarray, bases: np.ndarray):

@@ -27,8 +27,7 @@ import tensorflow as tf
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from albert_tf.beam.corpus_files import BatchEntry, BatchTable, write_batch, write_table
-from albert_tf.beam.outcome import Outcome
-from albert_tf.beam.running import run
+from albert_tf.beam.running import Outcome, run
 from albert_tf.beam.text_ranges import TextRange, check_complete, read_batches, text_ranges
 from albert_tf.data.records import CountingWriter
 from albert_tf.pretraining import creation
@@ -45,20 +44,11 @@ Statistics = collections.Counter
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """The settings of a job, which all stages have.
-
-    Args:
-      input_files: UTF-8 text files.
-      shard_files: temporary paths of the shards, which are renamed to the outputs at the end.
-      work: folder of all other files of the pipeline. All workers must be able to read and write it.
-      tokenizer: the model's tokenizer.
-      options: how examples are made.
-      text_column: name of the column with the documents if the input files are tables.
-    """
+    """The settings of a job, which all stages have."""
 
     input_files: list[str]
-    shard_files: list[str]
-    work: str
+    shard_files: list[str]  # temporary paths of the shards, which are renamed to the outputs at the end
+    work: str  # folder of all other files of the pipeline, which all workers must be able to read and write
     tokenizer: FullTokenizer
     options: CreationOptions
     text_column: str | None = None
@@ -93,17 +83,8 @@ def create_pretraining_data(
 ) -> Statistics:
     """Writes pre-training records with the workers of a Beam runner.
 
-    Args:
-      input_files, outputs, tokenizer, options, text_column, origin: see pretraining/creation.py. All workers must be
-        able to read and write the paths.
-      pipeline_options: the pipeline's options.
-
-    Returns:
-      the counts of creation.create_pretraining_data.
-
-    Raises:
-      ValueError: see creation.create_pretraining_data.
-      OSError: the pipeline failed.
+    The arguments and the counts are those of pretraining/creation.py. All workers must be able to read and write the
+    paths.
     """
     creation.check_names(outputs)
     outputs = {absolute(path): list(map(absolute, shards)) for path, shards in outputs.items()}
@@ -138,11 +119,7 @@ def build(job: Job, pipeline: beam.Pipeline) -> None:
 
 
 class Written:
-    """The files that earlier stages have written, which are read when they are first used.
-
-    Args:
-      job: the settings of the job.
-    """
+    """The files that earlier stages have written, which are read when they are first used."""
 
     def __init__(self, job: Job):
         self._job = job

@@ -1,18 +1,24 @@
-"""Runs Beam pipelines on the runner that the user chooses."""
+"""Runs Beam pipelines on the runner that the user chooses, and tells how they ended."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import logging
 import os
 import pathlib
-from typing import Callable, Iterator, NoReturn
+from typing import Any, Callable, Iterator, NoReturn
 
 import apache_beam as beam
+import tensorflow as tf
 from absl import logging as absl_logging
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, StandardOptions
 from apache_beam.runners import create_runner
+
+from albert_tf.utils.files import names_in, read_bytes
+from albert_tf.utils.json_files import read_json_object
+from albert_tf.utils.outputs import write_text
 
 # Not Beam's "DirectRunner", which is Prism, a program that Beam downloads.
 _LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
@@ -26,14 +32,8 @@ _REPOSITORY = pathlib.Path(__file__).parents[2]
 def pipeline_options(text: str, num_workers: int) -> PipelineOptions:
     """Parses the options of a pipeline.
 
-    Args:
-      text: the value of --beam_pipeline_options: "name=value,name=value". A name without "=" is an option that has no
-        value. Names may begin with dashes.
-      num_workers: number of processes of the local runner, which is the default runner.
-
-    Raises:
-      ValueError: a name or a value is unknown, the runner is not installed, or direct_running_mode=multi_threading is
-        set.
+    `text` is "name=value,name=value". A name without "=" is an option that has no value; names may begin with dashes.
+    The local runner, which is the default, has num_workers processes.
     """
     if absl_logging.get_verbosity() < absl_logging.DEBUG:
         logging.getLogger("apache_beam").setLevel(logging.ERROR)
@@ -86,15 +86,7 @@ def _naming_the_flag() -> Iterator[None]:
 
 
 def run(options: PipelineOptions, build: Callable[[beam.Pipeline], object]) -> None:
-    """Builds a pipeline and waits for its end.
-
-    Args:
-      options: the pipeline's options.
-      build: function that is called with the pipeline before it runs.
-
-    Raises:
-      OSError: the pipeline failed; the message has the last line of the runner's message.
-    """
+    """Builds a pipeline and waits for its end. OSError has the last line of the runner's message."""
     # So that the local runner's worker processes can import this package.
     path = [str(_REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(path)
@@ -107,3 +99,33 @@ def run(options: PipelineOptions, build: Callable[[beam.Pipeline], object]) -> N
         lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
         raise OSError(f"the pipeline failed on {options.view_as(StandardOptions).runner}: {lines[-1].strip()}"
                       ) from error
+
+
+class Outcome:
+    """Files in the work folder through which workers report to the process that runs the pipeline."""
+
+    def __init__(self, work: str):
+        self._result_file, self._mistakes = os.path.join(work, "result.json"), os.path.join(work, "mistakes")
+
+    def note_mistake(self, name: str, message: str) -> None:
+        """Stores the message of a user's error. Raising the error would make the runner retry, and hide the message.
+
+        Of several mistakes, the one whose name is first is reported.
+        """
+        write_text(os.path.join(self._mistakes, name), message)
+
+    def check_no_mistake(self) -> None:
+        """Raises a ValueError with the first stored error, if there is one."""
+        if names := names_in(self._mistakes):
+            raise ValueError(read_bytes(os.path.join(self._mistakes, min(names))).decode())
+
+    def write_result(self, **result) -> None:
+        """Stores the result of the pipeline, JSON values by name."""
+        write_text(self._result_file, json.dumps(result))
+
+    def result(self) -> dict[str, Any]:
+        """The result of the pipeline. ValueError: a mistake was stored. OSError: no result was stored."""
+        self.check_no_mistake()
+        if not tf.io.gfile.exists(self._result_file):
+            raise OSError("the runner lost or repeated elements: the pipeline ended without a result")
+        return read_json_object(self._result_file)

@@ -52,12 +52,7 @@ class BatchPlace(NamedTuple):
 
 
 def text_ranges(paths: list[str], text_column: str | None = None) -> list[TextRange]:
-    """The ranges of all files. A compressed file or a table is a single range, since it is read from its start.
-
-    Args:
-      paths: paths of the files.
-      text_column: name of the column with the texts if the files are tables.
-    """
+    """The ranges of all files. A compressed file or a table is a single range, since it is read from its start."""
     ranges = []
     for file, path in enumerate(paths):
         size = 0 if text_column or is_compressed(path) else tf.io.gfile.stat(path).length
@@ -67,11 +62,7 @@ def text_ranges(paths: list[str], text_column: str | None = None) -> list[TextRa
 
 
 def read_batches(text_range: TextRange) -> Iterator[tuple[BatchPlace, list[str]]]:
-    """The lines of a range in batches, at least one, with an empty line after the last line of a file.
-
-    Raises:
-      ValueError: see read_lines.
-    """
+    """The lines of a range in batches, at least one, with an empty line after the last line of a file."""
     file, path, start, stop, text_column = text_range
     is_whole = stop is None and not start
     lines: Iterable[str] = read_document_lines(path, text_column) if is_whole else read_lines(path, start, stop)
@@ -85,15 +76,7 @@ def read_batches(text_range: TextRange) -> Iterator[tuple[BatchPlace, list[str]]
 
 
 def check_complete(places: list[BatchPlace], num_files: int) -> None:
-    """Checks that every batch of all files occurs exactly once, since a runner may lose or repeat elements.
-
-    Args:
-      places: places of the batches in ascending order.
-      num_files: number of text files.
-
-    Raises:
-      OSError: a batch is missing or occurs twice.
-    """
+    """Raises OSError unless every batch occurs exactly once in the ordered places; a runner may lose or repeat some."""
     file, start, number = 0, 0, 0
     for place in places:
         if (place.file, place.start, place.number) != (file, start, number):
