@@ -60,7 +60,7 @@ def _distinct_rows(sizes: np.ndarray, batch_size: int, window: int, seed: int) -
 
     The rows that remain of an epoch share a batch with rows of the next epoch, of about the same size.
     """
-    remaining = np.zeros(0, np.int64)
+    remaining: np.ndarray = np.zeros(0, np.int64)
     for epoch in itertools.count():
         random = np.random.RandomState([seed, epoch])  # its draws are the same in every version of NumPy
         order = random.permutation(len(sizes))
