@@ -24,7 +24,8 @@ from albert_tf.export.tf_hub import PUBLISHED_SEQ_LENGTH, export_encoder, export
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.utils.outputs import check_export, is_replaced, used_alone
+from albert_tf.utils.files import is_inside
+from albert_tf.utils.outputs import check_export, used_alone
 from albert_tf.weights.from_pretrained import build
 from albert_tf.weights.open_source import open_source
 from albert_tf.weights.source import Source
@@ -50,9 +51,9 @@ def define_flags() -> None:
 def main() -> None:
     preprocess_path = FLAGS.preprocess_export_path or FLAGS.export_path.rstrip("/") + "_preprocess"
     check_export(FLAGS.export_path, preprocess_path)
-    if is_replaced(FLAGS.export_path, preprocess_path) or is_replaced(preprocess_path, FLAGS.export_path):
+    if is_inside(FLAGS.export_path, preprocess_path) or is_inside(preprocess_path, FLAGS.export_path):
         raise ValueError(f"--preprocess_export_path={preprocess_path} and --export_path={FLAGS.export_path} must be "
-                         "two folders, neither inside the other: each export replaces its folder")
+                         "two folders, neither inside the other: each export has its own")
     with used_alone(FLAGS.export_path, "export"):
         source = open_source(shared.checkpoint_in(FLAGS.albert_directory))
         model = model_of(source, vector_flags.pooling_from_flags(source.settings, **_POOLED_OUTPUT))

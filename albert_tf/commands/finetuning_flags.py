@@ -16,8 +16,9 @@ from albert_tf.modeling.pooling import POOLER, POOLINGS
 from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.training.run import Length, RunOptions, TrainerOptions
 from albert_tf.utils import bounds
+from albert_tf.utils.files import is_inside
 from albert_tf.utils.json_files import read_json_object
-from albert_tf.utils.outputs import check_export, is_replaced
+from albert_tf.utils.outputs import check_export
 from albert_tf.weights.resolved_model import ResolvedModel
 
 FLAGS = flags.FLAGS
@@ -320,9 +321,9 @@ def options_from_flags(
       ValueError: no action is requested, or a flag is wrong or missing.
     """
     check_export(FLAGS.export_dir)
-    if FLAGS.export_dir and is_replaced(FLAGS.output_dir, FLAGS.export_dir):
+    if FLAGS.export_dir and is_inside(FLAGS.output_dir, FLAGS.export_dir):
         raise ValueError(f"--output_dir={FLAGS.output_dir} must not be --export_dir or a folder in it, since an export "
-                         "replaces its folder: choose another --export_dir")
+                         "has a folder of its own: choose another --export_dir")
     names = ("do_train", "do_eval", "do_predict", *actions, "export_dir")
     if not any(FLAGS[name].value for name in names):
         raise ValueError(f"nothing to do: set {', '.join(f'--{name}' for name in names[:-1])} or --{names[-1]}")

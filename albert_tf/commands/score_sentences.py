@@ -23,7 +23,7 @@ from albert_tf.tasks.masked_lm.minimal_pairs import accuracies, read_minimal_pai
 from albert_tf.tasks.masked_lm.sentence_scores import score_sentences
 from albert_tf.text.lines import read_standard_input
 from albert_tf.utils import bounds
-from albert_tf.utils.outputs import output_with_manifest, write_text
+from albert_tf.utils.outputs import output_set, write_text
 from albert_tf.utils.progress import count_of, progress
 
 FLAGS = flags.FLAGS
@@ -74,8 +74,9 @@ def main() -> None:
     keras.mixed_precision.set_global_policy(options.precision)
     results = score_pairs if options.pairs else score_lines
     if options.output_file:
-        with output_with_manifest(options.output_file, options.made_from) as (temporary, _):
-            write_text(temporary, json.dumps(results(options), indent=2) + "\n")
+        with output_set({options.output_file: [options.output_file]}) as outputs:
+            outputs.made_from = options.made_from
+            write_text(outputs.temporary[options.output_file], json.dumps(results(options), indent=2) + "\n")
     else:
         results(options)
 

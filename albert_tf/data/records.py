@@ -16,7 +16,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf.utils.files import check_is_file
-from albert_tf.utils.outputs import checked_manifest, manifest_of, output_with_manifest
+from albert_tf.utils.outputs import checked_manifest, manifest_of, output_set
 from albert_tf.utils.progress import count_of
 
 # Besides its content, a TFRecord has a length (8 bytes) and two checksums (4 bytes each).
@@ -46,11 +46,12 @@ def record_writer(path: str, made_from: dict) -> Iterator[CountingWriter]:
       with record_writer("x.tfrecord", dict(max_seq_length=128)) as writer:
           writer.write(example.SerializeToString())
     """
-    with output_with_manifest(path, made_from) as (temporary, entry):
-        with tf.io.TFRecordWriter(temporary) as writer:
+    with output_set({path: [path]}) as outputs:
+        outputs.made_from = made_from
+        with tf.io.TFRecordWriter(outputs.temporary[path]) as writer:
             counting = CountingWriter(writer)
             yield counting
-        entry["count"] = counting.count
+        outputs.entries[path]["count"] = counting.count
 
 
 @dataclasses.dataclass(frozen=True)

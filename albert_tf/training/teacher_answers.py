@@ -23,7 +23,7 @@ from albert_tf.training.prediction import Predictor
 from albert_tf.training.strategy import is_chief, values_of_all
 from albert_tf.training.task import MeanLossTask, Tensors
 from albert_tf.utils.arrays import read_array, write_array
-from albert_tf.utils.outputs import made_from_of, output_set
+from albert_tf.utils.outputs import locked, made_from_of, output_set
 from albert_tf.utils.progress import count_of
 
 # Increase this number when a change of the code makes other answers from the same model and table.
@@ -82,7 +82,8 @@ def answers(
                           bucket_lengths(table.schema.max_seq_length), parts=parts)
     values = {name: _joined(each, table, outputs[name] is not None) for name, each in predictor(table).items()}
     if is_chief(strategy):
-        with output_set({path: [path] for path in paths.values()}, wait=True) as written:
+        with locked(os.path.join(directory, f"teacher_{key}"), wait=True), output_set(
+                {path: [path] for path in paths.values()}) as written:
             for name, path in paths.items():
                 write_array(written.temporary[path], values[name])
             written.made_from = made_from

@@ -45,6 +45,12 @@ def written_path(path: str) -> str:
     return os.path.realpath(path)
 
 
+def is_inside(path: str, folder: str) -> bool:
+    """Whether a path is a folder or is in it."""
+    folder, place = (os.path.realpath(name) for name in (folder, path))
+    return os.path.commonpath([folder, place]) == folder
+
+
 def make_directory(path: str) -> None:
     """Makes a directory and its parents, unless they exist. Local ones have the permissions that the umask leaves."""
     if is_remote(path):

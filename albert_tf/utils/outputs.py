@@ -213,8 +213,8 @@ def write_or_remove(path: str, text: str | None) -> None:
     """Writes `text` to `path` as write_text does. If it is None, a file at `path` is removed."""
     if text is not None:
         write_text(path, text)
-    elif tf.io.gfile.exists(path):
-        tf.io.gfile.remove(path)
+    else:
+        _remove(path)
 
 
 # --- a checkpoint ----------------------------------------------------------------------------------------------------
@@ -390,13 +390,12 @@ def _target(path: str) -> str:
 
 
 @contextlib.contextmanager
-def output_set(outputs: Mapping[str, Sequence[str]], wait: bool = False) -> Iterator[OutputSet]:
+def output_set(outputs: Mapping[str, Sequence[str]]) -> Iterator[OutputSet]:
     """Yields an OutputSet, whose files become the outputs when the block ends without an error.
 
     Args:
       outputs: the files of each output: {"x.tfrecord": ["x-00000-of-00002.tfrecord", ...]} or {"x.npy": ["x.npy",
         "x.ranges.npy"]}. Each output has one manifest. Files that were not written are no part of it.
-      wait: whether to wait for another command that writes an output. If not, this one is refused.
 
     Raises:
       ValueError: see check_output; or another command writes an output.
@@ -412,18 +411,10 @@ def output_set(outputs: Mapping[str, Sequence[str]], wait: bool = False) -> Iter
         check_output(path, files)
     with contextlib.ExitStack() as stack:
         for path in sorted(outputs):
-            folder = stack.enter_context(_temporary_folder(_target(path), wait))
+            folder = stack.enter_context(_temporary_folder(_target(path), wait=False))
             written.temporary.update({file: os.path.join(folder, os.path.basename(file)) for file in outputs[path]})
         yield written
         written.commit(outputs)
-
-
-@contextlib.contextmanager
-def output_with_manifest(path: str, made_from: dict[str, Any]) -> Iterator[tuple[str, dict]]:
-    """Yields the temporary path of an output of one file, and a dict for further entries of its manifest."""
-    with output_set({path: [path]}) as outputs:
-        outputs.made_from = made_from
-        yield outputs.temporary[path], outputs.entries[path]
 
 
 # --- folders ---------------------------------------------------------------------------------------------------------
@@ -470,12 +461,6 @@ def check_export(*paths: str | None) -> None:
         has_files = any(not name.startswith(".") for name in names_in(path))
         if has_files and not tf.io.gfile.exists(_manifest_in(path, EXPORT)):
             raise ValueError(f"{path} exists and is not an earlier export: choose another path, or remove it")
-
-
-def is_replaced(path: str, export: str) -> bool:
-    """Whether `path` is the folder of an export or is in it, so that the export replaces what is there."""
-    folder, place = (os.path.realpath(name) for name in (export, path))
-    return os.path.commonpath([folder, place]) == folder
 
 
 def _manifest_in(folder: str, kind: str) -> str:

@@ -16,7 +16,7 @@ from albert_tf.commands import command_runs
 from albert_tf.commands.command_runs import parse_runs, placeholders
 from albert_tf.commands.pretrain_from_text import READERS_OF_TEXTS
 from albert_tf.data.feature_table import fingerprint
-from albert_tf.utils.outputs import output_with_manifest, write_text
+from albert_tf.utils.outputs import output_set, write_text
 
 RECIPES = pathlib.Path(albert_tf.__file__).parent / "recipes" / "pretraining"
 SHORTER = dict(vocab_size=50, max_seq_length=16, max_predictions_per_seq=5, train_batch_size=4, eval_batch_size=4,
@@ -110,9 +110,9 @@ def started(monkeypatch):
         flags = dict(argument.removeprefix("--").split("=", 1) for argument in command[4:])
         if command[3] in READERS_OF_TEXTS:
             path = flags.get("output_file") or f"{flags['model_prefix']}.model"
-            made_from = dict(flags=flags, digests={flags["input_file"]: fingerprint(flags["input_file"])})
-            with output_with_manifest(path, made_from) as (temporary, _):
-                write_text(temporary, "x")
+            with output_set({path: [path]}) as written:
+                written.made_from = dict(flags=flags, digests={flags["input_file"]: fingerprint(flags["input_file"])})
+                write_text(written.temporary[path], "x")
         return 0
 
     monkeypatch.setattr(command_runs, "run_to_end", run)

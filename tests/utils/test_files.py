@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from albert_tf.utils.files import check_name, expand_globs, read_bytes, version
+from albert_tf.utils.files import check_name, expand_globs, is_inside, read_bytes, version
 
 
 def test_globs_are_expanded_in_order_and_each_file_comes_once(tmp_path):
@@ -45,3 +45,12 @@ def test_a_file_that_is_replaced_within_a_second_has_another_version(tmp_path):
         os.utime(path, ns=(nanoseconds, nanoseconds))
         versions.append(version(str(path)))
     assert versions == [(4, 1_000_000_000), (4, 1_000_000_500)]
+
+
+@pytest.mark.parametrize("path, folder, expected", [
+    ("a", "a/", True), ("a/../a/b", "a", True), ("a", "a/b", False), ("a_b", "a", False), ("gs://a/b", "gs://a", True),
+    ("gs://a/b", "gs://a/c", False), ("link/b", "a", True)])
+def test_a_folder_is_inside_itself_and_so_is_what_is_in_it(tmp_path, monkeypatch, path, folder, expected):
+    monkeypatch.chdir(tmp_path)
+    os.symlink("a", "link")
+    assert is_inside(path, folder) == expected
