@@ -9,9 +9,8 @@ from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.arguments import REQUIRED, boolean, choice, names, real_number, real_numbers, whole_number
 from albert_tf.modeling.configured_model import as_rows, check_label_names, register, side_by_side
 from albert_tf.modeling.early_exit import EarlyExitModel
-from albert_tf.modeling.label_probabilities import LabelProbabilities
 from albert_tf.modeling.layers import OutputDense
-from albert_tf.modeling.pooling import ACTIVATIONS, MEAN_OR_MAX, mean_or_max
+from albert_tf.modeling.pooling import ACTIVATIONS, MEAN_OR_MAX, LabelProbabilities, mean_or_max
 from albert_tf.utils import bounds
 
 LEAST_TEMPERATURE = 1e-6

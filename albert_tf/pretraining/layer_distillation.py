@@ -29,8 +29,8 @@ from typing import Sequence
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
+from albert_tf.modeling.albert_model import attention_vectors, layer_outputs
 from albert_tf.modeling.encoder import masked_scores
-from albert_tf.modeling.layer_states import attention_vectors, layer_outputs
 from albert_tf.modeling.layers import ReleaseDense
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.training.checkpoints import AUXILIARY

@@ -7,7 +7,7 @@ from scipy.special import log_softmax
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.layer_states import attention_vectors, hidden_states, layer_outputs
+from albert_tf.modeling.albert_model import attention_vectors, hidden_states, layer_outputs
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretraining.layer_distillation import (
     PROJECTION,
