@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from typing import Iterator
 
 import tensorflow as tf
 
@@ -29,20 +28,11 @@ ADAPTER_NAME = re.compile(r"(.+)/lora_[ab](?:_(\d+))?")
 
 @dataclasses.dataclass(frozen=True)
 class LoraOptions:
-    """How an encoder is adapted.
+    """How an encoder is adapted. Raises ValueError if the rank or alpha is out of range."""
 
-    Args:
-      rank: the number of columns of A.
-      alpha: the update is multiplied by alpha / rank. None: the rank, so that the factor is 1.
-      per_layer: whether each layer has adapters of its own, also where layers share a block.
-
-    Raises:
-      ValueError: the rank or alpha is out of range.
-    """
-
-    rank: int
-    alpha: float | None = None
-    per_layer: bool = False
+    rank: int  # the number of columns of A
+    alpha: float | None = None  # the update is multiplied by alpha / rank; None: the rank, so that the factor is 1
+    per_layer: bool = False  # whether each layer has adapters of its own, also where layers share a block
 
     def __post_init__(self):
         bounds.WIDTH.check("lora_rank", self.rank)
@@ -56,13 +46,9 @@ class LoraOptions:
 
 
 class LowRankAdapter(ReleaseLayer):
-    """The matrices A and B of a kernel.
+    """The matrices A and B of a kernel [inputs, outputs] with the name `scope`/kernel.
 
-    Args:
-      scope: the scope of the kernel.
-      kernel: the kernel [inputs, outputs].
-      options: see LoraOptions.
-      layer: the number of the layer (and inner group) that it belongs to; None for all that use the kernel.
+    It belongs to the layer (and inner group) with the number `layer`; None: to all that use the kernel.
     """
 
     def __init__(self, scope: str, kernel: tf.Variable, options: LoraOptions, layer: int | None = None):
@@ -81,14 +67,14 @@ class LowRankAdapter(ReleaseLayer):
 
 
 def add_adapters(encoder: AlbertModel, options: LoraOptions) -> list[LowRankAdapter]:
-    """Adds adapters to all kernels of an encoder's blocks, in the strategy's scope. Returns them."""
+    """Adds adapters to all kernels of an encoder's blocks. Returns them. To be called in the strategy's scope."""
     transformer = encoder.encoder
     uses = _uses(encoder) if options.per_layer else {}
     adapters: list[LowRankAdapter] = []
     for blocks in (transformer.attention_blocks, transformer.ffn_blocks):
         for index, block in enumerate(blocks):
             layers = uses[blocks is transformer.ffn_blocks, index] if options.per_layer else [None]
-            for dense in _kernels_of(block):
+            for dense in (layer for layer in block.submodules if isinstance(layer, ReleaseDense)):
                 scope = release_name(dense.kernel).rpartition("/")[0]
                 own = {layer: LowRankAdapter(scope, dense.kernel, options, layer) for layer in layers}
                 adapters += own.values()
@@ -109,7 +95,3 @@ def _uses(encoder: AlbertModel) -> dict[tuple[bool, int], list[int | None]]:
         for is_ffn, index in enumerate(indices):
             uses.setdefault((bool(is_ffn), index), []).append(number)
     return uses
-
-
-def _kernels_of(block: keras.layers.Layer) -> Iterator[ReleaseDense]:
-    return (layer for layer in block.submodules if isinstance(layer, ReleaseDense))

@@ -21,8 +21,7 @@ from albert_tf.modeling.layers import LayerNorm, ReleaseDense, ReleaseLayer, tru
 class Embeddings(ReleaseLayer):
     """The sum of word, segment and position embeddings, with LayerNorm and dropout.
 
-    Call it with input_ids and segment_ids, int32 [batch, seq], and a Dropouts object. It returns
-    (word_embedding_output, embedding_output), both [batch, seq, E]. The encoder projects them from E to H.
+    The encoder projects it from E to H.
     """
 
     def __init__(self, config: AlbertConfig):
@@ -42,7 +41,7 @@ class Embeddings(ReleaseLayer):
         return self.in_compute_dtype(self.word_embeddings)
 
     def call(self, input_ids, segment_ids, dropouts):
-        """Word embeddings, and the normalised sum of all three embeddings with dropout: [batch, seq, E] each."""
+        """word_embedding_output and embedding_output, [batch, seq, E] each, for ids, int32 [batch, seq]."""
         words = tf.gather(self.word_embeddings, input_ids)  # [batch, seq, E]
         # One-hot, as the release does on TPU: the table has only two rows, and the gradient is dense.
         segments = tf.matmul(tf.one_hot(segment_ids, self.config.type_vocab_size), self.token_type_embeddings)
@@ -144,10 +143,6 @@ class AlbertModel(ConfiguredModel):
 def hidden_states(model: AlbertModel, outputs: dict) -> list[tf.Tensor]:
     """The input of the first layer, and the output of each layer and inner group, [batch, seq, H] each.
 
-    Args:
-      model: the encoder.
-      outputs: the result of its call.
-
     Raises:
       ValueError: the model is a TF-Hub module that runs its own graph, which does not show all layers.
     """
@@ -158,30 +153,15 @@ def hidden_states(model: AlbertModel, outputs: dict) -> list[tf.Tensor]:
 
 
 def layer_outputs(model: AlbertModel, outputs: dict, layers: Sequence[int]) -> list[tf.Tensor]:
-    """The outputs of some layers, [batch, seq, H] each. Those of a layer are the outputs of its last inner group.
-
-    Args:
-      model: the encoder.
-      outputs: the result of its call.
-      layers: numbers of layers, from 1.
-
-    Raises:
-      ValueError: see hidden_states.
-    """
+    """The outputs of layers, numbered from 1, [batch, seq, H] each: those of their last inner groups."""
     states = hidden_states(model, outputs)
     return [states[layer * model.config.inner_group_num] for layer in layers]
 
 
 def attention_vectors(model: AlbertModel, outputs: dict, layers: Sequence[int]) -> list[list[tf.Tensor]]:
-    """The queries, keys and values of some layers: for each layer three tensors [batch, seq, H], with heads in order.
+    """The queries, keys and values of layers, numbered from 1: three tensors [batch, seq, H] each, with heads in order.
 
     Those of a layer are the ones of its last inner group. The queries do not have the factor 1 / sqrt(head size).
-
-    Args:
-      model, outputs, layers: see layer_outputs.
-
-    Raises:
-      ValueError: see hidden_states.
     """
     states, encoder, config = hidden_states(model, outputs), model.encoder, model.config
     weights, _ = encoder.weights_for_step()

@@ -25,12 +25,7 @@ class AttentionWeights(NamedTuple):
 
 
 class AttentionBlock(keras.layers.Layer):
-    """LayerNorm(x + dropout(dense(attention(x)))) for tokens [batch * seq, H].
-
-    Args:
-      config: the model's config.
-      scope: the block's variable scope in the release, ".../group_0/inner_group_0".
-    """
+    """LayerNorm(x + dropout(dense(attention(x)))). `scope` is the release's, ".../group_0/inner_group_0"."""
 
     def __init__(self, config: AlbertConfig, scope: str):
         super().__init__(autocast=False)
@@ -88,12 +83,7 @@ class FeedForwardWeights(NamedTuple):
 
 
 class FeedForwardBlock(keras.layers.Layer):
-    """LayerNorm(x + dropout(dense(act(dense(x))))) for tokens [batch * seq, H].
-
-    Args:
-      config: the model's config.
-      scope: the block's variable scope in the release, ".../group_0/inner_group_0".
-    """
+    """LayerNorm(x + dropout(dense(act(dense(x))))). `scope` is the release's, ".../group_0/inner_group_0"."""
 
     def __init__(self, config: AlbertConfig, scope: str):
         super().__init__(autocast=False)

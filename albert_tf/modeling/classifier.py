@@ -21,7 +21,6 @@ class AlbertClassifier(LabelProbabilities, EarlyExitModel):
     """AlbertModel, dropout on the pooled output, and a dense layer.
 
     Args:
-      config: the model's config.
       num_labels: number of logits; 1 for regression.
       classifier_dropout_prob: dropout rate of the pooled output in training.
       window_pooling: "mean" or "max", how the logits of several windows are pooled.

@@ -24,7 +24,6 @@ class AlbertConditionalSpan(ConfiguredModel):
     """AlbertModel with start logits, end logits conditioned on a start, and an answerability logit.
 
     Args:
-      config: the model's config.
       start_n_top, end_n_top: the beam: number of starts, and number of ends per start.
       dropout_prob: dropout rate of the answerability head in training.
       doc_stride, max_query_length: see AlbertSpan.
@@ -85,7 +84,7 @@ class AlbertConditionalSpan(ConfiguredModel):
         dropout = dropouts(inputs, training)
         outputs = self.albert.encode(inputs, dropout)
         tokens = outputs["sequence_output"]  # [batch, seq, H]
-        is_masked = tf.cast(p_mask, tf.float32)
+        is_masked = tf.cast(p_mask, tf.float32)  # [batch, seq]
         start_logits = _masked(tf.squeeze(self.start(tokens), -1), is_masked)
         start_log_probs = tf.nn.log_softmax(start_logits)
         cls_logits = self._answerability(tokens, start_logits, dropout)
@@ -110,13 +109,7 @@ class AlbertConditionalSpan(ConfiguredModel):
                     end_top_index=tf.reshape(end_top_index, flat))
 
     def _end_log_probs(self, tokens, start_tokens, is_masked):
-        """The end's log probabilities for each start, float32 [batch, starts, seq].
-
-        Args:
-          tokens: [batch, seq, H].
-          start_tokens: [batch, starts, H].
-          is_masked: float32 [batch, seq], 1 for excluded tokens.
-        """
+        """The end's log probabilities, float32 [batch, starts, seq], for start_tokens [batch, starts, H]."""
         shape = tf.concat([tf.shape(start_tokens)[:2], tf.shape(tokens)[1:]], axis=0)  # [batch, starts, seq, H]
         pairs = tf.concat([tf.broadcast_to(tokens[:, None], shape),
                            tf.broadcast_to(start_tokens[:, :, None], shape)], axis=-1)

@@ -44,18 +44,15 @@ class Dropouts:
         return tf.concat([self._seed + [0, self._site], [self._part]], axis=0), tf.constant(rate, tf.float32)
 
     def __call__(self, x: tf.Tensor, rate: float) -> tf.Tensor:
-        """Applies dropout to x. Each call is a new site with its own mask."""
+        """Applies dropout to x at a new site."""
         site = self.site(rate)
         return (_fused_rounded_once if self.training else _rounded_once)(x, *site) if site else x
 
 
 def dropouts(inputs: dict, training) -> Dropouts:
-    """The dropouts of a call of a model.
+    """The dropouts of a call of a model, none without training.
 
-    Args:
-      inputs: the model's inputs. dropout_seed, int32 [2], is random if it is absent. dropout_part, an int32 scalar, is
-        the index of these rows among the equal parts of a batch, 0 if it is absent.
-      training: whether there is any dropout.
+    If the inputs have no dropout_seed, int32 [2], it is random; if they have no dropout_part (see Dropouts), it is 0.
     """
     if not training:
         return Dropouts(None)
@@ -66,13 +63,10 @@ def dropouts(inputs: dict, training) -> Dropouts:
 
 
 def dropped(x: tf.Tensor, seed: tf.Tensor | None = None, rate: tf.Tensor | None = None) -> tf.Tensor:
-    """Applies dropout to x with TensorFlow ops that can be part of a fused chain.
+    """Applies dropout to x, float32 [rows, ...], with TensorFlow ops that can be part of a fused chain.
 
-    Args:
-      x: float32 [rows, ...].
-      seed: int32 [3], two words of a seed and the number of the part (see Dropouts); None for no dropout.
-      rate: float32 scalar, the probability that a value becomes 0. Other values are divided by 1 - rate. None for no
-        dropout.
+    seed, int32 [3], is two words of a seed and the number of the part (see Dropouts). rate, a float32 scalar, is the
+    probability that a value becomes 0. Other values are divided by 1 - rate. None of either: no dropout.
     """
     if seed is None or rate is None:
         return x

@@ -35,8 +35,7 @@ class Encoder(keras.layers.Layer):
     mechanism of cross-layer sharing, groups and inner groups.
 
     Call it with embedding_output [batch, seq, E], input_mask [batch, seq], a Dropouts object, and whether to recompute
-    layers for their gradients. It returns the list of the outputs of all layers (and inner groups), [batch, seq, H]
-    each.
+    layers for their gradients.
     """
 
     def __init__(self, config: AlbertConfig):
@@ -99,11 +98,7 @@ class Encoder(keras.layers.Layer):
     def layer(self, a: int, f: int, additive_mask, dropouts, number: int):
         """A layer as a function of x [batch * seq, H] and the weights of both blocks.
 
-        Args:
-          a, f: indices of its attention and its feed-forward block.
-          additive_mask: the result of masked_scores.
-          dropouts: a Dropouts object.
-          number: its index among all layers and inner groups.
+        a and f are the indices of its blocks, `number` is its own among all layers and inner groups.
         """
 
         def apply(x, weights):

@@ -100,9 +100,7 @@ class OutputDense(ReleaseLayer):
 class LayerNorm(ReleaseLayer):
     """Layer normalisation of x, or of x + residual, over the last axis, with epsilon 1e-12 and statistics in float32.
 
-    Args:
-      scope: name of the variables in the release, without "/beta" and "/gamma".
-      size: size of the last axis.
+    `scope` is the name of the variables in the release, without "/beta" and "/gamma"; `size` is that of the last axis.
     """
 
     def __init__(self, scope: str, size: int):
@@ -216,13 +214,7 @@ _FUSED_ACTIVATIONS = {name: fused(_in_float32(function)) for name, function in _
 
 
 def check_finite_weights(name: str, values: tf.Tensor | tf.Variable, path: str) -> None:
-    """Raises a ValueError that names file and variable if a value is NaN or infinite.
-
-    Args:
-      name: name of the variable.
-      values: the variable's value, any shape. Integers are always accepted.
-      path: path of the file, for the error message.
-    """
+    """Raises a ValueError that names file and variable if a value is NaN or infinite. Integers are always accepted."""
     values = tf.convert_to_tensor(values)
     if not values.dtype.is_floating:
         return

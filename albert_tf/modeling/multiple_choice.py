@@ -23,7 +23,6 @@ class AlbertMultipleChoice(EarlyExitModel):
     """AlbertModel over every choice, dropout on the pooled output, and a dense layer to one logit.
 
     Args:
-      config: the model's config.
       dropout_prob: dropout rate of the pooled output in training.
       num_choices: choices per question, for inputs with all choices of a question in one row (as in the release's
         records).

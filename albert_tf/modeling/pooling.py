@@ -39,13 +39,7 @@ def pooled(outputs: Mapping[str, tf.Tensor], input_mask: tf.Tensor, pooling: str
 
 
 def mean_or_max(values: tf.Tensor, mask: tf.Tensor, pooling: str) -> tf.Tensor:
-    """The mean or the maximum over an axis, without padding: float32 [batch, size].
-
-    Args:
-      values: float32 [batch, n, size].
-      mask: [batch, n], more than 0 for values that are not padding.
-      pooling: "mean" or "max".
-    """
+    """The "mean" or "max" of values, float32 [batch, n, size], where mask, [batch, n], is above 0: [batch, size]."""
     is_value = mask[:, :, None] > 0  # [batch, n, 1]
     if pooling == "max":
         return tf.reduce_max(tf.where(is_value, values, values.dtype.min), axis=1)
@@ -61,12 +55,7 @@ def normalized(vectors: tf.Tensor) -> tf.Tensor:
 class LabelProbabilities:
     """What a classifier has that gives one label or several, and that may be calibrated, or that ranks.
 
-    Attributes:
-      num_labels: number of logits.
-      multi_label: whether a text can have several labels: each has a probability of its own.
-      temperature: what logits are divided by before they become probabilities.
-      thresholds: with multi_label, the least probability of each label that is predicted; None for 0.5.
-      activation_fn: what makes the score of a model that ranks: one of ACTIVATIONS. None for other models.
+    The attributes are arguments of AlbertClassifier.
     """
 
     num_labels: int

@@ -23,12 +23,9 @@ class MaskedLmHead(ReleaseLayer):
         self.output_bias = self.variable("cls/predictions/output_bias", [config.vocab_size], "zeros")
 
     def call(self, sequence_output, positions, word_embeddings):
-        """The logits of masked tokens, float32 [batch, predictions, V].
+        """The logits of the tokens at positions, int32 [batch, predictions]: float32 [batch, predictions, V].
 
-        Args:
-          sequence_output: [batch, seq, H].
-          positions: int32 [batch, predictions].
-          word_embeddings: [V, E], from Embeddings.weights_for_step.
+        word_embeddings, [V, E], are from Embeddings.weights_for_step.
         """
         gathered = tf.gather(sequence_output, positions, batch_dims=1)  # [batch, predictions, H]
         transformed = self.layer_norm(self.activation(self.dense(gathered)))  # [batch, predictions, E]

@@ -21,7 +21,6 @@ class AlbertSentenceEncoder(ConfiguredModel):
     """AlbertModel with a pooling of its outputs.
 
     Args:
-      config: the model's config.
       pooling: "mean", "max", "cls" or "pooler", see modeling/pooling.py.
       normalize: whether vectors have length 1.
       max_seq_length: the number of tokens to which scripts truncate a text; None for max_position_embeddings. The model
@@ -39,7 +38,7 @@ class AlbertSentenceEncoder(ConfiguredModel):
       vector_size: truncate_dim, or hidden_size.
 
     Raises:
-      ValueError: there is no such pooling, truncate_dim is larger than hidden_size, or see VectorPrecision.
+      ValueError: there is no such pooling or precision, its ranges do not fit, or truncate_dim exceeds hidden_size.
     """
 
     HEAD_OUTPUTS = ("sentence_embedding",)

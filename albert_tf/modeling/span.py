@@ -18,7 +18,6 @@ class AlbertSpan(ConfiguredModel):
     """AlbertModel, and a dense layer to a start and an end logit for each token.
 
     Args:
-      config: the model's config.
       doc_stride, max_query_length: how answer_questions and served models read raw text: the pieces from the start of a
         window to the start of the next, and the largest number of pieces of a question; None for their defaults.
 

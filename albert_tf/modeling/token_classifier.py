@@ -18,7 +18,6 @@ class AlbertTokenClassifier(EarlyExitModel):
     """AlbertModel, dropout on the sequence output, and a dense layer (Devlin et al., 2019, section 5.3).
 
     Args:
-      config: the model's config.
       num_labels: number of logits per token.
       classifier_dropout_prob: dropout rate of the sequence output in training.
       label_names: the name of each label, in the order of the logits; None if they have no names.

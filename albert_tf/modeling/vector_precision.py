@@ -32,8 +32,7 @@ class VectorPrecision:
         outside are clipped. None for the other precisions.
 
     Raises:
-      ValueError: there is no such precision, int8 has no ranges, another precision has, or ranges have a wrong shape or
-        values.
+      ValueError: there is no such precision, or its ranges are missing, of no use or wrong.
     """
 
     name: str = "float32"
@@ -79,7 +78,7 @@ class VectorPrecision:
     def restored(self, stored: tf.Tensor, size: int) -> tf.Tensor:
         """Vectors float32 [..., size] for comparisons: about the original ones, or for "binary" 1 and -1.
 
-        The product of two restored binary vectors is `size` minus twice their Hamming distance.
+        The product of two binary ones is `size` minus twice their Hamming distance.
         """
         if self.name == "int8":
             starts, steps = self.starts_and_steps()
@@ -99,11 +98,7 @@ class VectorPrecision:
 
 
 def read_ranges(path: str) -> tuple[tuple[float, ...], ...]:
-    """The ranges in an .npy file, as the value of VectorPrecision.ranges.
-
-    Raises:
-      ValueError: the file cannot be read, or is no array of numbers [2, size].
-    """
+    """VectorPrecision.ranges from an .npy file. Raises ValueError if it cannot be read, or is no array [2, size]."""
     array = read_array(path)
     if array.ndim != 2 or len(array) != 2 or array.dtype.kind not in "fiu":
         raise ValueError(f"{path} must have the smallest and the largest value of each dimension, float32 [2, "
