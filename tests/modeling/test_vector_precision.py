@@ -62,7 +62,7 @@ def test_ranges_are_part_of_the_models_config():
 
 
 @pytest.mark.parametrize("arguments, message", [
-    (dict(truncate_dim=13), "truncate_dim must be from 1 to the model's hidden_size, 12. Received: 13"),
+    (dict(truncate_dim=13), "truncate_dim must be a whole number from 1 to 12. Received: truncate_dim=13"),
     (dict(vector_precision="int4"), "vector_precision must be one of float32, int8, binary. Received: 'int4'"),
     (dict(vector_precision="int8"), "int8 alone, which needs them. Received: int8"),
     (dict(vector_ranges=[[0.0], [1.0]]), "belong to vector_precision int8 alone.* Received: float32"),
