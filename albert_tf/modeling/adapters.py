@@ -71,6 +71,7 @@ def add_adapters(encoder: AlbertModel, options: LoraOptions) -> list[LowRankAdap
     transformer = encoder.encoder
     uses = _uses(encoder) if options.per_layer else {}
     adapters: list[LowRankAdapter] = []
+    block: keras.layers.Layer
     for blocks in (transformer.attention_blocks, transformer.ffn_blocks):
         for index, block in enumerate(blocks):
             layers = uses[blocks is transformer.ffn_blocks, index] if options.per_layer else [None]
