@@ -315,28 +315,31 @@ def _write_manifest(manifest: str, content: Mapping[str, Any]) -> None:
     write_text(manifest, json.dumps(content, indent=2, sort_keys=True) + "\n")
 
 
-def check_output(path: str, files: Iterable[str]) -> None:
+def check_output(path: str, files: Iterable[str]) -> Collection[str]:
     """Checks that a set may be written: each path has no file, an empty file or an earlier output of this program.
 
     Args:
       path: the path that the manifest is named after.
       files: the files of the set.
 
+    Returns:
+      the names of the files of the earlier output.
+
     Raises:
       ValueError: there is a directory or another file at a path, or a link that leads nowhere.
     """
-    manifest = manifest_path(path)
-    known: set[str] = set()
+    manifest, earlier, known = manifest_path(path), [], []
     with contextlib.suppress(ValueError):  # no manifest, or another file at its path
-        names = read_manifest(manifest)["files"]
-        known = {manifest, *(os.path.join(os.path.dirname(manifest), name) for name in names)}
+        earlier = list(read_manifest(manifest)["files"])
+        known = [os.path.basename(manifest), *earlier]
     for file in (manifest, *files):
         if tf.io.gfile.isdir(file):
             raise ValueError(f"{file} is a directory, but must be a file")
-        target = written_path(file)
-        if file not in known and tf.io.gfile.exists(target) and tf.io.gfile.stat(target).length:
+        target, name = written_path(file), os.path.relpath(file, os.path.dirname(manifest))
+        if name not in known and tf.io.gfile.exists(target) and tf.io.gfile.stat(target).length:
             raise ValueError(f"{file} exists, and no {manifest} says that it is an earlier output: choose another "
                              "path, or remove it")
+    return earlier
 
 
 # --- a set of files --------------------------------------------------------------------------------------------------
@@ -358,15 +361,15 @@ class OutputSet:
 
     def commit(self, outputs: Mapping[str, Sequence[str]]) -> None:
         """Replaces outputs by those of their files that were written. Manifests of several outputs name each other."""
-        new, earlier, renamed = {}, [], {}
+        new, listed, renamed = {}, {}, {}
         for path, files in outputs.items():
+            manifest, folder = manifest_path(path), os.path.dirname(path)
             written = list(filter(lambda file: tf.io.gfile.exists(self.temporary[file]), files))
-            check_output(path, written)  # again, since the work may take hours
-            manifest = manifest_path(path)
-            folder = os.path.dirname(manifest)
             sizes = {os.path.relpath(file, folder): dict(
                 self.entries.get(file, {}), size=tf.io.gfile.stat(self.temporary[file]).length) for file in written}
             new[manifest] = dict(files=sizes, made_from=self.made_from)
+            # Checked again, since the work may take hours. The earlier files are listed until they are removed.
+            listed[manifest] = {**dict.fromkeys(check_output(path, written), {}), **sizes}
             renamed.update({_target(file): self.temporary[file] for file in written})
         if len(new) > 1:
             key = hashlib.sha256(json.dumps(list(new.values()), sort_keys=True).encode()).hexdigest()[:16]
@@ -374,11 +377,8 @@ class OutputSet:
                 folder = os.path.dirname(manifest)
                 content["run"] = dict(id=key, manifests=sorted(os.path.relpath(path, folder) for path in new))
         for manifest, content in new.items():
-            listed = content["files"]
-            with contextlib.suppress(ValueError):  # no manifest
-                listed = {**dict.fromkeys(read_manifest(manifest)["files"], {}), **listed}  # until they are removed
-            earlier += [os.path.join(os.path.dirname(manifest), name) for name in listed]
-            _write_manifest(manifest, dict(content, files=listed, complete=False))
+            _write_manifest(manifest, dict(content, files=listed[manifest], complete=False))
+        earlier = (os.path.join(os.path.dirname(manifest), name) for manifest in listed for name in listed[manifest])
         _move((file for file in earlier if is_remote(file) or not os.path.islink(file)), renamed)
         for manifest, content in new.items():
             _write_manifest(manifest, dict(content, complete=True))
@@ -480,7 +480,6 @@ def model_files(folder: str, kind: str, made_from: dict[str, Any], last: Collect
     """
     manifest = _manifest_in(folder, kind)
     content = dict(files={name: {} for name in last}, made_from=made_from)
-    make_directory(folder)
     _write_manifest(manifest, dict(content, complete=False))
     for name in last:
         _remove(os.path.join(folder, name))
@@ -510,12 +509,12 @@ def replaceable_files(folder: str, kind: str, made_from: dict[str, Any]) -> Coll
 # --- local copies ----------------------------------------------------------------------------------------------------
 
 
-def folder_of_this_process(name: str) -> str:
+def folder_of_this_process() -> str:
     """An empty folder in the system's folder for temporary files. It is removed when the process ends.
 
     Those of killed processes are removed, too.
     """
-    start = os.path.join(tempfile.gettempdir(), f"{name}.")
+    start = os.path.join(tempfile.gettempdir(), "albert_tf.")
     for left in glob.glob(f"{glob.escape(start)}*"):
         with contextlib.suppress(ValueError, OSError), locked(left):  # in use, or of another user
             shutil.rmtree(left)
@@ -538,6 +537,6 @@ def local_copy(path: str) -> str:
 
 @functools.lru_cache(maxsize=None)
 def _copy_of(path: str, length: int, mtime_nsec: int) -> str:
-    local = os.path.join(folder_of_this_process("albert_tf"), os.path.basename(path))
+    local = os.path.join(folder_of_this_process(), os.path.basename(path))
     tf.io.gfile.copy(path, local)
     return local

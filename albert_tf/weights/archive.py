@@ -56,7 +56,7 @@ def unpacked(path: str) -> str:
 
 @functools.lru_cache(maxsize=None)
 def _unpacked(path: str, length: int, mtime_nsec: int) -> str:
-    directory = folder_of_this_process("albert_tf")
+    directory = folder_of_this_process()
     try:
         with _one_clear_error(path):
             _read(path, directory)

@@ -280,7 +280,8 @@ def test_a_new_path_and_an_empty_file_and_an_earlier_output_may_be_written(tmp_p
     for name in ("new", "empty"):
         check_output(str(tmp_path / name), [str(tmp_path / name)])
     write_shards(tmp_path, "first")
-    check_output(str(tmp_path / "x.tfrecord"), [str(tmp_path / SHARDS[0])])
+    for folder in (tmp_path, f"{tmp_path}//", f"{tmp_path}/./"):
+        assert check_output(f"{folder}/x.tfrecord", [f"{folder}/{SHARDS[0]}"]) == SHARDS[:2]
 
 
 @pytest.mark.parametrize("paths", [["text"], ["new", "text"], ["folder"]])
@@ -459,8 +460,8 @@ def test_a_local_file_is_its_own_copy_and_a_remote_one_is_copied_once_for_each_v
 def test_folders_of_killed_processes_are_removed_and_those_of_others_are_not(tmp_path, monkeypatch):
     monkeypatch.setattr(outputs.tempfile, "gettempdir", lambda: str(tmp_path))
     (tmp_path / "albert_tf.0123456789abcdef").mkdir()
-    first = outputs.folder_of_this_process("albert_tf")
-    second = outputs.folder_of_this_process("albert_tf")
+    first = outputs.folder_of_this_process()
+    second = outputs.folder_of_this_process()
     assert [path for path in names(tmp_path) if not path.startswith(".")] == sorted(
         map(os.path.basename, (first, second)))
     assert stat.S_IMODE(os.stat(first).st_mode) == 0o700

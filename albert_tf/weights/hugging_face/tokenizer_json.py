@@ -264,7 +264,7 @@ def _made(path: str, length: int, mtime_nsec: int) -> tuple[str, TokenizerOption
         lower = any(step["type"] == "Lowercase" or step.get("lowercase") for step in normalizers)
     except (KeyError, TypeError, AttributeError, ValueError, struct.error) as error:
         raise ValueError(f"{path} is not a tokenizer.json of transformers: {error!r}") from error
-    made = os.path.join(folder_of_this_process("albert_tf"), name)
+    made = os.path.join(folder_of_this_process(), name)
     write_bytes(made, vocabulary)
     return made, TokenizerOptions(lower, not any(map(_strips_accents, normalizers)))
 
