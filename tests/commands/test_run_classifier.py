@@ -179,33 +179,6 @@ def outputs_of(model, vocab_file, golden, task, split):
     return tf.nn.softmax(model(batch)["logits"]).numpy(), np.array([row["label_id"] for row in features])
 
 
-def test_shared_layers_are_trained_apart(script, folder, tmp_path):
-    config = tmp_path / "config.json"
-    config.write_text(json.dumps(dict(CONFIG, num_hidden_layers=2)))
-    flags = dict(task_name="rte", do_train=True, train_step=1, learning_rate=0.01)
-    script.run(output_dir=tmp_path / "shared", albert_config_file=config, **flags)
-    script.run(output_dir=tmp_path / "apart", init_checkpoint=tmp_path / "shared", unshare_layers=True,
-               albert_config_file=None, **flags)
-    script.run(output_dir=tmp_path / "apart", albert_config_file=None, task_name="rte", do_predict=True)
-    assert json.loads((tmp_path / "apart/albert_config.json").read_text())["cross_layer_sharing"] == "none"
-    first, second = from_pretrained(str(tmp_path / "apart")).encoder.ffn_blocks
-    assert not np.array_equal(first.weights[0], second.weights[0])
-
-
-def test_records_are_made_once_for_all_that_they_depend_on(script, folder):
-    cached = folder / "records"
-    flags = dict(task_name="rte", cached_dir=cached, do_train=True, train_step=1)
-    script.run(output_dir=folder / "records_a", **flags)
-    (first,) = cached.glob("rte_train_*.tfrecord")
-    made = first.stat().st_mtime_ns
-    script.run(output_dir=folder / "records_b", **flags)
-    assert first.stat().st_mtime_ns == made
-    script.run(output_dir=folder / "records_c", max_seq_length=16, **flags)
-    assert len(list(cached.glob("rte_train_*.tfrecord"))) == 2
-    file, = json.loads(next(cached.glob("*.manifest.json")).read_text())["files"].values()
-    assert file["count"] == 6
-
-
 def test_a_recipe_sets_the_flags_that_the_command_line_does_not(script, folder):
     recipe = folder / "recipe.json"
     recipe.write_text(json.dumps(dict(train_step=3, learning_rate=1e-3, hidden_dropout_prob=0.25)))
@@ -465,14 +438,6 @@ def test_a_missing_test_set_is_refused_before_training(script, tmp_path):
     printed = script.run(expect=1, task_name="rte", data_dir=data, output_dir=tmp_path / "out", do_train=True,
                          cached_dir=tmp_path / "cached", do_predict=True)
     assert "RTE/test.tsv" in printed and not list(tmp_path.glob("out/model.ckpt*"))
-
-
-def test_an_output_directory_of_another_task_is_refused(script, folder):
-    flags = dict(output_dir=folder / "first_mrpc", train_step=1, do_train=True, do_eval=True)
-    script.run(task_name="mrpc", **flags)
-    assert "trained on the task mrpc, and not on cola" in script.run(expect=1, task_name="cola", **flags)
-    printed = script.run(expect=1, task_name="rte", **flags)
-    assert "was trained with the labels 0, 1" in printed
 
 
 def test_a_label_without_an_example_is_named(script, tmp_path):

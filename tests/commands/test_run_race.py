@@ -189,12 +189,6 @@ def test_the_export_answers_raw_text_ids_and_examples_as_the_script_does(trained
     np.testing.assert_allclose(served.signatures["ids"](**ids)["probabilities"], expected, atol=1e-5)
 
 
-@pytest.mark.long
-def test_a_finished_run_is_exported_without_its_data(script, trained, folder):
-    script.run(output_dir=trained, do_train=False, do_eval=False, data_dir=None, export_dir=folder / "served_later")
-    assert options_of(folder / "served_later").shape.as_list() == [None, 4]
-
-
 def options_of(directory):
     """The input of an exported SavedModel for the options of a question."""
     signature = tf.saved_model.load(str(directory)).signatures["serving_default"]

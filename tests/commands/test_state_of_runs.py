@@ -112,18 +112,6 @@ def test_several_runs_are_not_trained_beside_a_training_in_the_folder_of_one_of_
         assert not (directory / "seed_7").exists()
 
 
-def test_an_evaluation_copies_the_best_checkpoint_with_all_of_its_variables(script, apart, folder):
-    directory = folder / "evaluated"
-    shutil.copytree(apart, directory)
-    for path in directory.glob("model.ckpt-best*"):
-        path.unlink()
-    before = digests(directory)
-    script.run(output_dir=directory, do_eval=True)
-    after = digests(directory)
-    assert {name: after[name] for name in before} == before
-    assert after["model.ckpt-best.index"] in (before["model.ckpt-1.index"], before["model.ckpt-2.index"])
-
-
 @pytest.mark.parametrize("flags, message", [
     (dict(init_checkpoint="shared"), "cross_layer_sharing is none in the run and all in --init_checkpoint"),
     (dict(albert_config_file="other.json", unshare_layers=True),

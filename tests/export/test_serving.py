@@ -14,7 +14,6 @@ import pytest
 import script_process
 import tensorflow as tf
 from peers import python_of
-from tensorflow.core.protobuf import saved_model_pb2
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
@@ -101,24 +100,6 @@ def test_the_op_libraries_that_the_page_on_serving_names_are_enough(tmp_path, to
     done = subprocess.run([sys.executable, HELPERS / "op_library_client.py", ",".join(libraries), tmp_path / "served"],
                           capture_output=True, text=True, timeout=script_process.TIMEOUT)
     assert done.returncode == 0, done.stderr
-
-
-def test_the_page_on_serving_names_the_text_ops_of_exports(tmp_path, tokenizer, config):
-    section = (HELPERS.parents[1] / "docs/serving.md").read_text("utf-8").partition("## TensorFlow Serving\n")[2]
-    named = set(re.findall(r"`(\w*(?:Sentencepiece|Wordpiece|RegexSplit)\w*)`", section.partition("\n## ")[0]))
-    model = AlbertTokenClassifier(config, 2, label_names=("O", "B-PER"))
-    export_tagging(str(tmp_path / "served"), model, tokenizer, TaggingFeatureOptions(16))
-    export_classification(str(tmp_path / "texts"), AlbertClassifier(config, 2), tokenizer, 16, has_pairs=False)
-    ops = set()
-    for folder in ("served", "texts"):
-        meta_graph, = saved_model_pb2.SavedModel.FromString(
-            (tmp_path / folder / "saved_model.pb").read_bytes()).meta_graphs
-        for graph in (meta_graph.graph_def, *meta_graph.graph_def.library.function):
-            ops |= {node.op for node in (graph.node if hasattr(graph, "node") else graph.node_def)}
-    of_text = {op.rpartition(">")[2] for op in ops if re.search("Sentencepiece|Wordpiece|RegexSplit|TFText", op)}
-    assert of_text and of_text <= named
-    assert ("SentencepieceOp" in of_text) == bool(tokenizer.sp_model)
-
 
 
 def int_feature(values):

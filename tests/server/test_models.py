@@ -184,14 +184,6 @@ def test_the_stored_head_tells_a_regression_from_a_multiple_choice(config, sente
         model_of_source("score", open_source(str(path)))
 
 
-def test_a_classifier_of_single_texts_takes_plain_texts_and_asks_for_the_first_text_first(served):
-    _, served_model, _ = served("classifier")
-    assert list(served_model.signatures["serving_default"].inputs) == ["text_a", "text_b"]
-    with running([served_model]) as server:
-        assert predict(server, "classifier", instances=["the name"]) == predict(
-            server, "classifier", instances=[dict(text_a="the name")])
-
-
 def test_metadata_has_the_shapes_of_the_graph(served):
     with running([served("pretrainer")[1]]) as server:
         signatures = described(server, "pretrainer/metadata")["metadata"]["signature_def"]["signature_def"]
@@ -292,17 +284,12 @@ def test_requests_of_several_texts_need_not_fit_a_batch(served, sentence_pieces)
     assert [len(answer["pieces"]) for answer in answers] == [1, 0, 2, 1]
 
 
-def test_a_version_of_tensorflow_servings_layout_is_named_after_its_model():
-    assert names_of(["models/rte/1", "models/rte/2/", "7", "models/v2"]) == ["rte", "rte-2", "7", "v2"]
-
-
-def test_names_are_the_last_parts_of_paths_and_differ():
-    assert names_of(["a/model", "b/model/", "c/model", "x y/ä b.tar.gz", "/"]) == [
-        "model", "model-2", "model-3", "ä_b.tar.gz", "model-4"]
-
-
-def test_a_name_that_looks_numbered_is_not_given_twice():
-    assert names_of(["a/run", "b/run-3", "c/run", "d/run", "e/run-3"]) == ["run", "run-3", "run-2", "run-4", "run-3-2"]
+@pytest.mark.parametrize("paths, names", [
+    (["a/model", "b/model/", "c/model", "ä b.tar.gz", "/"], ["model", "model-2", "model-3", "ä_b.tar.gz", "model-4"]),
+    (["models/rte/1", "models/rte/2/", "7", "models/v2"], ["rte", "rte-2", "7", "v2"]),  # TensorFlow Serving's layout
+    (["a/run", "b/run-3", "c/run", "d/run", "e/run-3"], ["run", "run-3", "run-2", "run-4", "run-3-2"])])
+def test_names_are_the_last_parts_of_paths_and_differ(paths, names):
+    assert names_of(paths) == names
 
 
 def test_casing_and_accents_can_be_set_without_a_vocabulary(config, sentence_pieces, tmp_path, monkeypatch, capsys):
@@ -348,8 +335,7 @@ def test_the_script_says_that_it_has_ended_also_if_a_shell_makes_it_ignore_inter
     assert caplog.messages[-1] == "ended"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_answers_under_way_are_sent_before_a_signal_ends_the_script(served, number):
+def test_answers_under_way_are_sent_before_a_signal_ends_the_script(served):
     flags = dict(init_checkpoint=served("sentence_encoder")[2], port=0, predict_batch_size=1)
     with script_process.start("serve", flags, merged=True) as process:
         url = process.wait_for("Ctrl-C ends").split("open ")[-1].split()[0]
@@ -358,7 +344,7 @@ def test_answers_under_way_are_sent_before_a_signal_ends_the_script(served, numb
         for connection in connections:
             connection.request("POST", "/v1/models/sentence_encoder:predict", body)
         with urllib.request.urlopen(url + "v1/models", timeout=60):  # the requests before it have been received
-            process.send_signal(number)
+            process.send_signal(signal.SIGTERM)
         for connection in connections:
             assert len(json.loads(connection.getresponse().read())["predictions"]) == 200
         printed, _ = process.communicate()

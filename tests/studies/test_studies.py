@@ -14,7 +14,6 @@ from script_session import ScriptSession
 from synthetic_text import write_synthetic_text
 
 from albert_tf.commands import command_runs
-from albert_tf.commands.finetuning_flags import RECIPES
 from albert_tf.config import AlbertConfig
 from albert_tf.utils.json_files import read_json_object
 from studies import results, speed
@@ -24,7 +23,6 @@ from studies.intervals import difference_over_seeds, paired_bootstrap, paired_di
 from studies.neighbour_baseline import NeighbourBaseline
 from studies.planning import Data, plan
 from studies.results import Row, collect, compare, training_flops
-from studies.sizes import compute_parameters
 from studies.speed import (
     PAPER,
     Measurement,
@@ -72,13 +70,6 @@ def test_every_study_is_within_25_minutes_a_model_at_the_small_scale(study):
         assert training_flops(trial.runs["pretraining"], trial.config) / speed < 25 * 60
 
 
-def test_the_cost_of_a_run_is_that_of_the_formula():
-    trial = planned("dropout")[0]
-    tokens = 32 * 128 * 1200
-    assert training_flops(trial.runs["pretraining"], trial.config) == 6 * tokens * compute_parameters(
-        trial.config, share_predicted=5 / 32)
-
-
 def test_configurations_differ_in_the_varied_settings_only():
     trials = planned("sentence_objective")
     assert [(trial.label, trial.seed) for trial in trials[:4]] == [("none", 1), ("nsp", 1), ("sop", 1), ("none", 2)]
@@ -90,20 +81,6 @@ def test_configurations_differ_in_the_varied_settings_only():
     assert len({trial.runs["pretraining"].directory for trial in trials}) == 9
     base, = (trial for trial in planned("embedding_size") if (trial.label, trial.seed) == ("all shared, 128", 1))
     assert base.runs["pretraining"] == planned("masked_share")[0].runs["pretraining"]  # studies share models
-
-
-@pytest.mark.parametrize("scale", SCALES)
-def test_n_gram_masking_is_evaluated_on_single_words_and_on_n_grams(scale):
-    for ngram, trial in zip((1, 2, 3), planned("ngram", scale)):
-        assert [trial.runs[f"{records}_records"].flags["ngram"] for records in ("train", "dev", "dev_ngram3")] == [
-            ngram, 1, 3]
-
-
-@pytest.mark.parametrize("scale", SCALES)
-def test_bert_and_albert_are_trained_with_the_same_dropout(scale):
-    bert, albert = planned("equal_time", scale)[:2]
-    for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
-        assert getattr(bert.config, name) == getattr(albert.config, name)
 
 
 def test_a_configuration_is_compared_with_its_reference_or_with_the_first():
@@ -135,24 +112,6 @@ def test_each_depth_starts_from_the_next_shallower_one_as_in_the_paper():
             assert list(trial.runs).index(f"{previous.label}: pretraining") < list(trial.runs).index("pretraining")
     order = [name for name in trials[3].runs if "pretraining" in name]  # of 6 layers, for a command with --only=6
     assert order == ["1: pretraining", "3: pretraining", "pretraining"]
-
-
-@pytest.mark.parametrize("scale", SCALES)
-def test_models_with_and_without_dropout_are_fine_tuned_with_the_same_dropout(scale):
-    names = ("hidden_dropout_prob", "attention_probs_dropout_prob")
-    with_dropout, without = planned("dropout", scale)[:2]
-    assert [getattr(with_dropout.config, name) for name in names] == [0.1, 0.1]
-    assert [getattr(without.config, name) for name in names] == [0.0, 0.0]
-    for task in ("sst2", "squad"):
-        assert dropout_of(with_dropout, task) == dropout_of(without, task)
-
-
-def dropout_of(trial, task):
-    """The dropout of fine-tuning: that of the flags, else of the recipe, else of the weights."""
-    task_flags = trial.runs[task].flags
-    recipe = RECIPES / f"{task_flags.get('recipe')}.json"
-    values = {**trial.config.to_dict(), **(json.loads(recipe.read_text()) if recipe.is_file() else {}), **task_flags}
-    return values["hidden_dropout_prob"], values["attention_probs_dropout_prob"]
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -190,12 +149,6 @@ def test_the_study_in_the_docs_is_valid(tmp_path):
     flags_of_lamb = plan(study, Data("out", PLACES))[2].runs["pretraining"].flags
     assert (flags_of_lamb["optimizer"], flags_of_lamb["learning_rate"], flags_of_lamb["num_train_steps"]) == (
         "lamb", 4e-3, 600)
-
-
-def test_directories_do_not_depend_on_where_the_study_is():
-    names = [[pathlib.Path(run.directory).name for run in trial.runs.values()] for output_dir in ("a", "b")
-             for trial in planned(output_dir=output_dir)]
-    assert names[: len(names) // 2] == names[len(names) // 2 :]
 
 
 def test_columns_without_data_are_not_measured_and_text_is_needed():
@@ -276,17 +229,6 @@ def test_the_list_has_the_question_and_the_cost_of_a_study(capsys, tmp_path):
     assert all(f"\n{study}: " in f"\n{printed}" for study in study_names())
     assert "9 trained models (3 configurations, seeds [1, 2, 3])" in printed
     assert not (tmp_path / "nothing").exists()
-
-
-@pytest.mark.parametrize("study", study_names())
-def test_the_page_of_studies_has_a_verdict_and_a_section_on_each_study(study):
-    page = (REPOSITORY / "docs/studies.md").read_text("utf-8")
-    before, after = page.split(f"](../studies/{study}.json)")
-    heading, section = before.rpartition("\n### ")[2].splitlines()[0], " ".join(after.split("\n### ")[0].split())
-    assert f"In the paper: {read_study(study, 'paper').paper.finding}" in section and "Limits: " in section
-    anchor = re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
-    verdict, = (line for line in page.splitlines() if line.startswith("| ") and f"](#{anchor})" in line)
-    assert re.search(r"[+-][\d.]+ to [+-][\d.]+", verdict)
 
 
 @pytest.mark.parametrize("study", study_names())
@@ -381,11 +323,6 @@ def test_the_table_of_speed_is_relative_to_bert_large():
     assert lines["bert large"][4:7] == ["1.0", "1.0", "1.0"]
     assert lines["albert xxlarge"][3:5] == ["-", "-"] and set(PAPER) < set(lines)
     assert lines["albert_tiny_en"][6] == "-"
-
-
-def test_the_speeds_of_all_models_are_measured_without_dropout():
-    assert {(config.hidden_dropout_prob, config.attention_probs_dropout_prob)
-            for config in speed.configs().values()} == {(0.0, 0.0)}
 
 
 @pytest.mark.long

@@ -146,25 +146,6 @@ def test_another_mapping_where_e_is_h_is_refused(tmp_path, change):
         albert_tf.from_pretrained(str(folder))
 
 
-@pytest.mark.parametrize("change", ["weight", "bias"])
-def test_a_scalar_mapping_where_e_is_h_is_refused(tmp_path, change):
-    _, folder = folder_of(tmp_path, embedding_size=8)
-    tensors = load_file(folder / "model.safetensors")
-    tensors[IDENTITY.replace("weight", change)] = np.array(1, np.float32)
-    save_file(tensors, folder / "model.safetensors")
-    with pytest.raises(ValueError, match=f"{folder}: .*embedding_hidden_mapping_in is not the identity"):
-        albert_tf.from_pretrained(str(folder))
-
-
-def test_a_scalar_as_classifier_is_refused(tmp_path):
-    _, folder = folder_of(tmp_path, "classifier")
-    tensors = load_file(folder / "model.safetensors")
-    tensors["classifier.weight"] = np.array(1, np.float32)
-    save_file(tensors, folder / "model.safetensors")
-    with pytest.raises(ValueError, match=rf"{folder}: output_weights must be \[labels, .* Received shape: \[\]"):
-        albert_tf.from_pretrained(str(folder), model="classifier")
-
-
 def test_several_files_are_read_by_their_index(tmp_path):
     model, folder = folder_of(tmp_path)
     tensors = load_file(folder / "model.safetensors")
