@@ -41,7 +41,7 @@ from albert_tf.commands.training_flags import set_up
 from albert_tf.config import AlbertConfig
 from albert_tf.data.batching import table_batches, training_rows
 from albert_tf.data.feature_table import FeatureCache, FeatureTable
-from albert_tf.export.precision import with_precision
+from albert_tf.export.outputs import with_precision
 from albert_tf.text.tokenization import warn_of_unknown_pieces
 from albert_tf.training.checkpoints import Checkpoints, copy_as_best, numbered, run_directory, saved_runs
 from albert_tf.training.distillation import DistilledTask

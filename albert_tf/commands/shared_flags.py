@@ -18,7 +18,7 @@ from albert_tf.commands import flag_fields as fields
 from albert_tf.commands.flag_fields import define_float, define_integer, group, string
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import fingerprint
-from albert_tf.export.precision import SERVED_PRECISIONS
+from albert_tf.export.outputs import SERVED_PRECISIONS
 from albert_tf.training.checkpoints import BEST
 from albert_tf.utils import bounds
 from albert_tf.utils.files import is_remote

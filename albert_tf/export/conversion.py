@@ -57,21 +57,9 @@ def convert(
 ) -> None:
     """Writes a model in another format, with config and vocabulary, but without optimizer slots and steps.
 
-    Args:
-      source: the model.
-      output_dir: directory of the converted model.
-      to: "tf1" (the release's checkpoint), "tf1_bert" (that of google-research/bert), "ours", "hugging_face" or
-        "tf_hub".
-      model: the kind of model (see from_pretrained); None: the one that is stored with the source, or that the
-        names of its variables tell.
-      config: the model's config; None for that of the source.
-      vocabulary: the model's vocabulary; None for that of the source.
-      dtype: data type of the weights: "float32", or with "hugging_face" also "float16" or "bfloat16".
-      **arguments: other arguments of the model's constructor. Default: those that are stored with the source.
-
-    Raises:
-      ValueError: output_dir is a file, or already has a model or a training run; the kind of model is unclear; or the
-        format does not support it.
+    `model` is its kind (see from_pretrained); None: the one that is stored with the source, or that the names of its
+    variables tell. Config, vocabulary and arguments of the constructor are those of the source by default. For `to` and
+    `dtype` see save_pretrained.
     """
     made_from = dict(source=_folder_of(source.path), config=config and config.to_json_string(), model=model,
                      dtype=dtype, arguments=str(arguments))
@@ -91,26 +79,10 @@ def convert(
 
 
 def save_random(
-    config: AlbertConfig,
-    output_dir: str,
-    to: str,
-    model: str = "pretrainer",
-    vocabulary: VocabularyFiles | None = None,
-    dtype: str = "float32",
-    seed: int = 12345,
-    **arguments,
+    config: AlbertConfig, output_dir: str, to: str, model: str = "pretrainer",
+    vocabulary: VocabularyFiles | None = None, dtype: str = "float32", seed: int = 12345, **arguments,
 ) -> None:
-    """Writes a model with random weights, to try a size or a format.
-
-    Args:
-      config: the model's config.
-      seed: decides the weights.
-      output_dir, to, model, vocabulary, dtype, arguments: see convert.
-
-    Raises:
-      ValueError: output_dir is a file, or already has a model or a training run; the head needs a number of labels; or
-        the format does not support the model.
-    """
+    """Writes a model with random weights, to try a size or a format. The arguments are those of convert."""
     head = head_named(model)
     if head.label_weights:
         raise ValueError(f"without weights, nothing tells the number of labels of a {model}: set --init_checkpoint, or "
@@ -128,15 +100,8 @@ def save_random(
 def _new_model(output_dir: str, to: str, made_from: dict[str, Any], path: str | None = None) -> Iterator[None]:
     """A block in which no other command writes a model into a directory, which is checked first.
 
-    Args:
-      output_dir: the directory.
-      to: the new model's format.
-      made_from: what it is made from. A model that was made from the same, or not completed, is replaced.
-      path: path of the weights that are converted, beside which their other formats may be; None for new weights.
-
-    Raises:
-      ValueError: the format is unknown, or the directory is a file, or has a training run, this model in this format,
-        or another model, whose config and vocabulary would change.
+    A model that was made from the same, or not completed, is replaced. `path` is that of the weights that are
+    converted, beside which their other formats may be; None for new weights.
     """
     check_one_of("the format", to, FORMATS)
     check_no_wildcard(output_dir)
@@ -145,7 +110,10 @@ def _new_model(output_dir: str, to: str, made_from: dict[str, Any], path: str | 
         own = () if path is None else map(os.path.normpath, (path, os.path.dirname(path)))
         names = [FORMATS[to]] if os.path.normpath(output_dir) in own else FORMATS.values()
         for name in {*names} - {*replaceable_files(output_dir, EXPORT if to == "tf_hub" else to, made_from)}:
-            _check_not_there(os.path.join(output_dir, name))
+            file = os.path.join(output_dir, name)
+            if tf.io.gfile.exists(file):
+                raise ValueError(f"there is already a model in {os.path.dirname(file)}: choose another directory, or "
+                                 f"remove {file}")
         yield
 
 
@@ -165,12 +133,6 @@ def _check_keeps_settings(model: keras.Model, output_dir: str) -> None:
                          "directory")
 
 
-def _check_not_there(path: str) -> None:
-    if tf.io.gfile.exists(path):
-        raise ValueError(f"there is already a model in {os.path.dirname(path)}: choose another directory, or remove "
-                         f"{path}")
-
-
 def save(
     model: keras.Model, output_dir: str, to: str, vocabulary: VocabularyFiles = VocabularyFiles(),
     never_trained: Collection[str] = (), dtype: str = "float32", base_model: str | None = None,
@@ -178,18 +140,8 @@ def save(
 ) -> None:
     """Writes a model: config and vocabulary, then the weights, then the model card.
 
-    Args:
-      model: any model of albert_tf.modeling.
-      output_dir: directory of the files, which is made if it does not exist.
-      to: one of FORMATS.
-      vocabulary: the model's vocabulary.
-      never_trained: release names of variables that have initial values. TF1 formats and "tf_hub" leave them out.
-      dtype: data type of the weights. Only "hugging_face" supports others than float32.
-      base_model: path of the weights that are converted; None if this is not a conversion.
-      made_from: what the model is made from, for the manifest.
-
-    Raises:
-      ValueError: the format does not support the model or the dtype.
+    `never_trained` has the release names of variables with initial values, which TF1 formats and "tf_hub" leave out.
+    `base_model` is the path of the weights that are converted, if any; `made_from` is for the manifest.
     """
     if dtype != "float32" and to != "hugging_face":
         raise ValueError(f"only hugging_face supports weights of type {dtype}. Received: {to}")

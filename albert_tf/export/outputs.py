@@ -1,4 +1,4 @@
-"""The outputs of a TensorFlow Lite or ONNX model, and their differences from those of the original model."""
+"""What exports share: the precision, the outputs, and their differences from those of the original model."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import keras
+from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.configured_model import ConfiguredModel
 from albert_tf.utils.outputs import write_bytes
 from albert_tf.weights.heads import has_only_random_pooled_output, head_of
 
+SERVED_PRECISIONS = ("float32", "mixed_bfloat16")
 # The models' outputs that are not exported, besides lists of those of each layer.
 _INNER_OUTPUTS = ("embedding_output", "word_embedding_output")
 
@@ -30,15 +32,7 @@ def exported_outputs(model: keras.Model, inputs: Mapping) -> dict:
 
 
 class WithOutputs:
-    """A Keras model whose outputs another program computes.
-
-    Functions that predict from text take it like the model.
-
-    Args:
-      model: any model of albert_tf.modeling.
-      run: function from the model's inputs to its outputs.
-      max_seq_length: the largest number of tokens of a row; None if unknown.
-    """
+    """A Keras model whose outputs `run` computes. Functions that predict from text take it like the model."""
 
     def __init__(self, model: keras.Model, run: Callable[[Mapping], Mapping], max_seq_length: int | None):
         self._model, self._run, self.max_seq_length, self.head = model, run, max_seq_length, head_of(model)
@@ -58,13 +52,7 @@ class WithOutputs:
 
 
 def random_inputs(model: keras.Model, batch_size: int, seq_length: int, num_predictions: int, seed: int) -> dict:
-    """Random inputs of a model, without padding: int32 arrays by name.
-
-    Args:
-      model: any model of albert_tf.modeling, or a HubEncoder.
-      batch_size, seq_length, num_predictions: sizes of the inputs.
-      seed: seed of the tokens.
-    """
+    """Random inputs of a model, without padding: int32 arrays by name."""
     random = np.random.default_rng(seed)
     specs = model.input_specs(batch_size, seq_length, num_predictions)
     inputs = {name: np.zeros(spec.shape.as_list(), np.int32) for name, spec in specs.items()}
@@ -83,14 +71,25 @@ def largest_differences(run: Callable[[dict], Mapping], model: keras.Model, inpu
 
 
 def write_and_compare(path: str, content: bytes, differences: dict[str, float]) -> None:
-    """Writes an exported model, and prints its size and its differences from the original model.
-
-    Args:
-      path: path of the file.
-      content: the exported model.
-      differences: see largest_differences.
-    """
+    """Writes an exported model, and prints its size and its differences from the original model."""
     write_bytes(path, content)
     print(f"{path}: {len(content) / 1e6:.1f} MB; largest difference from the model's outputs:")
     for name, difference in differences.items():
         print(f"    {name:<20}{difference:.2g}")
+
+
+def with_precision(model: ConfiguredModel, precision: str | None) -> ConfiguredModel:
+    """The model with the same weights, computing in one of SERVED_PRECISIONS; None for the model's own."""
+    if not precision:
+        return model
+    if not isinstance(getattr(model, "albert", model), AlbertModel):
+        raise ValueError("the precision cannot be set for a TF-Hub module that runs its own graph, which has its "
+                         "own precision")
+    policy = keras.mixed_precision.global_policy()
+    keras.mixed_precision.set_global_policy(precision)
+    try:
+        copy = type(model).from_config(model.get_config())
+    finally:
+        keras.mixed_precision.set_global_policy(policy)
+    copy.set_weights(model.get_weights())
+    return copy

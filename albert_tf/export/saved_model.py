@@ -69,19 +69,10 @@ def export_model(
     The vocabulary is among its assets, and so are the names of the labels if there are any (label_names.txt).
 
     Args:
-      export_dir: folder of the SavedModel. An earlier export is replaced.
-      model: any model of albert_tf.modeling.
-      tokenizer: the model's tokenizer.
       features: the model's inputs as features of a tf.Example: dict(input_ids=tf.io.FixedLenFeature([128], tf.int64),
         ...).
       outputs: function of the model's outputs (a dict) that returns the outputs to serve, a dict of tensors [batch,
         ...].
-      text: the signature of raw text.
-      more_texts: further signatures that take strings, by name.
-      label_names: the names of the labels, in the order of the probabilities; None if they have no names.
-
-    Raises:
-      ValueError: there is something at export_dir that is not an earlier export.
 
     Example::
 
@@ -149,8 +140,7 @@ def _label_file(folder: str, label_names: Sequence[str]) -> str:
 def graph(function: Callable, *specs, **named_specs):
     """Traces the graph of a function, whose control flow must not depend on tensors, for inputs of these specs.
 
-    AutoGraph is off, since it would read the function's source file again, which may have been edited since the script
-    started.
+    AutoGraph is off, since it would read the function's source file again, which may have changed.
     """
     return tf.function(function, autograph=False).get_concrete_function(*specs, **named_specs)
 
@@ -162,12 +152,9 @@ def sequence_features(max_seq_length: int, num_windows: int = 1) -> dict[str, tf
 
 
 class BatchedModel(tf.Module):
-    """A model for export_model whose memory does not grow with the number of rows.
+    """A model for export_model whose memory does not grow with the number of rows: it computes them in batches.
 
-    Args:
-      model: a model that is called with a dict of inputs [rows, seq].
-      outputs: names and data types of the outputs to return, [rows, ...] each.
-      batch_size: the largest number of rows of a batch.
+    `outputs` has names and data types of the outputs to return, [rows, ...] each.
     """
 
     def __init__(self, model: keras.Model, outputs: Mapping[str, tf.DType], batch_size: int):
@@ -205,11 +192,7 @@ def made_once(model: keras.Model) -> Iterator[Callable[[], list[tf.Variable]]]:
     In bfloat16 these variables are half as large as the weights that they replace, and computing them takes a tenth of
     the time of a short request. In float32 the results cost almost nothing, so nothing is replaced.
 
-    Args:
-      model: any model of albert_tf.modeling.
-
-    Yields:
-      A function that returns all variables that the traced graphs may read: the model's variables, some replaced.
+    The block's value is a function that returns all variables that the traced graphs may read.
     """
     layers = [layer for layer in model.submodules
               if isinstance(layer, (AttentionBlock, FeedForwardBlock, Embeddings)) and layer.compute_dtype != "float32"]

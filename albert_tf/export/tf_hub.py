@@ -45,18 +45,12 @@ def export_encoder(
     is its "default". The signatures are those of the release: tokens, tokenization_info, and, for a model with the
     heads of pre-training, mlm and sop.
 
-    Args:
-      export_path: folder of the SavedModel. An earlier export is replaced.
-      model: the encoder alone, with both heads of pre-training, or with a pooling.
-      tokenizer: the model's tokenizer. Its vocabulary file is an asset; config and options are extra assets.
-      made_from: see output_folder.
-
-    Raises:
-      ValueError: there is something at export_path that is not an earlier export.
+    Config and options are extra assets.
     """
     encoder = model.albert if isinstance(model, (AlbertPretrainer, AlbertSentenceEncoder)) else model
     module = _EncoderModule(encoder, tokenizer, model.vectors if isinstance(model, AlbertSentenceEncoder) else None)
-    module.head_variables = [variable for variable in model.variables if not _is_in(variable, encoder.variables)]
+    of_encoder = set(map(id, encoder.variables))
+    module.head_variables = [variable for variable in model.variables if id(variable) not in of_encoder]
     signatures = _release_signatures(encoder, module.vocab_file, tokenizer.do_lower_case)
     if isinstance(model, AlbertPretrainer):
         signatures.update(_release_head_signatures(model))
@@ -77,14 +71,6 @@ def export_preprocessing(
     seq_length]. For two texts or another length, it has the methods `tokenize` (texts to ragged ids) and
     `bert_pack_inputs` (a list of one or two ragged ids, and seq_length). tokenize.get_special_tokens_dict() returns the
     special ids. Longer texts are truncated.
-
-    Args:
-      export_path: folder of the SavedModel. An earlier export is replaced.
-      tokenizer: the tokenizer whose results are reproduced.
-      seq_length: number of tokens of a row.
-
-    Raises:
-      ValueError: there is something at export_path that is not an earlier export.
     """
     module = _PreprocessingModule(tokenizer, seq_length)
     texts = tf.TensorSpec([None], tf.string, "texts")
@@ -191,7 +177,3 @@ def _ids(name: str) -> tf.TensorSpec:
 
 def _named_ids(*names: str) -> dict[str, tf.TensorSpec]:
     return {name: _ids(name) for name in names}
-
-
-def _is_in(variable: tf.Variable, variables: list) -> bool:
-    return any(variable is other for other in variables)

@@ -32,15 +32,8 @@ def convert(
     The inputs have the model's names and are int32 [1, length], or [1, num_choices, length] for multiple choice. The
     outputs are the model's, without those of single layers.
 
-    Args:
-      model: any model of albert_tf.modeling, or a HubEncoder.
-      precision: one of PRECISIONS.
-      max_seq_length: number of tokens of an input, to which shorter ones must be padded; or several numbers, each with
-        a signature of its own (see signature_name), which share the weights.
-      max_predictions_per_seq: number of masked_lm_positions (AlbertPretrainer only).
-
-    Raises:
-      ValueError: TensorFlow Lite does not support an op of the model, which can happen with a TF-Hub module's encoder.
+    Shorter inputs must be padded to max_seq_length. Of several lengths, each has a signature of its own (see
+    signature_name), which share the weights. An op that TensorFlow Lite does not support is an error.
     """
 
     def function(length: int) -> Any:
@@ -82,11 +75,7 @@ def _converted(converter: tf.lite.TFLiteConverter, precision: str) -> bytes:
 def runner(flatbuffer: bytes, max_seq_length: int | Sequence[int]) -> Callable[[Mapping], dict[str, np.ndarray]]:
     """A function from the model's inputs, [batch, ..., seq], to its outputs, which computes the examples one by one.
 
-    Like the model, it ignores further inputs.
-
-    Args:
-      flatbuffer: the result of `convert`.
-      max_seq_length: see `convert`. Shorter inputs are padded to it, or to the largest of several lengths.
+    Inputs are padded to max_seq_length, or to the largest of several. Like the model, it ignores further inputs.
     """
     length = max_seq_length if isinstance(max_seq_length, int) else max(max_seq_length)
     name = None if isinstance(max_seq_length, int) else signature_name(length)
@@ -112,13 +101,7 @@ def differences(
     flatbuffer: bytes, model: keras.Model, max_seq_length: int | Sequence[int], max_predictions_per_seq: int = 20,
     seed: int = 0,
 ) -> dict[str, float]:
-    """For each output, the largest difference between a converted model and the model, on random tokens of each length.
-
-    Args:
-      flatbuffer: the result of `convert`.
-      model, max_seq_length, max_predictions_per_seq: see `convert`.
-      seed: seed of the tokens.
-    """
+    """For each output, the largest difference between a converted model and the model, over all lengths."""
     lengths = [max_seq_length] if isinstance(max_seq_length, int) else max_seq_length
     largest: dict[str, float] = {}
     with imports.without_lines_of_cpp(all_lines=True):  # it logs which delegate it has
@@ -133,12 +116,7 @@ def differences(
 
 
 def interpreter_of(flatbuffer: bytes, num_threads: int | None = None) -> Any:
-    """An interpreter of a flatbuffer: that of ai_edge_litert, or without this package TensorFlow's own, which is older.
-
-    Args:
-      flatbuffer: the content of a .tflite file.
-      num_threads: number of threads; None for the interpreter's default.
-    """
+    """An interpreter of a flatbuffer: that of ai_edge_litert, or without this package TensorFlow's older one."""
     if importlib.util.find_spec("ai_edge_litert"):
         from ai_edge_litert.interpreter import Interpreter
 

@@ -10,8 +10,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import convert, save
 from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.onnx.writing import to_onnx
-from albert_tf.export.outputs import exported_outputs
-from albert_tf.export.precision import with_precision
+from albert_tf.export.outputs import exported_outputs, with_precision
 from albert_tf.weights.from_pretrained import build, load_checkpoint
 from albert_tf.weights.open_source import open_source
 from albert_tf.weights.settings import SETTINGS

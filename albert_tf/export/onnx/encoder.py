@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Sequence
+from typing import Callable
 
 import numpy as np
 
@@ -15,18 +15,7 @@ from albert_tf.modeling.pooling import POOLER
 
 
 class EncoderGraph:
-    """The parts of an encoder in a graph. Their weights are stored once, and nodes are added when a part is applied.
-
-    Args:
-      graph: the graph.
-      encoder: the model.
-      multiplies_table: whether the head multiplies by the word table.
-
-    Attributes:
-      word_table: the table of the word embeddings.
-      layers: each layer, with all of its inner groups, as a function of x [batch, seq, H] and the result of
-        additive_mask.
-    """
+    """An encoder in a graph. Its weights are stored once, and word_table is the table of its word embeddings."""
 
     def __init__(self, graph: OnnxGraph, encoder: AlbertModel, multiplies_table: bool = False):
         self._graph, self._embeddings, layers = graph, encoder.embeddings, encoder.encoder
@@ -37,31 +26,20 @@ class EncoderGraph:
                                       mapping.bias) if mapping is not None else lambda x: x
         attention = [_attention_block(graph, f"attention_{i}", each) for i, each in enumerate(layers.attention_blocks)]
         ffn = [_ffn_block(graph, f"ffn_{i}", each) for i, each in enumerate(layers.ffn_blocks)]
-        blocks, inner = [(attention[a], ffn[f]) for a, f in layers.blocks_in_order()], encoder.config.inner_group_num
-        self.layers = [_layer(blocks[first : first + inner]) for first in range(0, len(blocks), inner)]
+        self._blocks = [(attention[a], ffn[f]) for a, f in layers.blocks_in_order()]
         self._pooler = graph.dense("bert/pooler/dense", encoder.pooler.kernel, encoder.pooler.bias)
 
     def outputs(self, inputs: dict[str, str]) -> dict[str, str]:
-        """outputs_of the last layer, from input_ids, input_mask and segment_ids, int32 [batch, seq]."""
-        x, mask = self.embedded(inputs), self.additive_mask(inputs["input_mask"])
-        for layer in self.layers:
-            x = layer(x, mask)
-        return self.outputs_of(x)
-
-    def embedded(self, inputs: dict[str, str]) -> str:
-        """The input of the first layer [batch, seq, H], from input_ids and segment_ids, int32 [batch, seq]."""
-        return self._projected(_embedding_sum(self._graph, self._embeddings, self.word_table, inputs))
-
-    def additive_mask(self, input_mask: str) -> str:
-        """0 for tokens and MASKED_SCORE for padding: [batch, 1, 1, seq], from input_mask, int32 [batch, seq]."""
-        padding = self._graph.node("Sub", self._graph.scalar(1), self._graph.cast(input_mask, np.float32))
-        scores = self._graph.node("Mul", padding, self._graph.scalar(MASKED_SCORE))
-        return self._graph.node("Unsqueeze", scores, self._graph.constant([1, 2]))
-
-    def outputs_of(self, layer_output: str) -> dict[str, str]:
-        """pooled_output [batch, H] and sequence_output [batch, seq, H], if a layer with this output is the last one."""
-        first = self._graph.node("Gather", layer_output, self._graph.constant(0), axis=1)  # [batch, H]
-        return dict(pooled_output=self._graph.node("Tanh", self._pooler(first)), sequence_output=layer_output)
+        """pooled_output [batch, H] and sequence_output [batch, seq, H], from the model's inputs, int32 [batch, seq]."""
+        graph = self._graph
+        x = self._projected(_embedding_sum(graph, self._embeddings, self.word_table, inputs))  # [batch, seq, H]
+        padding = graph.node("Sub", graph.scalar(1), graph.cast(inputs["input_mask"], np.float32))
+        scores = graph.node("Mul", padding, graph.scalar(MASKED_SCORE))
+        mask = graph.node("Unsqueeze", scores, graph.constant([1, 2]))  # [batch, 1, 1, seq]
+        for attention, ffn in self._blocks:
+            x = ffn(attention(x, mask))
+        first = graph.node("Gather", x, graph.constant(0), axis=1)  # [batch, H]
+        return dict(pooled_output=graph.node("Tanh", self._pooler(first)), sequence_output=x)
 
 
 def pooled(graph: OnnxGraph, outputs: dict[str, str], input_mask: str, pooling: str) -> str:
@@ -79,16 +57,6 @@ def pooled(graph: OnnxGraph, outputs: dict[str, str], input_mask: str, pooling: 
     summed = graph.node("ReduceSum", graph.node("Mul", tokens, mask), axis, keepdims=0)
     num_tokens = graph.node("Max", graph.node("ReduceSum", mask, axis, keepdims=0), graph.scalar(1))
     return graph.node("Div", summed, num_tokens)
-
-
-def _layer(blocks: Sequence[tuple[Callable[[str, str], str], Callable[[str], str]]]) -> Callable[[str, str], str]:
-    """The attention and feed-forward blocks of a layer and its inner groups as one function of x and the mask."""
-    def apply(x: str, mask: str) -> str:
-        for attention, ffn in blocks:
-            x = ffn(attention(x, mask))
-        return x
-
-    return apply
 
 
 def _embedding_sum(graph: OnnxGraph, embeddings: Embeddings, word_table: Table, inputs: dict[str, str]) -> str:

@@ -29,9 +29,6 @@ class OnnxGraph:
     Args:
       precision: one of PRECISIONS. With int8, biases, LayerNorms and the last layer of a head are still float32.
       in_float32: with int8, a regular expression of the names of further weights that are still float32; "" for none.
-
-    Raises:
-      ValueError: the package onnx is not installed, the precision is unknown, or in_float32 is no regular expression.
     """
 
     def __init__(self, precision: str, in_float32: str = ""):
@@ -140,16 +137,7 @@ class OnnxGraph:
 
     def model(self, inputs: dict[str, tf.TensorSpec], outputs: dict[str, tuple[str, tf.TensorSpec]],
               metadata: dict[str, str]) -> bytes:
-        """The ONNX model, serialized.
-
-        Args:
-          inputs: the specs of the inputs, by name.
-          outputs: the tensor and the spec of each output, by name.
-          metadata: texts to store in the file, by name.
-
-        Raises:
-          ValueError: it is larger than 2 GB, the limit of the format, or in_float32 is the name of no weight.
-        """
+        """The ONNX model, serialized, from the specs of its inputs and the tensors and specs of its outputs."""
         if self._in_float32 and not self._has_chosen:
             raise ValueError(f"no weight that int8 changes has a name with {self._in_float32.pattern!r}, such as "
                              f"{next(weight.name for weight in self._stored if weight.name.endswith('kernel'))}")
@@ -231,11 +219,7 @@ class Table:
 
 
 def import_package(name: str) -> ModuleType:
-    """Imports a package of the extra `onnx`.
-
-    Raises:
-      ValueError: it is not installed.
-    """
+    """Imports a package of the extra `onnx`."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

@@ -131,8 +131,7 @@ def conditional_span(graph: OnnxGraph, model: AlbertConditionalSpan, inputs: dic
 def _end_logits(graph: OnnxGraph, model: AlbertConditionalSpan, tokens: str, start_tokens: str) -> str:
     """The logits [batch, starts, seq], from tokens [batch, seq, H] and start_tokens [batch, starts, H].
 
-    The dense layer on the concatenation of a token and a start is computed as a sum of two products, so that the
-    concatenations are not stored.
+    The dense layer on their concatenation is computed as a sum of two products, which stores no concatenation.
     """
     size, norm = model.config.hidden_size, model.end_layer_norm
     of_token = graph.matrix("end_logits/dense_0/kernel_of_token", model.end_hidden.kernel[:size])

@@ -37,14 +37,9 @@ class OnnxModel(LabelProbabilities):
 
     Args:
       content: the content of the file, or its path.
-      settings: the settings that are stored beside the file; None for none.
-      vocabulary: the vocabulary that is stored beside the file; None for none.
       threads: number of threads of a prediction; None for one for each processor that this process may use.
 
-    Attributes:
-      path: path of the file; "" for content that is not in a file.
-      head, config: those of the exported model.
-      settings, vocabulary: see the arguments.
+    Attributes: path ("" for content that is not in a file), and head, config, settings and vocabulary of the model.
 
     Call it with the model's inputs, int32 arrays by name. It returns the outputs of the head, arrays by name. Like
     AlbertClassifier, a classifier also takes windows, [batch, windows, seq]. Like AlbertMultipleChoice, multiple choice
@@ -85,11 +80,7 @@ class OnnxModel(LabelProbabilities):
 
     @property
     def tokenizer(self) -> FullTokenizer:
-        """A tokenizer of the vocabulary beside the file, whose rows have at most row_length tokens.
-
-        Raises:
-          ValueError: there is no vocabulary beside the file, or it belongs to another model.
-        """
+        """A tokenizer of the vocabulary beside the file, whose rows have at most row_length tokens."""
         tokenizer = self.vocabulary.tokenizer(self.config)
         tokenizer.max_seq_length = self.row_length
         return tokenizer
@@ -127,11 +118,7 @@ class OnnxModel(LabelProbabilities):
         return tuple(self._inputs)
 
     def __call__(self, inputs: Mapping[str, Any], training: bool = False) -> dict[str, np.ndarray]:
-        """The outputs that the class describes.
-
-        Raises:
-          ValueError: an input is missing or has a wrong shape, or an id is outside the vocabulary.
-        """
+        """The outputs that the class describes."""
         missing = [name for name in self._inputs if name not in inputs]
         if missing:
             raise ValueError(f"missing input: {', '.join(missing)}. Received: {', '.join(inputs)}")
@@ -229,7 +216,7 @@ def _instead(path: str, names: list[str]) -> str:
 def _session(content: bytes, path: str, threads: int):
     """A session of ONNX Runtime, and the exceptions that it raises for wrong inputs.
 
-    It gets the content and not the path, with which it would read external data from anywhere on the machine.
+    By the path, it would read external data from anywhere on the machine; by the content it cannot.
     """
     onnxruntime = import_package("onnxruntime")
     state = onnxruntime.capi.onnxruntime_pybind11_state

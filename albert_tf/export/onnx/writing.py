@@ -12,11 +12,7 @@ from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.export.onnx import head_graphs
 from albert_tf.export.onnx.graph import OnnxGraph, import_package
-from albert_tf.export.outputs import (
-    exported_outputs,
-    largest_differences,
-    random_inputs,
-)
+from albert_tf.export.outputs import exported_outputs, largest_differences, random_inputs
 from albert_tf.export.saved_model import graph as traced
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.training.checkpoints import check_no_run
@@ -34,16 +30,10 @@ def to_onnx(model: keras.Model, precision: str = "float32", in_float32: str = ""
     the config and the name of the head.
 
     Args:
-      model: any model of albert_tf.modeling.
       precision: "float32", "float16" (half the size) or "int8" (a quarter of the size; activations are quantized at run
         time). Inputs and outputs are the same for all three.
       in_float32: with int8, a regular expression of the names of weights that stay float32 all the same, such as
         "ffn_0/output"; "" for the biases, LayerNorms and last layers of heads alone.
-
-    Raises:
-      ValueError: the package onnx is not installed, the precision is unknown, in_float32 is the name of no weight, the
-        ONNX model is larger than the format's limit of 2 GB, the encoder is a TF2 module, or head_graphs.py has no
-        function for the head.
     """
     head = head_of(model)
     add_head = getattr(head_graphs, head.name, None)
@@ -61,13 +51,7 @@ def to_onnx(model: keras.Model, precision: str = "float32", in_float32: str = ""
 
 
 def write_companions(model: keras.Model, folder: str, vocabulary: VocabularyFiles) -> None:
-    """Writes what reading texts for an ONNX file needs beside it: config, vocabulary, and settings with the head.
-
-    Args:
-      model: the model of the file.
-      folder: folder of the file.
-      vocabulary: the model's vocabulary; empty for none.
-    """
+    """Writes what reading texts for an ONNX file needs beside it: config, vocabulary, and settings with the head."""
     write_text(os.path.join(folder, CONFIG_NAME), model.config.to_json_string())
     write_settings(settings_of(model), model.config, folder, vocabulary)
 
@@ -75,12 +59,7 @@ def write_companions(model: keras.Model, folder: str, vocabulary: VocabularyFile
 def check_no_other_model(
     model: keras.Model, folder: str, vocabulary: VocabularyFiles, replaced: Collection[str]
 ) -> None:
-    """Raises ValueError if write_companions would change what an earlier ONNX file or a run in the folder is read with.
-
-    Args:
-      model, folder, vocabulary: see write_companions.
-      replaced: names of files that are written anew.
-    """
+    """Raises ValueError if write_companions would change what an earlier ONNX file or a run in the folder reads."""
     check_no_run(folder)
     names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
     others = sorted(name for name in names if name.endswith(".onnx") and name not in replaced)
@@ -108,17 +87,7 @@ def check_packages() -> None:
 def differences(
     content: bytes, model: keras.Model, seq_length: int, num_predictions: int = 20, batch_size: int = 2, seed: int = 0
 ) -> dict[str, float]:
-    """The largest difference between an ONNX model in ONNX Runtime and the original model, for each output.
-
-    Args:
-      content: content of the ONNX file.
-      model: the original model.
-      seq_length, num_predictions, batch_size: sizes of the inputs, which are random tokens.
-      seed: seed of the tokens.
-
-    Raises:
-      ValueError: the package onnxruntime is not installed.
-    """
+    """The largest difference between an ONNX model in ONNX Runtime and the original model, for each output."""
     onnxruntime = import_package("onnxruntime")
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
