@@ -141,12 +141,13 @@ def _run_trial(study: Study, space: SearchSpace, options: Options) -> None:
     """
     import optuna
 
-    # A seed for each trial that is counted, so that a search that is started again draws what it would have drawn.
+    # Seeds and folders are those of the trials that are counted, so that a search that is started again draws what it
+    # would have drawn.
     startup = min(10, max(1, options.num_trials // _STARTUP))
-    seed = options.search_seed + len(_finished(study))
-    study.sampler = optuna.samplers.TPESampler(n_startup_trials=startup, seed=seed)
+    number = len(_finished(study))
+    study.sampler = optuna.samplers.TPESampler(n_startup_trials=startup, seed=options.search_seed + number)
     trial = study.ask(dict(space.space))
-    directory = trial.user_attrs.get("directory") or os.path.join(options.output_dir, f"trial_{trial.number}")
+    directory = trial.user_attrs.get("directory") or os.path.join(options.output_dir, f"trial_{number}")
     trial.set_user_attr("directory", directory)
     logging.info("trial %d: %s", trial.number, _shown(trial.params))
     flags = {"keep_checkpoint_max": 1, **space.flags, **trial.params, "output_dir": directory}
