@@ -4,29 +4,7 @@ import csv
 import json
 import shutil
 
-import pytest
 from in_process import loaded
-
-from benchmarks.alternation import json_of
-
-
-def program(path, text):
-    """Writes a shell script that takes the place of Python."""
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return str(path)
-
-
-def test_what_a_worker_prints_is_parsed_as_json(tmp_path):
-    assert json_of("loading", "load", python=program(tmp_path / "python", """echo '["'$3'", 4.5]'""")) == ["load", 4.5]
-
-
-def test_a_worker_that_fails_is_an_error_with_its_last_line(tmp_path):
-    failing = program(tmp_path / "python", "echo first >&2; echo no such folder >&2; exit 1")
-    with pytest.raises(ValueError, match="^loading load x ended: no such folder$"):
-        json_of("loading", "load", "x", python=failing)
-    with pytest.raises(ValueError, match="none cannot be run: No such file or directory"):
-        json_of("loading", python=str(tmp_path / "none"))
 
 
 def test_retrieval_measures_each_form_of_vectors_and_a_model_that_ranks(golden, tmp_path):

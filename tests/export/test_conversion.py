@@ -171,15 +171,6 @@ def test_vocabulary_its_options_and_config_come_along(golden, tmp_path, lower, k
 
 
 @pytest.mark.parametrize("to", FORMATS)
-def test_a_model_that_is_there_is_not_overwritten(golden, tmp_path, to):
-    bert = dict(cross_layer_sharing="none", embedding_size=TINY.hidden_size)
-    vocabulary = VocabularyFiles(spm_model_file=str(golden / "tiny_spm/tiny.model"))
-    made(tmp_path, to, vocabulary=vocabulary, **(bert if to == "tf1_bert" else {}))
-    with pytest.raises(ValueError, match="there is already a model in"):
-        convert(open_source(str(tmp_path)), str(tmp_path), to)
-
-
-@pytest.mark.parametrize("to", FORMATS)
 def test_the_same_conversion_makes_a_finished_or_unfinished_output_again(golden, tmp_path, monkeypatch, to):
     bert = dict(cross_layer_sharing="none", embedding_size=TINY.hidden_size)
     vocabulary = VocabularyFiles(spm_model_file=str(golden / "tiny_spm/tiny.model"))
@@ -303,12 +294,3 @@ def test_random_weights_need_a_config_a_folder_and_a_head_without_labels(tmp_pat
         assert script(**flags) == 1
     assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.both_stacks
-def test_a_mistake_is_one_line(tmp_path):
-    (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x04")
-    done = run("convert_checkpoint", dict(init_checkpoint=tmp_path / "pytorch_model.bin",
-                                             output_dir=tmp_path / "new"))
-    assert done.returncode == 1
-    assert done.stderr.count("\n") == 1 and "pytorch_model.bin is a pickle" in done.stderr

@@ -32,10 +32,11 @@ HEADS = {
     "sentence_encoder": lambda: albert_tf.AlbertSentenceEncoder(TINY, max_seq_length=9),
 }
 # What runs store of how they read texts.
-LENGTHS = {
+READING = {
+    "classifier": dict(single_texts=True, window_pooling="max", max_windows=5, doc_stride=3),
     "span": dict(doc_stride=7, max_query_length=9),
     "conditional_span": dict(doc_stride=7, max_query_length=9),
-    "token_classifier": dict(doc_stride=7),
+    "token_classifier": dict(doc_stride=7, label_all_pieces=True),
     "multiple_choice": dict(max_qa_length=9),
 }
 
@@ -79,42 +80,21 @@ def test_a_damaged_file_is_named(tmp_path, content, message):
     assert path in str(error.value) and message.format(path=path) in str(error.value)
 
 
-def test_a_converted_checkpoint_keeps_the_windows(tmp_path):
-    model = albert_tf.AlbertClassifier(TINY, 2, window_pooling="max", max_windows=4, doc_stride=3)
-    save(model, str(tmp_path / "tf1"), "tf1")
-    read = albert_tf.from_pretrained(str(tmp_path / "tf1"), model="classifier")
-    assert (read.window_pooling, read.max_windows, read.doc_stride) == ("max", 4, 3)
-
-
-@pytest.mark.parametrize("to", ["ours", "tf1", "hugging_face"])
-def test_a_converted_classifier_of_single_texts_is_one(tmp_path, to):
-    save(albert_tf.AlbertClassifier(TINY, 2, single_texts=True), str(tmp_path / "first"), "ours")
-    convert(open_source(str(tmp_path / "first")), str(tmp_path / to), to)
-    assert albert_tf.from_pretrained(str(tmp_path / to), model="classifier").single_texts
-
-
-@pytest.mark.parametrize("to", ["ours", "tf1", "hugging_face"])
-def test_a_converted_tagger_reads_all_pieces_of_a_word(tmp_path, to):
-    save(albert_tf.AlbertTokenClassifier(TINY, 3, label_all_pieces=True), str(tmp_path / "first"), "ours")
-    convert(open_source(str(tmp_path / "first")), str(tmp_path / to), to)
-    assert albert_tf.from_pretrained(str(tmp_path / to), model="token_classifier").label_all_pieces is True
-
-
-@pytest.mark.parametrize("kind, to", [(kind, to) for kind in LENGTHS for to in ("ours", "tf1", "hugging_face")
+@pytest.mark.parametrize("kind, to", [(kind, to) for kind in READING for to in ("ours", "tf1", "hugging_face")
                                       if to != "hugging_face" or kind != "conditional_span"])
-def test_a_converted_run_and_a_saved_model_keep_the_lengths_of_their_task(tmp_path, kind, to):
-    lengths = LENGTHS[kind]
+def test_a_converted_run_and_a_saved_model_read_texts_as_before(tmp_path, kind, to):
+    reading = READING[kind]
     run = str(tmp_path / "run")
     save(HEADS[kind](), run, "ours")
-    write_settings(settings_in(run).replaced(**lengths), TINY, run)  # as a run's training does
+    write_settings(settings_in(run).replaced(**reading), TINY, run)  # as a run's training does
     convert(open_source(run), str(tmp_path / "converted"), to)
     albert_tf.save_pretrained(albert_tf.from_pretrained(run, model=kind), str(tmp_path / "saved"), to=to)
     convert(open_source(str(tmp_path / "converted")), str(tmp_path / "back"), "ours")
-    for name in ("converted", "saved", "back"):
-        settings = open_source(str(tmp_path / name)).settings
-        assert {length: getattr(settings, length) for length in lengths} == lengths, name
-        model = albert_tf.from_pretrained(str(tmp_path / name), model=kind)
-        assert {length: getattr(model, length) for length in lengths} == lengths, name
+    for folder in ("converted", "saved", "back"):
+        settings = open_source(str(tmp_path / folder)).settings
+        assert {name: getattr(settings, name) for name in reading} == reading, folder
+        model = albert_tf.from_pretrained(str(tmp_path / folder), model=kind)
+        assert {name: getattr(model, name) for name in reading} == reading, folder
 
 
 @pytest.mark.parametrize("to", ["ours", "tf1", "hugging_face"])
