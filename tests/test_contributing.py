@@ -9,26 +9,25 @@ import pytest
 from documentation import Page
 from script_session import REPOSITORY
 
-# Where the blocks go that are not whole files, by the section of the page: the file, and the line before or after it.
+# Where the blocks go that are not whole files, by the section of the page: the file, and the line before it.
 AFTER = {"Add a metric": [("tasks/classification/metrics.py", "_METRICS = {\n")],
-         "Add a head": [("weights/heads.py", "HEADS = (\n"), ("export/onnx/head_graphs.py", "    return vectors\n")]}
-BEFORE = {"Add a weight format": [("weights/open_source.py", "    return _checkpoint(checkpoint_prefix(path))\n")]}
+         "Add a head": [("weights/heads.py", "HEADS = (\n"), ("export/onnx/head_graphs.py", "    return vectors\n")],
+         "Add a weight format": [("weights/open_source.py", "_FORMATS = {\n")]}
 
 
 @pytest.fixture
 def copy(tmp_path):
     """A folder with a copy of the package that has the page's additions."""
     shutil.copytree(REPOSITORY / "albert_tf", tmp_path / "albert_tf", ignore=shutil.ignore_patterns("__pycache__"))
-    blocks = [block for block in Page(REPOSITORY / "CONTRIBUTING.md").blocks if block.section in {**AFTER, **BEFORE}]
+    blocks = [block for block in Page(REPOSITORY / "CONTRIBUTING.md").blocks if block.section in AFTER]
     for block in blocks:
         if block.file:
             (tmp_path / block.file).write_text(block.text)
-    for places, text in ((AFTER, "{line}{block}"), (BEFORE, "{block}{line}")):
-        for section, rows in places.items():
-            parts = [block.text for block in blocks if block.section == section and not block.file]
-            assert len(rows) == len(parts)
-            for (file, line), block in zip(rows, parts):
-                replace(tmp_path / "albert_tf" / file, line, text.format(line=line, block=block))
+    for section, rows in AFTER.items():
+        parts = [block.text for block in blocks if block.section == section and not block.file]
+        assert len(rows) == len(parts)
+        for (file, line), block in zip(rows, parts):
+            replace(tmp_path / "albert_tf" / file, line, line + block)
     replace(tmp_path / "albert_tf/tasks/classification/task_config.py", "\nCLASSIFICATION_METRICS = (",
             '\nCLASSIFICATION_METRICS = ("precision", ')
     return tmp_path

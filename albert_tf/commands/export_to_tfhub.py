@@ -28,7 +28,7 @@ from albert_tf.utils.files import is_inside
 from albert_tf.utils.outputs import check_export, used_alone
 from albert_tf.weights.from_pretrained import build
 from albert_tf.weights.open_source import open_source
-from albert_tf.weights.source import Source
+from albert_tf.weights.stored_model import StoredModel
 
 FLAGS = flags.FLAGS
 # The output "default" of every module.
@@ -67,7 +67,7 @@ def main() -> None:
         logging.info("%s: the preprocessing", preprocess_path)
 
 
-def model_of(source: Source, pooling: dict[str, Any]) -> AlbertModel | AlbertPretrainer | AlbertSentenceEncoder:
+def model_of(source: StoredModel, pooling: dict[str, Any]) -> AlbertModel | AlbertPretrainer | AlbertSentenceEncoder:
     """The model with its pooling. Without a pooling, it has the heads of pre-training if the weights have both."""
     if pooling != _POOLED_OUTPUT:
         return build(source, "sentence_encoder", **pooling)[0]

@@ -5,7 +5,7 @@ zeros, so an adapted model computes what it did before. All kernels of the atten
 adapters: either one each, which all layers with the block share, or one for each layer that uses the block.
 
 The sum is computed once per step, so activations need no more memory or time than without adapters. A checkpoint of a
-run has both, and is read as the sum (weights/source.py): whoever loads it needs to know nothing of adapters.
+run has both, and is read as the sum (weights/stored_model.py): whoever loads it needs to know nothing of adapters.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ that of the layer before; when P have agreed, its answer is that of the current 
     agreements                  0  0  1  2  0  1        P = 2 exits after layer 4; P = 3, 4, 5 or 6 never does
 
 The patience is one of the Keras model alone. For a number of layers that is always the same, first_layers of
-weights/source.py cuts the model, which then has no exit heads.
+weights/stored_model.py cuts the model, which then has no exit heads.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ from albert_tf.utils.arrays import softmax
 from albert_tf.weights.from_pretrained import build, warn_of_random_parts
 from albert_tf.weights.heads import head_of
 from albert_tf.weights.settings import settings_of
-from albert_tf.weights.source import Source, head_of_source
+from albert_tf.weights.stored_model import StoredModel, head_of_source
 
 Outputs = dict[str, np.ndarray]
 # Variables of the heads of a pre-trained model.
@@ -54,7 +54,7 @@ _MAX_PREDICTIONS = 20  # masked_lm_positions of a tf.Example, as in export_mask_
 
 
 def model_of_source(
-    name: str, source: Source, model: str | None = None, top_k: int = 5, vectors: Mapping[str, Any] | None = None,
+    name: str, source: StoredModel, model: str | None = None, top_k: int = 5, vectors: Mapping[str, Any] | None = None,
 ) -> ServedModel:
     """A model of weights, in ONNX Runtime, or where it or onnx is not installed in TensorFlow.
 

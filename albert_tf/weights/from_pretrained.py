@@ -16,9 +16,9 @@ from albert_tf.modeling.layers import check_finite_weights, release_name
 from albert_tf.weights.heads import Head, encoder_of, head_named
 from albert_tf.weights.open_source import open_source
 from albert_tf.weights.settings import declared
-from albert_tf.weights.source import (
+from albert_tf.weights.stored_model import (
     RestoreReport,
-    Source,
+    StoredModel,
     build_restored,
     config_of,
     first_layers,
@@ -97,7 +97,7 @@ def tokenizer_from_pretrained(path: str) -> FullTokenizer:
     return tokenizer
 
 
-def _row_length(source: Source) -> int | None:
+def _row_length(source: StoredModel) -> int | None:
     """The largest number of tokens of a row that is stored with weights; None if none is known."""
     stored = source.settings.max_seq_length
     if source.module:
@@ -110,7 +110,7 @@ def _row_length(source: Source) -> int | None:
 
 
 def build(
-    source: Source, model: str, config: AlbertConfig | None = None, **arguments
+    source: StoredModel, model: str, config: AlbertConfig | None = None, **arguments
 ) -> tuple[keras.Model, RestoreReport]:
     """The same as from_pretrained, for an open source. Also returns the report of what was restored."""
     if source.module and model == "encoder":
@@ -130,7 +130,7 @@ def build(
     return built, report
 
 
-def _stored_arguments(source: Source, head: Head, given: Mapping[str, Any]) -> dict[str, Any]:
+def _stored_arguments(source: StoredModel, head: Head, given: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a head's class that are stored with weights, or follow from them, and are not given.
 
     Raises:
@@ -152,7 +152,7 @@ def _stored_arguments(source: Source, head: Head, given: Mapping[str, Any]) -> d
 
 
 def make_with_weights(
-    make: Callable[[], AnyTask], source: Source, init_from_group0: bool = False
+    make: Callable[[], AnyTask], source: StoredModel, init_from_group0: bool = False
 ) -> tuple[AnyTask, RestoreReport]:
     """Makes a task whose model has the weights of `source`. Returns the task and a report of what was restored.
 
@@ -186,7 +186,7 @@ def load_checkpoint(model: keras.Model, path: str, trust_module: bool = False) -
     return load_source(model, open_source(path, trust_module))
 
 
-def load_source(model: keras.Model, source: Source) -> RestoreReport:
+def load_source(model: keras.Model, source: StoredModel) -> RestoreReport:
     """load_checkpoint of a source that is open already."""
     if source.module:
         return _use_module(model, source.module)
@@ -239,7 +239,7 @@ def _module_report(model: keras.Model, encoder: HubEncoder) -> RestoreReport:
     return report
 
 
-def _warn_of_another_config(config: AlbertConfig, source: Source) -> None:
+def _warn_of_another_config(config: AlbertConfig, source: StoredModel) -> None:
     theirs = config_of(source)
     if theirs is None:
         return
@@ -299,7 +299,7 @@ class WeightsReader:
         """
         return open_source(path, path == self.trusted_module).read_step()
 
-    def open(self, path: str) -> Source:
+    def open(self, path: str) -> StoredModel:
         """The source at a path, cut to num_layers, and unshared if it is unshared_path.
 
         Raises:

@@ -32,9 +32,9 @@ from albert_tf.weights.from_pretrained import WeightsReader, build, warn_of_rand
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.open_source import is_url, open_source
 from albert_tf.weights.settings import Settings, declared, settings_in
-from albert_tf.weights.source import (
+from albert_tf.weights.stored_model import (
     RestoreReport,
-    Source,
+    StoredModel,
     config_of,
     first_layers,
     head_of_source,
@@ -92,7 +92,7 @@ class ResolvedModel:
         path = checkpoint_of(request.output_dir) if request.output_dir else None
         if request.num_layers and request.do_train:
             raise ValueError("--num_layers cuts a trained model: train without it, then evaluate, predict or export")
-        self.run: Source | None = first_layers(self._open_run(path), request.num_layers) if path else None
+        self.run: StoredModel | None = first_layers(self._open_run(path), request.num_layers) if path else None
         self.members = tuple(map(self.open, _written_before(request)))
         if heads:
             self.check_head(heads)
@@ -100,7 +100,7 @@ class ResolvedModel:
         if self.run:
             self._check_flags()
 
-    def open(self, path: str) -> Source:
+    def open(self, path: str) -> StoredModel:
         """Opens weights. Only the path that the user trusts may be a module that runs its own graph."""
         return first_layers(open_source(path, path == self.request.module), self.request.num_layers)
 
@@ -111,7 +111,7 @@ class ResolvedModel:
                              request.init_checkpoint if request.unshare_layers else None, request.num_layers)
 
     @functools.cached_property
-    def initial(self) -> Source | None:
+    def initial(self) -> StoredModel | None:
         """The initial weights; None if there are none."""
         path = self.request.init_checkpoint
         if path and self.run:  # they do not predict
@@ -119,7 +119,7 @@ class ResolvedModel:
         return self.open(path) if path else None
 
     @property
-    def stored(self) -> Source | None:
+    def stored(self) -> StoredModel | None:
         """The stored model that has config, vocabulary and settings; None for a new model."""
         if self.run or self.request.do_train:
             return self.run or self.initial
@@ -238,19 +238,19 @@ class ResolvedModel:
         return build(self._weights, model, self.config if self.request.config_file else None, **arguments)
 
     @property
-    def _weights(self) -> Source:
+    def _weights(self) -> StoredModel:
         """The initial weights. Raises ValueError if there are none."""
         if not self.initial:
             raise ValueError("--init_checkpoint is missing")
         return self.initial
 
-    def _open_run(self, path: str) -> Source:
+    def _open_run(self, path: str) -> StoredModel:
         """The run's checkpoint. A damaged one is not an error yet: training and evaluation pass over it."""
         directory = os.path.dirname(path)
         for prefix in (path, *reversed(numbered(directory))):
             with contextlib.suppress(ValueError):
                 return open_source(prefix)
-        return Source(path, {}, lambda name: None, lambda: AlbertConfig.from_json_file(
+        return StoredModel(path, {}, lambda name: None, lambda: AlbertConfig.from_json_file(
             os.path.join(directory, CONFIG_NAME)), vocabulary_in(directory), settings_in(directory))
 
     @functools.cached_property
@@ -345,13 +345,13 @@ def _written_before(request: ModelRequest) -> list[str]:
     return [path for path in request.ensemble if not os.path.join(os.path.normpath(path), "").startswith(directory)]
 
 
-def _check_members(sources: list[Source]) -> None:
+def _check_members(sources: list[StoredModel]) -> None:
     """Raises ValueError, which names two sources, if they read texts or name labels in different ways."""
     for first, second in itertools.combinations(sources, 2):
         compared = {name for source in (first, second) for name, argument in declared(source.settings.head).items()
                     if argument.is_compared}
-        for name, read in {**{name: _setting(name) for name in sorted(compared)}, "number of labels": Source.num_labels,
-                           "vocabulary": _vocabulary}.items():
+        for name, read in {**{name: _setting(name) for name in sorted(compared)},
+                           "number of labels": StoredModel.num_labels, "vocabulary": _vocabulary}.items():
             values = read(first), read(second)
             if None not in values and values[0] != values[1]:
                 what = "they have other vocabularies" if name == "vocabulary" else (
@@ -359,11 +359,11 @@ def _check_members(sources: list[Source]) -> None:
                 raise ValueError(f"the predictions of {first.path} and {second.path} cannot be averaged: {what}")
 
 
-def _setting(name: str) -> Callable[[Source], Any]:
+def _setting(name: str) -> Callable[[StoredModel], Any]:
     return lambda source: getattr(source.settings, name)
 
 
-def _vocabulary(source: Source) -> tuple | None:
+def _vocabulary(source: StoredModel) -> tuple | None:
     """The content and the options of a vocabulary; None if there is none."""
     vocabulary = source.vocabulary
     return (read_bytes(vocabulary.path), vocabulary.do_lower_case is not False,

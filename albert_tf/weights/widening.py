@@ -15,14 +15,14 @@ from typing import Sequence
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.weights.source import Source
+from albert_tf.weights.stored_model import StoredModel
 
 # Standard deviation of new columns of the embeddings: a fraction of what trained ones have (0.05 to 0.15).
 _STDDEV = 0.02
 _SEED = 12345  # of the random values of new columns
 
 
-def widened(source: Source, embedding_size: int) -> Source:
+def widened(source: StoredModel, embedding_size: int) -> StoredModel:
     """The source of a model with a larger embedding size.
 
     Args:

@@ -17,7 +17,7 @@ from albert_tf.modeling.layers import release_name
 from albert_tf.utils.outputs import used_alone
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.open_source import open_source
-from albert_tf.weights.source import Source, head_of_source
+from albert_tf.weights.stored_model import StoredModel, head_of_source
 from albert_tf.weights.tf1.checkpoint import save_tf1_checkpoint
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
@@ -224,7 +224,7 @@ def test_what_hugging_face_cannot_express_is_refused(tmp_path, kind, changes, me
 
 
 def test_a_module_of_other_variables_is_refused(tmp_path):
-    source = Source("module", {}, lambda name: None, lambda: TINY, module="module")
+    source = StoredModel("module", {}, lambda name: None, lambda: TINY, module="module")
     with pytest.raises(ValueError, match="module is a TF2 module .* cannot be converted"):
         convert(source, str(tmp_path / "new"), "tf1")
 

@@ -13,7 +13,7 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.layers import release_name
 from albert_tf.weights.from_pretrained import build
 from albert_tf.weights.settings import Settings
-from albert_tf.weights.source import Source, merged
+from albert_tf.weights.stored_model import StoredModel, merged
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=8, initializer_range=0.5)
@@ -40,7 +40,7 @@ def adapted(options, **changes):
 def source_of(model, alpha):
     """The model as a checkpoint of a run has it."""
     values = {release_name(variable): tf.constant(variable) for variable in model.weights}
-    return Source("run", {name: value.shape.as_list() for name, value in values.items()}, values.__getitem__,
+    return StoredModel("run", {name: value.shape.as_list() for name, value in values.items()}, values.__getitem__,
                   lambda: model.config, settings=Settings(lora_alpha=alpha))
 
 

@@ -14,7 +14,7 @@ from albert_tf.export.outputs import exported_outputs, with_precision
 from albert_tf.weights.from_pretrained import build, load_checkpoint
 from albert_tf.weights.open_source import open_source
 from albert_tf.weights.settings import SETTINGS
-from albert_tf.weights.source import first_layers, head_of_source
+from albert_tf.weights.stored_model import first_layers, head_of_source
 from albert_tf.weights.tf_hub.encoder import use_module
 
 BERT = AlbertConfig(vocab_size=20, embedding_size=8, hidden_size=8, num_hidden_layers=4, num_attention_heads=2,

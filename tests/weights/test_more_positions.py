@@ -8,7 +8,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.weights.open_source import open_source
-from albert_tf.weights.source import build_restored, restore
+from albert_tf.weights.stored_model import build_restored, restore
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=6)

@@ -15,7 +15,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.weights.from_pretrained import load_checkpoint
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.open_source import open_source
-from albert_tf.weights.source import build_restored
+from albert_tf.weights.stored_model import build_restored
 from albert_tf.weights.tf1.checkpoint import save_tf1_checkpoint
 
 pytestmark = pytest.mark.both_stacks

@@ -12,7 +12,7 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.weights.from_pretrained import WeightsReader, build, from_pretrained
 from albert_tf.weights.open_source import open_source
-from albert_tf.weights.source import unshared, unshared_config
+from albert_tf.weights.stored_model import unshared, unshared_config
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=4, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=6, initializer_range=0.3)

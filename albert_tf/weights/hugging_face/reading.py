@@ -1,4 +1,4 @@
-"""Reads a Hugging Face folder as a Source."""
+"""Reads a Hugging Face folder as a StoredModel."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from albert_tf.weights.hugging_face.configs import (
 from albert_tf.weights.hugging_face.names import NAMES, NameTable, is_transposed
 from albert_tf.weights.hugging_face.tensors import StoredTensor, refuse_pickles_in, stored_tensors
 from albert_tf.weights.settings import sentence_pooling_in, settings_in
-from albert_tf.weights.source import Source
+from albert_tf.weights.stored_model import StoredModel
 from albert_tf.weights.vocabulary_files import VocabularyFiles, vocabulary_in
 
 _MAPPING = "bert/encoder/embedding_hidden_mapping_in"
@@ -31,7 +31,7 @@ _COPIES = ("predictions.decoder.weight", "predictions.decoder.bias", "embeddings
 _OLD_ENDINGS = {".gamma": ".weight", ".beta": ".bias"}
 
 
-def hugging_face_source(folder: str) -> Source:
+def read(folder: str) -> StoredModel:
     """The weights, config and vocabulary of a folder that transformers or sentence-transformers has written.
 
     Raises:
@@ -54,7 +54,7 @@ def hugging_face_source(folder: str) -> Source:
         label_names=read_label_names(folder), multi_label=has_several_labels(folder),
         max_seq_length=_length(folder, config.max_position_embeddings),
         activation_fn=settings.activation_fn or activation_fn_in(folder), **(pooling or {}))
-    return Source(folder, shapes, lambda name: tensors[name].read(transpose=is_transposed(name)), lambda: config,
+    return StoredModel(folder, shapes, lambda name: tensors[name].read(transpose=is_transposed(name)), lambda: config,
                   vocabulary, settings)
 
 

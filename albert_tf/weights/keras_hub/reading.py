@@ -1,4 +1,4 @@
-"""Reads a preset of keras-hub as a Source.
+"""Reads a preset of keras-hub as a StoredModel.
 
     config.json, model.weights.h5    the backbone
     task.json, task.weights.h5       the head, if there is one
@@ -23,7 +23,7 @@ from albert_tf.utils.outputs import local_copy
 from albert_tf.weights.hugging_face.reading import leave_out_the_identity
 from albert_tf.weights.keras_hub.names import HEAD_OF_CLASS, backbone_names, head_names, is_transposed, shape_here
 from albert_tf.weights.settings import Settings
-from albert_tf.weights.source import Source
+from albert_tf.weights.stored_model import StoredModel
 from albert_tf.weights.vocabulary_files import VocabularyFiles, options_in
 
 CONFIG, TASK = "config.json", "task.json"
@@ -66,7 +66,7 @@ class StoredVariable:
         return tf.constant(value.T if self.transpose else value.reshape(self.shape))
 
 
-def keras_hub_source(folder: str) -> Source:
+def read(folder: str) -> StoredModel:
     """The weights, config and vocabulary of a preset.
 
     Raises:
@@ -79,7 +79,7 @@ def keras_hub_source(folder: str) -> Source:
     if config.embedding_size == config.hidden_size:
         leave_out_the_identity(folder, variables, config.hidden_size)
     shapes = {name: variable.shape for name, variable in variables.items()}
-    return Source(folder, shapes, lambda name: variables[name].read(), lambda: config, _vocabulary(folder),
+    return StoredModel(folder, shapes, lambda name: variables[name].read(), lambda: config, _vocabulary(folder),
                   settings=Settings(head or "encoder"))
 
 

@@ -18,7 +18,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.encoder import block_scope
 from albert_tf.utils.files import errors_at
 from albert_tf.utils.json_files import read_json_object
-from albert_tf.weights.source import Source
+from albert_tf.weights.stored_model import StoredModel
 from albert_tf.weights.tf1.bert import LAYERS
 
 _SHARED = "bert/encoder/layer_shared/"
@@ -27,7 +27,7 @@ _PROJECTION = f"{_WORDS}_2"
 _CONFIGS = "*config*.json"  # albert_config_base.json, albert_config_tiny.json, ...
 
 
-def albert_zh_source(checkpoint: Source) -> Source:
+def with_release_names(checkpoint: StoredModel) -> StoredModel:
     """A checkpoint of albert_zh with the release's variable names, and the config in its folder.
 
     Raises:

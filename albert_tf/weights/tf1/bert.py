@@ -11,7 +11,7 @@ from absl import logging
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.encoder import block_scope, block_variable
 from albert_tf.utils.outputs import write_text
-from albert_tf.weights.source import Source
+from albert_tf.weights.stored_model import StoredModel
 
 CONFIG_NAME, PREFIX = "bert_config.json", "bert_model.ckpt"
 _LAYER = re.compile(r"bert/encoder/layer_(\d+)/(.+)/(\w+)")
@@ -29,8 +29,8 @@ LAYERS = {
 _OURS = {theirs: ours for ours, theirs in LAYERS.items()}
 
 
-def bert_source(checkpoint: Source) -> Source:
-    """A checkpoint with BERT's names as a Source with ALBERT's names, and with the bert_config.json next to it."""
+def with_release_names(checkpoint: StoredModel) -> StoredModel:
+    """A checkpoint of BERT with the release's variable names, and with the bert_config.json next to it."""
     keys = {release_name_of(key): key for key in checkpoint.shapes}
     config_path = os.path.join(os.path.dirname(checkpoint.path), CONFIG_NAME)
     return checkpoint.renamed(keys, read_config=lambda: AlbertConfig.from_json_file(config_path, is_bert=True))

@@ -1,4 +1,4 @@
-"""Reads a TF-Hub module as a Source.
+"""Reads a TF-Hub module as a StoredModel.
 
 Weights are read by the release's names from modules of TensorFlow 1, and from SavedModels of TensorFlow 2 whose
 variables have these names (such as those of export_to_tfhub.py). Any other SavedModel is used as an encoder with its
@@ -21,8 +21,8 @@ from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2, trackable_
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.modeling.encoder import block_scope, block_variable
 from albert_tf.weights.settings import settings_in
-from albert_tf.weights.source import Source
-from albert_tf.weights.tf1.checkpoint import clear_errors, tf1_source
+from albert_tf.weights.stored_model import StoredModel
+from albert_tf.weights.tf1.checkpoint import clear_errors, read_checkpoint
 from albert_tf.weights.tf_hub.encoder import HubEncoder
 from albert_tf.weights.vocabulary_files import options_in, vocabulary_in
 
@@ -37,7 +37,7 @@ _LAYER = re.compile(r"/transformer/(?:.*/)?layer_(\d+)/")
 _ACTIVATIONS = (("Erf", "gelu_exact"), ("Relu", "relu"), ("Pow", "gelu"), ("Tanh", "tanh"))
 
 
-def hub_source(path: str) -> Source:
+def read(path: str) -> StoredModel:
     """The weights of a module, with the config, the vocabulary and the settings in its assets.
 
     If a TensorFlow 1 module has no config in its assets, the config is derived from its graph.
@@ -55,24 +55,24 @@ def hub_source(path: str) -> Source:
     return source
 
 
-def _tf1_source(path: str, meta_graph: meta_graph_pb2.MetaGraphDef) -> Source:
-    variables = tf1_source(os.path.join(path, _VARIABLES))
+def _tf1_source(path: str, meta_graph: meta_graph_pb2.MetaGraphDef) -> StoredModel:
+    variables = read_checkpoint(os.path.join(path, _VARIABLES))
     vocabulary = vocabulary_in(os.path.join(path, _ASSETS))
     return dataclasses.replace(
         variables, path=path, read_config=lambda: config_of_graph(path, meta_graph.graph_def, variables.shapes),
         vocabulary=dataclasses.replace(vocabulary, do_lower_case=lower_case_of_graph(meta_graph)))
 
 
-def _tf2_source(path: str) -> Source:
+def _tf2_source(path: str) -> StoredModel:
     vocabulary = dataclasses.replace(vocabulary_in(os.path.join(path, _ASSETS)),
                                      **options_in(os.path.join(path, EXTRA_ASSETS))._asdict())
     prefix = os.path.join(path, _VARIABLES)
     if tf.io.gfile.exists(f"{prefix}.index"):
-        variables = tf1_source(prefix)
+        variables = read_checkpoint(prefix)
         keys = _keys_by_name(prefix)
         if "bert/embeddings/word_embeddings" in keys:
             return variables.renamed(keys, path=path, read_config=lambda: _no_config(path), vocabulary=vocabulary)
-    return Source(path, {}, lambda name: None, lambda: HubEncoder(path).config, vocabulary, module=path)
+    return StoredModel(path, {}, lambda name: None, lambda: HubEncoder(path).config, vocabulary, module=path)
 
 
 def _keys_by_name(prefix: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Source: a stored model in any format: weights with the release's names, config, vocabulary, settings.
+"""StoredModel: a stored model in any format: weights with the release's names, config, vocabulary, settings.
 
 `restore` and `build_restored` give the weights to a model's variables and report the result. `unshared` gives each
 layer its own copy of weights that layers share. `first_layers` cuts a model with exit heads. `merged` adds low-rank
@@ -35,7 +35,7 @@ _POSITIONS = "bert/embeddings/position_embeddings"
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
+class StoredModel:
     """A stored model, in the same form for every file format. Values are read only when they are needed.
 
     Args:
@@ -95,13 +95,13 @@ class Source:
         """
         return self.read_config()
 
-    def renamed(self, keys: Mapping[str, str], **changes: Any) -> Source:
+    def renamed(self, keys: Mapping[str, str], **changes: Any) -> StoredModel:
         """The source of the values with the names keys[name], which have the name `name` there, and other changes."""
         return dataclasses.replace(self, shapes={name: self.shapes[key] for name, key in keys.items()},
                                    read=lambda name: self.read(keys[name]), **changes)
 
 
-def heads_of_source(source: Source) -> set[str]:
+def heads_of_source(source: StoredModel) -> set[str]:
     """The names of the heads that stored weights may have been trained with; empty without a head, or if nothing tells.
 
     Without settings, the names of the variables tell. Regression and multiple choice have the same ones.
@@ -114,7 +114,7 @@ def heads_of_source(source: Source) -> set[str]:
     return set() if head == "encoder" else {head}
 
 
-def head_of_source(source: Source) -> str:
+def head_of_source(source: StoredModel) -> str:
     """The name of the head of stored weights: "encoder" if they have none.
 
     Raises:
@@ -127,7 +127,7 @@ def head_of_source(source: Source) -> str:
     return heads.pop()
 
 
-def config_of(source: Source) -> AlbertConfig | None:
+def config_of(source: StoredModel) -> AlbertConfig | None:
     """The config of a source; None if it has none, or it is wrong."""
     try:
         return source.config
@@ -163,7 +163,7 @@ class RestoreReport:
         return "; ".join(parts)
 
 
-def restore(model: keras.Model, source: Source) -> RestoreReport:
+def restore(model: keras.Model, source: StoredModel) -> RestoreReport:
     """Assigns the source's values to a model's variables with the same names, one by one, and logs the report.
 
     A classifier for another number of labels is not restored, which is not an error (the paper starts RTE from MNLI).
@@ -189,7 +189,7 @@ def restore(model: keras.Model, source: Source) -> RestoreReport:
 
 
 def build_restored(
-    make: Callable[[], Made], source: Source, init_from_group0: bool = False
+    make: Callable[[], Made], source: StoredModel, init_from_group0: bool = False
 ) -> tuple[Made, RestoreReport]:
     """Makes a model whose variables are initialized with the values of a source, and logs the report.
 
@@ -219,7 +219,7 @@ def build_restored(
     return made, report
 
 
-def _value(source: Source, name: str, shape) -> tf.Tensor:
+def _value(source: StoredModel, name: str, shape) -> tf.Tensor:
     """The value of a variable with this shape. Missing position embeddings repeat those of the source."""
     value, length = source.value(name), shape[0] if name == _POSITIONS else None
     if length is None or length == value.shape[0]:
@@ -232,7 +232,7 @@ def _value(source: Source, name: str, shape) -> tf.Tensor:
 class _Matching:
     """Matches variables with the values of a source."""
 
-    def __init__(self, source: Source, init_from_group0: bool = False):
+    def __init__(self, source: StoredModel, init_from_group0: bool = False):
         self._source, self._init_from_group0 = source, init_from_group0
         self._blocks = {block[:2] for block in map(block_variable, source.shapes) if block}  # (group, inner group)
         self._restored: list[str] = []
@@ -293,7 +293,7 @@ def unshared_config(config: AlbertConfig) -> AlbertConfig:
     return config.replace(cross_layer_sharing="none", num_hidden_groups=1)
 
 
-def unshared(source: Source) -> Source:
+def unshared(source: StoredModel) -> StoredModel:
     """The source of a model with the same outputs in which each layer has its own weights.
 
     A source without sharing is returned unchanged.
@@ -323,7 +323,7 @@ def _copies(name: str, config: AlbertConfig) -> Iterator[str]:
             yield f"{block_scope(layer, inner)}/{variable}"
 
 
-def first_layers(source: Source, num_layers: int | None) -> Source:
+def first_layers(source: StoredModel, num_layers: int | None) -> StoredModel:
     """The source of a model of the first layers of a model with exit heads, which has the output layer after them.
 
     Args:
@@ -357,7 +357,7 @@ def first_layers(source: Source, num_layers: int | None) -> Source:
     return source.renamed(names, read_config=lambda: cut, settings=settings)
 
 
-def merged(source: Source) -> Source:
+def merged(source: StoredModel) -> StoredModel:
     """The source of a model whose low-rank adapters are added to its kernels; without adapters, it is the same source.
 
     If layers have adapters of their own, they do not share weights any more.
