@@ -36,7 +36,7 @@ from albert_tf.tasks.classification.reading import read_examples
 from albert_tf.text.lines import read_lines
 from albert_tf.training.evaluation import read_history
 from albert_tf.utils.outputs import write_text
-from albert_tf.weights.open_source import open_source
+from albert_tf.weights.stored_model import open_source
 from benchmarks import common_flags
 from benchmarks.fine_tuning_settings import SETTINGS
 

@@ -44,7 +44,7 @@ from albert_tf.modeling.early_exit import NUM_LAYERS_USED
 from albert_tf.modeling.pooling import POOLINGS
 from albert_tf.tasks.classification.glue import find_task
 from albert_tf.utils.charts import Curve, Panel, write_charts
-from albert_tf.weights.open_source import open_source
+from albert_tf.weights.stored_model import open_source
 from benchmarks.fine_tuned_classifiers import (
     LARGEST_BATCH,
     Program,

@@ -75,7 +75,7 @@ def new_task(model, version: str):
             return SpanTask(AlbertSpan(model.config))
         return ConditionalSpanTask(AlbertConditionalSpan(model.config))
 
-    return model.reader().make(new_task, shared_flags.init_path())[0]
+    return model.build(new_task, shared_flags.init_path())[0]
 
 
 def largest_difference(version: str, model: keras.Model, table: FeatureTable) -> float:

@@ -24,7 +24,7 @@ from albert_tf.data.feature_table import digest, fingerprint
 from albert_tf.utils.json_files import read_json_object
 from albert_tf.utils.outputs import write_text
 from albert_tf.utils.progress import count_of
-from albert_tf.weights.open_source import shipped_model
+from albert_tf.weights.stored_model import shipped_model
 from demo import python_docs, word_order_task
 from demo.baselines import baselines
 

@@ -77,7 +77,7 @@ def main() -> None:
     if path is None:
         save_random(config, output_dir, FLAGS.to, head, vocabulary, FLAGS.dtype, **arguments)
     else:
-        source = selected.reader().open(path)
+        source = selected.open(path)
         if FLAGS.embedding_size is not None:
             source = widened(source, FLAGS.embedding_size)
         convert(source, output_dir, FLAGS.to, head, config, vocabulary, FLAGS.dtype, **arguments)

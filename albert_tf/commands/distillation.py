@@ -14,9 +14,8 @@ from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils import bounds
 from albert_tf.weights.from_pretrained import build
 from albert_tf.weights.heads import head_named
-from albert_tf.weights.open_source import open_source
 from albert_tf.weights.settings import label_difference
-from albert_tf.weights.stored_model import StoredModel, heads_of_source
+from albert_tf.weights.stored_model import StoredModel, heads_of_source, open_source
 
 
 @dataclasses.dataclass(frozen=True)

@@ -27,8 +27,7 @@ from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.utils.files import is_inside
 from albert_tf.utils.outputs import check_export, used_alone
 from albert_tf.weights.from_pretrained import build
-from albert_tf.weights.open_source import open_source
-from albert_tf.weights.stored_model import StoredModel
+from albert_tf.weights.stored_model import StoredModel, open_source
 
 FLAGS = flags.FLAGS
 # The output "default" of every module.

@@ -53,8 +53,10 @@ from albert_tf.training.task import PredictingTask
 from albert_tf.training.teacher_answers import answers, with_answers
 from albert_tf.utils.files import make_directory
 from albert_tf.utils.outputs import output_folder
+from albert_tf.weights.from_pretrained import load_into
 from albert_tf.weights.model_card import write_run_card
 from albert_tf.weights.settings import SETTINGS, label_difference, settings_in, settings_of, write_settings
+from albert_tf.weights.stored_model import config_of
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 # A table of features (None if it would be empty), and a function that writes its predictions; its other argument is the
@@ -111,7 +113,6 @@ class FineTuning(abc.ABC):
         self.options, self.tuning = options, options.finetuning
         self.buckets = tuple(length for length in self.tuning.buckets if length >= self.shortest_row)
         self.strategy = strategy or set_up(options.devices)
-        self._weights = options.model.reader()
         self._served: dict[AlbertConfig, _Served] = {}  # the models that predict; equal configs share one graph
         self.config: AlbertConfig = options.model.config
         self.tokenizer = options.model.vocabulary.tokenizer(self.config)
@@ -351,7 +352,7 @@ class FineTuning(abc.ABC):
 
     def serving_step(self) -> int:
         """The step of the checkpoint that predicts (of several, the largest); 0 if no run of this package saved it."""
-        return max(map(self._weights.step, self._serving_paths()))
+        return max(self.options.model.open(path).read_step() for path in self._serving_paths())
 
     @property
     def runs(self) -> dict[int, str]:
@@ -382,7 +383,7 @@ class FineTuning(abc.ABC):
 
     def _task_with_weights(self, path: str | None, config: AlbertConfig):
         with self.strategy.scope():
-            return self._weights.make(functools.partial(self._task, config), path)
+            return self.options.model.build(functools.partial(self._task, config), path)
 
     def _finish(self, directory: str, evaluator: Evaluator | None) -> None:
         if evaluator is not None and evaluator.best:
@@ -427,14 +428,14 @@ class FineTuning(abc.ABC):
             served = self._served[key] = _Served(task, path)
         else:
             served.path = None  # until the weights are complete
-            _check_fine_tuned(self._weights.load(served.task.model, path), path)
+            _check_fine_tuned(load_into(served.task.model, self.options.model.open(path)), path)
             served.path = path
         return served
 
     def _config_of(self, path: str) -> AlbertConfig:
         """The config of weights that predict. If these are the initial weights, it is the user's."""
         is_initial = path == self.tuning.init_checkpoint and path not in self.tuning.ensemble_checkpoints
-        return (None if is_initial else self._weights.config(path)) or self.config
+        return (None if is_initial else config_of(self.options.model.open(path))) or self.config
 
     def _predictor(self, task, batch_size: int) -> Predictor:
         return Predictor(task, self.strategy, batch_size, self.buckets,

@@ -187,7 +187,7 @@ def pretrain(options: Options, strategy: tf.distribute.Strategy) -> None:
         options.layers.check(config, teacher.config)
     with strategy.scope():  # also for the metrics, which are sums over all replicas
         new_task = task_factory(config, objective != "none", teacher, options.layers)
-        task, _ = options.model.reader(options.init_from_group0).make(new_task, initial_weights(options))
+        task, _ = options.model.build(new_task, initial_weights(options), options.init_from_group0)
     trainer = new_trainer(task, strategy, options.trainer, options.run, options.schedule)
     output_dir = options.run.output_dir
     checkpoints = Checkpoints(output_dir, trainer, config, options.run.keep_checkpoint_max, is_chief(strategy))

@@ -28,8 +28,7 @@ from albert_tf.server.signatures import ServedModel
 from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.heads import HEAD_NAMES
-from albert_tf.weights.open_source import is_hub_module, is_url, open_source
-from albert_tf.weights.stored_model import first_layers
+from albert_tf.weights.stored_model import first_layers, is_hub_module, is_url, open_source
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 

@@ -23,8 +23,8 @@ from albert_tf.training.checkpoints import BEST
 from albert_tf.utils import bounds
 from albert_tf.utils.files import is_remote
 from albert_tf.weights.heads import HEAD_NAMES
-from albert_tf.weights.open_source import is_url
 from albert_tf.weights.resolved_model import ModelRequest, ResolvedModel
+from albert_tf.weights.stored_model import is_url
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def checkpoint_in(directory: str) -> str:
 
 
 def init_path() -> str | None:
-    """The path of the initial weights, as an argument of load_checkpoint; None for random weights.
+    """The path of the initial weights; None for random weights.
 
     Raises:
       ValueError: both flags of the initial weights are set.

@@ -33,9 +33,8 @@ from albert_tf.weights.heads import head_named
 from albert_tf.weights.hugging_face import WEIGHTS
 from albert_tf.weights.hugging_face.writing import class_of_hugging_face, save_hugging_face
 from albert_tf.weights.model_card import ModelCard, write_model_card
-from albert_tf.weights.open_source import is_url
 from albert_tf.weights.settings import settings_in, settings_of, write_settings
-from albert_tf.weights.stored_model import StoredModel, head_of_source
+from albert_tf.weights.stored_model import StoredModel, head_of_source, is_url
 from albert_tf.weights.tf1 import bert
 from albert_tf.weights.tf1.checkpoint import save_tf1_checkpoint
 from albert_tf.weights.vocabulary_files import VocabularyFiles

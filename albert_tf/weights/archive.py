@@ -1,4 +1,7 @@
-"""Unpacks archives of models (.tar.gz, .tgz, .tar) to a temporary folder, under one limit of their size.
+"""Downloads archives of models (.tar.gz, .tgz, .tar) and unpacks them to a temporary folder, under one limit of size.
+
+pooch and Keras' get_file would replace _download alone: both write to local folders only, and an archive would be
+in the cache before it is checked. get_file also has no timeout, and what a killed process has left counts as the file.
 
 The data filter of tarfile is not used: Debian 12's Python 3.11.2 does not have it. Archives with links or devices are
 refused here, so that the paths of files are all that is left to check.
@@ -9,30 +12,36 @@ from __future__ import annotations
 import contextlib
 import functools
 import gzip
+import hashlib
+import http.client
 import os
 import pathlib
 import shutil
 import tarfile
 import tempfile
+import urllib.parse
+import urllib.request
 import zlib
 from typing import IO, Iterator, cast
 
 import tensorflow as tf
+from absl import logging
 
-from albert_tf.utils.files import version
-from albert_tf.utils.outputs import folder_of_this_process
+from albert_tf.utils.files import errors_naming_origin, version
+from albert_tf.utils.outputs import folder_of_this_process, output
 
-ENDINGS = (".tar.gz", ".tgz", ".tar")
+_ENDINGS = (".tar.gz", ".tgz", ".tar")
 _GZIP = b"\x1f\x8b"
 # albert_xxlarge with its optimizer takes 2.7 GB.
 _MAX_BYTES = 8 << 30
 # tarfile keeps all headers in memory. One takes 512 bytes, and more with a long name.
 _MAX_HEADER_BYTES = 16 << 20
+_TIMEOUT = 60.0  # seconds of a download without any data
 
 
 def is_archive(path: str) -> bool:
     """Whether there is an archive at a path."""
-    return path.endswith(ENDINGS) and tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path)
+    return path.endswith(_ENDINGS) and tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path)
 
 
 def unpacked(path: str) -> str:
@@ -66,12 +75,6 @@ def _unpacked(path: str, length: int, mtime_nsec: int) -> str:
     inside = os.listdir(directory)
     only = os.path.join(directory, inside[0]) if len(inside) == 1 else ""
     return only if os.path.isdir(only) else directory
-
-
-def check_archive(path: str) -> None:
-    """Raises ValueError if `unpacked` would."""
-    with _one_clear_error(path):
-        _read(path, None)
 
 
 class _Refused(ValueError):
@@ -152,6 +155,46 @@ def _read(path: str, directory: str | None) -> None:
                 target = os.path.join(directory, name)
                 os.makedirs(os.path.dirname(target), exist_ok=True)
                 content.may_read += member.size
-                with open(target, "wb") as output:
-                    shutil.copyfileobj(cast(IO[bytes], archive.extractfile(member)), output)
+                with open(target, "wb") as unpacked_file:
+                    shutil.copyfileobj(cast(IO[bytes], archive.extractfile(member)), unpacked_file)
         content.check_end()
+
+
+def downloaded(url: str) -> str:
+    """The local path of an archive, which is downloaded if it is not in the cache.
+
+    The cache is the folder in the environment variable TFHUB_CACHE_DIR (as for tensorflow_hub), or tfhub_modules in the
+    system's folder for temporary files. A damaged archive is not kept.
+
+    Args:
+      url: URL of a .tar.gz file or of a TF-Hub module.
+
+    Raises:
+      ValueError: there is no archive at the URL, it is damaged, there is no network, or the server does not answer.
+    """
+    directory = os.environ.get("TFHUB_CACHE_DIR") or os.path.join(tempfile.gettempdir(), "tfhub_modules")
+    path = os.path.join(directory, f"{hashlib.sha1(url.encode()).hexdigest()}.tar.gz")
+    if not tf.io.gfile.exists(path):
+        logging.info("downloading %s to %s", url, path)
+        try:
+            with output(path) as temporary:
+                _download(_archive_url(url), temporary)
+                with errors_naming_origin(url, temporary), _one_clear_error(temporary):
+                    _read(temporary, None)
+        except (OSError, http.client.HTTPException, tf.errors.OpError, ValueError) as error:
+            raise ValueError(f"{url} cannot be downloaded: {error}") from error
+    return path
+
+
+def _archive_url(url: str) -> str:
+    """The URL of the archive. A TF-Hub module's own URL is that of its page, unless a format is added."""
+    parts = urllib.parse.urlparse(url)
+    if parts.path.endswith(_ENDINGS):
+        return url
+    query = [*urllib.parse.parse_qsl(parts.query), ("tf-hub-format", "compressed")]
+    return parts._replace(query=urllib.parse.urlencode(query)).geturl()
+
+
+def _download(url: str, path: str) -> None:
+    with urllib.request.urlopen(url, timeout=_TIMEOUT) as response, tf.io.gfile.GFile(path, "wb") as file:
+        shutil.copyfileobj(response, file)

@@ -1,40 +1,37 @@
 """from_pretrained: builds a model with its weights, from any supported format.
 
-WeightsReader does the same for tasks, with the user's settings.
+`build` and `load_into` give stored weights to a new model and to one that exists, and report what was restored.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Callable, Mapping, TypeVar
+import re
+from typing import TYPE_CHECKING, Any, Callable, Mapping
 
+import tensorflow as tf
 from absl import logging
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
+from albert_tf.modeling.encoder import EXIT_HEADS, block_variable
 from albert_tf.modeling.layers import check_finite_weights, release_name
 from albert_tf.weights.heads import Head, encoder_of, head_named
-from albert_tf.weights.open_source import open_source
 from albert_tf.weights.settings import declared
-from albert_tf.weights.stored_model import (
-    RestoreReport,
-    StoredModel,
-    build_restored,
-    config_of,
-    first_layers,
-    restore,
-    unshared,
-)
+from albert_tf.weights.stored_model import LABEL_VARIABLES, StoredModel, config_of, first_layers, open_source
 
 if TYPE_CHECKING:
     from albert_tf.text.tokenization import FullTokenizer
-    from albert_tf.training.task import TrainableTask
     from albert_tf.weights.tf_hub.encoder import HubEncoder
 
-AnyTask = TypeVar("AnyTask", bound="TrainableTask")
 _POOLER = "bert/pooler/"
 # Settings that do not change any variable's shape: with another value a checkpoint loads but computes something else.
 _NOT_IN_SHAPES = ("num_hidden_layers", "num_attention_heads", "hidden_act", "cross_layer_sharing")
+_GROUP = re.compile(r"/group_\d+/")
+# The counter in the release's checkpoints, and the one in SavedModels of tf.train.Checkpoint.
+_COUNTERS = ("global_step", "save_counter")
+_MISSING = "missing"  # the reason for a variable without a stored value, such as that of a new head
+_POSITIONS = "bert/embeddings/position_embeddings"
 
 
 def from_pretrained(
@@ -99,35 +96,123 @@ def tokenizer_from_pretrained(path: str) -> FullTokenizer:
 
 def _row_length(source: StoredModel) -> int | None:
     """The largest number of tokens of a row that is stored with weights; None if none is known."""
-    stored = source.settings.max_seq_length
-    if source.module:
-        return stored
-    try:
-        positions = source.config.max_position_embeddings
-    except ValueError:  # some weights come without a config
-        return stored
-    return min(stored or positions, positions)
+    stored, config = source.settings.max_seq_length, config_of(source)
+    return min(stored or config.max_position_embeddings, config.max_position_embeddings) if config else stored
+
+
+@dataclasses.dataclass(frozen=True)
+class RestoreReport:
+    """Which variables were restored, by the release's names.
+
+    Args:
+      restored: the restored variables.
+      not_restored: the variables that keep their initial values, with the reason for each.
+      not_used: the source's other variables.
+      optimizer_state: the source's optimizer slots and counters, which are never restored here.
+    """
+
+    restored: list[str]
+    not_restored: dict[str, str]
+    not_used: list[str]
+    optimizer_state: list[str]
+
+    def __str__(self):
+        parts = [f"{len(self.restored)} variables restored"]
+        if self.not_restored:
+            parts.append("new, random: " + ", ".join(name if why == _MISSING else f"{name} ({why})"
+                                                     for name, why in self.not_restored.items()))
+        if self.not_used:
+            parts.append("not used: " + ", ".join(self.not_used))
+        if self.optimizer_state:
+            parts.append(f"optimizer variables ignored: {len(self.optimizer_state)}")
+        return "; ".join(parts)
 
 
 def build(
-    source: StoredModel, model: str, config: AlbertConfig | None = None, **arguments
-) -> tuple[keras.Model, RestoreReport]:
-    """The same as from_pretrained, for an open source. Also returns the report of what was restored."""
+    source: StoredModel, model: str | Callable[[], Any], config: AlbertConfig | None = None,
+    init_from_group0: bool = False, **arguments
+) -> tuple[Any, RestoreReport]:
+    """Builds a model with stored weights, and reports what was restored.
+
+    No random values are drawn for restored variables, and only the model and one value are in memory at a time.
+
+    Args:
+      source: the weights. A TF2 module replaces the encoder.
+      model: the name of a kind of model (see from_pretrained); or a function that makes the model, or a task that has
+        one (albert_tf/tasks).
+      config, arguments: see from_pretrained. They are for names.
+      init_from_group0: whether to initialize every group from group 0.
+
+    Raises:
+      ValueError: a value has another shape than its variable, there are fewer groups of layers, or no variable of the
+        encoder has a value; or a value cannot be read or is not finite.
+    """
     if source.module and model == "encoder":
         from albert_tf.weights.tf_hub.encoder import HubEncoder
 
         encoder = HubEncoder(source.module)
         return encoder, _module_report(encoder, encoder)
-    head = head_named(model)
+    make = _maker(source, head_named(model), config, arguments) if isinstance(model, str) else model
+    if source.module:
+        made = make()
+        return made, _use_module(_model_of(made), source.module)
+    matching = _Matching(source, init_from_group0)
+
+    def create(next_creator, **variable):
+        # Variables that are not trainable are metrics, or counters of Keras.
+        name = variable["trainable"] and matching.find(variable["name"], variable["shape"])
+        if name:
+            variable["initial_value"] = lambda: _value(source, name, variable["shape"])
+        return next_creator(**variable)
+
+    with tf.variable_creator_scope(create):
+        made = make()
+    report = matching.report()
+    if not isinstance(model, str):
+        _warn_of_another_config(_model_of(made).config, source)
+    elif any(name.startswith(_POOLER) for name in report.not_restored):
+        encoder_of(made).mark_pooler_as_random()
+    return made, report
+
+
+def load_into(model: keras.Model, source: StoredModel) -> RestoreReport:
+    """Assigns stored weights to the variables of a model with the same names, one by one, and reports the result.
+
+    A classifier for another number of labels is not restored, which is not an error (the paper starts RTE from MNLI).
+    Positions that are not stored repeat those that are, from the first on (Beltagy et al., 2020, section 5), so that
+    they can be learned with longer inputs.
+
+    Args:
+      model: any model of albert_tf.modeling. It must not be compiled yet if the weights are a TF2 module, since that
+        replaces the encoder.
+      source: the weights.
+
+    Raises:
+      ValueError: see build. If shapes or names do not fit, nothing is assigned.
+    """
+    if source.module:
+        return _use_module(model, source.module)
+    matching = _Matching(source)
+    matches = [(variable, matching.find(release_name(variable), variable.shape)) for variable in model.weights]
+    report = matching.report()
+    for variable, name in matches:
+        if name is not None:
+            variable.assign(_value(source, name, variable.shape))
+    _warn_of_another_config(model.config, source)
+    return report
+
+
+def _model_of(made) -> keras.Model:
+    return made if isinstance(made, keras.Model) else made.model
+
+
+def _maker(
+    source: StoredModel, head: Head, config: AlbertConfig | None, arguments: Mapping[str, Any]
+) -> Callable[[], keras.Model]:
+    """The function that makes a model of a kind, with the config and the arguments that are stored or given."""
     config = config or source.config
     arguments = {**_stored_arguments(source, head, arguments), **arguments}
-    if source.module:
-        built = head.model(config, **arguments)
-        return built, _use_module(built, source.module)
-    built, report = build_restored(lambda: head.model(config, **arguments), source)
-    if any(name.startswith(_POOLER) for name in report.not_restored):
-        encoder_of(built).mark_pooler_as_random()
-    return built, report
+    return lambda: head.model(config, **arguments)
 
 
 def _stored_arguments(source: StoredModel, head: Head, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -151,48 +236,69 @@ def _stored_arguments(source: StoredModel, head: Head, given: Mapping[str, Any])
     return stored
 
 
-def make_with_weights(
-    make: Callable[[], AnyTask], source: StoredModel, init_from_group0: bool = False
-) -> tuple[AnyTask, RestoreReport]:
-    """Makes a task whose model has the weights of `source`. Returns the task and a report of what was restored.
-
-    Args:
-      make: function that makes the task (albert_tf/tasks).
-      source: the weights. A TF2 module replaces the encoder.
-      init_from_group0: whether to initialize every group from group 0.
-
-    Raises:
-      ValueError: see load_checkpoint.
-    """
-    if source.module:
-        task = make()
-        return task, _use_module(task.model, source.module)
-    task, report = build_restored(make, source, init_from_group0)
-    _warn_of_another_config(task.model.config, source)
-    return task, report
+def _value(source: StoredModel, name: str, shape) -> tf.Tensor:
+    """The value of a variable with this shape. Missing position embeddings repeat those of the source."""
+    value, length = source.value(name), shape[0] if name == _POSITIONS else None
+    if length is None or length == value.shape[0]:
+        return value
+    logging.warning("%s has %d positions, the model %d: the additional ones are initialized as copies of these, "
+                    "beginning again at the first", source.path, value.shape[0], length)
+    return tf.gather(value, tf.range(length) % value.shape[0])
 
 
-def load_checkpoint(model: keras.Model, path: str, trust_module: bool = False) -> RestoreReport:
-    """Loads the weights at `path` into an existing model.
+class _Matching:
+    """Matches variables with the values of a source."""
 
-    Args:
-      model: any model of albert_tf.modeling. It must not be compiled yet if the weights are a TF2 module, since that
-        replaces the encoder.
-      path, trust_module: see from_pretrained.
+    def __init__(self, source: StoredModel, init_from_group0: bool = False):
+        self._source, self._init_from_group0 = source, init_from_group0
+        self._blocks = {block[:2] for block in map(block_variable, source.shapes) if block}  # (group, inner group)
+        self._restored: list[str] = []
+        self._used: set[str] = set()
+        self._not_restored: dict[str, str] = {}  # by name, why
 
-    Raises:
-      ValueError: there are no weights, their shapes are those of another model, or no variable matches.
-    """
-    return load_source(model, open_source(path, trust_module))
+    def find(self, name: str, shape) -> str | None:
+        """The source's name of a variable's value; None if the source has no value for it.
 
+        Raises:
+          ValueError: the value has another shape, or the source has no block of layers for the variable. This is found
+            out before the model has more blocks than the source.
+        """
+        wanted = _GROUP.sub("/group_0/", name) if self._init_from_group0 else name
+        block = block_variable(wanted)
+        if block and self._blocks and block[:2] not in self._blocks:
+            groups, inner = (max(numbers) + 1 for numbers in zip(*self._blocks))
+            raise ValueError(f"{self._source.path} is another model: its groups and inner groups of layers are "
+                             f"{groups} and {inner}, but the config asks for group {block.group + 1}, inner group "
+                             f"{block.inner + 1}: use the config that belongs to the weights")
+        theirs, ours = self._source.shapes.get(wanted), list(shape)
+        if theirs is None:
+            self._not_restored[name] = _MISSING
+        elif list(theirs) == ours or (name == _POSITIONS and theirs[0] < ours[0] and list(theirs[1:]) == ours[1:]):
+            self._restored.append(name)
+            self._used.add(wanted)
+            return wanted
+        elif (name in LABEL_VARIABLES or name.startswith(EXIT_HEADS)) and list(theirs[1:]) == ours[1:]:
+            self._not_restored[name] = f"shape {list(theirs)}, not {ours}"
+        else:
+            raise ValueError(f"{self._source.path} is another model: {wanted} has shape {list(theirs)}, expected "
+                             f"{ours}")
+        return None
 
-def load_source(model: keras.Model, source: StoredModel) -> RestoreReport:
-    """load_checkpoint of a source that is open already."""
-    if source.module:
-        return _use_module(model, source.module)
-    report = restore(model, source)
-    _warn_of_another_config(model.config, source)
-    return report
+    def report(self) -> RestoreReport:
+        """The report. Raises ValueError if no variable, or no variable of the encoder, has a value."""
+        if not self._restored:
+            raise ValueError(f"{self._source.path} has no variable of this model: nothing was restored")
+        has_encoder, lacks_encoder = (any(name.startswith("bert/") for name in names)
+                                      for names in (self._restored, self._not_restored))
+        if lacks_encoder and not has_encoder:
+            raise ValueError(f"{self._source.path} has a head but no encoder: if it was trained on a TF-Hub module, "
+                             "set --albert_hub_module_handle to that module")
+        unused = sorted(set(self._source.shapes) - self._used - set(self._not_restored))
+        state = [name for name in unused if name.endswith(("/adam_m", "/adam_v")) or name in _COUNTERS]
+        report = RestoreReport(self._restored, self._not_restored,
+                               [name for name in unused if name not in state], state)
+        logging.info("%s: %s", self._source.path, report)
+        return report
 
 
 def warn_of_random_parts(model: str, report: RestoreReport, path: str) -> None:
@@ -247,72 +353,3 @@ def _warn_of_another_config(config: AlbertConfig, source: StoredModel) -> None:
         ours, there = getattr(config, name), getattr(theirs, name)
         if ours != there:
             logging.warning("%s was trained with %s=%s, but is used with %s", source.path, name, there, ours)
-
-
-@dataclasses.dataclass(frozen=True)
-class WeightsReader:
-    """Reads weights as the flags of weights say.
-
-    Args:
-      trusted_module: the path that the user has set as a TF-Hub module. A TF2 module there may run its own graph.
-      init_from_group0: whether to initialize every group from group 0.
-      unshared_path: the path of weights that layers share, and of which each layer gets its own copy; None for none.
-      num_layers: the number of layers that models with exit heads are cut to; None for all.
-    """
-
-    trusted_module: str | None = None
-    init_from_group0: bool = False
-    unshared_path: str | None = None
-    num_layers: int | None = None
-
-    def make(self, new_task: Callable[[], AnyTask], path: str | None) -> tuple[AnyTask, RestoreReport | None]:
-        """A task with the weights at a path (random weights if it is None), and a report of what was restored.
-
-        A trusted TF2 module is always the model's encoder, since checkpoints of a run on it have the values of its
-        variables, but not its graph.
-
-        Raises:
-          ValueError: see make_with_weights.
-        """
-        if self.trusted_module and self.trusted_module != path:
-            source = open_source(self.trusted_module, trust_module=True)
-            if source.module:
-                task, _ = make_with_weights(new_task, source)
-                return task, load_checkpoint(task.model, path) if path else None
-        if path is None:
-            return new_task(), None
-        return make_with_weights(new_task, self.open(path), self.init_from_group0)
-
-    def load(self, model: keras.Model, path: str) -> RestoreReport:
-        """Loads the weights at a path into an existing model.
-
-        Raises:
-          ValueError: see load_checkpoint.
-        """
-        return load_source(model, self.open(path))
-
-    def step(self, path: str) -> int:
-        """The step at which a run of this package saved the weights at a path; 0 for other weights.
-
-        Raises:
-          ValueError: see open_source.
-        """
-        return open_source(path, path == self.trusted_module).read_step()
-
-    def open(self, path: str) -> StoredModel:
-        """The source at a path, cut to num_layers, and unshared if it is unshared_path.
-
-        Raises:
-          ValueError: as open_source, first_layers and unshared.
-        """
-        source = first_layers(open_source(path, path == self.trusted_module), self.num_layers)
-        return unshared(source) if path == self.unshared_path else source
-
-    def config(self, path: str) -> AlbertConfig | None:
-        """The config of the weights at a path; None if they have none, or are a TF2 module with its own graph.
-
-        Raises:
-          ValueError: see open_source.
-        """
-        source = self.open(path)
-        return None if source.module else config_of(source)

@@ -27,7 +27,7 @@ from albert_tf.training.run import RunOptions, Schedule, TrainerOptions
 from albert_tf.utils.outputs import write_text
 from albert_tf.weights.heads import Head, head_of
 from albert_tf.weights.hugging_face import hub
-from albert_tf.weights.open_source import is_url, shipped_model
+from albert_tf.weights.stored_model import is_url, shipped_model
 
 CARD = "README.md"
 # A card without this line is the user's and is not replaced.

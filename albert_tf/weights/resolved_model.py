@@ -28,17 +28,18 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.training.checkpoints import numbered
 from albert_tf.training.evaluation import checkpoint_of
 from albert_tf.utils.files import read_bytes
-from albert_tf.weights.from_pretrained import WeightsReader, build, warn_of_random_parts
+from albert_tf.weights.from_pretrained import RestoreReport, build, load_into, warn_of_random_parts
 from albert_tf.weights.heads import head_named
-from albert_tf.weights.open_source import is_url, open_source
 from albert_tf.weights.settings import Settings, declared, settings_in
 from albert_tf.weights.stored_model import (
-    RestoreReport,
     StoredModel,
     config_of,
     first_layers,
     head_of_source,
     heads_of_source,
+    is_url,
+    open_source,
+    unshared,
     unshared_config,
 )
 from albert_tf.weights.vocabulary_files import VocabularyFiles, vocabulary_in
@@ -101,14 +102,34 @@ class ResolvedModel:
             self._check_flags()
 
     def open(self, path: str) -> StoredModel:
-        """Opens weights. Only the path that the user trusts may be a module that runs its own graph."""
-        return first_layers(open_source(path, path == self.request.module), self.request.num_layers)
+        """Opens weights, cut to num_layers, and with a copy for each layer if they are to be unshared.
 
-    def reader(self, init_from_group0: bool = False) -> WeightsReader:
-        """A reader of weights, which unshares the layers of the initial weights if the flags say so."""
+        Only the path that the user trusts may be a module that runs its own graph.
+        """
         request = self.request
-        return WeightsReader(request.module, init_from_group0,
-                             request.init_checkpoint if request.unshare_layers else None, request.num_layers)
+        source = first_layers(open_source(path, path == request.module), request.num_layers)
+        return unshared(source) if request.unshare_layers and path == request.init_checkpoint else source
+
+    def build(
+        self, make: Callable[[], Any], path: str | None, init_from_group0: bool = False
+    ) -> tuple[Any, RestoreReport | None]:
+        """A task with the weights at a path (random ones for None), and a report of what was restored.
+
+        A trusted TF2 module is always the model's encoder, since checkpoints of a run on it have the values of its
+        variables, but not its graph.
+
+        Args:
+          make: function that makes the task (albert_tf/tasks).
+          path: path of the weights.
+          init_from_group0: whether to initialize every group from group 0.
+        """
+        module = self.request.module
+        if module and module != path:
+            source = open_source(module, trust_module=True)
+            if source.module:
+                task, _ = build(source, make)
+                return task, load_into(task.model, self.open(path)) if path else None
+        return build(self.open(path), make, init_from_group0=init_from_group0) if path else (make(), None)
 
     @functools.cached_property
     def initial(self) -> StoredModel | None:
@@ -322,7 +343,7 @@ class ResolvedModel:
         except ValueError as error:
             logging.warning("%s; the run in --output_dir=%s does not need it", error, self.request.output_dir)
             return None
-        return None if source is None or source.module else config_of(source)
+        return config_of(source) if source else None
 
     def _vocabulary_differences(self) -> list[str]:
         user, stored = self.request.vocabulary, self.run.vocabulary if self.run else VocabularyFiles()

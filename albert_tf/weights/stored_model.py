@@ -1,37 +1,55 @@
 """StoredModel: a stored model in any format: weights with the release's names, config, vocabulary, settings.
 
-`restore` and `build_restored` give the weights to a model's variables and report the result. `unshared` gives each
-layer its own copy of weights that layers share. `first_layers` cuts a model with exit heads. `merged` adds low-rank
-adapters to the kernels.
+`open_source` opens the weights at a path::
+
+    "albert_tiny_en"              the folder of a model that comes with the package
+    hf://org/name                 hugging_face.hub, then like the folder in it
+    a URL                         archive.downloaded, then like an archive
+    .tar.gz, .tgz, .tar           archive, then like the folder in it
+    a folder                      by its files, see _FORMATS
+    anything else                 tf1.checkpoint, which also reads checkpoints of runs, BERT and albert_zh
+
+The module of a format has a function `read` from a path to a StoredModel, and is imported when a path has this format.
+
+`unshared` gives each layer its own copy of weights that layers share. `first_layers` cuts a model with exit heads.
+`merged` adds low-rank adapters to the kernels.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import re
-from typing import Any, Callable, Iterator, Mapping, Sequence, TypeVar
+import fnmatch
+import importlib
+import os
+import pathlib
+from typing import Any, Callable, Iterator, Mapping, Sequence
 
 import tensorflow as tf
-from absl import logging
 
-from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.encoder import EXIT_HEADS, block_scope, block_variable
-from albert_tf.modeling.layers import check_finite_weights, release_name
+from albert_tf.modeling.layers import check_finite_weights
 from albert_tf.utils.bounds import Bounds
+from albert_tf.utils.files import errors_naming_origin, names_in
 from albert_tf.weights.heads import HEAD_NAMES, HEADS, head_named, head_of_variables
+from albert_tf.weights.hugging_face import CONFIG, INDEX, MODULES, SCHEME, WEIGHTS
 from albert_tf.weights.settings import SETTINGS, Settings
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
-Made = TypeVar("Made")
-_GROUP = re.compile(r"/group_\d+/")
-# The counter in the release's checkpoints, and the one in SavedModels of tf.train.Checkpoint.
-_COUNTERS = ("global_step", "save_counter")
+# The models that come with the package.
+_SHIPPED = pathlib.Path(__file__).parents[1] / "models"
+_SAVED_MODEL = "saved_model.pb"
+# The module of a format by a file that its folders have, in the order in which they are looked for. The last one of
+# Hugging Face is that of sentence-transformers; for a pickle, the reader says what to do.
+_FORMATS = {
+    _SAVED_MODEL: "tf_hub.reading",
+    "model.weights.h5": "keras_hub.reading",
+    "*.index": "tf1.checkpoint",
+    **dict.fromkeys((CONFIG, WEIGHTS, INDEX, "pytorch_model.bin", MODULES), "hugging_face.reading"),
+}
 # Variables with a value for each label.
-_LABEL_VARIABLES = {name for head in HEADS if head.label_weights
+LABEL_VARIABLES = {name for head in HEADS if head.label_weights
                     for name in (head.label_weights, head.label_weights.replace("weights", "bias"))}
-_MISSING = "missing"  # the reason for a variable that the source does not have, such as a new head's
-_POSITIONS = "bert/embeddings/position_embeddings"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,11 +78,7 @@ class StoredModel:
     read_step: Callable[[], int] = lambda: 0
 
     def value(self, name: str) -> tf.Tensor:
-        """The value with a release name.
-
-        Raises:
-          ValueError: it cannot be read, or is not finite.
-        """
+        """The value with a release name. Raises ValueError if it cannot be read, or is not finite."""
         value = self.read(name)
         check_finite_weights(name, value, self.path)
         return value
@@ -88,17 +102,103 @@ class StoredModel:
 
     @property
     def config(self) -> AlbertConfig:
-        """The model's config.
-
-        Raises:
-          ValueError: the source has none, or it is wrong.
-        """
+        """The model's config. Raises ValueError if there is none, or if it is wrong."""
         return self.read_config()
 
     def renamed(self, keys: Mapping[str, str], **changes: Any) -> StoredModel:
         """The source of the values with the names keys[name], which have the name `name` there, and other changes."""
         return dataclasses.replace(self, shapes={name: self.shapes[key] for name, key in keys.items()},
                                    read=lambda name: self.read(keys[name]), **changes)
+
+
+def open_source(path: str, trust_module: bool = False) -> StoredModel:
+    """Opens the weights at a path, with the config and the vocabulary that come with them.
+
+    The format is determined by reading files. No code of a SavedModel runs here.
+
+    Args:
+      path: a released directory or its .tar.gz, a run's directory (model.ckpt-best, else the latest), the directory of
+        several runs (the best of them), a checkpoint's prefix, a BERT checkpoint of google-research/bert, a Hugging
+        Face folder of ALBERT or BERT, a preset of keras-hub's ALBERT, a TF-Hub module of either generation or its
+        .tar.gz, or a URL of one; a repository of the Hugging Face Hub, hf://org/name[@revision][/subfolder]; or the
+        name of a model that comes with the package (albert_tiny_en, albert_tiny_en_sentences).
+      trust_module: whether to accept a TF2 module that can only be used by running its graph. A graph can read and
+        write files.
+
+    Raises:
+      ValueError: there is nothing in a known format, or it cannot be read; or it is a module that is not trusted.
+    """
+    folder = shipped_model(path)
+    source = dataclasses.replace(_open(folder), path=path) if folder else _open(path)
+    if source.module and not trust_module:
+        raise ValueError(f"{path} is a TF2 module whose variables do not have the release's names, so it can only be "
+                         "used by running its graph, which can read and write files. If you trust it, use "
+                         "--albert_hub_module_handle, or from_pretrained(..., trust_module=True)")
+    return source
+
+
+def _open(path: str) -> StoredModel:
+    if path.startswith(SCHEME):
+        from albert_tf.weights.hugging_face import hub
+
+        return _copy_in(hub.snapshot(path).folder, path)
+    archive = path
+    if is_url(path):
+        from albert_tf.weights.archive import downloaded
+
+        archive = downloaded(path)
+    if tf.io.gfile.exists(archive) and not tf.io.gfile.isdir(archive):  # a checkpoint's prefix is no file's name
+        from albert_tf.weights.archive import is_archive, unpacked
+        from albert_tf.weights.hugging_face.tensors import refuse_pickle
+
+        if is_archive(archive):
+            with errors_naming_origin(path, archive):
+                directory = unpacked(archive)
+            return _copy_in(directory, path)
+        refuse_pickle(path)
+    return _read(path)
+
+
+def _copy_in(directory: str, name: str) -> StoredModel:
+    """The copy of a model in a directory. All error messages, also those of later reads, have the original's name."""
+    named = errors_naming_origin(name, directory)
+    source = named(_read)(directory)
+    made_from = source.vocabulary.made_from and source.vocabulary.made_from.replace(directory, name)
+    return dataclasses.replace(source, path=name, read=named(source.read), read_config=named(source.read_config),
+                               vocabulary=dataclasses.replace(source.vocabulary, archive=name, made_from=made_from))
+
+
+def _read(path: str) -> StoredModel:
+    """The stored model in a folder, or of a checkpoint."""
+    names = names_in(path) if tf.io.gfile.isdir(path) else []
+    module = next((module for marker, module in _FORMATS.items() if fnmatch.filter(names, marker)), "tf1.checkpoint")
+    return importlib.import_module(f"albert_tf.weights.{module}").read(path)
+
+
+def is_url(path: str) -> bool:
+    """Whether a path is a URL or one on the Hugging Face Hub, so that it has to be downloaded."""
+    return path.startswith(("https://", "http://", SCHEME))
+
+
+def is_hub_module(path: str) -> bool:
+    """Whether a folder is a SavedModel, the format of TF-Hub modules."""
+    return tf.io.gfile.exists(os.path.join(path, _SAVED_MODEL))
+
+
+def shipped_models() -> list[str]:
+    """The names of the models that come with the package, in albert_tf/models/."""
+    return sorted(model.name for model in _SHIPPED.iterdir() if model.is_dir())
+
+
+def shipped_model(path: str) -> str | None:
+    """The folder of a model that comes with the package, if `path` is its name and there is no such file or folder.
+
+    Args:
+      path: see from_pretrained: "albert_tiny_en".
+    """
+    if not path.isidentifier() or pathlib.Path(path).exists():
+        return None
+    return str(_SHIPPED / path) if (_SHIPPED / path).is_dir() else None
 
 
 def heads_of_source(source: StoredModel) -> set[str]:
@@ -128,164 +228,11 @@ def head_of_source(source: StoredModel) -> str:
 
 
 def config_of(source: StoredModel) -> AlbertConfig | None:
-    """The config of a source; None if it has none, or it is wrong."""
+    """The config of a stored model; None if it has none, or it is wrong, or if it is a module with its own graph."""
     try:
-        return source.config
+        return None if source.module else source.config
     except ValueError:
         return None
-
-
-@dataclasses.dataclass(frozen=True)
-class RestoreReport:
-    """Which variables were restored, by the release's names.
-
-    Args:
-      restored: the restored variables.
-      not_restored: the variables that keep their initial values, with the reason for each.
-      not_used: the source's other variables.
-      optimizer_state: the source's optimizer slots and counters, which are never restored here.
-    """
-
-    restored: list[str]
-    not_restored: dict[str, str]
-    not_used: list[str]
-    optimizer_state: list[str]
-
-    def __str__(self):
-        parts = [f"{len(self.restored)} variables restored"]
-        if self.not_restored:
-            parts.append("new, random: " + ", ".join(name if why == _MISSING else f"{name} ({why})"
-                                                     for name, why in self.not_restored.items()))
-        if self.not_used:
-            parts.append("not used: " + ", ".join(self.not_used))
-        if self.optimizer_state:
-            parts.append(f"optimizer variables ignored: {len(self.optimizer_state)}")
-        return "; ".join(parts)
-
-
-def restore(model: keras.Model, source: StoredModel) -> RestoreReport:
-    """Assigns the source's values to a model's variables with the same names, one by one, and logs the report.
-
-    A classifier for another number of labels is not restored, which is not an error (the paper starts RTE from MNLI).
-    Positions that the source does not have repeat those that it has, from the first on (Beltagy et al., 2020, section
-    5), so that they can be learned with longer inputs.
-
-    Args:
-      model: any model of albert_tf.modeling.
-      source: the values.
-
-    Raises:
-      ValueError: a value has another shape than its variable, the source has fewer groups of layers, or no variable of
-        the encoder has a value (then nothing is assigned); or a value cannot be read or is not finite.
-    """
-    matching = _Matching(source)
-    matches = [(variable, matching.find(release_name(variable), variable.shape)) for variable in model.weights]
-    report = matching.report()
-    for variable, name in matches:
-        if name is not None:
-            variable.assign(_value(source, name, variable.shape))
-    logging.info("%s: %s", source.path, report)
-    return report
-
-
-def build_restored(
-    make: Callable[[], Made], source: StoredModel, init_from_group0: bool = False
-) -> tuple[Made, RestoreReport]:
-    """Makes a model whose variables are initialized with the values of a source, and logs the report.
-
-    No random values are drawn for these variables, and only the model and one value are in memory at a time.
-
-    Args:
-      make: function that makes the model, or an object that has one.
-      source: the values.
-      init_from_group0: whether to initialize every group from group 0 of the source.
-
-    Raises:
-      ValueError: see `restore`.
-    """
-    matching = _Matching(source, init_from_group0)
-
-    def create(next_creator, **variable):
-        # Variables that are not trainable are metrics, or counters of Keras.
-        name = variable["trainable"] and matching.find(variable["name"], variable["shape"])
-        if name:
-            variable["initial_value"] = lambda: _value(source, name, variable["shape"])
-        return next_creator(**variable)
-
-    with tf.variable_creator_scope(create):
-        made = make()
-    report = matching.report()
-    logging.info("%s: %s", source.path, report)
-    return made, report
-
-
-def _value(source: StoredModel, name: str, shape) -> tf.Tensor:
-    """The value of a variable with this shape. Missing position embeddings repeat those of the source."""
-    value, length = source.value(name), shape[0] if name == _POSITIONS else None
-    if length is None or length == value.shape[0]:
-        return value
-    logging.warning("%s has %d positions, the model %d: the additional ones are initialized as copies of these, "
-                    "beginning again at the first", source.path, value.shape[0], length)
-    return tf.gather(value, tf.range(length) % value.shape[0])
-
-
-class _Matching:
-    """Matches variables with the values of a source."""
-
-    def __init__(self, source: StoredModel, init_from_group0: bool = False):
-        self._source, self._init_from_group0 = source, init_from_group0
-        self._blocks = {block[:2] for block in map(block_variable, source.shapes) if block}  # (group, inner group)
-        self._restored: list[str] = []
-        self._used: set[str] = set()
-        self._not_restored: dict[str, str] = {}  # by name, why
-
-    def find(self, name: str, shape) -> str | None:
-        """The source's name of a variable's value; None if the source has no value for it.
-
-        Raises:
-          ValueError: the value has another shape, or the source has no block of layers for the variable. This is found
-            out before the model has more blocks than the source.
-        """
-        wanted = _GROUP.sub("/group_0/", name) if self._init_from_group0 else name
-        block = block_variable(wanted)
-        if block and self._blocks and block[:2] not in self._blocks:
-            groups, inner = (max(numbers) + 1 for numbers in zip(*self._blocks))
-            raise ValueError(f"{self._source.path} is another model: its groups and inner groups of layers are "
-                             f"{groups} and {inner}, but the config asks for group {block.group + 1}, inner group "
-                             f"{block.inner + 1}: use the config that belongs to the weights")
-        theirs, ours = self._source.shapes.get(wanted), list(shape)
-        if theirs is None:
-            self._not_restored[name] = _MISSING
-        elif list(theirs) == ours or (name == _POSITIONS and theirs[0] < ours[0] and list(theirs[1:]) == ours[1:]):
-            self._restored.append(name)
-            self._used.add(wanted)
-            return wanted
-        elif (name in _LABEL_VARIABLES or name.startswith(EXIT_HEADS)) and list(theirs[1:]) == ours[1:]:
-            self._not_restored[name] = f"shape {list(theirs)}, not {ours}"
-        else:
-            raise ValueError(f"{self._source.path} is another model: {wanted} has shape {list(theirs)}, expected "
-                             f"{ours}")
-        return None
-
-    def report(self) -> RestoreReport:
-        """The report. Raises ValueError if no variable, or no variable of the encoder, has a value."""
-        if not self._restored:
-            raise ValueError(f"{self._source.path} has no variable of this model: nothing was restored")
-        if any(map(_is_in_encoder, self._not_restored)) and not any(map(_is_in_encoder, self._restored)):
-            raise ValueError(f"{self._source.path} has a head but no encoder: if it was trained on a TF-Hub module, "
-                             "set --albert_hub_module_handle to that module")
-        unused = sorted(set(self._source.shapes) - self._used - set(self._not_restored))
-        return RestoreReport(self._restored, self._not_restored,
-                             [name for name in unused if not _is_optimizer_state(name)],
-                             [name for name in unused if _is_optimizer_state(name)])
-
-
-def _is_in_encoder(name: str) -> bool:
-    return name.startswith("bert/")
-
-
-def _is_optimizer_state(name: str) -> bool:
-    return name.endswith(("/adam_m", "/adam_v")) or name in _COUNTERS
 
 
 def unshared_config(config: AlbertConfig) -> AlbertConfig:
@@ -351,7 +298,7 @@ def first_layers(source: StoredModel, num_layers: int | None) -> StoredModel:
         block is None or block.group * cut.inner_group_num + block.inner < used[block.is_of_attention])}
     if num_layers < config.num_hidden_layers:
         settings = settings.replaced(pooling=settings.exit_pooling)
-        scope = next(name for name in _LABEL_VARIABLES if name in names).rpartition("output_")[0]
+        scope = next(name for name in LABEL_VARIABLES if name in names).rpartition("output_")[0]
         names.update({f"{scope}{name}": f"{EXIT_HEADS}{num_layers}/{name}"
                       for name in ("output_weights", "output_bias")})
     return source.renamed(names, read_config=lambda: cut, settings=settings)

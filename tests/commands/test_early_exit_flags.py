@@ -10,8 +10,8 @@ from script_session import ScriptSession
 
 from albert_tf.export.onnx.session import from_onnx
 from albert_tf.weights.from_pretrained import from_pretrained
-from albert_tf.weights.open_source import open_source
 from albert_tf.weights.settings import settings_in
+from albert_tf.weights.stored_model import open_source
 
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=4, num_attention_heads=2,
               intermediate_size=16, max_position_embeddings=64, initializer_range=0.4)

@@ -23,7 +23,7 @@ from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.prediction import Predictor
 from albert_tf.training.run import Length, RunOptions, Schedule, TrainerOptions
 from albert_tf.training.trainer import Trainer
-from albert_tf.weights.from_pretrained import WeightsReader
+from albert_tf.weights.resolved_model import ModelRequest, ResolvedModel
 from albert_tf.weights.tf1.checkpoint import save_tf1_checkpoint
 
 CONFIG = AlbertConfig(vocab_size=VOCAB_SIZE, embedding_size=8, hidden_size=16, num_hidden_layers=1,
@@ -62,7 +62,8 @@ class Runs(FineTuning):
 
     def __init__(self, requested, strategy, schedule, new_task):
         vocabulary = types.SimpleNamespace(tokenizer=lambda config: None)
-        model = types.SimpleNamespace(config=CONFIG, vocabulary=vocabulary, reader=WeightsReader)
+        weights = ResolvedModel(ModelRequest())
+        model = types.SimpleNamespace(config=CONFIG, vocabulary=vocabulary, open=weights.open, build=weights.build)
         super().__init__(types.SimpleNamespace(model=model, finetuning=requested, cached_dir=""), strategy)
         self.new_task, self.schedule = new_task, schedule
 
@@ -292,7 +293,7 @@ def test_the_step_of_a_run_is_known_from_its_archive_and_from_a_url(tables, stra
     archive = str(tmp_path / "run.tar.gz")
     with tarfile.open(archive, "w:gz") as file:
         file.add(tmp_path / "run", "run")
-    monkeypatch.setattr("albert_tf.weights.download.downloaded", lambda url: archive)
+    monkeypatch.setattr("albert_tf.weights.archive.downloaded", lambda url: archive)
     for path in (archive, "https://example.org/run.tar.gz"):
         run = finetuning(strategy, tmp_path / "evaluated", init_checkpoint=path)
         run.evaluate_runs(accuracy_on(tables[1]))

@@ -13,7 +13,7 @@ from albert_tf.server.models import model_of_source
 from albert_tf.server.requests import FORMS
 from albert_tf.tasks.classification.text_labels import classify_texts
 from albert_tf.weights.from_pretrained import from_pretrained, tokenizer_from_pretrained
-from albert_tf.weights.open_source import open_source
+from albert_tf.weights.stored_model import open_source
 
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
               intermediate_size=16, max_position_embeddings=64)

@@ -20,7 +20,7 @@ from two_workers import TwoWorkers
 from albert_tf.training import trainer
 from albert_tf.utils.outputs import used_alone
 from albert_tf.weights.from_pretrained import from_pretrained
-from albert_tf.weights.open_source import open_source
+from albert_tf.weights.stored_model import open_source
 
 REPOSITORY = pathlib.Path(__file__).parents[2]
 RELEASE_KEYS = {"global_step", "loss", "masked_lm_accuracy", "masked_lm_loss", "sentence_order_accuracy",

@@ -16,8 +16,7 @@ from albert_tf.export.conversion import FORMATS, convert, save, save_random
 from albert_tf.modeling.layers import release_name
 from albert_tf.utils.outputs import used_alone
 from albert_tf.weights.heads import head_named
-from albert_tf.weights.open_source import open_source
-from albert_tf.weights.stored_model import StoredModel, head_of_source
+from albert_tf.weights.stored_model import StoredModel, head_of_source, open_source
 from albert_tf.weights.tf1.checkpoint import save_tf1_checkpoint
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 

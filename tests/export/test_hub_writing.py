@@ -10,7 +10,7 @@ from albert_tf.export.tf_hub import export_encoder, export_preprocessing
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.weights.open_source import open_source
+from albert_tf.weights.stored_model import open_source
 
 pytestmark = [pytest.mark.both_stacks, pytest.mark.long]
 

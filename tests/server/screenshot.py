@@ -13,7 +13,7 @@ from browser import browser  # noqa: E402
 from running import running  # noqa: E402
 
 from albert_tf.server.models import model_of_source  # noqa: E402
-from albert_tf.weights.open_source import open_source  # noqa: E402
+from albert_tf.weights.stored_model import open_source  # noqa: E402
 
 MODEL = "albert_tiny_en"
 SENTENCE = "She opened the [MASK] and went out."

@@ -10,7 +10,7 @@ import albert_tf
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.layers import release_name
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.weights.open_source import open_source
+from albert_tf.weights.stored_model import open_source
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=8, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=6, initializer_range=0.3)

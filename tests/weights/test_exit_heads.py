@@ -11,10 +11,9 @@ from albert_tf.export.conversion import convert, save
 from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.export.outputs import exported_outputs, with_precision
-from albert_tf.weights.from_pretrained import build, load_checkpoint
-from albert_tf.weights.open_source import open_source
+from albert_tf.weights.from_pretrained import build, load_into
 from albert_tf.weights.settings import SETTINGS
-from albert_tf.weights.stored_model import first_layers, head_of_source
+from albert_tf.weights.stored_model import first_layers, head_of_source, open_source
 from albert_tf.weights.tf_hub.encoder import use_module
 
 BERT = AlbertConfig(vocab_size=20, embedding_size=8, hidden_size=8, num_hidden_layers=4, num_attention_heads=2,
@@ -97,7 +96,7 @@ def test_a_tagger_that_starts_from_a_classifier_with_exits_has_none(tmp_path):
 
 def test_heads_for_other_labels_start_anew(tmp_path):
     save(HEADS["classifier"](ALBERT), str(tmp_path), "ours")
-    report = load_checkpoint(albert_tf.AlbertClassifier(ALBERT, 2, exit_heads=True), str(tmp_path))
+    report = load_into(albert_tf.AlbertClassifier(ALBERT, 2, exit_heads=True), open_source(str(tmp_path)))
     assert report.not_restored["exit_heads/layer_1/output_weights"] == "shape [3, 8], not [2, 8]"
 
 

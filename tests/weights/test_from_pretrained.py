@@ -19,9 +19,9 @@ from albert_tf.modeling.layers import release_name
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.pretraining.task import PretrainingTask
-from albert_tf.weights.from_pretrained import load_checkpoint, make_with_weights
+from albert_tf.weights.from_pretrained import build, load_into
 from albert_tf.weights.hugging_face.writing import save_hugging_face
-from albert_tf.weights.open_source import open_source
+from albert_tf.weights.stored_model import open_source
 from albert_tf.weights.tf1.checkpoint import checkpoint_prefix, save_tf1_checkpoint
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
@@ -99,7 +99,7 @@ def test_our_own_checkpoints_are_read_by_any_kind_of_model(folder):
     again = albert_tf.from_pretrained(str(folder), model="pretrainer")
     assert all(np.array_equal(a, b) for a, b in zip(model.weights, again.weights))
     classifier = AlbertClassifier(TINY, num_labels=2)
-    report = load_checkpoint(classifier, str(folder))
+    report = load_into(classifier, open_source(str(folder)))
     assert set(report.not_restored) == {"output_weights", "output_bias"}
     assert len(report.restored) == len(classifier.weights) - 2
     assert all(name.startswith("cls/") for name in report.not_used)
@@ -173,7 +173,7 @@ def test_a_task_starts_from_weights_and_its_heads_from_the_seed(folder, caplog, 
     def head(seed):
         keras.utils.set_random_seed(seed)
         with mirrored.scope() if replicas == 2 else contextlib.nullcontext():
-            task, _ = make_with_weights(lambda: PretrainingTask(AlbertPretrainer(TINY)), open_source(str(folder)))
+            task, _ = build(open_source(str(folder)), lambda: PretrainingTask(AlbertPretrainer(TINY)))
         np.testing.assert_array_equal(values(task.model.albert.pooler.kernel), encoder.pooler.kernel)
         return values(task.model.sentence_order.kernel)
 
@@ -235,7 +235,7 @@ def test_weights_that_are_not_finite_are_refused_by_file_and_variable(folder, sa
     with pytest.raises(ValueError, match=message):
         albert_tf.from_pretrained(str(folder))
     with pytest.raises(ValueError, match=message):
-        load_checkpoint(AlbertModel(TINY), str(folder))
+        load_into(AlbertModel(TINY), open_source(str(folder)))
 
 
 def test_a_module_whose_weights_are_not_finite_is_refused_by_file_and_variable(tmp_path):

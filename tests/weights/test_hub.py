@@ -12,10 +12,11 @@ import albert_tf
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.classification.task import ClassificationTask
-from albert_tf.weights import from_pretrained
-from albert_tf.weights.from_pretrained import WeightsReader, load_checkpoint
+from albert_tf.weights import resolved_model
+from albert_tf.weights.from_pretrained import load_into
 from albert_tf.weights.heads import head_named
-from albert_tf.weights.open_source import open_source
+from albert_tf.weights.resolved_model import ModelRequest, ResolvedModel
+from albert_tf.weights.stored_model import open_source
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def test_checkpoints_of_fine_tuning_a_module_are_read_too(tmp_path):
     tf.raw_ops.SaveV2(prefix=str(tmp_path / "model.ckpt-9"), tensor_names=names, shape_and_slices=[""] * len(names),
                       tensors=tensors)
     again = AlbertClassifier(TINY, num_labels=2)
-    assert not load_checkpoint(again, str(tmp_path / "model.ckpt-9")).not_restored
+    assert not load_into(again, open_source(str(tmp_path / "model.ckpt-9"))).not_restored
     assert all(np.array_equal(a, b) for a, b in zip(classifier.weights, again.weights))
 
 
@@ -94,8 +95,8 @@ def test_any_other_tf2_module_is_the_encoder_it_is(tmp_path):
 @pytest.mark.parametrize("use", [
     lambda path: albert_tf.from_pretrained(path), lambda path: albert_tf.from_pretrained(path, model="pretrainer"),
     lambda path: albert_tf.from_pretrained(path, config=TINY), lambda path: open_source(path).config,
-    lambda path: load_checkpoint(AlbertClassifier(TINY, num_labels=2), path),
-    lambda path: WeightsReader().make(lambda: ClassificationTask(AlbertClassifier(TINY, 2)), path)])
+    lambda path: load_into(AlbertClassifier(TINY, num_labels=2), open_source(path)),
+    lambda path: ResolvedModel(ModelRequest()).build(lambda: ClassificationTask(AlbertClassifier(TINY, 2)), path)])
 def test_a_tf2_module_of_other_names_does_not_run_unless_it_is_trusted(tmp_path, vocabulary_file, use):
     written = tmp_path / "written"
     tf2_module(tmp_path / "module", None, 8, str(written))
@@ -127,23 +128,23 @@ def test_a_script_that_made_its_model_gets_the_module_in_it(tmp_path):
     tf2_module(tmp_path / "module")
     config = open_source(str(tmp_path / "module"), trust_module=True).config
     model = AlbertClassifier(config, num_labels=2)
-    report = load_checkpoint(model, str(tmp_path / "module"), trust_module=True)
+    report = load_into(model, open_source(str(tmp_path / "module"), trust_module=True))
     assert set(report.restored) == {"a_table", "a_scale"}
     assert set(report.not_restored) == {"output_weights", "output_bias"}
     assert model(BATCH)["logits"].shape == [1, 2]
-    reader = WeightsReader(trusted_module=str(tmp_path / "module"))
-    task, _ = reader.make(lambda: ClassificationTask(AlbertClassifier(config, 2)), str(tmp_path / "module"))
+    resolved = ResolvedModel(ModelRequest(module=str(tmp_path / "module")))
+    task, _ = resolved.build(lambda: ClassificationTask(AlbertClassifier(config, 2)), str(tmp_path / "module"))
     assert task.model.albert.path == str(tmp_path / "module")
 
 
 @pytest.mark.parametrize("has_run", [False, True])
 def test_a_module_is_opened_once_for_a_task(tmp_path, monkeypatch, has_run):
     tf2_module(tmp_path / "module")
-    reader = WeightsReader(trusted_module=str(tmp_path / "module"))
+    resolved = ResolvedModel(ModelRequest(module=str(tmp_path / "module")))
     config = open_source(str(tmp_path / "module"), trust_module=True).config
 
     def make(path):
-        return reader.make(lambda: ClassificationTask(AlbertClassifier(config, 2)), path)[0]
+        return resolved.build(lambda: ClassificationTask(AlbertClassifier(config, 2)), path)[0]
 
     saved = tmp_path / "run" / "model.ckpt-1"
     if has_run:
@@ -154,8 +155,7 @@ def test_a_module_is_opened_once_for_a_task(tmp_path, monkeypatch, has_run):
         opened.append(path)
         return open_source(path, *args, **kwargs)
 
-    monkeypatch.setattr(from_pretrained, "open_source", open_and_count)
-    monkeypatch.setattr(from_pretrained, "open_source", open_and_count)
+    monkeypatch.setattr(resolved_model, "open_source", open_and_count)
     make(str(saved if has_run else tmp_path / "module"))
     assert opened == [str(tmp_path / "module")] + [str(saved)] * has_run
 
@@ -168,11 +168,11 @@ def test_a_fine_tuned_tf2_module_is_restored_from_our_checkpoint(tmp_path):
     for variable in trained.trainable_variables:
         variable.assign_add(tf.ones_like(variable))
     tf.train.Checkpoint(model=trained).write(str(tmp_path / "model.ckpt-best"))
-    report = load_checkpoint(again, str(tmp_path / "model.ckpt-best"))
+    report = load_into(again, open_source(str(tmp_path / "model.ckpt-best")))
     assert not report.not_restored and not report.not_used
     np.testing.assert_array_equal(again(BATCH)["logits"], trained(BATCH)["logits"])
     with pytest.raises(ValueError, match="has a head but no encoder: .*--albert_hub_module_handle"):
-        load_checkpoint(AlbertClassifier(TINY, num_labels=2), str(tmp_path / "model.ckpt-best"))
+        load_into(AlbertClassifier(TINY, num_labels=2), open_source(str(tmp_path / "model.ckpt-best")))
 
 
 @pytest.mark.parametrize("make, message", [
@@ -182,7 +182,7 @@ def test_a_fine_tuned_tf2_module_is_restored_from_our_checkpoint(tmp_path):
 def test_a_tf2_module_that_does_not_fit_is_refused(tmp_path, make, message):
     tf2_module(tmp_path / "module")
     with pytest.raises(ValueError, match=message):
-        load_checkpoint(make(tmp_path), str(tmp_path / "module"), trust_module=True)
+        load_into(make(tmp_path), open_source(str(tmp_path / "module"), trust_module=True))
 
 
 def test_a_module_with_two_variables_of_one_name_is_refused(tmp_path):

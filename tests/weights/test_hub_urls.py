@@ -12,8 +12,8 @@ from hub_modules import tf1_module, values_of
 from in_process import loaded
 
 import albert_tf
-from albert_tf.weights import download
-from albert_tf.weights.open_source import open_source
+from albert_tf.weights import archive
+from albert_tf.weights.stored_model import open_source
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_scripts_name_a_url_that_has_nothing(server, tmp_path, capsys, script, f
 def test_a_server_that_does_not_answer_is_one_clear_error(tmp_path, monkeypatch):
     monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr(download, "_TIMEOUT", 0.1)
+    monkeypatch.setattr(archive, "_TIMEOUT", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/model.tar.gz"
         with pytest.raises(ValueError, match=f"{url} cannot be downloaded: .*timed out"):
@@ -104,7 +104,7 @@ def test_an_archive_that_was_kept_is_called_by_its_url(tmp_path, server):
 
 
 def test_an_archive_is_requested_from_a_modules_page_only():
-    assert download._archive_url("https://tfhub.dev/google/albert_base/3") == (
+    assert archive._archive_url("https://tfhub.dev/google/albert_base/3") == (
         "https://tfhub.dev/google/albert_base/3?tf-hub-format=compressed")
-    assert download._archive_url("https://host/albert.tar.gz?key=a") == "https://host/albert.tar.gz?key=a"
-    assert download._archive_url("https://host/albert?key=a") == "https://host/albert?key=a&tf-hub-format=compressed"
+    assert archive._archive_url("https://host/albert.tar.gz?key=a") == "https://host/albert.tar.gz?key=a"
+    assert archive._archive_url("https://host/albert?key=a") == "https://host/albert?key=a&tf-hub-format=compressed"

@@ -13,11 +13,11 @@ from safetensors.numpy import load_file, save_file
 import albert_tf
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.layers import release_name
-from albert_tf.weights.from_pretrained import load_checkpoint
+from albert_tf.weights.from_pretrained import load_into
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.hugging_face.names import NAMES
 from albert_tf.weights.hugging_face.writing import save_hugging_face
-from albert_tf.weights.open_source import open_source
+from albert_tf.weights.stored_model import open_source
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 pytestmark = pytest.mark.both_stacks
@@ -125,7 +125,7 @@ def test_a_dtype_that_cannot_be_written_is_refused(tmp_path, to, dtype, message)
 def test_question_answering_has_no_pooler(tmp_path):
     _, folder = folder_of(tmp_path, "span")
     assert not [key for key in load_file(folder / "model.safetensors") if "pooler" in key]
-    report = load_checkpoint(head_named("span").model(TINY), str(folder))
+    report = load_into(head_named("span").model(TINY), open_source(str(folder)))
     assert set(report.not_restored) == {"bert/pooler/dense/kernel", "bert/pooler/dense/bias"}
 
 
@@ -177,7 +177,7 @@ def test_half_precision_and_copies_are_read(tmp_path):
     tensors["albert.embeddings.position_ids"] = np.arange(6)[None]
     save_file(tensors, folder / "model.safetensors")
     again = head_named("pretrainer").model(TINY)
-    assert not load_checkpoint(again, str(folder)).not_used
+    assert not load_into(again, open_source(str(folder))).not_used
     for name, value in values_of(model).items():
         np.testing.assert_array_equal(values_of(again)[name], value.astype(np.float16))
 
@@ -186,7 +186,7 @@ def test_a_classifier_of_tokens_is_not_taken_for_one_of_texts(tmp_path):
     _, folder = folder_of(tmp_path, "classifier")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(dict(config, architectures=["AlbertForTokenClassification"])))
-    report = load_checkpoint(head_named("classifier").model(TINY, num_labels=3), str(folder))
+    report = load_into(head_named("classifier").model(TINY, num_labels=3), open_source(str(folder)))
     assert set(report.not_restored) == {"output_weights", "output_bias"}
     assert report.not_used == ["cls/tokens/output_bias", "cls/tokens/output_weights"]
 

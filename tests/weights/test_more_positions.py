@@ -7,8 +7,8 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.weights.open_source import open_source
-from albert_tf.weights.stored_model import build_restored, restore
+from albert_tf.weights.from_pretrained import build, load_into
+from albert_tf.weights.stored_model import open_source
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=6)
@@ -30,12 +30,12 @@ def stored(tmp_path):
 
 def restored(source):
     model = AlbertModel(LONGER)
-    restore(model, source)
+    load_into(model, source)
     return model
 
 
-@pytest.mark.parametrize("make", [restored, lambda source: build_restored(lambda: AlbertModel(LONGER), source)[0]],
-                         ids=["restore", "build_restored"])
+@pytest.mark.parametrize("make", [restored, lambda source: build(source, lambda: AlbertModel(LONGER))[0]],
+                         ids=["load_into", "build"])
 def test_missing_positions_repeat_those_of_the_checkpoint(stored, make, caplog):
     model, source = stored
     longer = make(source)
@@ -50,7 +50,7 @@ def test_a_model_with_fewer_positions_or_another_width_is_another_model(stored):
     _, source = stored
     for config in (TINY.replace(max_position_embeddings=5), LONGER.replace(embedding_size=8)):
         with pytest.raises(ValueError, match="is another model: bert/embeddings/.*_embeddings has shape"):
-            restore(AlbertModel(config), source)
+            load_into(AlbertModel(config), source)
 
 
 def test_the_restored_positions_can_be_trained(stored):

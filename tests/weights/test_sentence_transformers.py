@@ -12,9 +12,8 @@ import albert_tf
 from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import convert, save
 from albert_tf.tasks.sentence_vectors.embeddings import embed, token_ids
-from albert_tf.weights.open_source import open_source
 from albert_tf.weights.settings import settings_of
-from albert_tf.weights.stored_model import head_of_source
+from albert_tf.weights.stored_model import head_of_source, open_source
 from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 pytestmark = pytest.mark.both_stacks

@@ -8,7 +8,7 @@ from script_session import REPOSITORY
 
 import albert_tf
 from albert_tf.tasks.masked_lm.fill_mask import masked_ids
-from albert_tf.weights.open_source import open_source, shipped_model, shipped_models
+from albert_tf.weights.stored_model import open_source, shipped_model, shipped_models
 
 NAME = "albert_tiny_en"
 FOLDER = REPOSITORY / "albert_tf/models" / NAME

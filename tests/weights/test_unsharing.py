@@ -10,9 +10,9 @@ from albert_tf.export.conversion import save
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.classification.task import ClassificationTask
-from albert_tf.weights.from_pretrained import WeightsReader, build, from_pretrained
-from albert_tf.weights.open_source import open_source
-from albert_tf.weights.stored_model import unshared, unshared_config
+from albert_tf.weights.from_pretrained import build, from_pretrained, load_into
+from albert_tf.weights.resolved_model import ModelRequest, ResolvedModel
+from albert_tf.weights.stored_model import open_source, unshared, unshared_config
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=4, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=6, initializer_range=0.3)
@@ -66,15 +66,15 @@ def test_a_conversion_unshares_too(tmp_path):
 def test_a_task_starts_from_the_copies_and_its_own_checkpoints_are_read_as_they_are(tmp_path):
     model = saved(tmp_path / "shared")
     config = unshared_config(model.config)
-    reader = WeightsReader(unshared_path=str(tmp_path / "shared"))
+    resolved = ResolvedModel(ModelRequest(init_checkpoint=str(tmp_path / "shared"), unshare_layers=True))
 
     def task():
         return ClassificationTask(AlbertClassifier(config, 2))
 
-    made, _ = reader.make(task, str(tmp_path / "shared"))
+    made, _ = resolved.build(task, str(tmp_path / "shared"))
     np.testing.assert_array_equal(made.model(BATCH)["pooled_output"], model(BATCH)["pooled_output"])
     made.model.albert.encoder.ffn_blocks[2].layer_norm.gamma.assign_add([1.0] * 8)
     save(made.model, str(tmp_path / "trained"), "ours")
     again = task().model
-    reader.load(again, str(tmp_path / "trained"))
+    load_into(again, resolved.open(str(tmp_path / "trained")))
     np.testing.assert_array_equal(again(BATCH)["logits"], made.model(BATCH)["logits"])

@@ -9,7 +9,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.weights.from_pretrained import build, from_pretrained
-from albert_tf.weights.open_source import open_source
+from albert_tf.weights.stored_model import open_source
 from albert_tf.weights.widening import widened
 
 pytestmark = pytest.mark.both_stacks

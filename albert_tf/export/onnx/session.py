@@ -21,8 +21,8 @@ from albert_tf.modeling.pooling import LabelProbabilities, mean_or_max
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.files import read_bytes
 from albert_tf.weights.heads import HEAD_NAMES, Head, head_named
-from albert_tf.weights.open_source import is_hub_module
 from albert_tf.weights.settings import SETTINGS, Settings, declared, settings_in
+from albert_tf.weights.stored_model import is_hub_module
 from albert_tf.weights.vocabulary_files import VocabularyFiles, vocabulary_in
 
 ENDING, USUAL_NAME = ".onnx", "model.onnx"

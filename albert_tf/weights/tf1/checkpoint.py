@@ -110,7 +110,7 @@ def checkpoint_prefix(path: str) -> str:
         chosen = best_or_latest(path) or checkpoint_of(path)
         prefixes = [chosen] if chosen else prefixes
     if not prefixes:
-        from albert_tf.weights.open_source import shipped_models
+        from albert_tf.weights.stored_model import shipped_models
 
         where = "" if tf.io.gfile.exists(path) else ", which does not exist"
         raise ValueError(f"no checkpoint at {path}{where}: expected a directory with model.ckpt-*, the path of a "
