@@ -116,7 +116,7 @@ def test_settings_of_a_folder_are_not_lost_by_a_conversion_in_it(tmp_path):
     model = albert_tf.AlbertClassifier(TINY, 2, label_names=("good", "bad"), single_texts=True)
     save(model, str(tmp_path), "hugging_face")
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
-    with pytest.raises(ValueError, match=f"{tmp_path} stores another label_names, single_texts than that of the model"):
+    with pytest.raises(ValueError, match=f"{tmp_path} stores another head, label_names, single_texts than that of the"):
         convert(open_source(str(tmp_path)), str(tmp_path), "ours", "encoder")
     assert before == {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     convert(open_source(str(tmp_path)), str(tmp_path), "ours")
