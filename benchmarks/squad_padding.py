@@ -33,7 +33,7 @@ from benchmarks import common_flags
 from benchmarks.alternation import in_turns
 from benchmarks.bucket_steps import take_step_of_each_bucket
 
-shared_flags.define_model_flags()
+flag_fields.define_fields(shared_flags.ModelFlags)
 flag_fields.define_fields(training_flags.DeviceFlags)
 flags.DEFINE_string("train_file", None, "Path of SQuAD's training file, JSON.", required=True)
 flags.DEFINE_string("predict_file", None, "Path of SQuAD's dev file, JSON.", required=True)
@@ -52,7 +52,7 @@ def main():
     strategy = training_flags.set_up(training_flags.DeviceOptions(
         resolve_strategy(FLAGS.distribution_strategy), TpuAddress(), 1, FLAGS.precision, FLAGS.random_seed, {}))
     version = read_squad_file(FLAGS.train_file).summary.version
-    model = shared_flags.resolve_model()
+    model = flag_fields.from_flags(shared_flags.ModelFlags).resolve_model()
     tokenizer = model.vocabulary.tokenizer()
     task = new_task(model, version)
     with tempfile.TemporaryDirectory() as folder:
@@ -75,7 +75,7 @@ def new_task(model, version: str):
             return SpanTask(AlbertSpan(model.config))
         return ConditionalSpanTask(AlbertConditionalSpan(model.config))
 
-    return model.build(new_task, shared_flags.init_path())[0]
+    return model.build(new_task, model.request.init_checkpoint)[0]
 
 
 def largest_difference(version: str, model: keras.Model, table: FeatureTable) -> float:

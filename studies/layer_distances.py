@@ -17,7 +17,7 @@ import os
 
 import numpy as np
 import tensorflow as tf
-from absl import flags, logging
+from absl import logging
 
 import albert_tf
 from albert_tf.commands import app, flag_fields as fields, shared_flags as shared
@@ -31,15 +31,22 @@ from albert_tf.utils.outputs import write_csv
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.vocabulary_files import check_vocabulary
 
-shared.define_source_flags()
-fields.define_required("input_file", "Path of a UTF-8 text file, one text per line.")
-fields.define_required("output_dir", "Directory of layer_distances.csv and layer_distances.svg.")
-flags.DEFINE_multi_string("compare_with", [], "Weights of another model, with its vocabulary, in any format that "
-                          "--init_checkpoint accepts. Repeat the flag for several models.")
-fields.define_integer("max_seq_length", 512, "Largest number of tokens of a line; longer lines are truncated.",
-                      *bounds.SEQ_LENGTH.at_least(3))
-fields.define_integer("batch_size", 32, "Number of lines in a batch.", *bounds.BATCH_SIZE)
-FLAGS = flags.FLAGS
+
+@dataclasses.dataclass(frozen=True)
+class Options(shared.SourceFlags):
+    """The flags of this program."""
+
+    input_file: str = fields.required("Path of a UTF-8 text file, one text per line.")
+    output_dir: str = fields.required("Directory of layer_distances.csv and layer_distances.svg.")
+    compare_with: list[str] = fields.strings(
+        [], "Weights of another model, with its vocabulary, in any format that --init_checkpoint accepts. Repeat the "
+        "flag for several models.")
+    max_seq_length: int = fields.integer(
+        512, "Largest number of tokens of a line; longer lines are truncated.", bounds.SEQ_LENGTH.at_least(3))
+    batch_size: int = fields.integer(32, "Number of lines in a batch.", bounds.BATCH_SIZE)
+
+
+fields.define_fields(Options)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,19 +60,20 @@ class Row:
 
 
 def main() -> None:
-    check_directory(FLAGS.output_dir)
-    lines = [line for line in read_texts(FLAGS.input_file, None) if line.strip()]
+    options = fields.from_flags(Options)
+    check_directory(options.output_dir)
+    lines = [line for line in read_texts(options.input_file, None) if line.strip()]
     if not lines:
-        raise ValueError(f"{FLAGS.input_file} has no lines")
-    selected = shared.resolve_model()
+        raise ValueError(f"{options.input_file} has no lines")
+    selected = options.resolve_model()
     tokenizer, model = selected.vocabulary.tokenizer(), selected.pretrained("encoder")
-    name, *other_names = names_of([shared.init_path(), *FLAGS.compare_with])
-    rows = rows_of(name, model, tokenizer, lines, FLAGS.max_seq_length, FLAGS.batch_size)
-    for other_name, path in zip(other_names, FLAGS.compare_with):
+    name, *other_names = names_of([options.init_path, *options.compare_with])
+    rows = rows_of(name, model, tokenizer, lines, options.max_seq_length, options.batch_size)
+    for other_name, path in zip(other_names, options.compare_with):
         tokenizer, model = albert_tf.tokenizer_from_pretrained(path), albert_tf.from_pretrained(path)
-        rows += rows_of(other_name, model, tokenizer, lines, FLAGS.max_seq_length, FLAGS.batch_size)
-    make_directory(FLAGS.output_dir)
-    write_results(FLAGS.output_dir, rows)
+        rows += rows_of(other_name, model, tokenizer, lines, options.max_seq_length, options.batch_size)
+    make_directory(options.output_dir)
+    write_results(options.output_dir, rows)
     print(table(rows))
 
 

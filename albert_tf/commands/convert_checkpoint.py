@@ -17,72 +17,88 @@ Optimizer slots are not written. So this script also replaces export_checkpoints
         --export_path=exported
 """
 
-from absl import flags, logging
+from __future__ import annotations
+
+import dataclasses
+
+from absl import logging
 
 from albert_tf.commands import flag_fields as fields, shared_flags as shared, vector_flags
 from albert_tf.export.conversion import FORMATS, convert, save_random
+from albert_tf.utils import bounds
 from albert_tf.weights.hugging_face import hub
 from albert_tf.weights.hugging_face.writing import DTYPES
 from albert_tf.weights.widening import widened
 
-FLAGS = flags.FLAGS
+
+@dataclasses.dataclass(frozen=True)
+class Options(shared.ModelFlags, shared.HeadFlags, shared.ReleasedCheckpointFlags, vector_flags.VectorFlags,
+              shared.NumLayersFlags):
+    """The flags of this command."""
+
+    to: str = fields.choice(
+        "tf1", list(FORMATS), "The format to write: the release's TF1 checkpoint (tf1), that of google-research/bert "
+        "(tf1_bert), a checkpoint of this package (ours), a Hugging Face folder, or a TF-Hub module.")
+    output_dir: str | None = fields.string(
+        None, "Directory of the converted model. Another model in it is not replaced.")
+    embedding_size: int | None = fields.integer(
+        None, "A larger embedding size (E) for the written model, which then needs further training: new columns are "
+        "random, and what reads them starts at zero.", bounds.Bounds(1, 2**16))
+    dtype: str = fields.choice(
+        "float32", list(DTYPES), "Data type of the weights that --to=hugging_face writes.")
+    upload: str | None = fields.string(
+        None, "Repository of the Hugging Face Hub, org/name, to which --output_dir is also uploaded, with its model "
+        "card. It is made if it does not exist.")
+    hub_private_repo: bool = fields.boolean(True, "Whether the repository of --upload is private.")
+    albert_directory: str | None = fields.string(
+        None, "Directory of the checkpoint to convert (the release's flag; --init_checkpoint replaces it and "
+        "--checkpoint_name).")
+    export_path: str | None = fields.string(
+        None, "The release's name for --output_dir. There it is the path of a checkpoint without its endings, here it "
+        "is a directory.")
 
 
 def define_flags() -> None:
-    shared.define_model_flags()
-    vector_flags.define_pooling_flags()
-    vector_flags.define_vector_flags(with_precision=False)
-    shared.define_num_layers_flag()
-    flags.DEFINE_enum("to", "tf1", list(FORMATS), "The format to write: the release's TF1 checkpoint (tf1), that of "
-                      "google-research/bert (tf1_bert), a checkpoint of this package (ours), a Hugging Face folder, "
-                      "or a TF-Hub module.")
-    flags.DEFINE_string("output_dir", None, "Directory of the converted model. Another model in it is not "
-                        "replaced.")
-    fields.define_integer("embedding_size", None, "A larger embedding size (E) for the written model, which then needs "
-                          "further training: new columns are random, and what reads them starts at zero.", 1, 2**16)
-    flags.DEFINE_enum("dtype", "float32", list(DTYPES), "Data type of the weights that --to=hugging_face writes.")
-    shared.define_head_flag("converted")
-    flags.DEFINE_string("upload", None, "Repository of the Hugging Face Hub, org/name, to which --output_dir is also "
-                        "uploaded, with its model card. It is made if it does not exist.")
-    flags.DEFINE_bool("hub_private_repo", True, "Whether the repository of --upload is private.")
-    flags.DEFINE_string("albert_directory", None, "Directory of the checkpoint to convert (the release's flag; "
-                        "--init_checkpoint replaces it and --checkpoint_name).")
-    shared.define_checkpoint_name_flag()
-    flags.DEFINE_string("export_path", None, "The release's name for --output_dir. There it is the path of a "
-                        "checkpoint without its endings, here it is a directory.")
+    fields.define_fields(Options)
+
+
+def options_from_flags() -> Options:
+    options = fields.from_flags(Options)
+    for ours, releases in (("init_checkpoint", "albert_directory"), ("output_dir", "export_path")):
+        if getattr(options, ours) and getattr(options, releases):
+            raise ValueError(f"--{ours} and --{releases} exclude each other: set one of them")
+    if not options.albert_directory:
+        return options
+    return dataclasses.replace(options, init_checkpoint=options.checkpoint_in(options.albert_directory))
 
 
 def main() -> None:
-    for ours, releases in (("init_checkpoint", "albert_directory"), ("output_dir", "export_path")):
-        if FLAGS[ours].value and FLAGS[releases].value:
-            raise ValueError(f"--{ours} and --{releases} exclude each other: set one of them")
-    if FLAGS.albert_directory:
-        FLAGS.init_checkpoint = shared.checkpoint_in(FLAGS.albert_directory)
-    path, output_dir = shared.init_path(), FLAGS.output_dir or FLAGS.export_path
+    options = options_from_flags()
+    path, output_dir = options.init_path, options.output_dir or options.export_path
     if not output_dir:
         raise ValueError("--output_dir is missing")
-    if not (path or FLAGS.albert_config_file):
+    if not (path or options.albert_config_file):
         raise ValueError("the model is missing: set --init_checkpoint to weights, or --albert_config_file for random "
                          "weights")
-    if FLAGS.upload is not None:
-        _check_upload(FLAGS.upload, FLAGS.to)
-    selected = shared.resolve_model()
+    if options.upload is not None:
+        _check_upload(options.upload, options.to)
+    selected = options.resolve_model(num_layers=options.num_layers)
     config, vocabulary = selected.config, selected.vocabulary
     if vocabulary:
         vocabulary.tokenizer(config)  # raises if they belong to different models
-    head = selected.head(FLAGS.model) if path else FLAGS.model or "pretrainer"
-    arguments = vector_flags.pooling_arguments(selected, head)
-    if FLAGS.embedding_size is not None:
-        config = config.replace(embedding_size=FLAGS.embedding_size)
+    head = selected.head(options.model) if path else options.model or "pretrainer"
+    arguments = vector_flags.pooling_arguments(selected, head, options)
+    if options.embedding_size is not None:
+        config = config.replace(embedding_size=options.embedding_size)
     if path is None:
-        save_random(config, output_dir, FLAGS.to, head, vocabulary, FLAGS.dtype, **arguments)
+        save_random(config, output_dir, options.to, head, vocabulary, options.dtype, **arguments)
     else:
         source = selected.open(path)
-        if FLAGS.embedding_size is not None:
-            source = widened(source, FLAGS.embedding_size)
-        convert(source, output_dir, FLAGS.to, head, config, vocabulary, FLAGS.dtype, **arguments)
-    if FLAGS.upload is not None:
-        url = hub.upload(output_dir, FLAGS.upload, FLAGS.hub_private_repo)
+        if options.embedding_size is not None:
+            source = widened(source, options.embedding_size)
+        convert(source, output_dir, options.to, head, config, vocabulary, options.dtype, **arguments)
+    if options.upload is not None:
+        url = hub.upload(output_dir, options.upload, options.hub_private_repo)
         logging.info("uploaded to %s", url)
 
 

@@ -14,9 +14,10 @@ folder of sentence-transformers, the module gives sentence_embedding too, also a
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
-from absl import flags, logging
+from absl import logging
 
 from albert_tf.commands import flag_fields as fields, shared_flags as shared, vector_flags
 from albert_tf.export.conversion import write_conversion_card
@@ -29,37 +30,41 @@ from albert_tf.utils.outputs import check_export, used_alone
 from albert_tf.weights.from_pretrained import build
 from albert_tf.weights.stored_model import StoredModel, open_source
 
-FLAGS = flags.FLAGS
 # The output "default" of every module.
 _POOLED_OUTPUT = dict(pooling="pooler", normalize=False, truncate_dim=None, max_seq_length=None)
 
 
+@dataclasses.dataclass(frozen=True)
+class Options(shared.VocabularyFlags, shared.ReleasedCheckpointFlags, vector_flags.VectorFlags):
+    """The flags of this command."""
+
+    albert_directory: str = fields.required(
+        "Directory of checkpoint, config and vocabulary, or any other path that --init_checkpoint of the other scripts "
+        "accepts.")
+    use_einsum: bool = fields.boolean(True, "Has no effect. Scripts for the release can set it.")
+    export_path: str = fields.required("Directory of the encoder's module.")
+    preprocess_export_path: str | None = fields.string(
+        None, "Directory of the preprocessing module. Default: the value of --export_path with _preprocess appended.")
+
+
 def define_flags() -> None:
-    fields.define_required("albert_directory", "Directory of checkpoint, config and vocabulary, or any other path that "
-                           "--init_checkpoint of the other scripts accepts.")
-    shared.define_checkpoint_name_flag()
-    shared.define_vocabulary_flags()
-    flags.DEFINE_bool("use_einsum", True, "Has no effect. Scripts for the release can set it.")
-    vector_flags.define_pooling_flags("pooler")
-    vector_flags.define_vector_flags(with_precision=False)
-    fields.define_required("export_path", "Directory of the encoder's module.")
-    flags.DEFINE_string("preprocess_export_path", None, "Directory of the preprocessing module. Default: the value of "
-                        "--export_path with _preprocess appended.")
+    fields.define_fields(Options)
 
 
 def main() -> None:
-    preprocess_path = FLAGS.preprocess_export_path or FLAGS.export_path.rstrip("/") + "_preprocess"
-    check_export(FLAGS.export_path, preprocess_path)
-    if is_inside(FLAGS.export_path, preprocess_path) or is_inside(preprocess_path, FLAGS.export_path):
-        raise ValueError(f"--preprocess_export_path={preprocess_path} and --export_path={FLAGS.export_path} must be "
+    options = fields.from_flags(Options)
+    preprocess_path = options.preprocess_export_path or options.export_path.rstrip("/") + "_preprocess"
+    check_export(options.export_path, preprocess_path)
+    if is_inside(options.export_path, preprocess_path) or is_inside(preprocess_path, options.export_path):
+        raise ValueError(f"--preprocess_export_path={preprocess_path} and --export_path={options.export_path} must be "
                          "two folders, neither inside the other: each export has its own")
-    with used_alone(FLAGS.export_path, "export"):
-        source = open_source(shared.checkpoint_in(FLAGS.albert_directory))
-        model = model_of(source, vector_flags.pooling_from_flags(source.settings, **_POOLED_OUTPUT))
-        tokenizer = source.vocabulary.replaced_by(shared.vocabulary_from_flags()).tokenizer(model.config)
-        export_encoder(FLAGS.export_path, model, tokenizer)
-        write_conversion_card(model, FLAGS.export_path, "tf_hub", source.path)
-        logging.info("%s: the encoder", FLAGS.export_path)
+    with used_alone(options.export_path, "export"):
+        source = open_source(options.checkpoint_in(options.albert_directory))
+        model = model_of(source, vector_flags.replaced_pooling(source.settings, options, **_POOLED_OUTPUT))
+        tokenizer = source.vocabulary.replaced_by(options.user_vocabulary).tokenizer(model.config)
+        export_encoder(options.export_path, model, tokenizer)
+        write_conversion_card(model, options.export_path, "tf_hub", source.path)
+        logging.info("%s: the encoder", options.export_path)
         longest = model.max_seq_length or PUBLISHED_SEQ_LENGTH
         export_preprocessing(preprocess_path, tokenizer,
                              min(PUBLISHED_SEQ_LENGTH, longest, model.config.max_position_embeddings))

@@ -10,11 +10,10 @@ after the export.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
-from typing import Sequence
-
-from absl import flags
+from typing import Any, Sequence
 
 from albert_tf import keras
 from albert_tf.commands import flag_fields as fields, scored_exports, shared_flags as shared, vector_flags
@@ -24,49 +23,51 @@ from albert_tf.export.outputs import WithOutputs, write_and_compare
 from albert_tf.utils import bounds
 from albert_tf.utils.outputs import used_alone
 
-FLAGS = flags.FLAGS
+
+@dataclasses.dataclass(frozen=True)
+class Options(scored_exports.ExportOptions):
+    """The flags of this command."""
+
+    output_dir: str = fields.required("Directory of the .tflite files.")
+    precision: list[str] = fields.choices(
+        list(tflite.PRECISIONS), tflite.PRECISIONS, "Precision of the weights. One file is written for each. Repeat "
+        "the flag for several values.")
+    max_seq_length: int | None = fields.integer(
+        None, "Number of tokens of an input. Shorter inputs must be padded to it. Default: the number stored with the "
+        "weights, or the model's max_position_embeddings if none is stored.", bounds.SEQ_LENGTH)
+    signature_lengths: list[str] | None = fields.names(
+        None, "Comma-separated numbers of tokens. Each file then has a signature length_N for each number N, which "
+        "share the weights. Default: one signature for inputs of --max_seq_length tokens.")
+    max_predictions_per_seq: int = fields.integer(
+        20, "Number of masked_lm_positions of an input, for --model=pretrainer.", bounds.PREDICTIONS)
 
 
 def define_flags() -> None:
-    shared.define_source_flags()
-    shared.define_head_flag("exported")
-    vector_flags.define_pooling_flags()
-    vector_flags.define_vector_flags()
-    shared.define_num_layers_flag()
-    fields.define_required("output_dir", "Directory of the .tflite files.")
-    flags.DEFINE_multi_enum("precision", list(tflite.PRECISIONS), tflite.PRECISIONS, "Precision of the weights. One "
-                            "file is written for each. Repeat the flag for several values.")
-    fields.define_integer("max_seq_length", None, "Number of tokens of an input. Shorter inputs must be padded to it. "
-                          "Default: the number stored with the weights, or the model's max_position_embeddings if none "
-                          "is stored.", *bounds.SEQ_LENGTH)
-    flags.DEFINE_list("signature_lengths", None, "Comma-separated numbers of tokens. Each file then has a signature "
-                      "length_N for each number N, which share the weights. Default: one signature for inputs of "
-                      "--max_seq_length tokens.")
-    fields.define_integer("max_predictions_per_seq", 20, "Number of masked_lm_positions of an input, for "
-                          "--model=pretrainer.", *bounds.PREDICTIONS)
-    scored_exports.define_score_flags()
+    fields.define_fields(Options)
 
 
 def main() -> None:
-    with used_alone(FLAGS.output_dir, "export"):
-        selected = shared.resolve_model()
-        head = selected.head(FLAGS.model)
-        model = selected.pretrained(head, **vector_flags.pooling_arguments(selected, head))
-        shared.check_length(FLAGS.max_seq_length, model.config)
-        longest, lengths = FLAGS.max_seq_length or model.row_length, None
-        if FLAGS.signature_lengths is not None:
-            lengths = lengths_of(FLAGS.signature_lengths, model.config.max_position_embeddings)
+    options = fields.from_flags(Options)
+    with used_alone(options.output_dir, "export"):
+        selected = options.resolve_model(num_layers=options.num_layers)
+        head = selected.head(options.model)
+        model = selected.pretrained(head, **vector_flags.pooling_arguments(selected, head, options))
+        shared.check_length(options.max_seq_length, model.config)
+        longest, lengths = options.max_seq_length or model.row_length, None
+        if options.signature_lengths is not None:
+            lengths = lengths_of(options.signature_lengths, model.config.max_position_embeddings)
             longest = lengths[-1]
-        shape = dict(max_seq_length=lengths or longest, max_predictions_per_seq=FLAGS.max_predictions_per_seq)
-        score = scored_exports.scorer_from_flags(selected, head)
-        flatbuffers = {precision: tflite.convert(model, precision, **shape) for precision in FLAGS.precision}
+        shape: dict[str, Any] = dict(max_seq_length=lengths or longest,
+                                     max_predictions_per_seq=options.max_predictions_per_seq)
+        score = options.scorer(selected, head)
+        flatbuffers = {precision: tflite.convert(model, precision, **shape) for precision in options.precision}
         if score:
             # Texts are truncated to the largest length of the flatbuffer, before the export as well.
             check_scores(score, WithOutputs(model, model, longest), (
                 (precision, functools.partial(_opened, model, flatbuffer, shape["max_seq_length"], longest))
-                for precision, flatbuffer in flatbuffers.items()), FLAGS.max_score_drop)
+                for precision, flatbuffer in flatbuffers.items()), options.max_score_drop)
         for precision, flatbuffer in flatbuffers.items():
-            write_and_compare(os.path.join(FLAGS.output_dir, f"{head}_{precision}.tflite"), flatbuffer,
+            write_and_compare(os.path.join(options.output_dir, f"{head}_{precision}.tflite"), flatbuffer,
                               tflite.differences(flatbuffer, model, **shape))
 
 

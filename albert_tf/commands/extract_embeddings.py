@@ -16,10 +16,11 @@ vectors.npy.manifest.json lists what the vectors were made from.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
 import numpy as np
-from absl import flags, logging
+from absl import logging
 
 from albert_tf import keras
 from albert_tf.commands import flag_fields as fields, shared_flags as shared, vector_flags
@@ -32,57 +33,61 @@ from albert_tf.utils.arrays import array_writer
 from albert_tf.utils.outputs import output_set
 from albert_tf.utils.progress import count_of, progress
 
-FLAGS = flags.FLAGS
 _MADE_FROM = (*shared.MODEL_FLAGS, "input_file", "per_token", "precision", "vector_precision", "vector_ranges")
 
 
+@dataclasses.dataclass(frozen=True)
+class Options(shared.SourceFlags, vector_flags.VectorFlags, vector_flags.PrecisionFlags, vector_flags.TextFlags,
+              shared.PrecisionFlags):
+    """The flags of this command."""
+
+    input_file: str = fields.required("Path of a UTF-8 text file, one text per line.")
+    text_column: str | None = shared.text_column("text")
+    output_file: str = fields.required("Path of the vectors' file, which must end in .npy.")
+    per_token: bool = fields.boolean(
+        False, "Whether to write one vector per token instead of one per line. --pooling, --normalize, --truncate_dim "
+        "and --vector_precision must not be set then.")
+
+
 def define_flags() -> None:
-    shared.define_source_flags()
-    vector_flags.define_pooling_flags()
-    vector_flags.define_vector_flags()
-    fields.define_required("input_file", "Path of a UTF-8 text file, one text per line.")
-    shared.define_text_column_flag()
-    fields.define_required("output_file", "Path of the vectors' file, which must end in .npy.")
-    flags.DEFINE_bool("per_token", False, "Whether to write one vector per token instead of one per line. --pooling, "
-                      "--normalize, --truncate_dim and --vector_precision must not be set then.")
-    vector_flags.define_text_flags("lines")
-    shared.define_precision_flag()
+    fields.define_fields(Options)
 
 
 def main() -> None:
-    if os.path.splitext(FLAGS.output_file)[1] != ".npy":
-        raise ValueError(f"--output_file must end in .npy. Received: {FLAGS.output_file}")
-    keras.mixed_precision.set_global_policy(FLAGS.precision)
-    for name in ("pooling", "normalize", "truncate_dim", "vector_precision"):
-        if FLAGS.per_token and FLAGS[name].value not in (None, "float32"):
-            raise ValueError(f"--per_token and --{name} exclude each other: the vectors of tokens are not pooled")
-    files = [FLAGS.output_file, *companions(FLAGS.output_file, FLAGS.per_token)]
-    if FLAGS.vector_precision == "int8":
-        files.append(ranges_path(FLAGS.output_file))
-    with output_set({FLAGS.output_file: files}) as outputs:
-        lines = list(read_texts(FLAGS.input_file, FLAGS.text_column))
+    options = fields.from_flags(Options)
+    if os.path.splitext(options.output_file)[1] != ".npy":
+        raise ValueError(f"--output_file must end in .npy. Received: {options.output_file}")
+    keras.mixed_precision.set_global_policy(options.precision)
+    if options.per_token:
+        vector_flags.check_no_pooling(options, "--per_token and --{} exclude each other: the vectors of tokens are "
+                                      "not pooled")
+    files = [options.output_file, *companions(options.output_file, options.per_token)]
+    if options.vector_precision == "int8":
+        files.append(ranges_path(options.output_file))
+    with output_set({options.output_file: files}) as outputs:
+        lines = list(read_texts(options.input_file, options.text_column))
         if not lines:
-            raise ValueError(f"{FLAGS.input_file} has no lines")
-        selected = shared.resolve_model()
-        pooling = vector_flags.sentence_pooling(selected)
+            raise ValueError(f"{options.input_file} has no lines")
+        selected = options.resolve_model()
+        pooling = vector_flags.sentence_pooling(selected, options)
         model = selected.pretrained("sentence_encoder", **pooling)
         # The ranges of int8 are those of the vectors themselves, unless the flag has others.
-        has_own_ranges = FLAGS.vector_precision == "int8" and not FLAGS.vector_ranges
-        precision = None if has_own_ranges else vector_flags.vector_precision()
+        has_own_ranges = options.vector_precision == "int8" and not options.vector_ranges
+        precision = None if has_own_ranges else options.stored_precision()
         if precision is not None:
             precision.check_size(model.vector_size)
-        shared.check_length(FLAGS.max_seq_length, model.config)
+        shared.check_length(options.max_seq_length, model.config)
         tokenizer = selected.vocabulary.tokenizer(model.config)
-        made_from = {**{name: FLAGS[name].value for name in _MADE_FROM}, **pooling, **made_with(model, tokenizer)}
-        if FLAGS.text_column:
-            made_from["text_column"] = FLAGS.text_column
-        outputs.made_from, path = made_from, outputs.temporary[FLAGS.output_file]
-        exact = path if FLAGS.vector_precision == "float32" else f"{path}.float32"
-        height = write_vectors(exact, model, token_ids(tokenizer, lines, model.row_length), FLAGS.batch_size,
-                               FLAGS.per_token)
+        made_from = {**{name: getattr(options, name) for name in _MADE_FROM}, **pooling, **made_with(model, tokenizer)}
+        if options.text_column:
+            made_from["text_column"] = options.text_column
+        outputs.made_from, path = made_from, outputs.temporary[options.output_file]
+        exact = path if options.vector_precision == "float32" else f"{path}.float32"
+        height = write_vectors(exact, model, token_ids(tokenizer, lines, model.row_length), options.batch_size,
+                               options.per_token)
         if exact != path:
             write_stored(exact, path, precision or VectorPrecision("int8", ranges_in(exact)))
-        logging.info("%s: %s of %s", FLAGS.output_file, count_of(height, "vector"),
+        logging.info("%s: %s of %s", options.output_file, count_of(height, "vector"),
                      count_of(model.vector_size, "number"))
 
 

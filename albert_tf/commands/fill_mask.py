@@ -10,7 +10,11 @@ that does the same with raw text, for processes that have only tensorflow and te
     python -m albert_tf fill_mask --init_checkpoint=model_dir --export_dir=served
 """
 
-from absl import flags, logging
+from __future__ import annotations
+
+import dataclasses
+
+from absl import logging
 
 from albert_tf.commands import flag_fields as fields, shared_flags as shared
 from albert_tf.export.outputs import with_precision
@@ -21,36 +25,42 @@ from albert_tf.utils import bounds
 from albert_tf.utils.json_files import check_characters
 from albert_tf.utils.outputs import check_export
 
-FLAGS = flags.FLAGS
+
+@dataclasses.dataclass(frozen=True)
+class Options(shared.SourceFlags, shared.ExportFlags):
+    """The flags of this command."""
+
+    text: list[str] | None = fields.strings(
+        None, "A text with at least one [MASK]. Repeat the flag for several texts. Default: the lines of standard "
+        "input; no text with --export_dir.")
+    top_k: int = fields.integer(5, "Number of pieces to show for each mask.", bounds.CANDIDATES)
+    max_seq_length: int | None = fields.integer(
+        None, "Number of tokens of the tf.Examples that the SavedModel of --export_dir accepts besides text. Default: "
+        "the model's max_position_embeddings.", bounds.SEQ_LENGTH)
+    max_predictions_per_seq: int = fields.integer(
+        20, "Number of masked_lm_positions of the tf.Examples that the SavedModel of --export_dir accepts besides "
+        "text.", bounds.PREDICTIONS)
 
 
 def define_flags() -> None:
-    shared.define_source_flags()
-    flags.DEFINE_multi_string("text", None, "A text with at least one [MASK]. Repeat the flag for several texts. "
-                              "Default: the lines of standard input; no text with --export_dir.")
-    fields.define_integer("top_k", 5, "Number of pieces to show for each mask.", *bounds.CANDIDATES)
-    fields.define_fields(shared.ExportFlags)
-    fields.define_integer("max_seq_length", None, "Number of tokens of the tf.Examples that the SavedModel of "
-                          "--export_dir accepts besides text. Default: the model's max_position_embeddings.",
-                          *bounds.SEQ_LENGTH)
-    fields.define_integer("max_predictions_per_seq", 20, "Number of masked_lm_positions of the tf.Examples that the "
-                          "SavedModel of --export_dir accepts besides text.", *bounds.PREDICTIONS)
+    fields.define_fields(Options)
 
 
 def main() -> None:
-    for text in FLAGS.text or ():
+    options = fields.from_flags(Options)
+    for text in options.text or ():
         check_characters(text, "--text")
-    check_export(FLAGS.export_dir)
-    model, tokenizer = shared.masked_lm_from_flags()
-    shared.check_length(FLAGS.max_seq_length, model.config)
-    if FLAGS.export_dir:
-        export_mask_filling(FLAGS.export_dir, with_precision(model, FLAGS.export_precision), tokenizer, FLAGS.top_k,
-                            FLAGS.max_seq_length, FLAGS.max_predictions_per_seq)
-        logging.info("%s: a SavedModel that fills masks", FLAGS.export_dir)
-    for text in FLAGS.text or ():
-        print_filled(text, fill_masks(model, tokenizer, text, FLAGS.top_k))
-    if not (FLAGS.text or FLAGS.export_dir):
-        fill_standard_input(model, tokenizer, FLAGS.top_k)
+    check_export(options.export_dir)
+    model, tokenizer = options.masked_lm()
+    shared.check_length(options.max_seq_length, model.config)
+    if options.export_dir:
+        export_mask_filling(options.export_dir, with_precision(model, options.export_precision), tokenizer,
+                            options.top_k, options.max_seq_length, options.max_predictions_per_seq)
+        logging.info("%s: a SavedModel that fills masks", options.export_dir)
+    for text in options.text or ():
+        print_filled(text, fill_masks(model, tokenizer, text, options.top_k))
+    if not (options.text or options.export_dir):
+        fill_standard_input(model, tokenizer, options.top_k)
 
 
 def fill_standard_input(model, tokenizer, top_k: int) -> None:

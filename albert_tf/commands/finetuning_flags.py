@@ -30,90 +30,6 @@ _REPLACED_BY = {"train_step": ("num_train_epochs",), "num_train_epochs": ("train
 
 
 @dataclasses.dataclass(frozen=True)
-class LengthFlags:
-    """The flags of the length of a run."""
-
-    GROUP = "Training"
-
-    num_train_epochs: float | None = fields.number(
-        None, "Number of passes over the training examples. The number of steps is this number times examples divided "
-        "by --train_batch_size. Default: 3.", 0.0)
-    train_step: int | None = fields.integer(
-        None, "Number of training steps, instead of --num_train_epochs. Default for tasks of GLUE and RACE: that of "
-        "the release, 1,000 and 12,000.", bounds.STEPS)
-    warmup_proportion: float | None = fields.number(
-        None, "Share of the training steps, from 0 to 1, in which the learning rate increases from 0 to its peak. "
-        "Default: 0.1.", 0.0, 1.0)
-    warmup_step: int | None = fields.integer(
-        None, "Number of these steps, instead of --warmup_proportion. Default for tasks of GLUE and RACE, without a "
-        "recipe and epochs: that of the release, 0 and 1,000.", bounds.STEPS.at_least(0))
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainableFlags:
-    """The flags of what is trained."""
-
-    GROUP = "Training"
-
-    trainable: str | None = fields.string(
-        None, "The weights that train. all: all. head: the head, with the pooler if the head reads it. last_K, such as "
-        "last_2: the head and the last K layers, which needs layers that do not share their weights with earlier ones. "
-        "Default: all, or with --lora_rank head.")
-    lora_rank: int = fields.integer(
-        0, "Rank of low-rank adapters, which are trained with the head instead of the kernels of the layers, and added "
-        "to the kernels when the run is evaluated again, converted or exported. 0: no adapters.",
-        bounds.WIDTH.at_least(0))
-    lora_alpha: float | None = fields.number(
-        None, "The adapters are multiplied by lora_alpha / lora_rank. Default: --lora_rank.", 0.0)
-    lora_per_layer: bool = fields.boolean(
-        False, "Whether each layer has adapters of its own, also if layers share their weights. The model that is "
-        "converted or exported then has layers without sharing.")
-
-
-@dataclasses.dataclass(frozen=True)
-class RunFlags:
-    """The flags of the runs in --output_dir and of what is done with them."""
-
-    GROUP = "Runs"
-
-    recipe: str | None = fields.string(
-        None, "Defaults of flags: the name of a file in albert_tf/recipes/ (the paper's hyper-parameters of a task), "
-        "or the path of a JSON file of flags. Flags of the command line take precedence.")
-    do_train: bool = fields.boolean(False, "Whether to train.")
-    do_eval: bool = fields.boolean(
-        False, "Whether to evaluate. With --do_train, each checkpoint is evaluated when it is saved. Without it, the "
-        "checkpoints of all runs in --output_dir are evaluated, or --init_checkpoint if there are none.")
-    do_predict: bool = fields.boolean(
-        False, "Whether to predict, with the best run in --output_dir (its best checkpoint, or its latest one if it "
-        "was not evaluated), or with --init_checkpoint if there is no run.")
-    max_seq_length: int = fields.integer(
-        512, "Largest number of tokens of an input sequence, including special tokens. A run in --output_dir that is "
-        "not trained further keeps the length that it was trained with. If the flag is not set, a run that is "
-        "continued keeps its length too, and a new run has the default, or the model's max_position_embeddings if that "
-        "is smaller.", bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 1))
-    pad_to_max_length: bool = fields.boolean(
-        False, "Whether to pad every batch to --max_seq_length, as in the release. If false, a batch is padded to the "
-        "shortest of several lengths that its examples fit in.")
-    group_by_length: bool = fields.boolean(
-        True, "Whether the examples of a training batch have similar lengths, which saves the time of padding. If "
-        "false, they are drawn at random, as in the release.")
-    eval_batch_size: int = fields.integer(
-        8, "Number of examples in an evaluation step, summed over all devices.", bounds.BATCH_SIZE)
-    predict_batch_size: int = fields.integer(
-        8, "Number of examples in a prediction step, summed over all devices.", bounds.BATCH_SIZE)
-    cached_dir: str = fields.string(None, "Directory in which features are cached as records. Default: --output_dir.")
-    early_stopping_patience: int = fields.integer(
-        0, "Number of consecutive evaluations without a new best result after which training ends. 0: training never "
-        "ends early.", bounds.EVALUATIONS.at_least(0))
-    num_runs: int = fields.integer(
-        1, "Number of runs, with the seeds --random_seed, --random_seed + 1, ... Each run has its own directory. The "
-        "medians of their results are reported, and the best run predicts.", bounds.RUNS)
-    ensemble_checkpoints: list[str] = fields.names(
-        [], "Comma-separated list of checkpoints whose predictions are averaged. Default: predictions are those of the "
-        "run's own checkpoint.")
-
-
-@dataclasses.dataclass(frozen=True)
 class FineTuningOptions:
     """Options of fine-tuning.
 
@@ -154,13 +70,98 @@ class FineTuningOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(training_flags.TrainingFlags, LengthFlags, TrainableFlags, RunFlags, training_flags.DeviceFlags,
-              shared.ExportFlags):
+class LengthFlags:
+    """The flags of the length of a run."""
+
+    GROUP = "Training"
+
+    num_train_epochs: float | None = fields.number(
+        None, "Number of passes over the training examples. The number of steps is this number times examples divided "
+        "by --train_batch_size. Default: 3.", 0.0)
+    train_step: int | None = fields.integer(
+        None, "Number of training steps, instead of --num_train_epochs. Default for tasks of GLUE and RACE: that of "
+        "the release, 1,000 and 12,000.", bounds.STEPS)
+    warmup_proportion: float | None = fields.number(
+        None, "Share of the training steps, from 0 to 1, in which the learning rate increases from 0 to its peak. "
+        "Default: 0.1.", 0.0, 1.0)
+    warmup_step: int | None = fields.integer(
+        None, "Number of these steps, instead of --warmup_proportion. Default for tasks of GLUE and RACE, without a "
+        "recipe and epochs: that of the release, 0 and 1,000.", bounds.STEPS.at_least(0))
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainableFlags:
+    """The flags of what is trained."""
+
+    GROUP = "Training"
+
+    trainable: str | None = fields.string(
+        None, "The weights that train. all: all. head: the head, with the pooler if the head reads it. last_K, such as "
+        "last_2: the head and the last K layers, which needs layers that do not share their weights with earlier ones. "
+        "Default: all, or with --lora_rank head.")
+    lora_rank: int = fields.integer(
+        TrainerOptions.lora_rank, "Rank of low-rank adapters, which are trained with the head instead of the kernels "
+        "of the layers, and added to the kernels when the run is evaluated again, converted or exported. 0: no "
+        "adapters.", bounds.WIDTH.at_least(0))
+    lora_alpha: float | None = fields.number(
+        None, "The adapters are multiplied by lora_alpha / lora_rank. Default: --lora_rank.", 0.0)
+    lora_per_layer: bool = fields.boolean(
+        TrainerOptions.lora_per_layer, "Whether each layer has adapters of its own, also if layers share their "
+        "weights. The model that is converted or exported then has layers without sharing.")
+
+
+@dataclasses.dataclass(frozen=True)
+class RunFlags:
+    """The flags of the runs in --output_dir and of what is done with them."""
+
+    GROUP = "Runs"
+
+    recipe: str | None = fields.string(
+        None, "Defaults of flags: the name of a file in albert_tf/recipes/ (the paper's hyper-parameters of a task), "
+        "or the path of a JSON file of flags. Flags of the command line take precedence.")
+    do_train: bool = fields.boolean(False, "Whether to train.")
+    do_eval: bool = fields.boolean(
+        False, "Whether to evaluate. With --do_train, each checkpoint is evaluated when it is saved. Without it, the "
+        "checkpoints of all runs in --output_dir are evaluated, or --init_checkpoint if there are none.")
+    do_predict: bool = fields.boolean(
+        False, "Whether to predict, with the best run in --output_dir (its best checkpoint, or its latest one if it "
+        "was not evaluated), or with --init_checkpoint if there is no run.")
+    max_seq_length: int = fields.integer(
+        512, "Largest number of tokens of an input sequence, including special tokens. A run in --output_dir that is "
+        "not trained further keeps the length that it was trained with. If the flag is not set, a run that is "
+        "continued keeps its length too, and a new run has the default, or the model's max_position_embeddings if that "
+        "is smaller.", bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 1))
+    pad_to_max_length: bool = fields.boolean(
+        False, "Whether to pad every batch to --max_seq_length, as in the release. If false, a batch is padded to the "
+        "shortest of several lengths that its examples fit in.")
+    group_by_length: bool = fields.boolean(
+        FineTuningOptions.group_by_length, "Whether the examples of a training batch have similar lengths, which saves "
+        "the time of padding. If false, they are drawn at random, as in the release.")
+    eval_batch_size: int = fields.integer(
+        FineTuningOptions.eval_batch_size, "Number of examples in an evaluation step, summed over all devices.",
+        bounds.BATCH_SIZE)
+    predict_batch_size: int = fields.integer(
+        FineTuningOptions.predict_batch_size, "Number of examples in a prediction step, summed over all devices.",
+        bounds.BATCH_SIZE)
+    cached_dir: str = fields.string(None, "Directory in which features are cached as records. Default: --output_dir.")
+    early_stopping_patience: int = fields.integer(
+        FineTuningOptions.early_stopping_patience, "Number of consecutive evaluations without a new best result after "
+        "which training ends. 0: training never ends early.", bounds.EVALUATIONS.at_least(0))
+    num_runs: int = fields.integer(
+        1, "Number of runs, with the seeds --random_seed, --random_seed + 1, ... Each run has its own directory. The "
+        "medians of their results are reported, and the best run predicts.", bounds.RUNS)
+    ensemble_checkpoints: list[str] = fields.names(
+        [], "Comma-separated list of checkpoints whose predictions are averaged. Default: predictions are those of the "
+        "run's own checkpoint.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options(shared.ModelFlags, training_flags.TrainingFlags, LengthFlags, TrainableFlags, RunFlags,
+              training_flags.DeviceFlags, shared.ExportFlags):
     """The flags of a command that fine-tunes. A command's own class adds its flags.
 
     Args:
       model: the model that the flags select.
-      init_checkpoint: path of the initial weights; None for random weights.
       release_steps: the release's defaults of --train_step and --warmup_step for this task; None for 3 epochs.
 
     LARGEST_INTERVAL is the command's default of --save_checkpoints_steps for a long run.
@@ -172,7 +173,6 @@ class Options(training_flags.TrainingFlags, LengthFlags, TrainableFlags, RunFlag
     LARGEST_INTERVAL = 1000  # no field
 
     model: ResolvedModel = fields.made()
-    init_checkpoint: str | None = fields.made()
     release_steps: tuple[int, int] | None = fields.made()
 
     def __post_init__(self):
@@ -200,7 +200,7 @@ class Options(training_flags.TrainingFlags, LengthFlags, TrainableFlags, RunFlag
     def finetuning(self) -> FineTuningOptions:
         """The options of the runs."""
         return fields.made_from(
-            FineTuningOptions, self, run=training_flags.run_options(self),
+            FineTuningOptions, self, init_checkpoint=self.init_path, run=training_flags.run_options(self),
             trainer=training_flags.trainer_options(self, self.devices, shapes_vary=True), length=self.length,
             seeds=tuple(range(self.random_seed, self.random_seed + self.num_runs)),
             buckets=bucket_lengths(self.max_seq_length, self.pad_to_max_length),
@@ -231,12 +231,11 @@ def define_flags(options_class: type[Options], **defaults: Any) -> None:
       options_class: the command's options.
       **defaults: the command's defaults that differ from the declared ones.
     """
-    shared.define_model_flags()
     fields.define_fields(options_class, **defaults)
-    fields.group("Runs")(flags.DEFINE_alias)("seed", "random_seed")
+    fields.define_alias("seed", "random_seed")
 
 
-def set_defaults(*heads: str) -> ResolvedModel:
+def set_defaults(*heads: str, has_exits: bool = False) -> ResolvedModel:
     """Sets flags that the command line does not set, and finds the model. A command calls it first.
 
     The flags are those of --recipe, and --max_seq_length by the run or the model. A run keeps the length that it was
@@ -244,6 +243,7 @@ def set_defaults(*heads: str) -> ResolvedModel:
 
     Args:
       *heads: the names of the command's heads (see resolve_model).
+      has_exits: whether the command has ExitFlags.
 
     Returns:
       The model.
@@ -252,9 +252,12 @@ def set_defaults(*heads: str) -> ResolvedModel:
       ValueError: see apply_recipe, resolve_model and ResolvedModel.setting.
     """
     apply_recipe()
-    model, name = shared.resolve_model(*heads), "max_seq_length"
+    model = fields.from_flags(shared.ModelFlags).resolve_model(
+        *heads, output_dir=FLAGS.output_dir, do_train=FLAGS.do_train, ensemble=tuple(FLAGS.ensemble_checkpoints),
+        num_layers=FLAGS.num_layers if has_exits else None)
+    name = "max_seq_length"
     if requested(name) is None:
-        FLAGS.set_default(name, shared.default_length(model, FLAGS[name].default))
+        FLAGS.set_default(name, shared.default_length(model, FLAGS.albert_config_file, FLAGS[name].default))
     else:
         FLAGS[name].value = model.setting(name, requested(name))
     return model
@@ -327,30 +330,34 @@ def options_from_flags(
     names = ("do_train", "do_eval", "do_predict", *actions, "export_dir")
     if not any(FLAGS[name].value for name in names):
         raise ValueError(f"nothing to do: set {', '.join(f'--{name}' for name in names[:-1])} or --{names[-1]}")
-    return fields.from_flags(options_class, model=model, init_checkpoint=shared.init_path(),
-                             release_steps=release_steps, cached_dir=FLAGS.cached_dir or FLAGS.output_dir, **values)
+    return fields.from_flags(options_class, model=model, release_steps=release_steps,
+                             cached_dir=FLAGS.cached_dir or FLAGS.output_dir, **values)
 
 
-def define_exit_flags(with_pooling: bool = True) -> None:
-    """Defines the flags of exit heads and of a model that is cut after one of its first layers.
+@dataclasses.dataclass(frozen=True)
+class ExitFlags(shared.NumLayersFlags):
+    """The flags of exit heads and of a model that is cut after one of its first layers."""
 
-    Args:
-      with_pooling: whether the outputs read one vector of a text.
-    """
-    flags.DEFINE_bool("exit_heads", None, "Whether to train an output after every layer (Zhou et al., 2020), so that "
-                      "the model can be cut to its first layers (--num_layers). Default: false, or as in the training "
-                      "of the model.")
-    if with_pooling:
-        flags.DEFINE_enum("exit_pooling", None, POOLINGS, "With --exit_heads: which vector of a text the outputs "
-                          "before the last layer read: the mean or the maximum of the tokens, [CLS], or the pooled "
-                          "output. Default: pooler, or as in the training of the model.")
-    shared.define_num_layers_flag()
+    exit_heads: bool | None = fields.boolean(
+        None, "Whether to train an output after every layer (Zhou et al., 2020), so that the model can be cut to its "
+        "first layers (--num_layers). Default: false, or as in the training of the model.")
 
 
-def exits_from_flags(model: ResolvedModel, teacher_checkpoint: str | None = None) -> dict[str, Any]:
+@dataclasses.dataclass(frozen=True)
+class PooledExitFlags(ExitFlags):
+    """The same for outputs that read one vector of a text."""
+
+    exit_pooling: str | None = fields.choice(
+        None, POOLINGS, "With --exit_heads: which vector of a text the outputs before the last layer read: the mean or "
+        "the maximum of the tokens, [CLS], or the pooled output. Default: pooler, or as in the training of the model.")
+
+
+def exit_arguments(options_class: type[ExitFlags], model: ResolvedModel, teacher_checkpoint: str | None = None
+                   ) -> dict[str, Any]:
     """The arguments of the model's constructor for exit heads (see EarlyExitModel), from the flags.
 
     Args:
+      options_class: the exit flags of the command.
       model: the result of set_defaults.
       teacher_checkpoint: the value of the flag.
 
@@ -358,12 +365,13 @@ def exits_from_flags(model: ResolvedModel, teacher_checkpoint: str | None = None
       ValueError: exit heads have a teacher, or a flag needs exit heads that the model does not have, or contradicts
         the run that is to be continued.
     """
-    exit_heads = bool(model.setting("exit_heads", FLAGS.exit_heads))
+    options = fields.from_flags(options_class)
+    exit_heads = bool(model.setting("exit_heads", options.exit_heads))
     if exit_heads and FLAGS.do_train and teacher_checkpoint:
         raise ValueError("--teacher_checkpoint teaches the last layer alone: train --exit_heads without it")
-    if "exit_pooling" not in FLAGS:
+    if not isinstance(options, PooledExitFlags):
         return dict(exit_heads=exit_heads)
-    if FLAGS.exit_pooling and not exit_heads:
-        raise ValueError(f"--exit_pooling={FLAGS.exit_pooling} needs --exit_heads")
-    return dict(exit_heads=exit_heads, exit_pooling=model.setting("exit_pooling", FLAGS.exit_pooling) or POOLER,
+    if options.exit_pooling and not exit_heads:
+        raise ValueError(f"--exit_pooling={options.exit_pooling} needs --exit_heads")
+    return dict(exit_heads=exit_heads, exit_pooling=model.setting("exit_pooling", options.exit_pooling) or POOLER,
                 pooling=model.settings.pooling or POOLER)

@@ -13,13 +13,12 @@ are the fields of a dataclass that the options inherit; its GROUP is their title
         fields.define_fields(Options, precision="mixed_bfloat16")  # a default of this command
 
     def options_from_flags() -> Options:
-        return fields.from_flags(Options, model=shared_flags.resolve_model())
+        return fields.from_flags(Options, model=fields.from_flags(shared_flags.SourceFlags).resolve_model())
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from typing import Any, Callable, Sequence, TypeVar
 
@@ -32,21 +31,6 @@ flags.disclaim_key_flags()  # a flag belongs to the command that calls these fun
 AnyOptions = TypeVar("AnyOptions")
 FLAG_GROUPS = ("Model", "Runs", "Training", "Devices", "Export")
 _GROUP_OF: dict[str, Any] = {}  # by the flag's name
-
-
-def group(title: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorates a function that defines flags. --help lists these flags under `title`, one of FLAG_GROUPS."""
-
-    def decorate(define: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(define)
-        def defining(*args: Any, **kwargs: Any) -> None:
-            before = set(FLAGS)
-            define(*args, **kwargs)
-            _GROUP_OF.update(dict.fromkeys(set(FLAGS) - before, title))
-
-        return defining
-
-    return decorate
 
 
 def group_of(flag: str) -> str | None:
@@ -96,9 +80,14 @@ def required(help: str) -> Any:
     return field(lambda name, default: define_required(name, help), None)
 
 
-def names(default: list[str], help: str) -> Any:
+def names(default: list[str] | None, help: str) -> Any:
     """A field of options whose flag is a comma-separated list of strings."""
     return field(flags.DEFINE_list, default, help)
+
+
+def choices(default: list[str], values: Sequence[str], help: str) -> Any:
+    """A field of options whose flag is one of several values and can be repeated."""
+    return field(flags.DEFINE_multi_enum, default, values, help)
 
 
 def boolean(default: bool | None, help: str) -> Any:
@@ -159,6 +148,17 @@ def define_fields(options_class: type, **defaults: Any) -> None:
             field.metadata["define"](field.name, defaults.get(field.name, field.metadata["default"]))
             _GROUP_OF[field.name] = next(vars(base).get("GROUP") for base in options_class.__mro__
                                          if field.name in vars(base).get("__annotations__", ()))
+
+
+def define_alias(name: str, original: str) -> None:
+    """Defines another name of a flag, in the same group."""
+    flags.DEFINE_alias(name, original)
+    _GROUP_OF[name] = _GROUP_OF.get(original)
+
+
+def present() -> dict[str, str]:
+    """The flags that are set, as text, by name."""
+    return {name: str(flag.value) for name in FLAGS if (flag := FLAGS[name]).present}
 
 
 def from_flags(options_class: type[AnyOptions], **values) -> AnyOptions:

@@ -15,11 +15,12 @@ trains on two texts: a new one, and one like that of the earlier pre-training, s
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 import shlex
 
-from absl import flags, logging
+from absl import logging
 
 import albert_tf
 from albert_tf.commands import flag_fields as fields, shared_flags as shared
@@ -36,45 +37,54 @@ from albert_tf.utils.outputs import checked_manifest, manifest_path, write_text
 
 RECIPES = pathlib.Path(albert_tf.__file__).parent / "recipes" / "pretraining"
 
-FLAGS = flags.FLAGS
 READERS_OF_TEXTS = ("train_vocabulary", "create_pretraining_data")  # the scripts that have --text_column
 PLACES = ("text", "dev_text", "init_checkpoint", "earlier_text", "earlier_dev_text", "output_dir")
 
 
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The flags of this command."""
+
+    text: str = fields.required("Path of the text to train on, with one sentence per line and a blank line between "
+                                "documents.")
+    dev_text: str = fields.required("Path of the text to evaluate on, in the same format as --text.")
+    output_dir: str = fields.required("Directory of the vocabulary, the records, the checkpoints and the model.")
+    init_checkpoint: str | None = fields.string(
+        None, "Weights to start from, for the recipe `continued`: albert_tiny_en, a folder, or a checkpoint. They must "
+        "have a SentencePiece model.")
+    earlier_text: str | None = fields.string(
+        None, "Path of a text like the one that --init_checkpoint was trained on, and as long as --text, for the "
+        "recipe `continued`.")
+    earlier_dev_text: str | None = fields.string(
+        None, "Path of a text to evaluate on, of the same kind as --earlier_text, for the recipe `continued`.")
+    text_column: str | None = shared.text_column("document, with a sentence on each line")
+    recipe: str = fields.string(
+        "albert_tiny_en", "Name of a recipe in albert_tf/recipes/pretraining/, or the path of a JSON file.")
+
+
 def define_flags() -> None:
-    fields.define_required("text", "Path of the text to train on, with one sentence per line and a blank line between "
-                           "documents.")
-    fields.define_required("dev_text", "Path of the text to evaluate on, in the same format as --text.")
-    fields.define_required("output_dir", "Directory of the vocabulary, the records, the checkpoints and the model.")
-    flags.DEFINE_string("init_checkpoint", None, "Weights to start from, for the recipe `continued`: albert_tiny_en, a "
-                        "folder, or a checkpoint. They must have a SentencePiece model.")
-    flags.DEFINE_string("earlier_text", None, "Path of a text like the one that --init_checkpoint was trained on, and "
-                        "as long as --text, for the recipe `continued`.")
-    flags.DEFINE_string("earlier_dev_text", None, "Path of a text to evaluate on, of the same kind as --earlier_text, "
-                        "for the recipe `continued`.")
-    shared.define_text_column_flag("document, with a sentence on each line")
-    flags.DEFINE_string("recipe", "albert_tiny_en", "Name of a recipe in albert_tf/recipes/pretraining/, or the path "
-                        "of a JSON file.")
+    fields.define_fields(Options)
 
 
 def main() -> None:
-    places = {name: FLAGS[name].value for name in PLACES if FLAGS[name].value is not None}
-    configs, recipe = read_recipe(FLAGS.recipe)
+    options = fields.from_flags(Options)
+    places = {name: getattr(options, name) for name in PLACES if getattr(options, name) is not None}
+    configs, recipe = read_recipe(options.recipe)
     for name in placeholders([run.flags for run in recipe.values()]):
         if name not in PLACES:
-            raise ValueError(f"the recipe {FLAGS.recipe} has an unknown placeholder {{{name}}}; the known ones are "
+            raise ValueError(f"the recipe {options.recipe} has an unknown placeholder {{{name}}}; the known ones are "
                              f"{', '.join(PLACES)}")
         if name not in places:
-            raise ValueError(f"--{name} is missing: the recipe {FLAGS.recipe} uses it")
+            raise ValueError(f"--{name} is missing: the recipe {options.recipe} uses it")
     planned = [Run(run.script, {name: filled(value, places) for name, value in run.flags.items()})
                for run in recipe.values()]
     for run in planned:
-        if FLAGS.text_column and run.script in READERS_OF_TEXTS:
-            run.flags["text_column"] = FLAGS.text_column
+        if options.text_column and run.script in READERS_OF_TEXTS:
+            run.flags["text_column"] = options.text_column
     finished = [is_finished(run) for run in planned]  # before anything is written
     stages: list[str] = []
     if all(run.script != "train_vocabulary" for run in planned):
-        write_configs(configs, FLAGS.output_dir)
+        write_configs(configs, options.output_dir)
     for run, skipped in zip(planned, finished):
         if skipped:
             logging.info("has finished before: %s %s", run.script, shlex.join(arguments(run.flags)))
@@ -83,10 +93,10 @@ def main() -> None:
         if run.script == "train_vocabulary":
             pieces = load_model(f"{run.flags['model_prefix']}.model").vocab_size()
             write_configs({name: config.replace(vocab_size=pieces) for name, config in configs.items()},
-                          FLAGS.output_dir)
+                          options.output_dir)
         if run.script == "run_pretraining":
             stages.append(run.flags["output_dir"])
-            draw_training(stages, os.path.join(FLAGS.output_dir, "training.svg"))
+            draw_training(stages, os.path.join(options.output_dir, "training.svg"))
 
 
 def is_finished(run: Run) -> bool:

@@ -47,7 +47,7 @@ _LONG_TEXTS = ("window_pooling", "max_windows", "doc_stride")  # what --long_tex
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(DistillationOptions, tuning_flags.Options):
+class Options(DistillationOptions, tuning_flags.PooledExitFlags, tuning_flags.Options):
     """The flags of this command; `task`, `long_texts` and `exits` are made from several flags."""
 
     task: TaskData = fields.made()
@@ -88,11 +88,10 @@ def define_flags() -> None:
                       "--max_seq_length tokens. truncate: their ends are dropped. mean, max: they are split into "
                       "overlapping windows, and the logits of a text are the mean or the maximum over its windows. If "
                       "the flag is not set and nothing is trained, texts are handled as in the model's training.")
-    tuning_flags.define_exit_flags()
 
 
 def options_from_flags() -> Options:
-    model = tuning_flags.set_defaults("classifier")
+    model = tuning_flags.set_defaults("classifier", has_exits=True)
     if bool(FLAGS.task_name) == bool(FLAGS.task_config):
         raise ValueError("set either --task_name, or --task_config for a task of your own")
     task = load_task_config(FLAGS.task_config) if FLAGS.task_config else find_task(FLAGS.task_name)
@@ -105,7 +104,7 @@ def options_from_flags() -> Options:
     long_texts = {name: value for name, value in long_texts.items() if value is not None}
     return tuning_flags.options_from_flags(
         Options, model, ["calibrate"], (1000, 0) if FLAGS.task_name else None, task=task, long_texts=long_texts,
-        exits=tuning_flags.exits_from_flags(model, FLAGS.teacher_checkpoint))
+        exits=tuning_flags.exit_arguments(tuning_flags.PooledExitFlags, model, FLAGS.teacher_checkpoint))
 
 
 def main() -> None:

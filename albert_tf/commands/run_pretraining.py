@@ -52,12 +52,11 @@ SAVE_CHECKPOINTS_STEPS = 5000  # at most, if the flag is not set
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(training_flags.TrainingFlags, training_flags.DeviceFlags, LayerDistillationOptions):
+class Options(shared.ModelFlags, training_flags.TrainingFlags, training_flags.DeviceFlags, LayerDistillationOptions):
     """The flags of this command; `model` and `schedule` are made from several flags."""
 
     model: ResolvedModel = fields.made()
     schedule: Schedule = fields.made()
-    init_checkpoint: str | None = fields.made()
     input_share: list[int] = fields.made()
     input_file: list[str] = fields.strings(
         None, "Comma-separated list of paths and globs of the training records. Repeat the flag for several sets of "
@@ -121,7 +120,6 @@ class Options(training_flags.TrainingFlags, training_flags.DeviceFlags, LayerDis
 
 
 def define_flags() -> None:
-    shared.define_model_flags()
     flags.DEFINE_multi_integer("input_share", None, "Whole number for each --input_file, in the same order: the share "
                                "of the steps that train on it. 3 and 1: three of four steps train on the first set. "
                                "Default: equal shares.", *bounds.SHARES)
@@ -152,10 +150,11 @@ def options_from_flags() -> Options:
     if not (input_file or FLAGS.eval_input_file and not FLAGS.do_train):
         raise ValueError("--input_file is missing")
     return fields.from_flags(
-        Options, model=shared.resolve_model("pretrainer"),
+        Options, model=fields.from_flags(shared.ModelFlags).resolve_model(
+            "pretrainer", output_dir=FLAGS.output_dir, do_train=FLAGS.do_train),
         schedule=fields.from_flags(Schedule, save_checkpoints_steps=FLAGS.save_checkpoints_steps or default_interval(
             FLAGS.num_train_steps, SAVE_CHECKPOINTS_STEPS)),
-        init_checkpoint=shared.init_path(), input_file=input_file, input_share=shares,
+        input_file=input_file, input_share=shares,
         eval_input_file=FLAGS.eval_input_file or input_file, dynamic_masking=is_dynamic)
 
 
@@ -241,7 +240,7 @@ def write_card(
     """Writes the model card, in which the shards of a set of records are one entry."""
     names = (re.sub(r"-\d{5}-of-(\d{5})", r"-*-of-\1", os.path.basename(file.path)) for file in files)
     datasets = {name: file.made_from for name, file in zip(names, files)}
-    write_run_card(model, options.run, options.schedule, options.trainer, usage.command_line(), options.init_checkpoint,
+    write_run_card(model, options.run, options.schedule, options.trainer, usage.command_line(), options.init_path,
                    datasets, evaluator.best if evaluator else None, trained=trained)
 
 
@@ -283,7 +282,7 @@ def objective_of(files) -> str:
 def initial_weights(options: Options) -> str | None:
     """--init_checkpoint; None if the run has its own checkpoints, which are restored later."""
     own = (numbered if options.do_train else best_or_latest)(options.run.output_dir)
-    return None if own else options.init_checkpoint
+    return None if own else options.init_path
 
 
 def batches_from_step(options: Options, sets: list[RecordSet], vocab_size: int):
@@ -331,8 +330,8 @@ def evaluate_checkpoints(options: Options, checkpoints, evaluator, evaluated: li
             evaluated.append(prefix)
 
         evaluator.evaluate_saved(load)
-    elif not options.init_checkpoint:
+    elif not options.init_path:
         raise ValueError(f"there is no checkpoint to evaluate in {output_dir}, and --init_checkpoint is not set")
     else:
-        logging.info("no checkpoint in %s: evaluating %s", output_dir, options.init_checkpoint)
+        logging.info("no checkpoint in %s: evaluating %s", output_dir, options.init_path)
         evaluator.report(0)

@@ -33,7 +33,7 @@ MAX_QA_LENGTH = 128  # the release's
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(tuning_flags.Options):
+class Options(tuning_flags.PooledExitFlags, tuning_flags.Options):
     """The flags of this command; `exits` is made from several flags."""
 
     LARGEST_INTERVAL = 100
@@ -70,14 +70,13 @@ def define_flags() -> None:
     tuning_flags.define_flags(Options, max_seq_length=512, learning_rate=1e-5, do_train=True, do_eval=True)
     flags.DEFINE_alias("num_keep_checkpoint", "keep_checkpoint_max")
     flags.DEFINE_string("task_name", "race", "Has no effect. Scripts for the release can set it.")
-    tuning_flags.define_exit_flags()
 
 
 def options_from_flags() -> Options:
-    model = tuning_flags.set_defaults("multiple_choice")
+    model = tuning_flags.set_defaults("multiple_choice", has_exits=True)
     release_steps = (12000, 1000) if FLAGS.data_format == "race" else None
     return tuning_flags.options_from_flags(Options, model, release_steps=release_steps,
-                                           exits=tuning_flags.exits_from_flags(model))
+                                           exits=tuning_flags.exit_arguments(tuning_flags.PooledExitFlags, model))
 
 
 def main() -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -31,7 +30,6 @@ from albert_tf.commands.distillation import Teacher, TeacherOptions
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureCache
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.modeling.vector_precision import VectorPrecision
 from albert_tf.tasks.classification.answers import write_answers
 from albert_tf.tasks.classification.glue import find_task
 from albert_tf.tasks.classification.metrics import correlations
@@ -66,13 +64,11 @@ FLAGS = flags.FLAGS
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(TeacherOptions, tuning_flags.Options):
+class Options(vector_flags.VectorFlags, vector_flags.PrecisionFlags, TeacherOptions, tuning_flags.Options):
     """The flags of this command, and what several flags make; `scored` is STS-B or --task_config."""
 
     LARGEST_INTERVAL = 100
 
-    pooling: dict[str, Any] = fields.made()
-    stored_vectors: VectorPrecision = fields.made()
     scored: TaskData = fields.made()
     objective: str = fields.choice(
         "sts", ("sts", "pairs", "simcse", "distillation"),
@@ -106,8 +102,6 @@ class Options(TeacherOptions, tuning_flags.Options):
 
 
 def define_flags() -> None:
-    vector_flags.define_pooling_flags()
-    vector_flags.define_vector_flags()
     tuning_flags.define_flags(Options, max_seq_length=128, learning_rate=3e-5, train_batch_size=64)
     flags.DEFINE_string("task_config", None, "Path of a JSON file that describes a regression task on two texts, to "
                         "use instead of STS-B; see albert_tf/tasks/classification/task_config.py.")
@@ -121,9 +115,7 @@ def options_from_flags() -> Options:
     scored = load_task_config(FLAGS.task_config) if FLAGS.task_config else find_task("sts-b")
     release_steps = (1000, 100) if FLAGS.objective == "sts" and not FLAGS.task_config else None
     return tuning_flags.options_from_flags(Options, model, release_steps=release_steps, scored=scored,
-                                           cpu_parts=FLAGS.cpu_parts or int(of_a_batch),
-                                           pooling=vector_flags.sentence_pooling(model),
-                                           stored_vectors=vector_flags.vector_precision())
+                                           cpu_parts=FLAGS.cpu_parts or int(of_a_batch))
 
 
 def main() -> None:
@@ -137,6 +129,8 @@ class SentenceEmbeddings(tuning.FineTuning):
     best_metric = "spearman"
 
     def __init__(self, options: Options):
+        self.pooling = vector_flags.sentence_pooling(options.model, options)
+        self.vectors = options.stored_precision()
         super().__init__(options)
         if options.do_train and options.objective == "simcse":
             self.config = with_dropout(self.config)
@@ -148,9 +142,9 @@ class SentenceEmbeddings(tuning.FineTuning):
             self.teacher = Teacher(options.teacher_checkpoint, "sentence_encoder", SentenceVectorTask.TEACHER_OUTPUTS)
 
     def new_task(self, config):
-        options, stored = self.options, self.options.stored_vectors
-        model = AlbertSentenceEncoder(config, **options.pooling, vector_precision=stored.name,
-                                      vector_ranges=stored.ranges)
+        options = self.options
+        model = AlbertSentenceEncoder(config, **self.pooling, vector_precision=self.vectors.name,
+                                      vector_ranges=self.vectors.ranges)
         objective = "contrastive" if options.objective in ("pairs", "simcse") else "similarity"
         return SentenceVectorTask(model, objective, options.temperature, options.matryoshka_dims)
 
@@ -200,7 +194,7 @@ class SentenceEmbeddings(tuning.FineTuning):
         else:
             places = slice(None, None, -(-len(vectors) // COMPARED))
             own = self._initial_vectors(self.lines[places]) if self.options.finetuning.init_checkpoint else None
-            size = self.options.pooling["truncate_dim"] or self.config.hidden_size
+            size = self.pooling["truncate_dim"] or self.config.hidden_size
             matrix = projection(vectors, size, own, places)
             write_array(path, matrix)
         return dict(sentence_embedding=vectors @ matrix)
@@ -232,7 +226,7 @@ class SentenceEmbeddings(tuning.FineTuning):
 
     def _initial_vectors(self, texts: list[str]) -> np.ndarray:
         """The vectors of texts by the initial weights, float32 [texts, H]."""
-        model = self.options.model.pretrained("sentence_encoder", **self.options.pooling)
+        model = self.options.model.pretrained("sentence_encoder", **self.pooling)
         by_length = embed(model, token_ids(self.tokenizer, texts, self.options.max_seq_length), COMPARED_BATCH)
         return np.stack([vectors.pooled for vectors in sorted(by_length, key=lambda vectors: vectors.text)])
 

@@ -39,7 +39,7 @@ FLAGS = flags.FLAGS
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(DistillationOptions, tuning_flags.Options):
+class Options(DistillationOptions, tuning_flags.ExitFlags, tuning_flags.Options):
     """The flags of this command; `columns` and `exits` are made from several flags."""
 
     LARGEST_INTERVAL = 100
@@ -72,13 +72,13 @@ def define_flags() -> None:
     tuning_flags.define_flags(Options, max_seq_length=128)
     flags.DEFINE_list("columns", None, "Numbers of the columns of word and tag, from 0. Negative numbers count from "
                       "the end of the line. Default: 1,3 (form and UPOS) for .conllu files, 0,-1 for all others.")
-    tuning_flags.define_exit_flags(with_pooling=False)
 
 
 def options_from_flags() -> Options:
-    model = tuning_flags.set_defaults("token_classifier")
+    model = tuning_flags.set_defaults("token_classifier", has_exits=True)
     return tuning_flags.options_from_flags(Options, model, columns=columns_of(FLAGS.columns),
-                                           exits=tuning_flags.exits_from_flags(model, FLAGS.teacher_checkpoint))
+                                           exits=tuning_flags.exit_arguments(tuning_flags.ExitFlags, model,
+                                                                             FLAGS.teacher_checkpoint))
 
 
 def columns_of(values: Sequence[str] | None) -> Columns | None:

@@ -14,7 +14,6 @@ import dataclasses
 import json
 
 import numpy as np
-from absl import flags
 
 from albert_tf import keras
 from albert_tf.commands import flag_fields as fields, shared_flags as shared
@@ -26,19 +25,16 @@ from albert_tf.utils import bounds
 from albert_tf.utils.outputs import output_set, write_text
 from albert_tf.utils.progress import count_of, progress
 
-FLAGS = flags.FLAGS
 _MADE_FROM = (*shared.MODEL_FLAGS, "input_file", "pairs", "within_word_l2r", "precision")
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
-    """The flags of this command; `made_from` has the flags that the results depend on."""
+class Options(shared.SourceFlags, shared.PrecisionFlags):
+    """The flags of this command."""
 
-    precision: str
-    made_from: dict
     input_file: str | None = fields.string(
         None, "Path of a UTF-8 text file to score, one sentence per line. Default: standard input.")
-    text_column: str | None = shared.text_column("sentence")
+    text_column: str | None = shared.text_column("sentence", needs="input_file")
     pairs: str | None = fields.string(
         None, "Comma-separated list of JSON-lines or Parquet files, globs and folders with minimal pairs. Each line "
         "has sentence_good, sentence_bad and, for accuracies by field, field.")
@@ -53,29 +49,19 @@ class Options:
 
 
 def define_flags() -> None:
-    shared.define_source_flags()
-    shared.define_precision_flag()
     fields.define_fields(Options)
 
 
-def options_from_flags() -> Options:
-    if FLAGS.pairs and FLAGS.input_file:
-        raise ValueError("--input_file and --pairs exclude each other")
-    if FLAGS.text_column and not FLAGS.input_file:
-        raise ValueError("--text_column needs --input_file")
-    made_from = {name: FLAGS[name].value for name in _MADE_FROM}
-    if FLAGS.text_column:
-        made_from["text_column"] = FLAGS.text_column
-    return fields.from_flags(Options, made_from=made_from)
-
-
 def main() -> None:
-    options = options_from_flags()
+    options = fields.from_flags(Options)
+    if options.pairs and options.input_file:
+        raise ValueError("--input_file and --pairs exclude each other")
     keras.mixed_precision.set_global_policy(options.precision)
     results = score_pairs if options.pairs else score_lines
     if options.output_file:
+        names = (*_MADE_FROM, *["text_column"] * bool(options.text_column))
         with output_set({options.output_file: [options.output_file]}) as outputs:
-            outputs.made_from = options.made_from
+            outputs.made_from = {name: getattr(options, name) for name in names}
             write_text(outputs.temporary[options.output_file], json.dumps(results(options), indent=2) + "\n")
     else:
         results(options)
@@ -106,7 +92,7 @@ def score_pairs(options: Options) -> dict:
 
 
 def score(options: Options, sentences: list[str], places: list[str]) -> np.ndarray:
-    model, tokenizer = shared.masked_lm_from_flags()
+    model, tokenizer = options.masked_lm()
     with progress("scoring", len(sentences), " sentences") as done:
         return score_sentences(model, tokenizer, sentences, options.within_word_l2r, options.tokens_per_batch, places,
                                done)

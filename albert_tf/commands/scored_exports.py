@@ -2,58 +2,53 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Callable, Iterable
 
-from absl import flags
-
-from albert_tf.commands import vector_flags
-from albert_tf.commands.flag_fields import define_float, group
+from albert_tf.commands import flag_fields as fields, shared_flags as shared, vector_flags
 from albert_tf.modeling.predicting_model import PredictingModel
 from albert_tf.tasks.classification.glue import find_task
 from albert_tf.tasks.classification.task_config import load_task_config
 from albert_tf.tasks.scores import Scorer, scorer
 from albert_tf.weights.resolved_model import ResolvedModel
 
-FLAGS = flags.FLAGS
-flags.disclaim_key_flags()  # a flag belongs to the command that calls these functions
-
 _ROUNDING = 1e-6  # of float32: the same outputs in another order of additions
 
 
-@group("Export")
-def define_score_flags() -> None:
-    """Defines the flags of a dev file on which an export is scored."""
-    flags.DEFINE_string("score_data", None, "Path of a dev file of the model's task, on which the model is scored "
-                        "before and after the export: SQuAD's JSON, CoNLL for tags, JSON lines for multiple choice; "
-                        "for texts and sentence vectors a file with the columns of --task_name or --task_config. "
-                        "Default: nothing is scored.")
-    define_float("max_score_drop", None, "Largest part of the score that an export of --score_data may lose: 0.005 "
-                 "allows half a per cent. If one loses more, nothing is written. Default: any.", 0.0)
-    flags.DEFINE_string("task_name", None, "Name of the GLUE task of --score_data, such as sst-2.")
-    flags.DEFINE_string("task_config", None, "Path of a JSON file that describes a task of your own, instead of "
-                        "--task_name (docs/fine_tuning.md shows one).")
+@dataclasses.dataclass(frozen=True)
+class ScoreFlags:
+    """The flags of a dev file on which an export is scored."""
+
+    GROUP = "Export"
+
+    score_data: str | None = fields.string(
+        None, "Path of a dev file of the model's task, on which the model is scored before and after the export: "
+        "SQuAD's JSON, CoNLL for tags, JSON lines for multiple choice; for texts and sentence vectors a file with the "
+        "columns of --task_name or --task_config. Default: nothing is scored.")
+    max_score_drop: float | None = fields.number(
+        None, "Largest part of the score that an export of --score_data may lose: 0.005 allows half a per cent. If one "
+        "loses more, nothing is written. Default: any.", 0.0, needs="score_data")
+    task_name: str | None = fields.string(
+        None, "Name of the GLUE task of --score_data, such as sst-2.", needs="score_data")
+    task_config: str | None = fields.string(
+        None, "Path of a JSON file that describes a task of your own, instead of --task_name (docs/fine_tuning.md "
+        "shows one).", needs="score_data")
 
 
-def scorer_from_flags(model: ResolvedModel, head: str) -> Scorer | None:
-    """The function that scores a model on --score_data; None if the flag is not set.
+@dataclasses.dataclass(frozen=True)
+class ExportOptions(shared.SourceFlags, shared.HeadFlags, vector_flags.VectorFlags, vector_flags.PrecisionFlags,
+                    shared.NumLayersFlags, ScoreFlags):
+    """The flags of a command that exports files in several precisions."""
 
-    Args:
-      model: the result of `resolve_model`, which has the vocabulary.
-      head: the name of the model's head.
-
-    Raises:
-      ValueError: another flag of scores is set without --score_data, or see scores.scorer.
-    """
-    if not FLAGS.score_data:
-        for name in ("max_score_drop", "task_name", "task_config"):
-            if FLAGS[name].value is not None:
-                raise ValueError(f"--{name} needs --score_data, the file on which the export is scored")
-        return None
-    if FLAGS.task_name and FLAGS.task_config:
-        raise ValueError("set either --task_name or --task_config")
-    task = load_task_config(FLAGS.task_config) if FLAGS.task_config else None
-    return scorer(head, FLAGS.score_data, model.vocabulary.tokenizer(model.config),
-                  find_task(FLAGS.task_name) if FLAGS.task_name else task, vector_flags.vector_precision())
+    def scorer(self, model: ResolvedModel, head: str) -> Scorer | None:
+        """The function that scores a model with a head on --score_data; None if the flag is not set."""
+        if not self.score_data:
+            return None
+        if self.task_name and self.task_config:
+            raise ValueError("set either --task_name or --task_config")
+        task = load_task_config(self.task_config) if self.task_config else None
+        return scorer(head, self.score_data, model.vocabulary.tokenizer(model.config),
+                      find_task(self.task_name) if self.task_name else task, self.stored_precision())
 
 
 def check_scores(

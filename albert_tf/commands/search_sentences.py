@@ -10,7 +10,7 @@ CrossEncoder of sentence-transformers) orders the nearest lines by its own score
 
 from __future__ import annotations
 
-from absl import flags
+import dataclasses
 
 from albert_tf import keras
 from albert_tf.commands import flag_fields as fields, shared_flags as shared, vector_flags
@@ -23,49 +23,52 @@ from albert_tf.utils import bounds
 from albert_tf.utils.json_files import check_characters
 from albert_tf.weights.from_pretrained import from_pretrained, tokenizer_from_pretrained
 
-FLAGS = flags.FLAGS
+
+@dataclasses.dataclass(frozen=True)
+class Options(shared.SourceFlags, vector_flags.PoolingFlags, vector_flags.TextFlags, shared.PrecisionFlags):
+    """The flags of this command."""
+
+    input_file: str = fields.required("Path of the UTF-8 text file whose lines are searched. Empty lines are skipped.")
+    text_column: str | None = shared.text_column("text")
+    vectors_file: str = fields.required(
+        "Path of the vectors of the lines that extract_embeddings has written, with the same model, --pooling, "
+        "--truncate_dim and --max_seq_length.")
+    query: list[str] | None = fields.strings(
+        None, "A text to search for. Repeat the flag for several queries. Default: the lines of standard input that "
+        "are not empty.")
+    top_k: int = fields.integer(5, "Number of lines to print for each query.", bounds.CANDIDATES)
+    rerank_checkpoint: str | None = fields.string(
+        None, "A model that ranks, which orders the nearest lines again: any path that --init_checkpoint accepts. "
+        "Default: lines are ordered by their cosines.")
+    num_candidates: int = fields.integer(
+        50, "Number of nearest lines of a query that --rerank_checkpoint scores.", bounds.CANDIDATES)
 
 
 def define_flags() -> None:
-    shared.define_source_flags()
-    vector_flags.define_pooling_flags(with_normalize=False)
-    vector_flags.define_vector_flags(with_precision=False)
-    fields.define_required("input_file", "Path of the UTF-8 text file whose lines are searched. Empty lines are "
-                           "skipped.")
-    shared.define_text_column_flag()
-    fields.define_required("vectors_file", "Path of the vectors of the lines that extract_embeddings has written, with "
-                           "the same model, --pooling, --truncate_dim and --max_seq_length.")
-    flags.DEFINE_multi_string("query", None, "A text to search for. Repeat the flag for several queries. Default: the "
-                              "lines of standard input that are not empty.")
-    fields.define_integer("top_k", 5, "Number of lines to print for each query.", *bounds.CANDIDATES)
-    flags.DEFINE_string("rerank_checkpoint", None, "A model that ranks, which orders the nearest lines again: any path "
-                        "that --init_checkpoint accepts. Default: lines are ordered by their cosines.")
-    fields.define_integer("num_candidates", 50, "Number of nearest lines of a query that --rerank_checkpoint scores.",
-                          *bounds.CANDIDATES)
-    vector_flags.define_text_flags("texts")
-    shared.define_precision_flag()
+    fields.define_fields(Options)
 
 
 def main() -> None:
-    for query in FLAGS.query or ():
+    options = fields.from_flags(Options)
+    for query in options.query or ():
         check_characters(query, "--query")
-    keras.mixed_precision.set_global_policy(FLAGS.precision)
-    lines = list(read_texts(FLAGS.input_file, FLAGS.text_column))
+    keras.mixed_precision.set_global_policy(options.precision)
+    lines = list(read_texts(options.input_file, options.text_column))
     if not any(map(str.strip, lines)):
-        raise ValueError(f"{FLAGS.input_file} has no lines")
-    selected = shared.resolve_model()
-    model = selected.pretrained("sentence_encoder", **vector_flags.sentence_pooling(selected))
+        raise ValueError(f"{options.input_file} has no lines")
+    selected = options.resolve_model()
+    model = selected.pretrained("sentence_encoder", **vector_flags.sentence_pooling(selected, options))
     tokenizer = selected.vocabulary.tokenizer(model.config)
-    scorer = _scorer(FLAGS.rerank_checkpoint, FLAGS.batch_size) if FLAGS.rerank_checkpoint else None
-    vectors, precision = open_vectors(FLAGS.vectors_file, len(lines), model.vector_size, made_with(model, tokenizer))
-    queries = list(FLAGS.query or filter(None, map(str.strip, read_standard_input())))
+    scorer = _scorer(options.rerank_checkpoint, options.batch_size) if options.rerank_checkpoint else None
+    vectors, precision = open_vectors(options.vectors_file, len(lines), model.vector_size, made_with(model, tokenizer))
+    queries = list(options.query or filter(None, map(str.strip, read_standard_input())))
     if not queries:
         raise ValueError("there are no queries")
-    results = nearest_lines(unit_vectors_function(model, tokenizer, FLAGS.batch_size)(queries), lines, vectors,
-                            precision, max(FLAGS.top_k, FLAGS.num_candidates) if scorer else FLAGS.top_k)
+    results = nearest_lines(unit_vectors_function(model, tokenizer, options.batch_size)(queries), lines, vectors,
+                            precision, max(options.top_k, options.num_candidates) if scorer else options.top_k)
     for query, neighbours in zip(queries, results):
         print(query)
-        for score, neighbour in reranked(scorer, query, neighbours)[: FLAGS.top_k]:
+        for score, neighbour in reranked(scorer, query, neighbours)[: options.top_k]:
             print(f"    {score:.4f}  {neighbour.line}  {neighbour.text}")
 
 

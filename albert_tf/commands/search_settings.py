@@ -41,10 +41,12 @@ _STARTUP = 3  # a trial in this many is drawn at random before TPE begins, but a
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The flags with the same names."""
+    """The flags of this command."""
 
-    space: str
-    output_dir: str
+    space: str = fields.required(
+        "Path of a JSON file with the command (script), the result to maximize (metric), its fixed flags, and Optuna's "
+        "distributions of the values of other flags (space).")
+    output_dir: str = fields.required("Directory of the search: a folder for each trial, and the results.")
     num_trials: int = fields.integer(12, "Number of trials, with those of earlier starts of this search.", bounds.RUNS)
     halving: bool = fields.boolean(False, "Whether trials end early whose dev score is in the lower half of the trials "
                                    "so far at their first, second, fourth, ... evaluation (successive halving).")
@@ -53,9 +55,6 @@ class Options:
 
 
 def define_flags() -> None:
-    fields.define_required("space", "Path of a JSON file with the command (script), the result to maximize (metric), "
-                           "its fixed flags, and Optuna's distributions of the values of other flags (space).")
-    fields.define_required("output_dir", "Directory of the search: a folder for each trial, and the results.")
     fields.define_fields(Options)
 
 

@@ -15,7 +15,7 @@ import contextlib
 import dataclasses
 import functools
 import signal
-from typing import Any, Callable, Mapping
+from typing import Callable
 
 from absl import logging
 
@@ -29,16 +29,12 @@ from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.heads import HEAD_NAMES
 from albert_tf.weights.stored_model import first_layers, is_hub_module, is_url, open_source
-from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
-    """The flags of this command; `vocabulary` and `vectors` are made from several flags."""
+class Options(shared.VocabularyFlags, vector_flags.PrecisionFlags, shared.NumLayersFlags):
+    """The flags of this command."""
 
-    vocabulary: VocabularyFiles
-    vectors: Mapping[str, Any]
-    num_layers: int | None
     init_checkpoint: list[str] = fields.strings(
         [], "Weights: a released directory or its .tar.gz, a checkpoint, a run's directory, a Hugging Face folder, or "
         "hf://org/name on the Hugging Face Hub. Repeat the flag for several models.")
@@ -58,19 +54,11 @@ class Options:
 
 
 def define_flags() -> None:
-    shared.define_vocabulary_flags()
-    vector_flags.define_vector_flags()
     fields.define_fields(Options)
-    shared.define_num_layers_flag()
-
-
-def options_from_flags() -> Options:
-    return fields.from_flags(Options, vocabulary=shared.vocabulary_from_flags(),
-                             vectors=vector_flags.vector_arguments())
 
 
 def main() -> None:
-    options = options_from_flags()
+    options = fields.from_flags(Options)
     models = load(options)
     try:
         server = ModelServer(models, options.host, options.port, options.max_body_bytes,
@@ -106,7 +94,7 @@ def load(options: Options) -> list[ServedModel]:
 
 def from_onnx_file(options: Options, name: str, path: str) -> ServedModel:
     model = from_onnx(path)
-    tokenizer = model.vocabulary.replaced_by(options.vocabulary).tokenizer(model.config)
+    tokenizer = model.vocabulary.replaced_by(options.user_vocabulary).tokenizer(model.config)
     return served_model(name, model, tokenizer, options.top_k)
 
 
@@ -120,6 +108,6 @@ def from_weights(options: Options, name: str, path: str) -> ServedModel:
                              "weights that it was exported from") from error
         raise
     source = first_layers(source, options.num_layers)
-    source = dataclasses.replace(source, vocabulary=source.vocabulary.replaced_by(options.vocabulary))
+    source = dataclasses.replace(source, vocabulary=source.vocabulary.replaced_by(options.user_vocabulary))
     source.vocabulary.tokenizer(config)  # raises if they belong to different models
-    return model_of_source(name, source, options.model, options.top_k, options.vectors)
+    return model_of_source(name, source, options.model, options.top_k, options.vector_arguments())

@@ -6,11 +6,10 @@ import dataclasses
 from typing import Any, Mapping
 
 import tensorflow as tf
-from absl import flags
 
 from albert_tf import devices, keras
 from albert_tf.commands import flag_fields as fields
-from albert_tf.commands.shared_flags import PRECISION_HELP, PRECISIONS
+from albert_tf.commands.shared_flags import PrecisionFlags
 from albert_tf.training import trainer
 from albert_tf.training.optimizer import OPTIMIZERS
 from albert_tf.training.run import RunOptions, TrainerOptions
@@ -18,8 +17,6 @@ from albert_tf.training.strategy import STRATEGIES, TpuAddress, create_strategy,
 from albert_tf.utils import bounds, imports
 from albert_tf.utils.files import check_directory
 from albert_tf.utils.progress import count_of
-
-flags.disclaim_key_flags()  # a flag belongs to the command that defines these fields
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,43 +29,43 @@ class TrainingFlags:
                                       "continued.")
     optimizer: str = fields.choice("adamw", OPTIMIZERS, "The optimizer.")
     bias_correction: bool = fields.boolean(
-        False, "Whether the optimizer corrects the bias of its moments, as AdamW of PyTorch and of Keras does. The "
-        "release does not, so its early updates are larger.")
+        TrainerOptions.bias_correction, "Whether the optimizer corrects the bias of its moments, as AdamW of PyTorch "
+        "and of Keras does. The release does not, so its early updates are larger.")
     learning_rate: float = fields.number(5e-5, "The peak learning rate, after the warm-up.", 0.0)
     train_batch_size: int = fields.integer(
         32, "Number of examples in a training step, summed over all devices.", bounds.BATCH_SIZE)
     gradient_accumulation_steps: int = fields.integer(
-        1, "Number of micro-batches into which each device splits its part of a batch. They are computed one after the "
-        "other: more micro-batches need less memory.", bounds.BATCH_SIZE)
+        TrainerOptions.gradient_accumulation_steps, "Number of micro-batches into which each device splits its part of "
+        "a batch. They are computed one after the other: more micro-batches need less memory.", bounds.BATCH_SIZE)
     cpu_parts: int = fields.integer(
         0, "Largest number of equal parts of a batch that a CPU computes at the same time. 0: a part for each core, "
         f"but at most {trainer.MOST_PARTS}; one part with --jit_compile or several devices.",
         bounds.WORKERS.at_least(0))
     gradient_checkpointing: bool = fields.boolean(
-        False, "Whether to recompute a layer's activations for its gradients instead of keeping them in memory. This "
-        "needs less memory and more time.")
+        TrainerOptions.gradient_checkpointing, "Whether to recompute a layer's activations for its gradients instead "
+        "of keeping them in memory. This needs less memory and more time.")
     save_checkpoints_steps: int | None = fields.integer(
         None, "Number of steps between two checkpoints, and between two evaluations. Default: a fifth of the run, but "
         "at most 1,000 (run_pretraining: 5,000; run_race, run_tagging and run_sentence_embeddings: 100).", bounds.STEPS)
     keep_checkpoint_max: int = fields.integer(
-        5, "Number of the latest checkpoints to keep, besides the best one.", bounds.STEPS)
+        RunOptions.keep_checkpoint_max, "Number of the latest checkpoints to keep, besides the best one.", bounds.STEPS)
     iterations_per_loop: int = fields.integer(
-        1000, "On TPU, the largest number of steps between two returns to the host. It has no effect on other devices.",
-        bounds.STEPS)
+        RunOptions.iterations_per_loop, "On TPU, the largest number of steps between two returns to the host. It has "
+        "no effect on other devices.", bounds.STEPS)
     random_seed: int = fields.integer(
         12345, "Seed of the initial weights, the order of the data, dynamic masks and dropout.", bounds.SEED)
 
 
 @dataclasses.dataclass(frozen=True)
-class DeviceFlags:
+class DeviceFlags(PrecisionFlags):
     """The flags of precision and of the devices to compute on."""
 
     GROUP = "Devices"
 
-    precision: str = fields.choice("float32", PRECISIONS, PRECISION_HELP)
     jit_compile: bool = fields.boolean(
-        False, "Whether to compile the whole computation of gradients and predictions with XLA. Without this flag, XLA "
-        "compiles only the LayerNorm, softmax and activations of training (albert_tf/modeling/fused.py).")
+        TrainerOptions.jit_compile, "Whether to compile the whole computation of gradients and predictions with XLA. "
+        "Without this flag, XLA compiles only the LayerNorm, softmax and activations of training "
+        "(albert_tf/modeling/fused.py).")
     distribution_strategy: str = fields.choice(
         "auto", STRATEGIES, "The devices that share a step. auto: all workers if TF_CONFIG names several; otherwise "
         "all GPUs if there are several; otherwise one device.")

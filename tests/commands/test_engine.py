@@ -30,7 +30,8 @@ def test_without_apache_beam_one_line_says_how_to_get_it(create, capsys, monkeyp
 
 def test_options_of_a_pipeline_without_a_pipeline_are_refused(create, capsys):
     assert create(beam_pipeline_options="runner=FlinkRunner") == 1
-    assert "error: --beam_pipeline_options needs --engine=beam" in capsys.readouterr().err
+    assert "error: --beam_pipeline_options=runner=FlinkRunner has no effect without --engine=beam" in (
+        capsys.readouterr().err)
 
 
 def test_beams_threads_are_refused(create, capsys):

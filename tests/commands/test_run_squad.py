@@ -272,7 +272,7 @@ def test_the_releases_flags_are_taken(script, folder, golden):
     (dict(do_predict=True, predict_file="none.json"), "no such file: none.json"),
     (dict(ask=True), "--context_file is missing: --ask reads it"),
     (dict(ask=True, context_file="none.txt"), "no such file: none.txt"),
-    (dict(ask=True, context_file=os.devnull), "is empty: there is nothing to ask"),
+    (dict(ask=True, context_file=os.devnull), "is neither a file nor a pipe"),
     (dict(export_dir="served"), "--squad_version is missing, and neither a file nor a fine-tuned checkpoint tells it"),
     (dict(do_train=True, max_seq_length=19), "max_seq_length=19 leaves no tokens for a paragraph after a question of"),
     (dict(do_train=True, train_batch_size=1000, train_step=None), "30 questions are not enough for a step of 1000"),

@@ -67,8 +67,8 @@ def test_nothing_is_written_if_a_precision_loses_too_much(regression, tmp_path, 
 
 
 @pytest.mark.parametrize("flags, message", [
-    (dict(score_data=None), "--task_name needs --score_data, the file on which the export is scored"),
-    (dict(score_data=None, task_name=None, max_score_drop=0.1), "--max_score_drop needs --score_data"),
+    (dict(score_data=None), "has no effect without --score_data"),
+    (dict(score_data=None, task_name=None, max_score_drop=0.1), "--max_score_drop=0.1 has no effect without --sc"),
     (dict(task_name=None), "needs the task of its columns and labels: set --task_name or --task_config"),
     (dict(task_config="x.json"), "set either --task_name or --task_config"),
     (dict(task_name="sst-2"), "dev.tsv line 2: unknown label"),
