@@ -187,7 +187,7 @@ def test_an_onnx_model_beside_that_of_other_weights_is_refused_and_keeps_its_lab
     run(init_checkpoint=tmp_path / "reviews", precision="float32", **flags)
     run(init_checkpoint=tmp_path / "reviews", precision="int8", **flags)
     files = sorted(tmp_path.glob("onnx/*"))
-    for weights, difference in ((tmp_path / "turned", "label_names"), (released[0], "label_names, head")):
+    for weights, difference in ((tmp_path / "turned", "label_names"), (released[0], "head, label_names")):
         printed = run(init_checkpoint=weights, precision="float16", expect=1, **flags)
         assert (f"{tmp_path}/onnx/classifier_float32.onnx is of a model with another {difference}: export each model "
                 "to a directory of its own") in printed
