@@ -24,8 +24,7 @@ from albert_tf.pretraining.corpus import (
 from albert_tf.utils.arrays import write_array
 from albert_tf.utils.outputs import local_copy, write_bytes
 
-# The number of batches whose files are open at a time.
-_OPEN_FILES = 64
+_OPEN_FILES = 64  # batches whose files are open at a time
 
 
 class BatchEntry(NamedTuple):

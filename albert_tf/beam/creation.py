@@ -31,7 +31,7 @@ from albert_tf.beam.running import Outcome, run
 from albert_tf.beam.text_ranges import TextRange, check_complete, read_batches, text_ranges
 from albert_tf.data.records import CountingWriter
 from albert_tf.pretraining import creation
-from albert_tf.pretraining.corpus import Corpus, Part, TokenizedBatch, check_has_text, tokenize_lines
+from albert_tf.pretraining.corpus import Corpus, Part, check_has_text, tokenize_lines
 from albert_tf.pretraining.worker import CreationOptions, RecordMaker, bucket_of, packed, unpacked
 from albert_tf.text.tokenization import FullTokenizer, word_starts
 from albert_tf.utils.files import absolute, listed
@@ -163,12 +163,10 @@ class TokenizeRanges(_Stage):
         for text_range in element[1]:
             try:
                 for place, lines in read_batches(text_range):
-                    yield 0, write_batch(self._job.work, place, self._tokenized(lines))
+                    batch = tokenize_lines(self._job.tokenizer, lines, self._job.options.split_lines)
+                    yield 0, write_batch(self._job.work, place, batch)
             except ValueError as error:
                 self._job.outcome.note_mistake(text_range.name, str(error))
-
-    def _tokenized(self, lines: list[str]) -> TokenizedBatch:
-        return tokenize_lines(self._job.tokenizer, lines, self._job.options.split_lines)
 
 
 @beam.typehints.with_output_types(Tuple[int, Any])

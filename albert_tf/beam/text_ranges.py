@@ -11,8 +11,7 @@ from albert_tf.data.rows import read_document_lines
 from albert_tf.pretraining.corpus import in_batches
 from albert_tf.text.lines import is_compressed, read_lines
 
-# Bytes of a range, and about the number of bytes that a worker tokenises in one call.
-RANGE_BYTES = 4 << 20
+RANGE_BYTES = 4 << 20  # of a range, and about as many as a worker tokenises in one call
 
 
 class TextRange(NamedTuple):

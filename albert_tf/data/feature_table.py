@@ -5,10 +5,7 @@ Each task describes its records by one FeatureSchema. For GLUE, SQuAD in trainin
     FeatureSchema(max_seq_length=512, scalars=dict(label_ids=tf.int32))
     FeatureSchema(384, dict(unique_id=tf.int32, start_positions=tf.int32, ...), token_padding=dict(TOKENS, p_mask=1))
     FeatureSchema(512, dict(label_ids=tf.int32), num_choices=4)
-
-Texts that are read in up to 8 windows::
-
-    FeatureSchema(512, dict(label_ids=tf.int32), num_choices=8, are_windows=True)
+    FeatureSchema(512, dict(label_ids=tf.int32), num_choices=8, are_windows=True)  # texts in up to 8 windows
 
 The features of a split are made once, and again when anything that they depend on has changed::
 
@@ -45,8 +42,7 @@ _CHUNK = 1000
 # Increase this number when a change of the code makes other features from the same files and flags.
 _VERSION = 1
 _BLOCK = 1 << 22
-# A function that returns the features of each example, as arguments of FeatureSchema.serialize.
-Convert = Callable[[], Iterable[Mapping[str, Any]]]
+Convert = Callable[[], Iterable[Mapping[str, Any]]]  # the features of each example, for FeatureSchema.serialize
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,8 +8,7 @@ from typing import Any, Iterator, Sequence
 
 from albert_tf.utils.files import check_is_file, open_binary
 
-# Rows that are made to Python objects at a time.
-_BATCH = 1024
+_BATCH = 1024  # rows that are made to Python objects at a time
 _BUFFER_BYTES = 1 << 20
 
 

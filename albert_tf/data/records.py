@@ -19,8 +19,7 @@ from albert_tf.utils.files import check_is_file
 from albert_tf.utils.outputs import checked_manifest, manifest_of, output_set
 from albert_tf.utils.progress import count_of
 
-# Besides its content, a TFRecord has a length (8 bytes) and two checksums (4 bytes each).
-_SMALLEST_RECORD = 16
+_SMALLEST_RECORD = 16  # besides its content, a record has a length (8 bytes) and two checksums (4 bytes each)
 
 
 class CountingWriter:

@@ -182,7 +182,10 @@ def _save_checkpoint(
     if to == "tf1_bert":
         bert.write_bert_config(model.config, output_dir)
     else:
-        write_text(os.path.join(output_dir, CONFIG_NAME), _written_config(model.config, to).to_json_string())
+        config, grouped = model.config, model.config.in_groups()
+        if to == "tf1" and grouped.attention_blocks == config.attention_blocks:
+            config = grouped  # the same model in the release's terms
+        write_text(os.path.join(output_dir, CONFIG_NAME), config.to_json_string())
     write_settings(settings_of(model), model.config, output_dir, vocabulary)
     prefix = os.path.join(output_dir, BEST)
     if to == "tf1":
@@ -193,12 +196,6 @@ def _save_checkpoint(
     else:
         with output_checkpoint(prefix) as temporary:
             tf.train.Checkpoint(model=model).write(temporary)
-
-
-def _written_config(config: AlbertConfig, to: str) -> AlbertConfig:
-    """The config to write. For "tf1" it is in the release's terms, if these describe the same model."""
-    grouped = config.in_groups()
-    return grouped if to == "tf1" and grouped.attention_blocks == config.attention_blocks else config
 
 
 def save_pretrained(model: keras.Model, folder: str, tokenizer: FullTokenizer | None = None, to: str = "ours",

@@ -14,8 +14,7 @@ from albert_tf.utils.outputs import write_bytes
 from albert_tf.weights.heads import has_only_random_pooled_output, head_of
 
 SERVED_PRECISIONS = ("float32", "mixed_bfloat16")
-# The models' outputs that are not exported, besides lists of those of each layer.
-_INNER_OUTPUTS = ("embedding_output", "word_embedding_output")
+_INNER_OUTPUTS = ("embedding_output", "word_embedding_output")  # not exported, as lists of those of each layer
 
 
 def exported_outputs(model: keras.Model, inputs: Mapping) -> dict:

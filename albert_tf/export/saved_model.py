@@ -22,8 +22,7 @@ from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.outputs import output_folder
 
-# The file of an export's assets that has the names of the labels, one per line.
-LABEL_NAMES = "label_names.txt"
+LABEL_NAMES = "label_names.txt"  # in an export's assets: the names of the labels, one per line
 RAW_TEXT, IDS, EXAMPLES = "serving_default", "ids", "examples"
 # What a signature of raw text does, by the names of its inputs and outputs. The exporters of tasks/ use these names,
 # and the page of a server shows a signature by them.
@@ -34,8 +33,7 @@ VIEWS = dict(
     choose=({"question", "context", "options"}, set()),
     tag=({"text"}, {"words", "tags"}),
 )
-# The values of inputs that a request may omit.
-OPTIONAL_INPUTS = dict(text_b="")
+OPTIONAL_INPUTS = dict(text_b="")  # the values of inputs that a request may omit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,13 +174,13 @@ class BatchedModel(tf.Module):
             shape = tf.concat([[num_batches * size], tf.shape(values)[2:]], axis=0)
             return tf.ensure_shape(tf.reshape(values, shape)[:num_rows], [None, *values.shape[2:]])
 
-        outputs = tf.map_fn(self._of_batch, {name: in_batches(values) for name, values in inputs.items()},
+        def of_batch(rows: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+            outputs = self._model(rows)
+            return {name: outputs[name] for name in self._outputs}
+
+        outputs = tf.map_fn(of_batch, {name: in_batches(values) for name, values in inputs.items()},
                             fn_output_signature=dict(self._outputs), parallel_iterations=1)
         return {name: in_rows(values) for name, values in outputs.items()}
-
-    def _of_batch(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        outputs = self._model(inputs)
-        return {name: outputs[name] for name in self._outputs}
 
 
 @contextlib.contextmanager

@@ -91,8 +91,13 @@ _DATA_TYPES = dict(float16="DT_HALF", float32="DT_FLOAT", float64="DT_DOUBLE")
 
 def described(model: ServedModel) -> dict:
     """The model's name and its signatures: how the page shows them, their inputs, and the names of the labels."""
-    return dict(name=model.name, description=model.description, signatures={
-        name: _described_signature(signature) for name, signature in model.signatures.items()})
+    signatures = {}
+    for name, signature in model.signatures.items():
+        labels = dict(labels=list(signature.labels)) if signature.labels else {}
+        signatures[name] = dict(labels, view=signature.view, inputs={
+            key: dict(dtype=spec.dtype, shape=list(spec.shape), optional=spec.default is not None)
+            for key, spec in signature.inputs.items()})
+    return dict(name=model.name, description=model.description, signatures=signatures)
 
 
 def metadata(model: ServedModel) -> dict:
@@ -107,13 +112,6 @@ def metadata(model: ServedModel) -> dict:
     labels = {name: list(signature.labels) for name, signature in model.signatures.items() if signature.labels}
     return dict(model_spec=dict(name=model.name, signature_name="", version="1"),
                 metadata=dict(signature_def=dict(signature_def=signatures)), **(dict(labels=labels) if labels else {}))
-
-
-def _described_signature(signature: Signature) -> dict:
-    labels = dict(labels=list(signature.labels)) if signature.labels else {}
-    return dict(labels, view=signature.view, inputs={
-        name: dict(dtype=spec.dtype, shape=list(spec.shape), optional=spec.default is not None)
-        for name, spec in signature.inputs.items()})
 
 
 def _tensors(specs: Mapping[str, InputSpec] | Mapping[str, OutputSpec]) -> dict:

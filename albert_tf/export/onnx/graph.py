@@ -75,7 +75,11 @@ class OnnxGraph:
     def weight(self, name: str, value) -> str:
         """Stores a weight that is not used in matrix products, such as a bias, as float16 or float32."""
         array = _float32(value)
-        return self._store_float16(name, array) if self.precision == "float16" else self._store(name, array)
+        if self.precision != "float16":
+            return self._store(name, array)
+        if np.abs(array).max(initial=0) > np.finfo(np.float16).max:
+            raise ValueError(f"{name} has values that are too large for float16: choose float32 or int8")
+        return self.cast(self._store(name, array.astype(np.float16)), np.float32)
 
     def matrix(self, name: str, kernel) -> Callable[[str], str]:
         """Stores a kernel [inputs, outputs] and returns x -> x kernel."""
@@ -183,11 +187,6 @@ class OnnxGraph:
     def _store(self, name: str, array: np.ndarray) -> str:
         self._stored.append(self._onnx.numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name))
         return name
-
-    def _store_float16(self, name: str, array: np.ndarray) -> str:
-        if np.abs(array).max(initial=0) > np.finfo(np.float16).max:
-            raise ValueError(f"{name} has values that are too large for float16: choose float32 or int8")
-        return self.cast(self._store(name, array.astype(np.float16)), np.float32)
 
     def _value_info(self, name: str, spec: tf.TensorSpec):
         dims = [size if size is not None else f"{name}_{axis}" if axis else "batch"

@@ -14,8 +14,7 @@ from albert_tf.tasks.classification.task_data import TaskData
 from albert_tf.text.packing import PairPacker, by_feature
 from albert_tf.text.tokenization import FullTokenizer
 
-# The number of pairs that are tokenized in one call.
-_CHUNK = 1000
+_CHUNK = 1000  # pairs that are tokenized in one call
 
 
 class TextPair(NamedTuple):
@@ -38,12 +37,7 @@ def read_pairs(path: str, num_negatives: int = 0) -> list[TextPair]:
     The texts are the first two columns of a .tsv or .csv without a header, or text_a and text_b of JSON lines or
     Parquet. Hard negatives are the columns after them, or negative_1, negative_2, ...
 
-    Args:
-      path: path of the file.
-      num_negatives: number of hard negatives of each row. Further columns are not read.
-
-    Raises:
-      ValueError: the file is missing, empty or of another kind, or a row lacks a text; file and line are named.
+    Further columns than those of num_negatives are not read.
     """
     fields = ["text_a", "text_b", *(f"negative_{number}" for number in range(1, num_negatives + 1))]
     has_names = is_of_objects(path)
@@ -62,14 +56,7 @@ def read_pairs(path: str, num_negatives: int = 0) -> list[TextPair]:
 
 
 def read_single_texts(path: str, text_column: str | None = None) -> list[str]:
-    """The texts of a file that are not empty.
-
-    Args:
-      path, text_column: see read_texts.
-
-    Raises:
-      ValueError: see read_texts; or the file has no text.
-    """
+    """The texts of a file that are not empty, at least one; see read_texts."""
     texts = [text for text in read_texts(path, text_column) if text.strip()]
     if not texts:
         raise ValueError(f"{path} has no lines")
@@ -84,13 +71,7 @@ def read_twice(path: str, text_column: str | None = None) -> list[TextPair]:
 def read_scored_pairs(task: TaskData, data_dir: str, split: str, best_score: float) -> list[TextPair]:
     """The pairs of a regression such as STS-B; their cosines are the scores divided by the best score.
 
-    Args:
-      task: a regression of two texts.
-      data_dir, split: see read_examples.
-      best_score: the score of two texts with the same meaning.
-
-    Raises:
-      ValueError: see read_examples; the task is not a regression of two texts; or a score is above the best score.
+    `best_score` is that of two texts with the same meaning.
     """
     examples = read_examples(task, data_dir, split)
     if not task.is_regression or examples[0].text_b is None:
@@ -108,11 +89,7 @@ def feature_table(
 ) -> FeatureTable:
     """The features of pairs: ids and masks [2 + negatives, tokens], and the cosine as label_ids.
 
-    Args:
-      cache: has the tokenizer and the cached records.
-      pairs: the pairs of a split, all with the same number of negatives.
-      split: "train", "dev" or "test", part of the name of the cached file.
-      max_seq_length: the largest number of tokens of a text; longer texts are truncated.
+    All pairs have the same number of negatives. The split is part of the name of the cached file.
     """
     num_negatives = len(pairs[0].negatives)
     content = [tuple(pair) if num_negatives else tuple(pair[:3]) for pair in pairs]

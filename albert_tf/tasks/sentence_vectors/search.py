@@ -16,17 +16,10 @@ from albert_tf.text.tokenization import FullTokenizer
 
 
 class Neighbour(NamedTuple):
-    """A line near a query.
+    """A line near a query."""
 
-    Args:
-      cosine: the cosine of the vectors of line and query. With "binary" it is that of vectors of 1 and -1, which is 1 -
-        2 * Hamming distance / size.
-      line: number of the line, from 1.
-      text: the line itself.
-    """
-
-    cosine: float
-    line: int
+    cosine: float  # with "binary" that of vectors of 1 and -1, which is 1 - 2 * Hamming distance / size
+    line: int  # its number, from 1
     text: str
 
 
@@ -36,13 +29,8 @@ def nearest_lines(
 ) -> list[list[Neighbour]]:
     """The nearest lines of each query, the nearest first; of equal cosines, the earlier line first; [] without lines.
 
-    Args:
-      queries: vectors of length 1, float32 [queries, size].
-      lines: the texts to search. Empty texts are skipped.
-      vectors: the vector of each line, as stored in the precision.
-      precision: the precision of the lines' vectors.
-      top_k: number of neighbours of a query.
-      block_size: number of lines whose vectors are in memory at a time.
+    Queries are vectors of length 1, float32 [queries, size]; the lines' vectors are stored in the precision, and
+    block_size of them are in memory at a time. Empty lines are skipped.
     """
     numbered = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
     best: list[list[Neighbour]] = [[] for _ in queries]
@@ -58,10 +46,8 @@ def nearest_lines(
 def cosines(queries: np.ndarray, stored: np.ndarray, precision: VectorPrecision) -> np.ndarray:
     """The cosine of each query and each line, float32 [queries, lines].
 
-    Args:
-      queries: vectors of length 1, float32 [queries, size]. With "binary", they are compared as bits.
-      stored: the vectors of the lines in the precision, of any length.
-      precision: the precision of the lines' vectors.
+    Queries are float32 [queries, size], of length 1; with "binary", they are compared as bits. The stored vectors are
+    in the precision, of any length.
     """
     size = queries.shape[1]
     lines = precision.restored(stored, size).numpy()

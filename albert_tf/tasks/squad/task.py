@@ -59,10 +59,8 @@ class ConditionalSpanTask(MeanLossTask):
     In training they have start_positions, end_positions and is_impossible, int32 [batch].
     """
 
+    model: AlbertConditionalSpan
     TEACHER_OUTPUTS = dict(start_log_probs=MASKED_LOGIT, end_log_probs=MASKED_LOGIT, cls_logits=None)
-
-    def __init__(self, model: AlbertConditionalSpan):
-        super().__init__(model)
 
     def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
         """The mean of the cross entropies of start and end, plus half the sigmoid cross entropy of answerability."""

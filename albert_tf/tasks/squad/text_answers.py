@@ -67,20 +67,16 @@ def answer_questions(
     questions, contexts = list_of_strings("questions", questions), list_of_strings("contexts", contexts)
     if len(questions) != len(contexts):
         raise ValueError(f"there are {len(questions)} questions and {len(contexts)} contexts")
+    check_reads_texts(model, tokenizer, *VERSION_OF_HEAD)
+    version = VERSION_OF_HEAD[head_of(model).name]
+    task = SpanTask(model) if version == "1.1" else ConditionalSpanTask(model)  # type: ignore[arg-type]
+    answerer = QuestionAnswerer(task, tokenizer, feature_options(model), AnswerOptions(version), length_step=1)
     results = []
-    for answer in answerer_of(model, tokenizer).ask_all(list(zip(questions, contexts))):
+    for answer in answerer.ask_all(list(zip(questions, contexts))):
         best, null_score = answer.n_best[0], answer.null_score
         results.append(TextAnswer("", 0, 0, NO_SCORE, null_score) if best.first < 0 else
                        TextAnswer(best.text, best.first, best.last + 1, best.score, null_score))
     return results
-
-
-def answerer_of(model: PredictingModel, tokenizer: FullTokenizer) -> QuestionAnswerer:
-    """A QuestionAnswerer with the settings of a model."""
-    check_reads_texts(model, tokenizer, *VERSION_OF_HEAD)
-    version = VERSION_OF_HEAD[head_of(model).name]
-    task = SpanTask(model) if version == "1.1" else ConditionalSpanTask(model)  # type: ignore[arg-type]
-    return QuestionAnswerer(task, tokenizer, feature_options(model), AnswerOptions(version), length_step=1)
 
 
 def feature_options(model: PredictingModel) -> FeatureOptions:
