@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import functools
 import os
-import tempfile
 from typing import Callable, Iterable, Iterator, Mapping, Sequence
 
 import tensorflow as tf
@@ -20,7 +19,7 @@ from albert_tf.modeling.blocks import AttentionBlock, FeedForwardBlock
 from albert_tf.modeling.configured_model import ENCODER_INPUTS
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.utils.outputs import output_folder
+from albert_tf.utils.outputs import folder_of_this_process, output_folder, write_text
 
 LABEL_NAMES = "label_names.txt"  # in an export's assets: the names of the labels, one per line
 RAW_TEXT, IDS, EXAMPLES = "serving_default", "ids", "examples"
@@ -85,9 +84,11 @@ def export_model(
     with made_once(model) as variables:
         signatures = _signatures(model, module.tokenizer, features, outputs, texts)
         module.weights = variables()  # not the Keras model, of which SavedModel would save much more than is served
-    with output_folder(export_dir) as temporary, tempfile.TemporaryDirectory() as folder:
+    with output_folder(export_dir) as temporary:
         if label_names:
-            module.label_names = tf.saved_model.Asset(_label_file(folder, label_names))
+            label_file = os.path.join(folder_of_this_process(), LABEL_NAMES)
+            write_text(label_file, "".join(f"{name}\n" for name in label_names))
+            module.label_names = tf.saved_model.Asset(label_file)
         tf.saved_model.save(module, temporary, signatures)
 
 
@@ -126,13 +127,6 @@ def view_of(inputs: Iterable[str], outputs: Iterable[str]) -> str:
 def best_label(logits: tf.Tensor) -> dict[str, tf.Tensor]:
     """The outputs of a model that chooses one of several labels, from logits [batch, labels]."""
     return dict(probabilities=tf.nn.softmax(logits), predictions=tf.argmax(logits, -1, output_type=tf.int32))
-
-
-def _label_file(folder: str, label_names: Sequence[str]) -> str:
-    path = os.path.join(folder, LABEL_NAMES)
-    with open(path, "w", encoding="utf-8") as file:
-        file.writelines(f"{name}\n" for name in label_names)
-    return path
 
 
 def graph(function: Callable, *specs, **named_specs):
