@@ -290,14 +290,13 @@ def _read(path: str) -> str:
 
 
 def _table(rows: Mapping[str, object]) -> list[str]:
-    cells = {name: " ".join(str(value).split()).replace("|", "\\|") for name, value in rows.items()
-             if value not in (None, "")}
-    return ["| | |", "|---|---|", *(f"| {name} | {cell} |" for name, cell in cells.items())]
+    cells = [(_plain(name), _plain(str(value))) for name, value in rows.items() if value not in (None, "")]
+    return ["| | |", "|---|---|", *(f"| {name} | {cell} |" for name, cell in cells)]
 
 
 def _plain(text: str) -> str:
-    """A text that Markdown and HTML show as it is, in a cell of a table."""
-    return re.sub(r"([\\`*_~\[\]])", r"\\\1", html.escape(text, quote=False))
+    """A text that Markdown and HTML show as it is, in a cell of a table. Underscores within words stay."""
+    return re.sub(r"([\\`*~|\[\]]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", html.escape(" ".join(text.split()), quote=False))
 
 
 def _library_of(loaded_by: str) -> str:
@@ -336,7 +335,7 @@ def write_run_card(
     if not trained and tf.io.gfile.exists(os.path.join(run.output_dir, CARD)):
         return
     facts = {
-        "labels": ", ".join(map(_plain, getattr(model, "label_names", None) or ())),
+        "labels": ", ".join(getattr(model, "label_names", None) or ()),
         "labels of a text": "any number" if getattr(model, "multi_label", False) else None,
         "initial weights": None if init_checkpoint else "random", "recipe": recipe, "seed": trainer.random_seed,
         "step of the weights": saved_step(run.output_dir), "training steps": schedule.num_train_steps,

@@ -162,7 +162,7 @@ def _read(path: str) -> Settings:
     if head is not None:
         check_one_of(f"{path}: head", head, HEAD_NAMES)
     arguments, values = declared(head), {}
-    for name in content.keys() - own.keys():
+    for name in [name for name in content if name not in own]:  # in the file's order, for messages
         if name not in arguments:
             raise ValueError(f"{path}: unknown key {name!r}; the known ones are {', '.join([*_OF_RUNS, *arguments])}")
         values[name] = arguments[name].checked(f"{path}: {name}", content[name])

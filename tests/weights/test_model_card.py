@@ -196,7 +196,9 @@ def test_the_card_of_a_classifiers_run_lists_its_labels(tmp_path):
     run, trainer = RunOptions(str(tmp_path), 4), TrainerOptions("lamb", 0.5)
     model = AlbertClassifier(CONFIG, 2, label_names=("<b>*bad*", "good | fair"))
     write_run_card(model, run, Schedule(20), trainer, "python run.py")
-    assert "| labels | &lt;b&gt;\\*bad\\*, good \\| fair |" in (tmp_path / "README.md").read_text().splitlines()
+    text = (tmp_path / "README.md").read_text()
+    assert "| labels | &lt;b&gt;\\*bad\\*, good \\| fair |" in text.splitlines()
+    assert yaml.safe_load(text.split("---\n")[1])["albert_tf"]["made_from"]["labels"] == "<b>*bad*, good | fair"
     write_run_card(AlbertClassifier(CONFIG, 1), run, Schedule(20), trainer, "python run.py")
     assert "| labels |" not in (tmp_path / "README.md").read_text()
 
