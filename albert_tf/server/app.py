@@ -39,7 +39,7 @@ MAX_ROWS = 1024
 
 
 def application(models: Sequence[ServedModel], batchers: Sequence[Batcher], **limits: Any) -> Starlette:
-    """The application. The page shows the models in this order; **limits are arguments of Guard."""
+    """The application. The page shows the models in this order; `limits` are arguments of Guard."""
     served = _Models(models, batchers)
     version = "/v1/models/{name}/versions/1"
     routes = [Route("/v1/models", served.list)]

@@ -98,6 +98,7 @@ def pack_words(
     """Packs the words of each text into windows. The windows of a text are consecutive; each text has at least one.
 
     Words are string [texts, (words)].
+
     Returns:
       input_ids, input_mask, segment_ids: int32 [windows, seq], padded to the longest window.
       text: int64 [windows], the index of the text of a window.
