@@ -96,11 +96,7 @@ def _one_clear_error(path: str) -> Iterator[None]:
 
 
 class _Content:
-    """The decompressed content of an archive, as the file that tarfile reads under the limits.
-
-    Args:
-      stream: the content.
-    """
+    """The decompressed content of an archive, as the file that tarfile reads under the limits."""
 
     def __init__(self, stream: IO[bytes]):
         self._stream, self.last = stream, b""  # what was read last

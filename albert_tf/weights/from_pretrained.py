@@ -90,14 +90,10 @@ def tokenizer_from_pretrained(path: str) -> FullTokenizer:
         raise ValueError(f"no vocabulary comes with the weights at {path}: pass a file to FullTokenizer("
                          "spm_model_file=...) or FullTokenizer(vocab_file=...)")
     tokenizer = source.vocabulary.tokenizer()
-    tokenizer.max_seq_length = _row_length(source) or tokenizer.max_seq_length
+    config = config_of(source)  # some weights come without one
+    lengths = source.settings.max_seq_length, config and config.max_position_embeddings
+    tokenizer.max_seq_length = min(filter(None, lengths), default=tokenizer.max_seq_length)
     return tokenizer
-
-
-def _row_length(source: StoredModel) -> int | None:
-    """The largest number of tokens of a row that is stored with weights; None if none is known."""
-    stored, config = source.settings.max_seq_length, config_of(source)
-    return min(stored or config.max_position_embeddings, config.max_position_embeddings) if config else stored
 
 
 @dataclasses.dataclass(frozen=True)
@@ -216,11 +212,7 @@ def _maker(
 
 
 def _stored_arguments(source: StoredModel, head: Head, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a head's class that are stored with weights, or follow from them, and are not given.
-
-    Raises:
-      ValueError: nothing tells the number of labels.
-    """
+    """The arguments of a head's class that are stored with weights, or follow from them, and are not given."""
     stored = dict(max_seq_length=source.settings.max_seq_length)
     if source.settings.head in (None, head.name):  # the others are those of another head
         stored.update((name, value) for name, value in source.settings.values.items() if name in declared(head.name))
@@ -257,12 +249,7 @@ class _Matching:
         self._not_restored: dict[str, str] = {}  # by name, why
 
     def find(self, name: str, shape) -> str | None:
-        """The source's name of a variable's value; None if the source has no value for it.
-
-        Raises:
-          ValueError: the value has another shape, or the source has no block of layers for the variable. This is found
-            out before the model has more blocks than the source.
-        """
+        """The source's name of a variable's value; None if the source has no value for it."""
         wanted = _GROUP.sub("/group_0/", name) if self._init_from_group0 else name
         block = block_variable(wanted)
         if block and self._blocks and block[:2] not in self._blocks:

@@ -94,21 +94,13 @@ HEAD_NAMES = tuple(_BY_NAME)
 
 
 def head_named(name: str) -> Head:
-    """The entry with the name `model` of from_pretrained.
-
-    Raises:
-      ValueError: there is no such entry; the message lists the names.
-    """
+    """The entry with the name `model` of from_pretrained."""
     check_one_of("model", name, _BY_NAME)
     return _BY_NAME[name]
 
 
 def head_of(model) -> Head:
-    """The entry of a model's class.
-
-    Raises:
-      ValueError: it is not a model of albert_tf.modeling, nor an exported one, which has its entry as an attribute.
-    """
+    """The entry of a model's class."""
     if isinstance(getattr(model, "head", None), Head):
         return model.head
     path = f"{type(model).__module__}.{type(model).__name__}"
@@ -125,9 +117,6 @@ def check_reads_texts(model, tokenizer: FullTokenizer, *heads: str) -> None:
       model: a model, Keras or exported.
       tokenizer: its tokenizer.
       *heads: the names of the heads that the function can use.
-
-    Raises:
-      ValueError: the model has another head, or the tokenizer is not the model's.
     """
     if not _is_head(model, heads):
         kinds = " or ".join(f'"{name}"' for name in heads)

@@ -105,7 +105,10 @@ class ModelCard:
         scores = {metric: value for metric, value in self._finite_scores().items() if metric != "global_step"}
         results = [EvalResult(task, "file", dataset, metric, float(value), metric_name=metric)
                    for metric, value in scores.items()]
-        fields = dict(library_name=_library_of(self.loaded_by) if self.loaded_by else "albert_tf", pipeline_tag=task,
+        library = "transformers" if self.loaded_by else "albert_tf"
+        if self.loaded_by in _OF_SENTENCE_TRANSFORMERS:
+            library = "sentence-transformers"
+        fields = dict(library_name=library, pipeline_tag=task,
                       tags=["albert", "tensorflow"], base_model=self.base_model and _public_name(self.base_model),
                       datasets=list(self.datasets), metrics=list(scores), model_name=results and name,
                       eval_results=results)
@@ -297,10 +300,6 @@ def _table(rows: Mapping[str, object]) -> list[str]:
 def _plain(text: str) -> str:
     """A text that Markdown and HTML show as it is, in a cell of a table. Underscores within words stay."""
     return re.sub(r"([\\`*~|\[\]]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", html.escape(" ".join(text.split()), quote=False))
-
-
-def _library_of(loaded_by: str) -> str:
-    return "sentence-transformers" if loaded_by in _OF_SENTENCE_TRANSFORMERS else "transformers"
 
 
 def _loading(loaded_by: str, folder: str) -> list[str]:

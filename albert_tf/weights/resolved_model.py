@@ -16,6 +16,7 @@ import contextlib
 import dataclasses
 import functools
 import itertools
+import operator
 import os
 from typing import Any, Callable, Collection, Mapping, TypeVar
 
@@ -99,7 +100,9 @@ class ResolvedModel:
             self.check_head(heads)
         _check_members([*([self.run] if self.run and not request.do_train else []), *self.members])
         if self.run:
-            self._check_flags()
+            differences = list(filter(None, (self._config_difference(), *self._vocabulary_differences())))
+            if differences:
+                self._object(differences)
 
     def open(self, path: str) -> StoredModel:
         """Opens weights, cut to num_layers, and with a copy for each layer if they are to be unshared.
@@ -153,11 +156,7 @@ class ResolvedModel:
 
     @functools.cached_property
     def config(self) -> AlbertConfig:
-        """The model's config: that of the run, or the one that the flags and the initial weights give.
-
-        Raises:
-          ValueError: there is no model, or its config cannot be read.
-        """
+        """The model's config: that of the run, or the one that the flags and the initial weights give."""
         config = self._run_config or self._new_config()
         return config if self.is_kept else config.replace(**self.request.dropout)
 
@@ -190,11 +189,7 @@ class ResolvedModel:
         return heads_of_source(source) if source else set()
 
     def head(self, requested: str | None) -> str:
-        """The name of the head to build: the requested one, or that of the initial weights ("encoder" without a head).
-
-        Raises:
-          ValueError: there are no initial weights, or see head_of_source.
-        """
+        """The head to build: the requested one, or that of the initial weights ("encoder" without a head)."""
         return requested or head_of_source(self._weights)
 
     def setting(self, name: str, requested: Value | None, flag: str | None = None) -> Value | None:
@@ -235,20 +230,13 @@ class ResolvedModel:
 
         Args:
           model, arguments: see from_pretrained.
-
-        Raises:
-          ValueError: there are no initial weights; or see from_pretrained.
         """
         built, report = self._pretrained(model, **arguments)
         warn_of_random_parts(model, report, str(self.request.init_checkpoint))
         return built
 
     def pretrained_masked_lm(self) -> AlbertPretrainer:
-        """The pretrainer with the initial weights, for scripts that need its masked-LM head.
-
-        Raises:
-          ValueError: the weights have no masked-LM head, whose predictions would be random.
-        """
+        """The pretrainer with the initial weights, for scripts that need its masked-LM head."""
         model, report = self._pretrained("pretrainer")
         missing = [name for name in report.not_restored if name.startswith("cls/predictions/")]
         if missing:
@@ -305,12 +293,6 @@ class ResolvedModel:
             return f"the model is missing: {weights}, or --albert_config_file to start from random weights"
         return (f"there is no checkpoint in --output_dir={request.output_dir}: set it to the directory of a run, or "
                 "set --init_checkpoint to weights that were trained for this task")
-
-    def _check_flags(self) -> None:
-        """Compares the config and the vocabulary of the flags with those of the run."""
-        differences = list(filter(None, (self._config_difference(), *self._vocabulary_differences())))
-        if differences:
-            self._object(differences)
 
     def _object(self, differences: list[str]) -> None:
         """Warns that the flags contradict the run, or raises ValueError if it is to be continued."""
@@ -371,17 +353,15 @@ def _check_members(sources: list[StoredModel]) -> None:
     for first, second in itertools.combinations(sources, 2):
         compared = {name for source in (first, second) for name, argument in declared(source.settings.head).items()
                     if argument.is_compared}
-        for name, read in {**{name: _setting(name) for name in sorted(compared)},
-                           "number of labels": StoredModel.num_labels, "vocabulary": _vocabulary}.items():
+        readers: dict[str, Callable[[StoredModel], Any]] = {
+            **{name: operator.attrgetter(f"settings.{name}") for name in sorted(compared)},
+            "number of labels": StoredModel.num_labels, "vocabulary": _vocabulary}
+        for name, read in readers.items():
             values = read(first), read(second)
             if None not in values and values[0] != values[1]:
                 what = "they have other vocabularies" if name == "vocabulary" else (
                     f"{name} is {_shown(values[0])} in the first and {_shown(values[1])} in the second")
                 raise ValueError(f"the predictions of {first.path} and {second.path} cannot be averaged: {what}")
-
-
-def _setting(name: str) -> Callable[[StoredModel], Any]:
-    return lambda source: getattr(source.settings, name)
 
 
 def _vocabulary(source: StoredModel) -> tuple | None:

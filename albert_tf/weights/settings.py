@@ -88,11 +88,7 @@ def settings_of(model: keras.Model) -> Settings:
 
 
 def settings_in(folder: str) -> Settings:
-    """The settings that are stored in a folder.
-
-    Raises:
-      ValueError: a file is damaged.
-    """
+    """The settings that are stored in a folder."""
     path = os.path.join(folder, SETTINGS)
     settings = _read(path) if tf.io.gfile.exists(path) else Settings()
     pooling = sentence_pooling_in(folder)
@@ -100,11 +96,7 @@ def settings_in(folder: str) -> Settings:
 
 
 def sentence_pooling_in(folder: str) -> dict[str, Any] | None:
-    """The arguments of a sentence encoder in the files of sentence-transformers; None if there are none.
-
-    Raises:
-      ValueError: a file is damaged, or has a step or a pooling that is not supported.
-    """
+    """The arguments of a sentence encoder in the files of sentence-transformers; None if there are none."""
     if not tf.io.gfile.exists(os.path.join(folder, MODULES)):
         return None
     from albert_tf.weights.hugging_face.configs import is_cross_encoder

@@ -88,9 +88,6 @@ class StoredModel:
 
         Args:
           *heads: the names of heads. Default: all.
-
-        Raises:
-          ValueError: the classifier's weights are not a matrix.
         """
         for name in (head_named(head).label_weights for head in heads or HEAD_NAMES):
             shape = self.shapes.get(name or "")
@@ -215,11 +212,7 @@ def heads_of_source(source: StoredModel) -> set[str]:
 
 
 def head_of_source(source: StoredModel) -> str:
-    """The name of the head of stored weights: "encoder" if they have none.
-
-    Raises:
-      ValueError: it may be a regression or a multiple-choice model, which have the same variables.
-    """
+    """The name of the head of stored weights: "encoder" if they have none."""
     heads = heads_of_source(source) or {"encoder"}
     if len(heads) > 1:
         raise ValueError(f"{source.path} can be a regression or a multiple-choice model: set the model to "
@@ -244,9 +237,6 @@ def unshared(source: StoredModel) -> StoredModel:
     """The source of a model with the same outputs in which each layer has its own weights.
 
     A source without sharing is returned unchanged.
-
-    Raises:
-      ValueError: it is a TF2 module whose graph is run, so that its layers cannot be changed.
     """
     if source.module:
         raise ValueError(f"{source.path} is a TF2 module whose own graph runs: its layers cannot be unshared")
@@ -276,9 +266,6 @@ def first_layers(source: StoredModel, num_layers: int | None) -> StoredModel:
     Args:
       source: the model.
       num_layers: the number of layers; None for the unchanged source.
-
-    Raises:
-      ValueError: the model has no exit heads, or fewer layers.
     """
     if num_layers is None:
         return source
@@ -308,9 +295,6 @@ def merged(source: StoredModel) -> StoredModel:
     """The source of a model whose low-rank adapters are added to its kernels; without adapters, it is the same source.
 
     If layers have adapters of their own, they do not share weights any more.
-
-    Raises:
-      ValueError: the scale of the adapters is not stored with them.
     """
     # By the name of a variable, the scope of its kernel and the number of its layer, if it belongs to one.
     if not any("/lora_" in name for name in source.shapes):

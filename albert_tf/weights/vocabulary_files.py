@@ -85,7 +85,8 @@ class VocabularyFiles:
 
         Options that neither has are those that are stored beside the user's file.
         """
-        if self and user and _differ(self.path, user.path):
+        if self and user and all(map(tf.io.gfile.exists, (self.path, user.path))) and (
+                read_bytes(self.path) != read_bytes(user.path)):
             logging.warning("%s is not the vocabulary that comes with the weights, %s", user.path,
                             self.made_from or self.archive or self.path)
         options = user.options.completed_by(self.options)
@@ -98,9 +99,6 @@ class VocabularyFiles:
 
         Args:
           config: config of the model that the tokenizer is for; None if it is not known.
-
-        Raises:
-          ValueError: there is no vocabulary, it cannot be read, or it has more pieces than the model.
         """
         if not self:
             raise ValueError("no vocabulary comes with the weights, and none is set: set --spm_model_file or "
@@ -125,11 +123,7 @@ def check_vocabulary(tokenizer: FullTokenizer, config: AlbertConfig) -> None:
 
 
 def vocabulary_in(directory: str) -> VocabularyFiles:
-    """The vocabulary in a directory: a file with a usual name, or the only file with a usual extension.
-
-    Raises:
-      ValueError: tokenizer_config.json is not a JSON object, or an option has a wrong value.
-    """
+    """The vocabulary in a directory: a file with a usual name, or the only file with a usual extension."""
     return VocabularyFiles(_first(directory, _SENTENCEPIECE), _first(directory, _WORDPIECE), *options_in(directory))
 
 
@@ -140,12 +134,12 @@ def copy_vocabulary(files: VocabularyFiles, directory: str, name: str | None = N
       files: the vocabulary. If it has no options, an earlier tokenizer_config.json stays.
       directory: the directory, which is made if it does not exist.
       name: name of the copy. None: the file's name, or spiece.model or vocab.txt if vocabulary_in would not find it.
-
-    Raises:
-      ValueError: the directory has another vocabulary, which vocabulary_in would find.
     """
     if files:
-        name = name or _name_of_copy(files)
+        if name is None:
+            name = os.path.basename(files.path)
+            patterns, usual = (_SENTENCEPIECE, "spiece.model") if files.spm_model_file else (_WORDPIECE, "vocab.txt")
+            name = name if any(fnmatch.fnmatch(name, pattern) for pattern in patterns) else usual
         _check_is_found(files, directory, name)
         target = os.path.join(directory, name)
         with output(target) as temporary:  # source and target can be the same file, or the target read-only
@@ -155,18 +149,8 @@ def copy_vocabulary(files: VocabularyFiles, directory: str, name: str | None = N
         write_or_remove(os.path.join(directory, TOKENIZER_CONFIG), json.dumps(values) if values else None)
 
 
-def _name_of_copy(files: VocabularyFiles) -> str:
-    name = os.path.basename(files.path)
-    patterns, usual = (_SENTENCEPIECE, "spiece.model") if files.spm_model_file else (_WORDPIECE, "vocab.txt")
-    return name if any(fnmatch.fnmatch(name, pattern) for pattern in patterns) else usual
-
-
 def options_beside(vocabulary_file: str) -> TokenizerOptions:
-    """The options that are stored beside a vocabulary: in tokenizer_config.json, or by train_vocabulary.
-
-    Raises:
-      ValueError: see options_in.
-    """
+    """The options that are stored beside a vocabulary: in tokenizer_config.json, or by train_vocabulary."""
     made_from: dict[str, Any] = {}
     with contextlib.suppress(ValueError):  # the manifest of something else
         manifest = manifest_of(vocabulary_file)
@@ -179,9 +163,6 @@ def options_in(directory: str) -> TokenizerOptions:
     """The options in a directory's tokenizer_config.json.
 
     Warns if accents are to be removed from text that is not lower-cased: only Hugging Face's BERT can do this.
-
-    Raises:
-      ValueError: tokenizer_config.json is not a JSON object, or an option is neither true nor false.
     """
     path = os.path.join(directory, TOKENIZER_CONFIG)
     stored = _stored(path)
@@ -199,10 +180,6 @@ def options_in(directory: str) -> TokenizerOptions:
 def _stored(path: str) -> dict[str, Any]:
     """The content of a tokenizer_config.json; empty if the file does not exist."""
     return read_json_object(path) if tf.io.gfile.exists(path) else {}
-
-
-def _differ(path: str, other: str) -> bool:
-    return all(map(tf.io.gfile.exists, (path, other))) and read_bytes(path) != read_bytes(other)
 
 
 def _first(directory: str, patterns: tuple[str, ...]) -> str | None:

@@ -28,10 +28,6 @@ def widened(source: StoredModel, embedding_size: int) -> StoredModel:
     Args:
       source: an ALBERT whose embeddings are mapped to its hidden size.
       embedding_size: E of the new model. It is not the hidden size: there would be no mapping.
-
-    Raises:
-      ValueError: the embedding size is not larger, it or the source's is the hidden size, or the source is a TF2 module
-        whose graph is run.
     """
     if source.module:
         raise ValueError(f"{source.path} is a TF2 module whose own graph runs: its embeddings cannot be widened")

@@ -37,9 +37,6 @@ def read_config(folder: str) -> tuple[AlbertConfig, str, str]:
     """The config of a folder, its model type ("albert" or "bert"), and the class that its model was saved from.
 
     The class is "" if the folder does not name it.
-
-    Raises:
-      ValueError: the config is missing, or that of a model that is not supported.
     """
     path = os.path.join(folder, CONFIG)
     config = AlbertConfig.from_json_file(path)
@@ -60,11 +57,7 @@ def read_config(folder: str) -> tuple[AlbertConfig, str, str]:
 
 
 def read_label_names(folder: str) -> tuple[str, ...] | None:
-    """The names of a classifier's labels in config.json; None if they are LABEL_0, LABEL_1, ... or missing.
-
-    Raises:
-      ValueError: the labels are not numbered from 0, or a name has a line break.
-    """
+    """The names of a classifier's labels in config.json; None if they are LABEL_0, LABEL_1, ... or missing."""
     path = os.path.join(folder, CONFIG)
     names = read_json_object(path).get("id2label") or {}
     if not isinstance(names, dict) or {*names} != {*map(str, range(len(names)))}:
@@ -91,11 +84,7 @@ def model_type_of(config: AlbertConfig) -> str:
 
 
 def architecture_of(head: Head, model_type: str) -> str:
-    """Hugging Face's class of a model, "AlbertForPreTraining".
-
-    Raises:
-      ValueError: there is no such class.
-    """
+    """Hugging Face's class of a model, "AlbertForPreTraining"."""
     if not head.architectures:
         raise ValueError(f"Hugging Face has no model for {head.model.__name__}")
     return _CLASS_PREFIXES[model_type] + head.architectures[0]
@@ -111,9 +100,6 @@ def config_values(config: AlbertConfig, architecture: str, num_labels: int | Non
       num_labels: number of labels of a classifier; None for other models.
       label_names: the names of the labels; None if they have no names.
       multi_label: whether a text can have several labels.
-
-    Raises:
-      ValueError: Hugging Face has no such model.
     """
     if config.cross_layer_sharing in ("attention", "ffn"):
         raise ValueError("Hugging Face's ALBERT cannot share only attention or only feed-forward blocks. "
@@ -154,11 +140,7 @@ def is_cross_encoder(folder: str) -> bool:
 
 
 def activation_fn_in(folder: str) -> str | None:
-    """The function of the score, one of ACTIVATIONS; None if the folder is no CrossEncoder.
-
-    Raises:
-      ValueError: a file is damaged, or there is another function.
-    """
+    """The function of the score, one of ACTIVATIONS; None if the folder is no CrossEncoder."""
     file, path = os.path.join(folder, CONFIG), None
     values = read_json_object(file)
     own = values.get("sentence_transformers")

@@ -62,11 +62,7 @@ class HubPath(NamedTuple):
 
 
 def parse(path: str) -> HubPath:
-    """The parts of hf://org/name[@revision][/subfolder]. A slash of a revision is written as %2F.
-
-    Raises:
-      ValueError: it is no such path.
-    """
+    """The parts of hf://org/name[@revision][/subfolder]. A slash of a revision is written as %2F."""
     match = _PATH.fullmatch(path[len(SCHEME):].rstrip("/"))
     subfolder = (match["subfolder"] or "") if match else ""
     if not match or (subfolder and {"", os.curdir, os.pardir} & {*subfolder.split("/")}):

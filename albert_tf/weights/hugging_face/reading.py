@@ -32,11 +32,7 @@ _OLD_ENDINGS = {".gamma": ".weight", ".beta": ".bias"}
 
 
 def read(folder: str) -> StoredModel:
-    """The weights, config and vocabulary of a folder that transformers or sentence-transformers has written.
-
-    Raises:
-      ValueError: the config is that of a model that is not supported; the weights are a pickle, or cannot be read.
-    """
+    """The weights, config and vocabulary of a folder that transformers or sentence-transformers has written."""
     pooling = sentence_pooling_in(folder)
     if pooling:
         from albert_tf.weights.hugging_face.sentence_transformers import transformer_folder
@@ -102,11 +98,7 @@ def _by_release_name(
 
 
 def leave_out_the_identity(folder: str, tensors: dict[str, Any], size: int) -> None:
-    """Removes the projection of the embedding, which Hugging Face has even if E == H, and the release does not.
-
-    Raises:
-      ValueError: the mapping is not the identity.
-    """
+    """Removes the projection of the embedding, which Hugging Face has even if E == H, and the release does not."""
     kernel, bias = (tensors.pop(f"{_MAPPING}/{name}", None) for name in ("kernel", "bias"))
     is_identity = kernel is None or kernel.shape == (size, size) and np.array_equal(kernel.read(), np.eye(size))
     if not is_identity or bias and (bias.shape != (size,) or np.any(bias.read())):

@@ -33,11 +33,7 @@ _KEYS = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens", "m
 
 
 def pooling_in(folder: str) -> dict[str, Any]:
-    """The arguments of AlbertSentenceEncoder in a folder that has a modules.json, without the length of rows.
-
-    Raises:
-      ValueError: a file is damaged, or has a step or a pooling that is not supported.
-    """
+    """The arguments of AlbertSentenceEncoder in a folder that has a modules.json, without the length of rows."""
     modules = _modules(folder)
     names = [module["type"] for module in modules]
     return dict(pooling=_pooling(os.path.join(folder, modules[1]["path"], "config.json")),
@@ -45,11 +41,7 @@ def pooling_in(folder: str) -> dict[str, Any]:
 
 
 def transformer_folder(folder: str) -> str:
-    """The folder of the weights in a folder of sentence-transformers: that folder itself, or a subfolder.
-
-    Raises:
-      ValueError: modules.json is damaged, or has a step that is not supported.
-    """
+    """The folder of the weights in a folder of sentence-transformers: that folder itself, or a subfolder."""
     path = _modules(folder)[0]["path"]
     return os.path.join(folder, path) if path else folder
 

@@ -51,9 +51,6 @@ class StoredTensor:
 
         Args:
           transpose: whether to transpose the values, which must be a matrix.
-
-        Raises:
-          ValueError: the values are not floating-point numbers, or cannot be read.
         """
         if self.dtype not in _TYPES:
             raise ValueError(f"{self.path}: {self.key} has type {self.dtype}, but only {', '.join(_TYPES)} can be read")
@@ -68,12 +65,7 @@ class StoredTensor:
 
 
 def stored_tensors(folder: str) -> dict[str, StoredTensor]:
-    """The tensors of a folder, by key.
-
-    Raises:
-      ValueError: a file is missing, is not a safetensors file or is a pickle; or the index names a file outside the
-        folder.
-    """
+    """The tensors of a folder, by key."""
     index = os.path.join(folder, INDEX)
     if not tf.io.gfile.exists(index):
         return _tensors_of(os.path.join(folder, WEIGHTS))

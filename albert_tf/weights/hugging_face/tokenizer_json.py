@@ -235,11 +235,7 @@ def _varint(message: bytes, position: int) -> tuple[int, int]:
 
 
 def vocabulary_of_tokenizer_json(folder: str) -> VocabularyFiles:
-    """The vocabulary of a folder's tokenizer.json, as a file in a temporary directory.
-
-    Raises:
-      ValueError: the vocabulary is neither a SentencePiece model (Unigram) nor WordPiece, or the file is damaged.
-    """
+    """The vocabulary of a folder's tokenizer.json, as a file in a temporary directory."""
     path = os.path.join(folder, TOKENIZER_JSON)
     made, options = _made(path, *version(path))
     is_sentencepiece = made.endswith(".model")
@@ -258,7 +254,8 @@ def _made(path: str, length: int, mtime_nsec: int) -> tuple[str, TokenizerOption
     try:
         normalizers = _steps(content.get("normalizer"))
         if kind == "WordPiece":
-            name, vocabulary = "vocab.txt", _wordpiece_vocabulary(model)
+            pieces = sorted(model["vocab"], key=model["vocab"].__getitem__)
+            name, vocabulary = "vocab.txt", "".join(f"{piece}\n" for piece in pieces).encode()
         else:
             name, vocabulary = "spiece.model", _sentencepiece_model(model, content["added_tokens"], normalizers)
         lower = any(step["type"] == "Lowercase" or step.get("lowercase") for step in normalizers)
@@ -280,11 +277,6 @@ def _strips_accents(step: dict[str, Any]) -> bool:
         return bool(step.get("lowercase") if stored is None else stored)
     removes = step["type"] == "Replace" and not step["content"]  # as in the files that tokenizer_json makes
     return step["type"] == "StripAccents" or removes and "\u0300" in step["pattern"].get("Regex", "")
-
-
-def _wordpiece_vocabulary(model: dict[str, Any]) -> bytes:
-    ids = model["vocab"]
-    return "".join(f"{piece}\n" for piece in sorted(ids, key=ids.__getitem__)).encode()
 
 
 def _sentencepiece_model(model: dict[str, Any], added: list[dict], normalizers: list[dict[str, Any]]) -> bytes:

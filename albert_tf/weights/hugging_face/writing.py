@@ -40,9 +40,6 @@ def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFil
       folder: folder of the files, which is made if it does not exist.
       vocabulary: the model's vocabulary.
       dtype: one of DTYPES, to which the values are rounded.
-
-    Raises:
-      ValueError: Hugging Face has no such model, or the dtype is unknown.
     """
     check_one_of("dtype", dtype, DTYPES)
     head, model_type = head_of(model), model_type_of(model.config)
@@ -76,11 +73,7 @@ def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFil
 
 
 def class_of_hugging_face(model: keras.Model) -> str:
-    """The class that loads what save_hugging_face writes: one of sentence-transformers or of transformers.
-
-    Raises:
-      ValueError: Hugging Face has no such model.
-    """
+    """The class that loads what save_hugging_face writes: one of sentence-transformers or of transformers."""
     if isinstance(model, AlbertSentenceEncoder):
         return "SentenceTransformer"
     if settings_of(model).activation_fn:

@@ -56,22 +56,14 @@ class StoredVariable:
     transpose: bool
 
     def read(self) -> tf.Tensor:
-        """The values as float32.
-
-        Raises:
-          ValueError: they cannot be read.
-        """
+        """The values as float32."""
         with _opened(self.path) as file:
             value = np.asarray(_dataset(file, self.place, self.path)[()], np.float32)
         return tf.constant(value.T if self.transpose else value.reshape(self.shape))
 
 
 def read(folder: str) -> StoredModel:
-    """The weights, config and vocabulary of a preset.
-
-    Raises:
-      ValueError: it is a preset of another model or task, or a file cannot be read.
-    """
+    """The weights, config and vocabulary of a preset."""
     config, head = _config(folder), _head(folder)
     variables = _variables(os.path.join(folder, WEIGHTS), backbone_names(config))
     if head:
@@ -140,11 +132,7 @@ def _opened(path: str) -> Iterator[Any]:
 
 
 def _dataset(file: Any, place: str, path: str) -> Any:
-    """The dataset at a place. The file itself must have all of its values, since a link could lead to any other file.
-
-    Raises:
-      ValueError: there is none, it is a link, it has no floating-point numbers, or is larger than the file.
-    """
+    """The dataset at a place. The file itself must have all of its values: a link could lead to any other file."""
     import h5py
 
     found = file

@@ -33,17 +33,14 @@ def read(path: str) -> StoredModel:
     """The model of a checkpoint of TensorFlow, or of the best or the only one in a directory.
 
     The names of its variables tell what has written it: a run of this package, the release, albert_zh or BERT.
-
-    Raises:
-      ValueError: see checkpoint_prefix and read_checkpoint.
     """
     checkpoint = read_checkpoint(checkpoint_prefix(path))
     if _OBJECTS in checkpoint.shapes:
         return our_model(checkpoint)
     if any(name.startswith(_ALBERT_ZH) for name in checkpoint.shapes):
-        from albert_tf.weights.tf1.albert_zh import with_release_names
+        from albert_tf.weights.tf1.bert import zh_with_release_names
 
-        return with_release_names(checkpoint)
+        return zh_with_release_names(checkpoint)
     if any(map(_BERT.match, checkpoint.shapes)):
         from albert_tf.weights.tf1.bert import with_release_names
 
@@ -56,9 +53,6 @@ def read_checkpoint(prefix: str) -> StoredModel:
 
     Args:
       prefix: path of the checkpoint without ".index".
-
-    Raises:
-      ValueError: it cannot be read. `read` can raise it later, too.
     """
     with clear_errors(prefix):
         reader = tf.compat.v1.train.NewCheckpointReader(prefix)
@@ -95,9 +89,6 @@ def checkpoint_prefix(path: str) -> str:
     In a directory of several runs (--num_runs) it is that of the best run.
 
     The path of one of a checkpoint's files (model.ckpt-best.index) stands for the checkpoint.
-
-    Raises:
-      ValueError: there is no checkpoint, or there are several other ones.
     """
     path = _ENDINGS.sub("", path)
     if tf.io.gfile.exists(f"{path}.index"):

@@ -84,9 +84,6 @@ def use_module(model: keras.Model, path: str) -> HubEncoder:
     Args:
       model: a model of albert_tf.modeling with a head, which must not be compiled yet.
       path: path of the SavedModel.
-
-    Raises:
-      ValueError: the head needs outputs that the SavedModel does not have, or has another hidden_size.
     """
     if isinstance(model, AlbertPretrainer) or not hasattr(model, "albert"):
         raise ValueError(f"{path} runs its own graph: it can be the encoder of a model with another head, but "

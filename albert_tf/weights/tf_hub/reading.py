@@ -41,9 +41,6 @@ def read(path: str) -> StoredModel:
     """The weights of a module, with the config, the vocabulary and the settings in its assets.
 
     If a TensorFlow 1 module has no config in its assets, the config is derived from its graph.
-
-    Raises:
-      ValueError: the module cannot be read.
     """
     meta_graph = _meta_graph(path)
     source = _tf2_source(path) if meta_graph.HasField("object_graph_def") else _tf1_source(path, meta_graph)
@@ -108,9 +105,6 @@ def config_of_graph(path: str, graph: graph_pb2.GraphDef, shapes: Mapping[str, S
       path: path of the module, for messages.
       graph: the module's graph.
       shapes: the shapes of its variables, by the release's names.
-
-    Raises:
-      ValueError: the graph or the variables do not determine the config.
     """
     blocks = list(filter(None, map(block_variable, shapes)))
     layers = {int(match.group(1)) for match in (_LAYER.search(node.name) for node in graph.node) if match}
