@@ -67,17 +67,11 @@ _CHECKED_TEXTS = 2000  # at the start of the training set
 
 
 @dataclasses.dataclass
-class _Served:
-    """A model that predicts.
-
-    Args:
-      task: the task of the model.
-      path: the path of its weights; None while they are loaded.
-      predictors: its predictors, by batch size.
-    """
+class _LoadedModel:
+    """A model that predicts."""
 
     task: PredictingTask
-    path: str | None
+    path: str | None  # of its weights; None while they are loaded
     predictors: dict[int, Predictor] = dataclasses.field(default_factory=dict)
 
 
@@ -113,7 +107,7 @@ class FineTuning(abc.ABC):
         self.options, self.tuning = options, options.finetuning
         self.buckets = tuple(length for length in self.tuning.buckets if length >= self.shortest_row)
         self.strategy = strategy or set_up(options.devices)
-        self._served: dict[AlbertConfig, _Served] = {}  # the models that predict; equal configs share one graph
+        self._loaded: dict[AlbertConfig, _LoadedModel] = {}  # the models that predict; equal configs share one graph
         self.config: AlbertConfig = options.model.config
         self.tokenizer = options.model.vocabulary.tokenizer(self.config)
         self.cache = FeatureCache(self.tokenizer, options.cached_dir)
@@ -196,7 +190,7 @@ class FineTuning(abc.ABC):
         for table, write in to_predict:
             predictions = self.predict(table) if table else [{}]
             if is_chief(self.strategy):
-                write(predictions, self.serving_step())
+                write(predictions, self.predicting_step())
         self.use()
         if options.export_dir:
             model = self.best_model()
@@ -309,7 +303,7 @@ class FineTuning(abc.ABC):
 
         def load(prefix: str, step: int) -> None:
             nonlocal loaded
-            self._serve(prefix)
+            self._load(prefix)
             loaded = prefix
 
         chief = is_chief(self.strategy)
@@ -329,7 +323,7 @@ class FineTuning(abc.ABC):
 
     def best_model(self) -> keras.Model:
         """The model with the weights of `checkpoint()`."""
-        return self._serve(self.checkpoint()).task.model
+        return self._load(self.checkpoint()).task.model
 
     def checkpoint(self) -> str:
         """The checkpoint that predicts if there is no ensemble.
@@ -348,11 +342,11 @@ class FineTuning(abc.ABC):
 
     def forget_models(self) -> None:
         """Makes models that predict anew when they are next needed, since `new_task` makes other ones now."""
-        self._served.clear()
+        self._loaded.clear()
 
-    def serving_step(self) -> int:
+    def predicting_step(self) -> int:
         """The step of the checkpoint that predicts (of several, the largest); 0 if no run of this package saved it."""
-        return max(self.options.model.open(path).read_step() for path in self._serving_paths())
+        return max(self.options.model.open(path).read_step() for path in self._predicting_paths())
 
     @property
     def runs(self) -> dict[int, str]:
@@ -396,46 +390,43 @@ class FineTuning(abc.ABC):
             write_summary(self.tuning.run.output_dir, runs, self.best_metric)
 
     def _report(self, results: dict[str, float]) -> None:
-        results = dict(results, global_step=self.serving_step())
+        results = dict(results, global_step=self.predicting_step())
         logging.info("%s", shown(results))
         if is_chief(self.strategy):
             write_results(self.tuning.run.output_dir, results)
 
     def _predictions(self, table: FeatureTable, batch_size: int) -> Predictions:
-        return [self._prediction(path, table, batch_size) for path in self._serving_paths()]
+        return [self._prediction(path, table, batch_size) for path in self._predicting_paths()]
 
     def _prediction(self, path: str, table: FeatureTable, batch_size: int):
         """The predictions of the weights at a path, as an element of Predictions."""
-        served = self._serve(path)
-        if batch_size not in served.predictors:  # a second one would trace the same graph again
-            served.predictors[batch_size] = self._predictor(served.task, batch_size)
-        return served.predictors[batch_size](table)
+        loaded = self._load(path)
+        if batch_size not in loaded.predictors:  # a second one would trace the same graph again
+            loaded.predictors[batch_size] = self._predictor(loaded.task, batch_size)
+        return loaded.predictors[batch_size](table)
 
-    def _serving_paths(self) -> tuple[str, ...]:
+    def _predicting_paths(self) -> tuple[str, ...]:
         return self.tuning.ensemble_checkpoints or (self.checkpoint(),)
 
-    def _serve(self, path: str) -> _Served:
+    def _load(self, path: str) -> _LoadedModel:
         """A model with the weights and the config of a path."""
-        for other in self._served.values():
+        for other in self._loaded.values():
             if other.path == path:
                 return other
-        config = self._config_of(path)
+        # That of initial weights is the user's.
+        is_initial = path == self.tuning.init_checkpoint and path not in self.tuning.ensemble_checkpoints
+        config = (None if is_initial else config_of(self.options.model.open(path))) or self.config
         key = config.without_training()
-        served = self._served.get(key)
-        if served is None:
+        loaded = self._loaded.get(key)
+        if loaded is None:
             task, report = self._task_with_weights(path, config)
             _check_fine_tuned(report, path)
-            served = self._served[key] = _Served(task, path)
+            loaded = self._loaded[key] = _LoadedModel(task, path)
         else:
-            served.path = None  # until the weights are complete
-            _check_fine_tuned(load_into(served.task.model, self.options.model.open(path)), path)
-            served.path = path
-        return served
-
-    def _config_of(self, path: str) -> AlbertConfig:
-        """The config of weights that predict. If these are the initial weights, it is the user's."""
-        is_initial = path == self.tuning.init_checkpoint and path not in self.tuning.ensemble_checkpoints
-        return (None if is_initial else config_of(self.options.model.open(path))) or self.config
+            loaded.path = None  # until the weights are complete
+            _check_fine_tuned(load_into(loaded.task.model, self.options.model.open(path)), path)
+            loaded.path = path
+        return loaded
 
     def _predictor(self, task, batch_size: int) -> Predictor:
         return Predictor(task, self.strategy, batch_size, self.buckets,
@@ -474,13 +465,7 @@ def report_predicted(options: Options, scores: dict[str, float], step: int) -> N
 
 
 def _check_task(options: Options, name: str | None) -> None:
-    """Checks that training continues runs in --output_dir with the task that they were trained on.
-
-    Another task may have the same labels.
-
-    Raises:
-      ValueError: a run was trained on another task.
-    """
+    """Raises ValueError if a run that is to be continued was trained on another task, which may have equal labels."""
     for path in saved_runs(options.output_dir) if options.do_train else []:
         stored = settings_in(path).task
         if name and stored not in (None, name):

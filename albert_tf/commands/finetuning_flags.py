@@ -247,9 +247,6 @@ def set_defaults(*heads: str, has_exits: bool = False) -> ResolvedModel:
 
     Returns:
       The model.
-
-    Raises:
-      ValueError: see apply_recipe, resolve_model and ResolvedModel.setting.
     """
     apply_recipe()
     model = fields.from_flags(shared.ModelFlags).resolve_model(

@@ -59,7 +59,9 @@ def main() -> None:
     selected = options.resolve_model()
     model = selected.pretrained("sentence_encoder", **vector_flags.sentence_pooling(selected, options))
     tokenizer = selected.vocabulary.tokenizer(model.config)
-    scorer = _scorer(options.rerank_checkpoint, options.batch_size) if options.rerank_checkpoint else None
+    scorer = RelevanceScorer(
+        from_pretrained(options.rerank_checkpoint, model="classifier"),
+        tokenizer_from_pretrained(options.rerank_checkpoint), options.batch_size) if options.rerank_checkpoint else None
     vectors, precision = open_vectors(options.vectors_file, len(lines), model.vector_size, made_with(model, tokenizer))
     queries = list(options.query or filter(None, map(str.strip, read_standard_input())))
     if not queries:
@@ -79,8 +81,3 @@ def reranked(scorer: RelevanceScorer | None, query: str, neighbours: list[Neighb
         return [(neighbour.cosine, neighbour) for neighbour in neighbours]
     scores = scorer([query] * len(neighbours), [neighbour.text for neighbour in neighbours]).tolist()
     return sorted(zip(scores, neighbours), key=lambda scored: -scored[0])
-
-
-def _scorer(path: str, batch_size: int) -> RelevanceScorer:
-    model = from_pretrained(path, model="classifier")
-    return RelevanceScorer(model, tokenizer_from_pretrained(path), batch_size)

@@ -133,11 +133,7 @@ def _between(low: int, high: int, unit: str) -> str:
 
 
 def _run_trial(study: Study, space: SearchSpace, options: Options) -> None:
-    """Runs a trial, or the rest of one that was interrupted, and tells the study its score.
-
-    Raises:
-      ValueError: its command failed, and no trial has succeeded so far.
-    """
+    """Runs a trial, or the rest of one that was interrupted, and tells the study its score."""
     import optuna
 
     # Seeds and folders are those of the trials that are counted, so that a search that is started again draws what it

@@ -108,9 +108,6 @@ def device_options(options: Any, *purposes: str) -> DeviceOptions:
     Args:
       options: has TrainingFlags and DeviceFlags, and the flags of its purposes: do_eval and eval_batch_size.
       *purposes: the purposes of batches that the command can have.
-
-    Raises:
-      ValueError: see resolve_strategy.
     """
     strategy = resolve_strategy("tpu" if options.use_tpu else options.distribution_strategy)
     default_parts = 1 if options.jit_compile or strategy != "one_device" else trainer.parts_of_cpu()
@@ -137,7 +134,7 @@ def set_up(options: DeviceOptions) -> tf.distribute.Strategy:
     """Sets seed and precision, and returns the distribution strategy. Call it before anything is built.
 
     Raises:
-      ValueError: see create_strategy; or a batch size is not a multiple of the number of replicas.
+      ValueError: a batch size is not a multiple of the number of replicas.
     """
     batch_sizes = options.batch_sizes.values()
     if all(size % (options.parts * micro_batches) == 0 for size, micro_batches in batch_sizes):

@@ -191,12 +191,10 @@ def new_trainer(
     Args:
       task: the task. Its model and metrics must have been made in the strategy's scope.
       strategy: the distribution strategy.
-      options: see TrainerOptions.
-      run: see RunOptions.
-      schedule: see Schedule.
+      options, run, schedule: of the run.
 
     Raises:
-      ValueError: gradient_checkpointing with a TF-Hub module as the encoder; or see restrict_training.
+      ValueError: gradient_checkpointing with a TF-Hub module as the encoder, or layers that cannot be trained alone.
     """
     end_of_warmup = schedule.start_warmup_step + schedule.num_warmup_steps
     if schedule.num_warmup_steps and end_of_warmup >= schedule.num_train_steps:
@@ -268,8 +266,7 @@ def train(
       trainer: a trainer that was compiled in the strategy's scope.
       checkpoints: the run's checkpoints.
       batches_from: function of the first step. It returns a function of an InputContext, which returns the batches.
-      options: see RunOptions.
-      schedule: see Schedule.
+      options, schedule: of the run.
       strategy: the distribution strategy.
       evaluator: called with the step after each save. The run ends early when its patience is over.
       before_steps: writes files that describe the run. The chief calls it, if there are steps to take.

@@ -64,7 +64,7 @@ def create_strategy(name: str = "auto", tpu: TpuAddress = TpuAddress()) -> tf.di
     "mirrored" uses all GPUs, or all logical CPU devices if there is no GPU.
 
     Raises:
-      ValueError: see resolve_strategy; or no TPU answers.
+      ValueError: there is no such strategy on this machine, or no TPU answers.
     """
     name = resolve_strategy(name)
     if name == "tpu":
@@ -84,11 +84,7 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
 
 
 def _num_workers() -> int:
-    """The number of training processes in TF_CONFIG.
-
-    Raises:
-      ValueError: TF_CONFIG is malformed.
-    """
+    """The number of training processes in TF_CONFIG."""
     text = os.environ.get("TF_CONFIG")
     if not text:
         return 0

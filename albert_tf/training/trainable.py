@@ -86,11 +86,7 @@ def _selection(model: keras.Model, trainable: str) -> Callable[[str], bool]:
 
 
 def _last_blocks(config: AlbertConfig, count: int) -> tuple[set[int], set[int]]:
-    """The indices of the attention and of the feed-forward blocks of the last layers.
-
-    Raises:
-      ValueError: an earlier layer uses one of these blocks, or there are fewer layers.
-    """
+    """The indices of the attention and of the feed-forward blocks of the last layers."""
     possible = [k for k in range(1, config.num_hidden_layers + 1) if _are_apart(config, k)]
     if count in possible:
         return _blocks(config.attention_blocks[-count:]), _blocks(config.ffn_blocks[-count:])

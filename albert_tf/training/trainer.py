@@ -196,10 +196,11 @@ class Trainer(keras.Model):
         # The order of these variables is the order of LAMB's slots.
         variables = self.model.trainable_variables
         denominators = replica.all_reduce(tf.distribute.ReduceOp.SUM, denominators)
-        gradients, losses = self._accumulated(batch, denominators, _replica_id(replica))
+        gradients, losses = self._accumulated(batch, denominators, tf.convert_to_tensor(
+            replica.replica_id_in_sync_group))
         gradients, losses = replica.all_reduce(tf.distribute.ReduceOp.SUM, (gradients, losses))
         norm = tf.linalg.global_norm(gradients)
-        learning_rate = self._learning_rate()  # before the update, which increments the optimizer's step
+        learning_rate = self.optimizer.learning_rate(self.optimizer.iterations)  # before the update increments the step
         skipped_steps = self._update(gradients, norm, variables)
         return dict(losses, learning_rate=learning_rate, gradient_norm=norm, skipped_steps=skipped_steps)
 
@@ -266,9 +267,6 @@ class Trainer(keras.Model):
             self.loss_scale.update(finite)
         return self.skipped_steps.read_value()
 
-    def _learning_rate(self):
-        return self.optimizer.learning_rate(self.optimizer.iterations)
-
 
 class _BatchCounter(keras.callbacks.Callback):
     """Counts the batches of an evaluation."""
@@ -321,10 +319,6 @@ def _dropout_seed(random_seed: int, step: tf.Tensor, micro_batch: tf.Tensor) -> 
     fold_in = functools.partial(tf.random.experimental.stateless_fold_in, alg="philox")
     seed = fold_in(fold_in([random_seed, 0], tf.cast(step, tf.int32)), micro_batch)
     return tf.random.experimental.stateless_split(seed, 1, alg="philox")[0]
-
-
-def _replica_id(replica) -> tf.Tensor:
-    return tf.convert_to_tensor(replica.replica_id_in_sync_group)
 
 
 def _split(name: str, tensor: tf.Tensor, count: int) -> tf.Tensor:

@@ -298,7 +298,7 @@ def test_the_step_of_a_run_is_known_from_its_archive_and_from_a_url(tables, stra
         run = finetuning(strategy, tmp_path / "evaluated", init_checkpoint=path)
         run.evaluate_runs(accuracy_on(tables[1]))
         assert json.loads((tmp_path / "evaluated/eval_results.json").read_text())["global_step"] == 2
-        assert run.serving_step() == 2
+        assert run.predicting_step() == 2
 
 
 def test_without_a_checkpoint_evaluation_and_prediction_say_so(tables, strategy, tmp_path):
