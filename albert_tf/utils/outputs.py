@@ -133,7 +133,8 @@ def _errors_naming(path: str, temporary: str) -> Iterator[None]:
 def _remove(path: str) -> None:
     """Removes a file or a folder, if there is one."""
     if tf.io.gfile.exists(path) or not is_remote(path) and os.path.islink(path):
-        tf.io.gfile.rmtree(path) if tf.io.gfile.isdir(path) else tf.io.gfile.remove(path)
+        with contextlib.suppress(tf.errors.NotFoundError):  # ram:// takes the start of another file's name for a folder
+            tf.io.gfile.rmtree(path) if tf.io.gfile.isdir(path) else tf.io.gfile.remove(path)
 
 
 @contextlib.contextmanager
