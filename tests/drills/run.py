@@ -195,7 +195,7 @@ def main():
     for name, count in dict(kills=75, exact_kills=75, pairs=50, signals=24, soak=60, seed=1).items():
         arguments.add_argument(f"--{name}", type=int, default=count)
     arguments.add_argument("--only", default=",".join([*SCENARIOS, *PAIRS]), help="scenarios and pairs")
-    arguments.add_argument("--csv", help="file of the counts; rows of other versions in it are kept")
+    arguments.add_argument("--csv", help="file of the counts; those of other versions and scenarios stay in it")
     options = arguments.parse_args()
     os.nice(15)
     for number in (signal.SIGTERM, signal.SIGHUP):  # end what runs, too; ignored ones (nohup) the commands would ignore
@@ -250,21 +250,22 @@ def total(counts, kind):
 
 
 def write_counts(path, counts, findings):
-    """Writes a row for each disturbance and scenario."""
+    """Writes a row for each disturbance and scenario. It replaces an earlier row of the same versions."""
     import tensorflow as tf
 
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True)
-    versions = dict(python=platform.python_version(), tensorflow=tf.__version__)
-    rows = []
+    rows = {}
     if os.path.exists(path):
         with open(path, newline="") as file:
-            rows = [row for row in csv.DictReader(file) if any(row[name] != versions[name] for name in versions)]
-    rows += [dict(date=datetime.date.today().isoformat(), commit=commit.stdout.strip(), **versions, disturbance=kind,
-                  scenario=name, runs=count, findings=findings[kind, name]) for (kind, name), count in counts.items()]
+            rows = {tuple(row.values())[:4]: row for row in csv.DictReader(file)}
+    for (kind, name), count in counts.items():
+        key = dict(tensorflow=tf.__version__, python=platform.python_version(), disturbance=kind, scenario=name)
+        rows[tuple(key.values())] = dict(key, date=datetime.date.today().isoformat(), commit=commit.stdout.strip(),
+                                         runs=count, findings=findings[kind, name])
     with open(path, "w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
+        writer = csv.DictWriter(file, next(iter(rows.values())), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows(rows.values())
 
 
 if __name__ == "__main__":

@@ -99,10 +99,10 @@ SCENARIOS = dict(
 
 # A training, and another use of its folder at the same time: the pattern is of files that depend on the moment.
 PAIRS = dict(
-    evaluated=("classifier", "run_classifier --task_config=task.json --data_dir=. --output_dir=OUT/run --do_eval",
-               r"eval_results|README"),
-    predicted=("classifier", "run_classifier --task_config=task.json --data_dir=. --output_dir=OUT/run --do_predict",
-               r"test_|predict|submit|README"),
+    evaluated=("classifier", "run_classifier --task_config=task.json --data_dir=. --cached_dir=OUT/cache "
+               "--output_dir=OUT/run --do_eval", r"eval_results|README"),
+    predicted=("classifier", "run_classifier --task_config=task.json --data_dir=. --cached_dir=OUT/cache "
+               "--output_dir=OUT/run --do_predict", r"test_|predict|submit|README"),
     exported=("classifier", "run_classifier --task_config=task.json --output_dir=OUT/run --export_dir=OUT/other",
               r"^other/|README"),
     converted=("classifier", "convert_checkpoint --init_checkpoint=OUT/run --to=hugging_face --output_dir=OUT/hf",
