@@ -10,7 +10,7 @@ REPOSITORY = pathlib.Path(__file__).parents[2]
 sys.path[:0] = map(str, (REPOSITORY, REPOSITORY / "tests/helpers"))
 
 from browser import browser  # noqa: E402
-from running import running  # noqa: E402
+from server_running import running  # noqa: E402
 
 from albert_tf.server.models import model_of_source  # noqa: E402
 from albert_tf.weights.stored_model import open_source  # noqa: E402
