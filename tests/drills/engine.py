@@ -5,6 +5,7 @@ preloaded into that process: it numbers every rename, unlink and mkdir below the
 """
 
 import collections
+import contextlib
 import csv
 import dataclasses
 import hashlib
@@ -124,7 +125,8 @@ class Workplace:
         """Runs a command to its end, which a signal `number` brings at the time `when` (see `start` and `wait`)."""
         with self.start(command, when.get("at")) as process:
             if number and "at" not in when and self.wait(process, **when):
-                os.kill(-process.pid if is_group else process.pid, number)
+                with contextlib.suppress(ProcessLookupError):  # it has just ended
+                    os.kill(-process.pid if is_group else process.pid, number)
             return end(process)
 
     def wait(self, process, cpu=0.0, after=0, delay=0.0):
@@ -214,7 +216,8 @@ def end(process, limit=LIMIT):
                 until = min(until, time.monotonic() + OUTLIVES)
             if time.monotonic() > until:
                 status = process.returncode
-                os.killpg(process.pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
                 return Ended(None, process.communicate()[0] + f"\nerror: still running (status {status})", cpu)
 
 

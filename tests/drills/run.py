@@ -158,7 +158,8 @@ class Drill:
             with place.start(second, counted=False) as other:
                 if exact:
                     wait_for_end(other, WAITS)
-                    os.killpg(process.pid, signal.SIGCONT)
+                    with contextlib.suppress(ProcessLookupError):  # it has ended
+                        os.killpg(process.pid, signal.SIGCONT)
                 ended = [end(process), end(other)]
         done = dict(when, second=second, status=[each.status for each in ended],
                     refused=[each.error for each in ended if each.status])
