@@ -15,6 +15,7 @@ import shlex
 import subprocess
 import sys
 import time
+from typing import Sequence
 
 from absl import flags
 
@@ -101,11 +102,16 @@ def main() -> None:
     heading("5. Served: the SavedModel takes raw text, and needs only TensorFlow and tensorflow-text:")
     served = os.path.join(folder, "served")
     run_script("fill_mask", init_checkpoint=continued, export_dir=served, **WARNINGS_ONLY)
-    ask = ["-m", "demo.ask", *arguments(dict(saved_model=served, text=questions))]
-    print(f"\n$ python {shlex.join(ask)}", flush=True)
-    subprocess.run([sys.executable, *ask], check=True)
+    ask(served, questions)
     print(f"\nfinished in {(time.time() - started) / 60:.1f} minutes; all files are in {folder}")
     print(f"Try its models on a page in your browser: {page_command(continued, fine_tuned)}")
+
+
+def ask(saved_model: str, questions: Sequence[str]) -> None:
+    """Prints and runs `python -m demo.ask`."""
+    command = ["-m", "demo.ask", *arguments(dict(saved_model=saved_model, text=questions))]
+    print(f"\n$ python {shlex.join(command)}", flush=True)
+    subprocess.run([sys.executable, *command], check=True)
 
 
 def page_command(*models: str) -> str:

@@ -115,6 +115,7 @@ def models_of(tmp_path, monkeypatch, capsys):
             folders.append(pathlib.Path(output_dir))
 
     monkeypatch.setattr(demo, "run_script", run_script)
+    monkeypatch.setattr(demo, "ask", lambda saved_model, questions: None)
     monkeypatch.setattr(demo, "read_json_object", lambda path: dict(
         masked_lm_accuracy=next(scores), sentence_order_accuracy=0.5, eval_accuracy=0.5))
     monkeypatch.setattr(demo, "baselines", lambda *_, **__: dict(masked_lm_accuracy=0, sentence_order_accuracy=0))
@@ -148,6 +149,7 @@ def test_a_corpus_of_the_user_is_asked_about_itself(models_of, monkeypatch):
     models_of(CORPUS)
     asked = []
     monkeypatch.setattr(demo, "run_script", lambda script, text=None, **flags: asked.extend(text or ()))
+    monkeypatch.setattr(demo, "ask", lambda saved_model, questions: asked.extend(questions))
     models_of(CORPUS)
     of_every_corpus = {*demo.NOVEL_SENTENCES, demo.LAST_SENTENCE, demo.PARAGRAPH + demo.LAST_SENTENCE}
     assert set(asked) - of_every_corpus == {
