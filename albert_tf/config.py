@@ -271,11 +271,6 @@ def _require(holds: bool, rule: str, name: str, value) -> None:
 
 
 def described(differences: dict[str, tuple[Any, Any]], theirs: str, ours: str) -> str:
-    """Differences for a message: "hidden_size is 64 in the run and 128 in --albert_config_file".
-
-    Args:
-      differences: the two values of each name, such as AlbertConfig.differences returns them.
-      theirs, ours: where the first and the second values are.
-    """
+    """Differences for a message: "hidden_size is 64 in the run and 128 in --albert_config_file"."""
     return ", ".join(f"{name} is {first} in {theirs} and {second} in {ours}"
                      for name, (first, second) in differences.items())

@@ -61,11 +61,7 @@ _AROUND_THE_REASON = re.compile(
 
 
 def run_command(name: str) -> None:
-    """Runs a command of albert_tf.commands with the flags in sys.argv.
-
-    Args:
-      name: the name of its module.
-    """
+    """Runs a command of albert_tf.commands with the flags in sys.argv."""
     module = importlib.import_module(f"albert_tf.commands.{name}")
     module.define_flags()
     run(module.main)

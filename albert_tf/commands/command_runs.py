@@ -33,12 +33,7 @@ def parse_runs(content: dict[str, Any], place: str, reserved: Sequence[str] = ()
 
     Args:
       content: {"NAME": {"script": ..., "flags": {...}}, "NAME": {"like": "NAME", "flags": {...}}, ...}
-      place: path of the file for error messages.
       reserved: names that runs must not have.
-
-    Raises:
-      ValueError: a name is reserved or no word; a key is missing, unknown or of another type; "like" is not the name
-        of an earlier run; the script is no command of albert_tf.
     """
     runs: dict[str, Run] = {}
     for name, run in content.items():
@@ -85,15 +80,7 @@ def filled(value, places: dict[str, str]):
 
 
 def run_script(script: str, **flag_values) -> None:
-    """Prints a command and runs it in a new process.
-
-    Args:
-      script: name of the command, such as "run_pretraining".
-      **flag_values: see `arguments`.
-
-    Raises:
-      ValueError: there is no such command, or it failed; it has then printed the reason.
-    """
+    """Prints a command and runs it in a new process."""
     command_line = arguments(flag_values)
     print(f"\n$ {usage.starter()} {usage.find(script)} {shlex.join(command_line)}", flush=True)
     run_process(script, command_line)
@@ -106,13 +93,7 @@ def run_process(
     """Runs a command in a new process, which imports the same albert_tf as this one from any working directory.
 
     Args:
-      script: see run_script.
-      command_line_flags: its arguments.
-      name: name of the run for the error message; None for that of the command.
       should_end: called every few seconds; when it returns True, the command is ended. None for no such call.
-
-    Raises:
-      ValueError: there is no such command, or it failed; it has then printed the reason.
     """
     paths = [str(pathlib.Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     command = process_of(script, command_line_flags)
@@ -123,9 +104,5 @@ def run_process(
 
 
 def process_of(script: str, command_line_flags: Sequence[str]) -> list[str]:
-    """The program and arguments of a process that runs a command (see run_script).
-
-    Raises:
-      ValueError: there is no such command.
-    """
+    """The program and arguments of a process that runs a command."""
     return [sys.executable, "-m", "albert_tf", usage.find(script), *command_line_flags]

@@ -64,17 +64,7 @@ class LayerDistillationOptions(DistillationOptions):
 
 
 class Teacher:
-    """The model of --teacher_checkpoint.
-
-    Args:
-      path: the path of its weights.
-      head: the name of its head (see heads.py).
-      outputs: the TEACHER_OUTPUTS of the task (see TeachableTask).
-      temperature, alpha: see DistilledTask.
-
-    Raises:
-      ValueError: there are no weights at the path, or those of another task.
-    """
+    """The model of --teacher_checkpoint."""
 
     def __init__(self, path: str, head: str, outputs: Mapping[str, float | None], temperature: float = 1.0,
                  alpha: float = 1.0):
@@ -100,11 +90,7 @@ class Teacher:
 
     @functools.cached_property
     def tokenizer(self) -> FullTokenizer:
-        """Its tokenizer.
-
-        Raises:
-          ValueError: no vocabulary comes with its weights.
-        """
+        """Its tokenizer."""
         if not self.source.vocabulary:
             raise ValueError(f"no vocabulary comes with --teacher_checkpoint={self.path}: copy it to the same folder")
         return self.source.vocabulary.tokenizer(self.config)
@@ -118,8 +104,6 @@ class Teacher:
 
         Args:
           names: the labels of the task; None for a regression or a ranking.
-          multi_label: whether a text can have several of them.
-          is_ranking: whether the logit is the relevance of a text.
         """
         settings = self.source.settings
         difference = label_difference(self.path, settings.label_names, names)
@@ -136,16 +120,7 @@ class Teacher:
             raise ValueError(f"--teacher_checkpoint: {difference}")
 
     def check_tokens(self, tokenizer: FullTokenizer | None, config: AlbertConfig, max_seq_length: int) -> None:
-        """Checks that it can read the rows of the model to train, since its answers are compared token by token.
-
-        Args:
-          tokenizer: that of the model to train; None if it is not known.
-          config: that of the model to train.
-          max_seq_length: the largest number of tokens of a row.
-
-        Raises:
-          ValueError: it has another vocabulary, or fewer positions.
-        """
+        """Checks that it can read the rows of the model to train, since its answers are compared token by token."""
         are_known = tokenizer is not None and self.source.vocabulary
         differ = are_known and tokenizer_key(self.tokenizer) != tokenizer_key(cast(FullTokenizer, tokenizer))
         if differ or self.config.vocab_size != config.vocab_size:
@@ -158,11 +133,7 @@ class Teacher:
                              f"--max_seq_length={max_seq_length}")
 
     def model(self) -> keras.Model:
-        """The model with its weights.
-
-        Raises:
-          ValueError: the weights lack a part that its answers depend on.
-        """
+        """The model with its weights."""
         model, report = build(self.source, self._head)
         needs_pooler = self._head == "classifier" or getattr(model, "pooling", None) == "pooler"
         unused = ("cls/seq_relationship/", *([] if needs_pooler else ["bert/pooler/"]))

@@ -81,19 +81,15 @@ class FineTuning(abc.ABC):
     A command's class has what differs: the model and its loss, the tables of features, the scores, the answers.
 
     Args:
-      options: the command's options.
       strategy: the distribution strategy; None to set up TensorFlow as the flags say.
 
     Attributes:
       name: the name of the task, which its runs store; None for a command with one task.
-      config: the config of the model to train.
-      tokenizer, cache: for the tables of features.
       best_metric: the result that decides which checkpoint is the best; higher is better.
       unit: what an example is, for messages.
       shortest_row: the smallest number of tokens to which a batch may be padded.
       data_files: names of the files of training and evaluation data, for the model cards.
-      reading: the settings of how the task reads texts (see Settings) by name, such as doc_stride.
-      teacher: the model that the model learns from; None without one.
+      reading: the settings of how the task reads texts by name, such as doc_stride.
     """
 
     name: str | None = None
@@ -164,12 +160,7 @@ class FineTuning(abc.ABC):
             model.export(temporary)  # Keras prints the endpoints
 
     def run(self) -> None:
-        """Does what the flags request: trains, evaluates, predicts, exports.
-
-        Raises:
-          ValueError: --max_seq_length is larger than max_position_embeddings, another training uses --output_dir or the
-            folder of a run in it, or what the task raises.
-        """
+        """Does what the flags request: trains, evaluates, predicts, exports."""
         options = self.options
         _check_task(options, self.name)
         shared.check_length(self.buckets[-1], self.config)
@@ -245,13 +236,7 @@ class FineTuning(abc.ABC):
                        trained)
 
     def train_runs(self, table: FeatureTable, schedule: Schedule, evaluate: Evaluate | None = None) -> None:
-        """Trains every run to its end, continuing from its latest checkpoint.
-
-        Args:
-          table: the training examples.
-          schedule: the steps of each run.
-          evaluate: evaluates each checkpoint when it is saved; None for no evaluation.
-        """
+        """Trains every run to its end, continuing from its latest checkpoint."""
         if not self.tuning.init_checkpoint and not any(map(numbered, self.runs.values())):
             logging.info("no --init_checkpoint: training starts from random weights")
         for seed, directory in self.runs.items():
@@ -284,9 +269,6 @@ class FineTuning(abc.ABC):
 
         These are --ensemble_checkpoints if set; or else all checkpoints of each run in output_dir, with any seed; or
         else --init_checkpoint.
-
-        Raises:
-          ValueError: there is no checkpoint, or none of a run can be read.
         """
         runs = saved_runs(self.tuning.run.output_dir)
         if self.tuning.ensemble_checkpoints or not runs:
@@ -314,11 +296,7 @@ class FineTuning(abc.ABC):
         self._finish(directory, evaluator)
 
     def predict(self, table: FeatureTable) -> Predictions:
-        """The predictions of each of --ensemble_checkpoints, or of `checkpoint()` if these are not set.
-
-        Raises:
-          ValueError: there is no checkpoint, or it has no head for this task.
-        """
+        """The predictions of each of --ensemble_checkpoints, or of `checkpoint()` if these are not set."""
         return self._predictions(table, self.tuning.predict_batch_size)
 
     def best_model(self) -> keras.Model:
@@ -328,11 +306,7 @@ class FineTuning(abc.ABC):
     def checkpoint(self) -> str:
         """The checkpoint that predicts if there is no ensemble.
 
-        This is that of the best run in output_dir, with any seed (see checkpoint_of), or --init_checkpoint if there is
-        none.
-
-        Raises:
-          ValueError: there is no checkpoint.
+        This is that of the best run in output_dir, with any seed, or --init_checkpoint if there is none.
         """
         path = checkpoint_of(self.tuning.run.output_dir) or self.tuning.init_checkpoint
         if not path:
@@ -477,11 +451,7 @@ def check_labels(options: Options, names: Sequence[str] | None) -> None:
     """Checks the labels of the runs in --output_dir and, if other weights predict, warns of other labels.
 
     Args:
-      options: the command's options.
       names: the labels of the task; None for a regression.
-
-    Raises:
-      ValueError: a run has other labels, or other weights that predict have the same labels in another order.
     """
     model, saved = options.model, saved_runs(options.output_dir)
     for path in saved:

@@ -36,18 +36,11 @@ class FineTuningOptions:
     Args:
       run: options of each run. Its output_dir is the folder of all runs.
       trainer: options of each run's trainer. Its random_seed is replaced by the seed of the run.
-      length: how long each run is.
       seeds: one seed for each run. Several runs are in output_dir/seed_N.
       buckets: lengths to which batches are padded.
-      group_by_length: whether the examples of a training batch have similar lengths.
-      init_checkpoint: path of the initial weights; None for random weights.
       ensemble_checkpoints: paths of checkpoints whose predictions are averaged, instead of using a run's checkpoint.
       eval_batch_size, predict_batch_size: examples of a batch, over all replicas.
-      early_stopping_patience: see Evaluator.
       recipe: name of the recipe that the options are from, for the model card.
-
-    Raises:
-      ValueError: a batch size or the patience is out of range.
     """
 
     run: RunOptions
@@ -161,13 +154,9 @@ class Options(shared.ModelFlags, training_flags.TrainingFlags, LengthFlags, Trai
     """The flags of a command that fine-tunes. A command's own class adds its flags.
 
     Args:
-      model: the model that the flags select.
       release_steps: the release's defaults of --train_step and --warmup_step for this task; None for 3 epochs.
 
     LARGEST_INTERVAL is the command's default of --save_checkpoints_steps for a long run.
-
-    Raises:
-      ValueError: a requested action reads a file or folder whose flag is not set.
     """
 
     LARGEST_INTERVAL = 1000  # no field
@@ -225,12 +214,7 @@ AnyOptions = TypeVar("AnyOptions", bound=Options)
 
 
 def define_flags(options_class: type[Options], **defaults: Any) -> None:
-    """Defines the flags of a command.
-
-    Args:
-      options_class: the command's options.
-      **defaults: the command's defaults that differ from the declared ones.
-    """
+    """Defines the flags of a command."""
     fields.define_fields(options_class, **defaults)
     fields.define_alias("seed", "random_seed")
 
@@ -240,13 +224,6 @@ def set_defaults(*heads: str, has_exits: bool = False) -> ResolvedModel:
 
     The flags are those of --recipe, and --max_seq_length by the run or the model. A run keeps the length that it was
     trained with.
-
-    Args:
-      *heads: the names of the command's heads (see resolve_model).
-      has_exits: whether the command has ExitFlags.
-
-    Returns:
-      The model.
     """
     apply_recipe()
     model = fields.from_flags(shared.ModelFlags).resolve_model(
@@ -266,11 +243,7 @@ def requested(name: str) -> Any:
 
 
 def apply_recipe() -> None:
-    """Sets the flags that --recipe lists, except those that the command line sets or replaces.
-
-    Raises:
-      ValueError: there is no such recipe, it is not a JSON object, or it has a name that is not a flag of the command.
-    """
+    """Sets the flags that --recipe lists, except those that the command line sets or replaces."""
     path, values = read_recipe(FLAGS.recipe)
     of_command_line = {name for name in FLAGS if FLAGS[name].present}
     for name, value in values.items():
@@ -288,11 +261,7 @@ def apply_recipe() -> None:
 
 
 def read_recipe(recipe: str | None) -> tuple[str, dict[str, Any]]:
-    """The path of a recipe, which is its name or its path, and the values of flags in it; empty for None.
-
-    Raises:
-      ValueError: there is no such recipe, or it is not a JSON object.
-    """
+    """The path of a recipe, which is its name or its path, and the values of flags in it; empty for None."""
     if not recipe:
         return "", {}
     named = RECIPES / f"{recipe.lower()}.json"
@@ -310,15 +279,10 @@ def options_from_flags(
     """The options of a command.
 
     Args:
-      options_class: the command's options.
-      model: the result of set_defaults.
       actions: the command's own flags that request an action, besides --do_train, --do_eval, --do_predict and
         --export_dir.
       release_steps: the release's defaults of --train_step and --warmup_step for this task; None for 3 epochs.
       **values: the fields that are no flags, or that differ from the flags.
-
-    Raises:
-      ValueError: no action is requested, or a flag is wrong or missing.
     """
     check_export(FLAGS.export_dir)
     if FLAGS.export_dir and is_inside(FLAGS.output_dir, FLAGS.export_dir):
@@ -351,17 +315,7 @@ class PooledExitFlags(ExitFlags):
 
 def exit_arguments(options_class: type[ExitFlags], model: ResolvedModel, teacher_checkpoint: str | None = None
                    ) -> dict[str, Any]:
-    """The arguments of the model's constructor for exit heads (see EarlyExitModel), from the flags.
-
-    Args:
-      options_class: the exit flags of the command.
-      model: the result of set_defaults.
-      teacher_checkpoint: the value of the flag.
-
-    Raises:
-      ValueError: exit heads have a teacher, or a flag needs exit heads that the model does not have, or contradicts
-        the run that is to be continued.
-    """
+    """The arguments of the model's constructor for exit heads, from the flags."""
     options = fields.from_flags(options_class)
     exit_heads = bool(model.setting("exit_heads", options.exit_heads))
     if exit_heads and FLAGS.do_train and teacher_checkpoint:

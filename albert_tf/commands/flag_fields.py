@@ -121,7 +121,6 @@ def field(define: Callable[..., Any], default: Any, *arguments: Any, needs: str 
 
     Args:
       define: its flag is defined by define(name, default, *arguments).
-      default: the flag's default.
       *arguments: help, bounds and so on.
       needs: another flag without which this one has no effect, alone ("teacher_checkpoint") or with values
         ("objective=pairs,simcse"). from_flags then refuses any value but the default.
@@ -162,15 +161,7 @@ def present() -> dict[str, str]:
 
 
 def from_flags(options_class: type[AnyOptions], **values) -> AnyOptions:
-    """Makes an options dataclass from the flags that have the names of its fields.
-
-    Args:
-      options_class: the dataclass.
-      values: values of the fields that are not flags, or that differ from the flags.
-
-    Raises:
-      ValueError: a flag has no effect without another one (see `field`).
-    """
+    """Makes options from the flags that have the names of the fields; `values` are other fields, or replace flags."""
     for field in dataclasses.fields(options_class):  # type: ignore[arg-type]
         needs = field.metadata.get("needs")
         if needs and FLAGS[field.name].value != field.metadata["default"]:

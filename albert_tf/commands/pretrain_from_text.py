@@ -103,10 +103,6 @@ def is_finished(run: Run) -> bool:
     """Whether the manifest of a run's output says that it is complete. Commands with an output directory run always.
 
     These continue what is there, or find that nothing is left to do.
-
-    Raises:
-      ValueError: the output was made with other flags or from a file that was changed, so that the later runs, which
-        have read it, could not be continued.
     """
     if run.script not in READERS_OF_TEXTS:
         return False
@@ -134,11 +130,7 @@ def write_configs(configs: dict[str, AlbertConfig], directory: str) -> None:
 
 
 def read_recipe(recipe: str) -> tuple[dict[str, AlbertConfig], dict[str, Run]]:
-    """The configs and the runs of a recipe, by name.
-
-    Raises:
-      ValueError: there is no such recipe, or its file is wrong.
-    """
+    """The configs and the runs of a recipe, by name."""
     named = RECIPES / f"{recipe}.json"
     path = str(named) if named.is_file() else recipe
     content = check_keys(read_json_object(path), path, dict(runs=dict), dict(configs=dict))
@@ -154,12 +146,7 @@ def _changed_preset(content: dict, place: str) -> AlbertConfig:
 
 
 def draw_training(directories: list[str], path: str) -> None:
-    """Draws the accuracies of consecutive pre-training runs, over the total number of steps.
-
-    Args:
-      directories: directories of the runs, in order.
-      path: path of the SVG file.
-    """
+    """Draws the accuracies of consecutive pre-training runs, over the total number of steps."""
     histories, first_step = {}, 0
     for directory in directories:
         rows = sorted(read_history(directory, PretrainingTask.best_metric), key=lambda row: row["global_step"])

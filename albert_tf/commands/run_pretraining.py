@@ -317,11 +317,7 @@ def evaluate_checkpoints(options: Options, checkpoints, evaluator, evaluated: li
     """Evaluates the checkpoints in --output_dir, or --init_checkpoint if there are none.
 
     Args:
-      options, checkpoints, evaluator: of the run.
       evaluated: the prefixes of the checkpoints that were loaded, to which this function adds.
-
-    Raises:
-      ValueError: there is no checkpoint, or none can be read.
     """
     output_dir = options.run.output_dir
     if best_or_latest(output_dir):

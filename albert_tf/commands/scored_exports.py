@@ -58,13 +58,8 @@ def check_scores(
     """Prints the score of a model and that of each export.
 
     Args:
-      score: the result of scores.scorer.
-      model: the model that is exported.
       exports: the name of each precision, and a function that opens the export.
       max_score_drop: the largest loss that is allowed, as a share of the model's score; None for any.
-
-    Raises:
-      ValueError: an export loses more.
     """
     before = score(model)
     print(f"{before.name} of the model: {before.value:.4f}", flush=True)

@@ -63,12 +63,7 @@ def main() -> None:
 
 
 def search(options: Options) -> None:
-    """Runs the trials that are missing, and writes the results after each.
-
-    Raises:
-      ValueError: Optuna is not installed, the space is wrong or not that of the search in output_dir, another search or
-        the trial of a killed one still runs there, or every trial so far has failed.
-    """
+    """Runs the trials that are missing, and writes the results after each."""
     space = read_space(options.space)
     if options.halving and space.flags.get("num_runs", 1) != 1:
         raise ValueError("--halving compares single runs: remove num_runs from the flags of the space")

@@ -28,7 +28,6 @@ class SearchSpace:
     """What is searched.
 
     Args:
-      script: a fine-tuning command.
       metric: the result that is to be as high as possible, a key of eval_results.json.
       flags: the flags of all trials.
       space: by the name of a flag the distribution of its values.
@@ -47,11 +46,7 @@ class SearchSpace:
 
     @property
     def steps(self) -> tuple[int, int]:
-        """The fewest and the most training steps of a trial, over all of its runs.
-
-        Raises:
-          ValueError: nothing sets --train_step.
-        """
+        """The fewest and the most training steps of a trial, over all of its runs."""
         steps, runs = self._ends(_STEPS, None), self._ends(_RUNS, 1)
         if steps[0] is None:
             raise ValueError(f"set {_STEPS} in \"flags\" or in \"space\": without it, the search's cost is unknown")
@@ -79,10 +74,6 @@ def read_space(path: str) -> SearchSpace:
          "space": {"learning_rate": {"type": "float", "low": 1e-5, "high": 1e-4, "log": true},
                    "train_batch_size": {"type": "categorical", "choices": [16, 32]},
                    "train_step": {"type": "int", "low": 200, "high": 800, "step": 200}}}
-
-    Raises:
-      ValueError: Optuna is not installed, a key is missing, unknown or of another type, the script is not one that
-        fine-tunes, or a flag stands in both places or is one that the search sets; the message has the path.
     """
     if importlib.util.find_spec("optuna") is None:
         raise ValueError("search_settings needs the package optuna: pip install optuna")

@@ -39,7 +39,6 @@ def text_column(content: str, needs: str | None = None) -> Any:
 
     Args:
       content: what a row of the table is: "text", "document".
-      needs: see flag_fields.field.
     """
     return fields.string(
         None, "Name of the column with the texts, if the input is a table: Parquet, JSON lines, CSV or TSV with a "
@@ -97,22 +96,13 @@ class SourceFlags(VocabularyFlags):
 
     @property
     def init_path(self) -> str | None:
-        """The path of the initial weights; None for random weights.
-
-        Raises:
-          ValueError: both flags of the initial weights are set.
-        """
+        """The path of the initial weights; None for random weights."""
         if self.init_checkpoint and self.albert_hub_module_handle:
             raise ValueError("--init_checkpoint and --albert_hub_module_handle exclude each other: set one of them")
         return self.init_checkpoint or self.albert_hub_module_handle
 
     def resolve_model(self, *heads: str, **request: Any) -> ResolvedModel:
-        """The model that the flags select. A command calls this once, before it reads other files or writes any.
-
-        Args:
-          *heads: the names of the heads that a command that trains can use (see ResolvedModel).
-          **request: what flags of the command say about the model (see ModelRequest).
-        """
+        """The model that the flags select. A command calls this once, before it reads other files or writes any."""
         return ResolvedModel(ModelRequest(self.init_path, self.albert_hub_module_handle, self.albert_config_file,
                                           vocabulary=self.user_vocabulary, **request), heads)
 

@@ -86,10 +86,7 @@ class DeviceOptions:
 
     Args:
       strategy: the name of the distribution strategy on this machine, without "auto".
-      tpu: how to find a TPU.
       parts: the largest number of parts of a batch that a CPU computes at the same time.
-      precision: name of the policy of Keras.
-      random_seed: seed of Python, NumPy and TensorFlow.
       batch_sizes: the batch sizes that the command uses by the names of their flags, each with its number of
         micro-batches.
     """
@@ -131,11 +128,7 @@ def run_options(options: TrainingFlags) -> RunOptions:
 
 
 def set_up(options: DeviceOptions) -> tf.distribute.Strategy:
-    """Sets seed and precision, and returns the distribution strategy. Call it before anything is built.
-
-    Raises:
-      ValueError: a batch size is not a multiple of the number of replicas.
-    """
+    """Sets seed and precision, and returns the distribution strategy. Call it before anything is built."""
     batch_sizes = options.batch_sizes.values()
     if all(size % (options.parts * micro_batches) == 0 for size, micro_batches in batch_sizes):
         trainer.divide_threads(options.parts)  # all batches have that many parts

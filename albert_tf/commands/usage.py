@@ -66,11 +66,7 @@ _VALUES = (
 
 
 def find(name: str) -> str:
-    """The name of a command as its module has it; "-" stands for "_".
-
-    Raises:
-      ValueError: there is no such command.
-    """
+    """The name of a command as its module has it; "-" stands for "_"."""
     module = name.replace("-", "_")
     if module not in NAMES:
         close = difflib.get_close_matches(module, NAMES, n=1)
@@ -100,11 +96,7 @@ def starter() -> str:
 
 
 def program(started: str) -> str:
-    """What a user has typed before the flags, such as `python run_squad.py` or `albert-tf serve`.
-
-    Args:
-      started: sys.argv[0].
-    """
+    """What a user has typed before the flags, such as `python run_squad.py` or `albert-tf serve`."""
     if " " in started:  # set by albert_tf.__main__
         return started
     path = pathlib.Path(started)
@@ -119,11 +111,7 @@ def command_line() -> str:
 
 
 def command(started: str) -> str:
-    """The name at the start of an error message: that of the command, such as "run_squad", or of another program.
-
-    Args:
-      started: sys.argv[0].
-    """
+    """The name at the start of an error message: that of the command, such as "run_squad", or of another program."""
     return program(started).split(" ")[-1].removesuffix(".py")
 
 
@@ -135,12 +123,7 @@ def as_started(text: str) -> str:
 
 
 def help_text(description: str, module: str) -> str:
-    """The text that --help prints.
-
-    Args:
-      description: the command's docstring.
-      module: the name of its module.
-    """
+    """The text that --help prints."""
     sections: dict[str, list[flags.Flag]] = {title: [] for title in (_OWN, *FLAG_GROUPS)}
     for flag in _flags_of(module):
         sections[group_of(flag.name) or _OWN].append(flag)

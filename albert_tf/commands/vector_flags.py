@@ -41,11 +41,7 @@ class PrecisionFlags(SizeFlags):
         "dimensions], for --vector_precision=int8. extract_embeddings writes it.")
 
     def stored_precision(self) -> VectorPrecision:
-        """The precision that the flags select.
-
-        Raises:
-          ValueError: the ranges are missing, cannot be read, or belong to another precision.
-        """
+        """The precision that the flags select."""
         name, ranges = self.vector_precision, self.vector_ranges
         if name == "int8" and not ranges:
             raise ValueError("--vector_precision=int8 needs --vector_ranges, the file NAME.ranges.npy that "
@@ -121,11 +117,7 @@ def check_no_pooling(options: VectorFlags, message: str) -> None:
 
 
 def pooling_arguments(selected: ResolvedModel, head: str, options: VectorFlags) -> dict[str, Any]:
-    """The arguments of a sentence encoder, from the flags; none for another head.
-
-    Raises:
-      ValueError: a flag of sentence vectors is set for another head, or has a wrong value.
-    """
+    """The arguments of a sentence encoder, from the flags; none for another head."""
     if head != _HEAD:
         check_no_pooling(options, f"--{{}} is for --model=sentence_encoder. Received: --model={head}")
         return {}

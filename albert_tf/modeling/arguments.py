@@ -57,12 +57,7 @@ class Arguments:
 
     @classmethod
     def checked(cls, positional: Sequence, keywords: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The value of each argument by name, and the keywords that are no arguments.
-
-        Raises:
-          TypeError: an argument is missing or given twice.
-          ValueError: a value is wrong.
-        """
+        """The value of each argument by name, and the keywords that are no arguments."""
         parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=argument.default)
                       for name, argument in cls.arguments().items()]
         parameters.sort(key=lambda parameter: parameter.default is not REQUIRED)

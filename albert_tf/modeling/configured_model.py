@@ -1,7 +1,4 @@
-"""ConfiguredModel: the base class of all models, which makes Keras' save, load, clone, compile and fit work.
-
-`required` checks the inputs of a call, so that an error names the one that is missing or has a wrong shape.
-"""
+"""ConfiguredModel: the base class of all models, which makes Keras' save, load, clone, compile and fit work."""
 
 from __future__ import annotations
 
@@ -20,14 +17,13 @@ class ConfiguredModel(Arguments, keras.Model):
     """A Keras model that is built from an AlbertConfig. The constructor makes all of its variables.
 
     A subclass is decorated with `register`, lists the outputs of its head in HEAD_OUTPUTS, and declares further
-    arguments of its constructor (see arguments.py), which are attributes of a model.
+    arguments of its constructor, which are attributes of a model.
 
     In compile and fit, a loss or metric is applied to the head's output. For a head with several outputs, losses,
     metrics, labels and sample weights are dicts by the output's name, or one value for all outputs. predict and export
     return the head's outputs only.
 
     Args:
-      config: the model's config.
       max_seq_length: the largest number of tokens of a row when raw text is read; None: the default of the code
         that reads it. The model itself takes rows of any length.
     """
@@ -183,13 +179,9 @@ def as_rows(inputs: Mapping, several: str) -> tuple[dict[str, tf.Tensor], int | 
 
     Args:
       inputs: [batch, seq], or with several sequences side by side, [batch, n, seq].
-      several: the name of the sequences in messages, such as "windows".
 
     Returns:
       the inputs as [batch * n, seq], and n; None in place of n if the inputs were [batch, seq].
-
-    Raises:
-      ValueError: as `required`.
     """
     has_several = (isinstance(inputs, Mapping) and "input_ids" in inputs
                    and tf.convert_to_tensor(inputs["input_ids"]).shape.rank == 3)
@@ -210,12 +202,7 @@ def required(inputs: Mapping, names: tuple[str, ...], shape: str) -> list[tf.Ten
     """Returns the tensors with the given names, which must all have the same shape.
 
     Args:
-      inputs: inputs of a model.
-      names: names of the required inputs.
       shape: the required shape in words, such as "[batch, seq]". Only its rank is checked.
-
-    Raises:
-      ValueError: inputs is not a dict, an input is missing or has another rank, or two have different shapes.
     """
     if not isinstance(inputs, Mapping):
         raise ValueError(f"the model takes a dict of {', '.join(names)}, .... Received: {type(inputs).__name__}")

@@ -33,15 +33,7 @@ NUM_LAYERS_USED = "num_layers_used"
 
 
 class ExitHeads(keras.layers.Layer):
-    """The output layers of all layers but the last, whose output layer is the model's own.
-
-    Args:
-      config: the model's config.
-      num_outputs: number of logits.
-
-    Raises:
-      ValueError: the model has a single layer.
-    """
+    """The output layers of all layers but the last, whose output layer is the model's own."""
 
     def __init__(self, config: AlbertConfig, num_outputs: int):
         super().__init__(autocast=False)
@@ -111,11 +103,9 @@ class EarlyExitModel(ConfiguredModel):
         """The logits [batch, ...] that a head computes from AlbertModel.outputs_of a layer.
 
         Args:
-          head: the output layer.
           outputs: pooled_output and sequence_output of batch * n rows.
           input_mask: int32 [batch * n, seq].
           count: the second result of rows_of.
-          dropout: the dropouts of the call.
         """
         raise NotImplementedError
 
@@ -174,7 +164,6 @@ def loss_over_exits(loss: Callable, outputs: dict, *arguments) -> tuple[tf.Tenso
     Args:
       loss: function of outputs and the arguments that returns a loss, a scalar, and its terms by name.
       outputs: the outputs of a model. Without exit heads, the result is their loss.
-      *arguments: further arguments of `loss`.
 
     Returns:
       The mean, and the terms of the last layer's loss.
@@ -213,14 +202,10 @@ def predict_early(model: EarlyExitModel, rows: dict, count) -> dict[str, tf.Tens
     """Computes layer by layer, for fewer and fewer examples.
 
     Args:
-      model: a model with exit heads and a patience.
       rows, count: the results of rows_of.
 
     Returns:
       logits, [batch, ...], and num_layers_used, int32 [batch].
-
-    Raises:
-      ValueError: the device is a TPU, which needs static shapes.
     """
     if devices.is_tpu():
         raise ValueError("exit_patience needs batches that become smaller, which a TPU cannot compute: use num_layers")
@@ -283,13 +268,7 @@ def _layers(albert: AlbertModel, dropout: Dropouts) -> list[Callable]:
 
 
 def _weights_of(blocks: Sequence, uses: Sequence[int], of_layers: bool) -> Callable[[int, int], Any]:
-    """The weights of a block, by its index and the layer: made once if several layers share them, or else by the layer.
-
-    Args:
-      blocks: the attention or the feed-forward blocks.
-      uses: the index of each layer's block.
-      of_layers: whether each layer has weights of its own in any case, since it has adapters.
-    """
+    """The weights of a block by its index and the layer. Made once if layers share them, unless all have adapters."""
     if of_layers:
         return lambda index, layer: blocks[index].weights_for_step(layer)
     counts = collections.Counter(uses)

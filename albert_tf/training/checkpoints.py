@@ -1,7 +1,7 @@
 """Checkpoints of a run: the latest few model.ckpt-STEP, and model.ckpt-best; and the runs in a directory.
 
-Other processes may evaluate the checkpoints of a directory while it is written (see utils/outputs.py). What a killed
-process has left is removed by the next process that writes to the directory.
+Other processes may evaluate the checkpoints of a directory while it is written. What a killed process has left
+is removed by the next process that writes to the directory.
 """
 
 from __future__ import annotations
@@ -43,14 +43,10 @@ class Checkpoints:
     """The checkpoints and the config of a run in its output directory.
 
     Args:
-      directory: the output directory.
       trainer: a compiled Trainer. Its model, optimizer, step and counters are saved.
       config: the model's config, written to albert_config.json with each checkpoint.
       keep: number of model.ckpt-STEP to keep.
       writes: whether this process writes files; only one of several workers does.
-
-    Raises:
-      ValueError: the directory's name has a wildcard, which TensorFlow would interpret when it reads a checkpoint.
     """
 
     def __init__(self, directory: str, trainer, config: AlbertConfig, keep: int = 5, writes: bool = True):
@@ -65,11 +61,7 @@ class Checkpoints:
         self._checkpoint = tf.train.Checkpoint(**state)
 
     def save(self, step: int) -> None:
-        """Writes model.ckpt-STEP, and removes the oldest checkpoints if there are more than `keep`.
-
-        Raises:
-          OSError: the checkpoint cannot be written, or its temporary files were removed.
-        """
+        """Writes model.ckpt-STEP, and removes the oldest checkpoints if there are more than `keep`."""
         if not self._writes or step == self._saved_step:
             return
         self._write(f"{NAME}-{step}")
@@ -101,7 +93,6 @@ class Checkpoints:
         changed if the checkpoint has none, because the run had another precision.
 
         Args:
-          prefix: the prefix of the checkpoint.
           to_train: whether the training continues. If not, the checkpoint may have other AUXILIARY variables.
 
         Raises:

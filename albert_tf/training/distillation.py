@@ -24,10 +24,9 @@ PREFIX = "teacher_"
 class DistilledTask(PredictingTask):
     """A task whose model also learns from a teacher. With alpha 0 it is the task itself.
 
-    Batches have the teacher's outputs (see teacher_answers.py).
+    Batches have the teacher's outputs.
 
     Args:
-      task: the task.
       temperature: number by which the logits of both models are divided.
       alpha: weight of the distance from the teacher, from 0 to 1. With 1, the task's own loss is not computed.
     """
@@ -68,7 +67,6 @@ def divergence(teacher_logits: tf.Tensor, logits: tf.Tensor, temperature: float)
 
     Args:
       teacher_logits, logits: float32 [..., classes]. A teacher's logit of -1e30 stands for probability 0.
-      temperature: number by which the logits are divided.
     """
     teacher_log_probs = tf.nn.log_softmax(teacher_logits / temperature)
     differences = teacher_log_probs - tf.nn.log_softmax(logits / temperature)
@@ -76,9 +74,6 @@ def divergence(teacher_logits: tf.Tensor, logits: tf.Tensor, temperature: float)
 
 
 def binary_divergence(teacher_logits: tf.Tensor, logits: tf.Tensor, temperature: float) -> tf.Tensor:
-    """The divergence of distributions of two classes, one of which has the sigmoid of a logit: float32 [...] to [...].
-
-    The arguments are those of `divergence`.
-    """
+    """`divergence` of distributions of two classes, one of which has the sigmoid of a logit: float32 [...] to [...]."""
     teacher, student = (tf.stack([each, tf.zeros_like(each)], axis=-1) for each in (teacher_logits, logits))
     return divergence(teacher, student, temperature)

@@ -1,8 +1,4 @@
-"""Evaluates checkpoints, writes the results to files, and determines the best checkpoint.
-
-It also summarizes runs with different seeds: the median of each result (as in the paper for GLUE), its range and its
-standard deviation.
-"""
+"""Evaluates checkpoints, writes the results to files, and determines the best checkpoint."""
 
 from __future__ import annotations
 
@@ -36,7 +32,7 @@ class Evaluator:
         (all results, one per line), best_trial.txt ("step:best_step:best_value", as in the release), and eval/ with
         curves for TensorBoard.
       evaluate: function that evaluates the model's current weights and returns the results as a dict of floats.
-      best_metric: the result that decides which checkpoint is the best; higher is better (see best_of).
+      best_metric: the result that decides which checkpoint is the best; higher is better.
       save_best: function that is called when the results are the best so far.
       writes: whether this process writes files; only one of several workers does.
       patience: number of evaluations without a new best after which the run ends early; 0 for never.
@@ -104,9 +100,6 @@ class Evaluator:
 
         Args:
           load: function that loads a checkpoint into the model. Its arguments are the checkpoint's prefix and step.
-
-        Raises:
-          ValueError: there is no checkpoint, or none can be loaded.
         """
         saved = saved_by_step(self._directory)
         evaluated: dict[int, dict[str, float]] = {}
@@ -206,12 +199,7 @@ def or_lowest(value: float) -> float:
 
 
 def read_history(directory: str, best_metric: str) -> list[dict]:
-    """The results of a run's evaluations so far, by step.
-
-    Raises:
-      ValueError: the results have no best_metric, so they are those of another task; or a line is damaged (it is
-        named).
-    """
+    """The results of a run's evaluations so far, by step."""
     history = [row for _, row in _stored_history(directory)]
     if not all(best_metric in row for row in history):
         raise ValueError(f"{os.path.join(directory, HISTORY)} has no {best_metric}: {directory} has the results of "
@@ -220,11 +208,7 @@ def read_history(directory: str, best_metric: str) -> list[dict]:
 
 
 def best_value(directory: str) -> float:
-    """The best value of a run that was evaluated; minus infinity if it is NaN or the run was not evaluated.
-
-    Raises:
-      ValueError: a line of the history is damaged.
-    """
+    """The best value of a run that was evaluated; minus infinity if it is NaN or the run was not evaluated."""
     values = [-math.inf]
     for best_metric, row in _stored_history(directory):
         if best_metric not in row:
@@ -237,10 +221,7 @@ def best_value(directory: str) -> float:
 def checkpoint_of(directory: str) -> str | None:
     """The checkpoint of the best run in a directory: its model.ckpt-best or its latest one. None without a checkpoint.
 
-    The best run has the highest best value (see best_value). If no run was evaluated, it is the first of `saved_runs`.
-
-    Raises:
-      ValueError: the history of a run is damaged.
+    The best run has the highest best value. If no run was evaluated, it is the first of `saved_runs`.
     """
     runs = saved_runs(directory)
     return best_or_latest(runs[0] if len(runs) == 1 else max(runs, key=best_value)) if runs else None
@@ -283,9 +264,7 @@ def write_summary(directory: str, runs: Iterable[str], best_metric: str) -> None
     that of the others.
 
     Args:
-      directory: folder of the files.
       runs: the directories of the runs. A run without an evaluation, or in `directory` itself, is ignored.
-      best_metric: the result that decides which run, and which step of a run, is the best; higher is better.
     """
     bests = {os.path.basename(run): best_of(read_history(run, best_metric), best_metric)
              for run in runs if run != directory}
@@ -318,12 +297,7 @@ PLOT = "eval_history.svg"
 
 
 def write_plot(directory: str, best_metric: str) -> None:
-    """Draws a directory's eval_history.jsonl as eval_history.svg and marks the best step.
-
-    Args:
-      directory: directory of a run.
-      best_metric: the metric in the upper panel. The lower panel has the loss, if the results have one.
-    """
+    """Draws a directory's eval_history.jsonl as eval_history.svg: best_metric with its best step, and the loss."""
     history = sorted(read_history(directory, best_metric), key=lambda row: row["global_step"])
     names = [name for name in dict.fromkeys([best_metric, "loss"]) if history and name in history[0]]
     best = best_of(history, best_metric)

@@ -124,7 +124,6 @@ class ReleaseOptimizer(keras.optimizers.legacy.Optimizer):
 
         Args:
           gradients: one for each variable. They need not be finite if the step is skipped.
-          variables: the variables, in the same order.
           skip: scalar bool. If true, variables and slots do not change, but `iterations` is incremented.
         """
         with tf.name_scope(self._name):

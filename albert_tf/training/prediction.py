@@ -26,11 +26,7 @@ class Predictor:
     """Runs a task's model over features, without dropout.
 
     Args:
-      task: provides the model and selects the outputs to return.
-      strategy: the distribution strategy.
       batch_size: examples of a batch, over all replicas.
-      buckets: the result of bucket_lengths.
-      jit_compile: whether to compile the graph with XLA.
       parts: the largest number of parts of a batch that are computed at the same time (trainer.py).
     """
 

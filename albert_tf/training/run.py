@@ -35,13 +35,8 @@ class RunOptions:
     """Where a run is, and the size of its batches.
 
     Args:
-      output_dir: directory of the run.
       train_batch_size: examples of a step, over all replicas.
-      keep_checkpoint_max: number of checkpoints to keep.
       iterations_per_loop: on TPU, the largest number of steps between two returns to the host.
-
-    Raises:
-      ValueError: a value is out of range.
     """
 
     output_dir: str
@@ -57,16 +52,7 @@ class RunOptions:
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """The steps of a run.
-
-    Args:
-      num_train_steps: the last step.
-      num_warmup_steps, start_warmup_step, poly_power: see learning_rate_schedule.
-      save_checkpoints_steps: number of steps between two checkpoints.
-
-    Raises:
-      ValueError: a value is out of range.
-    """
+    """The steps of a run."""
 
     num_train_steps: int
     num_warmup_steps: int = 0
@@ -94,11 +80,9 @@ class Length:
 
     Args:
       train_step: number of steps; None for num_train_epochs.
-      num_train_epochs: number of passes over the examples.
       warmup_step: number of steps of the learning rate's warm-up; None for warmup_proportion.
       warmup_proportion: the same as a share of the steps.
       save_checkpoints_steps: number of steps between two checkpoints; None for default_interval.
-      largest_interval: see default_interval.
     """
 
     train_step: int | None = None
@@ -109,16 +93,7 @@ class Length:
     largest_interval: int = 1000
 
     def schedule(self, examples: int, unit: str, batch_size: int) -> Schedule:
-        """The steps, as in the release: epochs * examples / batch size. Logs how often the examples are read.
-
-        Args:
-          examples: number of examples.
-          unit: what they are, for messages: "text".
-          batch_size: examples of a step.
-
-        Raises:
-          ValueError: there are not enough examples for a step.
-        """
+        """The steps, as in the release: epochs * examples / batch size. Logs how often the examples are read."""
         steps, passes = self.train_step, self.num_train_epochs
         if steps is None:
             steps = int(examples / batch_size * passes)
@@ -138,16 +113,9 @@ class TrainerOptions:
     """How a task is trained.
 
     Args:
-      optimizer: "lamb" or "adamw".
-      learning_rate: see learning_rate_schedule.
-      bias_correction: see ReleaseOptimizer.
-      random_seed, gradient_accumulation_steps, jit_compile, loss_scaling, shapes_vary, parts, rows_vary: see Trainer.
       gradient_checkpointing: whether to recompute a layer's activations for its gradients, which saves memory.
       trainable: "all", or see restrict_training; None for all, or with adapters for the head.
       lora_rank, lora_alpha, lora_per_layer: see LoraOptions. A rank of 0 means no adapters.
-
-    Raises:
-      ValueError: `trainable` is unknown, an option of the adapters is out of range, or both contradict each other.
     """
 
     optimizer: str
@@ -190,11 +158,6 @@ def new_trainer(
 
     Args:
       task: the task. Its model and metrics must have been made in the strategy's scope.
-      strategy: the distribution strategy.
-      options, run, schedule: of the run.
-
-    Raises:
-      ValueError: gradient_checkpointing with a TF-Hub module as the encoder, or layers that cannot be trained alone.
     """
     end_of_warmup = schedule.start_warmup_step + schedule.num_warmup_steps
     if schedule.num_warmup_steps and end_of_warmup >= schedule.num_train_steps:
@@ -237,7 +200,7 @@ def steps_per_execution(
 
 @contextlib.contextmanager
 def training_in(directories: Iterable[str], strategy: tf.distribute.Strategy, do_train: bool) -> Iterator[None]:
-    """A block in which no other process may train in these directories; evaluations may run beside it (see used_alone).
+    """A block in which no other process may train in these directories; evaluations may run beside it.
 
     Of several workers, the chief alone checks it. A block that only evaluates (do_train=False) may run at any time.
 
@@ -264,20 +227,12 @@ def train(
 
     Args:
       trainer: a trainer that was compiled in the strategy's scope.
-      checkpoints: the run's checkpoints.
       batches_from: function of the first step. It returns a function of an InputContext, which returns the batches.
-      options, schedule: of the run.
-      strategy: the distribution strategy.
       evaluator: called with the step after each save. The run ends early when its patience is over.
       before_steps: writes files that describe the run. The chief calls it, if there are steps to take.
 
     Returns:
       Whether steps were taken; False if the run was finished before.
-
-    Raises:
-      ValueError: the batch cannot be divided among replicas and micro-batches, workers continue from different steps,
-        or the data ended before the last step.
-      OSError: a checkpoint cannot be written.
     """
     _check_batch_size(options, strategy.num_replicas_in_sync, trainer.gradient_accumulation_steps)
     first_step = _restored_step(checkpoints, options, strategy)

@@ -46,9 +46,6 @@ def resolve_strategy(name: str) -> str:
 
     "auto" is multi_worker_mirrored if TF_CONFIG has several workers, mirrored if there are several GPUs, and one_device
     otherwise. All other names mean themselves. TensorFlow is not initialized, so threads can still be set.
-
-    Raises:
-      ValueError: the name is unknown, or TF_CONFIG is malformed.
     """
     check_one_of("distribution_strategy", name, STRATEGIES)
     num_workers = _num_workers() if name in ("auto", "multi_worker_mirrored") else 0
@@ -59,12 +56,9 @@ def resolve_strategy(name: str) -> str:
 
 
 def create_strategy(name: str = "auto", tpu: TpuAddress = TpuAddress()) -> tf.distribute.Strategy:
-    """Makes a distribution strategy by its name in STRATEGIES (see resolve_strategy).
+    """Makes a distribution strategy by its name in STRATEGIES.
 
     "mirrored" uses all GPUs, or all logical CPU devices if there is no GPU.
-
-    Raises:
-      ValueError: there is no such strategy on this machine, or no TPU answers.
     """
     name = resolve_strategy(name)
     if name == "tpu":
@@ -140,7 +134,6 @@ def distributed(
     """The batches of a strategy's replicas.
 
     Args:
-      strategy: the distribution strategy.
       batches: function that returns the batches of a process. AutoGraph does not convert the functions that it gives to
         tf.data: it would read their source again, which may have been edited since the process started.
     """
@@ -154,7 +147,7 @@ class _HostDataset(tf.distribute.DistributedDataset):
     """A data set that is read where it is made.
 
     TensorFlow's own distributed data sets add one that copies batches to a device. It has autotuning, which cannot be
-    turned off (see data/batching.py).
+    turned off.
     """
 
     def __init__(self, dataset: tf.data.Dataset):

@@ -39,8 +39,6 @@ class TrainableTask(Protocol):
         """A micro-batch's share of the batch's loss, a float32 scalar, and its terms by name for the logs.
 
         Args:
-          outputs: the model's outputs for the micro-batch.
-          batch: the micro-batch.
           denominators: the totals of `loss_denominators` over the whole batch.
         """
 
@@ -64,7 +62,7 @@ class PredictingTask(TrainableTask, Protocol):
 
 
 class TeachableTask(PredictingTask, Protocol):
-    """A task whose model can learn from the outputs of another one (see distillation.py).
+    """A task whose model can learn from the outputs of another one.
 
     A class has TEACHER_OUTPUTS as an attribute.
     """
@@ -80,22 +78,11 @@ class TeachableTask(PredictingTask, Protocol):
     def teacher_loss(
         self, outputs: Tensors, teacher: Tensors, batch: Batch, denominators: Tensors, temperature: float
     ) -> tf.Tensor:
-        """A micro-batch's share of the distance of the model's outputs from the teacher's, a float32 scalar.
-
-        Args:
-          outputs: the model's outputs for the micro-batch.
-          teacher: the teacher's outputs that TEACHER_OUTPUTS names.
-          batch, denominators: see `loss`.
-          temperature: number by which logits are divided.
-        """
+        """A micro-batch's share of the distance of the model's outputs from the teacher's, a float32 scalar."""
 
 
 class MeanLossTask(PredictingTask):
-    """Base class of tasks whose loss is a mean over examples and whose scores come from predictions.
-
-    Args:
-      model: the model to train.
-    """
+    """Base class of tasks whose loss is a mean over examples and whose scores come from predictions."""
 
     metrics: Sequence[keras.metrics.Metric] = ()
 

@@ -1,4 +1,4 @@
-"""What a teacher answers to the training examples (see distillation.py): computed once, and cached.
+"""What a teacher answers to the training examples: computed once, and cached.
 
 The cache has an .npy file for each output, with a manifest that says which weights, examples and precision it was made
 with. Its name has a hash of these.
@@ -33,16 +33,7 @@ _VERSION = 1
 def with_answers(
     table: FeatureTable, answers: Mapping[str, np.ndarray], outputs: Mapping[str, float | None]
 ) -> FeatureTable:
-    """A table of features with the teacher's outputs, for DistilledTask.
-
-    Args:
-      table: the training examples.
-      answers: the result of `answers`.
-      outputs: the task's TEACHER_OUTPUTS.
-
-    Raises:
-      ValueError: the teacher has read another number of examples or tokens.
-    """
+    """A table of features with the teacher's outputs, for DistilledTask."""
     for name, padding in outputs.items():
         expected = len(table) if padding is None else int(table.sequences["input_ids"].flat_values.shape[0])
         if len(answers[name]) != expected:
@@ -60,12 +51,8 @@ def answers(
 
     Args:
       teacher: the model, which was made in the strategy's scope.
-      outputs: the task's TEACHER_OUTPUTS.
       table: the examples as the teacher reads them.
       directory: folder of the cache (--cached_dir).
-      strategy: the distribution strategy.
-      batch_size: examples of a batch, over all replicas.
-      parts: see Predictor.
 
     Returns:
       float32 arrays by name: [examples, ...] or, for outputs with a value per token, [tokens of all examples, ...].

@@ -37,10 +37,6 @@ def restrict_training(model: keras.Model, trainable: str, lora: LoraOptions | No
         makes its slots.
       trainable: "head": the head, with the pooler if the head reads it; or "last_K": also the last K layers.
       lora: adapters, which train together with the head; None for none.
-
-    Raises:
-      ValueError: nothing would train; the last layers share weights with earlier ones; or the encoder is a TF-Hub
-        module, whose layers cannot be selected.
     """
     _freeze(model, trainable, lora)
     if not model.trainable_weights:

@@ -47,7 +47,6 @@ def equal_parts(batch: Mapping[str, tf.Tensor], most: int) -> list[dict[str, tf.
 
     Args:
       batch: tensors [rows, ...]. They are not split if the number of rows is not static.
-      most: the largest number of parts.
     """
     rows = next(iter(batch.values())).shape[0]
     count = number_of_parts(rows, most) if rows else 1
@@ -69,7 +68,6 @@ def in_parts(
 
     Args:
       function: a tf.function, so that all parts have one graph.
-      batch, most: see equal_parts.
     """
     outputs = [function(part) for part in equal_parts(batch, most)]
     if len(outputs) == 1:
@@ -95,7 +93,6 @@ def on_batches(
 
     Args:
       function: its control flow must not depend on tensors.
-      strategy: the strategy that distributes the batches.
       jit_compile: whether the function compiles something with XLA for each shape of a batch.
     """
     # AutoGraph would read source files again for each graph, and so fail or differ if they were edited meanwhile.
@@ -119,7 +116,7 @@ class Trainer(keras.Model):
       gradient_accumulation_steps: number of micro-batches of a step.
       jit_compile: whether to compile the computation of gradients with XLA.
       loss_scaling: whether to scale losses, so that small float16 gradients do not become 0.
-      shapes_vary: whether batches have several lengths (see on_batches).
+      shapes_vary: whether batches have several lengths.
       rows_vary: whether batches of several lengths also have several numbers of rows: then each shape has its own
         graph.
       parts: the largest number of parts of a micro-batch that are computed at the same time.
@@ -177,11 +174,7 @@ class Trainer(keras.Model):
         return self.task.metrics
 
     def evaluate(self, batches, steps: int, **arguments):
-        """The same as in Keras, for exactly `steps` batches.
-
-        Raises:
-          ValueError: the data ended before.
-        """
+        """The same as in Keras, for exactly `steps` batches."""
         counter = _BatchCounter()
         results = super().evaluate(batches, steps=steps, callbacks=[counter], **arguments)
         if counter.count < steps:  # Keras interprets every OutOfRangeError as the end of the data

@@ -12,11 +12,7 @@ from albert_tf.utils.outputs import local_copy, output
 
 
 def read_array(path: str) -> np.ndarray:
-    """The array of an .npy file, of which only what is used is read into memory.
-
-    Raises:
-      ValueError: there is no file at the path, or it is not an array of numbers.
-    """
+    """The array of an .npy file, of which only what is used is read into memory."""
     check_is_file(path)
     try:
         return np.load(local_copy(path), mmap_mode="r", allow_pickle=False)
@@ -33,10 +29,6 @@ def array_writer(path: str, shape: tuple[int, ...], dtype=np.float32) -> Iterato
 
     Each row must be written once, in any order. The file appears at `path` when the block ends. (A memory map would
     instead end the process with a signal if the disk is full; a write raises OSError.)
-
-    Args:
-      path: path of the .npy file.
-      shape, dtype: shape and data type of the array.
     """
     dtype, row_shape = np.dtype(dtype), shape[1:]
     row_bytes = dtype.itemsize * int(np.prod(row_shape))
@@ -64,8 +56,7 @@ def write_array(path: str, array: np.ndarray) -> None:
 def concatenated(batches: Iterable[Mapping[str, Any]]) -> dict[str, np.ndarray]:
     """The rows of all batches, by name: logits [2, 3] and logits [1, 3] give logits [3, 3]. {} without batches.
 
-    Args:
-      batches: arrays or tensors by name. A name may be missing in some batches.
+    A name may be missing in some batches.
     """
     columns: dict[str, list[np.ndarray]] = {}
     for batch in batches:

@@ -30,13 +30,7 @@ class Bounds(NamedTuple):
 
 
 def check_finite(name: str, value: Any, lower: float | None = None) -> None:
-    """Raises a ValueError with name and value if a number is NaN, infinite or below the bound.
-
-    Args:
-      name: name of the argument.
-      value: int or float.
-      lower: the smallest allowed value; None for no bound.
-    """
+    """Raises a ValueError with name and value if a number is NaN, infinite or below the bound."""
     if not _is_finite(value) or lower is not None and value < lower:
         bound = "" if lower is None else f" of at least {lower:g}"
         raise ValueError(f"{name} must be a finite number{bound}. Received: {value!r}")

@@ -22,11 +22,9 @@ class Curve:
     """A curve of points. A point whose y is not finite is left out.
 
     Args:
-      points: (x, y) of each point.
       name: name in the legend; "" for no entry.
       errors: half the length of each point's error bar; empty for no error bars.
       marked_x: x of a point that is drawn larger; None for none.
-      is_joined: whether to draw a line through the points.
     """
 
     points: Sequence[tuple[float, float]]
@@ -42,7 +40,6 @@ class Panel:
 
     Args:
       title: quantity of the y axis.
-      curves: the curves.
       x_name: quantity of the x axis, whose ticks are whole numbers.
       x_labels: labels at x = 0, 1, ... in the place of numbers.
     """

@@ -30,11 +30,7 @@ def absolute(path: str) -> str:
 
 
 def written_path(path: str) -> str:
-    """The path that an output at `path` replaces: of a symbolic link, its target.
-
-    Raises:
-      ValueError: the link leads nowhere, or to itself.
-    """
+    """The path that an output at `path` replaces: of a symbolic link, its target."""
     if is_remote(path) or not os.path.islink(path):
         return path
     try:
@@ -94,12 +90,7 @@ def names_in(folder: str) -> list[str]:
 
 
 def check_is_file(path: str, kind: str = "file") -> None:
-    """Raises ValueError if there is no file at the path.
-
-    Args:
-      path: a local path, or one that tf.io.gfile supports.
-      kind: kind of the file for the error message: "config file".
-    """
+    """Raises ValueError if there is no file at the path."""
     paths = tf.io.gfile if is_remote(path) else os.path
     if not paths.exists(path):
         raise ValueError(f"no such {kind}: {path}")
@@ -131,33 +122,20 @@ def check_name(name: str, what: str) -> None:
     """Checks that a name can be part of a file's name.
 
     Args:
-      name: the name.
       what: description of the name for the error message: "the name of a task".
-
-    Raises:
-      ValueError: the name is empty or a path.
     """
     if name in ("", os.curdir, os.pardir) or any(mark in name for mark in "/\\\0"):
         raise ValueError(f"{what} must be a plain file name, without a folder. Received: {name!r}")
 
 
 def check_one_line(text: str, what: str) -> None:
-    """Raises ValueError if a text has a line break, so that it cannot be a line of a file.
-
-    Args:
-      text: the text.
-      what: description of the text for the error message: "a label's name".
-    """
+    """Raises ValueError if a text has a line break, so that it cannot be a line of a file."""
     if "\n" in text or "\r" in text:
         raise ValueError(f"{what} must not have a line break. Received: {reprlib.repr(text)}")
 
 
 def expand_globs(patterns: str) -> list[str]:
-    """The files of a comma-separated list of paths and globs, in order and without repetitions.
-
-    Raises:
-      ValueError: a path does not exist or is a directory, or a glob matches no file; the message names it.
-    """
+    """The files of a comma-separated list of paths and globs, in order and without repetitions."""
     files: dict[str, None] = {}
     for pattern in filter(None, (part.strip() for part in patterns.split(","))):
         if glob.has_magic(pattern) and not tf.io.gfile.exists(pattern):
@@ -180,14 +158,7 @@ def listed(paths: list[str]) -> str:
 
 
 def read_bytes(path: str, kind: str = "file") -> bytes:
-    """The content of a file. A local one is read without TensorFlow, so that a tokenizer needs no TensorFlow.
-
-    Args:
-      path, kind: see check_is_file.
-
-    Raises:
-      ValueError: there is no file at the path.
-    """
+    """The content of a file. A local one is read without TensorFlow, so that a tokenizer needs no TensorFlow."""
     check_is_file(path, kind)
     with open_binary(path) as file:
         return file.read()
@@ -230,15 +201,7 @@ class _Remote(io.RawIOBase):
 
 
 def decode_utf8(content: bytes, path: str, first_line: int = 1) -> str:
-    """Decodes the bytes of a file, or of some of its lines.
-
-    Args:
-      content: the bytes.
-      path, first_line: the file, and the number of the first line, for the error message.
-
-    Raises:
-      ValueError: the bytes are not UTF-8; the message has file and line.
-    """
+    """Decodes the bytes of a file, or of some of its lines."""
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:

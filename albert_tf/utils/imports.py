@@ -74,11 +74,7 @@ def quietly() -> Iterator[None]:
 
 
 def loader_of(package: str) -> Callable[[str], ModuleType]:
-    """Returns a module-level __getattr__ for a package, which imports the module with the attribute's name.
-
-    Raises (the function that is returned):
-      AttributeError: the package has no such module.
-    """
+    """Returns a module-level __getattr__ for a package, which imports the module with the attribute's name."""
 
     def load(name: str) -> ModuleType:
         wanted = f"{package}.{name}"
@@ -97,7 +93,6 @@ def names_of(package: str, module_of: Mapping[str, str]) -> Callable[[str], Any]
     """Returns a module-level __getattr__ for a package with public names, which imports the module of a name.
 
     Args:
-      package: the package.
       module_of: the module of each name, within the package. Other names are those of modules, as for loader_of.
     """
     load_module = loader_of(package)

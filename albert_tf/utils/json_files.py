@@ -25,20 +25,12 @@ def read_json_object(path: str, kind: str = "file") -> dict[str, Any]:
 
     Args:
       path: path of a file of at most 64 MB, which is read as a whole: a config, a manifest, a passage.
-      kind: kind of the file for error messages.
-
-    Raises:
-      ValueError: the file is missing, too large, not UTF-8 or not JSON, or its value is not an object.
     """
     return parse_json_object(_read(path, kind), path)
 
 
 def read_json_list(path: str) -> list[dict[str, Any]]:
-    """Reads a list of JSON objects from a file.
-
-    Raises:
-      ValueError: see read_json_object; or the value is not a list of objects.
-    """
+    """Reads a list of JSON objects from a file."""
     text = _read(path, "file")
     value = _parse(text, path, None)
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
@@ -60,13 +52,7 @@ def parse_json_object(text: str, path: str, line: int | None = None) -> dict[str
     """Parses a JSON object.
 
     Args:
-      text: the JSON text.
-      path: path of the file, or another name of the text, for error messages.
       line: number of the line, from 1, if the text is one line of the file.
-
-    Raises:
-      ValueError: the text is not JSON, not an object or nested too deeply, a number is too long, or a string has half
-        of a surrogate pair.
     """
     value = _parse(text, path, line)
     if not isinstance(value, dict):
@@ -111,18 +97,11 @@ def check_characters(text: str, place: str) -> None:
 def check_keys(
     content: Any, place: str, required: dict[str, type], optional: dict[str, type] | None = None
 ) -> dict[str, Any]:
-    """Checks the keys of a JSON object, and the types of their values.
+    """Checks the keys of a JSON object and the types of their values, and returns the object.
 
     Args:
-      content: the object.
       place: where it is, for error messages: a path, or a path with keys.
       required, optional: types of the values by key. The object has all required keys and no others than these.
-
-    Returns:
-      The object.
-
-    Raises:
-      ValueError: the content is not an object; a key is missing or unknown; or a value has another type.
     """
     types = {**required, **(optional or {})}
     if not isinstance(content, dict):

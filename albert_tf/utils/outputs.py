@@ -64,9 +64,6 @@ def locked(path: str, wait: bool = False, refusal: str | None = None) -> Iterato
       path: path beside which the lock is made.
       wait: whether to wait for the other block. If not, this one is refused.
       refusal: what the error message says of the other block.
-
-    Raises:
-      ValueError: there is another block, and `wait` is false; or the folder of the lock cannot be made.
     """
     if is_remote(path):
         yield
@@ -171,15 +168,8 @@ def _move(removed: Iterable[str], renamed: Mapping[str, str]) -> None:
 def output(path: str) -> Iterator[str]:
     """Yields a local temporary path, and renames it to `path` when the block ends without an error.
 
-    There is an empty file at the temporary path, with the permissions that the umask leaves.
-
-    Args:
-      path: the file, a local path or one that tf.io.gfile supports (gs://). If it is a symbolic link, its target is
-        replaced.
-
-    Raises:
-      OSError: the file cannot be written.
-      ValueError: the path is a link that leads nowhere.
+    There is an empty file at the temporary path, with the permissions that the umask leaves. If `path` is a
+    symbolic link, its target is replaced.
     """
     path = written_path(path)
     with _temporary_folder(path) as beside, contextlib.ExitStack() as stack:
@@ -227,9 +217,6 @@ def output_checkpoint(prefix: str) -> Iterator[str]:
 
     The index is renamed last, so a checkpoint with an index is complete. All checkpoints of a directory have the same
     lock and temporary folder, so that the next one removes what a killed one left.
-
-    Raises:
-      OSError: the checkpoint cannot be written, or its temporary files were removed.
     """
     directory, name = os.path.split(prefix)
     with _temporary_folder(os.path.join(directory, "checkpoints")) as folder, _errors_naming(prefix, folder):
@@ -263,11 +250,7 @@ def manifest_of(path: str) -> str | None:
 
 
 def read_manifest(manifest: str) -> dict[str, Any]:
-    """The content of a manifest: complete, made_from, and files: the size and further entries of each file by name.
-
-    Raises:
-      ValueError: it is not a manifest.
-    """
+    """The content of a manifest: complete, made_from, and files: the size and further entries of each file by name."""
     content = read_json_object(manifest)
     files = content.get("files")
     if (type(content.get("complete")) is not bool or not isinstance(content.get("made_from"), dict)
@@ -277,11 +260,7 @@ def read_manifest(manifest: str) -> dict[str, Any]:
 
 
 def checked_manifest(manifest: str) -> dict[str, Any]:
-    """The content of a manifest whose files are all there, with their sizes.
-
-    Raises:
-      ValueError: it is not a manifest, the set is not complete, or a file is missing or has another size.
-    """
+    """The content of a manifest whose files are all there, with their sizes."""
     content = read_manifest(manifest)
     if not content["complete"]:
         raise ValueError(f"{manifest} says that its files are not complete, since the command that writes them has not "
@@ -298,11 +277,7 @@ def checked_manifest(manifest: str) -> dict[str, Any]:
 
 
 def made_from_of(path: str) -> dict[str, Any] | None:
-    """The made_from of a file with a complete manifest; None without one.
-
-    Raises:
-      ValueError: see checked_manifest; or the manifest does not list the file.
-    """
+    """The made_from of a file with a complete manifest; None without one."""
     manifest = manifest_of(path)
     if manifest is None or not tf.io.gfile.exists(path):
         return None
@@ -319,15 +294,8 @@ def _write_manifest(manifest: str, content: Mapping[str, Any]) -> None:
 def check_output(path: str, files: Iterable[str]) -> Collection[str]:
     """Checks that a set may be written: each path has no file, an empty file or an earlier output of this program.
 
-    Args:
-      path: the path that the manifest is named after.
-      files: the files of the set.
-
     Returns:
       the names of the files of the earlier output.
-
-    Raises:
-      ValueError: there is a directory or another file at a path, or a link that leads nowhere.
     """
     manifest, earlier, known = manifest_path(path), [], []
     with contextlib.suppress(ValueError):  # no manifest, or another file at its path
@@ -348,7 +316,7 @@ def check_output(path: str, files: Iterable[str]) -> Collection[str]:
 
 @dataclasses.dataclass
 class OutputSet:
-    """The outputs of one command, each a set of files with a manifest. See output_set.
+    """The outputs of one command, each a set of files with a manifest.
 
     Attributes:
       temporary: temporary path of each file, in a folder that may have other files, too.
@@ -398,9 +366,6 @@ def output_set(outputs: Mapping[str, Sequence[str]]) -> Iterator[OutputSet]:
       outputs: the files of each output: {"x.tfrecord": ["x-00000-of-00002.tfrecord", ...]} or {"x.npy": ["x.npy",
         "x.ranges.npy"]}. Each output has one manifest. Files that were not written are no part of it.
 
-    Raises:
-      ValueError: see check_output; or another command writes an output.
-
     Example::
 
       with output_set({"x.npy": ["x.npy"]}) as outputs:
@@ -427,14 +392,6 @@ def output_folder(path: str, made_from: dict[str, Any] | None = None) -> Iterato
 
     They replace the files that this function wrote there before. Files that were added to the folder stay. If `path` is
     a symbolic link, its target is replaced.
-
-    Args:
-      path: the folder.
-      made_from: see model_files.
-
-    Raises:
-      ValueError: see check_export; or a file that was added would be replaced.
-      OSError: the folder cannot be written.
     """
     check_export(path)
     path = written_path(path.rstrip("/"))
@@ -447,15 +404,7 @@ def output_folder(path: str, made_from: dict[str, Any] | None = None) -> Iterato
 
 
 def check_export(*paths: str | None) -> None:
-    """Checks that output_folder may write folders. Commands call it before they start their work.
-
-    Args:
-      *paths: paths of the folders; None is ignored.
-
-    Raises:
-      ValueError: there is a file at a path, or a non-empty folder that is not an earlier export, or a link that leads
-        nowhere.
-    """
+    """Checks that output_folder may write folders. Commands call it before they start their work."""
     for path in filter(None, paths):
         path = written_path(path.rstrip("/"))
         check_directory(path)
@@ -473,9 +422,7 @@ def model_files(folder: str, kind: str, made_from: dict[str, Any], last: Collect
     """A block that writes a model into a folder that may have other files, too. Only one may run at a time.
 
     Args:
-      folder: the folder.
       kind: what is written, such as "onnx" (EXPORT by output_folder). The manifest is .KIND.manifest.json.
-      made_from: see replaceable_files.
       last: names of the files without which the others are no model. They are removed at first, and the block must
         write them last.
     """
@@ -494,11 +441,7 @@ def model_files(folder: str, kind: str, made_from: dict[str, Any], last: Collect
 
 
 def replaceable_files(folder: str, kind: str, made_from: dict[str, Any]) -> Collection[str]:
-    """The last files of a model in a folder that was made from the same, or that is not complete. {} is never the same.
-
-    Args:
-      folder, kind, made_from: see model_files.
-    """
+    """The last files of a model in a folder that was made from the same or is incomplete. {} is never the same."""
     manifest = _manifest_in(folder, kind)
     if not tf.io.gfile.exists(manifest):
         return ()

@@ -53,8 +53,6 @@ def run_to_end(
     step. SIGTERM and SIGHUP are passed on as SIGTERM; Ctrl-C is not, because a terminal sends it to both.
 
     Args:
-      command: the program and its arguments.
-      environment: the environment of the command; None for that of this process.
       should_end: called every few seconds; when it returns True, the command receives SIGTERM. None for no such call.
 
     Raises:

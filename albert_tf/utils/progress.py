@@ -1,7 +1,4 @@
-"""Shows progress and rate (of the last minute) of a long job: a bar on a terminal, or else log lines at intervals.
-
-`count_of` writes numbers of things: "1 file", "1,024 files".
-"""
+"""Shows progress and rate (of the last minute) of a long job: a bar on a terminal, or else log lines at intervals."""
 
 from __future__ import annotations
 
@@ -74,8 +71,6 @@ def progress(what: str, total: int | None, unit: str) -> Iterator[Callable[[int]
     """Yields a function to call with each further amount that is done.
 
     Args:
-      what: name of the job.
-      total: total amount; None if it is unknown.
       unit: unit of the amount, as written after a number: "B" or " lines".
     """
     if sys.stderr.isatty():

@@ -50,9 +50,6 @@ def unpacked(path: str) -> str:
     Each version of the file is unpacked once. The directory of a killed process is removed when another process unpacks
     an archive.
 
-    Args:
-      path: path of a .tar.gz, .tgz or .tar file.
-
     Returns:
       The directory of the model: the only directory in the archive if there is exactly one and no other file.
 
@@ -161,12 +158,6 @@ def downloaded(url: str) -> str:
 
     The cache is the folder in the environment variable TFHUB_CACHE_DIR (as for tensorflow_hub), or tfhub_modules in the
     system's folder for temporary files. A damaged archive is not kept.
-
-    Args:
-      url: URL of a .tar.gz file or of a TF-Hub module.
-
-    Raises:
-      ValueError: there is no archive at the URL, it is damaged, there is no network, or the server does not answer.
     """
     directory = os.environ.get("TFHUB_CACHE_DIR") or os.path.join(tempfile.gettempdir(), "tfhub_modules")
     path = os.path.join(directory, f"{hashlib.sha1(url.encode()).hexdigest()}.tar.gz")

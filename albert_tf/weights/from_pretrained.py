@@ -1,7 +1,4 @@
-"""from_pretrained: builds a model with its weights, from any supported format.
-
-`build` and `load_into` give stored weights to a new model and to one that exists, and report what was restored.
-"""
+"""from_pretrained: builds a model with its weights, from any supported format."""
 
 from __future__ import annotations
 
@@ -101,7 +98,6 @@ class RestoreReport:
     """Which variables were restored, by the release's names.
 
     Args:
-      restored: the restored variables.
       not_restored: the variables that keep their initial values, with the reason for each.
       not_used: the source's other variables.
       optimizer_state: the source's optimizer slots and counters, which are never restored here.
@@ -134,14 +130,9 @@ def build(
 
     Args:
       source: the weights. A TF2 module replaces the encoder.
-      model: the name of a kind of model (see from_pretrained); or a function that makes the model, or a task that has
+      model: the name of a kind of model; or a function that makes the model, or a task that has
         one (albert_tf/tasks).
-      config, arguments: see from_pretrained. They are for names.
       init_from_group0: whether to initialize every group from group 0.
-
-    Raises:
-      ValueError: a value has another shape than its variable, there are fewer groups of layers, or no variable of the
-        encoder has a value; or a value cannot be read or is not finite.
     """
     if source.module and model == "encoder":
         from albert_tf.weights.tf_hub.encoder import HubEncoder
@@ -176,15 +167,11 @@ def load_into(model: keras.Model, source: StoredModel) -> RestoreReport:
 
     A classifier for another number of labels is not restored, which is not an error (the paper starts RTE from MNLI).
     Positions that are not stored repeat those that are, from the first on (Beltagy et al., 2020, section 5), so that
-    they can be learned with longer inputs.
+    they can be learned with longer inputs. If shapes or names do not fit, nothing is assigned.
 
     Args:
       model: any model of albert_tf.modeling. It must not be compiled yet if the weights are a TF2 module, since that
         replaces the encoder.
-      source: the weights.
-
-    Raises:
-      ValueError: see build. If shapes or names do not fit, nothing is assigned.
     """
     if source.module:
         return _use_module(model, source.module)
@@ -289,13 +276,7 @@ class _Matching:
 
 
 def warn_of_random_parts(model: str, report: RestoreReport, path: str) -> None:
-    """Logs a warning if a part on which the model's outputs depend has random values.
-
-    Args:
-      model: the kind of model (see from_pretrained).
-      report: what was restored.
-      path: path of the weights.
-    """
+    """Logs a warning if a part on which the model's outputs depend has random values."""
     random = _random_parts(head_named(model), report)
     if random:
         has_others = any(reason.startswith("shape") for reason in report.not_restored.values())

@@ -24,7 +24,6 @@ class Head:
     """A kind of model of albert_tf.modeling: the encoder alone or with one head.
 
     Args:
-      name: its name in from_pretrained and --model.
       path: its module in albert_tf.modeling, and its class there: "span.AlbertSpan".
       variables: prefixes of release names that only this model's checkpoints have, most specific first; empty if
         another model has the same ones.
@@ -111,13 +110,7 @@ def head_of(model) -> Head:
 
 
 def check_reads_texts(model, tokenizer: FullTokenizer, *heads: str) -> None:
-    """Checks the arguments of a function that predicts from texts.
-
-    Args:
-      model: a model, Keras or exported.
-      tokenizer: its tokenizer.
-      *heads: the names of the heads that the function can use.
-    """
+    """Checks the arguments of a function that predicts from texts."""
     if not _is_head(model, heads):
         kinds = " or ".join(f'"{name}"' for name in heads)
         raise ValueError(f"the model must be made by from_pretrained(path, model={kinds}). Received: "

@@ -55,14 +55,11 @@ class ModelCard:
     """The content of a model card.
 
     Args:
-      head: the model's entry in the registry of heads.
-      config: the model's config.
       base_model: path of the weights that training started from or that were converted; None if there are none.
       is_conversion: whether the weights are those of base_model, in another format.
       facts: rows of the table "Made from", such as the recipe and the seed. None and "" are left out.
       datasets: what each file of training and evaluation data was made from, by the file's name: its manifest's
         "made_from", or {}.
-      command: the command that made the weights and measured the scores; None if there is none.
       scores: the scores by name. They may include global_step.
       loaded_by: the class of transformers or sentence-transformers that loads the weights; None if no other library
         does.
@@ -89,7 +86,6 @@ class ModelCard:
         """The card as Markdown.
 
         Args:
-          name: name of the model, for the title.
           fields: fields of the header, which replace the card's own.
           base: the facts of the card of the weights that were converted; None for none.
         """
@@ -141,10 +137,6 @@ def write_model_card(directory: str, card: ModelCard) -> None:
     A card that is replaced keeps its license and language. A new card has the language of the base model's card, and
     after a conversion also the other fields that describe the weights and their origin. Its header never names local
     weights: base_model is then that of their own card.
-
-    Args:
-      directory: the directory of the weights, which must exist.
-      card: the content of the card.
     """
     path = os.path.join(directory, CARD)
     present = _read(path)
@@ -183,13 +175,7 @@ def _title(directory: str) -> str:
 
 
 def _text(name: str, fields: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
-    """A card.
-
-    Args:
-      name: name of the model, for the title.
-      fields: the other fields of the header.
-      facts: the result of ModelCard._facts, and what calibration and conversion add.
-    """
+    """The Markdown of a card, with the header's other fields and the facts of this package."""
     from huggingface_hub import ModelCardData
 
     fields = {**fields, _FACTS: facts}
@@ -322,13 +308,7 @@ def write_run_card(
     """Writes the model card of a run to its directory.
 
     Args:
-      model: the trained model.
-      run, schedule, trainer: options of the run.
-      command: the command that started the run.
-      init_checkpoint: initial weights; None if they were random.
-      datasets: see ModelCard.
       scores: the scores of the run's best checkpoint; None if it was not evaluated.
-      recipe: name of the recipe of hyper-parameters; None if there was none.
       trained: whether the command took steps. If not, a card that exists is kept: it has the command of the training.
     """
     if not trained and tf.io.gfile.exists(os.path.join(run.output_dir, CARD)):

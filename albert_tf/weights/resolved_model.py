@@ -53,15 +53,12 @@ class ModelRequest:
     """What the flags say about the model.
 
     Args:
-      init_checkpoint: path of the initial weights; None for random weights.
       module: the path of a TF-Hub module that may run its own graph; it is the same as init_checkpoint then.
       config_file: path of a config, or the name of a published size; None for the config of the weights.
       unshare_layers: whether each layer gets its own copy of the weights that the layers of init_checkpoint share.
       dropout: the dropout rates that replace those of the config, by their names in the config.
-      vocabulary: the vocabulary and the options that flags set.
       output_dir: the directory of a training script's runs; None for scripts that do not train.
       do_train: whether the script trains now; None for scripts that never train.
-      ensemble: paths of checkpoints whose predictions are averaged.
       num_layers: the number of layers that models with exit heads are cut to; None for all.
     """
 
@@ -81,8 +78,7 @@ class ResolvedModel:
     """The model of a command. Sources are opened when they are first needed, and only once.
 
     Args:
-      request: what the flags say.
-      heads: the names of the heads (see heads.py) that the command can use; empty for any.
+      heads: the names of the heads that the command can use; empty for any.
 
     Raises:
       ValueError: the run in output_dir is that of another task; it is to be continued and the flags contradict it; or
@@ -120,11 +116,6 @@ class ResolvedModel:
 
         A trusted TF2 module is always the model's encoder, since checkpoints of a run on it have the values of its
         variables, but not its graph.
-
-        Args:
-          make: function that makes the task (albert_tf/tasks).
-          path: path of the weights.
-          init_from_group0: whether to initialize every group from group 0.
         """
         module = self.request.module
         if module and module != path:
@@ -195,18 +186,7 @@ class ResolvedModel:
     def setting(self, name: str, requested: Value | None, flag: str | None = None) -> Value | None:
         """The value of a setting: the run's, or the user's, or the stored one.
 
-        It logs a warning if the user wants another value than the run's and nothing is trained.
-
-        Args:
-          name: the name of the setting (see Settings).
-          requested: the user's value; None if no flag sets it.
-          flag: the name of the flag; None for `name`.
-
-        Returns:
-          The value; None if the user sets none and none is stored.
-
-        Raises:
-          ValueError: the run is to be continued with another value.
+        If the user wants another value than the run's, continuing it is an error, and all else logs a warning.
         """
         stored: Value | None = getattr(self.settings, name)
         if requested is None or stored is None or stored == requested:
@@ -226,11 +206,7 @@ class ResolvedModel:
                              "choose another --output_dir")
 
     def pretrained(self, model: str, **arguments) -> keras.Model:
-        """The model with the initial weights. Warns of parts with random values.
-
-        Args:
-          model, arguments: see from_pretrained.
-        """
+        """The model with the initial weights. Warns of parts with random values."""
         built, report = self._pretrained(model, **arguments)
         warn_of_random_parts(model, report, str(self.request.init_checkpoint))
         return built

@@ -41,8 +41,6 @@ class Settings:
     An argument that the class does not have is None.
 
     Args:
-      head: the name of the head (see heads.py); None if unknown.
-      values: values of arguments that are stored.
       task: the name of the task that a run trains on; None if it has none, or is unknown.
       lora_alpha: the adapters of a run are multiplied by it and divided by their rank; None without adapters.
     """
@@ -111,14 +109,7 @@ def sentence_pooling_in(folder: str) -> dict[str, Any] | None:
 def write_settings(
     settings: Settings, config: AlbertConfig, folder: str, vocabulary: VocabularyFiles = VocabularyFiles()
 ) -> None:
-    """Writes settings and vocabulary, and removes the files of settings that the model does not have.
-
-    Args:
-      settings: the model's settings.
-      config: the model's config.
-      folder: the folder of the weights, which is made if it does not exist.
-      vocabulary: the model's vocabulary.
-    """
+    """Writes settings and vocabulary, and removes the files of settings that the model does not have."""
     copy_vocabulary(vocabulary, folder)
     write_input_settings(settings, config, folder)
 

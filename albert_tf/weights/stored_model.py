@@ -10,9 +10,6 @@
     anything else                 tf1.checkpoint, which also reads checkpoints of runs, BERT and albert_zh
 
 The module of a format has a function `read` from a path to a StoredModel, and is imported when a path has this format.
-
-`unshared` gives each layer its own copy of weights that layers share. `first_layers` cuts a model with exit heads.
-`merged` adds low-rank adapters to the kernels.
 """
 
 from __future__ import annotations
@@ -57,12 +54,8 @@ class StoredModel:
     """A stored model, in the same form for every file format. Values are read only when they are needed.
 
     Args:
-      path: path of the model, for messages.
       shapes: the shape of each value, by the release's name.
       read: function that returns the value with a release name.
-      read_config: function that returns the model's config.
-      vocabulary: the vocabulary that comes with the weights; empty if there is none.
-      settings: how the model is used, as stored with the weights.
       module: the directory of a TF2 SavedModel whose variables have other names than the release's; `shapes` is empty
         then. It is used as an encoder. Reading its config and using it runs its graph.
       read_step: function that returns the step at which a run of this package saved the weights; 0 for other weights.
@@ -84,11 +77,7 @@ class StoredModel:
         return value
 
     def num_labels(self, *heads: str) -> int | None:
-        """The number of labels of the classifier; None if there is no classifier.
-
-        Args:
-          *heads: the names of heads. Default: all.
-        """
+        """The number of labels of the classifier, if it is one of these heads (default: any); None otherwise."""
         for name in (head_named(head).label_weights for head in heads or HEAD_NAMES):
             shape = self.shapes.get(name or "")
             if shape is not None and len(shape) != 2:
@@ -114,11 +103,7 @@ def open_source(path: str, trust_module: bool = False) -> StoredModel:
     The format is determined by reading files. No code of a SavedModel runs here.
 
     Args:
-      path: a released directory or its .tar.gz, a run's directory (model.ckpt-best, else the latest), the directory of
-        several runs (the best of them), a checkpoint's prefix, a BERT checkpoint of google-research/bert, a Hugging
-        Face folder of ALBERT or BERT, a preset of keras-hub's ALBERT, a TF-Hub module of either generation or its
-        .tar.gz, or a URL of one; a repository of the Hugging Face Hub, hf://org/name[@revision][/subfolder]; or the
-        name of a model that comes with the package (albert_tiny_en, albert_tiny_en_sentences).
+      path: as for from_pretrained, or the directory of several runs (the best of them).
       trust_module: whether to accept a TF2 module that can only be used by running its graph. A graph can read and
         write files.
 
@@ -188,11 +173,7 @@ def shipped_models() -> list[str]:
 
 
 def shipped_model(path: str) -> str | None:
-    """The folder of a model that comes with the package, if `path` is its name and there is no such file or folder.
-
-    Args:
-      path: see from_pretrained: "albert_tiny_en".
-    """
+    """The folder of a model that comes with the package, if `path` is its name and there is no such file or folder."""
     if not path.isidentifier() or pathlib.Path(path).exists():
         return None
     return str(_SHIPPED / path) if (_SHIPPED / path).is_dir() else None
@@ -264,7 +245,6 @@ def first_layers(source: StoredModel, num_layers: int | None) -> StoredModel:
     """The source of a model of the first layers of a model with exit heads, which has the output layer after them.
 
     Args:
-      source: the model.
       num_layers: the number of layers; None for the unchanged source.
     """
     if num_layers is None:

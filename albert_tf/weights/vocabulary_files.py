@@ -45,8 +45,6 @@ class VocabularyFiles:
     """The arguments of FullTokenizer that are stored with weights.
 
     Args:
-      spm_model_file: path of a SentencePiece model, or None.
-      vocab_file: path of a WordPiece vocabulary, or None.
       do_lower_case: whether to lower-case text; None if nothing is stored.
       keep_accents: whether texts keep their accents; None if nothing is stored.
       archive: path of the archive or repository of which the files are a copy, for messages; None if there is none.
@@ -95,11 +93,7 @@ class VocabularyFiles:
         return dataclasses.replace(user if user else self, **options._asdict())
 
     def tokenizer(self, config: AlbertConfig | None = None) -> FullTokenizer:
-        """The tokenizer of these files. Options that are not stored have their defaults: lower case, no accents.
-
-        Args:
-          config: config of the model that the tokenizer is for; None if it is not known.
-        """
+        """The tokenizer of these files. Options that are not stored have their defaults: lower case, no accents."""
         if not self:
             raise ValueError("no vocabulary comes with the weights, and none is set: set --spm_model_file or "
                              "--vocab_file, or in Python pass a FullTokenizer")
@@ -132,7 +126,6 @@ def copy_vocabulary(files: VocabularyFiles, directory: str, name: str | None = N
 
     Args:
       files: the vocabulary. If it has no options, an earlier tokenizer_config.json stays.
-      directory: the directory, which is made if it does not exist.
       name: name of the copy. None: the file's name, or spiece.model or vocab.txt if vocabulary_in would not find it.
     """
     if files:

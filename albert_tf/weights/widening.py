@@ -26,7 +26,6 @@ def widened(source: StoredModel, embedding_size: int) -> StoredModel:
     """The source of a model with a larger embedding size.
 
     Args:
-      source: an ALBERT whose embeddings are mapped to its hidden size.
       embedding_size: E of the new model. It is not the hidden size: there would be no mapping.
     """
     if source.module:

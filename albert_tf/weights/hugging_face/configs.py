@@ -95,11 +95,7 @@ def config_values(config: AlbertConfig, architecture: str, num_labels: int | Non
     """The content of config.json for a model.
 
     Args:
-      config: the model's config.
       architecture: the result of architecture_of.
-      num_labels: number of labels of a classifier; None for other models.
-      label_names: the names of the labels; None if they have no names.
-      multi_label: whether a text can have several labels.
     """
     if config.cross_layer_sharing in ("attention", "ffn"):
         raise ValueError("Hugging Face's ALBERT cannot share only attention or only feed-forward blocks. "

@@ -36,7 +36,6 @@ class Snapshot(NamedTuple):
     """A local copy of some files of a repository.
 
     Args:
-      folder: the local folder.
       revision: the commit of the files.
     """
 
@@ -51,7 +50,6 @@ class HubPath(NamedTuple):
     """The parts of a path on the hub.
 
     Args:
-      name: name of the repository, org/name.
       revision: branch, tag or commit; None for the main branch.
       subfolder: folder in the repository; "" for its top.
     """
@@ -73,14 +71,7 @@ def parse(path: str) -> HubPath:
 
 
 def snapshot(path: str) -> Snapshot:
-    """Downloads the model at a path, unless it is in the cache. In one process, a path keeps its first revision.
-
-    Args:
-      path: hf://org/name[@revision][/subfolder].
-
-    Raises:
-      ValueError: there is no such model, it has only pickles, it may not be read, or it cannot be downloaded.
-    """
+    """Downloads the model at a path, unless it is in the cache. In one process, a path keeps its first revision."""
     if path in _opened:
         return _opened[path]
     hub_path = parse(path)
@@ -103,12 +94,8 @@ def upload(folder: str, name: str, private: bool) -> str:
     """Uploads a folder to a repository, which is made if it does not exist. Returns the URL of the commit.
 
     Args:
-      folder: the folder.
       name: the repository, org/name.
       private: whether only the repository's owners may read it.
-
-    Raises:
-      ValueError: it is not allowed, the hub cannot be reached, or the repository is public and `private` is true.
     """
     from huggingface_hub import HfApi
 

@@ -51,12 +51,7 @@ class NameTable:
         return tensor and f"{self._block.format(group=block.group, inner=block.inner)}.{tensor}"
 
     def ours(self, key: str, head: str | None = None) -> str | None:
-        """The release's name of a tensor of a Hugging Face model with a head; None if there is none.
-
-        Args:
-          key: key of the tensor.
-          head: the kind of model (see from_pretrained); None if it is unknown.
-        """
+        """The release's name of a tensor of a Hugging Face model with a head; None if there is none."""
         block = self._their_block.fullmatch(key)
         if not block:
             return self._ours_of_head.get(head or "", {}).get(key) or self._ours_outside.get(key)

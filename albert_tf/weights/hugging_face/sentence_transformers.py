@@ -53,13 +53,7 @@ def check_pooling_of_sentence_transformers(pooling: str) -> None:
 
 
 def write_pooling(settings: Any, config: AlbertConfig, folder: str) -> None:
-    """Writes the files of a pooling.
-
-    Args:
-      settings: the Settings of a sentence encoder.
-      config: the encoder's config.
-      folder: folder of the files, which is made if it does not exist.
-    """
+    """Writes the files of a pooling."""
     types = _TYPES if settings.normalize else _TYPES[:-1]
     paths = ("", _POOLING_FOLDER, _NORMALIZE_FOLDER)
     modules = [dict(idx=number, name=str(number), path=path, type=f"sentence_transformers.models.{name}")

@@ -35,8 +35,6 @@ class StoredTensor:
     """A tensor in a safetensors file.
 
     Args:
-      path: path of the file.
-      key: key in the file.
       shape: shape in the file.
       dtype: name of the data type in the file: "F32".
     """
@@ -47,11 +45,7 @@ class StoredTensor:
     dtype: str
 
     def read(self, transpose: bool = False) -> tf.Tensor:
-        """The values as float32, without a second copy in memory.
-
-        Args:
-          transpose: whether to transpose the values, which must be a matrix.
-        """
+        """The values as float32, without a second copy in memory."""
         if self.dtype not in _TYPES:
             raise ValueError(f"{self.path}: {self.key} has type {self.dtype}, but only {', '.join(_TYPES)} can be read")
         values = _aligned(self.shape[::-1] if transpose else self.shape)

@@ -62,8 +62,6 @@ def write_tokenizer(vocabulary: VocabularyFiles, folder: str, config: AlbertConf
 
     Args:
       vocabulary: the vocabulary; if it is empty, only the length is written.
-      folder: the folder, which is made if it does not exist.
-      config: the model's config.
       max_seq_length: the largest number of tokens of a row that the weights are trained with; None if unknown.
     """
     sentencepiece = bool(vocabulary.spm_model_file)

@@ -37,8 +37,6 @@ def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFil
 
     Args:
       model: any model of albert_tf.modeling except AlbertConditionalSpan.
-      folder: folder of the files, which is made if it does not exist.
-      vocabulary: the model's vocabulary.
       dtype: one of DTYPES, to which the values are rounded.
     """
     check_one_of("dtype", dtype, DTYPES)

@@ -44,8 +44,6 @@ class StoredVariable:
     """A variable in a weight file of Keras.
 
     Args:
-      path: path of the file.
-      place: place of the variable in the file.
       shape: its shape in the release.
       transpose: whether the file has its transpose.
     """

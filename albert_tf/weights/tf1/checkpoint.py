@@ -49,11 +49,7 @@ def read(path: str) -> StoredModel:
 
 
 def read_checkpoint(prefix: str) -> StoredModel:
-    """A checkpoint of the release, with the albert_config.json and the vocabulary next to it.
-
-    Args:
-      prefix: path of the checkpoint without ".index".
-    """
+    """A checkpoint of the release, with the albert_config.json and the vocabulary next to it."""
     with clear_errors(prefix):
         reader = tf.compat.v1.train.NewCheckpointReader(prefix)
     shapes, types = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
@@ -121,10 +117,7 @@ def save_tf1_checkpoint(
     """Writes a model as a checkpoint of the release: the variables with their names, without optimizer slots.
 
     Args:
-      model: any model of albert_tf.modeling.
       prefix: path of the checkpoint without ".index".
-      global_step: value of the variable global_step; None for no such variable.
-      left_out: release names of variables that are not written.
       name_of: function from a release name to the name that is written.
     """
     values = {release_name(variable): variable for variable in model.weights}

@@ -20,14 +20,7 @@ _OUTPUTS = ("pooled_output", "sequence_output", "encoder_outputs")
 class HubEncoder(keras.Model):
     """A text encoder with TF-Hub's common interface. Its trainable variables are trained with those of the head.
 
-    Args:
-      path: path of the SavedModel.
-
     Call it with AlbertModel's inputs. It returns AlbertModel's pooled_output, sequence_output and encoder_outputs.
-
-    Raises:
-      ValueError: the SavedModel cannot be loaded, or two of its variables have the same name. The call raises it if the
-        SavedModel does not have the interface.
     """
 
     def __init__(self, path: str, **kwargs):
@@ -83,7 +76,6 @@ def use_module(model: keras.Model, path: str) -> HubEncoder:
 
     Args:
       model: a model of albert_tf.modeling with a head, which must not be compiled yet.
-      path: path of the SavedModel.
     """
     if isinstance(model, AlbertPretrainer) or not hasattr(model, "albert"):
         raise ValueError(f"{path} runs its own graph: it can be the encoder of a model with another head, but "

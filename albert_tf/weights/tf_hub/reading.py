@@ -99,13 +99,7 @@ def _no_config(path: str) -> AlbertConfig:
 
 
 def config_of_graph(path: str, graph: graph_pb2.GraphDef, shapes: Mapping[str, Sequence[int]]) -> AlbertConfig:
-    """The config of a module whose graph was made by the release's code. Dropout is 0.
-
-    Args:
-      path: path of the module, for messages.
-      graph: the module's graph.
-      shapes: the shapes of its variables, by the release's names.
-    """
+    """The config of a module whose graph was made by the release's code. Dropout is 0."""
     blocks = list(filter(None, map(block_variable, shapes)))
     layers = {int(match.group(1)) for match in (_LAYER.search(node.name) for node in graph.node) if match}
     try:
