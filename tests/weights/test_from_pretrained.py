@@ -20,6 +20,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.weights.from_pretrained import build, load_into
+from albert_tf.weights.heads import HEAD_NAMES
 from albert_tf.weights.hugging_face.writing import save_hugging_face
 from albert_tf.weights.stored_model import open_source
 from albert_tf.weights.tf1.checkpoint import checkpoint_prefix, save_tf1_checkpoint
@@ -186,8 +187,7 @@ def test_a_task_starts_from_weights_and_its_heads_from_the_seed(folder, caplog, 
 
 @pytest.mark.parametrize("make, arguments, message", [
     (lambda folder: saved(folder, "model.ckpt-best"), dict(model="tagger"),
-     "^model must be one of encoder, pretrainer, classifier, token_classifier, span, conditional_span, "
-     r"multiple_choice, sentence_encoder\. Received: 'tagger'$"),
+     rf"^model must be one of {', '.join(HEAD_NAMES)}\. Received: 'tagger'$"),
     (lambda folder: None, {}, "no checkpoint at "),
     (lambda folder: (saved(folder, "model.ckpt-best"), (folder / "albert_config.json").unlink()), {},
      "no such config file: "),

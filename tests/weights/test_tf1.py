@@ -13,7 +13,7 @@ from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.layers import release_name
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.weights.from_pretrained import build, load_into
-from albert_tf.weights.heads import head_named
+from albert_tf.weights.heads import HEAD_NAMES, head_named
 from albert_tf.weights.stored_model import open_source
 from albert_tf.weights.tf1.checkpoint import save_tf1_checkpoint
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.both_stacks
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=6)
-KINDS = "encoder", "pretrainer", "classifier", "span", "conditional_span", "multiple_choice", "token_classifier"
+KINDS = [name for name in HEAD_NAMES if name != "sentence_encoder"]
 
 
 def values_of(model):
