@@ -101,7 +101,10 @@ def test_a_tagger_and_a_multiple_choice_model_are_cut(script, folder):
                        eval_file=folder / "tags.conll"),
                   dict(script="run_race", output_dir=folder / "race", data_dir=folder, data_format="jsonl")):
         script.run(do_train=True, do_eval=True, exit_heads=True, **flags)
+        results = flags["output_dir"] / "eval_results.txt"
+        of_all_layers = results.read_text()
         script.run(do_train=False, do_eval=True, num_layers=2, **flags)
+        assert results.read_text() != of_all_layers
 
 
 @pytest.mark.parametrize("flags, message", [

@@ -91,4 +91,5 @@ def test_a_flag_without_effect_is_an_error(script, values, message, tmp_path, ca
 def test_a_flag_that_is_set_to_its_default_needs_no_other():
     with loaded("run_classifier"), flagsaver.flagsaver():
         flags.FLAGS(["run_classifier", "--output_dir=out", "--max_windows=8", "--distillation_alpha=0.5"])
-        fields.from_flags(run_classifier.DistillationOptions)
+        options = fields.from_flags(run_classifier.DistillationOptions)
+    assert options.distillation_alpha == 0.5

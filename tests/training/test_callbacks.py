@@ -68,10 +68,11 @@ def test_signals_save_the_step_and_end_the_process(number):
 
 
 def test_sighup_stays_ignored_where_nohup_ignores_it():
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    before, saved = signal.signal(signal.SIGHUP, signal.SIG_IGN), []
     try:
-        with callbacks.EndOnSignal(0, print, writes=True):
+        with callbacks.EndOnSignal(0, saved.append, writes=True):
             os.kill(os.getpid(), signal.SIGHUP)
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN and not saved
     finally:
         signal.signal(signal.SIGHUP, before)
 
