@@ -19,7 +19,7 @@ from absl import flags, logging
 
 from albert_tf.commands import app
 from albert_tf.commands.flag_fields import define_integer, define_required
-from albert_tf.modeling.vector_precision import VectorPrecision, as_ranges
+from albert_tf.modeling.vectors import VectorPrecision, as_ranges
 from albert_tf.tasks.classification.glue import find_task
 from albert_tf.tasks.classification.ranking import RelevanceScorer
 from albert_tf.tasks.classification.reading import read_examples

@@ -5,7 +5,7 @@
 
 The content of the files that a stage writes depends on its input only, and a file appears under its name when it is
 complete. So a worker that dies, and a stage that runs twice, change nothing. Examples are made by the local engine's
-modules: corpus.py, creation.py and worker.py in albert_tf/pretraining.
+modules: corpus.py and creation.py in albert_tf/pretraining.
 
 The stages form one chain. Side inputs, tagged outputs and outputs at the end of a bundle are not used: Beam's Dask
 runner lacks them or computes them repeatedly. Every stage gets its elements grouped by a key that is a function of the
@@ -32,7 +32,7 @@ from albert_tf.beam.text_ranges import TextRange, check_complete, read_batches, 
 from albert_tf.data.records import CountingWriter
 from albert_tf.pretraining import creation
 from albert_tf.pretraining.corpus import Corpus, Part, check_has_text, tokenize_lines
-from albert_tf.pretraining.worker import CreationOptions, RecordMaker, bucket_of, packed, unpacked
+from albert_tf.pretraining.creation import CreationOptions, RecordMaker, bucket_of, packed, unpacked
 from albert_tf.text.tokenization import FullTokenizer, word_starts
 from albert_tf.utils.files import absolute, listed
 from albert_tf.utils.outputs import output, output_set

@@ -26,7 +26,7 @@ from albert_tf import keras
 from albert_tf.commands import flag_fields as fields, shared_flags as shared, vector_flags
 from albert_tf.data.rows import read_texts
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.modeling.vector_precision import VectorPrecision
+from albert_tf.modeling.vectors import VectorPrecision
 from albert_tf.tasks.sentence_vectors.embeddings import companions, embed, token_ids, write_token_files
 from albert_tf.tasks.sentence_vectors.stored_vectors import made_with, ranges_in, ranges_path, write_stored
 from albert_tf.utils.arrays import array_writer

@@ -44,13 +44,21 @@ from albert_tf.data.feature_table import FeatureCache, FeatureTable
 from albert_tf.export.outputs import with_precision
 from albert_tf.text.tokenization import warn_of_unknown_pieces
 from albert_tf.training.checkpoints import Checkpoints, copy_as_best, numbered, run_directory, saved_runs
-from albert_tf.training.distillation import DistilledTask
-from albert_tf.training.evaluation import Evaluator, checkpoint_of, shown, write_plot, write_results, write_summary
-from albert_tf.training.prediction import Evaluate, Predictions, Predictor
+from albert_tf.training.distillation import DistilledTask, answers, with_answers
+from albert_tf.training.evaluation import (
+    Evaluate,
+    Evaluator,
+    Predictions,
+    Predictor,
+    checkpoint_of,
+    shown,
+    write_plot,
+    write_results,
+    write_summary,
+)
 from albert_tf.training.run import Schedule, new_trainer, train, training_in
 from albert_tf.training.strategy import chief_first, is_chief, wait_for_all
 from albert_tf.training.task import PredictingTask
-from albert_tf.training.teacher_answers import answers, with_answers
 from albert_tf.utils.files import make_directory
 from albert_tf.utils.outputs import output_folder
 from albert_tf.weights.from_pretrained import load_into
@@ -132,7 +140,7 @@ class FineTuning(abc.ABC):
         return table
 
     def targets(self, answers: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """What the model learns of the teacher's answers (see teacher_answers.py): here the answers themselves."""
+        """What the model learns of the teacher's answers (training/distillation.py): here the answers themselves."""
         return answers
 
     @property

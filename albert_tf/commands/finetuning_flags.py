@@ -12,7 +12,7 @@ from absl import flags
 
 from albert_tf.commands import flag_fields as fields, shared_flags as shared, training_flags, usage
 from albert_tf.data.batching import bucket_lengths
-from albert_tf.modeling.pooling import POOLER, POOLINGS
+from albert_tf.modeling.vectors import POOLER, POOLINGS
 from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.training.run import Length, RunOptions, TrainerOptions
 from albert_tf.utils import bounds

@@ -20,7 +20,7 @@ from albert_tf.commands import finetuning as tuning, finetuning_flags as tuning_
 from albert_tf.commands.distillation import DistillationOptions, Teacher
 from albert_tf.data.feature_table import FeatureCache
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.modeling.pooling import MEAN_OR_MAX
+from albert_tf.modeling.vectors import MEAN_OR_MAX
 from albert_tf.tasks.classification import metrics as glue_metrics
 from albert_tf.tasks.classification.answers import write_answers, write_predictions
 from albert_tf.tasks.classification.calibration import Calibration, fitted
@@ -34,8 +34,7 @@ from albert_tf.tasks.classification.task_config import load_task_config
 from albert_tf.tasks.classification.task_data import TaskData
 from albert_tf.text.windows import WindowOptions
 from albert_tf.training.checkpoints import saved_runs
-from albert_tf.training.evaluation import shown, write_results
-from albert_tf.training.prediction import mean_of
+from albert_tf.training.evaluation import mean_of, shown, write_results
 from albert_tf.training.strategy import is_chief, wait_for_all
 from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of

@@ -26,9 +26,8 @@ from albert_tf.data import streaming
 from albert_tf.data.records import CountedFile
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretraining import reading
-from albert_tf.pretraining.layer_distillation import LayerDistillation
 from albert_tf.pretraining.reading import RecordSet
-from albert_tf.pretraining.task import DistilledPretrainingTask, PretrainingTask
+from albert_tf.pretraining.task import DistilledPretrainingTask, LayerDistillation, PretrainingTask
 from albert_tf.training.checkpoints import Checkpoints, best_or_latest, copy_as_best, numbered
 from albert_tf.training.evaluation import Evaluator, write_plot
 from albert_tf.training.run import (

@@ -24,7 +24,7 @@ from albert_tf.tasks.multiple_choice.answers import BEST_METRIC, evaluate, write
 from albert_tf.tasks.multiple_choice.export import export_multiple_choice
 from albert_tf.tasks.multiple_choice.features import feature_table
 from albert_tf.tasks.multiple_choice.reading import FORMATS, SPLITS, ChoiceData, MultipleChoiceExample
-from albert_tf.training.prediction import Predictions, mean_of
+from albert_tf.training.evaluation import Predictions, mean_of
 from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of
 

@@ -18,7 +18,7 @@ from absl import flags, logging
 
 from albert_tf.commands import finetuning as tuning, finetuning_flags as tuning_flags, flag_fields as fields
 from albert_tf.commands.distillation import DistillationOptions, Teacher
-from albert_tf.modeling.token_classifier import AlbertTokenClassifier
+from albert_tf.modeling.classifier import AlbertTokenClassifier
 from albert_tf.tasks.tagging import metrics as tagging_metrics
 from albert_tf.tasks.tagging.export import export_tagging
 from albert_tf.tasks.tagging.features import TaggingFeatureOptions, feature_table

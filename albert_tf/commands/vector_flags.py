@@ -6,8 +6,7 @@ import dataclasses
 from typing import Any
 
 from albert_tf.commands import flag_fields as fields
-from albert_tf.modeling.pooling import POOLINGS
-from albert_tf.modeling.vector_precision import VECTOR_PRECISIONS, VectorPrecision, read_ranges
+from albert_tf.modeling.vectors import POOLINGS, VECTOR_PRECISIONS, VectorPrecision, read_ranges
 from albert_tf.utils import bounds
 from albert_tf.weights.resolved_model import ResolvedModel
 from albert_tf.weights.settings import POOLING, Settings

@@ -12,10 +12,10 @@ import dataclasses
 import os
 from typing import Any, Iterator
 
-import tensorflow as tf
 from absl import logging
 
 from albert_tf.utils.files import check_is_file
+from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.outputs import checked_manifest, manifest_of, output_set
 from albert_tf.utils.progress import count_of
 

@@ -5,6 +5,10 @@
 
 The declaration makes the constructor's argument and the attribute. Files of settings, from_pretrained, ensembles and
 exported models read it.
+
+PredictingModel is what functions that predict from text need of a model. A Keras model of this package has it, and so
+has an exported file in its runtime (export/onnx/session.py). So one function classifies texts, fills masks or answers
+questions with either.
 """
 
 from __future__ import annotations
@@ -12,8 +16,9 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
-from typing import Any, Callable, Collection, Mapping, Sequence
+from typing import Any, Callable, Collection, Mapping, Protocol, Sequence
 
+from albert_tf.config import AlbertConfig
 from albert_tf.utils.bounds import Bounds, check_one_of
 from albert_tf.utils.files import check_one_line
 
@@ -130,3 +135,21 @@ def _sequence(name: str, values: Any) -> Sequence:
     if not isinstance(values, (list, tuple)):
         raise ValueError(f"{name} must be a list. Received: {values!r}")
     return values
+
+
+class PredictingModel(Protocol):
+    """A model that is called with token ids and returns its outputs."""
+
+    @property
+    def config(self) -> AlbertConfig:
+        """The model's config."""
+
+    @property
+    def row_length(self) -> int:
+        """The largest number of tokens of a row."""
+
+    def __getattr__(self, name: str) -> Any:
+        """An argument that the model's class declares."""
+
+    def __call__(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The outputs by name, arrays or tensors, for int32 inputs by name, [batch, seq] each."""

@@ -26,7 +26,7 @@ from albert_tf.modeling.configured_model import ConfiguredModel
 from albert_tf.modeling.dropout import Dropouts, dropouts
 from albert_tf.modeling.encoder import EXIT_HEADS, masked_scores
 from albert_tf.modeling.layers import OutputDense
-from albert_tf.modeling.pooling import POOLER, POOLINGS, pooled
+from albert_tf.modeling.vectors import POOLER, POOLINGS, pooled
 from albert_tf.utils import bounds
 
 NUM_LAYERS_USED = "num_layers_used"

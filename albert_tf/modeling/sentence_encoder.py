@@ -11,8 +11,7 @@ from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.arguments import Argument, boolean, choice, whole_number
 from albert_tf.modeling.configured_model import ConfiguredModel, as_rows, register, side_by_side
 from albert_tf.modeling.dropout import dropouts
-from albert_tf.modeling.pooling import POOLINGS, normalized, pooled
-from albert_tf.modeling.vector_precision import VECTOR_PRECISIONS, VectorPrecision, as_ranges
+from albert_tf.modeling.vectors import POOLINGS, VECTOR_PRECISIONS, VectorPrecision, as_ranges, normalized, pooled
 from albert_tf.utils import bounds
 
 
@@ -21,7 +20,7 @@ class AlbertSentenceEncoder(ConfiguredModel):
     """AlbertModel with a pooling of its outputs.
 
     Args:
-      pooling: "mean", "max", "cls" or "pooler", see modeling/pooling.py.
+      pooling: "mean", "max", "cls" or "pooler", see modeling/vectors.py.
       normalize: whether vectors have length 1.
       max_seq_length: the number of tokens to which scripts truncate a text; None for max_position_embeddings. The model
         itself truncates nothing.
@@ -60,7 +59,7 @@ class AlbertSentenceEncoder(ConfiguredModel):
         self.built = True
 
     def vectors(self, outputs: Mapping[str, tf.Tensor], input_mask: tf.Tensor) -> tf.Tensor:
-        """The vector of each text, float32 [batch, vector_size], from the encoder's outputs (modeling/pooling.py)."""
+        """The vector of each text, float32 [batch, vector_size], from the encoder's outputs (modeling/vectors.py)."""
         vectors = pooled(outputs, input_mask, self.pooling)
         if self.truncate_dim:
             vectors = vectors[:, : self.truncate_dim]

@@ -1,15 +1,47 @@
-"""Pre-training: the masked-LM and sentence losses, and their metrics (release: run_pretraining.py)."""
+"""Pre-training: the masked-LM and sentence losses, and their metrics (release: run_pretraining.py).
+
+Learning from the layers of a teacher, their outputs and their attention (DistilledPretrainingTask):
+
+A layer of the student learns from one layer of the teacher. The teacher may have another number of layers, another
+width and another number of heads. It may be a BERT, or share its layers in another way.
+
+Hidden states: the mean squared error of the layers' outputs (TinyBERT; Jiao et al., 2020, section 3.1). If the widths
+differ, the student's outputs are multiplied by a matrix first. It is trained with the student, and all layers share it.
+
+Attention: the relations of MiniLMv2 (Wang et al., 2021, section 3.1). The other losses of the field compare what each
+head computes, the scores before the softmax (TinyBERT, section 3.1) or the probabilities (MiniLM; Wang et al., 2020,
+section 3.1), so both models must have as many heads. A student rarely has as many heads as its teacher, and the mean
+over heads would hide what single heads attend to. MiniLMv2 puts the vectors of all heads side by side and splits them
+again into any number of relation heads. A relation is how similar the queries of two tokens are, or their keys, or
+their values, as a distribution over the tokens of the text::
+
+    relation(A) = softmax(A A^T / sqrt(size of a relation head))        A: queries, keys or values
+
+The loss is the KL divergence of the student's relations from the teacher's, summed over queries, keys and values.
+
+Differences from both papers: the losses are means over the layers, so that a weight means the same for any number of
+layers; TinyBERT sums over them and also compares the embeddings, MiniLMv2 compares a single layer.
+"""
 
 from __future__ import annotations
+
+import dataclasses
+from typing import Sequence
 
 import tensorflow as tf
 
 from albert_tf import keras
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling.albert_model import attention_vectors, layer_outputs
+from albert_tf.modeling.encoder import masked_scores
 from albert_tf.modeling.fused import fused
+from albert_tf.modeling.layers import ReleaseDense
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.pretraining.layer_distillation import LayerDistillation, LayerLosses
+from albert_tf.training.checkpoints import AUXILIARY
 from albert_tf.training.distillation import divergence
 from albert_tf.training.task import Batch, EvaluatedTask, Tensors
+from albert_tf.utils.bounds import check_finite
+from albert_tf.utils.progress import count_of
 
 
 class PretrainingTask(EvaluatedTask):
@@ -88,7 +120,7 @@ class DistilledPretrainingTask(PretrainingTask):
       temperature: number by which the logits of both models are divided.
       alpha: weight of the divergence, from 0 to 1. With 0, the teacher's logits are not used.
       has_sentence_loss: as for PretrainingTask.
-      layers: what the model learns from the teacher's layers, too (see layer_distillation.py); None for nothing.
+      layers: what the model learns from the teacher's layers, too (see LayerDistillation); None for nothing.
 
     Raises:
       ValueError: the layers or heads of `layers` do not fit both models.
@@ -131,3 +163,154 @@ _fused_cross_entropies = fused(tf.nn.sparse_softmax_cross_entropy_with_logits, i
 def _sentence_losses(outputs: Tensors, batch: Batch) -> tf.Tensor:
     """The cross entropy of each sentence label, [batch]."""
     return tf.nn.sparse_softmax_cross_entropy_with_logits(batch["next_sentence_labels"][:, 0], outputs["sop_logits"])
+
+
+PROJECTION = f"{AUXILIARY}hidden_projection"
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerDistillation:
+    """What a student learns from the layers of its teacher. By default it is nothing.
+
+    Raises:
+      ValueError: a weight is negative or not finite, or an option has no effect without a weight.
+    """
+
+    hidden_weight: float = 0.0  # of the loss of hidden states
+    attention_weight: float = 0.0  # of the loss of attention
+    teacher_layers: tuple[int, ...] = ()  # the teacher's layer, from 1, of each of the student's; () for uniform_layers
+    relation_heads: int | None = None  # None for the teacher's number of heads
+
+    def __post_init__(self):
+        check_finite("distillation_hidden_weight", self.hidden_weight, 0.0)
+        check_finite("distillation_attention_weight", self.attention_weight, 0.0)
+        if self.teacher_layers and not self.is_used:
+            raise ValueError("--distillation_layers has no effect without --distillation_hidden_weight or "
+                             "--distillation_attention_weight: set one of them")
+        if self.relation_heads is not None and not self.attention_weight:
+            raise ValueError("--distillation_relation_heads has no effect without --distillation_attention_weight: "
+                             "set it, too")
+
+    @property
+    def is_used(self) -> bool:
+        """Whether a loss has a weight."""
+        return bool(self.hidden_weight or self.attention_weight)
+
+    def layers(self, student: AlbertConfig, teacher: AlbertConfig) -> tuple[int, ...]:
+        """The teacher's layer of each layer of the student, from 1. Raises ValueError if teacher_layers do not fit."""
+        if not self.teacher_layers:
+            return uniform_layers(student.num_hidden_layers, teacher.num_hidden_layers)
+        received = ",".join(map(str, self.teacher_layers))
+        if len(self.teacher_layers) != student.num_hidden_layers:
+            raise ValueError("--distillation_layers must have a layer of the teacher for each of "
+                             f"{count_of(student.num_hidden_layers, 'layer')} of the model. Received: {received}")
+        if not all(1 <= layer <= teacher.num_hidden_layers for layer in self.teacher_layers):
+            raise ValueError("--distillation_layers must have numbers from 1 to the teacher's "
+                             f"{count_of(teacher.num_hidden_layers, 'layer')}. Received: {received}")
+        return self.teacher_layers
+
+    def heads(self, student: AlbertConfig, teacher: AlbertConfig) -> int:
+        """The number of relation heads. Raises ValueError if it does not divide both widths."""
+        heads = self.relation_heads or teacher.num_attention_heads
+        if student.hidden_size % heads or teacher.hidden_size % heads:
+            source = "" if self.relation_heads else ", the teacher's number of heads"
+            raise ValueError(f"--distillation_relation_heads={heads}{source}, must divide the widths of the model, "
+                             f"{student.hidden_size}, and of the teacher, {teacher.hidden_size}: set it to a number "
+                             "that does")
+        return heads
+
+    def check(self, student: AlbertConfig, teacher: AlbertConfig) -> None:
+        """Raises the ValueErrors of `layers` and `heads` if they are needed."""
+        if self.is_used:
+            self.layers(student, teacher)
+        if self.attention_weight:
+            self.heads(student, teacher)
+
+
+class LayerLosses:
+    """The losses of a student's layers.
+
+    If hidden states are compared and the widths differ, the student gets the projection as `hidden_projection`: a
+    part of its trained weights and of the run's checkpoints, which exports and other runs ignore.
+    """
+
+    def __init__(self, student: AlbertPretrainer, teacher: AlbertPretrainer, options: LayerDistillation):
+        self._student, self._teacher, self._options = student, teacher, options
+        ours, theirs = student.config, teacher.config
+        self._teacher_layers = options.layers(ours, theirs)
+        self._layers = range(1, ours.num_hidden_layers + 1)
+        self._heads = options.heads(ours, theirs) if options.attention_weight else 1
+        self._has_projection = bool(options.hidden_weight) and ours.hidden_size != theirs.hidden_size
+        if self._has_projection:
+            student.hidden_projection = ReleaseDense(PROJECTION, ours.hidden_size, theirs.hidden_size,
+                                                     ours.initializer_range, use_bias=False)
+
+    def __call__(
+        self, outputs: Tensors, teacher_outputs: Tensors, batch: Batch, denominators: Tensors
+    ) -> tuple[tf.Tensor, Tensors]:
+        """A micro-batch's share of the weighted sum, and of each loss that has a weight, without it: float32 scalars.
+
+        denominators["tokens"] is the number of tokens of the whole batch without padding.
+        """
+        options, mask, count = self._options, tf.cast(batch["input_mask"], tf.float32), denominators["tokens"]
+        losses, weighted = {}, []
+        if options.hidden_weight:
+            ours, theirs = self._both(layer_outputs, outputs, teacher_outputs)
+            projected = map(self._student.hidden_projection, ours) if self._has_projection else ours
+            loss = _mean([hidden_loss(*pair, mask, count) for pair in zip(projected, theirs)])
+            losses["distillation_hidden_loss"] = loss
+            weighted.append(options.hidden_weight * loss)
+        if options.attention_weight:
+            ours, theirs = self._both(attention_vectors, outputs, teacher_outputs)
+            loss = _mean([attention_loss(*pair, mask, count, self._heads) for pair in zip(ours, theirs)])
+            losses["distillation_attention_loss"] = loss
+            weighted.append(options.attention_weight * loss)
+        return tf.add_n(weighted), losses
+
+    def _both(self, values_of, outputs: Tensors, teacher_outputs: Tensors) -> tuple[list, list]:
+        """The values of the student's layers, and of the teacher's layers that they learn from."""
+        theirs = values_of(self._teacher.albert, teacher_outputs, self._teacher_layers)
+        return (values_of(self._student.albert, outputs, self._layers),
+                tf.nest.map_structure(tf.stop_gradient, theirs))
+
+
+def uniform_layers(student_layers: int, teacher_layers: int) -> tuple[int, ...]:
+    """Layer i of the student learns from layer i * teacher_layers / student_layers of the teacher, rounded up.
+
+    The last one learns from the last one: 4 layers learn from layers 3, 6, 9 and 12 of 12, and from 2, 3, 5 and 6 of 6.
+    """
+    return tuple(-(-layer * teacher_layers // student_layers) for layer in range(1, student_layers + 1))
+
+
+def hidden_loss(outputs: tf.Tensor, teacher_outputs: tf.Tensor, mask: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    """The squared error of outputs [batch, seq, width], averaged over the components and the tokens of the whole batch.
+
+    mask, float32 [batch, seq], is 0 for padding; count, float32, is the number of tokens of the whole batch.
+    """
+    squares = tf.square(tf.cast(outputs, tf.float32) - tf.cast(teacher_outputs, tf.float32))
+    return tf.reduce_sum(tf.reduce_mean(squares, axis=-1) * mask) / count
+
+
+def attention_loss(
+    vectors: Sequence[tf.Tensor], teacher_vectors: Sequence[tf.Tensor], mask: tf.Tensor, count: tf.Tensor, heads: int
+) -> tf.Tensor:
+    """The divergences of the relations of queries, keys and values, summed; each is a mean over tokens and heads.
+
+    The queries, keys and values are [batch, seq, width] each. The widths may differ; `heads`, the number of relation
+    heads, divides both. mask and count are as for hidden_loss.
+    """
+    losses = [divergence(_relations(theirs, mask, heads), _relations(ours, mask, heads), 1.0)  # [batch, heads, seq]
+              for ours, theirs in zip(vectors, teacher_vectors)]
+    return tf.reduce_sum(tf.add_n(losses) * mask[:, None, :]) / (heads * count)
+
+
+def _relations(vectors: tf.Tensor, mask: tf.Tensor, heads: int) -> tf.Tensor:
+    """The logits of a relation, float32 [batch, heads, seq, seq]."""
+    size = vectors.shape[-1] // heads
+    split = tf.reshape(vectors, tf.concat([tf.shape(vectors)[:2], [heads, size]], axis=0))
+    split = tf.transpose(split, [0, 2, 1, 3]) * size**-0.25  # [batch, heads, seq, size]; small numbers in float16, too
+    return tf.cast(tf.matmul(split, split, transpose_b=True), tf.float32) + masked_scores(mask)
+
+
+def _mean(values: Sequence[tf.Tensor]) -> tf.Tensor:
+    return tf.add_n(values) / len(values)

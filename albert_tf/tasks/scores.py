@@ -9,8 +9,8 @@ from typing import Callable, Mapping, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.modeling.predicting_model import PredictingModel
-from albert_tf.modeling.vector_precision import VectorPrecision
+from albert_tf.modeling.arguments import PredictingModel
+from albert_tf.modeling.vectors import VectorPrecision
 from albert_tf.tasks.classification import metrics as text_metrics
 from albert_tf.tasks.classification.ranking import evaluate_ranking
 from albert_tf.tasks.classification.reading import InputExample, read_examples

@@ -2,20 +2,35 @@
 
 The loss is (1 - alpha) times the task's own loss plus alpha times the distance from the teacher's outputs, which the
 task defines (TeachableTask in task.py). The teacher reads the training examples once, before training. Its outputs are
-further columns of the table of features (teacher_answers.py)::
+further columns of the table of features::
 
     table = with_answers(table, answers(teacher, task.TEACHER_OUTPUTS, teacher_table, ...), task.TEACHER_OUTPUTS)
     task = DistilledTask(task, temperature=2.0, alpha=0.5)
+
+The outputs are cached in an .npy file each, with a manifest that says which weights, examples and precision they were
+made with. The file's name has a hash of these.
 """
 
 from __future__ import annotations
 
-from typing import Sequence
+import hashlib
+import json
+import os
+from typing import Any, Collection, Mapping, Sequence
 
+import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from albert_tf import keras
-from albert_tf.training.task import Batch, PredictingTask, TeachableTask, Tensors
+from albert_tf.data.batching import bucket_lengths
+from albert_tf.data.feature_table import FeatureTable, digest
+from albert_tf.training.evaluation import Predictor
+from albert_tf.training.strategy import is_chief, values_of_all
+from albert_tf.training.task import Batch, MeanLossTask, PredictingTask, TeachableTask, Tensors
+from albert_tf.utils.arrays import read_array, write_array
+from albert_tf.utils.outputs import locked, made_from_of, output_set
+from albert_tf.utils.progress import count_of
 
 # What the names of the teacher's outputs begin with in a batch.
 PREFIX = "teacher_"
@@ -77,3 +92,94 @@ def binary_divergence(teacher_logits: tf.Tensor, logits: tf.Tensor, temperature:
     """`divergence` of distributions of two classes, one of which has the sigmoid of a logit: float32 [...] to [...]."""
     teacher, student = (tf.stack([each, tf.zeros_like(each)], axis=-1) for each in (teacher_logits, logits))
     return divergence(teacher, student, temperature)
+
+
+# Increase this number when a change of the code makes other answers from the same model and table.
+_VERSION = 1
+
+
+def with_answers(
+    table: FeatureTable, answers: Mapping[str, np.ndarray], outputs: Mapping[str, float | None]
+) -> FeatureTable:
+    """A table of features with the teacher's outputs, for DistilledTask."""
+    for name, padding in outputs.items():
+        expected = len(table) if padding is None else int(table.sequences["input_ids"].flat_values.shape[0])
+        if len(answers[name]) != expected:
+            raise ValueError(f"the teacher has answered {len(answers[name]):,} times with {name}, but {expected:,} "
+                             "answers are needed: its examples are not those of the training")
+    return table.with_columns({PREFIX + name: values for name, values in answers.items()},
+                              {PREFIX + name: padding for name, padding in outputs.items() if padding is not None})
+
+
+def answers(
+    teacher: keras.Model, outputs: Mapping[str, float | None], table: FeatureTable, directory: str,
+    strategy: tf.distribute.Strategy, batch_size: int, parts: int = 1
+) -> dict[str, np.ndarray]:
+    """The teacher's outputs for all examples of a table. They are computed if the cache does not have them.
+
+    Args:
+      teacher: the model, which was made in the strategy's scope.
+      table: the examples as the teacher reads them.
+      directory: folder of the cache (--cached_dir).
+
+    Returns:
+      float32 arrays by name: [examples, ...] or, for outputs with a value per token, [tokens of all examples, ...].
+    """
+    made_from = _made_from(teacher, table)
+    key = digest(json.dumps(made_from, sort_keys=True).encode())[:12]
+    paths = {name: os.path.join(directory, f"teacher_{name}_{key}.npy") for name in outputs}
+    are_cached = _are_current(paths.values(), made_from)
+    if all(values_of_all(strategy, int(are_cached))):  # reading the examples takes all workers
+        logging.info("the teacher's answers are read from %s", ", ".join(paths.values()))
+        return {name: read_array(path) for name, path in paths.items()}
+    logging.info("the teacher reads %s", count_of(len(table), "example"))
+    predictor = Predictor(_Outputs(teacher, list(outputs)), strategy, batch_size,
+                          bucket_lengths(table.schema.max_seq_length), parts=parts)
+    values = {name: _joined(each, table, outputs[name] is not None) for name, each in predictor(table).items()}
+    if is_chief(strategy):
+        with locked(os.path.join(directory, f"teacher_{key}"), wait=True), output_set(
+                {path: [path] for path in paths.values()}) as written:
+            for name, path in paths.items():
+                write_array(written.temporary[path], values[name])
+            written.made_from = made_from
+    return values
+
+
+class _Outputs(MeanLossTask):
+    """A model some of whose outputs are predictions."""
+
+    def __init__(self, model: keras.Model, names: Sequence[str]):
+        super().__init__(model)
+        self._names = names
+
+    def loss(self, outputs, batch, denominators):
+        raise NotImplementedError("a teacher is not trained")
+
+    def predictions(self, outputs: Tensors) -> Tensors:
+        return {name: tf.cast(outputs[name], tf.float32) for name in self._names}
+
+
+def _joined(values: list[np.ndarray], table: FeatureTable, per_token: bool) -> np.ndarray:
+    """One array of the examples' values; those of padding are left out."""
+    if not per_token:
+        return np.stack(values)
+    return np.concatenate([value[:length] for value, length in zip(values, table.lengths)])
+
+
+def _made_from(teacher: keras.Model, table: FeatureTable) -> dict[str, Any]:
+    """Everything that the answers depend on, as JSON values."""
+    weights = hashlib.sha256()
+    for variable in teacher.weights:
+        weights.update(variable.name.encode() + variable.numpy().tobytes())
+    arguments = {name: getattr(teacher, name) for name in teacher.arguments()}
+    return dict(version=_VERSION, teacher=type(teacher).__name__, weights=weights.hexdigest(),
+                config=teacher.config.to_json_string(), arguments=json.loads(json.dumps(arguments)),
+                examples=table.digest(), precision=keras.mixed_precision.global_policy().name)
+
+
+def _are_current(paths: Collection[str], made_from: dict) -> bool:
+    """Whether the files are complete and were made from `made_from`."""
+    try:
+        return all(made_from_of(path) == made_from for path in paths)
+    except ValueError:
+        return False

@@ -9,12 +9,10 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.modeling.conditional_span import AlbertConditionalSpan
+from albert_tf.modeling.classifier import AlbertClassifier, AlbertTokenClassifier
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.modeling.span import AlbertSpan
-from albert_tf.modeling.token_classifier import AlbertTokenClassifier
+from albert_tf.modeling.span import AlbertConditionalSpan, AlbertSpan
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask

@@ -19,8 +19,8 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.training.checkpoints import best_or_latest, saved_step
+from albert_tf.training.evaluation import Predictor
 from albert_tf.training.optimizer import create_optimizer
-from albert_tf.training.prediction import Predictor
 from albert_tf.training.run import Length, RunOptions, Schedule, TrainerOptions
 from albert_tf.training.trainer import Trainer
 from albert_tf.weights.resolved_model import ModelRequest, ResolvedModel

@@ -80,7 +80,7 @@ def imports_tensorflow(base, module):
 
 
 def test_workers_start_without_tensorflow():
-    modules = ["albert_tf.pretraining.worker", "albert_tf.tasks.squad.features"]
+    modules = ["albert_tf.pretraining.creation", "albert_tf.tasks.squad.features"]
     with worker_pool(2, Base, 0) as run:
         assert dict(zip(modules, run(imports_tensorflow, zip(modules)))) == dict.fromkeys(modules, False)
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.export.saved_model import BatchedModel
-from albert_tf.modeling.conditional_span import AlbertConditionalSpan
+from albert_tf.modeling.span import AlbertConditionalSpan
 
 CONFIG = AlbertConfig(vocab_size=50, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
                       intermediate_size=16, max_position_embeddings=16)

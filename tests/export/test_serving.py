@@ -18,10 +18,9 @@ from peers import python_of
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.export.saved_model import TextSignature, export_model, sequence_features
-from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.classifier import AlbertClassifier, AlbertTokenClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.span import AlbertSpan
-from albert_tf.modeling.token_classifier import AlbertTokenClassifier
 from albert_tf.tasks.classification.export import export_classification
 from albert_tf.tasks.masked_lm.export import GraphMasks, export_mask_filling
 from albert_tf.tasks.masked_lm.fill_mask import fill_masks, masked_ids

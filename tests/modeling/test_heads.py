@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.modeling.conditional_span import AlbertConditionalSpan
+from albert_tf.modeling.classifier import AlbertClassifier, AlbertTokenClassifier
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
-from albert_tf.modeling.span import AlbertSpan
-from albert_tf.modeling.token_classifier import AlbertTokenClassifier
+from albert_tf.modeling.span import AlbertConditionalSpan, AlbertSpan
 from albert_tf.weights.from_pretrained import from_pretrained
 
 pytestmark = pytest.mark.both_stacks

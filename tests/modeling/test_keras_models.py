@@ -7,13 +7,11 @@ import tensorflow as tf
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.modeling.conditional_span import AlbertConditionalSpan
+from albert_tf.modeling.classifier import AlbertClassifier, AlbertTokenClassifier
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.modeling.span import AlbertSpan
-from albert_tf.modeling.token_classifier import AlbertTokenClassifier
+from albert_tf.modeling.span import AlbertConditionalSpan, AlbertSpan
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=8, initializer_range=0.2)

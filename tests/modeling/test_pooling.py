@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.modeling.pooling import normalized, pooled
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.modeling.vectors import normalized, pooled
 
 OUTPUTS = dict(sequence_output=np.array([[[1.0, -2.0], [3.0, -4.0], [50.0, 60.0]]], np.float32),
                pooled_output=np.array([[0.5, 0.25]], np.float32))

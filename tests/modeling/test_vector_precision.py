@@ -7,7 +7,7 @@ import pytest
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.modeling.vector_precision import VectorPrecision, as_ranges, read_ranges
+from albert_tf.modeling.vectors import VectorPrecision, as_ranges, read_ranges
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=12, num_hidden_layers=1, num_attention_heads=2,
                     intermediate_size=8, max_position_embeddings=8, initializer_range=0.5)

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.data.records import pretraining_features
-from albert_tf.pretraining import creation, worker
+from albert_tf.pretraining import creation
 from albert_tf.pretraining.creation import CreationOptions, create_pretraining_data, summary, warning
 from albert_tf.pretraining.examples import MaskingOptions, SegmentOptions
 from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
@@ -276,11 +276,11 @@ def test_a_shard_without_records_is_refused_before_an_earlier_output_is_replaced
 def test_no_output_appears_or_is_replaced_before_all_are_complete(tmp_path, text, create, monkeypatch):
     """A run that is killed while it writes leaves no part of its outputs, which training would accept."""
     create("a.tfrecord", "b.tfrecord")
-    before, seen = contents(tmp_path), []
+    before, seen, read = contents(tmp_path), [], creation.sorted_records
 
     def sorted_records(*arguments):
         seen.append({path.name: path.read_bytes() for path in tmp_path.iterdir() if not path.name.startswith(".")})
-        return worker.sorted_records(*arguments)
+        return read(*arguments)
 
     monkeypatch.setattr(creation, "sorted_records", sorted_records)
     create("a.tfrecord", "b.tfrecord", seed=7)

@@ -9,15 +9,16 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import attention_vectors, hidden_states, layer_outputs
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.pretraining.layer_distillation import (
+from albert_tf.pretraining.task import (
     PROJECTION,
+    DistilledPretrainingTask,
     LayerDistillation,
     LayerLosses,
+    PretrainingTask,
     attention_loss,
     hidden_loss,
     uniform_layers,
 )
-from albert_tf.pretraining.task import DistilledPretrainingTask, PretrainingTask
 
 COMMON = dict(vocab_size=30, embedding_size=8, intermediate_size=16, max_position_embeddings=8, initializer_range=0.4,
               hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.pooling import LabelProbabilities
-from albert_tf.modeling.vector_precision import VectorPrecision
+from albert_tf.modeling.vectors import LabelProbabilities, VectorPrecision
 from albert_tf.tasks.classification.glue import find_task
 from albert_tf.tasks.classification.task_data import SplitFile, TaskData
 from albert_tf.tasks.scores import Score, scorer

@@ -18,8 +18,7 @@ from albert_tf.tasks.classification.task import ClassificationTask, LabelLoss
 from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
 from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
 from albert_tf.tasks.tagging.task import TaggingTask
-from albert_tf.training.distillation import PREFIX, DistilledTask, divergence
-from albert_tf.training.teacher_answers import answers, with_answers
+from albert_tf.training.distillation import PREFIX, DistilledTask, answers, divergence, with_answers
 
 CONFIG = AlbertConfig(vocab_size=VOCAB_SIZE, embedding_size=8, hidden_size=16, num_hidden_layers=1,
                       num_attention_heads=2, intermediate_size=16, max_position_embeddings=MAX_SEQ_LENGTH,
@@ -249,7 +248,7 @@ def test_answers_are_cached_until_anything_that_they_depend_on_changes(examples,
 
     def count_of_readings(model, data):
         before = len(read)
-        monkeypatch.setattr("albert_tf.training.teacher_answers.count_of", lambda *words: read.append(words) or "")
+        monkeypatch.setattr("albert_tf.training.distillation.count_of", lambda *words: read.append(words) or "")
         values = answers(model, outputs, data, str(tmp_path), strategy, 4)
         return len(read) - before, values["logits"]
 

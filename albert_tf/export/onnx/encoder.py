@@ -11,7 +11,7 @@ from albert_tf.modeling.albert_model import AlbertModel, Embeddings
 from albert_tf.modeling.blocks import AttentionBlock, FeedForwardBlock
 from albert_tf.modeling.encoder import MASKED_SCORE
 from albert_tf.modeling.layers import LAYER_NORM_EPSILON
-from albert_tf.modeling.pooling import POOLER
+from albert_tf.modeling.vectors import POOLER
 
 
 class EncoderGraph:
@@ -43,7 +43,7 @@ class EncoderGraph:
 
 
 def pooled(graph: OnnxGraph, outputs: dict[str, str], input_mask: str, pooling: str) -> str:
-    """modeling.pooling.pooled."""
+    """modeling.vectors.pooled."""
     tokens, axis = outputs["sequence_output"], graph.constant([1])
     if pooling == POOLER:
         return outputs["pooled_output"]

@@ -13,16 +13,13 @@ import numpy as np
 from albert_tf.export.onnx.encoder import EncoderGraph, pooled
 from albert_tf.export.onnx.graph import OnnxGraph
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.modeling.conditional_span import MASKED_LOGIT, AlbertConditionalSpan
+from albert_tf.modeling.classifier import AlbertClassifier, AlbertTokenClassifier
 from albert_tf.modeling.layers import LAYER_NORM_EPSILON, OutputDense
 from albert_tf.modeling.multiple_choice import MISSING_CHOICE, AlbertMultipleChoice
-from albert_tf.modeling.pooling import LEAST_LENGTH
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.modeling.span import AlbertSpan
-from albert_tf.modeling.token_classifier import AlbertTokenClassifier
-from albert_tf.modeling.vector_precision import PLACES
+from albert_tf.modeling.span import MASKED_LOGIT, AlbertConditionalSpan, AlbertSpan
+from albert_tf.modeling.vectors import LEAST_LENGTH, PLACES
 
 
 def encoder(graph: OnnxGraph, model: AlbertModel, inputs: dict[str, str]) -> dict[str, str]:

@@ -16,8 +16,9 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.devices import available_cores
 from albert_tf.export.onnx.graph import import_package
+from albert_tf.modeling.classifier import LabelProbabilities
 from albert_tf.modeling.configured_model import ENCODER_INPUTS
-from albert_tf.modeling.pooling import LabelProbabilities, mean_or_max
+from albert_tf.modeling.vectors import mean_or_max
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.files import read_bytes
 from albert_tf.weights.heads import HEAD_NAMES, Head, head_named

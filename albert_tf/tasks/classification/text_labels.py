@@ -7,7 +7,7 @@ from typing import Mapping, NamedTuple, Sequence
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.modeling.predicting_model import PredictingModel
+from albert_tf.modeling.arguments import PredictingModel
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.tokenization import FullTokenizer, list_of_strings
 from albert_tf.text.windows import WindowOptions, WindowPacker

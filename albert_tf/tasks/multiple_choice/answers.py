@@ -9,7 +9,7 @@ from typing import Sequence
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.modeling.predicting_model import PredictingModel
+from albert_tf.modeling.arguments import PredictingModel
 from albert_tf.tasks.classification.metrics import mean_cross_entropy
 from albert_tf.tasks.multiple_choice.features import convert_examples_to_features
 from albert_tf.tasks.multiple_choice.reading import ALL_LEVELS, MultipleChoiceExample, letters

@@ -8,7 +8,7 @@ from typing import Callable, Iterator, NamedTuple, Sequence
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.modeling.predicting_model import PredictingModel
+from albert_tf.modeling.arguments import PredictingModel
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.text.packing import SpecialTokens
 from albert_tf.text.tokenization import FullTokenizer

@@ -8,9 +8,8 @@ from typing import Callable, Iterable, NamedTuple, Sequence
 import numpy as np
 
 from albert_tf.data.worker_pool import chunks
-from albert_tf.modeling.pooling import LEAST_LENGTH
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.modeling.vector_precision import VectorPrecision
+from albert_tf.modeling.vectors import LEAST_LENGTH, VectorPrecision
 from albert_tf.tasks.sentence_vectors.embeddings import embed_by, token_ids, vectors_function
 from albert_tf.text.tokenization import FullTokenizer
 

@@ -13,7 +13,7 @@ from typing import Any, Iterator, Mapping
 import numpy as np
 
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.modeling.vector_precision import VectorPrecision, as_ranges, read_ranges
+from albert_tf.modeling.vectors import VectorPrecision, as_ranges, read_ranges
 from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
 from albert_tf.utils.arrays import array_writer, read_array, write_array
 from albert_tf.utils.outputs import made_from_of

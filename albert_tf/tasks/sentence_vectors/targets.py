@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
-from albert_tf.modeling.pooling import LEAST_LENGTH
+from albert_tf.modeling.vectors import LEAST_LENGTH
 
 _BLOCK = 10_000  # vectors that are in memory in float64
 

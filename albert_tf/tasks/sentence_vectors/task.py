@@ -7,8 +7,8 @@ from typing import Callable, Sequence
 import tensorflow as tf
 from absl import logging
 
-from albert_tf.modeling.pooling import normalized
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.modeling.vectors import normalized
 from albert_tf.training.task import Batch, MeanLossTask, Tensors
 from albert_tf.utils.bounds import check_one_of
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from albert_tf.modeling.conditional_span import MASKED_LOGIT, AlbertConditionalSpan
-from albert_tf.modeling.span import AlbertSpan
+from albert_tf.modeling.span import MASKED_LOGIT, AlbertConditionalSpan, AlbertSpan
 from albert_tf.training.distillation import binary_divergence, divergence
 from albert_tf.training.task import Batch, MeanLossTask, Tensors
 

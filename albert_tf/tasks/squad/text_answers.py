@@ -9,7 +9,7 @@ from typing import NamedTuple, Sequence
 
 import numpy as np
 
-from albert_tf.modeling.predicting_model import PredictingModel
+from albert_tf.modeling.arguments import PredictingModel
 from albert_tf.tasks.squad.answers import Answer, AnswerOptions, answer_question
 from albert_tf.tasks.squad.features import (
     SPECIAL_TOKENS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from albert_tf.export.saved_model import BatchedModel, TextSignature, export_model, sequence_features
-from albert_tf.modeling.token_classifier import AlbertTokenClassifier
+from albert_tf.modeling.classifier import AlbertTokenClassifier
 from albert_tf.tasks.tagging.features import TaggingFeatureOptions
 from albert_tf.text.graph.packing import with_special_tokens
 from albert_tf.text.graph.tokenization import GraphTokenizer

@@ -9,7 +9,7 @@ from typing import NamedTuple, Sequence
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.modeling.predicting_model import PredictingModel
+from albert_tf.modeling.arguments import PredictingModel
 from albert_tf.tasks.tagging.features import SPECIAL_TOKENS, TaggingFeatureOptions, convert_sentences_to_features
 from albert_tf.tasks.tagging.metrics import mean_of_pieces
 from albert_tf.tasks.tagging.reading import Sentence

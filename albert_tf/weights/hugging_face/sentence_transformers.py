@@ -16,7 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.pooling import POOLINGS
+from albert_tf.modeling.vectors import POOLINGS
 from albert_tf.utils import bounds
 from albert_tf.utils.files import check_name
 from albert_tf.utils.json_files import read_json_list, read_json_object

@@ -12,8 +12,8 @@ from safetensors.numpy import save_file
 
 from albert_tf import keras
 from albert_tf.modeling.layers import release_name
-from albert_tf.modeling.pooling import POOLER
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.modeling.vectors import POOLER
 from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.outputs import output, write_text
 from albert_tf.weights.heads import Head, head_of

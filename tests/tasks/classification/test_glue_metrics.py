@@ -10,7 +10,7 @@ from albert_tf.tasks.classification.glue import TASKS
 from albert_tf.tasks.classification.metrics import evaluate
 from albert_tf.tasks.classification.reading import InputExample
 from albert_tf.tasks.classification.task_data import TaskData
-from albert_tf.training.prediction import mean_of
+from albert_tf.training.evaluation import mean_of
 
 # Of five examples: three true positives of four answers "1", one false negative.
 LABELS = np.array([1, 1, 1, 0, 1])

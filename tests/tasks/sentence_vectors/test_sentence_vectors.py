@@ -9,10 +9,10 @@ import tensorflow as tf
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.modeling.vector_precision import VectorPrecision
+from albert_tf.modeling.vectors import VectorPrecision
 from albert_tf.tasks.sentence_vectors.search import nearest_lines, unit_vectors_function
 from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
-from albert_tf.training.prediction import mean_of
+from albert_tf.training.evaluation import mean_of
 
 # Cosines: 1, 0 and 0.6; the vectors' lengths do not count.
 VECTORS = np.array([[[2, 0], [1, 0]], [[0, 1], [3, 0]], [[0.6, 0.8], [1, 0]]], np.float32)

@@ -14,7 +14,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.export import tflite
 from albert_tf.export.onnx.writing import differences, to_onnx
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.modeling.vector_precision import VectorPrecision
+from albert_tf.modeling.vectors import VectorPrecision
 from albert_tf.tasks.sentence_vectors.export import export_sentence_encoder
 from albert_tf.tasks.sentence_vectors.search import nearest_lines, unit_vectors_function
 from albert_tf.tasks.sentence_vectors.stored_vectors import open_vectors, ranges_in, ranges_path, write_stored

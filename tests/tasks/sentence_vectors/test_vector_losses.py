@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.modeling.vector_precision import VectorPrecision
+from albert_tf.modeling.vectors import VectorPrecision
 from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
 
 

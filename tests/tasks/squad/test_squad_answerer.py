@@ -8,8 +8,7 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.conditional_span import AlbertConditionalSpan
-from albert_tf.modeling.span import AlbertSpan
+from albert_tf.modeling.span import AlbertConditionalSpan, AlbertSpan
 from albert_tf.tasks.squad import SquadExample, convert_examples_to_features
 from albert_tf.tasks.squad.answers import Answer, AnswerOptions, Candidate, answer_question
 from albert_tf.tasks.squad.features import FeatureOptions

@@ -1,18 +1,61 @@
-"""Precisions of sentence vectors that are stored: float32, int8, or one bit for each number.
+"""Vectors of texts: the pooling of their tokens' vectors, and the precision in which they are stored.
 
-The values are those of sentence_transformers.util.quantize_embeddings.
+The precisions are float32, int8, or one bit for each number; the values are those of
+sentence_transformers.util.quantize_embeddings.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Sequence
+from typing import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf.utils.arrays import read_array
 from albert_tf.utils.bounds import check_one_of
+
+MEAN_OR_MAX = ("mean", "max")
+POOLER = "pooler"
+POOLINGS = (*MEAN_OR_MAX, "cls", POOLER)
+# The smallest divisor of torch.nn.functional.normalize, which sentence-transformers uses.
+LEAST_LENGTH = 1e-12
+
+
+def pooled(outputs: Mapping[str, tf.Tensor], input_mask: tf.Tensor, pooling: str) -> tf.Tensor:
+    """The vector of each text, float32 [batch, H].
+
+    Args:
+      outputs: the outputs of an encoder: sequence_output [batch, seq, H] and pooled_output [batch, H].
+      input_mask: int32 [batch, seq], 1 for tokens, [CLS] and [SEP] included, and 0 for padding.
+      pooling: "mean" or "max" over the tokens, "cls" for the vector of [CLS], "pooler" for the pooled output, which
+        pre-training trains on the order of sentences (Lan et al., 2020, section 3.1).
+
+    Raises:
+      ValueError: there is no such pooling.
+    """
+    check_one_of("pooling", pooling, POOLINGS)
+    if pooling == POOLER:
+        return tf.cast(outputs["pooled_output"], tf.float32)
+    tokens = tf.cast(outputs["sequence_output"], tf.float32)
+    if pooling == "cls":
+        return tokens[:, 0]
+    return mean_or_max(tokens, input_mask, pooling)
+
+
+def mean_or_max(values: tf.Tensor, mask: tf.Tensor, pooling: str) -> tf.Tensor:
+    """The "mean" or "max" of values, float32 [batch, n, size], where mask, [batch, n], is above 0: [batch, size]."""
+    is_value = mask[:, :, None] > 0  # [batch, n, 1]
+    if pooling == "max":
+        return tf.reduce_max(tf.where(is_value, values, values.dtype.min), axis=1)
+    number = tf.reduce_sum(tf.cast(is_value, tf.float32), axis=1)  # [batch, 1]
+    return tf.math.divide_no_nan(tf.reduce_sum(tf.where(is_value, values, 0.0), axis=1), number)
+
+
+def normalized(vectors: tf.Tensor) -> tf.Tensor:
+    """The vectors divided by their lengths, as sentence-transformers does; a zero vector stays zero."""
+    return tf.math.l2_normalize(vectors, axis=-1, epsilon=LEAST_LENGTH**2)
+
 
 VECTOR_PRECISIONS = ("float32", "int8", "binary")
 _STEPS = 255  # of the range of a dimension, in int8
