@@ -13,9 +13,9 @@ __version__ = "0.3.0"
 _MODULE_OF = {
     "AlbertConfig": "albert_tf.config",
     "FullTokenizer": "albert_tf.text.tokenization",
-    "preprocess_text": "albert_tf.text.sentencepieces",
-    "encode_pieces": "albert_tf.text.sentencepieces",
-    "encode_ids": "albert_tf.text.sentencepieces",
+    "preprocess_text": "albert_tf.text.pieces",
+    "encode_pieces": "albert_tf.text.pieces",
+    "encode_ids": "albert_tf.text.pieces",
     "AlbertModel": "albert_tf.modeling.albert_model",
     "AlbertPretrainer": "albert_tf.modeling.pretrainer",
     "AlbertClassifier": "albert_tf.modeling.classifier",

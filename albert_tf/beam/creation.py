@@ -26,9 +26,17 @@ import apache_beam as beam
 import tensorflow as tf
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from albert_tf.beam.corpus_files import BatchEntry, BatchTable, write_batch, write_table
+from albert_tf.beam.corpus_files import (
+    BatchEntry,
+    BatchTable,
+    TextRange,
+    check_complete,
+    read_batches,
+    text_ranges,
+    write_batch,
+    write_table,
+)
 from albert_tf.beam.running import Outcome, run
-from albert_tf.beam.text_ranges import TextRange, check_complete, read_batches, text_ranges
 from albert_tf.data.records import CountingWriter
 from albert_tf.pretraining import creation
 from albert_tf.pretraining.corpus import Corpus, Part, check_has_text, tokenize_lines

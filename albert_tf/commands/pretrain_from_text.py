@@ -28,7 +28,7 @@ from albert_tf.commands.command_runs import Run, arguments, filled, parse_runs, 
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import fingerprint
 from albert_tf.pretraining.task import PretrainingTask
-from albert_tf.text.sentencepieces import load_model
+from albert_tf.text.pieces import load_model
 from albert_tf.training.evaluation import read_history
 from albert_tf.utils.charts import Curve, Panel, write_charts
 from albert_tf.utils.files import absolute, errors_at

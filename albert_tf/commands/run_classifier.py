@@ -32,7 +32,7 @@ from albert_tf.tasks.classification.reading import read_examples
 from albert_tf.tasks.classification.task import ClassificationTask, LabelLoss, class_weights
 from albert_tf.tasks.classification.task_config import load_task_config
 from albert_tf.tasks.classification.task_data import TaskData
-from albert_tf.text.windows import WindowOptions
+from albert_tf.text.packing import WindowOptions
 from albert_tf.training.checkpoints import saved_runs
 from albert_tf.training.evaluation import mean_of, shown, write_results
 from albert_tf.training.strategy import is_chief, wait_for_all

@@ -30,8 +30,16 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from albert_tf.data.records import RecordFile, check_records, record_writer, without_autotuning
-from albert_tf.data.tf_example import example, float_feature, int64_feature, varints
+from albert_tf.data.records import (
+    RecordFile,
+    check_records,
+    example,
+    float_feature,
+    int64_feature,
+    record_writer,
+    varints,
+    without_autotuning,
+)
 from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
 from albert_tf.utils.files import check_name
 from albert_tf.utils.outputs import locked

@@ -10,7 +10,9 @@ Files may be remote, and those of text may be compressed (.gz, .bz2).
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import importlib.util
 import itertools
 import json
 import os
@@ -18,17 +20,20 @@ from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeV
 
 from absl import logging
 
-from albert_tf.data.parquet import read_parquet
 from albert_tf.text.lines import read_lines, uncompressed_name
+from albert_tf.utils.files import check_is_file, open_binary
 from albert_tf.utils.json_files import parse_json_object
 from albert_tf.utils.progress import count_of
 
 csv.field_size_limit(2**31 - 1)  # a field may be a whole document
+
 _BYTE_ORDER_MARK = "\ufeff"
 _DELIMITED = {".tsv": dict(delimiter="\t", quoting=csv.QUOTE_NONE), ".csv": dict(delimiter=",", strict=True)}
 _RETURN = "\ufdd0"  # is no character, in the place of a carriage return within a line of a .csv file
 _JSON_LINES = (".jsonl", ".json")
 PARQUET = ".parquet"
+_PARQUET_BATCH = 1024  # rows that are made to Python objects at a time
+_PARQUET_BUFFER_BYTES = 1 << 20
 
 # A column's index (negative: from the end of the row), or its name in the header or the JSON object.
 Column = int | str
@@ -235,3 +240,65 @@ def _column(path: str, column: str) -> Iterator[str]:
         if isinstance(row, ShortRow):
             raise ValueError(f"{path} line {row.line}: expected {row.expected} columns, got {row.got}")
         yield row.fields["text"]
+
+
+# --- Parquet files, by pyarrow (extra `parquet`), which is imported on first use -------------------------------------
+
+
+def read_parquet(path: str, columns: Sequence[str] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The rows of a file, each with its number (from 1). It is read as the rows are taken, one row group after another.
+
+    Values are texts, numbers, booleans, None, and lists of these. Bytes that are UTF-8, dates, times and decimals
+    become texts, as in a CSV file.
+
+    Without `columns`, all are read, and those that cannot become text stay as they are.
+    """
+    check_is_file(path)
+    if importlib.util.find_spec("pyarrow") is None:
+        raise ValueError(f"{path}: Parquet files need the package pyarrow, which is not installed: pip install pyarrow")
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        # By default, pyarrow would read all row groups ahead.
+        with contextlib.closing(open_binary(path)) as file, pyarrow.parquet.ParquetFile(
+                file, pre_buffer=False, buffer_size=_PARQUET_BUFFER_BYTES) as table:
+            names = table.schema_arrow.names
+            for column in columns or ():
+                if column not in names:
+                    raise ValueError(f"{path}: no column {column!r} among {', '.join(map(repr, names))}")
+            number = 0
+            for group in range(table.num_row_groups):
+                for batch in table.iter_batches(_PARQUET_BATCH, row_groups=[group], columns=columns):
+                    arrays = [_readable(values, name, path, columns is None) for name, values
+                              in zip(batch.schema.names, batch.columns)]
+                    for row in pyarrow.RecordBatch.from_arrays(arrays, batch.schema.names).to_pylist():
+                        number += 1
+                        yield number, row
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ValueError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from error
+
+
+def _readable(values: Any, name: str, path: str, is_optional: bool) -> Any:
+    """A column as texts or numbers, or lists of them; if it is optional and cannot become text, unchanged."""
+    import pyarrow
+
+    try:
+        return values.cast(_readable_type(values.type))
+    except pyarrow.ArrowException as error:
+        if is_optional:
+            return values
+        raise ValueError(f"{path}: the column {name!r} has the type {values.type}, which cannot become text: {error}"
+                         ) from None
+
+
+def _readable_type(column_type: Any) -> Any:
+    """The type itself for texts and numbers, or lists of them; else text."""
+    from pyarrow import list_, string, types
+
+    if types.is_dictionary(column_type):
+        return _readable_type(column_type.value_type)
+    if types.is_list(column_type) or types.is_large_list(column_type) or types.is_fixed_size_list(column_type):
+        return list_(_readable_type(column_type.value_type))
+    tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_null)
+    return column_type if any(test(column_type) for test in tests) else string()

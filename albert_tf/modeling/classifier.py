@@ -66,7 +66,7 @@ class AlbertClassifier(LabelProbabilities, EarlyExitModel):
       window_pooling: "mean" or "max", how the logits of several windows are pooled.
       label_names: the name of each label, in the order of the logits; None if they have no names.
       max_seq_length, max_windows, doc_stride: how classify_texts and served models read raw text: the tokens of a row
-        (None for max_position_embeddings), and the windows of longer texts (see text/windows.py). The model
+        (None for max_position_embeddings), and the windows of longer texts (see text/packing.py). The model
         itself takes rows of any length.
       multi_label: whether a text can have several labels: each has a probability of its own.
       temperature: what logits are divided by before they become probabilities. The logits stay as they are.

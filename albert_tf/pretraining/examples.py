@@ -24,7 +24,7 @@ from typing import Callable, Iterator, NamedTuple
 
 import numpy as np
 
-from albert_tf.data.tf_example import serialize
+from albert_tf.data.records import serialize
 from albert_tf.text.packing import SPECIAL_TOKENS, SpecialTokens
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils import bounds

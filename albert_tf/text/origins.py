@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from albert_tf.text import wordpiece
-from albert_tf.text.sentencepieces import WORD_START, split_digit_comma
+from albert_tf.text.pieces import UNKNOWN, WORD_START, basic_tokens, clean, lower_case, split_digit_comma, word_pieces
 
 NOWHERE = -1
 _WORD = re.compile(r"\S+")
@@ -130,10 +129,10 @@ def _with_inserted_spaces(pieces: list[str], replaced: list[list[str]], origins:
 
 def _traced_word_pieces(tokenizer: Any, text: str) -> TracedPieces:
     pieces, lengths = [], []
-    words = wordpiece.basic_tokens(text, tokenizer.do_lower_case, tokenizer.keep_accents)
+    words = basic_tokens(text, tokenizer.do_lower_case, tokenizer.keep_accents)
     for word in words:
-        of_word = wordpiece.word_pieces(word, tokenizer.vocab)
-        is_unknown = of_word == [wordpiece.UNKNOWN]
+        of_word = word_pieces(word, tokenizer.vocab)
+        is_unknown = of_word == [UNKNOWN]
         lengths += [len(word)] if is_unknown else [len(piece) - 2 * (i > 0) for i, piece in enumerate(of_word)]
         pieces += of_word
     forms = _forms_in_basic_tokens(tokenizer, text)
@@ -147,8 +146,8 @@ def _forms_in_basic_tokens(tokenizer: Any, text: str) -> list[str]:
     """What each character of a text becomes in basic tokens."""
     form_of = {}
     for character in set(text):
-        form = wordpiece.clean(character).strip()
+        form = clean(character).strip()
         if tokenizer.do_lower_case:
-            form = wordpiece.lower_case(form, tokenizer.keep_accents)
+            form = lower_case(form, tokenizer.keep_accents)
         form_of[character] = "".join(form.split())
     return [form_of[character] for character in text]

@@ -1,16 +1,20 @@
 """Packs one or two texts as [CLS] a [SEP] b [SEP] and pads the row (Lan et al., 2020, section 4.1).
 
-text/graph/packing.py does the same with TensorFlow ops.
+A text that is too long for a row is split into overlapping windows (release: doc_spans). text/graph/packing.py does the
+same with TensorFlow ops.
 """
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+import dataclasses
+import functools
+from typing import Any, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
 Ids = Sequence[int] | np.ndarray  # the token ids of one text, [tokens]
 SPECIAL_TOKENS = 3  # for a pair; a single text has one less
+_SHORTEST_WINDOW = SPECIAL_TOKENS + 2  # a token of each text
 
 
 def truncated_lengths(length_a: int, length_b: int, max_length: int) -> tuple[int, int]:
@@ -100,3 +104,119 @@ def padded_rows(
 def padding_values(pad_id: int) -> dict[str, int]:
     """The value of each feature of a row where there is no token."""
     return dict(input_ids=pad_id, input_mask=0, segment_ids=0)
+
+
+# --- windows of longer texts -----------------------------------------------------------------------------------------
+
+
+class Window(NamedTuple):
+    """Pieces first to first + length - 1 of a text.
+
+    is_max_context, bool [length]: whether a piece has more context in this window than in any other.
+    """
+
+    first: int
+    length: int
+    is_max_context: np.ndarray
+
+
+def stride_or_half(doc_stride: int, window_length):
+    """doc_stride, or half of window_length (rounded up) if doc_stride is 0. A length can be a tensor."""
+    return doc_stride or -(-window_length // 2)
+
+
+@functools.lru_cache(maxsize=1024)
+def windows(num_pieces: int, window_length: int, doc_stride: int) -> tuple[Window, ...]:
+    """The windows of a text.
+
+    The pieces with is_max_context form one run per window, and the runs of consecutive windows follow each other.
+    doc_stride counts the pieces from the start of one window to the start of the next.
+    """
+    if num_pieces <= window_length:
+        return (Window(0, num_pieces, np.ones(num_pieces, bool)),) if num_pieces else ()
+    step = min(window_length, doc_stride)
+    num_windows = 1 + -(-(num_pieces - window_length) // step)
+    spans = [(i * step, min(window_length, num_pieces - i * step)) for i in range(num_windows)]
+    best_score, best_window = np.full(num_pieces, -1.0), np.zeros(num_pieces, np.int32)
+    for i, (first, length) in enumerate(spans):
+        here = slice(first, first + length)
+        place = np.arange(length)
+        score = np.minimum(place, place[::-1]) + 0.01 * length
+        better = score > best_score[here]
+        best_score[here][better] = score[better]
+        best_window[here][better] = i
+    return tuple(Window(first, length, best_window[first : first + length] == i)
+                 for i, (first, length) in enumerate(spans))
+
+
+@dataclasses.dataclass(frozen=True)
+class WindowOptions:
+    """How an example that is longer than a row is read.
+
+    Args:
+      max_windows: the largest number of rows of an example. With 1, longer texts are truncated.
+      doc_stride: tokens from the start of one window to the start of the next, at most a window; 0 for half a window.
+    """
+
+    max_windows: int = 1
+    doc_stride: int = 0
+
+    @classmethod
+    def of(cls, model: Any) -> WindowOptions:
+        """How a classifier reads texts; also by its stored settings."""
+        return cls(model.max_windows or 1, model.doc_stride or 0)
+
+    def stride(self, window_length: int) -> int:
+        """doc_stride, or its default for windows of window_length tokens."""
+        return stride_or_half(self.doc_stride, window_length)
+
+
+class WindowPacker:
+    """Packs one or two texts into windows.
+
+    A single text is split into windows. Of a pair, the longer text is split (the second one if both are equally long),
+    and each window has the shorter text too, which is truncated if it is longer than half a row. So the first window is
+    the row of a PairPacker, which truncates the texts.
+
+    With 10 tokens a row and a stride of 2, [CLS] a b c [SEP] d e f g h i [SEP] becomes
+
+        [CLS] a b c [SEP] d e f g [SEP]
+        [CLS] a b c [SEP] f g h i [SEP]
+
+    Attributes:
+      num_truncated: number of examples that had more than max_windows windows, whose last windows were left out.
+
+    Raises:
+      ValueError: the rows are too short for windows of a pair.
+    """
+
+    def __init__(self, packer: PairPacker, options: WindowOptions):
+        if options.max_windows > 1 and packer.max_seq_length < _SHORTEST_WINDOW:
+            raise ValueError(f"max_seq_length must be at least {_SHORTEST_WINDOW} for windows. "
+                             f"Received: {packer.max_seq_length}")
+        self._packer, self.options, self.num_truncated = packer, options, 0
+
+    def pack(self, ids_a: Ids, ids_b: Ids = ()) -> dict[str, list]:
+        """Packs one or two texts into max_windows rows.
+
+        Returns:
+          input_ids, input_mask and segment_ids, one list for each row; rows without a window have padding only. With
+          max_windows 1, the result of PairPacker.pack: one list each.
+        """
+        most = self.options.max_windows
+        if most == 1:
+            return self._packer.pack(ids_a, ids_b)
+        rows = self._windows(ids_a, ids_b)
+        self.num_truncated += len(rows) > most
+        return by_feature(rows[:most] + [self._packer.padding()] * (most - len(rows)))
+
+    def _windows(self, ids_a: Ids, ids_b: Ids) -> list[dict[str, list[int]]]:
+        length_a, length_b = self._packer.lengths(len(ids_a), len(ids_b))
+        has_long_b = len(ids_b) >= len(ids_a)
+        long, window_length = (ids_b, length_b) if has_long_b else (ids_a, length_a)
+        if not window_length:  # both texts are empty
+            return [self._packer.pack(ids_a, ids_b)]
+        parts = [long[window.first : window.first + window.length]
+                 for window in windows(len(long), window_length, self.options.stride(window_length))]
+        return [self._packer.pack(*((ids_a[:length_a], part) if has_long_b else (part, ids_b[:length_b])))
+                for part in parts]

@@ -13,10 +13,19 @@ from typing import Sequence
 import numpy as np
 from absl import logging
 
-from albert_tf.text import wordpiece
 from albert_tf.text.origins import trace_pieces
 from albert_tf.text.packing import PairPacker, padded_rows, padding_values
-from albert_tf.text.sentencepieces import WORD_START, DigitCommaTable, encode_pieces, load_model, preprocess_text
+from albert_tf.text.pieces import (
+    UNKNOWN,
+    WORD_START,
+    DigitCommaTable,
+    basic_tokens,
+    encode_pieces,
+    load_model,
+    load_vocab,
+    preprocess_text,
+    word_pieces,
+)
 from albert_tf.utils.bounds import check_one_of
 
 _WARNED_SHARE = 0.01
@@ -58,14 +67,14 @@ class FullTokenizer:
             self._digit_comma = DigitCommaTable(self.sp_model)
             self.vocab = {self.sp_model.id_to_piece(i): i for i in range(self.sp_model.vocab_size())}
         elif vocab_file:
-            self.vocab = wordpiece.load_vocab(vocab_file)
+            self.vocab = load_vocab(vocab_file)
         else:
             raise ValueError("a tokenizer needs spm_model_file or vocab_file")
         self._pieces = {piece_id: piece for piece, piece_id in self.vocab.items()}
         self.vocabulary_file = spm_model_file or vocab_file
         self.cls_id, self.sep_id, self.mask_id = (self._special(piece) for piece in ("[CLS]", "[SEP]", "[MASK]"))
         self.pad_id = self._special("<pad>" if self.sp_model else "[PAD]")
-        self.unk_id = self.sp_model.unk_id() if self.sp_model else self._special(wordpiece.UNKNOWN)
+        self.unk_id = self.sp_model.unk_id() if self.sp_model else self._special(UNKNOWN)
 
     @property
     def vocab_size(self) -> int:
@@ -86,8 +95,8 @@ class FullTokenizer:
         """
         if self.sp_model:
             return encode_pieces(self.sp_model, text)
-        words = wordpiece.basic_tokens(text, self.do_lower_case, self.keep_accents)
-        return [piece for word in words for piece in wordpiece.word_pieces(word, self.vocab)]
+        words = basic_tokens(text, self.do_lower_case, self.keep_accents)
+        return [piece for word in words for piece in word_pieces(word, self.vocab)]
 
     def convert_tokens_to_ids(self, tokens: list[str]) -> list[int]:
         """The ids of pieces. Of an unknown piece: that of <unk>, or a ValueError with a WordPiece vocabulary."""

@@ -12,7 +12,7 @@ import sentencepiece
 from absl import logging
 
 from albert_tf.text.lines import read_lines
-from albert_tf.text.sentencepieces import preprocess_text
+from albert_tf.text.pieces import preprocess_text
 from albert_tf.utils.files import listed
 from albert_tf.utils.outputs import output_set, write_bytes, write_text
 

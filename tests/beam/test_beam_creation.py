@@ -17,7 +17,7 @@ from albert_tf.text.tokenization import FullTokenizer
 
 pytest.importorskip("apache_beam")
 
-from albert_tf.beam import creation, text_ranges
+from albert_tf.beam import corpus_files, creation
 from albert_tf.beam.running import pipeline_options
 
 SENTENCES = ["The tram was late again.", "Two women talked about the price of coal.", "A dog slept under the bench.",
@@ -28,7 +28,7 @@ DOCUMENTS = [SENTENCES[i:] + SENTENCES[:i] for i in range(6)] + [SENTENCES * 5]
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
     """Splits the text into dozens of ranges and tasks, its longest document into parts, and each shard into buckets."""
-    monkeypatch.setattr(text_ranges, "RANGE_BYTES", 150)
+    monkeypatch.setattr(corpus_files, "RANGE_BYTES", 150)
     monkeypatch.setattr(local, "TASK_TOKENS", 100)
     monkeypatch.setattr(local, "LONGEST_PART", 8)
     monkeypatch.setattr(local, "_BUCKET_BYTES", 10_000)
@@ -95,7 +95,7 @@ def create(tmp_path, text, tokenizer):
 @pytest.mark.parametrize("objective", ["sop", "nsp", "none"])
 @pytest.mark.parametrize("release_compatible", [False, True])
 def test_every_file_is_the_one_that_the_local_engine_writes(make, text, objective, release_compatible):
-    assert len(text_ranges.text_ranges([str(text)])) > 10
+    assert len(corpus_files.text_ranges([str(text)])) > 10
     by_beam, by_local = make(objective=objective, release_compatible=release_compatible)
     assert by_beam == by_local
 

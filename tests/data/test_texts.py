@@ -13,7 +13,7 @@ import tensorflow as tf
 from in_process import loaded
 from ordinary_text import sentences
 
-from albert_tf.data import parquet
+from albert_tf.data import rows as reading
 from albert_tf.data.rows import ShortRow, read_document_lines, read_objects, read_rows, read_texts
 from albert_tf.tasks.multiple_choice.reading import ChoiceData
 
@@ -99,7 +99,7 @@ def test_a_table_is_read_in_parts(tmp_path, monkeypatch):
         def __getattr__(self, name):
             return getattr(self._file, name)
 
-    monkeypatch.setattr(parquet, "open_binary", Counted)
+    monkeypatch.setattr(reading, "open_binary", Counted)
     texts = read_texts(path, "text")
     assert [next(texts) for _ in range(3)] == [row["text"] for row in rows[:3]]
     started = sum(read)

@@ -5,7 +5,7 @@ import tensorflow as tf
 from feature_tables import MAX_SEQ_LENGTH, features
 
 from albert_tf.data.feature_table import TOKENS, FeatureSchema
-from albert_tf.data.tf_example import example, float_feature, int64_feature, serialize, varints
+from albert_tf.data.records import example, float_feature, int64_feature, serialize, varints
 
 
 def message(**features) -> bytes:

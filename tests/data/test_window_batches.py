@@ -6,8 +6,7 @@ import tensorflow as tf
 
 from albert_tf.data.batching import bucket_lengths, evaluation_rows, table_batches, training_rows
 from albert_tf.data.feature_table import FeatureSchema, cached_table
-from albert_tf.text.packing import PairPacker
-from albert_tf.text.windows import WindowOptions, WindowPacker
+from albert_tf.text.packing import PairPacker, WindowOptions, WindowPacker
 
 ALONE = tf.distribute.InputContext()
 NAMES = ("input_ids", "input_mask", "segment_ids")

@@ -11,8 +11,7 @@ from absl import flags
 from absl.testing import flagsaver
 from in_process import loaded
 
-from albert_tf.data.records import record_writer
-from albert_tf.data.tf_example import serialize
+from albert_tf.data.records import record_writer, serialize
 from albert_tf.tasks.classification.reading import read_examples
 from albert_tf.tasks.classification.task_config import load_task_config
 from demo import __main__ as demo, baselines, python_docs, word_order_task

@@ -16,7 +16,7 @@ from albert_tf.tasks.squad.export import export_question_answering
 from albert_tf.tasks.squad.text_answers import VERSION_OF_HEAD, feature_options as squad_options
 from albert_tf.tasks.tagging.export import export_tagging
 from albert_tf.tasks.tagging.text_tags import feature_options as tagging_options
-from albert_tf.text.windows import WindowOptions
+from albert_tf.text.packing import WindowOptions
 from albert_tf.weights.heads import head_of
 
 

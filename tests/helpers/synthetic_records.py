@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from albert_tf.data.records import record_writer
-from albert_tf.data.tf_example import serialize
+from albert_tf.data.records import record_writer, serialize
 from albert_tf.pretraining.examples import Masker, MaskingOptions
 
 CLS, SEP, MASK, FIRST_ID, VOCAB_SIZE = 2, 3, 4, 5, 60

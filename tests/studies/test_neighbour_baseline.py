@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from synthetic_records import CLS, FIRST_ID, MASK, SEP, VOCAB_SIZE, example
 
-from albert_tf.data.records import record_writer
-from albert_tf.data.tf_example import serialize
+from albert_tf.data.records import record_writer, serialize
 from albert_tf.pretraining.examples import MaskingOptions
 from albert_tf.pretraining.reading import open_records
 from studies.neighbour_baseline import neighbour_baseline

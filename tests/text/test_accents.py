@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from albert_tf.text.graph.tokenization import GraphTokenizer
-from albert_tf.text.sentencepieces import WORD_START, preprocess_text
+from albert_tf.text.pieces import WORD_START, preprocess_text
 from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
 from albert_tf.weights.hugging_face.tokenizer_json import vocabulary_of_tokenizer_json
 

@@ -12,9 +12,8 @@ import tensorflow as tf
 
 from albert_tf.text.graph.normalization import GraphNormalization
 from albert_tf.text.graph.tokenization import GraphTokenizer
-from albert_tf.text.sentencepieces import preprocess_text
+from albert_tf.text.pieces import basic_tokens, preprocess_text
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.text.wordpiece import basic_tokens
 
 pytestmark = pytest.mark.both_stacks
 

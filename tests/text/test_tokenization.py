@@ -6,8 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from albert_tf.text import wordpiece
-from albert_tf.text.sentencepieces import encode_ids, encode_pieces, preprocess_text
+from albert_tf.text.pieces import encode_ids, encode_pieces, load_vocab, preprocess_text
 from albert_tf.text.tokenization import FullTokenizer, word_starts
 
 pytestmark = pytest.mark.both_stacks
@@ -71,7 +70,7 @@ def test_wordpiece_is_the_releases(lower):
 
 
 def test_a_vocabulary_file_is_read_with_the_releases_oddities(caplog):
-    vocab = wordpiece.load_vocab(str(GOLDEN / "wordpiece/vocab_odd.txt"))
+    vocab = load_vocab(str(GOLDEN / "wordpiece/vocab_odd.txt"))
     assert "lines repeat an earlier one and get no id, as in ALBERT's release" in caplog.text
     assert [list(item) for item in vocab.items()] == WORDPIECE["vocab_odd"]
 

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.text.graph.packing import pack_text_windows
 from albert_tf.text.graph.tokenization import GraphTokenizer
-from albert_tf.text.graph.windows import pack_text_windows
-from albert_tf.text.packing import PairPacker
-from albert_tf.text.windows import WindowOptions, WindowPacker
+from albert_tf.text.packing import PairPacker, WindowOptions, WindowPacker
 
 NAMES = ("input_ids", "input_mask", "segment_ids")
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from albert_tf.text.windows import windows
+from albert_tf.text.packing import windows
 
 
 def test_windows_cover_the_paragraph_and_each_piece_is_at_home_in_one():

@@ -6,10 +6,9 @@ import tensorflow as tf
 
 from albert_tf.export.saved_model import TextSignature, best_label, export_model, sequence_features
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.text.graph.packing import pack_texts
-from albert_tf.text.graph.windows import pack_text_windows
+from albert_tf.text.graph.packing import pack_text_windows, pack_texts
+from albert_tf.text.packing import WindowOptions
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.text.windows import WindowOptions
 
 
 def export_classification(

@@ -14,9 +14,8 @@ from albert_tf.data.worker_pool import chunks
 from albert_tf.tasks.classification.glue import find_task
 from albert_tf.tasks.classification.reading import InputExample, read_examples
 from albert_tf.tasks.classification.task_data import TaskData
-from albert_tf.text.packing import PairPacker
+from albert_tf.text.packing import PairPacker, WindowOptions, WindowPacker
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.text.windows import WindowOptions, WindowPacker
 from albert_tf.utils.files import errors_at
 from albert_tf.utils.progress import count_of
 

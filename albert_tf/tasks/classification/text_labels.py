@@ -8,9 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.modeling.arguments import PredictingModel
-from albert_tf.text.packing import PairPacker
+from albert_tf.text.packing import PairPacker, WindowOptions, WindowPacker
 from albert_tf.text.tokenization import FullTokenizer, list_of_strings
-from albert_tf.text.windows import WindowOptions, WindowPacker
 from albert_tf.weights.heads import check_reads_texts
 
 _BATCH = 32

@@ -7,7 +7,7 @@ from typing import NamedTuple, Sequence
 import numpy as np
 
 from albert_tf.text.packing import SpecialTokens, padded_rows
-from albert_tf.text.sentencepieces import WORD_START
+from albert_tf.text.pieces import WORD_START
 from albert_tf.utils.arrays import softmax
 from albert_tf.weights.heads import check_reads_texts
 

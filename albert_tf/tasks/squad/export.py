@@ -11,9 +11,8 @@ from albert_tf import keras
 from albert_tf.export.saved_model import BatchedModel, TextSignature, export_model
 from albert_tf.tasks.squad.answers import AnswerOptions
 from albert_tf.tasks.squad.features import FeatureOptions
-from albert_tf.text.graph.packing import cut, with_special_tokens
+from albert_tf.text.graph.packing import cut, is_max_context, slices, windows_of, with_special_tokens
 from albert_tf.text.graph.tokenization import GraphTokenizer
-from albert_tf.text.graph.windows import is_max_context, slices, windows_of
 from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.text.tokenization import FullTokenizer
 

@@ -18,9 +18,8 @@ from absl import logging
 from albert_tf.data.worker_pool import worker_pool
 from albert_tf.tasks.squad.alignment import AlignedParagraph, align_paragraphs
 from albert_tf.tasks.squad.reading import SquadExample
-from albert_tf.text.packing import SPECIAL_TOKENS, SpecialTokens
+from albert_tf.text.packing import SPECIAL_TOKENS, SpecialTokens, Window, windows
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.text.windows import Window, windows
 from albert_tf.utils.progress import count_of
 
 FIRST_UNIQUE_ID = 1000000000

@@ -7,9 +7,8 @@ import tensorflow as tf
 from albert_tf.export.saved_model import BatchedModel, TextSignature, export_model, sequence_features
 from albert_tf.modeling.classifier import AlbertTokenClassifier
 from albert_tf.tasks.tagging.features import TaggingFeatureOptions
-from albert_tf.text.graph.packing import with_special_tokens
+from albert_tf.text.graph.packing import is_max_context, slices, windows_of, with_special_tokens
 from albert_tf.text.graph.tokenization import GraphTokenizer
-from albert_tf.text.graph.windows import is_max_context, slices, windows_of
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.imports import tensorflow_text as tf_text
 

@@ -19,9 +19,8 @@ import tensorflow as tf
 from albert_tf.data.feature_table import TOKENS, FeatureCache, FeatureSchema, FeatureTable, digest
 from albert_tf.data.worker_pool import chunks
 from albert_tf.tasks.tagging.reading import Sentence, TaggedText
-from albert_tf.text.packing import SpecialTokens
+from albert_tf.text.packing import SpecialTokens, stride_or_half, windows
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.text.windows import stride_or_half, windows
 from albert_tf.utils import bounds
 
 SPECIAL_TOKENS = 2

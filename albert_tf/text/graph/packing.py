@@ -1,11 +1,14 @@
-"""Packs [CLS] a [SEP] b [SEP] with TensorFlow ops: PairPacker for SavedModels that take text."""
+"""text/packing.py with TensorFlow ops, for SavedModels that take text: [CLS] a [SEP] b [SEP], and windows."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import tensorflow as tf
 
+from albert_tf.text.graph.normalization import repeated
 from albert_tf.text.graph.tokenization import GraphTokenizer
-from albert_tf.text.packing import SPECIAL_TOKENS
+from albert_tf.text.packing import SPECIAL_TOKENS, WindowOptions, padding_values
 
 
 def pack_texts(
@@ -85,3 +88,83 @@ def _has_pieces(rows: tf.RaggedTensor) -> tf.Tensor:
 
 def _repeated(piece_id: int, lengths: tf.Tensor) -> tf.RaggedTensor:
     return tf.RaggedTensor.from_row_lengths(tf.fill([tf.reduce_sum(lengths)], piece_id), lengths, validate=False)
+
+
+# --- windows of longer texts -----------------------------------------------------------------------------------------
+
+
+class GraphWindows(NamedTuple):
+    """The windows of all texts, int64 [windows] each. The windows of a text are consecutive."""
+
+    text: tf.Tensor  # the index of each window's text
+    first: tf.Tensor  # the index, in its text, of each window's first piece
+    length: tf.Tensor  # the number of pieces of each window
+
+
+def windows_of(num_pieces: tf.Tensor, window_length: tf.Tensor, doc_stride: int | tf.Tensor) -> GraphWindows:
+    """packing.windows for several texts. A text without pieces has one empty window.
+
+    The arguments are int64 [texts]; doc_stride may be one number for all texts.
+    """
+    step = tf.minimum(window_length, doc_stride)
+    count = 1 + tf.maximum(tf.constant(0, tf.int64), -((window_length - num_pieces) // step))  # [texts]
+    text, number = repeated(count)  # [windows] each
+    first = number * tf.gather(step, text)
+    return GraphWindows(text, first, tf.minimum(tf.gather(window_length, text), tf.gather(num_pieces, text) - first))
+
+
+def slices(values: tf.Tensor, begin: tf.Tensor, length: tf.Tensor) -> tf.RaggedTensor:
+    """Values begin to begin + length - 1, int64 [slices] each, as [slices, (values)]. Slices may overlap."""
+    places = tf.ragged.range(begin, begin + length)
+    return places.with_values(tf.gather(values, places.values))
+
+
+def is_max_context(
+    place: tf.Tensor,  # int64 [windows or 1, seq], the index of a token in its window; any number outside the window
+    length: tf.Tensor,  # int64 [windows, 1], the number of pieces of each window
+    in_window: tf.Tensor,  # bool [windows, seq], whether a token is a piece of the window
+    piece: tf.Tensor,  # int64 [windows, seq], the index of its piece among those of all texts, or num_pieces
+    num_pieces: tf.Tensor,  # int64 [], the number of pieces of all texts
+) -> tf.Tensor:
+    """Window.is_max_context of each token, bool [windows, seq]. On a tie, the first window has it."""
+    score = tf.cast(tf.minimum(place, length - 1 - place), tf.float64) + 0.01 * tf.cast(length, tf.float64)
+    score = tf.where(in_window, score, tf.constant(-1.0, tf.float64))
+    best = tf.gather(tf.math.unsorted_segment_max(score, piece, num_pieces + 1), piece)
+    number = tf.broadcast_to(tf.range(tf.shape(in_window, tf.int64)[0])[:, None], tf.shape(in_window))
+    candidate = tf.where(in_window & (score == best), number, number.dtype.max)
+    return in_window & (tf.gather(tf.math.unsorted_segment_min(candidate, piece, num_pieces + 1), piece) == number)
+
+
+def pack_text_windows(
+    tokenizer: GraphTokenizer, max_seq_length: int, options: WindowOptions, text_a: tf.Tensor,
+    text_b: tf.Tensor | None = None,
+) -> dict[str, tf.Tensor]:
+    """Packs one or two texts into windows, padded to the longest row and the largest number of windows of the batch.
+
+    text_a and text_b are string [batch]. A second text without pieces counts as none.
+
+    Returns:
+      input_ids, input_mask and segment_ids, int32 [batch, windows, seq].
+    """
+    ids_a = tokenizer.tokenize(text_a)
+    ids_b = tokenizer.tokenize(text_b if text_b is not None else tf.fill(tf.shape(text_a), ""))
+    length_a, length_b = kept_lengths(max_seq_length, ids_a, ids_b)
+    has_long_b = ids_b.row_lengths() >= ids_a.row_lengths()  # [batch]
+    num_pieces = tf.where(has_long_b, ids_b.row_lengths(), ids_a.row_lengths())
+    window_length = tf.where(has_long_b, length_b, length_a)
+    window_length = tf.maximum(window_length, 1)  # it is 0 if both texts are empty
+    stride = tf.minimum(window_length, options.stride(window_length))
+    windows = windows_of(num_pieces, window_length, stride)
+
+    kept = tf.where(windows.first < options.max_windows * tf.gather(stride, windows.text))[:, 0]
+    text, first, length = (tf.gather(each, kept) for each in windows)
+    is_b = tf.gather(has_long_b, text)  # [windows], whether the window is one of the second text
+
+    def parts(ids: tf.RaggedTensor, kept_length: tf.Tensor, is_window: tf.Tensor) -> tf.RaggedTensor:
+        begin = tf.gather(ids.row_starts(), text) + tf.where(is_window, first, tf.zeros_like(first))
+        return slices(ids.values, begin, tf.where(is_window, length, tf.gather(kept_length, text)))
+
+    rows = pack_ids(tokenizer, max_seq_length, parts(ids_a, length_a, ~is_b), parts(ids_b, length_b, is_b))
+    padding = padding_values(tokenizer.pad_id)
+    return {name: tf.RaggedTensor.from_value_rowids(rows[name], text, ids_a.nrows()).to_tensor(value)
+            for name, value in padding.items()}

@@ -1,17 +1,27 @@
-"""GraphTokenizer: FullTokenizer.encode as tensorflow-text ops, for SavedModels that take text."""
+"""GraphTokenizer: FullTokenizer.encode as tensorflow-text ops, for SavedModels that take text.
+
+SentencePiece, with the release's rule about commas after digits, and WordPiece: `pieces` of both classes takes
+normalised texts. It returns the ids of their pieces, int32 [texts, (pieces)], and the span of each piece: its first
+byte and one past its last, int64 [pieces] each, counted in non-space bytes (see NormalizedTexts). The space before a
+word does not count.
+"""
 
 from __future__ import annotations
 
 import functools
+import unicodedata
 
+import numpy as np
 import sentencepiece
 import tensorflow as tf
 
-from albert_tf.text.graph.normalization import GraphNormalization
-from albert_tf.text.graph.pieces import GraphSentencePieces, GraphWordPieces, codes_without_piece
-from albert_tf.text.sentencepieces import preprocess_text
+from albert_tf.text.graph.normalization import GraphNormalization, NormalizedTexts, apart, cumulated, repeated
+from albert_tf.text.pieces import LONGEST_WORD, UNKNOWN, WORD_START, DigitCommaTable, basic_tokens, preprocess_text
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.text.wordpiece import basic_tokens
+from albert_tf.utils.imports import tensorflow_text as tf_text
+
+_TO_THE_END = np.iinfo(np.int64).max // 2
+_UTF8_BYTES = 4  # the most bytes of a character
 
 
 class GraphTokenizer(tf.Module):
@@ -75,3 +85,83 @@ def _normalization(
         return GraphNormalization(lambda text: preprocess_text(text, lower=lower, keep_accents=keep_accents),
                                   *codes_without_piece(sp_model))
     return GraphNormalization(lambda text: " ".join(basic_tokens(text, lower, keep_accents)))
+
+
+# --- pieces ----------------------------------------------------------------------------------------------------------
+
+
+class GraphSentencePieces(tf.Module):
+    """Pieces by a SentencePiece model.
+
+    Raises:
+      ValueError: the model does not treat several spaces as one.
+    """
+
+    def __init__(self, sp_model: sentencepiece.SentencePieceProcessor):
+        super().__init__()
+        if sp_model.encode("  a  a ") != sp_model.encode("a a"):
+            raise ValueError("the SentencePiece model distinguishes two spaces from one, which a tokenizer in a graph "
+                             "does not support")
+        self._tokenizer = tf_text.SentencepieceTokenizer(sp_model.serialized_model_proto(), out_type=tf.int32)
+        pieces = [sp_model.id_to_piece(i) for i in range(sp_model.vocab_size())]
+        replacements = DigitCommaTable(sp_model).replacements
+        parts = [replacements.get(i, [i]) for i in range(len(pieces))]
+        self._parts = tf.constant(np.concatenate(parts), tf.int32)
+        self._num_parts = tf.constant([len(ids) for ids in parts], tf.int64)
+        self._first_part = tf.cumsum(self._num_parts, exclusive=True)
+        spans = [span for ids in parts for span in _spans([pieces[i].replace(WORD_START, "") for i in ids])]
+        self._begins, self._ends = tf.unstack(tf.constant(spans, tf.int64), axis=1)
+
+    def pieces(self, normalized: NormalizedTexts) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
+        """The ids of the pieces, and their spans."""
+        ids, begins, ends = self._tokenizer.tokenize_with_offsets(normalized.texts)
+        first_byte = tf.gather(normalized.byte_splits, ids.value_rowids())
+        begins, ends = (tf.gather(normalized.num_non_space_before, first_byte + tf.cast(offsets.values, tf.int64))
+                        for offsets in (begins, ends))
+        num_parts = tf.gather(self._num_parts, ids.values)  # by the rule about commas
+        piece, index = repeated(num_parts)
+        part = tf.gather(self._first_part, tf.gather(ids.values, piece)) + index
+        begins, ends = tf.gather(begins, piece), tf.gather(ends, piece)
+        return (tf.RaggedTensor.from_row_splits(
+                    tf.gather(self._parts, part), tf.gather(cumulated(num_parts), ids.row_splits), validate=False),
+                tf.minimum(begins + tf.gather(self._begins, part), ends),
+                tf.minimum(begins + tf.gather(self._ends, part), ends))
+
+
+class GraphWordPieces(tf.Module):
+    """Pieces by a WordPiece vocabulary (piece -> id), of texts whose basic tokens are separated by spaces."""
+
+    def __init__(self, vocab: dict[str, int]):
+        super().__init__()
+        entries = tf.lookup.KeyValueTensorInitializer(list(vocab), np.array(list(vocab.values()), np.int64))
+        self._table = tf.lookup.StaticHashTable(entries, default_value=vocab[UNKNOWN])
+        self._tokenizer = tf_text.WordpieceTokenizer(self._table, max_bytes_per_word=LONGEST_WORD * _UTF8_BYTES,
+                                                     token_out_type=tf.int32, unknown_token=UNKNOWN)
+
+    def pieces(self, normalized: NormalizedTexts) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
+        """The ids of the pieces, and their spans."""
+        words = tf.strings.split(normalized.texts)
+        sizes = tf.cast(tf.strings.length(words.values), tf.int64)
+        is_too_long = tf.strings.length(words.values, "UTF8_CHAR") > LONGEST_WORD
+        ids, begins, ends = self._tokenizer.tokenize_with_offsets(tf.where(is_too_long, UNKNOWN, words.values))
+        word = ids.value_rowids()
+        ends = tf.where(tf.gather(is_too_long, word), tf.gather(sizes, word), tf.cast(ends.values, tf.int64))
+        first_byte = tf.gather(tf.cumsum(sizes, exclusive=True), word)
+        splits = tf.gather(ids.row_splits, words.row_splits)
+        return (tf.RaggedTensor.from_row_splits(ids.values, splits, validate=False),
+                first_byte + tf.cast(begins.values, tf.int64), first_byte + ends)
+
+
+def codes_without_piece(sp_model: sentencepiece.SentencePieceProcessor) -> tuple[list[int], list[int]]:
+    """The code points that are unknown pieces wherever they stand, and those that the model's normalization removes."""
+    pieces = "".join(sp_model.id_to_piece(i) for i in range(sp_model.vocab_size()) if not sp_model.is_control(i))
+    known = {*pieces, *unicodedata.normalize("NFKD", pieces), WORD_START}  # two characters can compose a known one
+    forms = apart(lambda text: sp_model.normalize(text.encode("utf-8", "replace").decode()))  # surrogates become "?"
+    unknown = [code for code, form in forms.items() if form and known.isdisjoint([*form, chr(code)])]
+    return unknown, [code for code, form in forms.items() if not form]
+
+
+def _spans(parts: list[str]) -> list[tuple[int, int]]:
+    """The byte span of each part within its piece. The last span is open-ended."""
+    bounds = [0, *np.cumsum([len(part.encode("utf-8")) for part in parts[:-1]], dtype=int).tolist(), _TO_THE_END]
+    return list(zip(bounds, bounds[1:]))

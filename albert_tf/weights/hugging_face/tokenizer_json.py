@@ -24,8 +24,8 @@ from typing import Any, Iterator
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.data.tf_example import varints
-from albert_tf.text.sentencepieces import WORD_START, ends_in_digit_comma
+from albert_tf.data.records import varints
+from albert_tf.text.pieces import WORD_START, ends_in_digit_comma
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.files import version
 from albert_tf.utils.json_files import read_json_object

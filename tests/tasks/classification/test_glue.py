@@ -9,7 +9,7 @@ from albert_tf.tasks.classification.features import convert_examples_to_features
 from albert_tf.tasks.classification.glue import find_task
 from albert_tf.tasks.classification.reading import read_examples
 from albert_tf.text.packing import PairPacker
-from albert_tf.text.sentencepieces import preprocess_text
+from albert_tf.text.pieces import preprocess_text
 
 pytestmark = pytest.mark.both_stacks
 

@@ -15,7 +15,7 @@ from albert_tf.tasks.multiple_choice.reading import (
     read_examples,
     read_json_examples,
 )
-from albert_tf.text.sentencepieces import preprocess_text
+from albert_tf.text.pieces import preprocess_text
 from albert_tf.text.tokenization import FullTokenizer
 
 pytestmark = pytest.mark.both_stacks

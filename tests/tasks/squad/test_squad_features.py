@@ -11,7 +11,7 @@ from albert_tf.tasks.squad import convert_examples_to_features, read_squad_examp
 from albert_tf.tasks.squad.alignment import align_paragraphs
 from albert_tf.tasks.squad.features import FeatureOptions, default_doc_stride, feature_blocks
 from albert_tf.tasks.squad.reading import SquadExample
-from albert_tf.text.sentencepieces import preprocess_text
+from albert_tf.text.pieces import preprocess_text
 from albert_tf.text.tokenization import FullTokenizer
 
 pytestmark = pytest.mark.both_stacks
