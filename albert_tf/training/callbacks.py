@@ -125,6 +125,7 @@ class EndOnSignal(StepCallback):
         self._save, self._writes = save, writes
         self._received: int | None = None  # the signal
         self._saved_step: int | None = None  # in the block of `saved`
+        self._raised: BaseException | None = None  # after a signal
 
     def __enter__(self):
         handlers: dict = dict.fromkeys(ending_signals(), self._receive if self._writes else signal.SIG_IGN)
@@ -133,9 +134,12 @@ class EndOnSignal(StepCallback):
         self._previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, kind, error, _):
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+        # Code in C that a signal interrupts, and TensorFlow's device scopes, raise errors of their own instead.
+        if self._raised is not None and isinstance(error, Exception):
+            raise self._raised from None
 
     @contextlib.contextmanager
     def saved(self, step: int) -> Iterator[None]:
@@ -156,7 +160,8 @@ class EndOnSignal(StepCallback):
 
     def _receive(self, number, _):
         if number == self._received == signal.SIGINT:
-            raise KeyboardInterrupt
+            self._raised = KeyboardInterrupt()
+            raise self._raised
         leave_terminal(number)
         self._received = number
         if number == signal.SIGINT and self._saved_step is None:
@@ -167,7 +172,8 @@ class EndOnSignal(StepCallback):
     def _end(self, step):
         assert self._received is not None
         logging.info("ending after %s; step %d is saved", signal.Signals(self._received).name, step)
-        sys.exit(128 + self._received)
+        self._raised = SystemExit(128 + self._received)
+        raise self._raised
 
 
 class SkippedSteps(StepCallback):

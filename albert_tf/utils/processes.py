@@ -20,17 +20,35 @@ def ending_signals() -> list[signal.Signals]:
 
 @contextlib.contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """A block that a signal ends with one line and the status of other Unix programs; temporary files are removed."""
+    """A block that a signal ends with one line and the status of other Unix programs; temporary files are removed.
+
+    Ctrl-C raises KeyboardInterrupt, as outside of the block.
+    """
+    raised: list[BaseException] = []
+
     def end(number, _):
-        for each in previous:  # the first one ends the process
+        raised.append(SystemExit(128 + number))
+        for each in ending_signals():  # the first one ends the process
             signal.signal(each, signal.SIG_IGN)
         leave_terminal(number)
         os.write(2, f"ended by {signal.Signals(number).name}\n".encode())  # print may be what is interrupted
-        sys.exit(128 + number)
+        raise raised[-1]
 
-    previous = {number: signal.signal(number, end) for number in ending_signals()}
+    def interrupt(*_):
+        raised.append(KeyboardInterrupt())
+        raise raised[-1]
+
+    handlers: dict = dict.fromkeys(ending_signals(), end)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        handlers[signal.SIGINT] = interrupt
+    previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
+    except Exception:
+        if not raised:
+            raise
+        # Code in C that a signal interrupts, and TensorFlow's device scopes, raise errors of their own instead.
+        raise raised[-1] from None
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)

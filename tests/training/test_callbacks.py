@@ -1,5 +1,6 @@
 """The callbacks of a run: steps, saving, signals, progress and skipped steps."""
 
+import contextlib
 import logging
 import os
 import signal
@@ -104,6 +105,36 @@ def test_sigterm_ends_the_process_during_an_evaluation(when):
     with pytest.raises(SystemExit) as ended, callbacks.EndOnSignal(0, done.append, writes=True) as end_on_signal:
         fit([1.0] * 8, callbacks.Saving(0, 8, 3, save), end_on_signal)
     assert done == [3] and ended.value.code == 128 + signal.SIGTERM
+
+
+def test_an_error_that_replaces_what_a_signal_raised_ends_as_the_signal():
+    """TensorFlow's C code raises SystemError if a handler raises within it, and its device scopes RuntimeError."""
+    def replaced(*numbers):
+        with callbacks.EndOnSignal(0, print, writes=True) as end_on_signal:
+            with contextlib.nullcontext() if len(numbers) > 1 else end_on_signal.saved(3):
+                try:
+                    for number in numbers:
+                        os.kill(os.getpid(), number)
+                finally:
+                    raise SystemError("scope")
+
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        with pytest.raises(SystemExit) as ended:
+            replaced(number)
+        assert ended.value.code == 128 + number
+    with pytest.raises(KeyboardInterrupt):
+        replaced(signal.SIGINT, signal.SIGINT)
+    with pytest.raises(SystemError):
+        replaced()
+
+
+def test_an_error_while_the_step_is_saved_after_a_signal_is_reported():
+    def save(step):
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"), callbacks.EndOnSignal(0, save, writes=True) as end_on_signal:
+        os.kill(os.getpid(), signal.SIGTERM)
+        fit([1.0], end_on_signal)
 
 
 def test_the_handler_of_sigterm_is_put_back_after_an_error():

@@ -83,6 +83,36 @@ with ended_by_signals(), output("output") as temporary:
     assert [path.name for path in tmp_path.iterdir()] == (["output"] if ignored else [])
 
 
+@pytest.mark.parametrize("number, status, printed", [
+    (signal.SIGTERM, 143, "ended by SIGTERM\n"), (signal.SIGHUP, 129, "ended by SIGHUP\n"),
+    (signal.SIGINT, 130, "interrupted\n")], ids=lambda value: getattr(value, "name", None))
+@pytest.mark.parametrize("error", ["SystemError('error return without exception set')", "RuntimeError('scope')"])
+def test_an_error_that_replaces_what_a_signal_raised_ends_as_the_signal(tmp_path, number, status, printed, error):
+    """TensorFlow's C code raises SystemError if a handler raises within it, and its device scopes RuntimeError."""
+    program = f"""
+import os, signal, sys
+sys.path.insert(0, {str(pathlib.Path(__file__).parents[2])!r})
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from albert_tf.utils.processes import ended_by_signals
+try:
+    with ended_by_signals():
+        try:
+            os.kill(os.getpid(), {number.value})
+        finally:
+            raise {error}
+except KeyboardInterrupt:
+    print("interrupted", file=sys.stderr)
+    sys.exit(130)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (status, printed)
+
+
+def test_an_error_without_a_signal_stays():
+    with pytest.raises(SystemError, match="^scope$"), processes.ended_by_signals():
+        raise SystemError("scope")
+
+
 def test_signals_are_handled_as_before_after_the_command():
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     run_to_end([sys.executable, "-c", ""])
