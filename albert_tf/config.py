@@ -9,9 +9,8 @@ import reprlib
 from typing import Any, Sequence
 
 from albert_tf.utils import bounds
-from albert_tf.utils.files import errors_at
+from albert_tf.utils.files import errors_at, read_json_object
 from albert_tf.utils.imports import tensorflow as tf
-from albert_tf.utils.json_files import read_json_object
 
 # The name of the config file next to a checkpoint.
 CONFIG_NAME = "albert_config.json"

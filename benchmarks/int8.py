@@ -34,9 +34,8 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.classification import metrics
 from albert_tf.tasks.classification.glue import find_task
 from albert_tf.tasks.classification.reading import read_examples
-from albert_tf.tasks.masked_lm.fill_mask import MASK, masked_ids
+from albert_tf.tasks.masked_lm.fill_mask import MASK, masked_ids, softmax
 from albert_tf.text.lines import read_lines
-from albert_tf.utils.arrays import softmax
 from albert_tf.utils.charts import Curve, Panel, write_charts
 from albert_tf.weights.settings import settings_of
 

@@ -24,7 +24,7 @@ from albert_tf.tasks.classification.glue import find_task
 from albert_tf.tasks.classification.ranking import RelevanceScorer
 from albert_tf.tasks.classification.reading import read_examples
 from albert_tf.tasks.sentence_vectors.search import cosines, unit_vectors_function
-from albert_tf.utils.json_files import read_json_object
+from albert_tf.utils.files import read_json_object
 from albert_tf.utils.outputs import write_text
 from albert_tf.weights.from_pretrained import from_pretrained, tokenizer_from_pretrained
 

@@ -22,7 +22,7 @@ from absl import flags
 from albert_tf.commands import app
 from albert_tf.commands.command_runs import arguments, run_script
 from albert_tf.data.feature_table import digest, fingerprint
-from albert_tf.utils.json_files import read_json_object
+from albert_tf.utils.files import read_json_object
 from albert_tf.utils.outputs import write_text
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.stored_model import shipped_model

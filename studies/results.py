@@ -12,8 +12,7 @@ import numpy as np
 from albert_tf.config import AlbertConfig
 from albert_tf.pretraining import reading
 from albert_tf.training.evaluation import best_of, read_history
-from albert_tf.utils.files import expand_globs
-from albert_tf.utils.json_files import read_json_object
+from albert_tf.utils.files import expand_globs, read_json_object
 from studies.answers import credits
 from studies.columns import COLUMNS
 from studies.finished_runs import ScriptRuns

@@ -27,7 +27,7 @@ from typing import Any, Iterable
 
 from albert_tf.commands.command_runs import Run, parse_runs
 from albert_tf.config import AlbertConfig
-from albert_tf.utils.json_files import check_keys, parse_json_object, read_json_object
+from albert_tf.utils.files import check_keys, parse_json_object, read_json_object
 from studies.columns import COLUMNS
 
 FOLDER = pathlib.Path(__file__).parent

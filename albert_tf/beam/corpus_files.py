@@ -28,8 +28,7 @@ from albert_tf.pretraining.corpus import (
     row_bytes,
 )
 from albert_tf.text.lines import is_compressed, read_lines
-from albert_tf.utils.arrays import write_array
-from albert_tf.utils.outputs import local_copy, write_bytes
+from albert_tf.utils.outputs import local_copy, write_array, write_bytes
 
 RANGE_BYTES = 4 << 20  # of a range, and about as many as a worker tokenises in one call
 _OPEN_FILES = 64  # batches whose files are open at a time

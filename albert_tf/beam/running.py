@@ -16,8 +16,7 @@ from absl import logging as absl_logging
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, StandardOptions
 from apache_beam.runners import create_runner
 
-from albert_tf.utils.files import names_in, read_bytes
-from albert_tf.utils.json_files import read_json_object
+from albert_tf.utils.files import names_in, read_bytes, read_json_object
 from albert_tf.utils.outputs import write_text
 
 # Not Beam's "DirectRunner", which is Prism, a program that Beam downloads.

@@ -15,8 +15,7 @@ import sys
 from typing import Any, Callable, Sequence
 
 from albert_tf.commands import usage
-from albert_tf.utils.files import errors_at
-from albert_tf.utils.json_files import check_keys
+from albert_tf.utils.files import check_keys, errors_at
 from albert_tf.utils.processes import run_to_end
 
 

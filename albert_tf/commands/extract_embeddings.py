@@ -29,8 +29,7 @@ from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.vectors import VectorPrecision
 from albert_tf.tasks.sentence_vectors.embeddings import companions, embed, token_ids, write_token_files
 from albert_tf.tasks.sentence_vectors.stored_vectors import made_with, ranges_in, ranges_path, write_stored
-from albert_tf.utils.arrays import array_writer
-from albert_tf.utils.outputs import output_set
+from albert_tf.utils.outputs import array_writer, output_set
 from albert_tf.utils.progress import count_of, progress
 
 _MADE_FROM = (*shared.MODEL_FLAGS, "input_file", "per_token", "precision", "vector_precision", "vector_ranges")

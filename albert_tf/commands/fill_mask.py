@@ -22,7 +22,7 @@ from albert_tf.tasks.masked_lm.export import export_mask_filling
 from albert_tf.tasks.masked_lm.fill_mask import fill_masks
 from albert_tf.text.lines import read_standard_input
 from albert_tf.utils import bounds
-from albert_tf.utils.json_files import check_characters
+from albert_tf.utils.files import check_characters
 from albert_tf.utils.outputs import check_export
 
 

@@ -16,8 +16,7 @@ from albert_tf.modeling.vectors import POOLER, POOLINGS
 from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.training.run import Length, RunOptions, TrainerOptions
 from albert_tf.utils import bounds
-from albert_tf.utils.files import is_inside
-from albert_tf.utils.json_files import read_json_object
+from albert_tf.utils.files import is_inside, read_json_object
 from albert_tf.utils.outputs import check_export
 from albert_tf.weights.resolved_model import ResolvedModel
 

@@ -31,8 +31,7 @@ from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.text.pieces import load_model
 from albert_tf.training.evaluation import read_history
 from albert_tf.utils.charts import Curve, Panel, write_charts
-from albert_tf.utils.files import absolute, errors_at
-from albert_tf.utils.json_files import check_keys, read_json_object
+from albert_tf.utils.files import absolute, check_keys, errors_at, read_json_object
 from albert_tf.utils.outputs import checked_manifest, manifest_path, write_text
 
 RECIPES = pathlib.Path(albert_tf.__file__).parent / "recipes" / "pretraining"

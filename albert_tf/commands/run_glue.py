@@ -20,7 +20,7 @@ from albert_tf.commands import flag_fields as fields, run_classifier
 from albert_tf.commands.command_runs import run_process
 from albert_tf.tasks.classification.glue import TASKS
 from albert_tf.training.evaluation import RESULTS, checkpoint_of
-from albert_tf.utils.json_files import read_json_object
+from albert_tf.utils.files import read_json_object
 
 FLAGS = flags.FLAGS
 # MNLI comes first, since other tasks start from its checkpoint.

@@ -52,7 +52,7 @@ from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
 from albert_tf.training.checkpoints import saved_runs
 from albert_tf.training.evaluation import mean_of
 from albert_tf.utils import bounds
-from albert_tf.utils.arrays import read_array, write_array
+from albert_tf.utils.outputs import read_array, write_array
 from albert_tf.utils.progress import count_of
 
 DROPOUT = 0.1  # for simcse, as in Gao et al. (2021)

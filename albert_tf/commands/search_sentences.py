@@ -20,7 +20,7 @@ from albert_tf.tasks.sentence_vectors.search import Neighbour, nearest_lines, un
 from albert_tf.tasks.sentence_vectors.stored_vectors import made_with, open_vectors
 from albert_tf.text.lines import read_standard_input
 from albert_tf.utils import bounds
-from albert_tf.utils.json_files import check_characters
+from albert_tf.utils.files import check_characters
 from albert_tf.weights.from_pretrained import from_pretrained, tokenizer_from_pretrained
 
 

@@ -27,7 +27,7 @@ from albert_tf.commands.settings_space import SearchSpace, read_space
 from albert_tf.training.evaluation import HISTORY, RESULTS, read_history
 from albert_tf.utils import bounds
 from albert_tf.utils.charts import Curve, Panel, write_charts
-from albert_tf.utils.json_files import read_json_object
+from albert_tf.utils.files import read_json_object
 from albert_tf.utils.outputs import used_alone, write_csv, write_text
 from albert_tf.utils.progress import count_of
 

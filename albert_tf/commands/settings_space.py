@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Mapping
 from albert_tf.commands import usage
 from albert_tf.commands.finetuning_flags import read_recipe
 from albert_tf.utils.bounds import check_one_of
-from albert_tf.utils.json_files import check_keys, read_json_object
+from albert_tf.utils.files import check_keys, read_json_object
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

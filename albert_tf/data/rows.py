@@ -21,8 +21,7 @@ from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeV
 from absl import logging
 
 from albert_tf.text.lines import read_lines, uncompressed_name
-from albert_tf.utils.files import check_is_file, open_binary
-from albert_tf.utils.json_files import parse_json_object
+from albert_tf.utils.files import check_is_file, open_binary, parse_json_object
 from albert_tf.utils.progress import count_of
 
 csv.field_size_limit(2**31 - 1)  # a field may be a whole document

@@ -17,8 +17,8 @@ from tensorflow.lite.python.convert_phase import ConverterError
 from albert_tf import keras
 from albert_tf.export.outputs import exported_outputs, largest_differences, random_inputs
 from albert_tf.export.saved_model import graph
+from albert_tf.text.packing import concatenated
 from albert_tf.utils import imports
-from albert_tf.utils.arrays import concatenated
 
 # float16: half the size. int8 (dynamic range quantization): a quarter of the size; activations are quantized as well.
 PRECISIONS = ("float32", "float16", "int8")

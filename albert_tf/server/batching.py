@@ -11,7 +11,7 @@ from typing import Hashable, Iterable, NamedTuple
 import numpy as np
 
 from albert_tf.server.signatures import Columns, Signature
-from albert_tf.utils.arrays import concatenated
+from albert_tf.text.packing import concatenated
 
 Rows = list[dict[str, np.ndarray]]
 _SHORTEST = 64  # bytes; texts up to this length are of one group

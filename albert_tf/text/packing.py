@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, Mapping, NamedTuple, Sequence
+from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -89,6 +89,18 @@ class PairPacker:
 def by_feature(rows: Sequence[Mapping[str, Any]]) -> dict[str, list]:
     """Rows with the same features as one list for each feature: [{"a": 1}, {"a": 2}] gives {"a": [1, 2]}."""
     return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def concatenated(batches: Iterable[Mapping[str, Any]]) -> dict[str, np.ndarray]:
+    """The rows of all batches, by name: logits [2, 3] and logits [1, 3] give logits [3, 3]. {} without batches.
+
+    A name may be missing in some batches.
+    """
+    columns: dict[str, list[np.ndarray]] = {}
+    for batch in batches:
+        for name, values in batch.items():
+            columns.setdefault(name, []).append(np.asarray(values))
+    return {name: np.concatenate(values) for name, values in columns.items()}
 
 
 def padded_rows(

@@ -25,7 +25,7 @@ import tensorflow as tf
 
 from albert_tf import devices
 from albert_tf.utils.bounds import check_one_of
-from albert_tf.utils.json_files import parse_json_object
+from albert_tf.utils.files import parse_json_object
 
 STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
 _ANSWER_SECONDS = 60

@@ -36,11 +36,21 @@ import re
 import secrets
 import shutil
 import tempfile
-from typing import Any, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from albert_tf.utils.files import check_directory, is_remote, make_directory, names_in, version, written_path
+import numpy as np
+
+from albert_tf.utils.files import (
+    check_directory,
+    check_is_file,
+    is_remote,
+    make_directory,
+    names_in,
+    read_json_object,
+    version,
+    written_path,
+)
 from albert_tf.utils.imports import tensorflow as tf
-from albert_tf.utils.json_files import read_json_object
 
 # What the manifest of a folder is named after, which output_folder has written.
 EXPORT = "export"
@@ -206,6 +216,51 @@ def write_or_remove(path: str, text: str | None) -> None:
         write_text(path, text)
     else:
         _remove(path)
+
+
+# --- arrays: .npy files ----------------------------------------------------------------------------------------------
+
+
+def read_array(path: str) -> np.ndarray:
+    """The array of an .npy file, of which only what is used is read into memory."""
+    check_is_file(path)
+    try:
+        return np.load(local_copy(path), mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise ValueError(f"{path} is not an .npy file with an array of numbers: {error}") from error
+
+
+WriteRows = Callable[[int, np.ndarray], None]
+
+
+@contextlib.contextmanager
+def array_writer(path: str, shape: tuple[int, ...], dtype=np.float32) -> Iterator[WriteRows]:
+    """Yields a function write(first, values), which writes rows of an array, starting at row `first`.
+
+    Each row must be written once, in any order. The file appears at `path` when the block ends. (A memory map would
+    instead end the process with a signal if the disk is full; a write raises OSError.)
+    """
+    dtype, row_shape = np.dtype(dtype), shape[1:]
+    row_bytes = dtype.itemsize * int(np.prod(row_shape))
+    header = dict(descr=np.lib.format.dtype_to_descr(dtype), fortran_order=False, shape=shape)
+    with output(path) as temporary, open(temporary, "wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        start = file.tell()
+
+        def write(first: int, values: np.ndarray) -> None:
+            values = np.ascontiguousarray(values, dtype)
+            if values.shape[1:] != row_shape or not 0 <= first <= first + len(values) <= shape[0]:
+                raise ValueError(f"values of shape {values.shape} do not fit at row {first} of shape {shape}")
+            file.seek(start + first * row_bytes)
+            file.write(values.data)
+
+        yield write
+
+
+def write_array(path: str, array: np.ndarray) -> None:
+    """Writes an array to an .npy file, which is never left half written."""
+    with array_writer(path, array.shape, array.dtype) as write:
+        write(0, array)
 
 
 # --- a checkpoint ----------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.arguments import Argument
 from albert_tf.utils.bounds import check_one_of
-from albert_tf.utils.json_files import check_keys, read_json_object
+from albert_tf.utils.files import check_keys, read_json_object
 from albert_tf.utils.outputs import write_or_remove
 from albert_tf.weights.heads import HEAD_NAMES, head_named, head_of
 from albert_tf.weights.hugging_face import MODULES

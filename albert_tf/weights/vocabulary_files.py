@@ -14,8 +14,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf.config import AlbertConfig
-from albert_tf.utils.files import errors_naming_origin, names_in, read_bytes
-from albert_tf.utils.json_files import read_json_object
+from albert_tf.utils.files import errors_naming_origin, names_in, read_bytes, read_json_object
 from albert_tf.utils.outputs import manifest_of, output, read_manifest, write_or_remove
 from albert_tf.weights.hugging_face import TOKENIZER_CONFIG
 

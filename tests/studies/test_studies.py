@@ -15,7 +15,7 @@ from synthetic_text import write_synthetic_text
 
 from albert_tf.commands import command_runs
 from albert_tf.config import AlbertConfig
-from albert_tf.utils.json_files import read_json_object
+from albert_tf.utils.files import read_json_object
 from studies import results, speed
 from studies.answers import credits
 from studies.columns import COLUMNS

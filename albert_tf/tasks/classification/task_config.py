@@ -26,8 +26,7 @@ from typing import Any, Iterable
 
 from albert_tf.data.rows import as_text
 from albert_tf.tasks.classification.task_data import BALANCED, SplitFile, TaskData
-from albert_tf.utils.files import check_name, check_one_line, errors_at
-from albert_tf.utils.json_files import read_json_object
+from albert_tf.utils.files import check_name, check_one_line, errors_at, read_json_object
 
 SPLITS = ("train", "dev", "test")
 CLASSIFICATION_METRICS = ("eval_accuracy", "f1", "matthew_corr")

@@ -8,7 +8,6 @@ import numpy as np
 
 from albert_tf.text.packing import SpecialTokens, padded_rows
 from albert_tf.text.pieces import WORD_START
-from albert_tf.utils.arrays import softmax
 from albert_tf.weights.heads import check_reads_texts
 
 MASK = "[MASK]"
@@ -103,3 +102,9 @@ def best_pieces(logits: np.ndarray, tokenizer, top_k: int) -> list[Filling]:
     best = candidates[np.argsort(-probabilities[candidates], kind="stable")[:top_k]]
     pieces = tokenizer.convert_ids_to_tokens(best.tolist())
     return [Filling(piece, float(probabilities[i])) for piece, i in zip(pieces, best)]
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """The softmax over the last axis, without scipy, whose import takes time (see imports.py)."""
+    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return shifted / shifted.sum(axis=-1, keepdims=True)

@@ -21,7 +21,7 @@ from typing import Any, Iterator, NamedTuple
 import tensorflow as tf
 
 from albert_tf.data.rows import read_json_lines, read_objects, warn_of_empty_texts
-from albert_tf.utils.json_files import read_json_object
+from albert_tf.utils.files import read_json_object
 
 FORMATS = ("race", "jsonl", "parquet")
 SPLITS = ("train", "dev", "test")

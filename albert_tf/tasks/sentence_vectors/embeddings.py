@@ -12,7 +12,7 @@ from albert_tf.modeling.arguments import PredictingModel
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.text.packing import SpecialTokens
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.utils.arrays import write_array
+from albert_tf.utils.outputs import write_array
 from albert_tf.weights.heads import check_reads_texts
 
 

@@ -15,8 +15,7 @@ import numpy as np
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.vectors import VectorPrecision, as_ranges, read_ranges
 from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
-from albert_tf.utils.arrays import array_writer, read_array, write_array
-from albert_tf.utils.outputs import made_from_of
+from albert_tf.utils.outputs import array_writer, made_from_of, read_array, write_array
 
 _BLOCK = 4096  # vectors that are in memory at a time
 

@@ -13,8 +13,7 @@ from typing import Any, Iterator, NamedTuple
 from absl import logging
 
 from albert_tf.utils.bounds import check_one_of
-from albert_tf.utils.files import decode_utf8, read_bytes
-from albert_tf.utils.json_files import check_characters, parse_unchecked
+from albert_tf.utils.files import check_characters, decode_utf8, parse_unchecked, read_bytes
 
 VERSIONS = ("1.1", "2.0")
 MISPLACED_ANSWERS = ("find", "leave_out")

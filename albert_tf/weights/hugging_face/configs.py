@@ -15,8 +15,7 @@ from typing import Any, Sequence
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.utils.files import check_one_line
-from albert_tf.utils.json_files import read_json_object
+from albert_tf.utils.files import check_one_line, read_json_object
 from albert_tf.weights.heads import HEADS, Head
 from albert_tf.weights.hugging_face import CONFIG
 

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.utils import bounds
-from albert_tf.utils.json_files import read_json_object
+from albert_tf.utils.files import read_json_object
 from albert_tf.weights.hugging_face import INDEX, LENGTH, LENGTH_CONFIG, TOKENIZER_CONFIG, TOKENIZER_JSON, WEIGHTS
 from albert_tf.weights.hugging_face.configs import (
     HEAD_OF_CLASS,

@@ -18,8 +18,7 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.vectors import POOLINGS
 from albert_tf.utils import bounds
-from albert_tf.utils.files import check_name
-from albert_tf.utils.json_files import read_json_list, read_json_object
+from albert_tf.utils.files import check_name, read_json_list, read_json_object
 from albert_tf.utils.outputs import write_or_remove, write_text
 from albert_tf.weights.hugging_face import LENGTH_CONFIG, MODULES
 

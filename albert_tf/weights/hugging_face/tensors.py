@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 from safetensors import SafetensorError, safe_open
 
-from albert_tf.utils.json_files import read_json_object
+from albert_tf.utils.files import read_json_object
 from albert_tf.utils.outputs import local_copy
 from albert_tf.weights.hugging_face import INDEX, WEIGHTS
 

@@ -17,8 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.utils.files import errors_at
-from albert_tf.utils.json_files import read_json_object
+from albert_tf.utils.files import errors_at, read_json_object
 from albert_tf.utils.outputs import local_copy
 from albert_tf.weights.hugging_face.reading import leave_out_the_identity
 from albert_tf.weights.keras_hub.names import HEAD_OF_CLASS, backbone_names, head_names, is_transposed, shape_here

@@ -20,8 +20,7 @@ from absl import logging
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.encoder import block_scope, block_variable
-from albert_tf.utils.files import errors_at
-from albert_tf.utils.json_files import read_json_object
+from albert_tf.utils.files import errors_at, read_json_object
 from albert_tf.utils.outputs import write_text
 from albert_tf.weights.stored_model import StoredModel
 

@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.utils.arrays import concatenated
+from albert_tf.text.packing import concatenated
 
 
 def test_batches_of_arrays_and_tensors_are_joined_by_name():

@@ -14,7 +14,7 @@ from albert_tf.tasks.multiple_choice.reading import read_examples, read_json_exa
 from albert_tf.tasks.squad.reading import read_squad_examples
 from albert_tf.training.evaluation import read_history
 from albert_tf.training.strategy import create_strategy
-from albert_tf.utils.json_files import parse_json_object, read_json_object
+from albert_tf.utils.files import parse_json_object, read_json_object
 from albert_tf.weights.hugging_face.configs import read_config
 from albert_tf.weights.hugging_face.tensors import stored_tensors
 from albert_tf.weights.vocabulary_files import options_in
