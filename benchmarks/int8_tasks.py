@@ -22,7 +22,7 @@ from albert_tf.commands.command_runs import run_script
 from albert_tf.export import tflite
 from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.onnx.writing import to_onnx
-from albert_tf.export.outputs import WithOutputs
+from albert_tf.export.saved_model import WithOutputs
 from albert_tf.tasks.classification.glue import find_task
 from albert_tf.tasks.scores import scorer
 from albert_tf.weights.settings import settings_of

@@ -25,7 +25,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.masked_lm.export import export_mask_filling
 from albert_tf.text.lines import read_lines
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.weights.vocabulary_files import VocabularyFiles
+from albert_tf.weights.settings import VocabularyFiles
 from benchmarks import common_flags
 from benchmarks.alternation import Worker, latencies
 from benchmarks.precision import set_precision

@@ -29,7 +29,7 @@ from albert_tf.utils.charts import Curve, Panel, write_charts
 from albert_tf.utils.files import check_directory, make_directory
 from albert_tf.utils.outputs import write_csv
 from albert_tf.utils.progress import count_of
-from albert_tf.weights.vocabulary_files import check_vocabulary
+from albert_tf.weights.heads import check_vocabulary
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,7 +18,7 @@ from script_process import arguments_of
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.weights.tf1.checkpoint import save_tf1_checkpoint
+from albert_tf.weights.tf1 import save_tf1_checkpoint
 
 TESTS = pathlib.Path(__file__).parent
 TEXTS = ["The [MASK] of the file.", "no mask, Größe 1,234", "[MASK] [MASK], [MASK]s", ""]

@@ -11,7 +11,7 @@ from script_session import REPOSITORY
 
 # Where the blocks go that are not whole files, by the section of the page: the file, and the line before it.
 AFTER = {"Add a metric": [("tasks/classification/metrics.py", "_METRICS = {\n")],
-         "Add a head": [("weights/heads.py", "HEADS = (\n"), ("export/onnx/head_graphs.py", "    return vectors\n")],
+         "Add a head": [("weights/heads.py", "HEADS = (\n"), ("export/onnx/writing.py", "    return vectors\n")],
          "Add a weight format": [("weights/stored_model.py", "_FORMATS = {\n")]}
 
 

@@ -23,7 +23,7 @@ from albert_tf.utils import bounds
 from albert_tf.utils.files import expand_globs
 from albert_tf.utils.outputs import shard_paths
 from albert_tf.utils.progress import count_of
-from albert_tf.weights.vocabulary_files import VocabularyFiles
+from albert_tf.weights.settings import VocabularyFiles
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions

@@ -30,7 +30,7 @@ from albert_tf.export.onnx.writing import (
     to_onnx,
     write_companions,
 )
-from albert_tf.export.outputs import write_and_compare
+from albert_tf.export.saved_model import write_and_compare
 from albert_tf.utils.outputs import model_files, used_alone
 from albert_tf.weights.settings import settings_of
 

@@ -19,7 +19,7 @@ from albert_tf import keras
 from albert_tf.commands import flag_fields as fields, scored_exports, shared_flags as shared, vector_flags
 from albert_tf.commands.scored_exports import check_scores
 from albert_tf.export import tflite
-from albert_tf.export.outputs import WithOutputs, write_and_compare
+from albert_tf.export.saved_model import WithOutputs, write_and_compare
 from albert_tf.utils import bounds
 from albert_tf.utils.outputs import used_alone
 

@@ -41,7 +41,7 @@ from albert_tf.commands.training_flags import set_up
 from albert_tf.config import AlbertConfig
 from albert_tf.data.batching import table_batches, training_rows
 from albert_tf.data.feature_table import FeatureCache, FeatureTable
-from albert_tf.export.outputs import with_precision
+from albert_tf.export.saved_model import with_precision
 from albert_tf.text.tokenization import warn_of_unknown_pieces
 from albert_tf.training.checkpoints import Checkpoints, copy_as_best, numbered, run_directory, saved_runs
 from albert_tf.training.distillation import DistilledTask, answers, with_answers
@@ -63,9 +63,15 @@ from albert_tf.utils.files import make_directory
 from albert_tf.utils.outputs import output_folder
 from albert_tf.weights.from_pretrained import load_into
 from albert_tf.weights.model_card import write_run_card
-from albert_tf.weights.settings import SETTINGS, label_difference, settings_in, settings_of, write_settings
+from albert_tf.weights.settings import (
+    SETTINGS,
+    VocabularyFiles,
+    label_difference,
+    settings_in,
+    settings_of,
+    write_settings,
+)
 from albert_tf.weights.stored_model import config_of
-from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 # A table of features (None if it would be empty), and a function that writes its predictions; its other argument is the
 # step of the checkpoint that predicts.

@@ -15,14 +15,14 @@ import tensorflow as tf
 from albert_tf.commands import flag_fields as fields
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import fingerprint
-from albert_tf.export.outputs import SERVED_PRECISIONS
+from albert_tf.export.saved_model import SERVED_PRECISIONS
 from albert_tf.training.checkpoints import BEST
 from albert_tf.utils import bounds
 from albert_tf.utils.files import is_remote
 from albert_tf.weights.heads import HEAD_NAMES
 from albert_tf.weights.resolved_model import ModelRequest, ResolvedModel
+from albert_tf.weights.settings import VocabularyFiles
 from albert_tf.weights.stored_model import is_url
-from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 if TYPE_CHECKING:
     from albert_tf.modeling.pretrainer import AlbertPretrainer

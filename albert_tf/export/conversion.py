@@ -33,14 +33,12 @@ from albert_tf.weights.heads import head_named
 from albert_tf.weights.hugging_face import WEIGHTS
 from albert_tf.weights.hugging_face.writing import class_of_hugging_face, save_hugging_face
 from albert_tf.weights.model_card import ModelCard, write_model_card
-from albert_tf.weights.settings import settings_in, settings_of, write_settings
+from albert_tf.weights.settings import VocabularyFiles, settings_in, settings_of, write_settings
 from albert_tf.weights.stored_model import StoredModel, head_of_source, is_url
-from albert_tf.weights.tf1 import bert
-from albert_tf.weights.tf1.checkpoint import save_tf1_checkpoint
-from albert_tf.weights.vocabulary_files import VocabularyFiles
+from albert_tf.weights.tf1 import BERT_PREFIX, bert_name_of, save_tf1_checkpoint, write_bert_config
 
 # The file of each format that is written last.
-FORMATS = {"tf1": f"{BEST}.index", "tf1_bert": f"{bert.PREFIX}.index", "ours": f"{BEST}.index",
+FORMATS = {"tf1": f"{BEST}.index", "tf1_bert": f"{BERT_PREFIX}.index", "ours": f"{BEST}.index",
            "hugging_face": WEIGHTS, "tf_hub": "saved_model.pb"}
 
 
@@ -180,7 +178,7 @@ def _save_checkpoint(
     model: keras.Model, output_dir: str, to: str, vocabulary: VocabularyFiles, never_trained
 ) -> None:
     if to == "tf1_bert":
-        bert.write_bert_config(model.config, output_dir)
+        write_bert_config(model.config, output_dir)
     else:
         config, grouped = model.config, model.config.in_groups()
         if to == "tf1" and grouped.attention_blocks == config.attention_blocks:
@@ -191,8 +189,8 @@ def _save_checkpoint(
     if to == "tf1":
         save_tf1_checkpoint(model, prefix, left_out=never_trained)
     elif to == "tf1_bert":
-        save_tf1_checkpoint(model, os.path.join(output_dir, bert.PREFIX), left_out=never_trained,
-                            name_of=bert.bert_name_of)
+        save_tf1_checkpoint(model, os.path.join(output_dir, BERT_PREFIX), left_out=never_trained,
+                            name_of=bert_name_of)
     else:
         with output_checkpoint(prefix) as temporary:
             tf.train.Checkpoint(model=model).write(temporary)

@@ -23,9 +23,8 @@ from albert_tf.text.graph.packing import pack_ids
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.outputs import output_folder, write_text
-from albert_tf.weights.settings import settings_of, write_settings
-from albert_tf.weights.tf_hub.reading import EXTRA_ASSETS
-from albert_tf.weights.vocabulary_files import VocabularyFiles
+from albert_tf.weights.settings import VocabularyFiles, settings_of, write_settings
+from albert_tf.weights.tf_hub import EXTRA_ASSETS
 
 PUBLISHED_SEQ_LENGTH = 128  # of the published preprocessing
 _HUB_INPUTS = dict(zip(("input_word_ids", "input_mask", "input_type_ids"), ENCODER_INPUTS))

@@ -15,8 +15,7 @@ import tensorflow as tf
 from tensorflow.lite.python.convert_phase import ConverterError
 
 from albert_tf import keras
-from albert_tf.export.outputs import exported_outputs, largest_differences, random_inputs
-from albert_tf.export.saved_model import graph
+from albert_tf.export.saved_model import exported_outputs, graph, largest_differences, random_inputs
 from albert_tf.text.packing import concatenated
 from albert_tf.utils import imports
 

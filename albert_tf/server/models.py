@@ -20,8 +20,16 @@ import tensorflow as tf
 from albert_tf import keras
 from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.onnx.writing import to_onnx
-from albert_tf.export.outputs import exported_outputs
-from albert_tf.export.saved_model import EXAMPLES, IDS, OPTIONAL_INPUTS, RAW_TEXT, graph, sequence_features, view_of
+from albert_tf.export.saved_model import (
+    EXAMPLES,
+    IDS,
+    OPTIONAL_INPUTS,
+    RAW_TEXT,
+    exported_outputs,
+    graph,
+    sequence_features,
+    view_of,
+)
 from albert_tf.server.signatures import (
     SENTENCE_ORDER,
     Columns,

@@ -11,9 +11,8 @@ from typing import Callable, Sequence
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from albert_tf.server.app import application
+from albert_tf.server.app import application, is_loopback
 from albert_tf.server.batching import Batcher
-from albert_tf.server.guard import is_loopback
 from albert_tf.server.signatures import ServedModel
 
 

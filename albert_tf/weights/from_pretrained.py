@@ -19,7 +19,7 @@ from albert_tf.weights.stored_model import LABEL_VARIABLES, StoredModel, config_
 
 if TYPE_CHECKING:
     from albert_tf.text.tokenization import FullTokenizer
-    from albert_tf.weights.tf_hub.encoder import HubEncoder
+    from albert_tf.weights.tf_hub import HubEncoder
 
 _POOLER = "bert/pooler/"
 # Settings that do not change any variable's shape: with another value a checkpoint loads but computes something else.
@@ -135,7 +135,7 @@ def build(
       init_from_group0: whether to initialize every group from group 0.
     """
     if source.module and model == "encoder":
-        from albert_tf.weights.tf_hub.encoder import HubEncoder
+        from albert_tf.weights.tf_hub import HubEncoder
 
         encoder = HubEncoder(source.module)
         return encoder, _module_report(encoder, encoder)
@@ -296,7 +296,7 @@ def _random_parts(head: Head, report: RestoreReport) -> list[str]:
 
 def _use_module(model: keras.Model, path: str) -> RestoreReport:
     """Replaces a model's encoder by a TF2 module."""
-    from albert_tf.weights.tf_hub.encoder import use_module
+    from albert_tf.weights.tf_hub import use_module
 
     return _module_report(model, use_module(model, path))
 

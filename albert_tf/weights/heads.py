@@ -10,9 +10,9 @@ import importlib
 from typing import TYPE_CHECKING, Any, Collection
 
 from albert_tf.utils.bounds import check_one_of
-from albert_tf.weights.vocabulary_files import check_vocabulary
 
 if TYPE_CHECKING:
+    from albert_tf.config import AlbertConfig
     from albert_tf.text.tokenization import FullTokenizer
 
 # The release's names of the two variables of a layer, which Hugging Face calls weight and bias.
@@ -107,6 +107,13 @@ def head_of(model) -> Head:
         if path == f"albert_tf.modeling.{head.path}":
             return head
     raise ValueError(f"expected a model of albert_tf.modeling. Received: {type(model).__name__}")
+
+
+def check_vocabulary(tokenizer: FullTokenizer, config: AlbertConfig) -> None:
+    """Raises ValueError if a tokenizer has more pieces than the model."""
+    if tokenizer.vocab_size > config.vocab_size:
+        raise ValueError(f"{tokenizer.vocabulary_file} has {tokenizer.vocab_size:,} pieces, but the config's "
+                         f"vocab_size is {config.vocab_size:,}: they belong to different models")
 
 
 def check_reads_texts(model, tokenizer: FullTokenizer, *heads: str) -> None:

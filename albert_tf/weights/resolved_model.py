@@ -31,7 +31,7 @@ from albert_tf.training.evaluation import checkpoint_of
 from albert_tf.utils.files import read_bytes
 from albert_tf.weights.from_pretrained import RestoreReport, build, load_into, warn_of_random_parts
 from albert_tf.weights.heads import head_named
-from albert_tf.weights.settings import Settings, declared, settings_in
+from albert_tf.weights.settings import Settings, VocabularyFiles, declared, settings_in, vocabulary_in
 from albert_tf.weights.stored_model import (
     StoredModel,
     config_of,
@@ -43,7 +43,6 @@ from albert_tf.weights.stored_model import (
     unshared,
     unshared_config,
 )
-from albert_tf.weights.vocabulary_files import VocabularyFiles, vocabulary_in
 
 Value = TypeVar("Value")
 

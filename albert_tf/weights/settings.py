@@ -1,6 +1,6 @@
-"""Settings: how a model is used, in albert_tf.json next to its weights.
+"""What is stored next to weights: settings in albert_tf.json, and the vocabulary with its casing and accents.
 
-The file has the name of the head, the values of the arguments that the head's class declares (see
+albert_tf.json has the name of the head, the values of the arguments that the head's class declares (see
 modeling/arguments.py) if they are not the defaults, and what a run stores of itself::
 
     {"head": "classifier", "label_names": ["bad", "good"], "max_windows": 8, "task": "reviews"}
@@ -11,27 +11,201 @@ rows is that of its own files (see hugging_face/reading.py), which others may ha
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import fnmatch
 import json
 import os
-from typing import Any, Mapping, Sequence
+import reprlib
+from typing import TYPE_CHECKING, Any, Collection, Mapping, NamedTuple, Sequence
 
 import tensorflow as tf
+from absl import logging
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.arguments import Argument
 from albert_tf.utils.bounds import check_one_of
-from albert_tf.utils.files import check_keys, read_json_object
-from albert_tf.utils.outputs import write_or_remove
-from albert_tf.weights.heads import HEAD_NAMES, head_named, head_of
-from albert_tf.weights.hugging_face import MODULES
-from albert_tf.weights.vocabulary_files import VocabularyFiles, copy_vocabulary
+from albert_tf.utils.files import check_keys, errors_naming_origin, names_in, read_bytes, read_json_object
+from albert_tf.utils.outputs import manifest_of, output, read_manifest, write_or_remove
+from albert_tf.weights.heads import HEAD_NAMES, check_vocabulary, head_named, head_of
+from albert_tf.weights.hugging_face import MODULES, TOKENIZER_CONFIG
+
+if TYPE_CHECKING:
+    from albert_tf.text.tokenization import FullTokenizer
 
 SETTINGS = "albert_tf.json"
 _OF_RUNS = {"head": str, "task": str, "lora_alpha": float}
 # The arguments of a sentence encoder that are in the files of sentence-transformers.
 POOLING = ("pooling", "normalize", "truncate_dim")
+# The names of SentencePiece models and WordPiece vocabularies: the release's, Hugging Face's, and any other.
+_SENTENCEPIECE = ("30k-clean.model", "spiece.model", "*.model")
+_WORDPIECE = ("vocab_chinese.txt", "vocab.txt", "*vocab*.txt")
+VOCABULARIES = (*_SENTENCEPIECE, *_WORDPIECE)
+STRIP_ACCENTS = "strip_accents"  # of Hugging Face's BERT, the opposite of keep_accents
+
+
+class TokenizerOptions(NamedTuple):
+    """The options of a FullTokenizer; None if nothing is stored."""
+
+    do_lower_case: bool | None = None
+    keep_accents: bool | None = None
+
+    def completed_by(self, other: TokenizerOptions) -> TokenizerOptions:
+        """These options, and those of `other` where nothing is stored here."""
+        return TokenizerOptions(*(theirs if own is None else own for own, theirs in zip(self, other)))
+
+
+@dataclasses.dataclass(frozen=True)
+class VocabularyFiles:
+    """The arguments of FullTokenizer that are stored with weights.
+
+    Args:
+      do_lower_case: whether to lower-case text; None if nothing is stored.
+      keep_accents: whether texts keep their accents; None if nothing is stored.
+      archive: path of the archive or repository of which the files are a copy, for messages; None if there is none.
+      made_from: path of the tokenizer.json of which the file was made, for messages; None if there is none.
+    """
+
+    spm_model_file: str | None = None
+    vocab_file: str | None = None
+    do_lower_case: bool | None = None
+    keep_accents: bool | None = None
+    archive: str | None = None
+    made_from: str | None = None
+
+    def __bool__(self):
+        return bool(self.path)
+
+    @property
+    def path(self) -> str:
+        """The path of the SentencePiece model or the WordPiece vocabulary; "" if there is neither."""
+        return self.spm_model_file or self.vocab_file or ""
+
+    @property
+    def options(self) -> TokenizerOptions:
+        """do_lower_case and keep_accents."""
+        return TokenizerOptions(self.do_lower_case, self.keep_accents)
+
+    @classmethod
+    def from_tokenizer(cls, tokenizer: FullTokenizer) -> VocabularyFiles:
+        """The file and the options of a tokenizer."""
+        path = tokenizer.vocabulary_file
+        return cls(path if tokenizer.sp_model else None, None if tokenizer.sp_model else path,
+                   tokenizer.do_lower_case, tokenizer.keep_accents)
+
+    def replaced_by(self, user: VocabularyFiles) -> VocabularyFiles:
+        """The user's file and options where they are set, and these otherwise. Warns of a file with another content.
+
+        Options that neither has are those that are stored beside the user's file.
+        """
+        if self and user and all(map(tf.io.gfile.exists, (self.path, user.path))) and (
+                read_bytes(self.path) != read_bytes(user.path)):
+            logging.warning("%s is not the vocabulary that comes with the weights, %s", user.path,
+                            self.made_from or self.archive or self.path)
+        options = user.options.completed_by(self.options)
+        if user:
+            options = options.completed_by(options_beside(user.path))
+        return dataclasses.replace(user if user else self, **options._asdict())
+
+    def tokenizer(self, config: AlbertConfig | None = None) -> FullTokenizer:
+        """The tokenizer of these files. Options that are not stored have their defaults: lower case, no accents."""
+        if not self:
+            raise ValueError("no vocabulary comes with the weights, and none is set: set --spm_model_file or "
+                             "--vocab_file, or in Python pass a FullTokenizer")
+        from albert_tf.text.tokenization import FullTokenizer
+
+        directory = os.path.dirname(self.path)
+        named = (self.made_from, self.path) if self.made_from else (self.archive or directory, directory)
+        with errors_naming_origin(*named):
+            tokenizer = FullTokenizer(self.vocab_file, self.do_lower_case is not False, self.spm_model_file,
+                                      bool(self.keep_accents))
+        if config is not None:
+            check_vocabulary(tokenizer, config)
+        return tokenizer
+
+
+def vocabulary_in(directory: str) -> VocabularyFiles:
+    """The vocabulary in a directory: a file with a usual name, or the only file with a usual extension."""
+    return VocabularyFiles(_first(directory, _SENTENCEPIECE), _first(directory, _WORDPIECE), *options_in(directory))
+
+
+def copy_vocabulary(files: VocabularyFiles, directory: str, name: str | None = None) -> None:
+    """Copies a vocabulary to the directory of weights, and writes its options to tokenizer_config.json.
+
+    Args:
+      files: the vocabulary. If it has no options, an earlier tokenizer_config.json stays.
+      name: name of the copy. None: the file's name, or spiece.model or vocab.txt if vocabulary_in would not find it.
+    """
+    if files:
+        if name is None:
+            name = os.path.basename(files.path)
+            patterns, usual = (_SENTENCEPIECE, "spiece.model") if files.spm_model_file else (_WORDPIECE, "vocab.txt")
+            name = name if any(fnmatch.fnmatch(name, pattern) for pattern in patterns) else usual
+        _check_is_found(files, directory, name)
+        target = os.path.join(directory, name)
+        with output(target) as temporary:  # source and target can be the same file, or the target read-only
+            tf.io.gfile.copy(files.path, temporary, overwrite=True)
+    values = {name: value for name, value in files.options._asdict().items() if value is not None}
+    if files or values:
+        write_or_remove(os.path.join(directory, TOKENIZER_CONFIG), json.dumps(values) if values else None)
+
+
+def options_beside(vocabulary_file: str) -> TokenizerOptions:
+    """The options that are stored beside a vocabulary: in tokenizer_config.json, or by train_vocabulary."""
+    made_from: dict[str, Any] = {}
+    with contextlib.suppress(ValueError):  # the manifest of something else
+        manifest = manifest_of(vocabulary_file)
+        made_from = read_manifest(manifest)["made_from"] if manifest else {}
+    trained_with = TokenizerOptions(*map(made_from.get, TokenizerOptions._fields))
+    return options_in(os.path.dirname(vocabulary_file)).completed_by(trained_with)
+
+
+def options_in(directory: str) -> TokenizerOptions:
+    """The options in a directory's tokenizer_config.json.
+
+    Warns if accents are to be removed from text that is not lower-cased: only Hugging Face's BERT can do this.
+    """
+    path = os.path.join(directory, TOKENIZER_CONFIG)
+    stored = _stored(path)
+    for name in (*TokenizerOptions._fields, STRIP_ACCENTS):
+        if not isinstance(stored.get(name), (bool, type(None))):
+            raise ValueError(f"{path}: {name} must be true or false. Received: {reprlib.repr(stored[name])}")
+    lower, keep_accents, strip_accents = map(stored.get, (*TokenizerOptions._fields, STRIP_ACCENTS))
+    if strip_accents and lower is False:
+        logging.warning("%s: %s is true, but accents are kept here, since text is not lower-cased", path, STRIP_ACCENTS)
+    if keep_accents is None and strip_accents is not None:
+        keep_accents = not strip_accents
+    return TokenizerOptions(lower, keep_accents)
+
+
+def _stored(path: str) -> dict[str, Any]:
+    """The content of a tokenizer_config.json; empty if the file does not exist."""
+    return read_json_object(path) if tf.io.gfile.exists(path) else {}
+
+
+def _first(directory: str, patterns: tuple[str, ...]) -> str | None:
+    name = _first_of(names_in(directory or os.curdir), patterns)
+    return name and os.path.join(directory, name)
+
+
+def _first_of(names: Collection[str], patterns: tuple[str, ...]) -> str | None:
+    for pattern in patterns:
+        matches = fnmatch.filter(names, pattern)
+        if len(matches) == 1:
+            return matches[0]
+    return None
+
+
+def _check_is_found(files: VocabularyFiles, directory: str, name: str) -> None:
+    """Raises ValueError if vocabulary_in would find another vocabulary than the copy of these files with this name."""
+    names = {*names_in(directory), name}
+    others = sorted({each for pattern in VOCABULARIES for each in fnmatch.filter(names, pattern)} - {name})
+    found = _first_of(names, _SENTENCEPIECE) or _first_of(names, _WORDPIECE)
+    if others and found != name and not (
+            found and read_bytes(os.path.join(directory, found)) == read_bytes(files.path)):
+        raise ValueError(f"{directory} has another vocabulary than {files.path}, {', '.join(others)}: choose another "
+                         "directory, or remove what does not belong there")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +275,7 @@ def sentence_pooling_in(folder: str) -> dict[str, Any] | None:
 
     if is_cross_encoder(folder):
         return None
-    from albert_tf.weights.hugging_face.sentence_transformers import pooling_in
+    from albert_tf.weights.hugging_face.configs import pooling_in
 
     return pooling_in(folder)
 
@@ -118,7 +292,7 @@ def write_input_settings(settings: Settings, config: AlbertConfig, folder: str) 
     """write_settings without a vocabulary."""
     content = settings.content()
     if settings.head == "sentence_encoder":
-        from albert_tf.weights.hugging_face.sentence_transformers import write_pooling
+        from albert_tf.weights.hugging_face.configs import write_pooling
 
         write_pooling(settings, config, folder)
         content = {name: value for name, value in content.items() if name not in POOLING}

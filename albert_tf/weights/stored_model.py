@@ -7,7 +7,7 @@
     a URL                         archive.downloaded, then like an archive
     .tar.gz, .tgz, .tar           archive, then like the folder in it
     a folder                      by its files, see _FORMATS
-    anything else                 tf1.checkpoint, which also reads checkpoints of runs, BERT and albert_zh
+    anything else                 tf1, which also reads checkpoints of runs, BERT and albert_zh
 
 The module of a format has a function `read` from a path to a StoredModel, and is imported when a path has this format.
 """
@@ -29,9 +29,8 @@ from albert_tf.modeling.layers import check_finite_weights
 from albert_tf.utils.bounds import Bounds
 from albert_tf.utils.files import errors_naming_origin, names_in
 from albert_tf.weights.heads import HEAD_NAMES, HEADS, head_named, head_of_variables
-from albert_tf.weights.hugging_face import CONFIG, INDEX, MODULES, SCHEME, WEIGHTS
-from albert_tf.weights.settings import SETTINGS, Settings
-from albert_tf.weights.vocabulary_files import VocabularyFiles
+from albert_tf.weights.hugging_face import CONFIG, INDEX, MODULES, PICKLES, SCHEME, WEIGHTS
+from albert_tf.weights.settings import SETTINGS, Settings, VocabularyFiles
 
 # The models that come with the package.
 _SHIPPED = pathlib.Path(__file__).parents[1] / "models"
@@ -39,11 +38,14 @@ _SAVED_MODEL = "saved_model.pb"
 # The module of a format by a file that its folders have, in the order in which they are looked for. The last one of
 # Hugging Face is that of sentence-transformers; for a pickle, the reader says what to do.
 _FORMATS = {
-    _SAVED_MODEL: "tf_hub.reading",
-    "model.weights.h5": "keras_hub.reading",
-    "*.index": "tf1.checkpoint",
+    _SAVED_MODEL: "tf_hub",
+    "model.weights.h5": "keras_hub",
+    "*.index": "tf1",
     **dict.fromkeys((CONFIG, WEIGHTS, INDEX, "pytorch_model.bin", MODULES), "hugging_face.reading"),
 }
+# The first bytes of pickles, and those of zip files, the format of newer PyTorch files.
+_STARTS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+_ZIP = b"PK\x03\x04"
 # Variables with a value for each label.
 LABEL_VARIABLES = {name for head in HEADS if head.label_weights
                     for name in (head.label_weights, head.label_weights.replace("weights", "bias"))}
@@ -131,7 +133,6 @@ def _open(path: str) -> StoredModel:
         archive = downloaded(path)
     if tf.io.gfile.exists(archive) and not tf.io.gfile.isdir(archive):  # a checkpoint's prefix is no file's name
         from albert_tf.weights.archive import is_archive, unpacked
-        from albert_tf.weights.hugging_face.tensors import refuse_pickle
 
         if is_archive(archive):
             with errors_naming_origin(path, archive):
@@ -153,8 +154,28 @@ def _copy_in(directory: str, name: str) -> StoredModel:
 def _read(path: str) -> StoredModel:
     """The stored model in a folder, or of a checkpoint."""
     names = names_in(path) if tf.io.gfile.isdir(path) else []
-    module = next((module for marker, module in _FORMATS.items() if fnmatch.filter(names, marker)), "tf1.checkpoint")
+    module = next((module for marker, module in _FORMATS.items() if fnmatch.filter(names, marker)), "tf1")
     return importlib.import_module(f"albert_tf.weights.{module}").read(path)
+
+
+def refuse_pickle(path: str) -> None:
+    """Raises ValueError if the file at the path is a pickle or a zip file by its name or its first bytes."""
+    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
+        return
+    if path.endswith(".keras"):
+        raise ValueError(f"{path} is a file that Keras reads: use keras.models.load_model. save_pretrained writes a "
+                         "folder with weights, config and vocabulary, which from_pretrained reads")
+    with tf.io.gfile.GFile(path, "rb") as file:
+        start = file.read(4)
+    if start.startswith(_STARTS) or path.endswith(PICKLES):
+        raise _refusal(path)
+    if start == _ZIP:
+        raise _refusal(path, "a zip file, as PyTorch's weights are")
+
+
+def _refusal(path: str, kind: str = "a pickle") -> ValueError:
+    return ValueError(f"{path} is {kind}, which can run any code when it is read: save the model as safetensors "
+                      "(Hugging Face's save_pretrained does), and use that folder")
 
 
 def is_url(path: str) -> bool:

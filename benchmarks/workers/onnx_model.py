@@ -12,7 +12,7 @@ import sys
 
 from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.tasks.masked_lm.fill_mask import fill_texts
-from albert_tf.weights.vocabulary_files import vocabulary_in
+from albert_tf.weights.settings import vocabulary_in
 from benchmarks.workers.serving import WARM_UP, serve
 
 

@@ -25,8 +25,8 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.sentence_vectors.embeddings import embed, token_ids
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.weights.tf1.checkpoint import save_tf1_checkpoint
-from albert_tf.weights.vocabulary_files import VocabularyFiles
+from albert_tf.weights.settings import VocabularyFiles
+from albert_tf.weights.tf1 import save_tf1_checkpoint
 
 pytestmark = pytest.mark.both_stacks
 

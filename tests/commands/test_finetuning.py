@@ -24,7 +24,7 @@ from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.run import Length, RunOptions, Schedule, TrainerOptions
 from albert_tf.training.trainer import Trainer
 from albert_tf.weights.resolved_model import ModelRequest, ResolvedModel
-from albert_tf.weights.tf1.checkpoint import save_tf1_checkpoint
+from albert_tf.weights.tf1 import save_tf1_checkpoint
 
 CONFIG = AlbertConfig(vocab_size=VOCAB_SIZE, embedding_size=8, hidden_size=16, num_hidden_layers=1,
                       num_attention_heads=2, intermediate_size=16, max_position_embeddings=MAX_SEQ_LENGTH,

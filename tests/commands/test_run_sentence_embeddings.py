@@ -12,7 +12,7 @@ import albert_tf
 from albert_tf.config import AlbertConfig
 from albert_tf.tasks.classification.glue import find_task
 from albert_tf.tasks.classification.reading import read_examples
-from albert_tf.weights.hugging_face.sentence_transformers import pooling_in
+from albert_tf.weights.hugging_face.configs import pooling_in
 
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
               intermediate_size=16, max_position_embeddings=64)

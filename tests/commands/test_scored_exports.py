@@ -15,7 +15,7 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.classification.task_config import load_task_config
 from albert_tf.tasks.classification.text_labels import text_logits
 from albert_tf.tasks.scores import Score, scorer
-from albert_tf.weights.vocabulary_files import VocabularyFiles
+from albert_tf.weights.settings import VocabularyFiles
 
 TEXTS = [("the name", "of the file"), ("a line", "the number of the line"), ("the file", "a name"), ("of", "line of a")]
 

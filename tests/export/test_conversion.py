@@ -16,9 +16,9 @@ from albert_tf.export.conversion import FORMATS, convert, save, save_random
 from albert_tf.modeling.layers import release_name
 from albert_tf.utils.outputs import used_alone
 from albert_tf.weights.heads import HEAD_NAMES, head_named
+from albert_tf.weights.settings import VocabularyFiles
 from albert_tf.weights.stored_model import StoredModel, head_of_source, open_source
-from albert_tf.weights.tf1.checkpoint import save_tf1_checkpoint
-from albert_tf.weights.vocabulary_files import VocabularyFiles
+from albert_tf.weights.tf1 import save_tf1_checkpoint
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=6)

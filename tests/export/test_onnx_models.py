@@ -8,7 +8,7 @@ from new_head import new_head
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.export.onnx import head_graphs
+from albert_tf.export.onnx import writing
 from albert_tf.export.onnx.graph import OnnxGraph, _quantized
 from albert_tf.export.onnx.writing import differences, to_onnx
 from albert_tf.modeling.albert_model import AlbertModel
@@ -150,7 +150,7 @@ def test_weights_beyond_float16_are_refused_by_name():
 
 
 def test_a_head_without_a_graph_is_refused_by_name(monkeypatch):
-    monkeypatch.delattr(head_graphs, "classifier")
+    monkeypatch.delattr(writing, "classifier")
     with pytest.raises(ValueError, match="AlbertClassifier cannot be exported to ONNX: .* no function classifier"):
         to_onnx(AlbertClassifier(CONFIG, num_labels=2))
 

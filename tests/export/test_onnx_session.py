@@ -13,8 +13,7 @@ from albert_tf.export.onnx.session import OnnxModel, from_onnx
 from albert_tf.export.onnx.writing import to_onnx, write_companions
 from albert_tf.tasks.squad.text_answers import NO_SCORE
 from albert_tf.weights.heads import head_named
-from albert_tf.weights.settings import Settings
-from albert_tf.weights.vocabulary_files import VocabularyFiles
+from albert_tf.weights.settings import Settings, VocabularyFiles
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

@@ -8,7 +8,7 @@ from new_head import new_head
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.export.outputs import with_precision
+from albert_tf.export.saved_model import with_precision
 from albert_tf.weights.from_pretrained import from_pretrained
 from albert_tf.weights.heads import HEADS, head_named
 

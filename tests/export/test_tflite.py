@@ -10,7 +10,7 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.export import tflite
 from albert_tf.export.conversion import save
-from albert_tf.export.outputs import WithOutputs
+from albert_tf.export.saved_model import WithOutputs
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
@@ -18,7 +18,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.span import AlbertConditionalSpan, AlbertSpan
 from albert_tf.tasks.squad.text_answers import answer_questions
 from albert_tf.weights.heads import HEADS as ALL_HEADS, head_named
-from albert_tf.weights.tf_hub.encoder import HubEncoder
+from albert_tf.weights.tf_hub import HubEncoder
 
 pytestmark = pytest.mark.both_stacks
 

@@ -33,7 +33,7 @@ from script_session import REPOSITORY
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.weights.tf1.checkpoint import save_tf1_checkpoint
+from albert_tf.weights.tf1 import save_tf1_checkpoint
 
 FINE_TUNING = dict(train_batch_size=2, train_step=2, warmup_step=1, save_checkpoints_steps=2)
 SMALL = {

@@ -35,8 +35,8 @@ from albert_tf.tasks.squad.text_answers import QuestionAnswerer
 from albert_tf.tasks.tagging.features import TaggingFeatureOptions, convert_sentences_to_features
 from albert_tf.tasks.tagging.reading import Sentence
 from albert_tf.weights.heads import HEADS, head_named
+from albert_tf.weights.settings import VocabularyFiles
 from albert_tf.weights.stored_model import open_source
-from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 pytestmark = pytest.mark.long
 

@@ -23,9 +23,8 @@ from albert_tf.export.onnx.session import OnnxModel, from_onnx
 from albert_tf.export.onnx.writing import to_onnx, write_companions
 from albert_tf.server.models import model_of_source, served_model
 from albert_tf.weights.heads import head_named
-from albert_tf.weights.settings import Settings
+from albert_tf.weights.settings import Settings, VocabularyFiles
 from albert_tf.weights.stored_model import open_source
-from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

@@ -11,7 +11,7 @@ import albert_tf
 from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.weights.vocabulary_files import VocabularyFiles
+from albert_tf.weights.settings import VocabularyFiles
 
 CONFIG = AlbertConfig(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=3, num_attention_heads=2,
                       intermediate_size=16, max_position_embeddings=64)

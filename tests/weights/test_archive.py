@@ -19,9 +19,9 @@ from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.weights import archive
+from albert_tf.weights.settings import VocabularyFiles
 from albert_tf.weights.stored_model import open_source
-from albert_tf.weights.tf1.checkpoint import save_tf1_checkpoint
-from albert_tf.weights.vocabulary_files import VocabularyFiles
+from albert_tf.weights.tf1 import save_tf1_checkpoint
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=6)

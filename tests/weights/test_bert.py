@@ -17,7 +17,7 @@ from albert_tf.weights.heads import head_named
 from albert_tf.weights.hugging_face.names import NAMES
 from albert_tf.weights.hugging_face.writing import save_hugging_face
 from albert_tf.weights.stored_model import head_of_source, open_source
-from albert_tf.weights.tf1 import bert
+from albert_tf.weights.tf1 import bert_name_of
 
 CASES = {
     "encoder": ("encoder", dict(last_hidden_state="sequence_output", pooler_output="pooled_output")),
@@ -191,5 +191,5 @@ def test_a_vocabulary_that_keeps_accents_is_read_and_written_with_hugging_faces_
 
 def test_blocks_of_further_inner_groups_have_no_name_in_bert():
     scope = "bert/encoder/transformer/group_2/inner_group_{}/ffn_1/intermediate/dense/kernel"
-    assert bert.bert_name_of(scope.format(0)) == "bert/encoder/layer_2/intermediate/dense/kernel"
-    assert bert.bert_name_of(scope.format(1)) == scope.format(1)
+    assert bert_name_of(scope.format(0)) == "bert/encoder/layer_2/intermediate/dense/kernel"
+    assert bert_name_of(scope.format(1)) == scope.format(1)

@@ -10,11 +10,11 @@ from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import convert, save
 from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.onnx.writing import to_onnx
-from albert_tf.export.outputs import exported_outputs, with_precision
+from albert_tf.export.saved_model import exported_outputs, with_precision
 from albert_tf.weights.from_pretrained import build, load_into
 from albert_tf.weights.settings import SETTINGS
 from albert_tf.weights.stored_model import first_layers, head_of_source, open_source
-from albert_tf.weights.tf_hub.encoder import use_module
+from albert_tf.weights.tf_hub import use_module
 
 BERT = AlbertConfig(vocab_size=20, embedding_size=8, hidden_size=8, num_hidden_layers=4, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=16, initializer_range=0.5,

@@ -23,7 +23,7 @@ from albert_tf.weights.from_pretrained import build, load_into
 from albert_tf.weights.heads import HEAD_NAMES
 from albert_tf.weights.hugging_face.writing import save_hugging_face
 from albert_tf.weights.stored_model import open_source
-from albert_tf.weights.tf1.checkpoint import checkpoint_prefix, save_tf1_checkpoint
+from albert_tf.weights.tf1 import checkpoint_prefix, save_tf1_checkpoint
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=6)

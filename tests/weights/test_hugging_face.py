@@ -17,8 +17,8 @@ from albert_tf.weights.from_pretrained import load_into
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.hugging_face.names import NAMES
 from albert_tf.weights.hugging_face.writing import save_hugging_face
+from albert_tf.weights.settings import VocabularyFiles
 from albert_tf.weights.stored_model import open_source
-from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 pytestmark = pytest.mark.both_stacks
 

@@ -22,9 +22,8 @@ from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.weights.heads import head_of
 from albert_tf.weights.hugging_face import hub
 from albert_tf.weights.model_card import ModelCard, write_model_card
-from albert_tf.weights.settings import settings_of
+from albert_tf.weights.settings import VocabularyFiles, settings_of
 from albert_tf.weights.stored_model import open_source
-from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 CONFIG = AlbertConfig(vocab_size=2000, embedding_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
                       intermediate_size=8, max_position_embeddings=16)

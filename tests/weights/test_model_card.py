@@ -16,8 +16,8 @@ from albert_tf.tasks.classification.text_labels import text_logits
 from albert_tf.training.run import RunOptions, Schedule, TrainerOptions
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.model_card import ModelCard, model_name, write_calibration, write_model_card, write_run_card
+from albert_tf.weights.settings import VocabularyFiles
 from albert_tf.weights.stored_model import open_source
-from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 CONFIG = AlbertConfig(vocab_size=1000, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,
                       intermediate_size=16, max_position_embeddings=8)

@@ -12,9 +12,8 @@ import albert_tf
 from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import convert, save
 from albert_tf.tasks.sentence_vectors.embeddings import embed, token_ids
-from albert_tf.weights.settings import settings_of
+from albert_tf.weights.settings import VocabularyFiles, settings_of
 from albert_tf.weights.stored_model import head_of_source, open_source
-from albert_tf.weights.vocabulary_files import VocabularyFiles
 
 pytestmark = pytest.mark.both_stacks
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,

@@ -8,9 +8,8 @@ import pytest
 import albert_tf
 from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import convert, save
-from albert_tf.weights.settings import SETTINGS, Settings, settings_in, write_settings
+from albert_tf.weights.settings import SETTINGS, Settings, VocabularyFiles, options_in, settings_in, write_settings
 from albert_tf.weights.stored_model import head_of_source, open_source
-from albert_tf.weights.vocabulary_files import VocabularyFiles, options_in
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=16, initializer_range=0.5)

@@ -15,7 +15,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.weights.from_pretrained import build, load_into
 from albert_tf.weights.heads import HEAD_NAMES, head_named
 from albert_tf.weights.stored_model import open_source
-from albert_tf.weights.tf1.checkpoint import save_tf1_checkpoint
+from albert_tf.weights.tf1 import save_tf1_checkpoint
 
 pytestmark = pytest.mark.both_stacks
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from albert_tf.text.vocabulary import train_vocabulary
-from albert_tf.weights.vocabulary_files import VocabularyFiles, copy_vocabulary, options_in, vocabulary_in
+from albert_tf.weights.settings import VocabularyFiles, copy_vocabulary, options_in, vocabulary_in
 
 
 @pytest.mark.parametrize("names, found", [

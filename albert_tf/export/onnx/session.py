@@ -22,9 +22,8 @@ from albert_tf.modeling.vectors import mean_or_max
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.files import read_bytes
 from albert_tf.weights.heads import HEAD_NAMES, Head, head_named
-from albert_tf.weights.settings import SETTINGS, Settings, declared, settings_in
+from albert_tf.weights.settings import SETTINGS, Settings, VocabularyFiles, declared, settings_in, vocabulary_in
 from albert_tf.weights.stored_model import is_hub_module
-from albert_tf.weights.vocabulary_files import VocabularyFiles, vocabulary_in
 
 ENDING, USUAL_NAME = ".onnx", "model.onnx"
 # Outputs of heads that an export may lack: of a random pooler, and of training alone.

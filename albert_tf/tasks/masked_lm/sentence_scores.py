@@ -14,7 +14,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.text.packing import SpecialTokens
 from albert_tf.text.tokenization import FullTokenizer, list_of_strings, word_starts
 from albert_tf.utils.progress import count_of
-from albert_tf.weights.vocabulary_files import check_vocabulary
+from albert_tf.weights.heads import check_vocabulary
 
 
 class MaskedCopies(NamedTuple):

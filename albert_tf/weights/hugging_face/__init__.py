@@ -6,4 +6,5 @@ INDEX = f"{WEIGHTS}.index.json"  # of weights in several files
 TOKENIZER_JSON, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 MODULES, LENGTH_CONFIG = "modules.json", "sentence_bert_config.json"  # of sentence-transformers
 LENGTH = "model_max_length"  # the key of TOKENIZER_CONFIG
+PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle")  # their endings
 SCHEME = "hf://"

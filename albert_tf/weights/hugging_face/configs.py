@@ -1,13 +1,22 @@
-"""Converts between Hugging Face's config.json and AlbertConfig, and rejects what one of the two cannot express.
+"""The JSON files of Hugging Face's folders: config.json for AlbertConfig, and those of sentence-transformers.
 
-What makes a folder a CrossEncoder of sentence-transformers is the function of the score:
+What one of config.json and AlbertConfig cannot express is rejected. What makes a folder a CrossEncoder of
+sentence-transformers is the function of the score:
 
     config_sentence_transformers.json   (from version 6 on) "model_type": "CrossEncoder", "activation_fn"
     config.json                         (before) "sentence_transformers": {"activation_fn": ...}; all versions read it
+
+The pooling of a sentence encoder is in these files, next to weights in any format:
+
+    modules.json                the steps: Transformer, Pooling, Normalize
+    1_Pooling/config.json       the pooling
+    sentence_bert_config.json   the largest number of tokens of a text
+    config_sentence_transformers.json   truncate_dim, the number of dimensions of vectors; read and written if it is set
 """
 
 from __future__ import annotations
 
+import json
 import os
 import reprlib
 from typing import Any, Sequence
@@ -15,21 +24,30 @@ from typing import Any, Sequence
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.utils.files import check_one_line, read_json_object
+from albert_tf.modeling.vectors import POOLINGS
+from albert_tf.utils import bounds
+from albert_tf.utils.files import check_name, check_one_line, read_json_list, read_json_object
+from albert_tf.utils.outputs import write_or_remove, write_text
 from albert_tf.weights.heads import HEADS, Head
-from albert_tf.weights.hugging_face import CONFIG
+from albert_tf.weights.hugging_face import CONFIG, LENGTH_CONFIG, MODULES
 
 _CLASS_PREFIXES = {"albert": "Albert", "bert": "Bert"}
 # The kind of model (see from_pretrained) of each of Hugging Face's classes.
 HEAD_OF_CLASS = {prefix + architecture: head.name
           for prefix in _CLASS_PREFIXES.values() for head in reversed(HEADS) for architecture in head.architectures}
 _SEVERAL_LABELS = "multi_label_classification"
-_CROSS_ENCODER = "config_sentence_transformers.json"
+_SENTENCE_TRANSFORMERS = "config_sentence_transformers.json"
 _PATHS = dict(sigmoid="torch.nn.modules.activation.Sigmoid", identity="torch.nn.modules.linear.Identity")
 _VERSION = "4.0.1"  # of the form that is written
 _BEFORE_VERSION_4 = "sbert_ce_default_activation_function"
 # The release's gelu is the tanh approximation; Hugging Face uses that name for the exact function.
 _THEIR_ACTS = {"gelu": "gelu_new", "gelu_exact": "gelu"}
+_POOLING_FOLDER, _NORMALIZE_FOLDER = "1_Pooling", "2_Normalize"
+_STEPS = ("Transformer", "Pooling", "Normalize")
+_THEIRS = ("mean", "max", "cls")
+# The keys of sentence-transformers. The key of the pooler is this package's own.
+_KEYS = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens", "max": "pooling_mode_max_tokens",
+         "pooler": "pooling_mode_pooler"}
 
 
 def read_config(folder: str) -> tuple[AlbertConfig, str, str]:
@@ -130,7 +148,7 @@ def _their_groups(config: AlbertConfig) -> list[int]:
 
 def is_cross_encoder(folder: str) -> bool:
     """Whether sentence-transformers from version 6 on has saved a CrossEncoder here."""
-    path = os.path.join(folder, _CROSS_ENCODER)
+    path = os.path.join(folder, _SENTENCE_TRANSFORMERS)
     return tf.io.gfile.exists(path) and read_json_object(path).get("model_type") == "CrossEncoder"
 
 
@@ -140,7 +158,7 @@ def activation_fn_in(folder: str) -> str | None:
     values = read_json_object(file)
     own = values.get("sentence_transformers")
     if is_cross_encoder(folder):
-        file = os.path.join(folder, _CROSS_ENCODER)
+        file = os.path.join(folder, _SENTENCE_TRANSFORMERS)
         path = read_json_object(file).get("activation_fn", _PATHS["sigmoid"])
     elif isinstance(own, dict):
         path = own.get("activation_fn")
@@ -158,3 +176,85 @@ def activation_fn_in(folder: str) -> str | None:
 def config_entries(activation_fn: str) -> dict[str, Any]:
     """The entries of config.json with the function of the score."""
     return dict(sentence_transformers=dict(activation_fn=_PATHS[activation_fn], version=_VERSION))
+
+
+def pooling_in(folder: str) -> dict[str, Any]:
+    """The arguments of AlbertSentenceEncoder in a folder that has a modules.json, without the length of rows."""
+    modules = _modules(folder)
+    names = [module["type"] for module in modules]
+    return dict(pooling=_pooling(os.path.join(folder, modules[1]["path"], "config.json")),
+                normalize="Normalize" in names,
+                truncate_dim=_truncate_dim(os.path.join(folder, _SENTENCE_TRANSFORMERS)))
+
+
+def transformer_folder(folder: str) -> str:
+    """The folder of the weights in a folder of sentence-transformers: that folder itself, or a subfolder."""
+    path = _modules(folder)[0]["path"]
+    return os.path.join(folder, path) if path else folder
+
+
+def check_pooling_of_sentence_transformers(pooling: str) -> None:
+    """Raises ValueError if sentence-transformers has no such pooling."""
+    if pooling not in _THEIRS:
+        raise ValueError("sentence-transformers has no pooling by ALBERT's pooler: choose mean, max or cls")
+
+
+def write_pooling(settings: Any, config: AlbertConfig, folder: str) -> None:
+    """Writes the files of a pooling."""
+    types = _STEPS if settings.normalize else _STEPS[:-1]
+    paths = ("", _POOLING_FOLDER, _NORMALIZE_FOLDER)
+    modules = [dict(idx=number, name=str(number), path=path, type=f"sentence_transformers.models.{name}")
+               for number, (path, name) in enumerate(zip(paths, types))]
+    modes = {key: name == settings.pooling for name, key in _KEYS.items() if name in (*_THEIRS, settings.pooling)}
+    _write_json(dict(word_embedding_dimension=config.hidden_size, **modes),
+                os.path.join(folder, _POOLING_FOLDER, "config.json"))
+    # null is all positions. sentence-transformers 6 does not compare a number with the positions.
+    length = settings.max_seq_length and min(settings.max_seq_length, config.max_position_embeddings)
+    _write_json(dict(max_seq_length=length, do_lower_case=False), os.path.join(folder, LENGTH_CONFIG))
+    config_values = dict(model_type="SentenceTransformer", truncate_dim=settings.truncate_dim)
+    write_or_remove(os.path.join(folder, _SENTENCE_TRANSFORMERS),
+                    json.dumps(config_values, indent=2) + "\n" if settings.truncate_dim else None)
+    _write_json(modules, os.path.join(folder, MODULES))
+
+
+def _write_json(values: Any, path: str) -> None:
+    write_text(path, json.dumps(values, indent=2) + "\n")
+
+
+def _modules(folder: str) -> list[dict[str, str]]:
+    """The steps of modules.json as path and type (the name of the class); the first two are Transformer and Pooling."""
+    file = os.path.join(folder, MODULES)
+    modules = []
+    for module in read_json_list(file):
+        path, kind = module.get("path"), str(module.get("type")).rpartition(".")[2]
+        if not isinstance(path, str) or kind not in _STEPS:
+            raise ValueError(f"{file}: only {', '.join(_STEPS)} are supported. Received: {reprlib.repr(module)}")
+        if path:
+            check_name(path, f"{file}: path")
+        modules.append(dict(path=path, type=kind))
+    if [module["type"] for module in modules] not in (list(_STEPS[:2]), list(_STEPS)):
+        raise ValueError(f"{file}: the steps must be {', '.join(_STEPS[:2])} and, if vectors are normalized, Normalize")
+    return modules
+
+
+def _truncate_dim(path: str) -> int | None:
+    """The number of dimensions of vectors in config_sentence_transformers.json; None for all."""
+    if not tf.io.gfile.exists(path):
+        return None
+    size = read_json_object(path).get("truncate_dim")
+    if size is not None:
+        bounds.WIDTH.check(f"{path}: truncate_dim", size)
+    return size
+
+
+def _pooling(path: str) -> str:
+    """The pooling of 1_Pooling/config.json of any version of sentence-transformers."""
+    values = read_json_object(path)
+    modes = values.get("pooling_mode", [key for key, is_used in values.items()
+                                        if key.startswith("pooling_mode_") and is_used is True])
+    modes = [modes] if isinstance(modes, str) else modes
+    names = {key: name for name, key in _KEYS.items()}
+    known = [names.get(mode, mode) for mode in modes] if isinstance(modes, list) else []
+    if len(known) != 1 or known[0] not in POOLINGS:
+        raise ValueError(f"{path}: the pooling must be one of {', '.join(POOLINGS)}. Received: {reprlib.repr(modes)}")
+    return known[0]

@@ -19,7 +19,7 @@ from typing import Iterator, NamedTuple
 from absl import logging
 
 from albert_tf.config import CONFIG_NAME
-from albert_tf.weights.hugging_face import CONFIG, INDEX, MODULES, SCHEME, TOKENIZER_CONFIG, TOKENIZER_JSON, tensors
+from albert_tf.weights.hugging_face import CONFIG, INDEX, MODULES, PICKLES, SCHEME, TOKENIZER_CONFIG, TOKENIZER_JSON
 
 # The release's and Hugging Face's names; keras-hub's vocabularies are in a folder.
 _VOCABULARIES = ("spiece.model", "30k-clean.model", "vocab.txt", "vocab_chinese.txt", "assets/tokenizer/*")
@@ -138,7 +138,7 @@ def _without_weights(path: str, hub_path: HubPath) -> str:
     except Exception as error:
         logging.debug("the files of %s cannot be listed: %s", path, error)
         return f"{path}: its weights are not in the cache, and the hub cannot be reached: load it once with a network"
-    pickles = [name for name in names if name.endswith(tensors.PICKLES)]
+    pickles = [name for name in names if name.endswith(PICKLES)]
     if pickles:
         return (f"{path} has its weights only as a pickle ({pickles[0]}), which can run any code when it is read: use "
                 "a revision with model.safetensors, or save the model as safetensors (Hugging Face's save_pretrained "

@@ -30,7 +30,7 @@ from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.files import read_json_object, version
 from albert_tf.utils.outputs import folder_of_this_process, write_bytes, write_or_remove, write_text
 from albert_tf.weights.hugging_face import LENGTH, TOKENIZER_CONFIG, TOKENIZER_JSON
-from albert_tf.weights.vocabulary_files import (
+from albert_tf.weights.settings import (
     STRIP_ACCENTS,
     TokenizerOptions,
     VocabularyFiles,

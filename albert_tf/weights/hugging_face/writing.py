@@ -18,12 +18,16 @@ from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.outputs import output, write_text
 from albert_tf.weights.heads import Head, head_of
 from albert_tf.weights.hugging_face import CONFIG, WEIGHTS
-from albert_tf.weights.hugging_face.configs import architecture_of, config_entries, config_values, model_type_of
+from albert_tf.weights.hugging_face.configs import (
+    architecture_of,
+    check_pooling_of_sentence_transformers,
+    config_entries,
+    config_values,
+    model_type_of,
+)
 from albert_tf.weights.hugging_face.names import NAMES, is_transposed
-from albert_tf.weights.hugging_face.sentence_transformers import check_pooling_of_sentence_transformers
 from albert_tf.weights.hugging_face.tokenizer_json import write_tokenizer
-from albert_tf.weights.settings import settings_of, write_input_settings
-from albert_tf.weights.vocabulary_files import VocabularyFiles
+from albert_tf.weights.settings import VocabularyFiles, settings_of, write_input_settings
 
 # The data types of weights, by Hugging Face's names.
 DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}

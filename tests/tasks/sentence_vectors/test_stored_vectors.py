@@ -119,8 +119,8 @@ def _steps(found, expected, name):
 def test_the_server_gives_vectors_of_the_requested_size_and_precision(model, sentence_pieces, tmp_path):
     from albert_tf.export.conversion import save
     from albert_tf.server.models import model_of_source
+    from albert_tf.weights.settings import VocabularyFiles
     from albert_tf.weights.stored_model import open_source
-    from albert_tf.weights.vocabulary_files import VocabularyFiles
 
     save(model, str(tmp_path), "ours", VocabularyFiles.from_tokenizer(sentence_pieces))
     assert json.loads((tmp_path / "config_sentence_transformers.json").read_text())["truncate_dim"] == 12

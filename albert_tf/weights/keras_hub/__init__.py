@@ -1,1 +1,0 @@
-"""Reads presets of keras-hub's ALBERT."""

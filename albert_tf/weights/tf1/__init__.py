@@ -1,1 +1,0 @@
-"""Reads and writes TensorFlow 1 checkpoints: of the release, of google-research/bert and of brightmart/albert_zh."""

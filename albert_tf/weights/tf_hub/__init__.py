@@ -1,1 +1,0 @@
-"""Reads and writes TF-Hub modules, of TensorFlow 1 and 2."""
