@@ -30,7 +30,7 @@ _MODULE_OF = {
     "tokenizer_from_pretrained": "albert_tf.weights.from_pretrained",
     "save_pretrained": "albert_tf.export.conversion",
     "fill_masks": "albert_tf.tasks.masked_lm.fill_mask",
-    "classify_texts": "albert_tf.tasks.classification.text_labels",
+    "classify_texts": "albert_tf.tasks.classification.answers",
     "answer_questions": "albert_tf.tasks.squad.text_answers",
     "from_onnx": "albert_tf.export.onnx.session",
 }

@@ -31,8 +31,7 @@ from absl import flags
 from albert_tf.commands import app
 from albert_tf.commands.command_runs import run_script
 from albert_tf.commands.flag_fields import define_float, define_required
-from albert_tf.tasks.classification.glue import find_task
-from albert_tf.tasks.classification.reading import read_examples
+from albert_tf.tasks.classification.data import find_task, read_examples
 from albert_tf.text.lines import read_lines
 from albert_tf.training.evaluation import read_history
 from albert_tf.utils.outputs import write_text

@@ -42,7 +42,7 @@ from albert_tf.commands.flag_fields import define_float
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.early_exit import NUM_LAYERS_USED
 from albert_tf.modeling.vectors import POOLINGS
-from albert_tf.tasks.classification.glue import find_task
+from albert_tf.tasks.classification.data import find_task
 from albert_tf.utils.charts import Curve, Panel, write_charts
 from albert_tf.weights.stored_model import open_source
 from benchmarks.fine_tuned_classifiers import (

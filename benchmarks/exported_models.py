@@ -26,10 +26,8 @@ from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.export.saved_model import TextSignature, export_model, sequence_features
 from albert_tf.modeling.configured_model import ENCODER_INPUTS
 from albert_tf.tasks.classification import metrics as glue_metrics
-from albert_tf.tasks.classification.features import convert_examples_to_features
-from albert_tf.tasks.classification.glue import find_task
-from albert_tf.tasks.classification.reading import read_examples
-from albert_tf.tasks.classification.task_data import TaskData
+from albert_tf.tasks.classification.data import convert_examples_to_features, find_task, read_examples
+from albert_tf.tasks.classification.task_config import TaskData
 from albert_tf.text.graph.packing import pack_texts
 from albert_tf.utils import bounds
 from benchmarks import common_flags

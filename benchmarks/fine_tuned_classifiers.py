@@ -21,9 +21,7 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.configured_model import ENCODER_INPUTS
 from albert_tf.modeling.early_exit import NUM_LAYERS_USED
 from albert_tf.tasks.classification import metrics
-from albert_tf.tasks.classification.features import convert_examples_to_features
-from albert_tf.tasks.classification.glue import find_task
-from albert_tf.tasks.classification.reading import read_examples
+from albert_tf.tasks.classification.data import convert_examples_to_features, find_task, read_examples
 from albert_tf.utils.files import read_json_object
 from albert_tf.utils.outputs import write_text
 from albert_tf.weights.stored_model import open_source

@@ -20,8 +20,7 @@ from absl import flags
 from albert_tf.commands import app
 from albert_tf.commands.command_runs import run_script
 from albert_tf.commands.flag_fields import define_required
-from albert_tf.tasks.classification.glue import find_task
-from albert_tf.tasks.classification.reading import read_examples
+from albert_tf.tasks.classification.data import find_task, read_examples
 from albert_tf.tasks.squad.metrics import evaluate_v1, evaluate_v2
 from albert_tf.tasks.tagging import metrics as tagging_metrics
 from albert_tf.tasks.tagging.reading import label_names, read_tagged_text

@@ -16,8 +16,7 @@ from absl import flags
 from albert_tf import FullTokenizer
 from albert_tf.commands import app
 from albert_tf.data.feature_table import FeatureCache
-from albert_tf.tasks.classification.features import feature_table
-from albert_tf.tasks.classification.glue import find_task
+from albert_tf.tasks.classification.data import feature_table, find_task
 from benchmarks import common_flags
 from benchmarks.alternation import Worker, in_turns, running
 

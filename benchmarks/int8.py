@@ -32,8 +32,7 @@ from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.classification import metrics
-from albert_tf.tasks.classification.glue import find_task
-from albert_tf.tasks.classification.reading import read_examples
+from albert_tf.tasks.classification.data import find_task, read_examples
 from albert_tf.tasks.masked_lm.fill_mask import MASK, masked_ids, softmax
 from albert_tf.text.lines import read_lines
 from albert_tf.utils.charts import Curve, Panel, write_charts

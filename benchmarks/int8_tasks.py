@@ -23,7 +23,7 @@ from albert_tf.export import tflite
 from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.export.saved_model import WithOutputs
-from albert_tf.tasks.classification.glue import find_task
+from albert_tf.tasks.classification.data import find_task
 from albert_tf.tasks.scores import scorer
 from albert_tf.weights.settings import settings_of
 from benchmarks.fine_tuned_classifiers import define_flags, fine_tuned, run_folder, write_rows

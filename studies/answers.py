@@ -8,8 +8,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.tasks.classification.glue import find_task
-from albert_tf.tasks.classification.reading import read_examples
+from albert_tf.tasks.classification.data import find_task, read_examples
 from albert_tf.tasks.squad.metrics import raw_scores
 from albert_tf.utils.files import read_json_object
 from studies.planning import PlannedRun

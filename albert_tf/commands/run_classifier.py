@@ -23,15 +23,12 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.vectors import MEAN_OR_MAX
 from albert_tf.tasks.classification import metrics as glue_metrics
 from albert_tf.tasks.classification.answers import write_answers, write_predictions
-from albert_tf.tasks.classification.calibration import Calibration, fitted
+from albert_tf.tasks.classification.data import feature_table, find_task, read_examples, with_companions
 from albert_tf.tasks.classification.export import export_classification
-from albert_tf.tasks.classification.features import feature_table
-from albert_tf.tasks.classification.glue import find_task, with_companions
+from albert_tf.tasks.classification.metrics import Calibration, fitted
 from albert_tf.tasks.classification.ranking import RankingTask, evaluate_ranking
-from albert_tf.tasks.classification.reading import read_examples
 from albert_tf.tasks.classification.task import ClassificationTask, LabelLoss, class_weights
-from albert_tf.tasks.classification.task_config import load_task_config
-from albert_tf.tasks.classification.task_data import TaskData
+from albert_tf.tasks.classification.task_config import TaskData, load_task_config
 from albert_tf.text.packing import WindowOptions
 from albert_tf.training.checkpoints import saved_runs
 from albert_tf.training.evaluation import mean_of, shown, write_results

@@ -18,7 +18,7 @@ from absl import flags, logging
 
 from albert_tf.commands import flag_fields as fields, run_classifier
 from albert_tf.commands.command_runs import run_process
-from albert_tf.tasks.classification.glue import TASKS
+from albert_tf.tasks.classification.data import TASKS
 from albert_tf.training.evaluation import RESULTS, checkpoint_of
 from albert_tf.utils.files import read_json_object
 

@@ -31,11 +31,9 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureCache
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.classification.answers import write_answers
-from albert_tf.tasks.classification.glue import find_task
+from albert_tf.tasks.classification.data import find_task, read_examples
 from albert_tf.tasks.classification.metrics import correlations
-from albert_tf.tasks.classification.reading import read_examples
-from albert_tf.tasks.classification.task_config import load_task_config
-from albert_tf.tasks.classification.task_data import TaskData
+from albert_tf.tasks.classification.task_config import TaskData, load_task_config
 from albert_tf.tasks.sentence_vectors.embeddings import embed, token_ids
 from albert_tf.tasks.sentence_vectors.export import export_sentence_encoder
 from albert_tf.tasks.sentence_vectors.features import (

@@ -7,7 +7,7 @@ from typing import Callable, Iterable
 
 from albert_tf.commands import flag_fields as fields, shared_flags as shared, vector_flags
 from albert_tf.modeling.arguments import PredictingModel
-from albert_tf.tasks.classification.glue import find_task
+from albert_tf.tasks.classification.data import find_task
 from albert_tf.tasks.classification.task_config import load_task_config
 from albert_tf.tasks.scores import Scorer, scorer
 from albert_tf.weights.resolved_model import ResolvedModel

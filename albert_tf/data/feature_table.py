@@ -27,7 +27,6 @@ import types
 from typing import Any, Callable, Iterable, Mapping, Sequence
 
 import numpy as np
-import tensorflow as tf
 from absl import logging
 
 from albert_tf.data.records import (
@@ -42,6 +41,7 @@ from albert_tf.data.records import (
 )
 from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
 from albert_tf.utils.files import check_name
+from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.outputs import locked
 from albert_tf.utils.progress import count_of
 

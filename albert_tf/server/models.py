@@ -40,7 +40,7 @@ from albert_tf.server.signatures import (
     description_of,
     row_function,
 )
-from albert_tf.tasks.classification.text_labels import text_logits
+from albert_tf.tasks.classification.answers import text_logits
 from albert_tf.tasks.masked_lm.fill_mask import Filling, best_pieces, fill_texts, softmax
 from albert_tf.tasks.multiple_choice.answers import choose_options
 from albert_tf.tasks.sentence_vectors.embeddings import text_vectors

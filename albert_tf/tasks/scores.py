@@ -12,10 +12,10 @@ import tensorflow as tf
 from albert_tf.modeling.arguments import PredictingModel
 from albert_tf.modeling.vectors import VectorPrecision
 from albert_tf.tasks.classification import metrics as text_metrics
+from albert_tf.tasks.classification.answers import text_logits
+from albert_tf.tasks.classification.data import InputExample, read_examples
 from albert_tf.tasks.classification.ranking import evaluate_ranking
-from albert_tf.tasks.classification.reading import InputExample, read_examples
-from albert_tf.tasks.classification.task_data import TaskData
-from albert_tf.tasks.classification.text_labels import text_logits
+from albert_tf.tasks.classification.task_config import TaskData
 from albert_tf.tasks.multiple_choice import answers as choices
 from albert_tf.tasks.multiple_choice.reading import read_json_examples
 from albert_tf.tasks.sentence_vectors.embeddings import text_vectors

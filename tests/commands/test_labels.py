@@ -11,7 +11,7 @@ from script_session import ScriptSession
 from albert_tf.export.conversion import convert
 from albert_tf.server.models import model_of_source
 from albert_tf.server.requests import FORMS
-from albert_tf.tasks.classification.text_labels import classify_texts
+from albert_tf.tasks.classification.answers import classify_texts
 from albert_tf.weights.from_pretrained import from_pretrained, tokenizer_from_pretrained
 from albert_tf.weights.stored_model import open_source
 

@@ -14,7 +14,7 @@ from albert_tf.commands.finetuning_flags import RECIPES
 from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.tasks.classification.glue import TASKS
+from albert_tf.tasks.classification.data import TASKS
 from albert_tf.weights.settings import VocabularyFiles
 
 RELEASE = {"run_classifier": 512, "run_squad": 384, "run_race": 512, "run_tagging": 128,

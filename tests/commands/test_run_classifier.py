@@ -11,10 +11,8 @@ from script_session import ScriptSession
 
 from albert_tf.modeling.configured_model import ENCODER_INPUTS
 from albert_tf.server.models import model_of_source
-from albert_tf.tasks.classification.features import convert_examples_to_features
-from albert_tf.tasks.classification.glue import TASKS
-from albert_tf.tasks.classification.reading import read_examples
-from albert_tf.tasks.classification.text_labels import classify_texts
+from albert_tf.tasks.classification.answers import classify_texts
+from albert_tf.tasks.classification.data import TASKS, convert_examples_to_features, read_examples
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.weights.from_pretrained import from_pretrained
 from albert_tf.weights.stored_model import open_source

@@ -10,8 +10,7 @@ from script_session import ScriptSession
 
 import albert_tf
 from albert_tf.config import AlbertConfig
-from albert_tf.tasks.classification.glue import find_task
-from albert_tf.tasks.classification.reading import read_examples
+from albert_tf.tasks.classification.data import find_task, read_examples
 from albert_tf.weights.hugging_face.configs import pooling_in
 
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,

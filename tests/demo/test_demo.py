@@ -12,7 +12,7 @@ from absl.testing import flagsaver
 from in_process import loaded
 
 from albert_tf.data.records import record_writer, serialize
-from albert_tf.tasks.classification.reading import read_examples
+from albert_tf.tasks.classification.data import read_examples
 from albert_tf.tasks.classification.task_config import load_task_config
 from demo import __main__ as demo, baselines, python_docs, word_order_task
 from demo.__main__ import masked_sentences, split_corpus, write_corpus

@@ -7,8 +7,8 @@ import pytest
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.vectors import LabelProbabilities, VectorPrecision
-from albert_tf.tasks.classification.glue import find_task
-from albert_tf.tasks.classification.task_data import SplitFile, TaskData
+from albert_tf.tasks.classification.data import find_task
+from albert_tf.tasks.classification.task_config import SplitFile, TaskData
 from albert_tf.tasks.scores import Score, scorer
 from albert_tf.weights.heads import head_named
 

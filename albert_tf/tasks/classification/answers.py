@@ -1,20 +1,112 @@
-"""Writes predictions on a GLUE test set: probabilities, and answers in the format of the GLUE server.
+"""Labels of raw texts by a fine-tuned classifier, and the files of predictions on a test set.
 
-The server takes a zip file in which the answers have other names: CoLA.tsv, SST-2.tsv, MRPC.tsv, STS-B.tsv, QQP.tsv,
-MNLI-m.tsv (mnli), MNLI-mm.tsv (mismnli), QNLI.tsv, RTE.tsv, WNLI.tsv, AX.tsv.
+The GLUE server takes a zip file in which the answers have other names: CoLA.tsv, SST-2.tsv, MRPC.tsv, STS-B.tsv,
+QQP.tsv, MNLI-m.tsv (mnli), MNLI-mm.tsv (mismnli), QNLI.tsv, RTE.tsv, WNLI.tsv, AX.tsv.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Any, Sequence
+from typing import Any, Mapping, NamedTuple, Sequence
 
 import numpy as np
+import tensorflow as tf
 
+from albert_tf.modeling.arguments import PredictingModel
+from albert_tf.tasks.classification.data import InputExample
 from albert_tf.tasks.classification.metrics import above
-from albert_tf.tasks.classification.reading import InputExample
-from albert_tf.tasks.classification.task_data import TaskData
+from albert_tf.tasks.classification.task_config import TaskData
+from albert_tf.text.packing import PairPacker, WindowOptions, WindowPacker
+from albert_tf.text.tokenization import FullTokenizer, list_of_strings
 from albert_tf.utils.outputs import write_csv, write_text
+from albert_tf.weights.heads import check_reads_texts
+
+_BATCH = 32
+
+
+class Label(NamedTuple):
+    """A label and its probability."""
+
+    name: str
+    probability: float
+
+
+def classify_texts(
+    model: PredictingModel, tokenizer: FullTokenizer, texts: Sequence[str], text_pairs: Sequence[str] | None = None,
+    max_seq_length: int | None = None,
+) -> list[list[Label]]:
+    """All labels of each text, most probable first. If a text can have several, probabilities do not add up to 1.
+
+    Args:
+      model: a fine-tuned AlbertClassifier, or an exported one (from_onnx). Labels without names are named "0", "1", ...
+      tokenizer: the model's tokenizer.
+      texts: raw texts.
+      text_pairs: the second text of each, for tasks on pairs; "" or None if there is none.
+      max_seq_length: the largest number of tokens of a row. Longer texts are truncated, or split into windows if the
+        model was fine-tuned so (--long_texts). None for the model's max_seq_length, or if it has none, its
+        max_position_embeddings.
+
+    Raises:
+      ValueError: the model is not a classifier, or is one for regression, which has a score and no labels; the
+        tokenizer is not the model's; texts or text_pairs is not a list of strings; their numbers differ; or the model
+        was trained on single texts, and there is a second one.
+
+    Example::
+
+      model = albert_tf.from_pretrained("reviews", model="classifier")
+      tokenizer = albert_tf.tokenizer_from_pretrained("reviews")
+      albert_tf.classify_texts(model, tokenizer, ["A quiet day."])[0][0].name
+    """
+    check_reads_texts(model, tokenizer, "classifier")
+    if model.num_labels == 1:
+        raise ValueError('the model is for regression: its score is model(tokenizer(texts))["logits"]')
+    texts = list_of_strings("texts", texts)
+    text_pairs = None if text_pairs is None else list_of_strings("text_pairs", text_pairs)
+    if text_pairs is not None and len(text_pairs) != len(texts):
+        raise ValueError(f"there are {len(texts)} texts and {len(text_pairs)} text_pairs")
+    names = model.label_names or tuple(map(str, range(model.num_labels)))
+    probabilities = model.probabilities(text_logits(model, tokenizer, texts, text_pairs, max_seq_length)).numpy()
+    return [[Label(names[i], float(row[i])) for i in np.argsort(-row, kind="stable")] for row in probabilities]
+
+
+def text_logits(
+    model: PredictingModel, tokenizer: FullTokenizer, texts: Sequence[str], text_pairs: Sequence[str] | None = None,
+    max_seq_length: int | None = None,
+) -> np.ndarray:
+    """The logits of the labels of each text, float32 [texts, labels]; of a regression the score, [texts, 1]."""
+    check_reads_texts(model, tokenizer, "classifier")
+    if model.single_texts and any(text_pairs or ()):
+        raise ValueError("the model was trained on single texts and cannot read a second one: leave out text_pairs, or "
+                         "use a model of pairs")
+    length = max_seq_length or model.row_length
+
+    def batches():
+        yield np.zeros([0, model.num_labels], np.float32)
+        for start in range(0, len(texts), _BATCH):
+            rows = slice(start, start + _BATCH)
+            pairs = None if text_pairs is None else text_pairs[rows]
+            outputs = model(_inputs(tokenizer, texts[rows], pairs, length, WindowOptions.of(model)))
+            yield tf.cast(outputs["logits"], tf.float32)
+
+    return np.concatenate(list(batches()))
+
+
+def _inputs(
+    tokenizer: FullTokenizer, texts: Sequence[str], pairs: Sequence[str] | None, max_seq_length: int,
+    windows: WindowOptions,
+) -> Mapping[str, np.ndarray]:
+    """The model's inputs, int32 [texts, seq], or for texts that are split [texts, windows, seq]."""
+    if windows.max_windows == 1:
+        return tokenizer(texts, pairs, max_seq_length=max_seq_length)
+    packer = WindowPacker(PairPacker(tokenizer, max_seq_length), windows)
+    encoded = zip(tokenizer.encode_batch(list(texts)), tokenizer.encode_batch(list(pairs or [""] * len(texts))))
+    rows = [packer.pack(ids_a.tolist(), ids_b.tolist()) for ids_a, ids_b in encoded]
+    inputs = {name: np.array([row[name] for row in rows], np.int32) for name in rows[0]}
+    is_window = inputs["input_mask"].any(axis=(0, 2))  # others are padding in all texts
+    return {name: values[:, is_window] for name, values in inputs.items()}
+
+
+# --- files of predictions ---------------------------------------------------------------------------------------------
 
 
 def write_answers(

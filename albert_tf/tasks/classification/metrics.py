@@ -1,14 +1,19 @@
-"""GLUE's metrics with the release's names. All but the accuracy are computed by scikit-learn and scipy."""
+"""GLUE's metrics with the release's names, and the calibration of a classifier on the dev set.
+
+All metrics but the accuracy are computed by scikit-learn and scipy.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Sequence
 
 import numpy as np
+from absl import logging
 
-from albert_tf.tasks.classification.task_data import TaskData
+from albert_tf.tasks.classification.task_config import TaskData
 from albert_tf.training.evaluation import check_finite_outputs
-from albert_tf.utils.imports import scipy_stats as stats, sklearn_metrics as metrics
+from albert_tf.utils.imports import scipy_optimize, scipy_special, scipy_stats as stats, sklearn_metrics as metrics
 
 _LEAST_PROBABILITY = np.finfo(np.float32).tiny
 
@@ -90,3 +95,96 @@ _METRICS = {
     "spearman": _correlation(lambda labels, predicted: stats.spearmanr(labels, predicted)),
     "MSE": lambda labels, predicted: metrics.mean_squared_error(labels, predicted),
 }
+
+
+# --- calibration ------------------------------------------------------------------------------------------------------
+
+
+# Logits are divided by the temperature (Guo et al., 2017), which makes probabilities less or more extreme and does not
+# change which label is the most probable one. The thresholds are those with the best F1 of each label.
+_BINS = 15  # Guo et al., 2017
+_LARGEST = 20.0  # temperature; without a bound, a dev set without errors has a temperature of 0
+_LEAST_LOSS = 1e-6
+
+
+@dataclasses.dataclass(frozen=True)
+class Calibration:
+    """What logits are divided by, and with several labels per text the least probability of each label (None: 0.5)."""
+
+    temperature: float = 1.0
+    thresholds: tuple[float, ...] | None = None
+
+
+def fitted(task: TaskData, logits: np.ndarray, label_ids: np.ndarray) -> tuple[Calibration, dict[str, float]]:
+    """The calibration with the least loss on a set, and with the best F1 of each label if a text can have several.
+
+    Logits are [examples, labels], label_ids [examples], or [examples, labels] of 0 and 1 if a text can have several.
+    The results are the values of the calibration, and error, loss and F1 before and after it.
+    """
+    logits = logits.astype(np.float64)
+    temperature = _temperature(task, logits, label_ids)
+    before, after = (probabilities(task, logits, each) for each in (1.0, temperature))
+    thresholds = tuple(map(_threshold, label_ids.T, after.T)) if task.multi_label else None
+    results = dict(
+        temperature=temperature, eval_loss=_loss(task, logits / temperature, label_ids),
+        eval_loss_before=_loss(task, logits, label_ids),
+        expected_calibration_error=expected_calibration_error(task, after, label_ids),
+        expected_calibration_error_before=expected_calibration_error(task, before, label_ids))
+    for name, threshold in zip(task.labels or (), thresholds or ()):
+        results[f"threshold/{name}"] = threshold
+    if thresholds:
+        results.update(macro_f1=_macro_f1(label_ids, after, thresholds), macro_f1_before=_macro_f1(label_ids, before))
+    if results["eval_loss"] < _LEAST_LOSS or not 1.01 / _LARGEST < temperature < _LARGEST / 1.01:
+        logging.warning("a temperature of %.3g means little: the dev set is too small or has no errors", temperature)
+    return Calibration(temperature, thresholds), results
+
+
+def probabilities(task: TaskData, logits: np.ndarray, temperature: float) -> np.ndarray:
+    """The probabilities of logits [examples, labels], as AlbertClassifier.probabilities computes them."""
+    scaled = logits / temperature
+    return scipy_special.expit(scaled) if task.multi_label else scipy_special.softmax(scaled, axis=1)
+
+
+def expected_calibration_error(task: TaskData, probabilities: np.ndarray, label_ids: np.ndarray) -> float:
+    """The mean difference between probability and share of what is right, over 15 equal bins of probabilities.
+
+    With one label per text, it is that of the most probable label. With several, it is over all texts and labels.
+    """
+    if task.multi_label:
+        confidence, is_right = probabilities.ravel(), label_ids.ravel()
+    else:
+        confidence, is_right = probabilities.max(axis=1), probabilities.argmax(axis=1) == label_ids
+    bins = np.clip(np.ceil(confidence * _BINS).astype(int) - 1, 0, _BINS - 1)  # a bin includes its upper end
+    differences = np.bincount(bins, weights=confidence - is_right, minlength=_BINS)
+    return float(np.abs(differences).sum() / len(confidence))
+
+
+def _temperature(task: TaskData, logits: np.ndarray, label_ids: np.ndarray) -> float:
+    bound = np.log(_LARGEST)
+    found = scipy_optimize.minimize_scalar(lambda log: _loss(task, logits / np.exp(log), label_ids),
+                                           bounds=(-bound, bound), method="bounded", options=dict(xatol=1e-8))
+    return float(np.exp(found.x))
+
+
+def _loss(task: TaskData, logits: np.ndarray, label_ids: np.ndarray) -> float:
+    """The mean (binary) cross entropy of logits."""
+    if task.multi_label:
+        return float(np.mean(np.logaddexp(0.0, logits) - label_ids * logits))
+    return float(np.mean(scipy_special.logsumexp(logits, axis=1) - logits[np.arange(len(logits)), label_ids]))
+
+
+def _threshold(label_ids: np.ndarray, probabilities: np.ndarray) -> float:
+    """The threshold with the best F1 of one label; of several such, the one closest to 0.5."""
+    if not label_ids.any():
+        return 0.5
+    precision, recall, values = metrics.precision_recall_curve(label_ids, probabilities)
+    f1 = 2 * precision * recall / np.maximum(precision + recall, 1e-12)
+    # In the middle between two probabilities, so that rounding cannot change an answer.
+    middles = (values + np.append(0.0, values[:-1])) / 2
+    best = middles[f1[:-1] >= f1[:-1].max() - 1e-12]
+    return float(best[np.abs(best - 0.5).argmin()])
+
+
+def _macro_f1(label_ids: np.ndarray, probabilities: np.ndarray, thresholds: Sequence[float] | None = None) -> float:
+    return float(metrics.f1_score(label_ids.astype(int), above(probabilities, thresholds), average="macro",
+                                  zero_division=0.0))

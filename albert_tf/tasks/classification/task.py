@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
-from albert_tf.tasks.classification.task_data import BALANCED, TaskData
+from albert_tf.tasks.classification.task_config import BALANCED, TaskData
 from albert_tf.training.distillation import binary_divergence, divergence
 from albert_tf.training.task import Batch, MeanLossTask, Tensors
 

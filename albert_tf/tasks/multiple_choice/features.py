@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from albert_tf.data.feature_table import FeatureCache, FeatureSchema, FeatureTable, digest
 from albert_tf.data.worker_pool import chunks
-from albert_tf.tasks.classification.features import with_label_ids
+from albert_tf.tasks.classification.data import with_label_ids
 from albert_tf.tasks.multiple_choice.reading import MultipleChoiceExample
 from albert_tf.text.packing import SPECIAL_TOKENS, PairPacker, by_feature
 from albert_tf.text.tokenization import FullTokenizer

@@ -9,8 +9,8 @@ import tensorflow as tf
 from albert_tf.data.feature_table import FeatureCache, FeatureSchema, FeatureTable, digest
 from albert_tf.data.rows import ShortRow, is_of_objects, read_rows, read_texts
 from albert_tf.data.worker_pool import chunks
-from albert_tf.tasks.classification.reading import read_examples
-from albert_tf.tasks.classification.task_data import TaskData
+from albert_tf.tasks.classification.data import read_examples
+from albert_tf.tasks.classification.task_config import TaskData
 from albert_tf.text.packing import PairPacker, by_feature
 from albert_tf.text.tokenization import FullTokenizer
 

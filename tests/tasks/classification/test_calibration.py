@@ -7,8 +7,8 @@ import pytest
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.tasks.classification.calibration import expected_calibration_error, fitted, probabilities
-from albert_tf.tasks.classification.task_data import TaskData
+from albert_tf.tasks.classification.metrics import expected_calibration_error, fitted, probabilities
+from albert_tf.tasks.classification.task_config import TaskData
 from albert_tf.weights.settings import Settings, settings_in, settings_of, write_settings
 
 ONE = TaskData("reviews", {}, ("bad", "good"))

@@ -5,9 +5,7 @@ import json
 import pytest
 
 from albert_tf import FullTokenizer
-from albert_tf.tasks.classification.features import convert_examples_to_features
-from albert_tf.tasks.classification.glue import find_task
-from albert_tf.tasks.classification.reading import read_examples
+from albert_tf.tasks.classification.data import convert_examples_to_features, find_task, read_examples
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.pieces import preprocess_text
 
@@ -162,7 +160,7 @@ def test_rows_of_qqp_with_too_few_columns_are_left_out_and_counted(golden, caplo
 
 
 def test_an_unknown_label_of_ones_own_example_is_named(tokenizer):
-    from albert_tf.tasks.classification.reading import InputExample
+    from albert_tf.tasks.classification.data import InputExample
 
     with pytest.raises(ValueError, match=r"example x-1: unknown label 'so so' \(allowed: 0, 1\)"):
         list(convert_examples_to_features([InputExample("x-1", "a lamp", None, "so so")], "sst-2", tokenizer, 16))

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from albert_tf.tasks.classification.answers import write_answers, write_predictions
-from albert_tf.tasks.classification.glue import TASKS
+from albert_tf.tasks.classification.data import TASKS, InputExample
 from albert_tf.tasks.classification.metrics import evaluate
-from albert_tf.tasks.classification.reading import InputExample
-from albert_tf.tasks.classification.task_data import TaskData
+from albert_tf.tasks.classification.task_config import TaskData
 from albert_tf.training.evaluation import mean_of
 
 # Of five examples: three true positives of four answers "1", one false negative.

@@ -11,7 +11,7 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.classification.task import ClassificationTask, LabelLoss, class_weights
-from albert_tf.tasks.classification.task_data import TaskData
+from albert_tf.tasks.classification.task_config import TaskData
 
 LOGITS = np.array([[2.0, -1.0, 0.5], [-0.3, 0.2, 1.5], [0.1, 3.0, -2.0], [1.0, 1.0, -1.0]], np.float32)
 ONE, SEVERAL = np.array([0, 2, 0, 1]), np.array([[1, 0, 1], [0, 0, 1], [0, 0, 0], [1, 1, 0]], np.float32)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from albert_tf.tasks.classification.reading import read_examples
+from albert_tf.tasks.classification.data import read_examples
 from albert_tf.tasks.classification.task_config import load_task_config
 
 CONFIG = dict(name="reviews", files=dict(train="train.csv", dev="dev.jsonl", test="test.tsv"),

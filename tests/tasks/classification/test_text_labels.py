@@ -7,7 +7,7 @@ import albert_tf
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tasks.classification.text_labels import classify_texts
+from albert_tf.tasks.classification.answers import classify_texts
 from albert_tf.text.tokenization import FullTokenizer
 
 NAMES = ("bad", "fair", "good")

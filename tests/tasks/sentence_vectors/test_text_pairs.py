@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.data.feature_table import FeatureCache
-from albert_tf.tasks.classification.glue import find_task
+from albert_tf.tasks.classification.data import find_task
 from albert_tf.tasks.sentence_vectors.features import TextPair, feature_table, read_pairs, read_scored_pairs, read_twice
 
 
