@@ -23,7 +23,7 @@ import albert_tf
 from albert_tf.commands import app, flag_fields as fields, shared_flags as shared
 from albert_tf.data.rows import read_texts
 from albert_tf.modeling.albert_model import hidden_states
-from albert_tf.tasks.sentence_vectors.embeddings import batches_by_length, padded_inputs, token_ids
+from albert_tf.tasks.sentence_vectors.vectors import batches_by_length, padded_inputs, token_ids
 from albert_tf.utils import bounds
 from albert_tf.utils.charts import Curve, Panel, write_charts
 from albert_tf.utils.files import check_directory, make_directory

@@ -27,8 +27,8 @@ from albert_tf.commands import flag_fields as fields, shared_flags as shared, ve
 from albert_tf.data.rows import read_texts
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.vectors import VectorPrecision
-from albert_tf.tasks.sentence_vectors.embeddings import companions, embed, token_ids, write_token_files
-from albert_tf.tasks.sentence_vectors.stored_vectors import made_with, ranges_in, ranges_path, write_stored
+from albert_tf.tasks.sentence_vectors.search import made_with, ranges_in, ranges_path, write_stored
+from albert_tf.tasks.sentence_vectors.vectors import companions, embed, token_ids, write_token_files
 from albert_tf.utils.outputs import array_writer, output_set
 from albert_tf.utils.progress import count_of, progress
 

@@ -18,8 +18,7 @@ from absl import logging
 
 from albert_tf.commands import flag_fields as fields, shared_flags as shared
 from albert_tf.export.saved_model import with_precision
-from albert_tf.tasks.masked_lm.export import export_mask_filling
-from albert_tf.tasks.masked_lm.fill_mask import fill_masks
+from albert_tf.tasks.masked_lm.fill_mask import export_mask_filling, fill_masks
 from albert_tf.text.lines import read_standard_input
 from albert_tf.utils import bounds
 from albert_tf.utils.files import check_characters

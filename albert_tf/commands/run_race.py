@@ -7,7 +7,7 @@
         --output_dir=mine_trained
 
 If it is started again with the same flags, training continues from the latest checkpoint.
-albert_tf/tasks/multiple_choice/reading.py shows the JSON lines.
+albert_tf/tasks/multiple_choice/data.py shows the JSON lines.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from albert_tf.commands import finetuning as tuning, finetuning_flags as tuning_
 from albert_tf.modeling.multiple_choice import NUM_CHOICES, AlbertMultipleChoice
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.tasks.multiple_choice.answers import BEST_METRIC, evaluate, write_predictions
+from albert_tf.tasks.multiple_choice.data import FORMATS, SPLITS, ChoiceData, MultipleChoiceExample, feature_table
 from albert_tf.tasks.multiple_choice.export import export_multiple_choice
-from albert_tf.tasks.multiple_choice.features import feature_table
-from albert_tf.tasks.multiple_choice.reading import FORMATS, SPLITS, ChoiceData, MultipleChoiceExample
 from albert_tf.training.evaluation import Predictions, mean_of
 from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of

@@ -34,9 +34,7 @@ from albert_tf.tasks.classification.answers import write_answers
 from albert_tf.tasks.classification.data import find_task, read_examples
 from albert_tf.tasks.classification.metrics import correlations
 from albert_tf.tasks.classification.task_config import TaskData, load_task_config
-from albert_tf.tasks.sentence_vectors.embeddings import embed, token_ids
-from albert_tf.tasks.sentence_vectors.export import export_sentence_encoder
-from albert_tf.tasks.sentence_vectors.features import (
+from albert_tf.tasks.sentence_vectors.data import (
     TextPair,
     feature_table,
     line_table,
@@ -45,8 +43,8 @@ from albert_tf.tasks.sentence_vectors.features import (
     read_single_texts,
     read_twice,
 )
-from albert_tf.tasks.sentence_vectors.targets import projection
 from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
+from albert_tf.tasks.sentence_vectors.vectors import embed, export_sentence_encoder, projection, token_ids
 from albert_tf.training.checkpoints import saved_runs
 from albert_tf.training.evaluation import mean_of
 from albert_tf.utils import bounds

@@ -3,7 +3,7 @@
     python -m albert_tf run_tagging --train_file=train.conll --eval_file=dev.conll --predict_file=test.conll \\
         --init_checkpoint=albert_base_v2 --output_dir=tagger --recipe=tagging --do_train --do_eval --do_predict
 
-albert_tf/tasks/tagging/reading.py describes the files. If the script is started again with the same flags, training
+albert_tf/tasks/tagging/data.py describes the files. If the script is started again with the same flags, training
 continues from the latest checkpoint.
 """
 
@@ -20,17 +20,18 @@ from albert_tf.commands import finetuning as tuning, finetuning_flags as tuning_
 from albert_tf.commands.distillation import DistillationOptions, Teacher
 from albert_tf.modeling.classifier import AlbertTokenClassifier
 from albert_tf.tasks.tagging import metrics as tagging_metrics
-from albert_tf.tasks.tagging.export import export_tagging
-from albert_tf.tasks.tagging.features import TaggingFeatureOptions, feature_table
-from albert_tf.tasks.tagging.metrics import best_metric
-from albert_tf.tasks.tagging.reading import (
+from albert_tf.tasks.tagging.data import (
     Columns,
     TaggedText,
+    TaggingFeatureOptions,
+    feature_table,
     label_names,
     read_tagged_text,
     share_of_words_with_capitals,
 )
+from albert_tf.tasks.tagging.metrics import best_metric
 from albert_tf.tasks.tagging.task import TaggingTask
+from albert_tf.tasks.tagging.text_tags import export_tagging
 from albert_tf.text.lines import uncompressed_name
 from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of

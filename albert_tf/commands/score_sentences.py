@@ -18,8 +18,7 @@ import numpy as np
 from albert_tf import keras
 from albert_tf.commands import flag_fields as fields, shared_flags as shared
 from albert_tf.data.rows import read_texts
-from albert_tf.tasks.masked_lm.minimal_pairs import accuracies, read_minimal_pairs
-from albert_tf.tasks.masked_lm.sentence_scores import score_sentences
+from albert_tf.tasks.masked_lm.sentence_scores import accuracies, read_minimal_pairs, score_sentences
 from albert_tf.text.lines import read_standard_input
 from albert_tf.utils import bounds
 from albert_tf.utils.outputs import output_set, write_text

@@ -16,8 +16,13 @@ from albert_tf import keras
 from albert_tf.commands import flag_fields as fields, shared_flags as shared, vector_flags
 from albert_tf.data.rows import read_texts
 from albert_tf.tasks.classification.ranking import RelevanceScorer
-from albert_tf.tasks.sentence_vectors.search import Neighbour, nearest_lines, unit_vectors_function
-from albert_tf.tasks.sentence_vectors.stored_vectors import made_with, open_vectors
+from albert_tf.tasks.sentence_vectors.search import (
+    Neighbour,
+    made_with,
+    nearest_lines,
+    open_vectors,
+    unit_vectors_function,
+)
 from albert_tf.text.lines import read_standard_input
 from albert_tf.utils import bounds
 from albert_tf.utils.files import check_characters

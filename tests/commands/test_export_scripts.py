@@ -23,7 +23,7 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.tasks.sentence_vectors.embeddings import embed, token_ids
+from albert_tf.tasks.sentence_vectors.vectors import embed, token_ids
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.weights.settings import VocabularyFiles
 from albert_tf.weights.tf1 import save_tf1_checkpoint

@@ -11,7 +11,7 @@ import tensorflow_text  # noqa: F401  registers the ops of exported models
 from script_session import ScriptSession
 
 import albert_tf
-from albert_tf.tasks.tagging.reading import read_tagged_text
+from albert_tf.tasks.tagging.data import read_tagged_text
 from albert_tf.weights.settings import settings_in
 
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,

@@ -15,7 +15,7 @@ from ordinary_text import sentences
 
 from albert_tf.data import rows as reading
 from albert_tf.data.rows import ShortRow, read_document_lines, read_objects, read_rows, read_texts
-from albert_tf.tasks.multiple_choice.reading import ChoiceData
+from albert_tf.tasks.multiple_choice.data import ChoiceData
 
 pyarrow = pytest.importorskip("pyarrow")
 DOCUMENTS = [["It rained.", "The boat, \"a yawl\", sank."], ["Größe: 5\tm.", "She left.", "He stayed."], ["Why?"]]

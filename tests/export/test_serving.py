@@ -22,13 +22,12 @@ from albert_tf.modeling.classifier import AlbertClassifier, AlbertTokenClassifie
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.tasks.classification.export import export_classification
-from albert_tf.tasks.masked_lm.export import GraphMasks, export_mask_filling
-from albert_tf.tasks.masked_lm.fill_mask import fill_masks, masked_ids
+from albert_tf.tasks.masked_lm.fill_mask import GraphMasks, export_mask_filling, fill_masks, masked_ids
 from albert_tf.tasks.squad.answers import AnswerOptions
 from albert_tf.tasks.squad.export import export_question_answering
 from albert_tf.tasks.squad.features import FeatureOptions
-from albert_tf.tasks.tagging.export import export_tagging
-from albert_tf.tasks.tagging.features import TaggingFeatureOptions
+from albert_tf.tasks.tagging.data import TaggingFeatureOptions
+from albert_tf.tasks.tagging.text_tags import export_tagging
 from albert_tf.text.graph.packing import pack_texts
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.packing import PairPacker

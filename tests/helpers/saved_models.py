@@ -8,14 +8,13 @@ import tensorflow_text  # noqa: F401  registers the ops of the tokenization
 from albert_tf.export.saved_model import LABEL_NAMES, OPTIONAL_INPUTS, view_of
 from albert_tf.server.signatures import InputSpec, OutputSpec, ServedModel, Signature, row_function
 from albert_tf.tasks.classification.export import export_classification
-from albert_tf.tasks.masked_lm.export import export_mask_filling
+from albert_tf.tasks.masked_lm.fill_mask import export_mask_filling
 from albert_tf.tasks.multiple_choice.export import export_multiple_choice
-from albert_tf.tasks.sentence_vectors.export import export_sentence_encoder
+from albert_tf.tasks.sentence_vectors.vectors import export_sentence_encoder
 from albert_tf.tasks.squad.answers import AnswerOptions
 from albert_tf.tasks.squad.export import export_question_answering
 from albert_tf.tasks.squad.text_answers import VERSION_OF_HEAD, feature_options as squad_options
-from albert_tf.tasks.tagging.export import export_tagging
-from albert_tf.tasks.tagging.text_tags import feature_options as tagging_options
+from albert_tf.tasks.tagging.text_tags import export_tagging, feature_options as tagging_options
 from albert_tf.text.packing import WindowOptions
 from albert_tf.weights.heads import head_of
 

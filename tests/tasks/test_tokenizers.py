@@ -6,7 +6,7 @@ import albert_tf
 from albert_tf.config import AlbertConfig
 from albert_tf.tasks.masked_lm.sentence_scores import score_sentences
 from albert_tf.tasks.multiple_choice.answers import choose_options
-from albert_tf.tasks.sentence_vectors.embeddings import text_vectors
+from albert_tf.tasks.sentence_vectors.vectors import text_vectors
 from albert_tf.tasks.tagging.text_tags import tag_words
 from albert_tf.text.tokenization import FullTokenizer
 

@@ -10,7 +10,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data.records import check_records
 from albert_tf.data.rows import read_rows
 from albert_tf.tasks.classification.task_config import load_task_config
-from albert_tf.tasks.multiple_choice.reading import read_examples, read_json_examples
+from albert_tf.tasks.multiple_choice.data import read_examples, read_json_examples
 from albert_tf.tasks.squad.reading import read_squad_examples
 from albert_tf.training.evaluation import read_history
 from albert_tf.training.strategy import create_strategy

@@ -11,7 +11,7 @@ from in_process import loaded
 import albert_tf
 from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import convert, save
-from albert_tf.tasks.sentence_vectors.embeddings import embed, token_ids
+from albert_tf.tasks.sentence_vectors.vectors import embed, token_ids
 from albert_tf.weights.settings import VocabularyFiles, settings_of
 from albert_tf.weights.stored_model import head_of_source, open_source
 

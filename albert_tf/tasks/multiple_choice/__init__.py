@@ -3,8 +3,8 @@
 from albert_tf.utils.imports import names_of
 
 _MODULE_OF = {
-    "read_examples": "reading",
-    "convert_examples_to_features": "features",
+    "read_examples": "data",
+    "convert_examples_to_features": "data",
 }
 __all__ = sorted(_MODULE_OF)
 __getattr__ = names_of(__name__, _MODULE_OF)

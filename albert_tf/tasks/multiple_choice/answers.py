@@ -11,8 +11,12 @@ import tensorflow as tf
 
 from albert_tf.modeling.arguments import PredictingModel
 from albert_tf.tasks.classification.metrics import mean_cross_entropy
-from albert_tf.tasks.multiple_choice.features import convert_examples_to_features
-from albert_tf.tasks.multiple_choice.reading import ALL_LEVELS, MultipleChoiceExample, letters
+from albert_tf.tasks.multiple_choice.data import (
+    ALL_LEVELS,
+    MultipleChoiceExample,
+    convert_examples_to_features,
+    letters,
+)
 from albert_tf.text.packing import padding_values
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.evaluation import check_finite_outputs

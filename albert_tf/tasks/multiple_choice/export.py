@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from albert_tf.export.saved_model import TextSignature, best_label, export_model, sequence_features
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
-from albert_tf.tasks.multiple_choice.reading import BLANK
+from albert_tf.tasks.multiple_choice.data import BLANK
 from albert_tf.text.graph.packing import cut, pack_ids
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.packing import SPECIAL_TOKENS, padding_values

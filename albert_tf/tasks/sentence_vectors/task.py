@@ -30,7 +30,7 @@ class SentenceVectorTask(MeanLossTask):
     occurs in several rows, the rows' second texts are not compared with it: a copy is no negative (see `copies`).
 
     A teacher is learned from with one text in each row, [batch, seq]: squared distance of the vectors, both of length
-    1. The teacher's vectors must be as wide as the model's (see targets.py).
+    1. The teacher's vectors must be as wide as the model's (see projection).
 
     With matryoshka_dims, the loss is the sum of the losses over truncated vectors (Kusupati et al., 2022): those of the
     objective, or the distances from the teacher's vectors, truncated as well.

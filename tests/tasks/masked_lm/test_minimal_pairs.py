@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from albert_tf.tasks.masked_lm.minimal_pairs import accuracies, read_minimal_pairs
+from albert_tf.tasks.masked_lm.sentence_scores import accuracies, read_minimal_pairs
 
 
 def write(path, *pairs):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from albert_tf.tasks.multiple_choice.answers import evaluate, write_predictions
-from albert_tf.tasks.multiple_choice.reading import MultipleChoiceExample
+from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample
 
 EXAMPLES = [
     MultipleChoiceExample("middle1.txt", "p", "q1", ("a", "b", "c"), 0, "middle"),

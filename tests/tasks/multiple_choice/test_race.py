@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from albert_tf.data.feature_table import FeatureCache
-from albert_tf.tasks.multiple_choice.features import convert_examples_to_features, feature_table
-from albert_tf.tasks.multiple_choice.reading import (
+from albert_tf.tasks.multiple_choice.data import (
     LEVELS,
     ChoiceData,
     MultipleChoiceExample,
+    convert_examples_to_features,
+    feature_table,
     read_examples,
     read_json_examples,
 )

@@ -5,7 +5,7 @@ import pytest
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.tasks.sentence_vectors.embeddings import embed, token_ids
+from albert_tf.tasks.sentence_vectors.vectors import embed, token_ids
 from albert_tf.text.tokenization import FullTokenizer
 
 TEXTS = ["the name of the file", "", "a " * 40, "of", "the"]

@@ -15,9 +15,15 @@ from albert_tf.export import tflite
 from albert_tf.export.onnx.writing import differences, to_onnx
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.vectors import VectorPrecision
-from albert_tf.tasks.sentence_vectors.export import export_sentence_encoder
-from albert_tf.tasks.sentence_vectors.search import nearest_lines, unit_vectors_function
-from albert_tf.tasks.sentence_vectors.stored_vectors import open_vectors, ranges_in, ranges_path, write_stored
+from albert_tf.tasks.sentence_vectors.search import (
+    nearest_lines,
+    open_vectors,
+    ranges_in,
+    ranges_path,
+    unit_vectors_function,
+    write_stored,
+)
+from albert_tf.tasks.sentence_vectors.vectors import export_sentence_encoder
 
 LINES = ["the name of the file", "a kettle stood on the stove", "he sold the boat", "nobody had filled it", "a boat"]
 CONFIG = AlbertConfig(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,

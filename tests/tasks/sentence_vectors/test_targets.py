@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from albert_tf.tasks.sentence_vectors.targets import projection
+from albert_tf.tasks.sentence_vectors.vectors import projection
 
 RANDOM = np.random.default_rng(3)
 

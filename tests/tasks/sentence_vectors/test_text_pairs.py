@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from albert_tf.data.feature_table import FeatureCache
 from albert_tf.tasks.classification.data import find_task
-from albert_tf.tasks.sentence_vectors.features import TextPair, feature_table, read_pairs, read_scored_pairs, read_twice
+from albert_tf.tasks.sentence_vectors.data import TextPair, feature_table, read_pairs, read_scored_pairs, read_twice
 
 
 @pytest.mark.parametrize("name, content", [

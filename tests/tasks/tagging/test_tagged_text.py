@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from albert_tf.tasks.tagging.reading import Columns, label_names, read_tagged_text, share_of_words_with_capitals
+from albert_tf.tasks.tagging.data import Columns, label_names, read_tagged_text, share_of_words_with_capitals
 
 CONLL_2003 = """-DOCSTART- -X- -X- O
 

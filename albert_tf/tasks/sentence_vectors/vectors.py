@@ -1,4 +1,4 @@
-"""Vectors of texts, computed in batches of similar length, and the files of a vector for each token."""
+"""Vectors of texts: computed in batches of similar length, exported, and projected to be learned by a student."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ import os
 from typing import Callable, Iterator, NamedTuple, Sequence
 
 import numpy as np
+import scipy.linalg
 import tensorflow as tf
 
+from albert_tf.export.saved_model import TextSignature, export_model, sequence_features
 from albert_tf.modeling.arguments import PredictingModel
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.modeling.vectors import LEAST_LENGTH
+from albert_tf.text.graph.packing import pack_texts
+from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.packing import SpecialTokens
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.outputs import write_array
@@ -104,3 +109,62 @@ def write_token_files(path: str, lengths: np.ndarray, input_ids: np.ndarray) -> 
     files = token_files(path)
     write_array(files.row_splits, np.cumsum(np.concatenate([[0], lengths]), dtype=np.int64))
     write_array(files.input_ids, input_ids)
+
+
+# --- exported models --------------------------------------------------------------------------------------------------
+
+
+def export_sentence_encoder(
+    export_dir: str, model: AlbertSentenceEncoder, tokenizer: FullTokenizer, max_seq_length: int
+) -> None:
+    """Writes a SavedModel that converts texts to vectors (see export_model for the signatures).
+
+    The input as raw text is `text`, string [batch]. The output is sentence_embedding, [batch, vector_size], with the
+    model's pooling and normalization: float32, or int8 by the model's vector_precision.
+
+    Longer texts are truncated.
+    """
+    def pack(graph_tokenizer: GraphTokenizer, text: tf.Tensor) -> dict:
+        return pack_texts(graph_tokenizer, max_seq_length, text)
+
+    export_model(export_dir, model, tokenizer, sequence_features(max_seq_length), model.exported_outputs,
+                 TextSignature(dict(text=[None]), pack))
+
+
+# --- a student's targets ----------------------------------------------------------------------------------------------
+
+
+_BLOCK = 10_000  # vectors that are in memory in float64
+
+
+def projection(
+    vectors: np.ndarray, size: int, own: np.ndarray | None = None, places: slice = slice(None)
+) -> np.ndarray:
+    """The matrix that makes a student's targets of a teacher's vectors, float32 [width, size].
+
+    Inner products stay the same, or as nearly the same as the size allows: wider vectors are projected to their first
+    principal components, not centred (Eckart and Young, 1936); narrower ones get zeros. Then they are rotated towards
+    the student's own vectors (Schoenemann, 1966).
+
+    The vectors are float32 [texts, width]. `own` has the student's of the texts at `places`, [some texts, size]; their
+    lengths do not count. None: no rotation.
+    """
+    width = vectors.shape[1]
+    matrix = np.eye(width, size) if width <= size else _principal_components(vectors)[:, :size]  # [width, size]
+    if own is not None:
+        rotation, _ = scipy.linalg.orthogonal_procrustes(_of_length_1(vectors[places] @ matrix), _of_length_1(own))
+        matrix = matrix @ rotation
+    return matrix.astype(np.float32)
+
+
+def _principal_components(vectors: np.ndarray) -> np.ndarray:
+    """The components in the columns, the largest first, float64 [width, width]."""
+    products = np.zeros([vectors.shape[1]] * 2)
+    for start in range(0, len(vectors), _BLOCK):
+        block = vectors[start : start + _BLOCK].astype(np.float64)
+        products += block.T @ block
+    return np.linalg.eigh(products)[1][:, ::-1]  # eigh's eigenvalues ascend
+
+
+def _of_length_1(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), LEAST_LENGTH)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Iterator, NamedTuple, Sequence
 
-import tensorflow as tf
-
 from albert_tf.data.feature_table import FeatureCache, FeatureSchema, FeatureTable, digest
 from albert_tf.data.rows import ShortRow, is_of_objects, read_rows, read_texts
 from albert_tf.data.worker_pool import chunks
@@ -13,6 +11,7 @@ from albert_tf.tasks.classification.data import read_examples
 from albert_tf.tasks.classification.task_config import TaskData
 from albert_tf.text.packing import PairPacker, by_feature
 from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.utils.imports import tensorflow as tf
 
 _CHUNK = 1000  # pairs that are tokenized in one call
 
