@@ -5,7 +5,7 @@ XLA compiles whole steps on a TPU, and not on a CPU or a GPU. So:
 - chains of element-wise operations (modeling/fused.py) are parts of the step; otherwise XLA compiles each one
 - batches of several lengths have a graph for each length (training/trainer.py); otherwise one for all
 - up to iterations_per_loop steps are between two returns to the host (training/run.py); otherwise one
-- no program is compiled for the host at the start (set_up in commands/training_flags.py); otherwise one is
+- no program is compiled for the host at the start (set_up in training/run.py); otherwise one is
 
 The cores of a CPU compute parts of a batch at the same time (training/trainer.py), and a CPU reads its batches where
 they are made (training/strategy.py). A GPU or a TPU core computes a batch as a whole, and batches are copied to it.
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 
-import tensorflow as tf
+from albert_tf.utils.imports import tensorflow as tf
 
 
 def is_tpu(strategy: tf.distribute.Strategy | None = None) -> bool:

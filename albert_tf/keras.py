@@ -1,21 +1,21 @@
 """Keras 2 for every supported TensorFlow: `from albert_tf import keras`.
 
 Up to TensorFlow 2.15 it is tf.keras. From 2.16 on tf.keras is Keras 3, and Keras 2 is the package tf_keras. All other
-modules import Keras from here. TF_USE_LEGACY_KERAS and an earlier import of Keras 3 have no effect.
+modules import Keras from here. TF_USE_LEGACY_KERAS and an earlier import of Keras 3 have no effect. TensorFlow and
+Keras are imported when a name is first used.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from albert_tf.utils import imports
-
-with imports.quietly():
-    import tensorflow as tf
+from albert_tf.utils.imports import tensorflow as tf
 
 
+@functools.lru_cache(maxsize=None)
 def _keras_2() -> ModuleType:
     if tuple(map(int, tf.__version__.split(".")[:2])) < (2, 16):
         return tf.keras
@@ -23,9 +23,6 @@ def _keras_2() -> ModuleType:
         return importlib.import_module("tf_keras")
     except ModuleNotFoundError as error:
         raise ImportError(f"TensorFlow {tf.__version__} comes without Keras 2: pip install tf-keras") from error
-
-
-_KERAS_2 = _keras_2()
 
 
 if TYPE_CHECKING:
@@ -45,8 +42,8 @@ if TYPE_CHECKING:
     )
 else:
     def __getattr__(name: str) -> Any:
-        return getattr(_KERAS_2, name)
+        return getattr(_keras_2(), name)
 
 
 def __dir__() -> list[str]:
-    return dir(_KERAS_2)
+    return dir(_keras_2())

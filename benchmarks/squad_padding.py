@@ -26,7 +26,9 @@ from albert_tf.tasks.squad.tables import prediction_table, training_table
 from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
 from albert_tf.training.evaluation import Predictor
 from albert_tf.training.optimizer import create_optimizer
-from albert_tf.training.strategy import TpuAddress, resolve_strategy
+from albert_tf.training.options import DeviceOptions, TpuAddress
+from albert_tf.training.run import set_up
+from albert_tf.training.strategy import resolve_strategy
 from albert_tf.training.trainer import Trainer
 from benchmarks import common_flags
 from benchmarks.alternation import in_turns
@@ -48,7 +50,7 @@ WANTED_RATIO, WANTED_DIFFERENCE = 1.7, 1e-5
 
 
 def main():
-    strategy = training_flags.set_up(training_flags.DeviceOptions(
+    strategy = set_up(DeviceOptions(
         resolve_strategy(FLAGS.distribution_strategy), TpuAddress(), 1, FLAGS.precision, FLAGS.random_seed, {}))
     version = read_squad_file(FLAGS.train_file).summary.version
     model = flag_fields.from_flags(shared_flags.ModelFlags).resolve_model()

@@ -11,8 +11,8 @@ from script_process import arguments_of
 
 from albert_tf import devices, keras
 from albert_tf.commands import flag_fields as fields, run_race, training_flags
-from albert_tf.training import trainer
-from albert_tf.training.strategy import TpuAddress
+from albert_tf.training import run
+from albert_tf.training.options import TpuAddress
 from albert_tf.utils import imports
 
 TWO_WORKERS = json.dumps({"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}})
@@ -44,13 +44,13 @@ def options():
 @pytest.mark.parametrize("tpu", [False, True])
 def test_no_program_for_the_host_is_compiled_on_a_tpu(tpu, monkeypatch):
     strategy, compiled = tf.distribute.OneDeviceStrategy("CPU:0"), []
-    monkeypatch.setattr(training_flags, "create_strategy", lambda *_: strategy)
+    monkeypatch.setattr(run, "create_strategy", lambda *_: strategy)
     monkeypatch.setattr(imports, "start_xla", lambda: compiled.append(True))
     if tpu:
         monkeypatch.setattr(tf.distribute, "TPUStrategy", tf.distribute.OneDeviceStrategy)
     with loaded("run_race"), flagsaver.flagsaver():
         flags.FLAGS(["run_race", "--data_dir=race", "--output_dir=out"])
-        assert training_flags.set_up(options().devices) is strategy
+        assert run.set_up(options().devices) is strategy
     assert compiled == [True] * (not tpu)
 
 
@@ -63,28 +63,28 @@ def test_no_program_for_the_host_is_compiled_on_a_tpu(tpu, monkeypatch):
 def test_three_cores_of_a_cpu_alone_compute_parts_of_a_batch_that_three_divides(
         values, environment, has_gpu, expected, monkeypatch):
     divided = []
-    monkeypatch.setattr(trainer, "divide_threads", divided.append)
+    monkeypatch.setattr(run, "divide_threads", divided.append)
     monkeypatch.setattr(devices, "is_cpu_alone", lambda: not has_gpu)
-    monkeypatch.setattr(training_flags, "create_strategy", lambda *_: tf.distribute.OneDeviceStrategy("CPU:0"))
+    monkeypatch.setattr(run, "create_strategy", lambda *_: tf.distribute.OneDeviceStrategy("CPU:0"))
     monkeypatch.setattr(imports, "start_xla", lambda: None)
     for name, value in dict(environment, TF_NUM_INTRAOP_THREADS="3").items():
         monkeypatch.setenv(name, value)
     with loaded("run_race"), flagsaver.flagsaver():
         flags.FLAGS(["run_race", *arguments_of(dict(dict(
             data_dir="race", output_dir="out", do_train=True, do_eval=False, train_batch_size=6), **values))])
-        training_flags.set_up(options().devices)
+        run.set_up(options().devices)
         assert training_flags.trainer_options(options(), options().devices).parts == (expected or [3])[0]
     assert divided == expected
 
 
 @pytest.fixture
 def asked(monkeypatch):
-    """The arguments with which training_flags.set_up asks for a strategy."""
+    """The arguments with which run.set_up asks for a strategy."""
     found = []
-    monkeypatch.setattr(training_flags, "create_strategy",
+    monkeypatch.setattr(run, "create_strategy",
                         lambda *arguments: found.append(arguments) or tf.distribute.OneDeviceStrategy("CPU:0"))
     monkeypatch.setattr(imports, "start_xla", lambda: None)
-    monkeypatch.setattr(trainer, "divide_threads", lambda count: None)
+    monkeypatch.setattr(run, "divide_threads", lambda count: None)
     monkeypatch.delenv("TF_CONFIG", raising=False)
     return found
 
@@ -99,7 +99,7 @@ def asked(monkeypatch):
 def test_the_tpu_flags_are_the_address_of_the_strategy(asked, values, name, address):
     with loaded("run_race"), flagsaver.flagsaver():
         flags.FLAGS(["run_race", *arguments_of(dict(values, data_dir="race", output_dir="out"))])
-        training_flags.set_up(options().devices)
+        run.set_up(options().devices)
     assert asked == [(name, address)]
 
 
@@ -109,6 +109,6 @@ def test_the_tpu_flags_are_the_address_of_the_strategy(asked, values, name, addr
 def test_layers_have_the_precision_of_the_flag_and_float16_scales_the_loss(precision, compute, scaled):
     with loaded("run_race"), flagsaver.flagsaver():
         flags.FLAGS(["run_race", "--data_dir=race", "--output_dir=out", f"--precision={precision}"])
-        training_flags.set_up(options().devices)
+        run.set_up(options().devices)
         assert keras.mixed_precision.global_policy().compute_dtype == compute
         assert training_flags.trainer_options(options(), options().devices).loss_scaling is scaled

@@ -37,7 +37,6 @@ from albert_tf import keras
 from albert_tf.commands import shared_flags as shared, usage
 from albert_tf.commands.distillation import Teacher
 from albert_tf.commands.finetuning_flags import Options
-from albert_tf.commands.training_flags import set_up
 from albert_tf.config import AlbertConfig
 from albert_tf.data.batching import table_batches, training_rows
 from albert_tf.data.feature_table import FeatureCache, FeatureTable
@@ -56,7 +55,8 @@ from albert_tf.training.evaluation import (
     write_results,
     write_summary,
 )
-from albert_tf.training.run import Schedule, new_trainer, train, training_in
+from albert_tf.training.options import Schedule
+from albert_tf.training.run import new_trainer, set_up, train, training_in
 from albert_tf.training.strategy import chief_first, is_chief, wait_for_all
 from albert_tf.training.task import PredictingTask
 from albert_tf.utils.files import make_directory

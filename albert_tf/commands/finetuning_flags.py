@@ -5,20 +5,22 @@ from __future__ import annotations
 import dataclasses
 import functools
 import pathlib
-from typing import Any, Mapping, Sequence, TypeVar
+from typing import TYPE_CHECKING, Any, Mapping, Sequence, TypeVar
 
-import tensorflow as tf
 from absl import flags
 
 from albert_tf.commands import flag_fields as fields, shared_flags as shared, training_flags, usage
 from albert_tf.data.batching import bucket_lengths
 from albert_tf.modeling.vectors import POOLER, POOLINGS
 from albert_tf.text.packing import SPECIAL_TOKENS
-from albert_tf.training.run import Length, RunOptions, TrainerOptions
+from albert_tf.training.options import FineTuningOptions, Length, TrainerOptions
 from albert_tf.utils import bounds
 from albert_tf.utils.files import is_inside, read_json_object
+from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.outputs import check_export
-from albert_tf.weights.resolved_model import ResolvedModel
+
+if TYPE_CHECKING:
+    from albert_tf.weights.resolved_model import ResolvedModel
 
 FLAGS = flags.FLAGS
 RECIPES = pathlib.Path(__file__).parents[1] / "recipes"
@@ -26,39 +28,6 @@ RECIPES = pathlib.Path(__file__).parents[1] / "recipes"
 _REPLACED_BY = {"train_step": ("num_train_epochs",), "num_train_epochs": ("train_step",),
                 "warmup_step": ("warmup_proportion", "num_train_epochs", "train_step"),
                 "warmup_proportion": ("warmup_step",)}
-
-
-@dataclasses.dataclass(frozen=True)
-class FineTuningOptions:
-    """Options of fine-tuning.
-
-    Args:
-      run: options of each run. Its output_dir is the folder of all runs.
-      trainer: options of each run's trainer. Its random_seed is replaced by the seed of the run.
-      seeds: one seed for each run. Several runs are in output_dir/seed_N.
-      buckets: lengths to which batches are padded.
-      ensemble_checkpoints: paths of checkpoints whose predictions are averaged, instead of using a run's checkpoint.
-      eval_batch_size, predict_batch_size: examples of a batch, over all replicas.
-      recipe: name of the recipe that the options are from, for the model card.
-    """
-
-    run: RunOptions
-    trainer: TrainerOptions
-    length: Length
-    seeds: tuple[int, ...]
-    buckets: tuple[int, ...]
-    group_by_length: bool = True
-    init_checkpoint: str | None = None
-    ensemble_checkpoints: tuple[str, ...] = ()
-    eval_batch_size: int = 8
-    predict_batch_size: int = 8
-    early_stopping_patience: int = 0
-    recipe: str | None = None
-
-    def __post_init__(self):
-        bounds.BATCH_SIZE.check("eval_batch_size", self.eval_batch_size)
-        bounds.BATCH_SIZE.check("predict_batch_size", self.predict_batch_size)
-        bounds.EVALUATIONS.at_least(0).check("early_stopping_patience", self.early_stopping_patience)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 import os
 
-import tensorflow as tf
 from absl import flags, logging
 
 from albert_tf.commands import flag_fields as fields, run_classifier
@@ -21,6 +20,7 @@ from albert_tf.commands.command_runs import run_process
 from albert_tf.tasks.classification.data import TASKS
 from albert_tf.training.evaluation import RESULTS, checkpoint_of
 from albert_tf.utils.files import read_json_object
+from albert_tf.utils.imports import tensorflow as tf
 
 FLAGS = flags.FLAGS
 # MNLI comes first, since other tasks start from its checkpoint.

@@ -30,15 +30,8 @@ from albert_tf.pretraining.reading import RecordSet
 from albert_tf.pretraining.task import DistilledPretrainingTask, LayerDistillation, PretrainingTask
 from albert_tf.training.checkpoints import Checkpoints, best_or_latest, copy_as_best, numbered
 from albert_tf.training.evaluation import Evaluator, write_plot
-from albert_tf.training.run import (
-    RunOptions,
-    Schedule,
-    TrainerOptions,
-    default_interval,
-    new_trainer,
-    train,
-    training_in,
-)
+from albert_tf.training.options import RunOptions, Schedule, TrainerOptions, default_interval
+from albert_tf.training.run import new_trainer, set_up, train, training_in
 from albert_tf.training.strategy import distributed, is_chief
 from albert_tf.utils import bounds
 from albert_tf.utils.files import expand_globs, make_directory
@@ -159,7 +152,7 @@ def options_from_flags() -> Options:
 
 def main() -> None:
     options = options_from_flags()
-    strategy = training_flags.set_up(options.devices)
+    strategy = set_up(options.devices)
     with training_in([options.run.output_dir], strategy, options.do_train):
         pretrain(options, strategy)
 

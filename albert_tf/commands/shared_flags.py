@@ -10,25 +10,23 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING, Any, Iterable
 
-import tensorflow as tf
-
 from albert_tf.commands import flag_fields as fields
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import fingerprint
-from albert_tf.export.saved_model import SERVED_PRECISIONS
-from albert_tf.training.checkpoints import BEST
+from albert_tf.training.options import BEST
 from albert_tf.utils import bounds
 from albert_tf.utils.files import is_remote
+from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.weights.heads import HEAD_NAMES
-from albert_tf.weights.resolved_model import ModelRequest, ResolvedModel
 from albert_tf.weights.settings import VocabularyFiles
-from albert_tf.weights.stored_model import is_url
 
 if TYPE_CHECKING:
     from albert_tf.modeling.pretrainer import AlbertPretrainer
     from albert_tf.text.tokenization import FullTokenizer
+    from albert_tf.weights.resolved_model import ResolvedModel
 
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
+SERVED_PRECISIONS = PRECISIONS[:2]
 # The flags of SourceFlags, for the manifests of what is computed with a model.
 MODEL_FLAGS = ("init_checkpoint", "albert_hub_module_handle", "albert_config_file", "spm_model_file", "vocab_file",
                "do_lower_case", "keep_accents")
@@ -103,6 +101,8 @@ class SourceFlags(VocabularyFlags):
 
     def resolve_model(self, *heads: str, **request: Any) -> ResolvedModel:
         """The model that the flags select. A command calls this once, before it reads other files or writes any."""
+        from albert_tf.weights.resolved_model import ModelRequest, ResolvedModel
+
         return ResolvedModel(ModelRequest(self.init_path, self.albert_hub_module_handle, self.albert_config_file,
                                           vocabulary=self.user_vocabulary, **request), heads)
 
@@ -159,6 +159,8 @@ class ReleasedCheckpointFlags:
 
     def checkpoint_in(self, directory: str) -> str:
         """The path of the checkpoint, or the directory itself if the flag is not set and its default does not exist."""
+        from albert_tf.weights.stored_model import is_url
+
         path = os.path.join(directory, self.checkpoint_name or BEST)
         is_set = self.checkpoint_name is not None
         return path if is_set or not is_url(directory) and tf.io.gfile.exists(f"{path}.index") else directory

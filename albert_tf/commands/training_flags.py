@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Mapping
+from typing import Any
 
-import tensorflow as tf
-
-from albert_tf import devices, keras
 from albert_tf.commands import flag_fields as fields
 from albert_tf.commands.shared_flags import PrecisionFlags
-from albert_tf.training import trainer
-from albert_tf.training.optimizer import OPTIMIZERS
-from albert_tf.training.run import RunOptions, TrainerOptions
-from albert_tf.training.strategy import STRATEGIES, TpuAddress, create_strategy, resolve_strategy
-from albert_tf.utils import bounds, imports
+from albert_tf.training.options import (
+    MOST_PARTS,
+    OPTIMIZERS,
+    STRATEGIES,
+    DeviceOptions,
+    RunOptions,
+    TpuAddress,
+    TrainerOptions,
+)
+from albert_tf.utils import bounds
 from albert_tf.utils.files import check_directory
-from albert_tf.utils.progress import count_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +40,7 @@ class TrainingFlags:
         "a batch. They are computed one after the other: more micro-batches need less memory.", bounds.BATCH_SIZE)
     cpu_parts: int = fields.integer(
         0, "Largest number of equal parts of a batch that a CPU computes at the same time. 0: a part for each core, "
-        f"but at most {trainer.MOST_PARTS}; one part with --jit_compile or several devices.",
+        f"but at most {MOST_PARTS}; one part with --jit_compile or several devices.",
         bounds.WORKERS.at_least(0))
     gradient_checkpointing: bool = fields.boolean(
         TrainerOptions.gradient_checkpointing, "Whether to recompute a layer's activations for its gradients instead "
@@ -80,25 +81,6 @@ class DeviceFlags(PrecisionFlags):
         bounds.DEVICES)
 
 
-@dataclasses.dataclass(frozen=True)
-class DeviceOptions:
-    """On what a command computes, and how: the flags that set_up reads.
-
-    Args:
-      strategy: the name of the distribution strategy on this machine, without "auto".
-      parts: the largest number of parts of a batch that a CPU computes at the same time.
-      batch_sizes: the batch sizes that the command uses by the names of their flags, each with its number of
-        micro-batches.
-    """
-
-    strategy: str
-    tpu: TpuAddress
-    parts: int
-    precision: str
-    random_seed: int
-    batch_sizes: Mapping[str, tuple[int, int]]
-
-
 def device_options(options: Any, *purposes: str) -> DeviceOptions:
     """DeviceOptions from the options of a command that trains.
 
@@ -106,8 +88,12 @@ def device_options(options: Any, *purposes: str) -> DeviceOptions:
       options: has TrainingFlags and DeviceFlags, and the flags of its purposes: do_eval and eval_batch_size.
       *purposes: the purposes of batches that the command can have.
     """
+    # They import TensorFlow, before which flags are parsed.
+    from albert_tf.training.strategy import resolve_strategy
+    from albert_tf.training.trainer import parts_of_cpu
+
     strategy = resolve_strategy("tpu" if options.use_tpu else options.distribution_strategy)
-    default_parts = 1 if options.jit_compile or strategy != "one_device" else trainer.parts_of_cpu()
+    default_parts = 1 if options.jit_compile or strategy != "one_device" else parts_of_cpu()
     batch_sizes = {f"{purpose}_batch_size": (getattr(options, f"{purpose}_batch_size"),
                                              options.gradient_accumulation_steps if purpose == "train" else 1)
                    for purpose in purposes if getattr(options, f"do_{purpose}")}
@@ -125,22 +111,3 @@ def run_options(options: TrainingFlags) -> RunOptions:
     """RunOptions from the options of a command that trains."""
     check_directory(options.output_dir)
     return fields.made_from(RunOptions, options)
-
-
-def set_up(options: DeviceOptions) -> tf.distribute.Strategy:
-    """Sets seed and precision, and returns the distribution strategy. Call it before anything is built."""
-    batch_sizes = options.batch_sizes.values()
-    if all(size % (options.parts * micro_batches) == 0 for size, micro_batches in batch_sizes):
-        trainer.divide_threads(options.parts)  # all batches have that many parts
-    strategy = create_strategy(options.strategy, options.tpu)
-    replicas = strategy.num_replicas_in_sync
-    for name, (size, micro_batches) in options.batch_sizes.items():
-        if size % (replicas * micro_batches):
-            accumulation = f" times {micro_batches} --gradient_accumulation_steps" if micro_batches > 1 else ""
-            raise ValueError(f"--{name} must be a multiple of {count_of(replicas, 'replica')}{accumulation}. "
-                             f"Received: {size}")
-    if not devices.is_tpu(strategy):  # TensorFlow issue 58934: it fails on a TPU VM
-        imports.start_xla()
-    keras.utils.set_random_seed(options.random_seed)
-    keras.mixed_precision.set_global_policy(options.precision)
-    return strategy

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from albert_tf.commands import flag_fields as fields
 from albert_tf.modeling.vectors import POOLINGS, VECTOR_PRECISIONS, VectorPrecision, read_ranges
 from albert_tf.utils import bounds
-from albert_tf.weights.resolved_model import ResolvedModel
 from albert_tf.weights.settings import POOLING, Settings
+
+if TYPE_CHECKING:
+    from albert_tf.weights.resolved_model import ResolvedModel
 
 _HEAD = "sentence_encoder"
 

@@ -17,11 +17,11 @@ import itertools
 from typing import Callable, Iterator
 
 import numpy as np
-import tensorflow as tf
 from absl import logging
 
 from albert_tf.data.feature_table import FeatureSchema, FeatureTable
 from albert_tf.data.records import without_autotuning
+from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.progress import count_of
 
 _LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384)

@@ -36,7 +36,6 @@ VIEWS = dict(
     tag=({"text"}, {"words", "tags"}),
 )
 OPTIONAL_INPUTS = dict(text_b="")  # the values of inputs that a request may omit
-SERVED_PRECISIONS = ("float32", "mixed_bfloat16")
 _INNER_OUTPUTS = ("embedding_output", "word_embedding_output")  # not exported, as lists of those of each layer
 
 
@@ -287,7 +286,7 @@ def write_and_compare(path: str, content: bytes, differences: dict[str, float]) 
 
 
 def with_precision(model: ConfiguredModel, precision: str | None) -> ConfiguredModel:
-    """The model with the same weights, computing in one of SERVED_PRECISIONS; None for the model's own."""
+    """The model with the same weights, computing in float32 or mixed_bfloat16; None for the model's own."""
     if not precision:
         return model
     if not isinstance(getattr(model, "albert", model), AlbertModel):

@@ -10,9 +10,9 @@ import dataclasses
 from typing import Mapping, Sequence
 
 import numpy as np
-import tensorflow as tf
 
 from albert_tf.utils.bounds import check_one_of
+from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.outputs import read_array
 
 MEAN_OR_MAX = ("mean", "max")

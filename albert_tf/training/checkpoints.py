@@ -17,11 +17,11 @@ from absl import logging
 from albert_tf.config import CONFIG_NAME, AlbertConfig, described
 from albert_tf.modeling.layers import check_finite_weights, release_name
 from albert_tf.training.optimizer import SLOTS
+from albert_tf.training.options import BEST
 from albert_tf.utils.files import check_no_wildcard, names_in
 from albert_tf.utils.outputs import output_checkpoint, write_text
 
 NAME = "model.ckpt"
-BEST = f"{NAME}-best"
 # What the names of variables begin with that are trained with a model but are no part of it. Only training needs them.
 AUXILIARY = "distillation/"
 # The files of models in other formats, in whose folder no run starts: it would replace their config and settings.

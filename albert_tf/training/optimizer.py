@@ -12,6 +12,7 @@ from typing import Any, Sequence
 import tensorflow as tf
 
 from albert_tf import keras
+from albert_tf.training.options import OPTIMIZERS
 from albert_tf.utils.bounds import check_finite, check_one_of
 
 
@@ -68,7 +69,6 @@ def learning_rate_schedule(
     return WarmupThenDecay(learning_rate, num_train_steps, num_warmup_steps, start_warmup_step, poly_power)
 
 
-OPTIMIZERS = ("lamb", "adamw")
 SLOTS = ("m", "v")  # the names of the two moments in checkpoints
 # Regular expressions that are searched in a variable's name; "bias" also matches output_bias.
 NOT_DECAYED = ["LayerNorm", "layer_norm", "bias"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import errno
 import os
 from typing import Callable, Iterable, Iterator
@@ -11,142 +10,40 @@ from typing import Callable, Iterable, Iterator
 import tensorflow as tf
 from absl import logging
 
-from albert_tf import devices
-from albert_tf.modeling.adapters import LoraOptions
+from albert_tf import devices, keras
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.training.callbacks import Curves, EndOnSignal, Progress, Saving, SkippedSteps
 from albert_tf.training.checkpoints import Checkpoints
 from albert_tf.training.evaluation import Evaluator
 from albert_tf.training.optimizer import create_optimizer
-from albert_tf.training.strategy import distributed, is_chief, values_of_all
+from albert_tf.training.options import ALL, HEAD, DeviceOptions, RunOptions, Schedule, TrainerOptions
+from albert_tf.training.strategy import create_strategy, distributed, is_chief, values_of_all
 from albert_tf.training.task import TrainableTask
-from albert_tf.training.trainable import ALL, HEAD, check_trainable, restrict_training
-from albert_tf.training.trainer import Trainer
-from albert_tf.utils import bounds
+from albert_tf.training.trainable import restrict_training
+from albert_tf.training.trainer import Trainer, divide_threads
+from albert_tf.utils import imports
 from albert_tf.utils.files import is_remote, make_directory
 from albert_tf.utils.outputs import used_alone
 from albert_tf.utils.progress import count_of
 
-_EVALUATIONS = 5  # that a short run has at least
 
-
-@dataclasses.dataclass(frozen=True)
-class RunOptions:
-    """Where a run is, and the size of its batches.
-
-    Args:
-      train_batch_size: examples of a step, over all replicas.
-      iterations_per_loop: on TPU, the largest number of steps between two returns to the host.
-    """
-
-    output_dir: str
-    train_batch_size: int
-    keep_checkpoint_max: int = 5
-    iterations_per_loop: int = 1000
-
-    def __post_init__(self):
-        for name in ("keep_checkpoint_max", "iterations_per_loop"):
-            bounds.STEPS.check(name, getattr(self, name))
-        bounds.BATCH_SIZE.check("train_batch_size", self.train_batch_size)
-
-
-@dataclasses.dataclass(frozen=True)
-class Schedule:
-    """The steps of a run."""
-
-    num_train_steps: int
-    num_warmup_steps: int = 0
-    save_checkpoints_steps: int = 1000
-    start_warmup_step: int = 0
-    poly_power: float = 1.0
-
-    def __post_init__(self):
-        for name in ("num_train_steps", "save_checkpoints_steps"):
-            bounds.STEPS.check(name, getattr(self, name))
-
-
-def default_interval(num_train_steps: int, largest: int) -> int:
-    """The default of save_checkpoints_steps: `largest`, or a fifth of a shorter run.
-
-    The fifth is rounded down to two digits, for steps that are easy to read and that a TPU's loop divides well.
-    """
-    fifth = max(1, num_train_steps // _EVALUATIONS)
-    return min(largest, fifth - fifth % 10 ** max(0, len(str(fifth)) - 2))
-
-
-@dataclasses.dataclass(frozen=True)
-class Length:
-    """How long a run is that trains on a number of examples.
-
-    Args:
-      train_step: number of steps; None for num_train_epochs.
-      warmup_step: number of steps of the learning rate's warm-up; None for warmup_proportion.
-      warmup_proportion: the same as a share of the steps.
-      save_checkpoints_steps: number of steps between two checkpoints; None for default_interval.
-    """
-
-    train_step: int | None = None
-    num_train_epochs: float = 3.0
-    warmup_step: int | None = None
-    warmup_proportion: float = 0.1
-    save_checkpoints_steps: int | None = None
-    largest_interval: int = 1000
-
-    def schedule(self, examples: int, unit: str, batch_size: int) -> Schedule:
-        """The steps, as in the release: epochs * examples / batch size. Logs how often the examples are read."""
-        steps, passes = self.train_step, self.num_train_epochs
-        if steps is None:
-            steps = int(examples / batch_size * passes)
-        else:
-            passes = steps * batch_size / examples
-        if not steps:
-            raise ValueError(f"{count_of(examples, unit)} are not enough for a step of {batch_size}: decrease "
-                             "--train_batch_size, or increase --num_train_epochs")
-        logging.info("%.3g passes over %s: %s of %d", passes, count_of(examples, unit), count_of(steps, "step"),
-                     batch_size)
-        warmup = int(steps * self.warmup_proportion) if self.warmup_step is None else self.warmup_step
-        return Schedule(steps, warmup, self.save_checkpoints_steps or default_interval(steps, self.largest_interval))
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainerOptions:
-    """How a task is trained.
-
-    Args:
-      gradient_checkpointing: whether to recompute a layer's activations for its gradients, which saves memory.
-      trainable: "all", or see restrict_training; None for all, or with adapters for the head.
-      lora_rank, lora_alpha, lora_per_layer: see LoraOptions. A rank of 0 means no adapters.
-    """
-
-    optimizer: str
-    learning_rate: float
-    bias_correction: bool = False
-    random_seed: int = 0
-    gradient_accumulation_steps: int = 1
-    gradient_checkpointing: bool = False
-    jit_compile: bool = False
-    loss_scaling: bool = False
-    shapes_vary: bool = False
-    parts: int = 1
-    rows_vary: bool = False
-    trainable: str | None = None
-    lora_rank: int = 0
-    lora_alpha: float | None = None
-    lora_per_layer: bool = False
-
-    def __post_init__(self):
-        if self.trainable is not None:
-            check_trainable(self.trainable)
-        if not self.lora_rank and (self.lora_alpha is not None or self.lora_per_layer):
-            raise ValueError("--lora_alpha and --lora_per_layer are for adapters: set --lora_rank too")
-        if self.lora is not None and self.trainable not in (None, HEAD):
-            raise ValueError("with --lora_rank the adapters and the head train: do not set "
-                             f"--trainable={self.trainable}")
-
-    @property
-    def lora(self) -> LoraOptions | None:
-        """The options of the adapters; None without adapters."""
-        return LoraOptions(self.lora_rank, self.lora_alpha, self.lora_per_layer) if self.lora_rank else None
+def set_up(options: DeviceOptions) -> tf.distribute.Strategy:
+    """Sets seed and precision, and returns the distribution strategy. Call it before anything is built."""
+    batch_sizes = options.batch_sizes.values()
+    if all(size % (options.parts * micro_batches) == 0 for size, micro_batches in batch_sizes):
+        divide_threads(options.parts)  # all batches have that many parts
+    strategy = create_strategy(options.strategy, options.tpu)
+    replicas = strategy.num_replicas_in_sync
+    for name, (size, micro_batches) in options.batch_sizes.items():
+        if size % (replicas * micro_batches):
+            accumulation = f" times {micro_batches} --gradient_accumulation_steps" if micro_batches > 1 else ""
+            raise ValueError(f"--{name} must be a multiple of {count_of(replicas, 'replica')}{accumulation}. "
+                             f"Received: {size}")
+    if not devices.is_tpu(strategy):  # TensorFlow issue 58934: it fails on a TPU VM
+        imports.start_xla()
+    keras.utils.set_random_seed(options.random_seed)
+    keras.mixed_precision.set_global_policy(options.precision)
+    return strategy
 
 
 def new_trainer(

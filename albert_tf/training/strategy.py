@@ -13,7 +13,6 @@ Of several workers (TF_CONFIG) one, the chief, writes the files that all of them
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import re
@@ -24,21 +23,11 @@ from typing import Any, Callable, Iterator
 import tensorflow as tf
 
 from albert_tf import devices
+from albert_tf.training.options import STRATEGIES, TpuAddress
 from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.files import parse_json_object
 
-STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
 _ANSWER_SECONDS = 60
-
-
-@dataclasses.dataclass(frozen=True)
-class TpuAddress:
-    """How to find a TPU (the release's flags): by its address (master), or by its name in a project and zone."""
-
-    tpu_name: str | None = None
-    tpu_zone: str | None = None
-    gcp_project: str | None = None
-    master: str | None = None
 
 
 def resolve_strategy(name: str) -> str:
@@ -55,14 +44,14 @@ def resolve_strategy(name: str) -> str:
     return "multi_worker_mirrored" if num_workers > 1 else "mirrored" if several_gpus else "one_device"
 
 
-def create_strategy(name: str = "auto", tpu: TpuAddress = TpuAddress()) -> tf.distribute.Strategy:
+def create_strategy(name: str = "auto", tpu: TpuAddress | None = None) -> tf.distribute.Strategy:
     """Makes a distribution strategy by its name in STRATEGIES.
 
     "mirrored" uses all GPUs, or all logical CPU devices if there is no GPU.
     """
     name = resolve_strategy(name)
     if name == "tpu":
-        return _tpu_strategy(tpu)
+        return _tpu_strategy(tpu or TpuAddress())
     if name == "multi_worker_mirrored":
         # This must come before any call that lists logical devices, since such a call initializes TensorFlow.
         return tf.distribute.MultiWorkerMirroredStrategy()

@@ -5,7 +5,6 @@ Weights that are not trained have no gradients and no slots in the optimizer.
 
 from __future__ import annotations
 
-import re
 from typing import Callable
 
 from absl import logging
@@ -16,17 +15,10 @@ from albert_tf.modeling.adapters import LoraOptions, LowRankAdapter, add_adapter
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.encoder import block_variable
 from albert_tf.modeling.layers import ReleaseLayer, release_name
+from albert_tf.training.options import ALL, HEAD, LAST
 from albert_tf.utils.progress import count_of
 
-ALL, HEAD = "all", "head"
-_LAST = re.compile(r"last_([1-9][0-9]{0,3})")
 _POOLER = "bert/pooler/"
-
-
-def check_trainable(value: str) -> None:
-    """Raises ValueError if a value of --trainable is none of all, head and last_K."""
-    if value not in (ALL, HEAD) and not _LAST.fullmatch(value):
-        raise ValueError(f"--trainable must be {ALL}, {HEAD} or last_K, such as last_2. Received: {value}")
 
 
 def restrict_training(model: keras.Model, trainable: str, lora: LoraOptions | None) -> None:
@@ -64,7 +56,7 @@ def _freeze(model: keras.Model, trainable: str, lora: LoraOptions | None) -> Non
 
 def _selection(model: keras.Model, trainable: str) -> Callable[[str], bool]:
     """Whether the variable with a name is trained."""
-    match = _LAST.fullmatch(trainable)
+    match = LAST.fullmatch(trainable)
     attention, ffn = _last_blocks(model.config, int(match[1])) if match else (set(), set())
 
     def is_trained(name: str) -> bool:

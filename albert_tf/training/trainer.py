@@ -20,10 +20,8 @@ import tensorflow as tf
 
 from albert_tf import devices, keras
 from albert_tf.modeling.early_exit import loss_over_exits
+from albert_tf.training.options import MOST_PARTS
 from albert_tf.training.task import EvaluatedTask, TrainableTask
-
-# Each part has gradients of its own, as large as the model, so many cores share a few parts.
-MOST_PARTS = 4
 
 
 def parts_of_cpu() -> int:

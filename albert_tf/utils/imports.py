@@ -111,12 +111,15 @@ class LazyModule:
 
     def __getattr__(self, name: str) -> Any:
         with quietly():
-            return getattr(importlib.import_module(self._name), name)
+            value = getattr(importlib.import_module(self._name), name)
+        setattr(self, name, value)  # the next use costs no more than that of a module
+        return value
 
 
 # tensorflow is lazy for modules that worker processes import and that use tf.io.gfile only in the main process: an
-# import takes seconds and hundreds of megabytes per worker (albert_tf/data/worker_pool.py). The other packages are
-# needed only for scores or exports at the end of a script, and took a fifth of the time of its imports.
+# import takes seconds and hundreds of megabytes per worker (albert_tf/data/worker_pool.py). So it is for modules whose
+# constants are choices of flags, since a wrong flag is told before the import. The other packages are needed only for
+# scores or exports at the end of a script, and took a fifth of the time of its imports.
 if TYPE_CHECKING:
     import scipy.optimize as scipy_optimize
     import scipy.special as scipy_special

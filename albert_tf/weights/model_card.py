@@ -23,7 +23,7 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.training.checkpoints import best_or_latest, saved_step
 from albert_tf.training.evaluation import logged_names
-from albert_tf.training.run import RunOptions, Schedule, TrainerOptions
+from albert_tf.training.options import RunOptions, Schedule, TrainerOptions
 from albert_tf.utils.outputs import write_text
 from albert_tf.weights.heads import Head, head_of
 from albert_tf.weights.hugging_face import hub

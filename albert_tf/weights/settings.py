@@ -19,7 +19,6 @@ import os
 import reprlib
 from typing import TYPE_CHECKING, Any, Collection, Mapping, NamedTuple, Sequence
 
-import tensorflow as tf
 from absl import logging
 
 from albert_tf import keras
@@ -27,6 +26,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.arguments import Argument
 from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.files import check_keys, errors_naming_origin, names_in, read_bytes, read_json_object
+from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.outputs import manifest_of, output, read_manifest, write_or_remove
 from albert_tf.weights.heads import HEAD_NAMES, check_vocabulary, head_named, head_of
 from albert_tf.weights.hugging_face import MODULES, TOKENIZER_CONFIG

@@ -13,7 +13,6 @@ from feature_tables import MAX_SEQ_LENGTH, VOCAB_SIZE, table
 
 from albert_tf import keras
 from albert_tf.commands.finetuning import FineTuning
-from albert_tf.commands.finetuning_flags import FineTuningOptions
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -21,7 +20,7 @@ from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.training.checkpoints import best_or_latest, saved_step
 from albert_tf.training.evaluation import Predictor
 from albert_tf.training.optimizer import create_optimizer
-from albert_tf.training.run import Length, RunOptions, Schedule, TrainerOptions
+from albert_tf.training.options import FineTuningOptions, Length, RunOptions, Schedule, TrainerOptions
 from albert_tf.training.trainer import Trainer
 from albert_tf.weights.resolved_model import ModelRequest, ResolvedModel
 from albert_tf.weights.tf1 import save_tf1_checkpoint

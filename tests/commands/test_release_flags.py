@@ -6,7 +6,7 @@ import pytest
 from in_process import REPOSITORY, loaded
 
 from albert_tf.commands import run_pretraining
-from albert_tf.training.run import default_interval
+from albert_tf.training.options import default_interval
 
 # flags.DEFINE_... in google-research/albert's create_pretraining_data.py and run_pretraining.py.
 RELEASE = {

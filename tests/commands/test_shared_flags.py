@@ -8,7 +8,7 @@ from in_process import REPOSITORY, loaded
 
 from albert_tf.commands import shared_flags
 from albert_tf.commands.usage import NAMES
-from albert_tf.training.run import default_interval
+from albert_tf.training.options import default_interval
 from albert_tf.utils.bounds import check_finite
 
 SCRIPTS = NAMES

@@ -12,7 +12,8 @@ from slope import Task
 from albert_tf.config import AlbertConfig
 from albert_tf.training.checkpoints import Checkpoints, numbered
 from albert_tf.training.optimizer import create_optimizer
-from albert_tf.training.run import Length, RunOptions, Schedule, TrainerOptions, new_trainer, steps_per_execution, train
+from albert_tf.training.options import Length, RunOptions, Schedule, TrainerOptions
+from albert_tf.training.run import new_trainer, steps_per_execution, train
 from albert_tf.training.trainer import Trainer
 
 CONFIG = AlbertConfig(vocab_size=10)

@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 from two_workers import TwoWorkers
 
+from albert_tf.training.options import TpuAddress
 from albert_tf.training.strategy import (
-    TpuAddress,
     chief_first,
     create_strategy,
     distributed,

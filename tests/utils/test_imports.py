@@ -38,9 +38,10 @@ def test_the_first_program_and_a_fit_print_no_message_of_tensorflow(level):
     assert [line for line in stderr.splitlines() if "albert_tiny_en has no weights" not in line] == []
 
 
-@pytest.mark.parametrize("route", ["from albert_tf import keras", "import albert_tf; albert_tf.AlbertModel",
-                                   "import albert_tf; albert_tf.training.optimizer",
-                                   "from albert_tf.utils.imports import tensorflow; tensorflow.constant"])
+@pytest.mark.parametrize("route", [
+    "from albert_tf import keras; keras.Model", "import albert_tf; albert_tf.AlbertModel",
+    "import albert_tf; albert_tf.training.optimizer",
+    "from albert_tf.utils.imports import tensorflow; tensorflow.constant"])
 def test_each_way_to_tensorflow_is_quiet(route, tmp_path, monkeypatch):
     """A stub replaces TensorFlow. It writes what TensorFlow 2.21 writes when it is imported, whatever the level is."""
     stub = "import os; os.write(2, b'I0000 00:00:17.6 port.cc:153] on\\n'); constant = 1"

@@ -13,7 +13,7 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.classification.answers import text_logits
-from albert_tf.training.run import RunOptions, Schedule, TrainerOptions
+from albert_tf.training.options import RunOptions, Schedule, TrainerOptions
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.model_card import ModelCard, model_name, write_calibration, write_model_card, write_run_card
 from albert_tf.weights.settings import VocabularyFiles
