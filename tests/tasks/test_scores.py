@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.vectors import LabelProbabilities, VectorPrecision
+from albert_tf.modeling.classifier import LabelProbabilities
+from albert_tf.modeling.vectors import VectorPrecision
 from albert_tf.tasks.classification.data import find_task
 from albert_tf.tasks.classification.task_config import SplitFile, TaskData
 from albert_tf.tasks.scores import Score, scorer
