@@ -31,7 +31,7 @@ _MODULE_OF = {
     "save_pretrained": "albert_tf.export.conversion",
     "fill_masks": "albert_tf.tasks.masked_lm.fill_mask",
     "classify_texts": "albert_tf.tasks.classification.answers",
-    "answer_questions": "albert_tf.tasks.squad.text_answers",
+    "answer_questions": "albert_tf.tasks.squad.answers",
     "from_onnx": "albert_tf.export.onnx.session",
 }
 _PACKAGES = ("text", "data", "modeling", "training", "weights", "export", "pretraining", "tasks")

@@ -26,14 +26,18 @@ from albert_tf.commands import (
 from albert_tf.commands.distillation import DistillationOptions, Teacher
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.modeling.span import AlbertConditionalSpan, AlbertSpan
-from albert_tf.tasks.squad.answers import AnswerOptions, Results, answers, write_n_best, write_predictions
+from albert_tf.tasks.squad.answers import VERSION_OF_HEAD, AnswerOptions, QuestionAnswerer, answers, describe
 from albert_tf.tasks.squad.export import export_question_answering
-from albert_tf.tasks.squad.features import FeatureOptions, default_doc_stride
-from albert_tf.tasks.squad.metrics import BEST_METRIC
+from albert_tf.tasks.squad.features import (
+    FeatureOptions,
+    QuestionWindows,
+    default_doc_stride,
+    prediction_table,
+    training_table,
+)
+from albert_tf.tasks.squad.metrics import BEST_METRIC, Results, write_n_best, write_predictions
 from albert_tf.tasks.squad.reading import MISPLACED_ANSWERS, VERSIONS, SquadFile, read_squad_file
-from albert_tf.tasks.squad.tables import QuestionWindows, prediction_table, training_table
 from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
-from albert_tf.tasks.squad.text_answers import VERSION_OF_HEAD, QuestionAnswerer, describe
 from albert_tf.text.lines import read_lines, read_standard_input
 from albert_tf.training.evaluation import Predictions, shown, write_results
 from albert_tf.training.strategy import is_chief

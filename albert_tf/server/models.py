@@ -44,7 +44,7 @@ from albert_tf.tasks.classification.answers import text_logits
 from albert_tf.tasks.masked_lm.fill_mask import Filling, best_pieces, fill_texts, softmax
 from albert_tf.tasks.multiple_choice.answers import choose_options
 from albert_tf.tasks.sentence_vectors.vectors import text_vectors
-from albert_tf.tasks.squad.text_answers import answer_questions, feature_options as squad_options
+from albert_tf.tasks.squad.answers import answer_questions, feature_options as squad_options
 from albert_tf.tasks.tagging.text_tags import WORDS, feature_options as tagging_options, split_words, tag_words
 from albert_tf.text.packing import padded_rows
 from albert_tf.text.tokenization import FullTokenizer

@@ -19,9 +19,9 @@ from albert_tf.tasks.classification.task_config import TaskData
 from albert_tf.tasks.multiple_choice import answers as choices
 from albert_tf.tasks.multiple_choice.data import read_json_examples
 from albert_tf.tasks.sentence_vectors.vectors import text_vectors
+from albert_tf.tasks.squad.answers import VERSION_OF_HEAD, answer_questions
 from albert_tf.tasks.squad.metrics import evaluate_v1, evaluate_v2
 from albert_tf.tasks.squad.reading import read_squad_file
-from albert_tf.tasks.squad.text_answers import VERSION_OF_HEAD, answer_questions
 from albert_tf.tasks.tagging import metrics as tag_metrics
 from albert_tf.tasks.tagging.data import read_tagged_text
 from albert_tf.tasks.tagging.text_tags import tag_words

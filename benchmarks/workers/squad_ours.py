@@ -8,9 +8,8 @@ import tempfile
 
 from albert_tf import FullTokenizer
 from albert_tf.data.feature_table import FeatureCache
-from albert_tf.tasks.squad.features import FeatureOptions, feature_blocks
+from albert_tf.tasks.squad.features import FeatureOptions, feature_blocks, training_table
 from albert_tf.tasks.squad.reading import read_paragraphs, read_squad_file
-from albert_tf.tasks.squad.tables import training_table
 from benchmarks.workers.serving import serve
 
 _WORKERS = 2

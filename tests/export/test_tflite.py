@@ -16,7 +16,7 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.span import AlbertConditionalSpan, AlbertSpan
-from albert_tf.tasks.squad.text_answers import answer_questions
+from albert_tf.tasks.squad.answers import answer_questions
 from albert_tf.weights.heads import HEADS as ALL_HEADS, head_named
 from albert_tf.weights.tf_hub import HubEncoder
 

@@ -11,9 +11,8 @@ from albert_tf.tasks.classification.export import export_classification
 from albert_tf.tasks.masked_lm.fill_mask import export_mask_filling
 from albert_tf.tasks.multiple_choice.export import export_multiple_choice
 from albert_tf.tasks.sentence_vectors.vectors import export_sentence_encoder
-from albert_tf.tasks.squad.answers import AnswerOptions
+from albert_tf.tasks.squad.answers import VERSION_OF_HEAD, AnswerOptions, feature_options as squad_options
 from albert_tf.tasks.squad.export import export_question_answering
-from albert_tf.tasks.squad.text_answers import VERSION_OF_HEAD, feature_options as squad_options
 from albert_tf.tasks.tagging.text_tags import export_tagging, feature_options as tagging_options
 from albert_tf.text.packing import WindowOptions
 from albert_tf.weights.heads import head_of

@@ -27,10 +27,9 @@ from albert_tf.server.server import ModelServer
 from albert_tf.tasks.classification.export import export_classification
 from albert_tf.tasks.masked_lm.fill_mask import fill_masks
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample, convert_examples_to_features
-from albert_tf.tasks.squad.answers import AnswerOptions
+from albert_tf.tasks.squad.answers import AnswerOptions, QuestionAnswerer
 from albert_tf.tasks.squad.features import FeatureOptions
 from albert_tf.tasks.squad.task import SpanTask
-from albert_tf.tasks.squad.text_answers import QuestionAnswerer
 from albert_tf.tasks.tagging.data import Sentence, TaggingFeatureOptions, convert_sentences_to_features
 from albert_tf.weights.heads import HEADS, head_named
 from albert_tf.weights.settings import VocabularyFiles

@@ -1,14 +1,23 @@
-"""The official scores of SQuAD 1.1 and 2.0 (evaluate-v1.1.py, evaluate-v2.0.py).
+"""The official scores of SQuAD 1.1 and 2.0 (evaluate-v1.1.py, evaluate-v2.0.py), and the results of all questions.
 
-In this module, a dataset is the "data" list of a SQuAD file.
+In this module, a dataset is the "data" list of a SQuAD file. Of all questions, only the best text and the null score
+are kept in memory (see Results).
 """
 
 from __future__ import annotations
 
 import collections
+import json
+import os
 import re
 import string
-from typing import Iterator, Mapping
+from typing import TYPE_CHECKING, Iterable, Iterator, Mapping
+
+from albert_tf.utils.imports import tensorflow as tf
+from albert_tf.utils.outputs import output, write_text
+
+if TYPE_CHECKING:
+    from albert_tf.tasks.squad.answers import Answer
 
 BEST_METRIC = "f1"
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -161,3 +170,89 @@ def _means(exact: Mapping[str, float], f1: Mapping[str, float], qas_ids: list[st
     total = len(qas_ids)
     return dict(exact=100.0 * sum(exact[qas_id] for qas_id in qas_ids) / total,
                 f1=100.0 * sum(f1[qas_id] for qas_id in qas_ids) / total, total=total)
+
+
+# --- the results of all questions, and their files (release: squad_utils.write_predictions_v1 and _v2) ----------------
+
+
+PREDICTIONS, N_BEST, NULL_ODDS = "predictions.json", "nbest_predictions.json", "null_odds.json"
+
+
+class Results:
+    """The best text and the null score of each question.
+
+    With release_compatible, a question counts as not answered if its null score equals the threshold, and in the scores
+    if its null score is above 1.
+    """
+
+    def __init__(self, squad_version: str, release_compatible: bool = False):
+        self._version, self._release_compatible = squad_version, release_compatible
+        self._texts: dict[str, str] = {}
+        self.null_odds: dict[str, float] = {}
+
+    def add(self, answer: Answer) -> None:
+        """Adds the answer of a question."""
+        self._texts[answer.qas_id] = answer.n_best[0].text
+        if answer.null_score is not None:
+            self.null_odds[answer.qas_id] = answer.null_score
+
+    def predictions(self, threshold: float | None) -> dict[str, str]:
+        """The text for each question, or "" if its null score is above the threshold. None: no threshold."""
+        return self._answered_up_to(threshold, self._release_compatible)
+
+    def scores(self, dataset: list, threshold: float | None = None) -> dict[str, float]:
+        """The official scores with a threshold; None for the threshold with the best F1. SQuAD 1.1 has none.
+
+        For 2.0 they are null_score_diff_threshold (the threshold); evaluate_v2's scores of the predictions with that
+        threshold; best_exact, best_f1 and their thresholds; and the scores for both ways to compare with the threshold:
+        the release's "<" (exact_below, f1_below) and the intended "<=" (exact_up_to, f1_up_to).
+        """
+        if self._version == "1.1":
+            return evaluate_v1(dataset, self._texts)
+        scores = evaluate_v2(dataset, self._texts, self.null_odds)
+        threshold = self._threshold(scores) if threshold is None else threshold
+        up_to = evaluate_v2(dataset, self._answered_up_to(threshold, excluded=False))
+        # The release applies the official script's threshold for probabilities to its null scores, too.
+        below = evaluate_v2(dataset, self._answered_up_to(threshold, excluded=True), self.null_odds,
+                            na_prob_thresh=1.0 if self._release_compatible else None)
+        best = {name: value for name, value in scores.items() if name.startswith("best_")}
+        return dict(below if self._release_compatible else up_to, **best, null_score_diff_threshold=threshold,
+                    exact_below=below["exact"], f1_below=below["f1"], exact_up_to=up_to["exact"], f1_up_to=up_to["f1"])
+
+    def _threshold(self, scores: Mapping[str, float]) -> float:
+        """The threshold with the best F1.
+
+        If it is best to answer no question, the official script's threshold is 0.0. Logits can be smaller than that, so
+        here the threshold is then below all of them.
+        """
+        threshold, lowest = scores["best_f1_thresh"], min(self.null_odds.values())
+        answers_none = scores["best_f1"] * scores["total"] <= 100.0 * scores.get("NoAns_total", 0) + 1e-9
+        if threshold == 0.0 and answers_none and lowest <= 0.0 and not self._release_compatible:
+            return lowest - 1.0
+        return threshold
+
+    def _answered_up_to(self, threshold: float | None, excluded: bool) -> dict[str, str]:
+        if threshold is None or self._version == "1.1":
+            return dict(self._texts)
+        return {qas_id: text if self.null_odds[qas_id] < threshold or
+                (not excluded and self.null_odds[qas_id] == threshold) else ""
+                for qas_id, text in self._texts.items()}
+
+
+def write_n_best(directory: str, answers: Iterable[Answer]) -> Iterator[Answer]:
+    """Yields the answers unchanged and writes them to nbest_predictions.json, which appears after the last answer."""
+    with output(os.path.join(directory, N_BEST)) as temporary:
+        with tf.io.gfile.GFile(temporary, "w") as file:
+            separator = "{"
+            for answer in answers:
+                file.write(f"{separator}\n{json.dumps(answer.qas_id)}: {json.dumps(answer.to_json(), indent=4)}")
+                separator = ","
+                yield answer
+            file.write("\n}\n")
+
+
+def write_predictions(directory: str, results: Results, threshold: float | None) -> None:
+    """Writes predictions.json, and for SQuAD 2.0 null_odds.json."""
+    for name, content in ((PREDICTIONS, results.predictions(threshold)), (NULL_ODDS, results.null_odds)):
+        if content:
+            write_text(os.path.join(directory, name), json.dumps(content, indent=4) + "\n")

@@ -10,10 +10,17 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.span import AlbertConditionalSpan, AlbertSpan
 from albert_tf.tasks.squad import SquadExample, convert_examples_to_features
-from albert_tf.tasks.squad.answers import Answer, AnswerOptions, Candidate, answer_question
+from albert_tf.tasks.squad.answers import (
+    Answer,
+    AnswerOptions,
+    Candidate,
+    QuestionAnswerer,
+    answer_question,
+    describe,
+    feature_options,
+)
 from albert_tf.tasks.squad.features import FeatureOptions
 from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
-from albert_tf.tasks.squad.text_answers import QuestionAnswerer, describe, feature_options
 from albert_tf.text.tokenization import FullTokenizer
 
 TEXT = "Ada built the clock in 1,908 days.  Zoë Brånström ate ½ of it… and the frogs sang. " * 30

@@ -7,9 +7,8 @@ import pytest
 
 from albert_tf.data.feature_table import FeatureCache
 from albert_tf.tasks.squad.answers import AnswerOptions, answers
-from albert_tf.tasks.squad.features import FeatureOptions
+from albert_tf.tasks.squad.features import FeatureOptions, made_from, prediction_table, training_table
 from albert_tf.tasks.squad.reading import read_paragraphs, read_squad_file
-from albert_tf.tasks.squad.tables import made_from, prediction_table, training_table
 from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
 
 
