@@ -22,9 +22,8 @@ from albert_tf.data.feature_table import FeatureCache
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.vectors import MEAN_OR_MAX
 from albert_tf.tasks.classification import metrics as glue_metrics
-from albert_tf.tasks.classification.answers import write_answers, write_predictions
+from albert_tf.tasks.classification.answers import export_classification, write_answers, write_predictions
 from albert_tf.tasks.classification.data import feature_table, find_task, read_examples, with_companions
-from albert_tf.tasks.classification.export import export_classification
 from albert_tf.tasks.classification.metrics import Calibration, fitted
 from albert_tf.tasks.classification.ranking import RankingTask, evaluate_ranking
 from albert_tf.tasks.classification.task import ClassificationTask, LabelLoss, class_weights

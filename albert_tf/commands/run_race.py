@@ -20,9 +20,8 @@ from absl import flags, logging
 from albert_tf.commands import finetuning as tuning, finetuning_flags as tuning_flags, flag_fields as fields
 from albert_tf.modeling.multiple_choice import NUM_CHOICES, AlbertMultipleChoice
 from albert_tf.tasks.classification.task import ClassificationTask
-from albert_tf.tasks.multiple_choice.answers import BEST_METRIC, evaluate, write_predictions
+from albert_tf.tasks.multiple_choice.answers import BEST_METRIC, evaluate, export_multiple_choice, write_predictions
 from albert_tf.tasks.multiple_choice.data import FORMATS, SPLITS, ChoiceData, MultipleChoiceExample, feature_table
-from albert_tf.tasks.multiple_choice.export import export_multiple_choice
 from albert_tf.training.evaluation import Predictions, mean_of
 from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of

@@ -21,7 +21,7 @@ from albert_tf.export.saved_model import TextSignature, export_model, sequence_f
 from albert_tf.modeling.classifier import AlbertClassifier, AlbertTokenClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.span import AlbertSpan
-from albert_tf.tasks.classification.export import export_classification
+from albert_tf.tasks.classification.answers import export_classification
 from albert_tf.tasks.masked_lm.fill_mask import GraphMasks, export_mask_filling, fill_masks, masked_ids
 from albert_tf.tasks.squad.answers import AnswerOptions
 from albert_tf.tasks.squad.export import export_question_answering

@@ -7,9 +7,9 @@ import tensorflow_text  # noqa: F401  registers the ops of the tokenization
 
 from albert_tf.export.saved_model import LABEL_NAMES, OPTIONAL_INPUTS, view_of
 from albert_tf.server.signatures import InputSpec, OutputSpec, ServedModel, Signature, row_function
-from albert_tf.tasks.classification.export import export_classification
+from albert_tf.tasks.classification.answers import export_classification
 from albert_tf.tasks.masked_lm.fill_mask import export_mask_filling
-from albert_tf.tasks.multiple_choice.export import export_multiple_choice
+from albert_tf.tasks.multiple_choice.answers import export_multiple_choice
 from albert_tf.tasks.sentence_vectors.vectors import export_sentence_encoder
 from albert_tf.tasks.squad.answers import VERSION_OF_HEAD, AnswerOptions, feature_options as squad_options
 from albert_tf.tasks.squad.export import export_question_answering

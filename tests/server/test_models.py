@@ -24,7 +24,7 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.server.batching import Batcher
 from albert_tf.server.models import model_of_source, names_of
 from albert_tf.server.server import ModelServer
-from albert_tf.tasks.classification.export import export_classification
+from albert_tf.tasks.classification.answers import export_classification
 from albert_tf.tasks.masked_lm.fill_mask import fill_masks
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample, convert_examples_to_features
 from albert_tf.tasks.squad.answers import AnswerOptions, QuestionAnswerer

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.tasks.multiple_choice.answers import pack_choices
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample, convert_examples_to_features, read_examples
-from albert_tf.tasks.multiple_choice.export import pack_choices
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
 
