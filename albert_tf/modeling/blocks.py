@@ -63,12 +63,12 @@ class AttentionBlock(keras.layers.Layer):
                          [batch, seq, 3, heads, self.config.hidden_size // heads])
         query, key, value = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))  # [batch, heads, seq, head_size]
         context = (attention_in_training if dropouts.training else attention)(
-            query, key, value, additive_mask, *dropouts.site(self.config.attention_probs_dropout_prob))
+            query, key, value, additive_mask, *dropouts.next_mask(self.config.attention_probs_dropout_prob))
         context = tf.transpose(context, [0, 2, 1, 3])  # [batch, seq, heads, head_size]
         context = tf.reshape(context, [-1, self.config.hidden_size])
         attended = tf.nn.bias_add(tf.matmul(context, weights.output_kernel), weights.output_bias)
         return layer_norm(attended, x, weights.gamma, weights.beta, dropouts.training,
-                          dropouts.site(self.config.hidden_dropout_prob))
+                          dropouts.next_mask(self.config.hidden_dropout_prob))
 
 
 class FeedForwardWeights(NamedTuple):
@@ -105,7 +105,7 @@ class FeedForwardBlock(keras.layers.Layer):
         wide = act(tf.nn.bias_add(tf.matmul(x, weights.intermediate_kernel), weights.intermediate_bias))
         narrow = tf.nn.bias_add(tf.matmul(wide, weights.output_kernel), weights.output_bias)
         return layer_norm(narrow, x, weights.gamma, weights.beta, dropouts.training,
-                          dropouts.site(self.config.hidden_dropout_prob))
+                          dropouts.next_mask(self.config.hidden_dropout_prob))
 
 
 def attention(query, key, value, additive_mask, *dropout):
@@ -114,7 +114,7 @@ def attention(query, key, value, additive_mask, *dropout):
     Args:
       query, key, value: [batch, heads, seq, head_size]. The query includes the factor 1 / sqrt(head_size).
       additive_mask: float32 [batch, 1, 1, seq].
-      dropout: of the softmax, the result of Dropouts.site; () for no dropout.
+      dropout: of the softmax, the result of Dropouts.next_mask; () for no dropout.
     """
     scores = tf.matmul(query, key, transpose_b=True)  # [batch, heads, seq, seq]
     probabilities = tf.nn.softmax(tf.cast(scores, tf.float32) + additive_mask)

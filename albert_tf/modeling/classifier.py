@@ -6,21 +6,14 @@ named entities, parts of speech and chunks.
 
 from __future__ import annotations
 
+from typing import Sequence
+
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.arguments import REQUIRED, boolean, choice, names, real_number, real_numbers, whole_number
-from albert_tf.modeling.configured_model import (
-    ENCODER_INPUTS,
-    as_rows,
-    check_label_names,
-    register,
-    required,
-    side_by_side,
-)
+from albert_tf.modeling.configured_model import as_rows, register, side_by_side
 from albert_tf.modeling.early_exit import EarlyExitModel
-from albert_tf.modeling.layers import OutputDense
 from albert_tf.modeling.vectors import MEAN_OR_MAX, mean_or_max
 from albert_tf.utils import bounds
 
@@ -74,7 +67,8 @@ class AlbertClassifier(LabelProbabilities, EarlyExitModel):
       activation_fn: one of ACTIVATIONS if the logit is the relevance of a passage for a query, of which this function
         makes the score; None for other models. It is left out if there are several labels.
       single_texts: whether it was trained on single texts, so that functions of texts refuse a second one.
-      exit_heads, exit_pooling, pooling, exit_patience, exit_tolerance: see EarlyExitModel.
+      exit_heads, exit_pooling, pooling, exit_patience: see EarlyExitModel.
+      exit_tolerance: scores of a regression agree if they differ by less. STS-B's scores are from 0 to 5.
 
     Call it with AlbertModel's inputs, [batch, seq], or with the windows of each text, [batch, windows, seq]; windows
     of padding only are ignored. It returns AlbertModel's outputs, for batch * windows rows, and logits, float32
@@ -98,19 +92,17 @@ class AlbertClassifier(LabelProbabilities, EarlyExitModel):
     thresholds: tuple[float, ...] | None = real_numbers(0.0, 1.0, is_compared=False)
     activation_fn: str | None = choice(None, ACTIVATIONS)
     single_texts: bool = boolean()
+    exit_tolerance: float = real_number(0.1, 0.0, is_stored=False)
 
     def __init__(self, config: AlbertConfig, *arguments, **keywords):
         super().__init__(config, *arguments, **keywords)
-        check_label_names(self.label_names, self.num_labels)
+        _check_label_names(self.label_names, self.num_labels)
         if self.thresholds is not None and len(self.thresholds) != self.num_labels:
             raise ValueError(f"thresholds must have num_labels={self.num_labels} numbers. "
                              f"Received: {len(self.thresholds)}")
         if self.num_labels != 1:
             self.activation_fn = None
-        self.albert = AlbertModel(config)
-        self.classifier = OutputDense("", config.hidden_size, self.num_labels, config.initializer_range)
-        self.add_exit_heads(self.num_labels)
-        self.built = True
+        self.add_layers("", self.num_labels)
 
     @property
     def is_regression(self) -> bool:
@@ -118,7 +110,9 @@ class AlbertClassifier(LabelProbabilities, EarlyExitModel):
         return self.num_labels == 1 and not self.multi_label
 
     def agreement(self, before, logits, input_mask):
-        """See EarlyExitModel. If a text can have several labels, all of them must be the same."""
+        """See EarlyExitModel. Scores must nearly be equal, and if a text can have several labels, all be the same."""
+        if self.is_regression:
+            return tf.abs(logits - before)[:, 0] < self.exit_tolerance
         if not self.multi_label:
             return super().agreement(before, logits, input_mask)
         predicted = [self.probabilities(each) >= self.label_thresholds for each in (before, logits)]
@@ -167,15 +161,8 @@ class AlbertTokenClassifier(EarlyExitModel):
 
     def __init__(self, config: AlbertConfig, *arguments, **keywords):
         super().__init__(config, *arguments, **keywords)
-        check_label_names(self.label_names, self.num_labels)
-        self.albert = AlbertModel(config)
-        self.classifier = OutputDense("cls/tokens/", config.hidden_size, self.num_labels, config.initializer_range)
-        self.add_exit_heads(self.num_labels)
-        self.built = True
-
-    def rows_of(self, inputs):
-        """See EarlyExitModel. A row is an example."""
-        return dict(zip(ENCODER_INPUTS, required(inputs, ENCODER_INPUTS, "[batch, seq]"))), None
+        _check_label_names(self.label_names, self.num_labels)
+        self.add_layers("cls/tokens/", self.num_labels)
 
     def logits_of(self, head, outputs, input_mask, count, dropout):
         """See EarlyExitModel."""
@@ -186,3 +173,8 @@ class AlbertTokenClassifier(EarlyExitModel):
         is_equal = tf.equal(tf.argmax(logits, -1), tf.argmax(before, -1))  # [batch, seq]
         has_next = input_mask[:, 1:] > 0  # a token before another one is not [SEP]
         return tf.reduce_all(is_equal[:, 1:-1] | ~has_next[:, 1:], axis=1)
+
+
+def _check_label_names(label_names: Sequence[str] | None, num_labels: int) -> None:
+    if label_names is not None and len(label_names) != num_labels:
+        raise ValueError(f"label_names must have num_labels={num_labels} names. Received: {len(label_names)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Mapping, Sequence
+from typing import Any, Mapping
 
 import tensorflow as tf
 
@@ -129,7 +129,7 @@ class ConfiguredModel(Arguments, keras.Model):
 
     def _compiled_outputs(self, outputs, labels):
         """The arguments of losses and metrics: a dict, or the tensor itself for a single output without a name."""
-        outputs = self.head_outputs(outputs)
+        outputs = {name: outputs[name] for name in self.HEAD_OUTPUTS if name in outputs}
         are_named = isinstance(labels, dict) or isinstance(self.compiled_loss._user_losses, dict)
         return outputs if len(outputs) > 1 or are_named else next(iter(outputs.values()))
 
@@ -137,12 +137,6 @@ class ConfiguredModel(Arguments, keras.Model):
 def register(model_class: type) -> type:
     """Class decorator that registers a model class, so that Keras finds it when it loads a saved model."""
     return keras.saving.register_keras_serializable(package="albert_tf")(model_class)
-
-
-def check_label_names(label_names: Sequence[str] | None, num_labels: int) -> None:
-    """Raises ValueError if the number of the names of a classifier's labels is not num_labels."""
-    if label_names is not None and len(label_names) != num_labels:
-        raise ValueError(f"label_names must have num_labels={num_labels} names. Received: {len(label_names)}")
 
 
 ENCODER_INPUTS = ("input_ids", "input_mask", "segment_ids")

@@ -13,7 +13,7 @@ from albert_tf.modeling.fused import fused
 
 
 class Dropouts:
-    """The dropouts of one call of the model. Each site has its own mask; all masks are functions of one seed.
+    """The dropouts of one call of the model. Each has a mask of its own; all masks are functions of one seed.
 
     So a resumed run, a recomputed block and a run on other devices drop the same units.
 
@@ -24,8 +24,7 @@ class Dropouts:
     """
 
     def __init__(self, seed, part=0):
-        self._seed, self._part = seed, part
-        self._site = 0
+        self._seed, self._part, self._count = seed, part, 0
 
     @property
     def training(self) -> bool:
@@ -36,17 +35,17 @@ class Dropouts:
         """The dropouts of an encoder layer, with the same masks each time that the layer is computed."""
         return type(self)(None if self._seed is None else self._seed + [1 + number, 0], self._part)
 
-    def site(self, rate: float) -> tuple:
-        """Seed, part and rate of the next site, as arguments of `dropped`; () for no dropout. A call is a new site."""
+    def next_mask(self, rate: float) -> tuple:
+        """Seed, part and rate of the next mask, as arguments of `dropped`; () for no dropout."""
         if self._seed is None or not rate:
             return ()
-        self._site += 1
-        return tf.concat([self._seed + [0, self._site], [self._part]], axis=0), tf.constant(rate, tf.float32)
+        self._count += 1
+        return tf.concat([self._seed + [0, self._count], [self._part]], axis=0), tf.constant(rate, tf.float32)
 
     def __call__(self, x: tf.Tensor, rate: float) -> tf.Tensor:
-        """Applies dropout to x at a new site."""
-        site = self.site(rate)
-        return (_fused_rounded_once if self.training else _rounded_once)(x, *site) if site else x
+        """Applies dropout to x with the next mask."""
+        mask = self.next_mask(rate)
+        return _rounded_once(x, *mask) if mask else x
 
 
 def dropouts(inputs: dict, training) -> Dropouts:
@@ -74,11 +73,9 @@ def dropped(x: tf.Tensor, seed: tf.Tensor | None = None, rate: tf.Tensor | None 
     return tf.where(is_kept, x * (1.0 / (1.0 - rate)), 0.0)
 
 
+@fused
 def _rounded_once(x, *dropout):
     return tf.cast(dropped(tf.cast(x, tf.float32), *dropout), x.dtype)
-
-
-_fused_rounded_once = fused(_rounded_once)
 
 
 def _random_bits(seed, shape):

@@ -13,16 +13,15 @@ weights/stored_model.py cuts the model, which then has no exit heads.
 
 from __future__ import annotations
 
-import collections
-from typing import Any, Callable, NamedTuple, Sequence
+from typing import Any, Callable, NamedTuple
 
 import tensorflow as tf
 
-from albert_tf import devices, keras
+from albert_tf import devices
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.arguments import boolean, choice, real_number, whole_number
-from albert_tf.modeling.configured_model import ConfiguredModel
+from albert_tf.modeling.arguments import boolean, choice, whole_number
+from albert_tf.modeling.configured_model import ENCODER_INPUTS, ConfiguredModel, required
 from albert_tf.modeling.dropout import Dropouts, dropouts
 from albert_tf.modeling.encoder import EXIT_HEADS, masked_scores
 from albert_tf.modeling.layers import OutputDense
@@ -32,23 +31,11 @@ from albert_tf.utils import bounds
 NUM_LAYERS_USED = "num_layers_used"
 
 
-class ExitHeads(keras.layers.Layer):
-    """The output layers of all layers but the last, whose output layer is the model's own."""
-
-    def __init__(self, config: AlbertConfig, num_outputs: int):
-        super().__init__(autocast=False)
-        if config.num_hidden_layers < 2:
-            raise ValueError("exit heads need a model of at least 2 layers. Received: num_hidden_layers=1")
-        self.layers = [OutputDense(f"{EXIT_HEADS}{number}/", config.hidden_size, num_outputs, config.initializer_range)
-                       for number in range(1, config.num_hidden_layers)]
-        self.built = True
-
-
 class EarlyExitModel(ConfiguredModel):
     """Base class of the models that can have exit heads.
 
-    A subclass has `albert`, an AlbertModel, and `classifier`, the output layer of the last layer, makes the exit heads
-    with `add_exit_heads`, and defines `rows_of` and `logits_of`, and `agreement` if its logits are not [batch, labels].
+    A subclass calls `add_layers` in its constructor and defines `logits_of`. It also defines `rows_of` if an example
+    can have several rows, and `agreement` if its logits are not [batch, labels].
 
     With exit heads the outputs also have exit_logits, the list of the logits after each layer. In a prediction with a
     patience, the outputs are logits and num_layers_used, int32 [batch], alone.
@@ -62,7 +49,6 @@ class EarlyExitModel(ConfiguredModel):
         cut after an earlier layer.
       exit_patience: number of consecutive layers whose answer agrees with the layer before, after which the prediction
         of an example stops; None if no example stops early.
-      exit_tolerance: scores of a regression agree if they differ by less. STS-B's scores are from 0 to 5.
 
     Raises:
       ValueError: there is no such pooling, a number is out of range, or there is a patience and no exit heads.
@@ -72,7 +58,6 @@ class EarlyExitModel(ConfiguredModel):
     exit_pooling: str = choice(POOLER, POOLINGS, is_compared=False)
     pooling: str = choice(POOLER, POOLINGS)
     exit_patience: int | None = whole_number(None, bounds.LAYERS, is_stored=False)
-    exit_tolerance: float = real_number(0.1, 0.0, is_stored=False)
 
     def __init__(self, config: AlbertConfig, *arguments, **keywords):
         super().__init__(config, *arguments, **keywords)
@@ -85,19 +70,20 @@ class EarlyExitModel(ConfiguredModel):
                                  f"Received: exit_patience={self.exit_patience} for a model without them")
             bounds.Bounds(1, config.num_hidden_layers).check("exit_patience", self.exit_patience)
 
-    @property
-    def is_regression(self) -> bool:
-        """Whether the logit is a score."""
-        return False
-
-    def add_exit_heads(self, num_outputs: int) -> None:
-        """Makes the exit heads if there are any. The constructor calls it last."""
-        if self.exit_heads:
-            self.exits = ExitHeads(self.config, num_outputs)
+    def add_layers(self, scope: str, num_outputs: int) -> None:
+        """Makes the encoder and all output layers. `scope` is that of the last one's variables in the release."""
+        size, layers, stddev = self.config.hidden_size, self.config.num_hidden_layers, self.config.initializer_range
+        if self.exit_heads and layers < 2:
+            raise ValueError("exit heads need a model of at least 2 layers. Received: num_hidden_layers=1")
+        self.albert = AlbertModel(self.config)
+        self.classifier = OutputDense(scope, size, num_outputs, stddev)
+        self.exits = [OutputDense(f"{EXIT_HEADS}{number}/", size, num_outputs, stddev)
+                      for number in range(1, layers if self.exit_heads else 1)]
+        self.built = True
 
     def rows_of(self, inputs) -> tuple[dict, Any]:
         """The encoder's inputs [batch * n, seq], and n, the rows of an example; None instead of 1 if there is one."""
-        raise NotImplementedError
+        return dict(zip(ENCODER_INPUTS, required(inputs, ENCODER_INPUTS, "[batch, seq]"))), None
 
     def logits_of(self, head: OutputDense, outputs: dict, input_mask: tf.Tensor, count, dropout: Dropouts) -> tf.Tensor:
         """The logits [batch, ...] that a head computes from AlbertModel.outputs_of a layer.
@@ -110,9 +96,7 @@ class EarlyExitModel(ConfiguredModel):
         raise NotImplementedError
 
     def agreement(self, before: tf.Tensor, logits: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
-        """Whether the answers of two layers agree, bool [batch]: the same label, or for regression nearly the score."""
-        if self.is_regression:
-            return tf.abs(logits - before)[:, 0] < self.exit_tolerance
+        """Whether the answers of two layers agree, bool [batch]: by default, whether they are the same label."""
         return tf.equal(tf.argmax(logits, -1), tf.argmax(before, -1))
 
     def call(self, inputs, training=False):
@@ -120,7 +104,7 @@ class EarlyExitModel(ConfiguredModel):
         dropout = dropouts(inputs, training)
         rows, count = self.rows_of(inputs)
         if self.exit_patience is not None and not training:
-            return predict_early(self, rows, count)
+            return predict_early(self, self.exit_patience, rows, count)
         outputs = self.albert.encode(rows, dropout)
         logits = self._logits(self.classifier, self.pooling, outputs, rows["input_mask"], count, dropout)
         if not self.exit_heads:
@@ -134,7 +118,7 @@ class EarlyExitModel(ConfiguredModel):
         """The logits [batch, ...] after layer `number` of 1 to num_hidden_layers, whose output is [rows, seq, H]."""
         head, pooling = self.classifier, self.pooling
         if number < self.config.num_hidden_layers:
-            head, pooling = self.exits.layers[number - 1], self.exit_pooling
+            head, pooling = self.exits[number - 1], self.exit_pooling
         return self._logits(head, pooling, self.albert.outputs_of(layer_output), input_mask, count, dropout)
 
     def _logits(self, head: OutputDense, pooling: str, outputs: dict, input_mask: tf.Tensor, count, dropout: Dropouts):
@@ -152,10 +136,6 @@ class EarlyExitModel(ConfiguredModel):
         if NUM_LAYERS_USED in outputs:
             raise ValueError("exit_patience is for the Keras model: load the model with num_layers for an export")
         return super().exported_outputs(outputs)
-
-    def _compiled_outputs(self, outputs, labels):
-        """The arguments of losses and metrics, which have no use for the number of layers."""
-        return super()._compiled_outputs({name: outputs[name] for name in self.HEAD_OUTPUTS}, labels)
 
 
 def loss_over_exits(loss: Callable, outputs: dict, *arguments) -> tuple[tf.Tensor, dict]:
@@ -198,7 +178,7 @@ class _Remaining(NamedTuple):
     num_layers_used: tf.Tensor
 
 
-def predict_early(model: EarlyExitModel, rows: dict, count) -> dict[str, tf.Tensor]:
+def predict_early(model: EarlyExitModel, patience: int, rows: dict, count) -> dict[str, tf.Tensor]:
     """Computes layer by layer, for fewer and fewer examples.
 
     Args:
@@ -211,10 +191,9 @@ def predict_early(model: EarlyExitModel, rows: dict, count) -> dict[str, tf.Tens
         raise ValueError("exit_patience needs batches that become smaller, which a TPU cannot compute: use num_layers")
     albert, no_dropout = model.albert, Dropouts(None)
     num_layers = albert.config.num_hidden_layers
-    patience = model.exit_patience or num_layers
     _, embedding_output, input_mask = albert.embed(rows, no_dropout)
     x = tf.reshape(albert.encoder.projected(embedding_output), [-1, albert.config.hidden_size])
-    first, *others = _layers(albert, no_dropout)
+    first, *others = _layers(albert)
 
     def answers(number: int, x: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
         shape = tf.concat([tf.shape(input_mask), [albert.config.hidden_size]], axis=0)
@@ -248,32 +227,29 @@ def predict_early(model: EarlyExitModel, rows: dict, count) -> dict[str, tf.Tens
     return {"logits": remaining.results, NUM_LAYERS_USED: remaining.num_layers_used}
 
 
-def _layers(albert: AlbertModel, dropout: Dropouts) -> list[Callable]:
+def _layers(albert: AlbertModel) -> list[Callable]:
     """Each layer, with all of its inner groups, as a function of x [rows * seq, H] and input_mask [rows, seq]."""
-    encoder = albert.encoder
-    blocks, inner = list(encoder.blocks_in_order()), albert.config.inner_group_num
-    attention = _weights_of(encoder.attention_blocks, [a for a, _ in blocks], encoder.has_layer_weights)
-    ffn = _weights_of(encoder.ffn_blocks, [f for _, f in blocks], encoder.has_layer_weights)
+    encoder, config = albert.encoder, albert.config
+    blocks, inner = list(encoder.blocks_in_order()), config.inner_group_num
+    # If layers share weights, these are made once. Otherwise they are made where a layer is computed, if it is.
+    is_shared = min(config.num_attention_blocks, config.num_ffn_blocks) < len(blocks) and not encoder.has_layer_weights
+    shared = encoder.weights_for_step() if is_shared else None
+
+    def weights(number: int, a: int, f: int) -> tuple:
+        if shared:
+            return shared[0][a], shared[1][f]
+        return encoder.attention_blocks[a].weights_for_step(number), encoder.ffn_blocks[f].weights_for_step(number)
 
     def layer(first: int) -> Callable:
         def apply(x: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
             additive_mask = masked_scores(input_mask)
             for number, (a, f) in enumerate(blocks[first:first + inner], first):
-                x = encoder.layer(a, f, additive_mask, dropout, number)(x, (attention(a, number), ffn(f, number)))
+                x = encoder.layer(a, f, additive_mask, Dropouts(None), number)(x, weights(number, a, f))
             return x
 
         return apply
 
     return [layer(first) for first in range(0, len(blocks), inner)]
-
-
-def _weights_of(blocks: Sequence, uses: Sequence[int], of_layers: bool) -> Callable[[int, int], Any]:
-    """The weights of a block by its index and the layer. Made once if layers share them, unless all have adapters."""
-    if of_layers:
-        return lambda index, layer: blocks[index].weights_for_step(layer)
-    counts = collections.Counter(uses)
-    shared = {index: blocks[index].weights_for_step() for index, count in counts.items() if count > 1}
-    return lambda index, layer: shared[index] if index in shared else blocks[index].weights_for_step()
 
 
 def _finished(remaining: _Remaining, number: int) -> _Remaining:

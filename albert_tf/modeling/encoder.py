@@ -46,8 +46,10 @@ class Encoder(keras.layers.Layer):
             self.embedding_hidden_mapping_in = ReleaseDense(
                 "bert/encoder/embedding_hidden_mapping_in", config.embedding_size, config.hidden_size,
                 config.initializer_range)
-        self.attention_blocks = [AttentionBlock(config, _scope(config, i)) for i in range(config.num_attention_blocks)]
-        self.ffn_blocks = [FeedForwardBlock(config, _scope(config, i)) for i in range(config.num_ffn_blocks)]
+        scopes = [block_scope(*divmod(index, config.inner_group_num))
+                  for index in range(max(config.num_attention_blocks, config.num_ffn_blocks))]
+        self.attention_blocks = [AttentionBlock(config, scope) for scope in scopes[: config.num_attention_blocks]]
+        self.ffn_blocks = [FeedForwardBlock(config, scope) for scope in scopes[: config.num_ffn_blocks]]
         self.adapters: list[keras.layers.Layer] = []  # see adapters.py
         self.has_layer_weights = False  # whether adapters give each layer weights of its own
         self.built = True
@@ -83,12 +85,12 @@ class Encoder(keras.layers.Layer):
 
         If adapters give each layer weights of its own, they are those of all layers.
         """
-        if self.has_layer_weights:
-            return ([self.attention_blocks[a].weights_for_step(layer) for layer, (a, _) in enumerate(
-                        self.blocks_in_order())],
-                    [self.ffn_blocks[f].weights_for_step(layer) for layer, (_, f) in enumerate(self.blocks_in_order())])
-        return ([block.weights_for_step() for block in self.attention_blocks],
-                [block.weights_for_step() for block in self.ffn_blocks])
+        if not self.has_layer_weights:
+            return ([block.weights_for_step() for block in self.attention_blocks],
+                    [block.weights_for_step() for block in self.ffn_blocks])
+        attention, ffn = zip(*self.blocks_in_order())
+        return ([self.attention_blocks[a].weights_for_step(layer) for layer, a in enumerate(attention)],
+                [self.ffn_blocks[f].weights_for_step(layer) for layer, f in enumerate(ffn)])
 
     def blocks_in_order(self):
         """The indices of the attention and of the feed-forward block of every layer and inner group, in order."""
@@ -113,11 +115,6 @@ class Encoder(keras.layers.Layer):
 def masked_scores(input_mask: tf.Tensor) -> tf.Tensor:
     """What a layer adds to its attention scores, float32 [batch, 1, 1, seq], for an input_mask [batch, seq]."""
     return (1.0 - tf.cast(input_mask[:, None, None, :], tf.float32)) * MASKED_SCORE
-
-
-def _scope(config: AlbertConfig, index: int) -> str:
-    """The variable scope of a block in the release. `index` is group * inner_group_num + inner group."""
-    return block_scope(*divmod(index, config.inner_group_num))
 
 
 class BlockVariable(NamedTuple):

@@ -33,7 +33,7 @@ def compiled(chain: Callable, is_separate: bool = True) -> Callable:
 
     @tf.function(jit_compile=True, autograph=False)
     def function(*inputs):
-        return in_memory(chain(*in_memory(inputs))) if is_separate else chain(*inputs)
+        return optimization_barrier(chain(*optimization_barrier(inputs))) if is_separate else chain(*inputs)
 
     def computed(*inputs):
         if devices.is_tpu():
@@ -68,10 +68,10 @@ def fused(chain: Callable, is_separate: bool = True) -> Callable:
     return lambda *inputs: (chain if devices.is_tpu() else with_gradient)(*inputs)
 
 
-def in_memory(values):
-    """The same tensors, which XLA does not compute together with the ops that use them; None stays None.
+def optimization_barrier(values):
+    """The same tensors, which XLA does not compute together with the ops that use them, except on a TPU.
 
-    On a TPU, whose compiler needs no help, it does.
+    None stays None.
     """
     if devices.is_tpu():
         return values

@@ -5,11 +5,9 @@ from __future__ import annotations
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.arguments import real_number, whole_number
 from albert_tf.modeling.configured_model import ENCODER_INPUTS, register, required
 from albert_tf.modeling.early_exit import EarlyExitModel
-from albert_tf.modeling.layers import OutputDense
 from albert_tf.utils import bounds
 
 # The number of choices of RACE.
@@ -47,10 +45,7 @@ class AlbertMultipleChoice(EarlyExitModel):
 
     def __init__(self, config: AlbertConfig, *arguments, **keywords):
         super().__init__(config, *arguments, **keywords)
-        self.albert = AlbertModel(config)
-        self.classifier = OutputDense("", config.hidden_size, 1, config.initializer_range)
-        self.add_exit_heads(1)
-        self.built = True
+        self.add_layers("", 1)
 
     def input_specs(self, batch_size=None, seq_length=None, num_predictions=None):
         """The inputs' names, shapes and types; None is any size."""

@@ -63,7 +63,7 @@ def test_a_run_with_exit_heads_is_resumed_and_says_what_it_is(script, folder, tr
     script.run(output_dir=folder / "resumed", do_train=True, exit_heads=True, train_step=1, learning_rate=0.01, **glue)
     script.run(output_dir=folder / "resumed", do_train=True, learning_rate=0.01, **glue)  # without the flag, to step 2
     first, second = (from_pretrained(str(path), "classifier") for path in (trained, folder / "resumed"))
-    assert len(first.exits.layers) == 3
+    assert len(first.exits) == 3
     for one, two in zip(first.weights, second.weights):
         assert one.name == two.name and one.shape == two.shape
     printed = script.run(output_dir=folder / "resumed", do_train=True, exit_heads=False, expect=1, **glue)

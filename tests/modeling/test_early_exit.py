@@ -82,7 +82,7 @@ def test_exits_are_the_layers_of_the_model_without_exits_passed_through_each_hea
     layers = outputs["encoder_outputs"][config.inner_group_num - 1::config.inner_group_num]
     exit_logits = model(batch)["exit_logits"]
     assert len(exit_logits) == len(layers) == LAYERS
-    for head, layer, logits in zip([*model.exits.layers, model.classifier], layers, exit_logits):
+    for head, layer, logits in zip([*model.exits, model.classifier], layers, exit_logits):
         pooled = np.tanh(layer[:, 0].numpy() @ pooler.kernel.numpy() + pooler.bias.numpy())
         np.testing.assert_allclose(logits, pooled @ head.kernel.numpy().T + head.bias.numpy(), atol=1e-5)
     np.testing.assert_array_equal(model(batch)["logits"], outputs["logits"])
@@ -95,7 +95,7 @@ def test_exits_before_the_last_layer_can_read_the_mean_of_the_tokens(config, bat
     plain.set_weights(model.get_weights()[:len(plain.weights)])
     outputs, is_token = plain(batch), batch["input_mask"][..., None] > 0
     exit_logits = model(batch)["exit_logits"]
-    for head, layer, logits in zip(model.exits.layers, outputs["encoder_outputs"][inner_groups - 1::inner_groups],
+    for head, layer, logits in zip(model.exits, outputs["encoder_outputs"][inner_groups - 1::inner_groups],
                                    exit_logits):
         mean = np.mean(layer.numpy(), axis=1, where=is_token)
         np.testing.assert_allclose(logits, mean @ head.kernel.numpy().T + head.bias.numpy(), atol=1e-5)

@@ -50,7 +50,7 @@ def test_layer_norm_in_training_has_the_values_and_gradients_of_float64(shape, m
     random = np.random.default_rng(1)
     values = [mean + random.normal(size=shape), random.normal(size=shape),
               random.normal(size=shape[-1:]), random.normal(size=shape[-1:])]
-    upstream, dropout = random.normal(size=shape), Dropouts(tf.constant([1, 2])).site(rate)
+    upstream, dropout = random.normal(size=shape), Dropouts(tf.constant([1, 2])).next_mask(rate)
     results = []
     for dtype, function in ((tf.float64, exact_layer_norm), (tf.float32, lambda *a: layer_norm(*a[:4], True, a[4]))):
         inputs = [tf.constant(value, dtype) for value in values]

@@ -151,8 +151,8 @@ def test_dropout_is_a_function_of_its_seed(tiny_config, tiny_batch):
 
 
 def test_each_place_has_the_dropout_of_its_own_setting_as_in_the_release(tiny_config, tiny_batch, monkeypatch):
-    rates, site = [], Dropouts.site
-    monkeypatch.setattr(Dropouts, "site", lambda self, rate: rates.append(rate) or site(self, rate))
+    rates, next_mask = [], Dropouts.next_mask
+    monkeypatch.setattr(Dropouts, "next_mask", lambda self, rate: rates.append(rate) or next_mask(self, rate))
     batch, config = dict(tiny_batch, dropout_seed=[1, 2]), tiny_config.replace(initializer_range=0.5)
     AlbertModel(config.replace(num_hidden_layers=2, hidden_dropout_prob=0.25, attention_probs_dropout_prob=0.5))(
         batch, training=True)
