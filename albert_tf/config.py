@@ -273,3 +273,10 @@ def described(differences: dict[str, tuple[Any, Any]], theirs: str, ours: str) -
     """Differences for a message: "hidden_size is 64 in the run and 128 in --albert_config_file"."""
     return ", ".join(f"{name} is {first} in {theirs} and {second} in {ours}"
                      for name, (first, second) in differences.items())
+
+
+def check_length(max_seq_length: int | None, config: AlbertConfig) -> None:
+    """Raises ValueError if --max_seq_length is set and larger than max_position_embeddings."""
+    if max_seq_length and max_seq_length > config.max_position_embeddings:
+        raise ValueError(f"--max_seq_length={max_seq_length} is more than the config's max_position_embeddings, "
+                         f"{config.max_position_embeddings}: set it to that number or less")

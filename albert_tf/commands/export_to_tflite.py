@@ -16,8 +16,9 @@ import os
 from typing import Any, Sequence
 
 from albert_tf import keras
-from albert_tf.commands import flag_fields as fields, scored_exports, shared_flags as shared, vector_flags
+from albert_tf.commands import flag_fields as fields, scored_exports, vector_flags
 from albert_tf.commands.scored_exports import check_scores
+from albert_tf.config import check_length
 from albert_tf.export import tflite
 from albert_tf.export.saved_model import WithOutputs, write_and_compare
 from albert_tf.utils import bounds
@@ -52,7 +53,7 @@ def main() -> None:
         selected = options.resolve_model(num_layers=options.num_layers)
         head = selected.head(options.model)
         model = selected.pretrained(head, **vector_flags.pooling_arguments(selected, head, options))
-        shared.check_length(options.max_seq_length, model.config)
+        check_length(options.max_seq_length, model.config)
         longest, lengths = options.max_seq_length or model.row_length, None
         if options.signature_lengths is not None:
             lengths = lengths_of(options.signature_lengths, model.config.max_position_embeddings)

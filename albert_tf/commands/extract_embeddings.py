@@ -24,6 +24,7 @@ from absl import logging
 
 from albert_tf import keras
 from albert_tf.commands import flag_fields as fields, shared_flags as shared, vector_flags
+from albert_tf.config import check_length
 from albert_tf.data.rows import read_texts
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.vectors import VectorPrecision
@@ -75,7 +76,7 @@ def main() -> None:
         precision = None if has_own_ranges else options.stored_precision()
         if precision is not None:
             precision.check_size(model.vector_size)
-        shared.check_length(options.max_seq_length, model.config)
+        check_length(options.max_seq_length, model.config)
         tokenizer = selected.vocabulary.tokenizer(model.config)
         made_from = {**{name: getattr(options, name) for name in _MADE_FROM}, **pooling, **made_with(model, tokenizer)}
         if options.text_column:

@@ -17,6 +17,7 @@ import dataclasses
 from absl import logging
 
 from albert_tf.commands import flag_fields as fields, shared_flags as shared
+from albert_tf.config import check_length
 from albert_tf.export.saved_model import with_precision
 from albert_tf.tasks.masked_lm.fill_mask import export_mask_filling, fill_masks
 from albert_tf.text.lines import read_standard_input
@@ -51,7 +52,7 @@ def main() -> None:
         check_characters(text, "--text")
     check_export(options.export_dir)
     model, tokenizer = options.masked_lm()
-    shared.check_length(options.max_seq_length, model.config)
+    check_length(options.max_seq_length, model.config)
     if options.export_dir:
         export_mask_filling(options.export_dir, with_precision(model, options.export_precision), tokenizer,
                             options.top_k, options.max_seq_length, options.max_predictions_per_seq)

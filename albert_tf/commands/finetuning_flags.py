@@ -1,4 +1,4 @@
-"""The flags that the commands that fine-tune share, recipes, and the options that flags make (see finetuning.py)."""
+"""The flags that the commands that fine-tune share, recipes, and the options that flags make (tasks/fine_tuning.py)."""
 
 from __future__ import annotations
 
@@ -162,6 +162,11 @@ class Options(shared.ModelFlags, training_flags.TrainingFlags, LengthFlags, Trai
             seeds=tuple(range(self.random_seed, self.random_seed + self.num_runs)),
             buckets=bucket_lengths(self.max_seq_length, self.pad_to_max_length),
             ensemble_checkpoints=tuple(self.ensemble_checkpoints))
+
+    @property
+    def command_line(self) -> str:
+        """The command line, for model cards."""
+        return usage.command_line()
 
     @property
     def length(self) -> Length:

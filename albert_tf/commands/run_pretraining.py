@@ -20,8 +20,8 @@ import tensorflow as tf
 from absl import flags, logging
 
 from albert_tf.commands import flag_fields as fields, shared_flags as shared, training_flags, usage
-from albert_tf.commands.distillation import LayerDistillationOptions, Teacher
-from albert_tf.config import AlbertConfig
+from albert_tf.commands.training_flags import LayerDistillationOptions
+from albert_tf.config import AlbertConfig, check_length
 from albert_tf.data import streaming
 from albert_tf.data.records import CountedFile
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -38,6 +38,7 @@ from albert_tf.utils.files import expand_globs, make_directory
 from albert_tf.weights.model_card import write_run_card
 from albert_tf.weights.resolved_model import ResolvedModel
 from albert_tf.weights.settings import Settings, write_settings
+from albert_tf.weights.teacher import Teacher
 
 FLAGS = flags.FLAGS
 SAVE_CHECKPOINTS_STEPS = 5000  # at most, if the flag is not set
@@ -162,7 +163,7 @@ def pretrain(options: Options, strategy: tf.distribute.Strategy) -> None:
     config, vocabulary = options.model.config, options.model.vocabulary
     tokenizer = vocabulary.tokenizer(config) if vocabulary else None
     make_directory(options.run.output_dir)
-    shared.check_length(options.max_seq_length, config)
+    check_length(options.max_seq_length, config)
     training_sets = training_records(options, config) if options.do_train else []
     evaluation_sets = [evaluation_records(options, patterns, config)
                        for patterns in options.eval_input_file] if options.do_eval else []

@@ -13,21 +13,15 @@ albert_tf/tasks/multiple_choice/data.py shows the JSON lines.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Sequence
+from typing import Any
 
-from absl import flags, logging
+from absl import flags
 
-from albert_tf.commands import finetuning as tuning, finetuning_flags as tuning_flags, flag_fields as fields
-from albert_tf.modeling.multiple_choice import NUM_CHOICES, AlbertMultipleChoice
-from albert_tf.tasks.classification.task import ClassificationTask
-from albert_tf.tasks.multiple_choice.answers import BEST_METRIC, evaluate, export_multiple_choice, write_predictions
-from albert_tf.tasks.multiple_choice.data import FORMATS, SPLITS, ChoiceData, MultipleChoiceExample, feature_table
-from albert_tf.training.evaluation import Predictions, mean_of
+from albert_tf.commands import finetuning_flags as tuning_flags, flag_fields as fields
+from albert_tf.tasks.multiple_choice.data import FORMATS, SPLITS
 from albert_tf.utils import bounds
-from albert_tf.utils.progress import count_of
 
 FLAGS = flags.FLAGS
-MAX_QA_LENGTH = 128  # the release's
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,62 +72,6 @@ def options_from_flags() -> Options:
 
 
 def main() -> None:
+    from albert_tf.tasks.multiple_choice.fine_tuning import MultipleChoice
+
     MultipleChoice(options_from_flags()).run()
-
-
-class MultipleChoice(tuning.FineTuning):
-    """Questions with several options, of which one is right."""
-
-    options: Options
-    best_metric, unit = BEST_METRIC, "question"
-
-    def __init__(self, options: Options):
-        super().__init__(options)
-        self.data = ChoiceData(options.data_dir, options.data_format, options.high_only, options.middle_only)
-        self.data_files = [self.data.file_name(split) for split in options.splits]
-        self.max_qa_length = options.model.setting("max_qa_length", options.max_qa_length) or MAX_QA_LENGTH
-        self.reading = dict(max_qa_length=self.max_qa_length)
-        # For an export alone of weights without a number of choices, the dev set has that number.
-        used = options.splits + [options.predict_split] * options.do_predict or ["dev"]
-        self.num_choices = options.model.settings.values.get("num_choices") or (
-            self.data.num_choices(*used) if options.data_dir else NUM_CHOICES)
-
-    def new_task(self, config):
-        return ClassificationTask(AlbertMultipleChoice(config, self.options.dropout_prob, self.num_choices,
-                                                       **self.options.exits))
-
-    def training_table(self):
-        return self._table("train", self.options.train_file)
-
-    def texts(self, split):
-        for example in self.data.examples(split):
-            yield from (example.context, *example.endings)
-
-    def evaluation(self):
-        table = self._table("dev", self.options.eval_file)
-        return lambda predict: scores_of(self.data.examples("dev"), predict(table))
-
-    def predictions(self):
-        yield self._table(self.options.predict_split, self.options.predict_file), self._write
-
-    def export(self, directory, model):
-        export_multiple_choice(directory, model, self.tokenizer, self.options.max_seq_length,
-                               self.max_qa_length)
-
-    def _table(self, split: str, path: str | None):
-        return feature_table(self.cache, self.data.examples(split), f"{self.data.data_format}_{split}",
-                             self.options.max_seq_length, self.max_qa_length, path)
-
-    def _write(self, predictions, step: int) -> None:
-        """Writes the answers to --predict_split and, if it has labels, their scores with the checkpoint's step."""
-        options, probabilities = self.options, mean_of(predictions, "probabilities")
-        examples = self.data.examples(options.predict_split)
-        write_predictions(options.output_dir, examples, probabilities)
-        logging.info("%s of %s answered in %s", count_of(len(examples), "question"), options.predict_split,
-                     options.output_dir)
-        if all(example.label is not None for example in examples):
-            tuning.report_predicted(options, scores_of(examples, predictions), step)
-
-
-def scores_of(examples: Sequence[MultipleChoiceExample], predictions: Predictions) -> dict[str, float]:
-    return evaluate(examples, mean_of(predictions, "probabilities"))

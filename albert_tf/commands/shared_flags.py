@@ -11,7 +11,6 @@ import os
 from typing import TYPE_CHECKING, Any, Iterable
 
 from albert_tf.commands import flag_fields as fields
-from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import fingerprint
 from albert_tf.training.options import BEST
 from albert_tf.utils import bounds
@@ -217,10 +216,3 @@ def default_length(model: ResolvedModel, config_file: str | None, largest: int) 
         return min(largest, model.config.max_position_embeddings)
     except ValueError:
         return largest
-
-
-def check_length(max_seq_length: int | None, config: AlbertConfig) -> None:
-    """Raises ValueError if --max_seq_length is set and larger than max_position_embeddings."""
-    if max_seq_length and max_seq_length > config.max_position_embeddings:
-        raise ValueError(f"--max_seq_length={max_seq_length} is more than the config's max_position_embeddings, "
-                         f"{config.max_position_embeddings}: set it to that number or less")

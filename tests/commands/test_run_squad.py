@@ -14,7 +14,7 @@ from in_process import loaded
 from script_process import run as run_script
 from script_session import ScriptSession
 
-from albert_tf.commands import run_squad
+from albert_tf.tasks.squad import fine_tuning
 from albert_tf.weights.settings import settings_in
 
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
@@ -236,7 +236,7 @@ def test_questions_from_the_terminal_are_answered(run, folder):
 def length(folder, golden, **flags):
     """The length of the runs of run_squad with other flags."""
     with loaded("run_squad") as run:
-        with mock.patch.object(run_squad, "QuestionAnswering", side_effect=ValueError) as made:
+        with mock.patch.object(fine_tuning, "QuestionAnswering", side_effect=ValueError) as made:
             run(train_file=golden / "squad/train.json", output_dir=folder / "recipe", do_train=True,
                 albert_config_file=folder / "config.json", spm_model_file=golden / "tiny_spm/tiny.model",
                 max_seq_length=64, doc_stride=24, max_query_length=16, train_batch_size=1, **flags)

@@ -10,10 +10,10 @@ from script_session import ScriptSession
 from synthetic_records import VOCAB_SIZE, write_records
 
 from albert_tf import save_pretrained
-from albert_tf.commands.distillation import Teacher
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.weights.from_pretrained import from_pretrained, tokenizer_from_pretrained
+from albert_tf.weights.teacher import Teacher
 
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
               intermediate_size=16, max_position_embeddings=64, initializer_range=0.1)

@@ -10,7 +10,7 @@ from albert_tf.modeling.configured_model import ENCODER_INPUTS
 from albert_tf.modeling.early_exit import NUM_LAYERS_USED, loss_over_exits
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.tasks.classification.task import ClassificationTask
-from albert_tf.tasks.tagging.task import TaggingTask
+from albert_tf.tasks.tagging.fine_tuning import TaggingTask
 
 SHARING = {
     "all": {}, "groups": dict(num_hidden_groups=2), "inner groups": dict(inner_group_num=2),

@@ -17,7 +17,7 @@ from albert_tf.tasks.classification.ranking import RankingTask
 from albert_tf.tasks.classification.task import ClassificationTask, LabelLoss
 from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
 from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
-from albert_tf.tasks.tagging.task import TaggingTask
+from albert_tf.tasks.tagging.fine_tuning import TaggingTask
 from albert_tf.training.distillation import PREFIX, DistilledTask, answers, divergence, with_answers
 
 CONFIG = AlbertConfig(vocab_size=VOCAB_SIZE, embedding_size=8, hidden_size=16, num_hidden_layers=1,

@@ -13,6 +13,7 @@ from albert_tf.text.packing import PairPacker, by_feature
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.imports import tensorflow as tf
 
+DROPOUT = 0.1  # with which simcse reads a line twice (Gao et al., 2021), if the config has none
 _CHUNK = 1000  # pairs that are tokenized in one call
 
 

@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from albert_tf.data.feature_table import FeatureSchema, FeatureTable
 from albert_tf.tasks.tagging.data import read_tagged_text
+from albert_tf.tasks.tagging.fine_tuning import TaggingTask
 from albert_tf.tasks.tagging.metrics import evaluate, tags_of_sentences, word_probabilities
-from albert_tf.tasks.tagging.task import TaggingTask
 
 TASK = TaggingTask(types.SimpleNamespace())
 

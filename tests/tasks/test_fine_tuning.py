@@ -12,11 +12,11 @@ import tensorflow as tf
 from feature_tables import MAX_SEQ_LENGTH, VOCAB_SIZE, table
 
 from albert_tf import keras
-from albert_tf.commands.finetuning import FineTuning
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.classification.task import ClassificationTask
+from albert_tf.tasks.fine_tuning import FineTuning
 from albert_tf.training.checkpoints import best_or_latest, saved_step
 from albert_tf.training.evaluation import Predictor
 from albert_tf.training.optimizer import create_optimizer

@@ -1,7 +1,7 @@
 """The driver of the commands that fine-tune: from their options to a model that is trained, scored and exported.
 
-What differs between these commands stands in their modules: flags of their own, the fields of a class that derives from
-Options, and a class that derives from FineTuning::
+What differs between these commands stands in two places: flags of their own in a module of commands/, and a class that
+derives from FineTuning in tasks/TASK/fine_tuning.py::
 
     @dataclasses.dataclass(frozen=True)
     class Options(finetuning_flags.Options):
@@ -14,7 +14,9 @@ Options, and a class that derives from FineTuning::
         return finetuning_flags.options_from_flags(Options, finetuning_flags.set_defaults("classifier"))
 
     def main():
-        Reviews(options_from_flags()).run()  # Reviews derives from FineTuning
+        from albert_tf.tasks.reviews.fine_tuning import Reviews  # derives from FineTuning
+
+        Reviews(options_from_flags()).run()
 """
 
 from __future__ import annotations
@@ -34,10 +36,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import keras
-from albert_tf.commands import shared_flags as shared, usage
-from albert_tf.commands.distillation import Teacher
-from albert_tf.commands.finetuning_flags import Options
-from albert_tf.config import AlbertConfig
+from albert_tf.config import AlbertConfig, check_length
 from albert_tf.data.batching import table_batches, training_rows
 from albert_tf.data.feature_table import FeatureCache, FeatureTable
 from albert_tf.export.saved_model import with_precision
@@ -72,6 +71,7 @@ from albert_tf.weights.settings import (
     write_settings,
 )
 from albert_tf.weights.stored_model import config_of
+from albert_tf.weights.teacher import Teacher
 
 # A table of features (None if it would be empty), and a function that writes its predictions; its other argument is the
 # step of the checkpoint that predicts.
@@ -95,6 +95,7 @@ class FineTuning(abc.ABC):
     A command's class has what differs: the model and its loss, the tables of features, the scores, the answers.
 
     Args:
+      options: those of the command, which derive from Options of commands/finetuning_flags.py.
       strategy: the distribution strategy; None to set up TensorFlow as the flags say.
 
     Attributes:
@@ -113,7 +114,7 @@ class FineTuning(abc.ABC):
     reading: Mapping[str, Any] = {}
     teacher: Teacher | None = None
 
-    def __init__(self, options: Options, strategy: tf.distribute.Strategy | None = None):
+    def __init__(self, options: Any, strategy: tf.distribute.Strategy | None = None):
         self.options, self.tuning = options, options.finetuning
         self.buckets = tuple(length for length in self.tuning.buckets if length >= self.shortest_row)
         self.strategy = strategy or set_up(options.devices)
@@ -177,7 +178,7 @@ class FineTuning(abc.ABC):
         """Does what the flags request: trains, evaluates, predicts, exports."""
         options = self.options
         _check_task(options, self.name)
-        shared.check_length(self.buckets[-1], self.config)
+        check_length(self.buckets[-1], self.config)
         make_directory(options.output_dir)
         with training_in(dict.fromkeys([options.output_dir, *self.runs.values()]), self.strategy, options.do_train):
             self._do()
@@ -245,7 +246,7 @@ class FineTuning(abc.ABC):
                   trained: bool) -> None:
         """Writes the model card of a run. The chief calls it; `trained`: whether steps were taken."""
         write_run_card(model, dataclasses.replace(self.tuning.run, output_dir=directory), schedule,
-                       dataclasses.replace(self.tuning.trainer, random_seed=seed), usage.command_line(),
+                       dataclasses.replace(self.tuning.trainer, random_seed=seed), self.options.command_line,
                        self.tuning.init_checkpoint, dict.fromkeys(self.data_files, {}), scores, self.tuning.recipe,
                        trained)
 
@@ -421,13 +422,13 @@ class FineTuning(abc.ABC):
                          self.tuning.trainer.jit_compile, self.tuning.trainer.parts)
 
 
-def _lora_alpha(options: Options) -> float | None:
+def _lora_alpha(options: Any) -> float | None:
     """The alpha of the adapters that are trained; None without adapters."""
     lora = options.finetuning.trainer.lora
     return None if lora is None else lora.scale * lora.rank
 
 
-def _check_alpha(options: Options) -> None:
+def _check_alpha(options: Any) -> None:
     """Raises ValueError if the run that is continued has adapters with another alpha, or adapters or none."""
     run, alpha = options.model.run, _lora_alpha(options)
     stored = settings_in(os.path.dirname(run.path)).lora_alpha if run else alpha
@@ -446,13 +447,13 @@ def _check_fine_tuned(report, path: str) -> None:
                          f"({report.not_restored[missing[0]]})")
 
 
-def report_predicted(options: Options, scores: dict[str, float], step: int) -> None:
+def report_predicted(options: Any, scores: dict[str, float], step: int) -> None:
     """Logs the scores of what was predicted, and writes them to predict_results.txt and .json."""
     logging.info("%s", shown(scores))
     write_results(options.output_dir, dict(scores, global_step=step), "predict_results")
 
 
-def _check_task(options: Options, name: str | None) -> None:
+def _check_task(options: Any, name: str | None) -> None:
     """Raises ValueError if a run that is to be continued was trained on another task, which may have equal labels."""
     for path in saved_runs(options.output_dir) if options.do_train else []:
         stored = settings_in(path).task
@@ -461,7 +462,7 @@ def _check_task(options: Options, name: str | None) -> None:
                              "--output_dir")
 
 
-def check_labels(options: Options, names: Sequence[str] | None) -> None:
+def check_labels(options: Any, names: Sequence[str] | None) -> None:
     """Checks the labels of the runs in --output_dir and, if other weights predict, warns of other labels.
 
     Args:

@@ -4,7 +4,7 @@ import types
 
 import pytest
 
-from albert_tf.commands.finetuning import FineTuning
+from albert_tf.tasks.fine_tuning import FineTuning
 from albert_tf.text.tokenization import FullTokenizer
 
 TRAIN = [f"a quiet day {i}" for i in range(300)]

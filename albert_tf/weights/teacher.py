@@ -1,66 +1,18 @@
-"""The teacher of the commands that train: its flags, and what is checked (see training/distillation.py)."""
+"""The model of --teacher_checkpoint, and what is checked before a model learns from it (training/distillation.py)."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-from typing import Mapping, Sequence, cast
+from typing import Any, Mapping, Sequence, cast
 
 from albert_tf import keras
-from albert_tf.commands import flag_fields as fields
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import tokenizer_key
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.utils import bounds
 from albert_tf.weights.from_pretrained import build
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.settings import label_difference
 from albert_tf.weights.stored_model import StoredModel, heads_of_source, open_source
-
-
-@dataclasses.dataclass(frozen=True)
-class TeacherOptions:
-    """The flag of a teacher."""
-
-    teacher_checkpoint: str | None = fields.string(
-        None, "Weights of a teacher, in any format of --init_checkpoint: a trained model whose answers to the training "
-        "examples the model learns. In fine-tuning, they are computed once and cached in --cached_dir.")
-
-
-@dataclasses.dataclass(frozen=True)
-class DistillationOptions(TeacherOptions):
-    """The flags of distillation beside the labels of a task."""
-
-    distillation_temperature: float = fields.number(
-        1.0, "Number by which the logits of teacher and model are divided before they are compared: above 1, labels "
-        "that the teacher finds unlikely count more. It has no effect on a regression.", 1e-3,
-        needs="teacher_checkpoint")
-    distillation_alpha: float = fields.number(
-        0.5, "Weight, from 0 to 1, of the difference from the teacher of --teacher_checkpoint in the loss. The loss of "
-        "the labels has the rest. 0: the teacher is not used; 1: the labels are not used.", 0.0, 1.0,
-        needs="teacher_checkpoint")
-
-
-@dataclasses.dataclass(frozen=True)
-class LayerDistillationOptions(DistillationOptions):
-    """The flags of pre-training beside those of a teacher's answers."""
-
-    distillation_hidden_weight: float = fields.number(
-        0.0, "Weight of the mean squared error of the layers' outputs against those of the teacher's layers, which is "
-        "added to the loss. If the widths differ, a projection is trained with the model and is no part of it.", 0.0,
-        needs="teacher_checkpoint")
-    distillation_attention_weight: float = fields.number(
-        0.0, "Weight of the KL divergence from the attention of the teacher's layers, as in MiniLMv2, which is added "
-        "to the loss: how similar the queries of two tokens are, and their keys, and their values.", 0.0,
-        needs="teacher_checkpoint")
-    distillation_layers: tuple[int, ...] = fields.whole_numbers(
-        (), "Comma-separated list with a layer of the teacher, from 1, for each layer of the model, which learns from "
-        "it. Default: evenly over the teacher's layers; 3,6,9,12 for 4 and 12 layers.", bounds.LAYERS,
-        needs="teacher_checkpoint")
-    distillation_relation_heads: int | None = fields.integer(
-        None, "Number of parts of the queries, keys and values that --distillation_attention_weight compares "
-        "separately. It must divide the widths of both models. Default: the teacher's number of heads.", bounds.WIDTH,
-        needs="teacher_checkpoint")
 
 
 class Teacher:
@@ -78,8 +30,8 @@ class Teacher:
                              "weights that were fine-tuned for the same task")
 
     @classmethod
-    def of(cls, options: DistillationOptions, head: str, outputs: Mapping[str, float | None]) -> Teacher:
-        """The teacher that the flags request. They must have --teacher_checkpoint."""
+    def of(cls, options: Any, head: str, outputs: Mapping[str, float | None]) -> Teacher:
+        """The teacher that the options of a command request. They must have teacher_checkpoint."""
         return cls(str(options.teacher_checkpoint), head, outputs, options.distillation_temperature,
                    options.distillation_alpha)
 

@@ -1,0 +1,70 @@
+"""The fine-tuning of multiple choice: tables, scores, answers, export."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from absl import logging
+
+from albert_tf.modeling.multiple_choice import NUM_CHOICES, AlbertMultipleChoice
+from albert_tf.tasks.classification.task import ClassificationTask
+from albert_tf.tasks.fine_tuning import FineTuning, report_predicted
+from albert_tf.tasks.multiple_choice.answers import BEST_METRIC, evaluate, export_multiple_choice, write_predictions
+from albert_tf.tasks.multiple_choice.data import ChoiceData, feature_table
+from albert_tf.training.evaluation import mean_of
+from albert_tf.utils.progress import count_of
+
+MAX_QA_LENGTH = 128  # the release's
+
+
+class MultipleChoice(FineTuning):
+    """Questions with several options, of which one is right."""
+
+    best_metric, unit = BEST_METRIC, "question"
+
+    def __init__(self, options: Any):
+        super().__init__(options)
+        self.data = ChoiceData(options.data_dir, options.data_format, options.high_only, options.middle_only)
+        self.data_files = [self.data.file_name(split) for split in options.splits]
+        self.max_qa_length = options.model.setting("max_qa_length", options.max_qa_length) or MAX_QA_LENGTH
+        self.reading = dict(max_qa_length=self.max_qa_length)
+        # For an export alone of weights without a number of choices, the dev set has that number.
+        used = options.splits + [options.predict_split] * options.do_predict or ["dev"]
+        self.num_choices = options.model.settings.values.get("num_choices") or (
+            self.data.num_choices(*used) if options.data_dir else NUM_CHOICES)
+
+    def new_task(self, config):
+        return ClassificationTask(AlbertMultipleChoice(config, self.options.dropout_prob, self.num_choices,
+                                                       **self.options.exits))
+
+    def training_table(self):
+        return self._table("train", self.options.train_file)
+
+    def texts(self, split):
+        for example in self.data.examples(split):
+            yield from (example.context, *example.endings)
+
+    def evaluation(self):
+        table = self._table("dev", self.options.eval_file)
+        return lambda predict: evaluate(self.data.examples("dev"), mean_of(predict(table), "probabilities"))
+
+    def predictions(self):
+        yield self._table(self.options.predict_split, self.options.predict_file), self._write
+
+    def export(self, directory, model):
+        export_multiple_choice(directory, model, self.tokenizer, self.options.max_seq_length,
+                               self.max_qa_length)
+
+    def _table(self, split: str, path: str | None):
+        return feature_table(self.cache, self.data.examples(split), f"{self.data.data_format}_{split}",
+                             self.options.max_seq_length, self.max_qa_length, path)
+
+    def _write(self, predictions, step: int) -> None:
+        """Writes the answers to --predict_split and, if it has labels, their scores with the checkpoint's step."""
+        options, probabilities = self.options, mean_of(predictions, "probabilities")
+        examples = self.data.examples(options.predict_split)
+        write_predictions(options.output_dir, examples, probabilities)
+        logging.info("%s of %s answered in %s", count_of(len(examples), "question"), options.predict_split,
+                     options.output_dir)
+        if all(example.label is not None for example in examples):
+            report_predicted(options, evaluate(examples, probabilities), step)

@@ -1,0 +1,164 @@
+"""The fine-tuning of sentence vectors: tables of each objective, scores, answers, export."""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from albert_tf.config import AlbertConfig
+from albert_tf.data.feature_table import FeatureCache
+from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.tasks.classification.answers import write_answers
+from albert_tf.tasks.classification.data import read_examples
+from albert_tf.tasks.classification.metrics import correlations
+from albert_tf.tasks.fine_tuning import FineTuning
+from albert_tf.tasks.sentence_vectors.data import (
+    DROPOUT,
+    TextPair,
+    feature_table,
+    line_table,
+    read_pairs,
+    read_scored_pairs,
+    read_single_texts,
+    read_twice,
+)
+from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
+from albert_tf.tasks.sentence_vectors.vectors import embed, export_sentence_encoder, projection, token_ids
+from albert_tf.training.checkpoints import saved_runs
+from albert_tf.training.evaluation import mean_of
+from albert_tf.utils.outputs import read_array, write_array
+from albert_tf.utils.progress import count_of
+from albert_tf.weights.teacher import Teacher
+
+# Distillation: about how many lines the initial weights read, and how many in a batch.
+COMPARED, COMPARED_BATCH = 2000, 32
+PROJECTION = "teacher_projection.npy"
+
+
+class SentenceEmbeddings(FineTuning):
+    """Vectors of sentences, whose cosines are scored."""
+
+    best_metric = "spearman"
+
+    def __init__(self, options: Any):
+        self.pooling = options.vector_pooling
+        self.vectors = options.stored_precision()
+        super().__init__(options)
+        if options.do_train and options.objective == "simcse":
+            self.config = with_dropout(self.config)
+        files = {split: source.path for split, source in options.scored.sources.items()}
+        if options.objective != "sts":
+            files["train"] = os.path.basename(options.train_file or "")
+        self.data_files = [files[split] for split in options.splits if split in files]
+        if options.do_train and options.teacher_checkpoint:
+            self.teacher = Teacher(options.teacher_checkpoint, "sentence_encoder", SentenceVectorTask.TEACHER_OUTPUTS)
+
+    def new_task(self, config):
+        options = self.options
+        model = AlbertSentenceEncoder(config, **self.pooling, vector_precision=self.vectors.name,
+                                      vector_ranges=self.vectors.ranges)
+        objective = "contrastive" if options.objective in ("pairs", "simcse") else "similarity"
+        return SentenceVectorTask(model, objective, options.temperature, options.matryoshka_dims)
+
+    def training_table(self):
+        options = self.options
+        if options.objective == "sts":
+            return self._table(self._scored_pairs("train"), "train")
+        if options.objective == "distillation":
+            return line_table(self.cache, self.lines, options.max_seq_length)
+        return self._table(self.pairs, "train")
+
+    @functools.cached_property
+    def pairs(self) -> list[TextPair]:
+        """The rows of --train_file that belong together."""
+        options = self.options
+        pairs = (read_pairs(options.train_file, options.num_negatives) if options.objective == "pairs"
+                 else read_twice(options.train_file, options.text_column))
+        if len(set(pairs)) < 2:
+            raise ValueError(f"--train_file={options.train_file} has one text again and again: --objective="
+                             f"{options.objective} compares different ones")
+        return pairs
+
+    @functools.cached_property
+    def lines(self) -> list[str]:
+        """The lines of --train_file that a teacher reads."""
+        return read_single_texts(self.options.train_file, self.options.text_column)
+
+    def texts(self, split):
+        if self.options.objective == "distillation" and split == "train":
+            return self.lines
+        is_scored = split == "dev" or self.options.objective == "sts"
+        return (text for pair in (self._scored_pairs(split) if is_scored else self.pairs) for text in pair.texts)
+
+    def teacher_table(self, table):
+        """The same lines, with the vocabulary and the length of the teacher."""
+        return line_table(FeatureCache(self.teacher.tokenizer, self.options.cached_dir), self.lines,
+                          self.teacher.row_length(self.options.max_seq_length))
+
+    def targets(self, answers):
+        """The teacher's vectors, as wide as those of the model and near those of its initial weights.
+
+        Their projection is stored with the run, since the initial weights may be gone when it continues.
+        """
+        vectors, path = answers["sentence_embedding"], os.path.join(self.options.output_dir, PROJECTION)
+        if saved_runs(self.options.output_dir) and tf.io.gfile.exists(path):
+            matrix = read_array(path)
+        else:
+            places = slice(None, None, -(-len(vectors) // COMPARED))
+            own = self._initial_vectors(self.lines[places]) if self.options.finetuning.init_checkpoint else None
+            size = self.pooling["truncate_dim"] or self.config.hidden_size
+            matrix = projection(vectors, size, own, places)
+            write_array(path, matrix)
+        return dict(sentence_embedding=vectors @ matrix)
+
+    def evaluation(self):
+        pairs = self._scored_pairs("dev")
+        table, expected = self._table(pairs, "dev"), np.array([pair.cosine for pair in pairs])
+
+        def evaluate(predict) -> dict[str, float]:
+            predictions, results = predict(table), {}
+            for name in predictions[0]:  # cosine, and cosine_N for truncated vectors
+                scores = correlations(expected, mean_of(predictions, name))
+                results.update({key + name[len("cosine"):]: value for key, value in scores.items()})
+            return results
+
+        return evaluate
+
+    def predictions(self):
+        yield self._table(self._scored_pairs("test"), "test"), self._write
+
+    def export(self, directory, model):
+        export_sentence_encoder(directory, model, self.tokenizer, self.options.max_seq_length)
+
+    def _table(self, pairs: list[TextPair], split: str):
+        return feature_table(self.cache, pairs, split, self.options.max_seq_length)
+
+    def _scored_pairs(self, split: str) -> list[TextPair]:
+        return read_scored_pairs(self.options.scored, self.options.data_dir, split, self.options.best_score)
+
+    def _initial_vectors(self, texts: list[str]) -> np.ndarray:
+        """The vectors of texts by the initial weights, float32 [texts, H]."""
+        model = self.options.model.pretrained("sentence_encoder", **self.pooling)
+        by_length = embed(model, token_ids(self.tokenizer, texts, self.options.max_seq_length), COMPARED_BATCH)
+        return np.stack([vectors.pooled for vectors in sorted(by_length, key=lambda vectors: vectors.text)])
+
+    def _write(self, predictions, step: int) -> None:
+        """Writes the scores of the test set to files in the format of run_classifier.py."""
+        options, cosines = self.options, mean_of(predictions, "cosine")
+        guids = [example.guid for example in read_examples(options.scored, options.data_dir, "test")]
+        write_answers(options.output_dir, options.scored, guids, options.best_score * cosines[:, None])
+        logging.info("%s: %s answered in %s", options.scored.name, count_of(len(guids), "test example"),
+                     options.output_dir)
+
+
+def with_dropout(config: AlbertConfig) -> AlbertConfig:
+    """A config with dropout, without which simcse's two encodings of a line are equal."""
+    if config.hidden_dropout_prob or config.attention_probs_dropout_prob:
+        return config
+    logging.info("the model's config has no dropout, which --objective=simcse needs: its rate is set to %g", DROPOUT)
+    return config.replace(hidden_dropout_prob=DROPOUT, attention_probs_dropout_prob=DROPOUT)

@@ -1,0 +1,152 @@
+"""The fine-tuning of tags of words: loss (Devlin et al., 2019, section 5.3), tables, scores, answers, export."""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any
+
+import tensorflow as tf
+from absl import logging
+
+from albert_tf.modeling.classifier import AlbertTokenClassifier
+from albert_tf.tasks.fine_tuning import FineTuning, check_labels, report_predicted
+from albert_tf.tasks.tagging import metrics as tagging_metrics
+from albert_tf.tasks.tagging.data import (
+    TaggedText,
+    TaggingFeatureOptions,
+    feature_table,
+    label_names,
+    read_tagged_text,
+    share_of_words_with_capitals,
+)
+from albert_tf.tasks.tagging.metrics import best_metric
+from albert_tf.tasks.tagging.text_tags import export_tagging
+from albert_tf.text.lines import uncompressed_name
+from albert_tf.training.distillation import divergence
+from albert_tf.training.task import Batch, MeanLossTask, Tensors
+from albert_tf.utils.progress import count_of
+from albert_tf.weights.teacher import Teacher
+
+
+class TaggingTask(MeanLossTask):
+    """Tags of words. Batches have tag_ids, int32 [batch, seq]: the id of a token's tag, from 1; 0 for no tag.
+
+    The model is an AlbertTokenClassifier.
+    """
+
+    TEACHER_OUTPUTS = dict(logits=0.0)
+
+    def loss_denominators(self, batch: Batch) -> Tensors:
+        """tags: the number of the micro-batch's tokens that have a tag."""
+        return dict(tags=tf.math.count_nonzero(batch["tag_ids"], dtype=tf.float32))
+
+    def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
+        """The micro-batch's share of the mean cross entropy over the tokens that have a tag."""
+        tag_ids = tf.maximum(batch["tag_ids"] - 1, 0)  # [batch, seq]
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tag_ids, outputs["logits"])
+        return _mean_of_tagged(losses, batch, denominators), {}
+
+    def teacher_loss(
+        self, outputs: Tensors, teacher: Tensors, batch: Batch, denominators: Tensors, temperature: float
+    ) -> tf.Tensor:
+        """The micro-batch's share of the mean divergence from the teacher over the tokens that have a tag."""
+        return _mean_of_tagged(divergence(teacher["logits"], outputs["logits"], temperature), batch, denominators)
+
+    def predictions(self, outputs: Tensors) -> Tensors:
+        """probabilities, float32 [batch, seq, labels]."""
+        return dict(probabilities=tf.nn.softmax(outputs["logits"]))
+
+
+class Tagging(FineTuning):
+    """Tags of words. The labels are the tags of --train_file, or those that are stored with the weights."""
+
+    unit = "sentence"
+
+    def __init__(self, options: Any):
+        super().__init__(options)
+        model = options.model
+        self.features = TaggingFeatureOptions(
+            options.max_seq_length, model.setting("doc_stride", options.doc_stride) or 0,
+            bool(model.setting("label_all_pieces", options.label_all_pieces)))
+        self.train, self.dev, self.test = (
+            read_tagged_text(path, options.columns) if path and is_used else None for path, is_used in (
+                (options.train_file, True), (options.eval_file, options.do_eval),
+                (options.predict_file, options.do_predict)))
+        self.label_names = self._label_names()
+        check_labels(options, self.label_names)
+        self._warn_of_capitals()
+        self.best_metric = best_metric(self.label_names)
+        self.data_files = [os.path.basename(text.path) for text in (self.train, self.dev) if text]
+        self.reading = dict(doc_stride=self.features.doc_stride)
+        if options.do_train and options.teacher_checkpoint:
+            self.teacher = Teacher.of(options, "token_classifier", TaggingTask.TEACHER_OUTPUTS)
+            self.teacher.check_labels(self.label_names)
+            self.teacher.check_tokens(self.tokenizer, self.config, options.max_seq_length)
+
+    def new_task(self, config):
+        return TaggingTask(AlbertTokenClassifier(
+            config, len(self.label_names), self.options.classifier_dropout_prob, self.label_names,
+            self.features.label_all_pieces, **self.options.exits))
+
+    def training_table(self):
+        return self._table(self.train, "train")
+
+    def texts(self, split):
+        text = self.train if split == "train" else self.dev
+        return (" ".join(sentence.words) for sentence in text.sentences)
+
+    def evaluation(self):
+        table = self._table(self.dev, "dev")
+        return lambda predict: self._scores(self.dev, table, predict(table))
+
+    def predictions(self):
+        table = self._table(self.test, "test")
+        yield table, functools.partial(self._write, table)
+
+    def export(self, directory, model):
+        export_tagging(directory, model, self.tokenizer, self.features)
+
+    def _table(self, text: TaggedText, split: str):
+        return feature_table(self.cache, text, split, self.label_names, self.features)
+
+    def _label_names(self) -> tuple[str, ...]:
+        for text in filter(None, (self.train, self.dev)):
+            text.check_has_tags()
+        known = label_names([self.train]) if self.train else self.options.model.settings.label_names
+        if known is None:
+            raise ValueError("the tags are unknown: no label names are stored with the weights, and --train_file, "
+                             "which has all tags, is missing")
+        for text in filter(None, (self.dev, self.test)):
+            unknown = sorted(set(label_names([text])) - set(known))
+            if unknown:
+                logging.warning("%s has tags that the model does not know and cannot predict: %s", text.path,
+                                ", ".join(unknown))
+        return known
+
+    def _warn_of_capitals(self) -> None:
+        text = self.train or self.dev or self.test
+        share = share_of_words_with_capitals(text) if text and self.tokenizer.do_lower_case else 0.0
+        if share:
+            logging.warning("the tokenizer lower-cases text: the model does not see the capitals of %.1f %% of the "
+                            "words of %s", 100 * share, text.path)
+
+    def _scores(self, text: TaggedText, table, predictions) -> dict[str, float]:
+        probabilities = tagging_metrics.word_probabilities(table, predictions)
+        return tagging_metrics.evaluate(text, probabilities, self.label_names)
+
+    def _write(self, table, predictions, step: int) -> None:
+        """Writes --predict_file with the predicted tags and, if it has tags, the scores with the checkpoint's step."""
+        text, probabilities = self.test, tagging_metrics.word_probabilities(table, predictions)
+        ending = os.path.splitext(uncompressed_name(text.path))[1] or ".txt"
+        path = os.path.join(self.options.output_dir, f"predictions{ending}")
+        text.write_with_tags(path, tagging_metrics.tags_of_sentences(text, probabilities, self.label_names))
+        logging.info("%s: %s tagged", path, count_of(text.num_words, "word"))
+        if text.has_tags:
+            report_predicted(self.options, self._scores(text, table, predictions), step)
+
+
+def _mean_of_tagged(losses: tf.Tensor, batch: Batch, denominators: Tensors) -> tf.Tensor:
+    """The micro-batch's share of the mean of losses [batch, seq] over the tokens that have a tag."""
+    total = tf.reduce_sum(tf.where(batch["tag_ids"] > 0, losses, 0.0))
+    return tf.math.divide_no_nan(total, denominators["tags"])
