@@ -97,14 +97,15 @@ def create_pretraining_data(
     creation.check_names(outputs)
     outputs = {absolute(path): list(map(absolute, shards)) for path, shards in outputs.items()}
     with output_set(outputs) as written:
-        shard_files = [written.temporary[file] for file in written.entries]
+        shard_files = list(written.temporary.values())
         job = Job([absolute(path) for path in input_files], shard_files, os.path.dirname(shard_files[0]), tokenizer,
                   options, text_column)
         run(pipeline_options, functools.partial(build, job))
         result = job.outcome.result()
         statistics = Statistics(result["statistics"])
         creation.check_statistics(statistics)
-        creation.enter_counts(written, result["counts"])
+        written.counts.update(zip(written.temporary, result["counts"]))
+        creation.check_counts(written.counts)
         written.made_from = {**creation.made_from(options, tokenizer), **origin}
     return statistics
 

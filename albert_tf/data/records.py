@@ -22,7 +22,7 @@ from absl import logging
 
 from albert_tf.utils.files import check_is_file
 from albert_tf.utils.imports import tensorflow as tf
-from albert_tf.utils.outputs import checked_manifest, manifest_of, output_set
+from albert_tf.utils.outputs import checked_manifest, entry_of, manifest_of, output_set
 from albert_tf.utils.progress import count_of
 
 _SMALLEST_RECORD = 16  # besides its content, a record has a length (8 bytes) and two checksums (4 bytes each)
@@ -62,7 +62,7 @@ def record_writer(path: str, made_from: dict) -> Iterator[CountingWriter]:
         with tf.io.TFRecordWriter(outputs.temporary[path]) as writer:
             counting = CountingWriter(writer)
             yield counting
-        outputs.entries[path]["count"] = counting.count
+        outputs.counts[path] = counting.count
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,11 +109,7 @@ def _check(path: str, manifests: dict[str, dict[str, Any]]) -> RecordFile:
         return RecordFile(path, None, {})
     if manifest not in manifests:
         manifests[manifest] = checked_manifest(manifest)
-    file = manifests[manifest]["files"].get(os.path.basename(path))
-    if file is None:
-        raise ValueError(f"{manifest} does not list {path}, which is of an earlier output: make the records again, or "
-                         "remove it")
-    count = file.get("count")
+    count = entry_of(path, manifest, manifests[manifest]).get("count")
     if type(count) is not int or count < 0:
         raise ValueError(f"{manifest} is not a manifest of records: 'count' must be a whole number; make the records "
                          "again")

@@ -49,13 +49,26 @@ def worker_pool(num_workers: int, make_state: Callable, *arguments) -> Iterator[
         state = make_state(*arguments)
         yield lambda function, tasks: itertools.starmap(functools.partial(function, state), tasks)
         return
-    workers = _Workers(make_state, arguments)
+    workers: list[_Worker] = []
+    of_thread, lock, has_ended = threading.local(), threading.Lock(), threading.Event()
     threads = concurrent.futures.ThreadPoolExecutor(num_workers)
+
+    def call(function: Callable, task: tuple) -> Any:
+        """Runs a task in the process of this thread, which the thread's first task starts."""
+        if not hasattr(of_thread, "worker"):
+            with lock:  # so that the block's end finds all workers
+                if has_ended.is_set():
+                    raise concurrent.futures.CancelledError
+                worker = _Worker()
+                workers.append(worker)
+            worker.call(make_state, arguments)
+            of_thread.worker = worker
+        return of_thread.worker.call(function, task)
 
     def run(function: Callable, tasks: Iterable[tuple]) -> Iterator:
         under_way: collections.deque[concurrent.futures.Future] = collections.deque()
         for task in tasks:
-            under_way.append(threads.submit(workers.call, function, task))
+            under_way.append(threads.submit(call, function, task))
             if len(under_way) > 2 * num_workers:
                 yield under_way.popleft().result()
         while under_way:
@@ -65,42 +78,11 @@ def worker_pool(num_workers: int, make_state: Callable, *arguments) -> Iterator[
         yield run
     finally:
         threads.shutdown(wait=False, cancel_futures=True)
-        workers.end()
-        threads.shutdown(wait=True)
-
-
-class _Workers:
-    """The processes of a pool. A process runs the task of one thread at a time."""
-
-    def __init__(self, make_state: Callable, arguments: tuple):
-        self._start = (make_state, arguments)
-        self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
-        self._all: list[_Worker] = []
-        self._lock, self._has_ended = threading.Lock(), False
-
-    def call(self, function: Callable, task: tuple) -> Any:
-        worker = self._idle_or_new()
-        try:
-            return worker.call(function, task)
-        finally:
-            self._idle.put(worker)
-
-    def end(self) -> None:
-        with self._lock:
-            self._has_ended = True
-        for worker in self._all:
+        with lock:
+            has_ended.set()
+        for worker in workers:
             worker.end()
-
-    def _idle_or_new(self) -> _Worker:
-        with contextlib.suppress(queue.Empty):
-            return self._idle.get_nowait()
-        with self._lock:
-            if self._has_ended:
-                raise concurrent.futures.CancelledError
-            worker = _Worker()
-            self._all.append(worker)
-        worker.call(*self._start)
-        return worker
+        threads.shutdown(wait=True)
 
 
 class _Worker:

@@ -81,7 +81,7 @@ def create_pretraining_data(
         with worker_pool(num_workers, Worker, tokenizer, work, options.split_lines) as run:
             corpus = _tokenize(run, input_files, text_column, work)
             check_corpus(corpus, options)
-            buckets = num_buckets(corpus, options, len(written.entries))
+            buckets = num_buckets(corpus, options, len(written.temporary))
             statistics = _make_examples(run, corpus, options, buckets)
         check_statistics(statistics)
         _write_shards(written, work, buckets)
@@ -154,26 +154,25 @@ def _make_examples(run: Run, corpus: Corpus, options: CreationOptions, num_bucke
 
 
 def _write_shards(written: OutputSet, work: str, num_buckets: int) -> None:
-    each, counts = num_buckets // len(written.entries), []
-    with progress("writing", len(written.entries), " files") as done:
-        for i, path in enumerate(written.entries):
-            with tf.io.TFRecordWriter(written.temporary[path]) as file:
+    each = num_buckets // len(written.temporary)
+    with progress("writing", len(written.temporary), " files") as done:
+        for i, (path, temporary) in enumerate(written.temporary.items()):
+            with tf.io.TFRecordWriter(temporary) as file:
                 writer = CountingWriter(file)
                 for record in sorted_records(work, range(i * each, (i + 1) * each)):
                     writer.write(record)
-            counts.append(writer.count)
+            written.counts[path] = writer.count
             done(1)
-    enter_counts(written, counts)
+    check_counts(written.counts)
 
 
-def enter_counts(written: OutputSet, counts: list[int]) -> None:
-    """Enters the number of records of each shard in the manifests. Raises ValueError if it is 0."""
-    if 0 in counts:
-        raise ValueError(f"shard {counts.index(0) + 1} of {len(counts)}, {list(written.entries)[counts.index(0)]}, has "
-                         f"no records, since the text gives only {count_of(sum(counts), 'example')}: set --num_shards "
-                         "to a smaller number, or name fewer output files")
-    for entry, count in zip(written.entries.values(), counts):
-        entry["count"] = count
+def check_counts(counts: Mapping[str, int]) -> None:
+    """Raises ValueError if a shard has no records. `counts` has the number of records by path."""
+    for number, (path, count) in enumerate(counts.items(), start=1):
+        if not count:
+            raise ValueError(f"shard {number} of {len(counts)}, {path}, has no records, since the text gives only "
+                             f"{count_of(sum(counts.values()), 'example')}: set --num_shards to a smaller number, or "
+                             "name fewer output files")
 
 
 # Tokens of a worker's task that has several small documents.

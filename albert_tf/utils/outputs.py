@@ -194,7 +194,7 @@ def output(path: str) -> Iterator[str]:
 
 def write_bytes(path: str, content: bytes) -> None:
     """Writes `content` to `path`. The file is never left half written."""
-    with output(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
+    with output(path) as temporary, open(temporary, "wb") as file:
         file.write(content)
 
 
@@ -337,9 +337,17 @@ def made_from_of(path: str) -> dict[str, Any] | None:
     if manifest is None or not tf.io.gfile.exists(path):
         return None
     content = checked_manifest(manifest)
-    if os.path.basename(path) not in content["files"]:
-        raise ValueError(f"{manifest} does not list {path}, which is of an earlier output: make the files again")
+    entry_of(path, manifest, content)
     return content["made_from"]
+
+
+def entry_of(path: str, manifest: str, content: Mapping[str, Any]) -> dict[str, Any]:
+    """The entry of a file in its manifest, whose content is given. Raises ValueError if it does not list the file."""
+    name = os.path.basename(path)
+    if name not in content["files"]:
+        raise ValueError(f"{manifest} does not list {path}, which is of an earlier output: make the files again, or "
+                         "remove it")
+    return content["files"][name]
 
 
 def _write_manifest(manifest: str, content: Mapping[str, Any]) -> None:
@@ -375,12 +383,12 @@ class OutputSet:
 
     Attributes:
       temporary: temporary path of each file, in a folder that may have other files, too.
-      entries: further entries of each file in the manifest by path, such as the count of records.
+      counts: the number of records of each file that the manifest shall have.
       made_from: the files and flags that the outputs depend on, as JSON values.
     """
 
     temporary: dict[str, str]
-    entries: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    counts: dict[str, int] = dataclasses.field(default_factory=dict)
     made_from: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def commit(self, outputs: Mapping[str, Sequence[str]]) -> None:
@@ -388,9 +396,10 @@ class OutputSet:
         new, listed, renamed = {}, {}, {}
         for path, files in outputs.items():
             manifest, folder = manifest_path(path), os.path.dirname(path)
-            written = list(filter(lambda file: tf.io.gfile.exists(self.temporary[file]), files))
+            written = [file for file in files if tf.io.gfile.exists(self.temporary[file])]
             sizes = {os.path.relpath(file, folder): dict(
-                self.entries.get(file, {}), size=tf.io.gfile.stat(self.temporary[file]).length) for file in written}
+                {"count": self.counts[file]} if file in self.counts else {},
+                size=tf.io.gfile.stat(self.temporary[file]).length) for file in written}
             new[manifest] = dict(files=sizes, made_from=self.made_from)
             # Checked again, since the work may take hours. The earlier files are listed until they are removed.
             listed[manifest] = {**dict.fromkeys(check_output(path, written), {}), **sizes}
@@ -427,13 +436,12 @@ def output_set(outputs: Mapping[str, Sequence[str]]) -> Iterator[OutputSet]:
           np.save(outputs.temporary["x.npy"], array)
           outputs.made_from = dict(seed=1)
     """
-    written = OutputSet({}, {file: {} for files in outputs.values() for file in files})
     for path, files in outputs.items():
         check_output(path, files)
     with contextlib.ExitStack() as stack:
-        for path in sorted(outputs):
-            folder = stack.enter_context(_temporary_folder(_target(path), wait=False))
-            written.temporary.update({file: os.path.join(folder, os.path.basename(file)) for file in outputs[path]})
+        folders = {path: stack.enter_context(_temporary_folder(_target(path), wait=False)) for path in sorted(outputs)}
+        written = OutputSet({file: os.path.join(folders[path], os.path.basename(file))
+                             for path, files in outputs.items() for file in files})
         yield written
         written.commit(outputs)
 

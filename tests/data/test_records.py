@@ -70,12 +70,12 @@ def write_set(folder, outputs, seed):
     """Writes files that one command makes: the shards of each output by its name."""
     paths = {str(folder / output): shard_paths(str(folder / output), shards) for output, shards in outputs.items()}
     with output_set(paths) as written:
-        for file in written.entries:
+        for file in written.temporary:
             with tf.io.TFRecordWriter(written.temporary[file]) as writer:
                 writer.write(b"%d" % seed)
-            written.entries[file]["count"] = 1
+            written.counts[file] = 1
         written.made_from = dict(seed=seed)
-    return list(written.entries)
+    return list(written.temporary)
 
 
 def test_shards_of_which_one_is_missing_or_left_of_an_earlier_run_are_refused(tmp_path):

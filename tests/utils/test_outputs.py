@@ -86,7 +86,7 @@ def each_kill(tmp_path, function, monkeypatch):
 def write_shards(folder, text, num_shards=2):
     path = str(folder / "x.tfrecord")
     with output_set({path: shard_paths(path, num_shards)}) as written:
-        for file in written.entries:
+        for file in written.temporary:
             write_text(written.temporary[file], text)
         written.made_from = dict(text=text)
 
