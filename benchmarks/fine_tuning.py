@@ -125,7 +125,7 @@ def score(task, dev, answers):
     """The score of Hugging Face's answers: accuracy, Pearson's correlation for sts-b, F1 of entities for wnut17."""
     if task in TAGGED:
         text = read_tagged_text(dev)
-        return tagging_metrics.evaluate(text.tags, answers, label_names([text]))[SETTINGS[task].metric]
+        return tagging_metrics.evaluate_tags(text.tags, answers, label_names([text]))[SETTINGS[task].metric]
     if task == "race":
         labels = []
         for path in dev:
