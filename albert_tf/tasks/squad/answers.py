@@ -23,6 +23,7 @@ from albert_tf.tasks.squad.features import (
     SquadFeature,
     default_doc_stride,
     feature_blocks,
+    question_windows,
 )
 from albert_tf.tasks.squad.reading import SquadExample
 from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
@@ -94,12 +95,9 @@ def answers(
     for results in result_sets:
         for window_scores in itertools.chain.from_iterable(results.values()):
             check_finite_outputs(window_scores)
-    row = 0
+    rows = [(dict(zip(results, row)) for row in zip(*results.values())) for results in result_sets]
     for question in questions:
-        rows = range(row, row + len(question.windows))
-        question_results = [[{name: values[i] for name, values in results.items()} for i in rows]
-                            for results in result_sets]
-        row = rows.stop
+        question_results = [list(itertools.islice(each, len(question.windows))) for each in rows]
         yield answer_question(question.qas_id, question.paragraph_text, question.windows, question_results, options)
 
 
@@ -117,7 +115,10 @@ def answer_question(
         candidates += _averaged_spans(feature, [results[place] for results in result_sets], options)
     candidates.sort(key=lambda candidate: candidate[2] + candidate[3], reverse=True)  # stable: on a tie, the first wins
     n_best = list(_different_texts(paragraph_text, candidates, options.n_best_size))
-    null_score = _null_score(result_sets) if options.squad_version == "2.0" else None
+    null_score = None
+    if options.squad_version == "2.0":  # the smallest of the windows, averaged over the result sets
+        null_score = sum(min((float(result["cls_logits"]) for result in results), default=NO_FEATURES_NULL_SCORE)
+                         for results in result_sets) / len(result_sets)
     return Answer(qas_id, n_best or [_NOTHING[options.squad_version]], null_score)
 
 
@@ -163,13 +164,6 @@ def _different_texts(paragraph_text: str, candidates: list, count: int) -> Itera
             seen.add(text)
             yield Candidate(text, start_log_prob, end_log_prob, first + len(raw) - len(raw.lstrip()),
                             last - (len(raw) - len(raw.rstrip())))
-
-
-def _null_score(result_sets: Sequence[Sequence[Mapping[str, np.ndarray]]]) -> float:
-    """The smallest null score of a question's features, averaged over the result sets."""
-    scores = [min((float(result["cls_logits"]) for result in results), default=NO_FEATURES_NULL_SCORE)
-              for results in result_sets]
-    return sum(scores) / len(scores)
 
 
 # --- answers about raw texts, by a model that is Keras or exported ----------------------------------------------------
@@ -266,31 +260,22 @@ class QuestionAnswerer:
     def ask_all(self, questions: Sequence[tuple[str, str]]) -> list[Answer]:
         """The best answers to each of several questions, which are given with their texts."""
         examples = [SquadExample(str(number), *question) for number, question in enumerate(questions)]
-        windows: dict[str, list[SquadFeature]] = {example.qas_id: [] for example in examples}
-        results: dict[str, list[dict[str, np.ndarray]]] = {example.qas_id: [] for example in examples}
-        for block in feature_blocks([[example] for example in examples], self._tokenizer, self._features):
-            if not len(block):
-                continue
-            for feature in block.features(self._tokenizer, self._features.max_seq_length, 0, is_training=False):
-                windows[feature.qas_id].append(feature)
-            for qas_id, result in zip(block.qas_ids, self._candidates(block)):
-                results[qas_id].append(result)
-        return [answer_question(example.qas_id, example.paragraph_text, windows[example.qas_id],
-                                [results[example.qas_id]], self._options) for example in examples]
+        blocks = list(feature_blocks([[example] for example in examples], self._tokenizer, self._features))
+        results = itertools.chain.from_iterable(map(self._candidates, blocks))
+        return [answer_question(each.qas_id, each.paragraph_text, each.windows,
+                                [list(itertools.islice(results, len(each.windows)))], self._options)
+                for each in question_windows(examples, blocks, self._tokenizer, self._features)]
 
-    def _candidates(self, block: FeatureBlock) -> list[dict[str, np.ndarray]]:
+    def _candidates(self, block: FeatureBlock) -> Iterator[dict[str, np.ndarray]]:
         """The candidates of each window, by name."""
         shortest = getattr(self._task.model, "beam_width", 1)
         longest = int(block.scalars["length"].max(initial=shortest))
         length = min(-(-longest // self._length_step) * self._length_step, self._features.max_seq_length)
         inputs = block.padded(length, self._tokenizer.pad_id)
-        results: list[dict[str, np.ndarray]] = []
         for first in range(0, len(block), _BATCH):
             batch = {name: values[first : first + _BATCH] for name, values in inputs.items()}
             outputs = self._task.predictions(self._task.model(batch, training=False))
-            columns = [np.asarray(values) for values in outputs.values()]
-            results += [dict(zip(outputs, row)) for row in zip(*columns)]
-        return results
+            yield from (dict(zip(outputs, row)) for row in zip(*map(np.asarray, outputs.values())))
 
 
 def describe(answer: Answer, count: int = 5) -> str:

@@ -362,14 +362,21 @@ def prediction_table(
     options = dataclasses.replace(options, is_training=False)
     examples: list[SquadExample] = []
     blocks = list(_blocks(tokenizer, file, options, num_workers, examples.extend))
+    schema, columns = _schema(options), _columns(blocks, tokenizer, options)
+    parts = [without_padding(part, schema) for part in columns if len(part["unique_ids"])]
+    return (FeatureTable.joined(parts, schema) if parts else None,
+            question_windows(examples, blocks, tokenizer, options))
+
+
+def question_windows(
+    examples: Iterable[SquadExample], blocks: Iterable[FeatureBlock], tokenizer: FullTokenizer, options: FeatureOptions
+) -> list[QuestionWindows]:
+    """All questions with their windows, which are in the blocks."""
     windows: dict[int | None, list[SquadFeature]] = collections.defaultdict(list)
     for feature in features_of_blocks(blocks, tokenizer, options):
         windows[feature.example_index].append(feature)
-    questions = [QuestionWindows(example.qas_id, example.paragraph_text, windows[index])
-                 for index, example in enumerate(examples)]
-    schema, columns = _schema(options), _columns(blocks, tokenizer, options)
-    parts = [without_padding(part, schema) for part in columns if len(part["unique_ids"])]
-    return FeatureTable.joined(parts, schema) if parts else None, questions
+    return [QuestionWindows(example.qas_id, example.paragraph_text, windows[index])
+            for index, example in enumerate(examples)]
 
 
 def made_from(file: SquadFile, options: FeatureOptions) -> dict:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import json
+import operator
 import os
 import re
 import string
@@ -38,11 +39,8 @@ def evaluate_v1(dataset: list, predictions: Mapping[str, str]) -> dict[str, floa
       ValueError: a question has no prediction, or there are no questions.
     """
     golds = {qas_id: _texts(question) for qas_id, question in _questions(dataset)}
-    check_predictions(golds, predictions)
-    exact = [max(map(float, (_is_exact(gold, predictions[qas_id]) for gold in texts)), default=0.0)
-             for qas_id, texts in golds.items()]
-    f1 = [max((_f1(gold, predictions[qas_id]) for gold in texts), default=0.0) for qas_id, texts in golds.items()]
-    return dict(exact_match=100.0 * sum(exact) / len(golds), f1=100.0 * sum(f1) / len(golds))
+    exact, f1 = _best_scores(golds, predictions, both_empty=0.0)
+    return dict(exact_match=100.0 * sum(exact.values()) / len(golds), f1=100.0 * sum(f1.values()) / len(golds))
 
 
 def evaluate_v2(
@@ -88,15 +86,21 @@ def evaluate_v2(
 
 def raw_scores(dataset: list, predictions: Mapping[str, str]) -> tuple[dict[str, float], dict[str, float]]:
     """Exact match and F1 of each question in SQuAD 2.0, by id: the best over its answers ("" if it has none)."""
-    golds = {}
-    for qas_id, question in _questions(dataset):
-        texts = [text for text in _texts(question) if normalize_answer(text)]
-        golds[qas_id] = texts or [""]
+    golds = {qas_id: [text for text in _texts(question) if normalize_answer(text)] or [""]
+             for qas_id, question in _questions(dataset)}
+    return _best_scores(golds, predictions, both_empty=1.0)
+
+
+def _best_scores(
+    golds: Mapping[str, list[str]], predictions: Mapping[str, str], both_empty: float
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Exact match and F1 of each question, by id: the best over its answers, 0 if it has none."""
     check_predictions(golds, predictions)
     exact, f1 = {}, {}
     for qas_id, texts in golds.items():
-        exact[qas_id] = max(float(_is_exact(gold, predictions[qas_id])) for gold in texts)
-        f1[qas_id] = max(_f1(gold, predictions[qas_id], both_empty=1.0) for gold in texts)
+        prediction = predictions[qas_id]
+        exact[qas_id] = float(any(normalize_answer(gold) == normalize_answer(prediction) for gold in texts))
+        f1[qas_id] = max((_f1(gold, prediction, both_empty) for gold in texts), default=0.0)
     return exact, f1
 
 
@@ -150,11 +154,7 @@ def _texts(question: dict) -> list[str]:
     return texts
 
 
-def _is_exact(gold: str, prediction: str) -> bool:
-    return normalize_answer(gold) == normalize_answer(prediction)
-
-
-def _f1(gold: str, prediction: str, both_empty: float = 0.0) -> float:
+def _f1(gold: str, prediction: str, both_empty: float) -> float:
     """F1 of the words of two answers; two answers without words have `both_empty`: 0 in SQuAD 1.1, 1 in SQuAD 2.0."""
     gold_words, words = normalize_answer(gold).split(), normalize_answer(prediction).split()
     if not gold_words and not words:
@@ -196,9 +196,17 @@ class Results:
         if answer.null_score is not None:
             self.null_odds[answer.qas_id] = answer.null_score
 
-    def predictions(self, threshold: float | None) -> dict[str, str]:
-        """The text for each question, or "" if its null score is above the threshold. None: no threshold."""
-        return self._answered_up_to(threshold, self._release_compatible)
+    def predictions(self, threshold: float | None, excluded: bool | None = None) -> dict[str, str]:
+        """The text for each question, or "" if its null score is above the threshold. None: no threshold.
+
+        `excluded` says whether a null score that equals the threshold counts as above it; None: if release_compatible.
+        """
+        if threshold is None or self._version == "1.1":
+            return dict(self._texts)
+        excluded = self._release_compatible if excluded is None else excluded
+        is_answered = operator.lt if excluded else operator.le
+        return {qas_id: text if is_answered(self.null_odds[qas_id], threshold) else ""
+                for qas_id, text in self._texts.items()}
 
     def scores(self, dataset: list, threshold: float | None = None) -> dict[str, float]:
         """The official scores with a threshold; None for the threshold with the best F1. SQuAD 1.1 has none.
@@ -211,9 +219,9 @@ class Results:
             return evaluate_v1(dataset, self._texts)
         scores = evaluate_v2(dataset, self._texts, self.null_odds)
         threshold = self._threshold(scores) if threshold is None else threshold
-        up_to = evaluate_v2(dataset, self._answered_up_to(threshold, excluded=False))
+        up_to = evaluate_v2(dataset, self.predictions(threshold, excluded=False))
         # The release applies the official script's threshold for probabilities to its null scores, too.
-        below = evaluate_v2(dataset, self._answered_up_to(threshold, excluded=True), self.null_odds,
+        below = evaluate_v2(dataset, self.predictions(threshold, excluded=True), self.null_odds,
                             na_prob_thresh=1.0 if self._release_compatible else None)
         best = {name: value for name, value in scores.items() if name.startswith("best_")}
         return dict(below if self._release_compatible else up_to, **best, null_score_diff_threshold=threshold,
@@ -230,13 +238,6 @@ class Results:
         if threshold == 0.0 and answers_none and lowest <= 0.0 and not self._release_compatible:
             return lowest - 1.0
         return threshold
-
-    def _answered_up_to(self, threshold: float | None, excluded: bool) -> dict[str, str]:
-        if threshold is None or self._version == "1.1":
-            return dict(self._texts)
-        return {qas_id: text if self.null_odds[qas_id] < threshold or
-                (not excluded and self.null_odds[qas_id] == threshold) else ""
-                for qas_id, text in self._texts.items()}
 
 
 def write_n_best(directory: str, answers: Iterable[Answer]) -> Iterator[Answer]:

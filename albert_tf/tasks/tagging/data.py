@@ -18,7 +18,6 @@ input_ids, input_mask and segment_ids, a row has
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from typing import Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
@@ -104,19 +103,25 @@ def read_tagged_text(path: str, columns: Columns | None = None) -> TaggedText:
     lines = tuple(existing_lines(path))
     is_conllu = uncompressed_name(path).endswith(".conllu")
     columns = columns or (FORM_AND_UPOS if is_conllu else FIRST_AND_LAST)
-    words = (_word(path, number, line, columns, is_conllu) for number, line in enumerate(lines, start=1))
-    groups = itertools.groupby(words, key=lambda word: word is _BOUNDARY)
-    sentences = [_sentence(path, [word for word in group if isinstance(word, _Word)])
-                 for is_boundary, group in groups if not is_boundary]
-    sentences = [sentence for sentence in sentences if sentence.words]
-    if not sentences:
+    sentences: list[list[_Word]] = [[]]
+    for number, line in enumerate(lines, start=1):
+        fields = _fields(line)
+        if not line.strip() or fields[0] == _DOCUMENT_START:
+            sentences.append([])
+        elif not is_conllu or fields[0].isdigit():
+            sentences[-1].append(_word(path, number, fields, columns))
+    words = [word for sentence in sentences for word in sentence]
+    if not words:
         raise ValueError(f"{path} has no words")
-    if is_conllu and {tag for sentence in sentences for tag in sentence.tags or ()} == {_UNSPECIFIED}:
-        sentences = [sentence._replace(tags=None) for sentence in sentences]
-    other = next((each for each in sentences if (each.tags is None) != (sentences[0].tags is None)), None)
-    if other is not None:
-        raise ValueError(_mixed(path, other.lines[0], other.tags is not None, sentences[0].lines[0]))
-    return TaggedText(path, columns, lines, tuple(sentences))
+    has_tags = words[0].tag is not None
+    if is_conllu and {word.tag for word in words} == {_UNSPECIFIED}:
+        has_tags = False
+    elif other := next((word for word in words if (word.tag is not None) != has_tags), None):
+        raise ValueError(f"{path} line {other.line}: this word has {'no' if has_tags else 'a'} tag, but the word of "
+                         f"line {words[0].line} has {'one' if has_tags else 'none'}")
+    columns_of = [tuple(zip(*sentence)) for sentence in sentences if sentence]
+    return TaggedText(path, columns, lines, tuple(
+        Sentence(words, tags if has_tags else None, numbers) for numbers, words, tags in columns_of))
 
 
 class _Word(NamedTuple):
@@ -125,16 +130,8 @@ class _Word(NamedTuple):
     tag: str | None
 
 
-_BOUNDARY, _NO_WORD = object(), object()
-
-
-def _word(path: str, number: int, line: str, columns: Columns, is_conllu: bool) -> object:
-    """The _Word of a line, or _BOUNDARY or _NO_WORD for a line without one."""
-    fields = _fields(line)
-    if not line.strip() or fields[0] == _DOCUMENT_START:
-        return _BOUNDARY
-    if is_conllu and not fields[0].isdigit():
-        return _NO_WORD
+def _word(path: str, number: int, fields: list[str], columns: Columns) -> _Word:
+    """The word of a line, which has at least one field."""
     if len(fields) == 1:
         return _Word(number, fields[0], None)
     needed = max(place + 1 if place >= 0 else -place for place in columns)
@@ -144,19 +141,6 @@ def _word(path: str, number: int, line: str, columns: Columns, is_conllu: bool) 
     if not word or not tag:
         raise ValueError(f"{path} line {number}: the {'tag' if word else 'word'} is empty")
     return _Word(number, word, tag)
-
-
-def _sentence(path: str, words: list[_Word]) -> Sentence:
-    tags = tuple(word.tag for word in words if word.tag is not None)
-    if tags and len(tags) < len(words):
-        other = next(word for word in words if (word.tag is None) != (words[0].tag is None))
-        raise ValueError(_mixed(path, other.line, other.tag is not None, words[0].line))
-    return Sentence(tuple(word.word for word in words), tags or None, tuple(word.line for word in words))
-
-
-def _mixed(path: str, line: int, has_tag: bool, other_line: int) -> str:
-    return (f"{path} line {line}: this word has {'a' if has_tag else 'no'} tag, but the word of line {other_line} has "
-            f"{'none' if has_tag else 'one'}")
 
 
 def _fields(line: str) -> list[str]:
@@ -179,10 +163,7 @@ def label_names(texts: Sequence[TaggedText]) -> tuple[str, ...]:
 
 def share_of_words_with_capitals(text: TaggedText) -> float:
     """The share of words that lower-casing changes."""
-    def words() -> Iterator[str]:
-        return (word for sentence in text.sentences for word in sentence.words)
-
-    return sum(word != word.lower() for word in words()) / text.num_words
+    return sum(word != word.lower() for sentence in text.sentences for word in sentence.words) / text.num_words
 
 
 # --- features ---------------------------------------------------------------------------------------------------------
@@ -230,7 +211,10 @@ def convert_sentences_to_features(
     tag_ids = {name: number for number, name in enumerate(label_names, start=1)}
     special_tokens = SpecialTokens(tokenizer)
     for chunk in chunks(enumerate(sentences), _CHUNK):
-        pieces_of = _pieces_of_words(tokenizer, {word for _, sentence in chunk for word in sentence.words})
+        words = sorted({word for _, sentence in chunk for word in sentence.words})
+        # A word that is empty after normalisation becomes an unknown piece, so that it has a tag.
+        encoded = tokenizer.encode_batch(words)
+        pieces_of = {word: ids.tolist() or [tokenizer.unk_id] for word, ids in zip(words, encoded)}
         for number, sentence in chunk:
             for row in _rows(sentence, pieces_of, tag_ids, special_tokens, options):
                 yield dict(row, sentence=number)
@@ -247,12 +231,6 @@ def feature_table(
                            token_padding=dict(TOKENS, word_pieces=0, tag_ids=0))
     return cache.table(f"tagging_{split}", made_from, schema, lambda: convert_sentences_to_features(
         text.sentences, label_names, cache.tokenizer, options))
-
-
-def _pieces_of_words(tokenizer: FullTokenizer, words: set[str]) -> dict[str, list[int]]:
-    """The ids of each word. A word that is empty after normalisation becomes an unknown piece, so that it has a tag."""
-    ordered = sorted(words)
-    return {word: ids.tolist() or [tokenizer.unk_id] for word, ids in zip(ordered, tokenizer.encode_batch(ordered))}
 
 
 def _rows(

@@ -67,15 +67,13 @@ def evaluate_tags(
     results = dict(accuracy=sum(tag == prediction for tag, prediction in pairs) / len(pairs))
     if not are_entity_tags(label_names):
         return results
-    num_expected, num_predicted, num_both = (collections.Counter[str]() for _ in range(3))  # by type
-    for expected_tags, predicted_tags in zip(expected, predicted):
-        expected_entities, predicted_entities = set(entities(expected_tags)), set(entities(predicted_tags))
-        num_expected.update(entity.type for entity in expected_entities)
-        num_predicted.update(entity.type for entity in predicted_entities)
-        num_both.update(entity.type for entity in expected_entities & predicted_entities)
-    precision, recall, f1 = _scores(*(sum(counts.values()) for counts in (num_both, num_predicted, num_expected)))
-    type_scores = {f"f1/{name}": _scores(num_both[name], num_predicted[name], num_expected[name])[2]
-                for name in sorted(num_expected)}
+    all_expected, all_predicted = (
+        {(number, entity) for number, tags in enumerate(sentences) for entity in entities(tags)}
+        for sentences in (expected, predicted))
+    counts = [collections.Counter(entity.type for _, entity in each)
+              for each in (all_expected & all_predicted, all_predicted, all_expected)]
+    precision, recall, f1 = _scores(*(by_type.total() for by_type in counts))
+    type_scores = {f"f1/{name}": _scores(*(by_type[name] for by_type in counts))[2] for name in sorted(counts[2])}
     return dict(results, precision=precision, recall=recall, f1=f1, **type_scores)
 
 
