@@ -20,8 +20,8 @@ from absl import flags, logging
 from albert_tf.commands import app
 from albert_tf.commands.flag_fields import define_integer, define_required
 from albert_tf.modeling.vectors import VectorPrecision, as_ranges
+from albert_tf.tasks.classification.answers import RelevanceScorer
 from albert_tf.tasks.classification.data import find_task, read_examples
-from albert_tf.tasks.classification.ranking import RelevanceScorer
 from albert_tf.tasks.sentence_vectors.search import cosines, unit_vectors_function
 from albert_tf.utils.files import read_json_object
 from albert_tf.utils.outputs import write_text

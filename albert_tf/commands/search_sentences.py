@@ -15,7 +15,7 @@ import dataclasses
 from albert_tf import keras
 from albert_tf.commands import flag_fields as fields, shared_flags as shared, vector_flags
 from albert_tf.data.rows import read_texts
-from albert_tf.tasks.classification.ranking import RelevanceScorer
+from albert_tf.tasks.classification.answers import RelevanceScorer
 from albert_tf.tasks.sentence_vectors.search import (
     Neighbour,
     made_with,

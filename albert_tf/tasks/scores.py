@@ -14,7 +14,7 @@ from albert_tf.modeling.vectors import VectorPrecision
 from albert_tf.tasks.classification import metrics as text_metrics
 from albert_tf.tasks.classification.answers import text_logits
 from albert_tf.tasks.classification.data import InputExample, read_examples
-from albert_tf.tasks.classification.ranking import evaluate_ranking
+from albert_tf.tasks.classification.metrics import evaluate_ranking
 from albert_tf.tasks.classification.task_config import TaskData
 from albert_tf.tasks.multiple_choice import answers as choices
 from albert_tf.tasks.multiple_choice.data import read_json_examples

@@ -13,7 +13,7 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.tasks.classification.ranking import RelevanceScorer
+from albert_tf.tasks.classification.answers import RelevanceScorer
 from albert_tf.weights.settings import VocabularyFiles
 
 CONFIG = AlbertConfig(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,

@@ -13,8 +13,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.pretraining.task import DistilledPretrainingTask, PretrainingTask
-from albert_tf.tasks.classification.ranking import RankingTask
-from albert_tf.tasks.classification.task import ClassificationTask, LabelLoss
+from albert_tf.tasks.classification.task import ClassificationTask, LabelLoss, RankingTask
 from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
 from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
 from albert_tf.tasks.tagging.fine_tuning import TaggingTask

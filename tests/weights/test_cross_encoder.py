@@ -8,7 +8,7 @@ import pytest
 from sentence_transformers_client import PASSAGES, QUERIES
 
 import albert_tf
-from albert_tf.tasks.classification.ranking import RelevanceScorer
+from albert_tf.tasks.classification.answers import RelevanceScorer
 from albert_tf.weights.stored_model import head_of_source, open_source
 
 pytestmark = pytest.mark.both_stacks

@@ -10,7 +10,7 @@ from sentence_transformers_client import PASSAGES, QUERIES, SENTENCES
 import albert_tf
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.tasks.classification.ranking import RelevanceScorer
+from albert_tf.tasks.classification.answers import RelevanceScorer
 from albert_tf.tasks.sentence_vectors.search import unit_vectors_function
 
 CLIENT = "sentence_transformers_client.py"

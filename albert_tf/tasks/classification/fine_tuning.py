@@ -14,9 +14,8 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.classification import metrics as glue_metrics
 from albert_tf.tasks.classification.answers import export_classification, write_answers, write_predictions
 from albert_tf.tasks.classification.data import feature_table, read_examples, with_companions
-from albert_tf.tasks.classification.metrics import Calibration, fitted
-from albert_tf.tasks.classification.ranking import RankingTask, evaluate_ranking
-from albert_tf.tasks.classification.task import ClassificationTask, LabelLoss, class_weights
+from albert_tf.tasks.classification.metrics import Calibration, evaluate_ranking, fitted
+from albert_tf.tasks.classification.task import ClassificationTask, LabelLoss, RankingTask, class_weights
 from albert_tf.tasks.classification.task_config import TaskData
 from albert_tf.tasks.fine_tuning import FineTuning, check_labels
 from albert_tf.text.packing import WindowOptions

@@ -97,6 +97,49 @@ _METRICS = {
 }
 
 
+# --- ranking ----------------------------------------------------------------------------------------------------------
+
+
+_CUTOFF = 10
+
+
+def evaluate_ranking(queries: Sequence[str], label_ids: np.ndarray, probabilities: np.ndarray) -> dict[str, float]:
+    """mrr@10 and ndcg@10, means over the queries that have a relevant passage, and the mean cross entropy.
+
+    mrr@10 is that of MS MARCO's evaluation: 1 / rank of the first relevant passage, 0 if it is not among the first ten.
+    ndcg@10 is that of trec_eval for relevance 0 or 1: the sum of 1 / log2(rank + 1) of the relevant passages among the
+    first ten, divided by the largest possible sum. Of equal scores, irrelevant passages come first, so that nothing is
+    gained from a model that cannot tell passages apart.
+
+    `label_ids` are [rows], `probabilities` [rows, 1].
+    """
+    check_finite_outputs(probabilities)
+    scores, is_relevant = probabilities[:, 0], np.asarray(label_ids) > 0
+    rows_of: dict[str, list[int]] = {}
+    for row, query in enumerate(queries):
+        rows_of.setdefault(query, []).append(row)
+    rankings = [is_relevant[rows][np.lexsort((is_relevant[rows], -scores[rows]))] for rows in
+                (np.array(rows) for rows in rows_of.values()) if is_relevant[rows].any()]
+    if not rankings:
+        raise ValueError("no query has a passage with the label 1: there is nothing to rank")
+    loss = mean_binary_cross_entropy(scores, is_relevant)
+    return {"mrr@10": float(np.mean([reciprocal_rank(each) for each in rankings])),
+            "ndcg@10": float(np.mean([normalized_gain(each) for each in rankings])), "eval_loss": loss, "loss": loss}
+
+
+def reciprocal_rank(is_relevant: np.ndarray) -> float:
+    """1 / rank of the first relevant passage, 0 if it is not among the first ten; bool [passages], the best first."""
+    found = np.flatnonzero(is_relevant[:_CUTOFF])
+    return float(1 / (found[0] + 1)) if found.size else 0.0
+
+
+def normalized_gain(is_relevant: np.ndarray) -> float:
+    """nDCG@10 of a ranking with a relevant passage; bool [passages], the best first."""
+    discounts = 1 / np.log2(np.arange(2, _CUTOFF + 2))
+    gain = discounts[: len(is_relevant)] @ is_relevant[:_CUTOFF]
+    return float(gain / discounts[: int(is_relevant.sum())].sum())
+
+
 # --- calibration ------------------------------------------------------------------------------------------------------
 
 

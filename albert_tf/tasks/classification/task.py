@@ -110,6 +110,27 @@ class ClassificationTask(MeanLossTask):
         return dict(probabilities=probabilities, logits=logits)
 
 
+class RankingTask(ClassificationTask):
+    """Ranking: one score for a query and a passage. The rows with the same query are its ranking.
+
+    A row's first text is the query, the second one the passage. The loss is the cross entropy of the sigmoid of one
+    logit. Batches have label_ids, float32 [batch], 1 if the passage is relevant for the query, else 0.
+
+    It is the loss of sentence-transformers' BinaryCrossEntropyLoss.
+    """
+
+    def __init__(self, model: AlbertClassifier):
+        super().__init__(model, label_loss=LabelLoss(multi_label=True))
+
+    def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
+        """The micro-batch's share of the mean cross entropy."""
+        return super().loss(outputs, dict(batch, label_ids=batch["label_ids"][:, None]), denominators)
+
+    def predictions(self, outputs: Tensors) -> Tensors:
+        """probabilities, float32 [batch, 1]: the sigmoid of the logit."""
+        return dict(probabilities=tf.sigmoid(outputs["logits"]))
+
+
 def class_weights(task: TaskData, label_ids: np.ndarray, path: str) -> tuple[float, ...] | None:
     """The weights of a task's labels; None if they are equal.
 

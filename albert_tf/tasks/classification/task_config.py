@@ -75,7 +75,7 @@ class TaskData:
       multi_label: whether a text can have several labels, or none. The label field has their names.
       label_separator: what is between the names in a label field that is not a JSON list.
       class_weights: a weight of each label in the loss, or BALANCED; None for equal weights.
-      is_ranking: whether the scores are 0 or 1, whether a passage is relevant for a query (see ranking.py).
+      is_ranking: whether the scores are 0 or 1, whether a passage is relevant for a query (see RankingTask).
     """
 
     name: str

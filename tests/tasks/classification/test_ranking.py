@@ -9,8 +9,10 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.tasks.classification.answers import RelevanceScorer
 from albert_tf.tasks.classification.data import read_examples
-from albert_tf.tasks.classification.ranking import RankingTask, RelevanceScorer, evaluate_ranking
+from albert_tf.tasks.classification.metrics import evaluate_ranking
+from albert_tf.tasks.classification.task import RankingTask
 from albert_tf.tasks.classification.task_config import load_task_config
 
 
