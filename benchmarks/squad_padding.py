@@ -98,7 +98,7 @@ def largest_difference(version: str, model: keras.Model, table: FeatureTable) ->
 
 
 def predicting(task, strategy, table: FeatureTable, buckets: tuple[int, ...]):
-    predictor = Predictor(task, strategy, BATCH, buckets)
+    predictor = Predictor(task.model, task.predictions, strategy, BATCH, buckets)
 
     def turn() -> float:
         start = time.perf_counter()

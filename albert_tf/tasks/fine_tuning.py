@@ -418,7 +418,7 @@ class FineTuning(abc.ABC):
         return loaded
 
     def _predictor(self, task, batch_size: int) -> Predictor:
-        return Predictor(task, self.strategy, batch_size, self.buckets,
+        return Predictor(task.model, task.predictions, self.strategy, batch_size, self.buckets,
                          self.tuning.trainer.jit_compile, self.tuning.trainer.parts)
 
 

@@ -67,7 +67,7 @@ class Checkpoints:
         self._write(f"{NAME}-{step}")
         self._saved_step = step
         # Checkpoints of later steps are damaged: the run has continued from one before them.
-        saved = [prefix for other, prefix in numbered_by_step(self._directory).items() if other <= step]
+        saved = [prefix for other, prefix in numbered(self._directory).items() if other <= step]
         self._write_latest(step)
         for old in saved[:-self._keep]:
             _remove(self._directory, f"{os.path.basename(old)}.")
@@ -134,7 +134,7 @@ class Checkpoints:
         except _UNREADABLE as error:
             logging.warning("%s is truncated or changed: %s; the run continues without it", best, _first_line(error))
         saved = numbered(self._directory)
-        for prefix in reversed(saved):
+        for prefix in reversed(saved.values()):
             try:
                 step = self.restore(prefix, to_train=True)
                 self._write_latest(step)  # the run may have been killed before it did
@@ -180,12 +180,15 @@ class Checkpoints:
         if is_trained_otherwise:
             missing, unknown = wanted_slots - slots, slots - wanted_slots
         if missing or unknown:
-            parts = [f"{text} {_some_of(names)}" for text, names in (("it lacks", missing), (
-                "it has other variables:", unknown)) if names]
-            advice = ["continue it with its own --trainable and --lora_rank"] if is_trained_otherwise else []
+            parts = []
+            for text, names in (("it lacks", missing), ("it has other variables:", unknown)):
+                others = f" and {len(names) - 3} others" if len(names) > 3 else ""
+                parts += [f"{text} {', '.join(sorted(names)[:3])}{others}"] if names else []
             if any(name.startswith(AUXILIARY) for name in missing | unknown):
-                advice = ["continue it with its own --distillation_hidden_weight and --teacher_checkpoint"]
-            raise ValueError("; ".join(parts + advice))
+                parts.append("continue it with its own --distillation_hidden_weight and --teacher_checkpoint")
+            elif is_trained_otherwise:
+                parts.append("continue it with its own --trainable and --lora_rank")
+            raise ValueError("; ".join(parts))
 
     def _write(self, name: str) -> None:
         write_text(os.path.join(self._directory, CONFIG_NAME), self._config.to_json_string())
@@ -201,12 +204,7 @@ def copy_as_best(prefix: str) -> None:
             tf.io.gfile.copy(prefix + part[len(name):], temporary + part[len(name):], overwrite=True)
 
 
-def numbered(directory: str) -> list[str]:
-    """The prefixes of all complete model.ckpt-STEP of a directory, in the order of their steps."""
-    return list(numbered_by_step(directory).values())
-
-
-def numbered_by_step(directory: str) -> dict[int, str]:
+def numbered(directory: str) -> dict[int, str]:
     """The prefix of each complete model.ckpt-STEP of a directory by its step, in ascending order."""
     matches = (re.fullmatch(rf"({re.escape(NAME)}-(\d+))\.index", name) for name in _names(directory, f"{NAME}-"))
     prefixes = {int(match[2]): os.path.join(directory, match[1]) for match in matches if match}
@@ -218,7 +216,7 @@ def check_no_run(directory: str) -> None:
 
     The run could not be continued with the settings of the other model, such as one without adapters.
     """
-    if numbered_by_step(directory) or any(saved_by_step(directory)):  # a converted model.ckpt-best is of step 0
+    if numbered(directory) or any(saved_by_step(directory)):  # a converted model.ckpt-best is of step 0
         raise ValueError(f"{directory} has the checkpoints of a training run, which needs its own settings there: "
                          "choose another directory")
 
@@ -230,7 +228,7 @@ def saved_by_step(directory: str) -> dict[int, str]:
     """
     best = os.path.join(directory, BEST)
     prefixes = {saved_step(best): best} if tf.io.gfile.exists(f"{best}.index") else {}
-    return dict(sorted({**prefixes, **numbered_by_step(directory)}.items()))
+    return dict(sorted({**prefixes, **numbered(directory)}.items()))
 
 
 def saved_step(path: str) -> int:
@@ -246,8 +244,7 @@ def best_or_latest(directory: str) -> str | None:
     best = os.path.join(directory, BEST)
     if tf.io.gfile.exists(best + ".index"):
         return best
-    whole = numbered(directory)
-    return whole[-1] if whole else None
+    return next(reversed(numbered(directory).values()), None)
 
 
 def saved_runs(directory: str) -> list[str]:
@@ -278,12 +275,6 @@ def stored_variables(keys: Iterable[str]) -> Iterator[tuple[str, str, str | None
         match = _KEY.fullmatch(key)
         if match:  # slashes are written as ".S"; names in a TF-Hub module end with ":0"
             yield key, match[1].replace(".S", "/").split(":")[0], match[2]
-
-
-def _some_of(names: set[str]) -> str:
-    """The first names, for an error message of one line."""
-    few = sorted(names)[:3]
-    return ", ".join(few) + (f" and {len(names) - len(few)} others" if len(names) > len(few) else "")
 
 
 def _names(directory: str, start: str) -> list[str]:

@@ -27,7 +27,7 @@ from albert_tf.data.batching import bucket_lengths
 from albert_tf.data.feature_table import FeatureTable, digest
 from albert_tf.training.evaluation import Predictor
 from albert_tf.training.strategy import is_chief, values_of_all
-from albert_tf.training.task import Batch, MeanLossTask, PredictingTask, TeachableTask, Tensors
+from albert_tf.training.task import Batch, PredictingTask, TeachableTask, Tensors
 from albert_tf.utils.outputs import locked, made_from_of, output_set, read_array, write_array
 from albert_tf.utils.progress import count_of
 
@@ -132,9 +132,12 @@ def answers(
         logging.info("the teacher's answers are read from %s", ", ".join(paths.values()))
         return {name: read_array(path) for name, path in paths.items()}
     logging.info("the teacher reads %s", count_of(len(table), "example"))
-    predictor = Predictor(_Outputs(teacher, list(outputs)), strategy, batch_size,
-                          bucket_lengths(table.schema.max_seq_length), parts=parts)
-    values = {name: _joined(each, table, outputs[name] is not None) for name, each in predictor(table).items()}
+    predictor = Predictor(teacher, lambda values: {name: tf.cast(values[name], tf.float32) for name in outputs},
+                          strategy, batch_size, bucket_lengths(table.schema.max_seq_length), parts=parts)
+    values = {}
+    for name, each in predictor(table).items():
+        values[name] = np.stack(each) if outputs[name] is None else np.concatenate(
+            [value[:length] for value, length in zip(each, table.lengths)])  # without padding
     if is_chief(strategy):
         with locked(os.path.join(directory, f"teacher_{key}"), wait=True), output_set(
                 {path: [path] for path in paths.values()}) as written:
@@ -142,27 +145,6 @@ def answers(
                 write_array(written.temporary[path], values[name])
             written.made_from = made_from
     return values
-
-
-class _Outputs(MeanLossTask):
-    """A model some of whose outputs are predictions."""
-
-    def __init__(self, model: keras.Model, names: Sequence[str]):
-        super().__init__(model)
-        self._names = names
-
-    def loss(self, outputs, batch, denominators):
-        raise NotImplementedError("a teacher is not trained")
-
-    def predictions(self, outputs: Tensors) -> Tensors:
-        return {name: tf.cast(outputs[name], tf.float32) for name in self._names}
-
-
-def _joined(values: list[np.ndarray], table: FeatureTable, per_token: bool) -> np.ndarray:
-    """One array of the examples' values; those of padding are left out."""
-    if not per_token:
-        return np.stack(values)
-    return np.concatenate([value[:length] for value, length in zip(values, table.lengths)])
 
 
 def _made_from(teacher: keras.Model, table: FeatureTable) -> dict[str, Any]:

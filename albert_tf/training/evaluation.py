@@ -13,13 +13,14 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from albert_tf import keras
 from albert_tf.data.batching import evaluation_rows, table_batches
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.rows import read_json_lines
 from albert_tf.training.checkpoints import best_or_latest, saved_by_step, saved_runs, saved_step
 from albert_tf.training.options import BEST
 from albert_tf.training.strategy import distributed
-from albert_tf.training.task import PredictingTask
+from albert_tf.training.task import Tensors
 from albert_tf.training.trainer import in_parts, on_batches
 from albert_tf.utils.charts import Curve, Panel, write_charts
 from albert_tf.utils.outputs import locked, write_text
@@ -281,7 +282,11 @@ def write_summary(directory: str, runs: Iterable[str], best_metric: str) -> None
     names = dict.fromkeys(name for results in (evaluated[best], *evaluated.values()) for name in results)
     values_of = {name: [results[name] for results in evaluated.values() if name in results]
                  for name in names if name != "global_step"}
-    statistics_of = {name: _statistics(values) for name, values in values_of.items()}
+    statistics_of = {}
+    for name, values in values_of.items():
+        deviation = 0.0 if len(values) == 1 else statistics.stdev(values) if math.isfinite(sum(values)) else math.nan
+        statistics_of[name] = dict(median=statistics.median(values), lowest=min(values), highest=max(values),
+                                   standard_deviation=deviation)
     for name in logged_names(statistics_of):
         over_runs = statistics_of[name]
         logging.info("%s: median %.4f of %s, %.4f to %.4f, standard deviation %.4f", name, over_runs["median"],
@@ -291,12 +296,6 @@ def write_summary(directory: str, runs: Iterable[str], best_metric: str) -> None
     seeds = {name.removeprefix("seed_"): results for name, results in evaluated.items()}
     content = dict(best_run=best, seeds=seeds, over_runs=statistics_of)
     write_text(os.path.join(directory, "eval_runs.json"), json.dumps(content, indent=2) + "\n")
-
-
-def _statistics(values: list[float]) -> dict[str, float]:
-    deviation = 0.0 if len(values) == 1 else statistics.stdev(values) if math.isfinite(sum(values)) else math.nan
-    return dict(median=statistics.median(values), lowest=min(values), highest=max(values),
-                standard_deviation=deviation)
 
 
 PLOT = "eval_history.svg"
@@ -323,19 +322,23 @@ Evaluate = Callable[[Predict], "dict[str, float]"]
 
 
 class Predictor:
-    """Runs a task's model over features, without dropout.
+    """Runs a model over features, without dropout.
 
     Args:
+      predictions: function of the model's outputs that returns predictions by name, such as that of a PredictingTask.
       batch_size: examples of a batch, over all replicas.
       parts: the largest number of parts of a batch that are computed at the same time (trainer.py).
     """
 
-    def __init__(self, task: PredictingTask, strategy: tf.distribute.Strategy, batch_size: int,
-                 buckets: tuple[int, ...], jit_compile: bool = False, parts: int = 1):
-        self._task, self._strategy, self._batch_size, self._buckets = task, strategy, batch_size, buckets
-        self._parts = parts
-        self._outputs = tf.function(self._outputs_of_part, autograph=False, jit_compile=jit_compile or None)
-        self._outputs_on_replicas = on_batches(self._run, strategy, jit_compile)
+    def __init__(self, model: keras.Model, predictions: Callable[[Tensors], Tensors],
+                 strategy: tf.distribute.Strategy, batch_size: int, buckets: tuple[int, ...],
+                 jit_compile: bool = False, parts: int = 1):
+        self._strategy, self._batch_size, self._buckets = strategy, batch_size, buckets
+        of_part = tf.function(
+            lambda batch: dict(predictions(model(batch, training=False)), example=batch["example"]),
+            autograph=False, jit_compile=jit_compile or None)
+        self._on_replicas = on_batches(lambda batch: strategy.run(in_parts, (of_part, batch, parts)), strategy,
+                                       jit_compile)
 
     def __call__(self, table: FeatureTable) -> dict[str, list[np.ndarray]]:
         """The predictions by name: one value per example, in the order of the table.
@@ -349,7 +352,7 @@ class Predictor:
         iterator = iter(batches)
         for _ in rows:
             outputs = {name: self._strategy.gather(values, axis=0).numpy()
-                       for name, values in self._outputs_on_replicas(iterator).items()}
+                       for name, values in self._on_replicas(iterator).items()}
             examples = outputs.pop("example")
             for name, values in outputs.items():
                 values_of_all = predictions.setdefault(name, [None] * len(table))
@@ -357,13 +360,6 @@ class Predictor:
                     if example >= 0:
                         values_of_all[example] = value
         return predictions
-
-    def _run(self, batch):
-        return self._strategy.run(in_parts, (self._outputs, batch, self._parts))
-
-    def _outputs_of_part(self, batch):
-        outputs = self._task.predictions(self._task.model(batch, training=False))
-        return dict(outputs, example=batch["example"])
 
 
 def mean_of(predictions: Sequence[dict[str, list[np.ndarray]]], name: str) -> np.ndarray:

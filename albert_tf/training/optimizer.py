@@ -133,7 +133,11 @@ class ReleaseOptimizer(keras.optimizers.legacy.Optimizer):
                 # multiply_no_nan: NaN and infinity times 0 are 0.
                 kept = tf.where(skip, 0.0, 1.0)
                 gradients = [tf.math.multiply_no_nan(each, tf.cast(kept, each.dtype)) for each in gradients]
-                apply_state = {place: _without_effect_where(skip, state) for place, state in apply_state.items()}
+                # With these coefficients an update changes nothing: slot * 1 + 0, variable - 0.
+                still = dict(lr_t=0.0, beta_1=1.0, one_minus_beta_1=0.0, beta_2=1.0, one_minus_beta_2=0.0)
+                for state in apply_state.values():
+                    state.update({name: tf.where(skip, tf.cast(value, state[name].dtype), state[name])
+                                  for name, value in still.items()})
             return tf.__internal__.distribute.interim.maybe_merge_call(
                 functools.partial(self._distributed_apply, apply_state=apply_state, name=None),
                 tf.distribute.get_strategy(), list(zip(gradients, variables)))
@@ -195,21 +199,9 @@ def _updated(variable, m, v, gradient, coefficients, decays: bool, adapts: bool)
         update += coefficients["weight_decay"] * variable
     rate = coefficients["lr_t"]
     if adapts:
-        rate = _trust_ratio(variable, update) * rate
+        norm, of_update = tf.norm(variable, ord=2), tf.norm(update, ord=2)
+        rate = tf.where((norm > 0) & (of_update > 0), norm / of_update, 1.0) * rate
     return variable - rate * update, m, v
-
-
-def _trust_ratio(variable, update):
-    """norm(variable) / norm(update), or 1 if either is 0."""
-    variable_norm, update_norm = tf.norm(variable, ord=2), tf.norm(update, ord=2)
-    return tf.where((variable_norm > 0) & (update_norm > 0), variable_norm / update_norm, 1.0)
-
-
-def _without_effect_where(skip, coefficients: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """The coefficients; if `skip` is true, those of an update that changes nothing (slot * 1 + 0, variable - 0)."""
-    still = dict(lr_t=0.0, beta_1=1.0, one_minus_beta_1=0.0, beta_2=1.0, one_minus_beta_2=0.0)
-    return dict(coefficients, **{name: tf.where(skip, tf.cast(value, coefficients[name].dtype), coefficients[name])
-                                 for name, value in still.items()})
 
 
 def _matches(expressions: Sequence[str], name: str) -> bool:

@@ -130,10 +130,8 @@ class TrainerOptions:
     lora_per_layer: bool = False
 
     def __post_init__(self):
-        if self.trainable is not None:
-            if self.trainable not in (ALL, HEAD) and not LAST.fullmatch(self.trainable):
-                raise ValueError(f"--trainable must be {ALL}, {HEAD} or last_K, such as last_2. "
-                                 f"Received: {self.trainable}")
+        if self.trainable not in (None, ALL, HEAD) and not LAST.fullmatch(self.trainable):
+            raise ValueError(f"--trainable must be {ALL}, {HEAD} or last_K, such as last_2. Received: {self.trainable}")
         if not self.lora_rank and (self.lora_alpha is not None or self.lora_per_layer):
             raise ValueError("--lora_alpha and --lora_per_layer are for adapters: set --lora_rank too")
         if self.lora is not None and self.trainable not in (None, HEAD):

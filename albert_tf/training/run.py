@@ -131,7 +131,6 @@ def train(
     Returns:
       Whether steps were taken; False if the run was finished before.
     """
-    _check_batch_size(options, strategy.num_replicas_in_sync, trainer.gradient_accumulation_steps)
     first_step = _restored_step(checkpoints, options, strategy)
     if first_step and evaluator is not None and not evaluator.has_evaluated(first_step):
         evaluator(first_step)  # the run ended after saving and before the evaluation
@@ -148,12 +147,6 @@ def train(
     if evaluator is not None:
         evaluator.log_best()
     return not finished
-
-
-def _check_batch_size(options: RunOptions, replicas: int, micro_batches: int) -> None:
-    if options.train_batch_size % (replicas * micro_batches):
-        raise ValueError(f"train_batch_size must be a multiple of {replicas} replicas times {micro_batches} "
-                         f"gradient_accumulation_steps. Received: {options.train_batch_size}")
 
 
 def _restored_step(checkpoints: Checkpoints, options: RunOptions, strategy: tf.distribute.Strategy) -> int:

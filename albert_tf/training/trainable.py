@@ -11,7 +11,7 @@ from absl import logging
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.adapters import LoraOptions, LowRankAdapter, add_adapters
+from albert_tf.modeling.adapters import LoraOptions, add_adapters
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.encoder import block_variable
 from albert_tf.modeling.layers import ReleaseLayer, release_name
@@ -30,28 +30,22 @@ def restrict_training(model: keras.Model, trainable: str, lora: LoraOptions | No
       trainable: "head": the head, with the pooler if the head reads it; or "last_K": also the last K layers.
       lora: adapters, which train together with the head; None for none.
     """
-    _freeze(model, trainable, lora)
+    if isinstance(model.albert, AlbertModel):
+        is_trained = _selection(model, trainable)
+        for layer in model.submodules:
+            # Only the innermost layers are frozen: Keras takes no weights of a layer that is within a frozen one.
+            if isinstance(layer, ReleaseLayer) and not any(map(is_trained, map(release_name, layer.weights))):
+                layer.trainable = False
+        if lora:
+            logging.info("%s of rank %d", count_of(len(add_adapters(model.albert, lora)), "adapter"), lora.rank)
+    elif trainable != HEAD or lora:
+        raise ValueError("--trainable=last_K and --lora_rank do not work with a TF-Hub module that runs its own graph: "
+                         f"only --trainable={HEAD} does")
+    else:
+        model.albert.trainable = False
     if not model.trainable_weights:
         raise ValueError(f"--trainable={trainable} leaves nothing to train: a {type(model).__name__} has no weights "
                          "besides its encoder's. Set --trainable=last_K or --lora_rank")
-
-
-def _freeze(model: keras.Model, trainable: str, lora: LoraOptions | None) -> None:
-    encoder = model.albert
-    if not isinstance(encoder, AlbertModel):
-        if trainable != HEAD or lora:
-            raise ValueError("--trainable=last_K and --lora_rank do not work with a TF-Hub module that runs its own "
-                             f"graph: only --trainable={HEAD} does")
-        encoder.trainable = False
-        return
-    is_trained = _selection(model, trainable)
-    for layer in model.submodules:
-        # Only the innermost layers are frozen: Keras takes no weights of a layer that is within a frozen one.
-        if isinstance(layer, ReleaseLayer) and not any(map(is_trained, map(release_name, layer.weights))):
-            layer.trainable = False
-    if lora:
-        adapters: list[LowRankAdapter] = add_adapters(encoder, lora)
-        logging.info("%s of rank %d", count_of(len(adapters), "adapter"), lora.rank)
 
 
 def _selection(model: keras.Model, trainable: str) -> Callable[[str], bool]:
@@ -75,7 +69,9 @@ def _selection(model: keras.Model, trainable: str) -> Callable[[str], bool]:
 
 def _last_blocks(config: AlbertConfig, count: int) -> tuple[set[int], set[int]]:
     """The indices of the attention and of the feed-forward blocks of the last layers."""
-    possible = [k for k in range(1, config.num_hidden_layers + 1) if _are_apart(config, k)]
+    possible = [k for k in range(1, config.num_hidden_layers + 1)  # no earlier layer uses a block of the last k ones
+                if all(_blocks(layers[-k:]).isdisjoint(_blocks(layers[:-k]))
+                       for layers in (config.attention_blocks, config.ffn_blocks))]
     if count in possible:
         return _blocks(config.attention_blocks[-count:]), _blocks(config.ffn_blocks[-count:])
     if count > config.num_hidden_layers:
@@ -85,12 +81,6 @@ def _last_blocks(config: AlbertConfig, count: int) -> tuple[set[int], set[int]]:
                   "ones: this needs groups of layers, or --unshare_layers")
     raise ValueError(f"--trainable=last_{count}: {reason}. Possible here: "
                      f"{', '.join(f'last_{k}' for k in possible)}, {HEAD}, {ALL}")
-
-
-def _are_apart(config: AlbertConfig, count: int) -> bool:
-    """Whether no block of the last layers is used by an earlier layer."""
-    return all(not _blocks(layers[-count:]) & _blocks(layers[:-count])
-               for layers in (config.attention_blocks, config.ffn_blocks))
 
 
 def _blocks(layers: tuple[tuple[int, ...], ...]) -> set[int]:

@@ -231,7 +231,7 @@ class ResolvedModel:
     def _open_run(self, path: str) -> StoredModel:
         """The run's checkpoint. A damaged one is not an error yet: training and evaluation pass over it."""
         directory = os.path.dirname(path)
-        for prefix in (path, *reversed(numbered(directory))):
+        for prefix in (path, *reversed(numbered(directory).values())):
             with contextlib.suppress(ValueError):
                 return open_source(prefix)
         return StoredModel(path, {}, lambda name: None, lambda: AlbertConfig.from_json_file(

@@ -110,9 +110,9 @@ def test_predictions_are_in_the_tables_order_and_do_not_depend_on_padding_or_rep
     with mirrored.scope():
         task = new_task()
     examples = tables[1]
-    short = Predictor(task, strategy, 4, BUCKETS)(examples)["probabilities"]
-    padded = Predictor(task, strategy, 8, (MAX_SEQ_LENGTH,))(examples)["probabilities"]
-    on_two = Predictor(task, mirrored, 4, BUCKETS)(examples)["probabilities"]
+    short = Predictor(task.model, task.predictions, strategy, 4, BUCKETS)(examples)["probabilities"]
+    padded = Predictor(task.model, task.predictions, strategy, 8, (MAX_SEQ_LENGTH,))(examples)["probabilities"]
+    on_two = Predictor(task.model, task.predictions, mirrored, 4, BUCKETS)(examples)["probabilities"]
     batch = examples.batch(tf.range(21, dtype=tf.int64), tf.constant(MAX_SEQ_LENGTH))
     expected = tf.nn.softmax(task.model(batch)["logits"]).numpy()
     for found in (short, padded, on_two):
@@ -369,8 +369,8 @@ def test_each_bucket_compiles_with_xla_in_training_and_prediction(tables, strate
         np.testing.assert_allclose(compiled["loss"], plain["loss"], rtol=1e-4)
         np.testing.assert_allclose(compiled["gradient_norm"], plain["gradient_norm"], rtol=1e-3)
     trainer = trainers[1]
-    found = Predictor(trainer.task, strategy, 4, BUCKETS, jit_compile=True)(tables[1])
-    plain = Predictor(trainer.task, strategy, 4, BUCKETS)(tables[1])
+    found = Predictor(trainer.model, trainer.task.predictions, strategy, 4, BUCKETS, jit_compile=True)(tables[1])
+    plain = Predictor(trainer.model, trainer.task.predictions, strategy, 4, BUCKETS)(tables[1])
     np.testing.assert_allclose(np.stack(found["probabilities"]), np.stack(plain["probabilities"]), atol=1e-5)
 
 

@@ -142,7 +142,7 @@ def test_only_the_latest_few_and_the_best_are_kept(tmp_path):
     checkpoints.save_best()
     for step in (10, 11):
         save_at(trainer, checkpoints, step)
-    assert [os.path.basename(prefix) for prefix in numbered(str(tmp_path))] == ["model.ckpt-10", "model.ckpt-11"]
+    assert list(numbered(str(tmp_path)).values()) == [str(tmp_path / f"model.ckpt-{step}") for step in (10, 11)]
     assert best_or_latest(str(tmp_path)) == str(tmp_path / "model.ckpt-best")
 
 
@@ -182,7 +182,7 @@ def test_a_damaged_checkpoint_of_a_later_step_does_not_count_as_the_latest(run):
     assert tf.train.latest_checkpoint(str(run)) == str(run / "model.ckpt-8")
     assert new_run(run)[1].restore_latest() == 8
     save_at(trainer, checkpoints, 12)
-    assert [os.path.basename(prefix) for prefix in numbered(str(run))] == ["model.ckpt-12"]
+    assert [os.path.basename(prefix) for prefix in numbered(str(run)).values()] == ["model.ckpt-12"]
 
 
 @pytest.mark.parametrize("of_the_run", [lambda trainer: trainer.model.w,
@@ -205,7 +205,7 @@ def new_run_at(directory, step):
 
 
 def test_nothing_but_damaged_checkpoints_is_an_error_and_no_new_start(run):
-    for prefix in numbered(str(run)):
+    for prefix in numbered(str(run)).values():
         os.truncate(prefix + ".index", 10)
     with pytest.raises(ValueError, match="no checkpoint in .* can be read"):
         new_run(run)[1].restore_latest()
@@ -281,7 +281,7 @@ def test_training_saves_all_of_its_checkpoints_while_others_evaluate_them(tmp_pa
         finally:
             (tmp_path / "trained").touch()
     kept = [f"model.ckpt-{step}" for step in range(last_step - 4, last_step + 1)]
-    assert [os.path.basename(prefix) for prefix in numbered(str(tmp_path))] == kept
+    assert [os.path.basename(prefix) for prefix in numbered(str(tmp_path)).values()] == kept
     for name in (*kept, "model.ckpt-best"):
         again, checkpoints = new_run(tmp_path)
         step = checkpoints.restore(str(tmp_path / name))
