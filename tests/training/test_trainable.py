@@ -12,8 +12,7 @@ from albert_tf.modeling.span import AlbertSpan
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.training.checkpoints import Checkpoints
 from albert_tf.training.options import RunOptions, Schedule, TrainerOptions
-from albert_tf.training.run import new_trainer
-from albert_tf.training.trainable import restrict_training
+from albert_tf.training.run import new_trainer, restrict_training
 from albert_tf.weights.from_pretrained import from_pretrained
 from albert_tf.weights.settings import Settings, write_settings
 
