@@ -84,15 +84,13 @@ def text_logits(
                          "use a model of pairs")
     length = max_seq_length or model.row_length
 
-    def batches():
-        yield np.zeros([0, model.num_labels], np.float32)
-        for start in range(0, len(texts), _BATCH):
-            rows = slice(start, start + _BATCH)
-            pairs = None if text_pairs is None else text_pairs[rows]
-            outputs = model(_inputs(tokenizer, texts[rows], pairs, length, WindowOptions.of(model)))
-            yield tf.cast(outputs["logits"], tf.float32)
-
-    return np.concatenate(list(batches()))
+    logits = [np.zeros([0, model.num_labels], np.float32)]
+    for start in range(0, len(texts), _BATCH):
+        rows = slice(start, start + _BATCH)
+        pairs = None if text_pairs is None else text_pairs[rows]
+        outputs = model(_inputs(tokenizer, texts[rows], pairs, length, WindowOptions.of(model)))
+        logits.append(tf.cast(outputs["logits"], tf.float32).numpy())
+    return np.concatenate(logits)
 
 
 def _inputs(

@@ -5,6 +5,7 @@ All metrics but the accuracy are computed by scikit-learn and scipy.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from typing import Sequence
 
@@ -115,29 +116,21 @@ def evaluate_ranking(queries: Sequence[str], label_ids: np.ndarray, probabilitie
     """
     check_finite_outputs(probabilities)
     scores, is_relevant = probabilities[:, 0], np.asarray(label_ids) > 0
-    rows_of: dict[str, list[int]] = {}
+    rows_of = collections.defaultdict(list)
     for row, query in enumerate(queries):
-        rows_of.setdefault(query, []).append(row)
-    rankings = [is_relevant[rows][np.lexsort((is_relevant[rows], -scores[rows]))] for rows in
-                (np.array(rows) for rows in rows_of.values()) if is_relevant[rows].any()]
-    if not rankings:
+        rows_of[query].append(row)
+    discounts = 1 / np.log2(np.arange(2, _CUTOFF + 2))
+    ranks, gains = [], []  # of the queries that have a relevant passage
+    for rows in map(np.array, rows_of.values()):
+        ranking = is_relevant[rows][np.lexsort((is_relevant[rows], -scores[rows]))]  # bool [passages], the best first
+        if ranking.any():
+            first = int(ranking.argmax())
+            ranks.append(1 / (first + 1) if first < _CUTOFF else 0.0)
+            gains.append(discounts[: len(ranking)] @ ranking[:_CUTOFF] / discounts[: int(ranking.sum())].sum())
+    if not ranks:
         raise ValueError("no query has a passage with the label 1: there is nothing to rank")
     loss = mean_binary_cross_entropy(scores, is_relevant)
-    return {"mrr@10": float(np.mean([reciprocal_rank(each) for each in rankings])),
-            "ndcg@10": float(np.mean([normalized_gain(each) for each in rankings])), "eval_loss": loss, "loss": loss}
-
-
-def reciprocal_rank(is_relevant: np.ndarray) -> float:
-    """1 / rank of the first relevant passage, 0 if it is not among the first ten; bool [passages], the best first."""
-    found = np.flatnonzero(is_relevant[:_CUTOFF])
-    return float(1 / (found[0] + 1)) if found.size else 0.0
-
-
-def normalized_gain(is_relevant: np.ndarray) -> float:
-    """nDCG@10 of a ranking with a relevant passage; bool [passages], the best first."""
-    discounts = 1 / np.log2(np.arange(2, _CUTOFF + 2))
-    gain = discounts[: len(is_relevant)] @ is_relevant[:_CUTOFF]
-    return float(gain / discounts[: int(is_relevant.sum())].sum())
+    return {"mrr@10": float(np.mean(ranks)), "ndcg@10": float(np.mean(gains)), "eval_loss": loss, "loss": loss}
 
 
 # --- calibration ------------------------------------------------------------------------------------------------------

@@ -74,7 +74,14 @@ def score_sentences(
     starts_word = word_starts(tokenizer) if within_word_l2r else None
     special_tokens = SpecialTokens(tokenizer)
     framed = [special_tokens.around(rows[number]) for number in unique]
-    log_probabilities = _log_probabilities_function(model)
+
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec([None] * rank, tf.int32) for rank in (2, 1, 1)])
+    def log_probabilities(ids, positions, targets):  # [copies, seq], [copies], [copies]; float32 [copies]
+        outputs = model(dict(input_ids=ids, input_mask=tf.ones_like(ids), segment_ids=tf.zeros_like(ids),
+                             masked_lm_positions=positions[:, None]))
+        logits = outputs["mlm_logits"][:, 0]  # [copies, V]
+        return -tf.nn.sparse_softmax_cross_entropy_with_logits(labels=targets, logits=logits)
+
     scores = np.zeros(len(rows))
     for copies in masked_copies(framed, tokenizer.mask_id, starts_word, tokens_per_batch):
         values = log_probabilities(*map(tf.constant, (copies.ids, copies.positions, copies.targets))).numpy()
@@ -115,22 +122,6 @@ def _words(ids: np.ndarray, starts_word: np.ndarray) -> np.ndarray:
     return np.cumsum(starts, axis=1)
 
 
-def _log_probabilities_function(model: AlbertPretrainer) -> Callable:
-    """A tf.function from ids [copies, seq], positions and targets [copies] to log-probabilities, float32 [copies]."""
-
-    def of(*shape):
-        return tf.TensorSpec(shape, tf.int32)
-
-    @tf.function(autograph=False, input_signature=[of(None, None), of(None), of(None)])
-    def log_probabilities(ids, positions, targets):
-        outputs = model(dict(input_ids=ids, input_mask=tf.ones_like(ids), segment_ids=tf.zeros_like(ids),
-                             masked_lm_positions=positions[:, None]))
-        logits = outputs["mlm_logits"][:, 0]  # [copies, V]
-        return -tf.nn.sparse_softmax_cross_entropy_with_logits(labels=targets, logits=logits)
-
-    return log_probabilities
-
-
 # --- minimal pairs ----------------------------------------------------------------------------------------------------
 
 
@@ -151,7 +142,9 @@ def read_minimal_pairs(paths: str) -> list[MinimalPair]:
     """Reads the pairs of a comma-separated list of files, globs and folders. Of a folder, all .jsonl files are read."""
     pairs: list[MinimalPair] = []
     path_of: dict[str, str] = {}
-    for path in _files(paths):
+    parts = filter(None, (part.strip() for part in paths.split(",")))
+    patterns = (os.path.join(part, f"*{_ENDING}") if tf.io.gfile.isdir(part) else part for part in parts)
+    for path in expand_globs(",".join(patterns)):
         name = os.path.splitext(os.path.basename(path))[0] if is_parquet(path) else (
             os.path.basename(path).removesuffix(_ENDING))
         if name in path_of:
@@ -163,12 +156,6 @@ def read_minimal_pairs(paths: str) -> list[MinimalPair]:
             raise ValueError(f"{path} has no pairs")
         pairs += file_pairs
     return pairs
-
-
-def _files(paths: str) -> list[str]:
-    parts = filter(None, (part.strip() for part in paths.split(",")))
-    patterns = (os.path.join(part, f"*{_ENDING}") if tf.io.gfile.isdir(part) else part for part in parts)
-    return expand_globs(",".join(patterns))
 
 
 def _pair(values: dict[str, Any], file: str, place: str) -> MinimalPair:

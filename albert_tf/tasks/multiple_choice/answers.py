@@ -48,15 +48,13 @@ def choose_options(
                                             model.num_choices)
     rows = list(features)
 
-    def batches():
-        yield np.zeros([0, model.num_choices], np.float32)
-        for first in range(0, len(rows), _BATCH):
-            are_options = np.array([[bool(option) for option in example.options]
-                                    for example in examples[first : first + _BATCH]])
-            outputs = model(_inputs(rows[first : first + _BATCH], are_options, tokenizer.pad_id))
-            yield tf.nn.softmax(tf.cast(outputs["logits"], tf.float32))
-
-    return np.concatenate(list(batches()))
+    probabilities = [np.zeros([0, model.num_choices], np.float32)]
+    for first in range(0, len(rows), _BATCH):
+        batch = slice(first, first + _BATCH)
+        are_options = np.array([[bool(option) for option in example.options] for example in examples[batch]])
+        outputs = model(_inputs(rows[batch], are_options, tokenizer.pad_id))
+        probabilities.append(tf.nn.softmax(tf.cast(outputs["logits"], tf.float32)).numpy())
+    return np.concatenate(probabilities)
 
 
 def _inputs(rows: Sequence[dict], are_options: np.ndarray, pad_id: int) -> dict[str, np.ndarray]:
@@ -133,7 +131,10 @@ def pack_choices(
     each_option = tf.reshape(options, [-1])  # [batch * choices]
     example = tf.repeat(tf.range(tf.shape(options)[0]), choices)  # [batch * choices]
     endings = _join(tf.gather(tokenizer.preprocess(question), example), tokenizer.preprocess(each_option))
-    ending_ids = _last(tokenizer.tokenize(endings), min(max_qa_length, max_seq_length - SPECIAL_TOKENS))
+    ids = tokenizer.tokenize(endings)  # [batch * choices, (pieces)]
+    from_the_end = tf.gather(ids.row_limits(), ids.value_rowids()) - tf.range(tf.size(ids.values, tf.int64))
+    most = min(max_qa_length, max_seq_length - SPECIAL_TOKENS)
+    ending_ids = tf.ragged.boolean_mask(ids, ids.with_values(from_the_end <= most))  # the last ones of each row
     context_ids = tf.gather(tokenizer.tokenize(context), example)
 
     packed = _pack(tokenizer, max_seq_length, context_ids, ending_ids)
@@ -151,13 +152,6 @@ def _join(question: tf.Tensor, option: tf.Tensor) -> tf.Tensor:
     filled = parts.with_values(tf.where(is_first, "", tf.gather(option, text)) + parts.values)
     has_blank = parts.row_lengths() > 1
     return tf.where(has_blank, tf.strings.reduce_join(filled, axis=1), question + " " + option)
-
-
-def _last(rows: tf.RaggedTensor, count: int) -> tf.RaggedTensor:
-    """The last `count` values of each row, or all of a shorter row."""
-    row_ends = tf.gather(rows.row_limits(), rows.value_rowids())
-    from_the_end = row_ends - tf.range(tf.size(rows.values, tf.int64))  # 1 for the last value of a row, 2 before it
-    return tf.ragged.boolean_mask(rows, rows.with_values(from_the_end <= count))
 
 
 def _pack(tokenizer: GraphTokenizer, max_seq_length: int, context_ids: tf.RaggedTensor, ending_ids: tf.RaggedTensor):

@@ -124,7 +124,10 @@ def read_json_examples(path: str) -> list[MultipleChoiceExample]:
     """Reads the questions of a JSON-lines or Parquet file. An empty question or option brings a warning."""
     examples, empty = [], []
     for line, values in read_objects(path):
-        examples.append(_json_example(values, f"{path} line {line}"))
+        place, values = f"{path} line {line}", {key: value for key, value in values.items() if value is not None}
+        examples.append(checked_example(
+            place, values.get("id", place), values.get("context", ""), values.get("question"), values.get("options"),
+            values.get("answer"), str(values.get("level", ""))))
         if not all(text.strip() for text in (examples[-1].question, *examples[-1].options)):
             empty.append(line)
     warn_of_empty_texts(path, empty)
@@ -193,12 +196,6 @@ def _race_examples(place: str, passage: dict[str, Any], level: str) -> Iterator[
     for number, (question, question_options, answer) in enumerate(zip(questions, options, answers), start=1):
         answer = "" if answer is None else answer  # all of RACE has answers
         yield checked_example(f"{place}, question {number}", name, article, question, question_options, answer, level)
-
-
-def _json_example(values: dict[str, Any], place: str) -> MultipleChoiceExample:
-    values = {key: value for key, value in values.items() if value is not None}
-    return checked_example(place, values.get("id", place), values.get("context", ""), values.get("question"),
-                           values.get("options"), values.get("answer"), str(values.get("level", "")))
 
 
 def _label(place: str, answer: Any, num_options: int) -> int:
@@ -270,7 +267,10 @@ def _features(
     for chunk in chunks(examples, _CHUNK):
         contexts = list(dict.fromkeys(example.context for example in chunk))
         ids_of = dict(zip(contexts, map(np.ndarray.tolist, tokenizer.encode_batch(contexts))))
-        endings = iter(tokenizer.encode_batch([ending for example in chunk for ending in _endings(example, tokenizer)]))
+        # As in the release, a SentencePiece model's texts are normalised before they are joined, so "＿" counts as "_".
+        normalised = [map(tokenizer.preprocess, (example.question, *example.options)) for example in chunk]
+        endings = iter(tokenizer.encode_batch(
+            [join(question, option) for question, *options in normalised for option in options]))
         for example in chunk:
             context, rows = ids_of[example.context], []
             for ids in itertools.islice(endings, len(example.options)):
@@ -280,9 +280,3 @@ def _features(
             rows += [packer.padding()] * (num_choices - len(rows))
             yield dict(by_feature(rows), label_id=example.label or 0, example_id=example.example_id,
                        is_real_example=True)
-
-
-def _endings(example: MultipleChoiceExample, tokenizer: FullTokenizer) -> tuple[str, ...]:
-    """The endings as in the release: with a SentencePiece model, texts are normalised first, so "＿" counts as "_"."""
-    question, *options = map(tokenizer.preprocess, (example.question, *example.options))
-    return example._replace(question=question, options=tuple(options)).endings

@@ -101,16 +101,13 @@ def feature_table(
 
 def line_table(cache: FeatureCache, lines: Sequence[str], max_seq_length: int) -> FeatureTable:
     """The features of lines of text, one row each; the arguments are those of feature_table."""
+    def features() -> Iterator[dict]:
+        packer = PairPacker(cache.tokenizer, max_seq_length, pad=False)
+        return (packer.pack(ids.tolist()) for chunk in chunks(lines, _CHUNK)
+                for ids in cache.tokenizer.encode_batch(chunk))
+
     made_from = dict(lines=digest("\n".join(lines).encode("utf-8", "surrogatepass")))
-    return cache.table("lines_train", made_from, FeatureSchema(max_seq_length, {}),
-                       lambda: _line_features(lines, cache.tokenizer, max_seq_length))
-
-
-def _line_features(lines: Sequence[str], tokenizer: FullTokenizer, max_seq_length: int) -> Iterator[dict]:
-    packer = PairPacker(tokenizer, max_seq_length, pad=False)
-    for chunk in chunks(lines, _CHUNK):
-        for ids in tokenizer.encode_batch(chunk):
-            yield packer.pack(ids.tolist())
+    return cache.table("lines_train", made_from, FeatureSchema(max_seq_length, {}), features)
 
 
 def convert_pairs_to_features(
