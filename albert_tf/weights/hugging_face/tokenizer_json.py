@@ -7,7 +7,7 @@ names the class that follows this file alone. spiece.model is for programs that 
 
 transformers 5 saves no other vocabulary than tokenizer.json. It has the pieces and scores of a SentencePiece model and
 its normalization, so the model that is made of it encodes texts as the original one. The messages of SentencePiece are
-read and written here because sentencepiece's own classes need a newer protobuf than either TensorFlow.
+declared here because sentencepiece's own classes need a newer protobuf than either TensorFlow.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ import base64
 import functools
 import json
 import os
-import struct
 import sys
 import unicodedata
-from typing import Any, Iterator
+from typing import Any
 
 import tensorflow as tf
+from google.protobuf import descriptor_pb2, message_factory, text_format
 
 from albert_tf.config import AlbertConfig
-from albert_tf.data.records import varints
 from albert_tf.text.pieces import WORD_START, ends_in_digit_comma
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.files import read_json_object, version
@@ -38,14 +37,25 @@ from albert_tf.weights.settings import (
     options_in,
 )
 
-# Numbers of sentencepiece_model.proto: fields of ModelProto, SentencePiece, TrainerSpec and NormalizerSpec, types of
-# pieces and of models, and protobuf's encodings of a field.
-_PIECES, _TRAINER, _NORMALIZER = 1, 2, 3
-_PIECE, _SCORE, _TYPE = 1, 2, 3
-_MODEL_TYPE, _UNIGRAM = 3, 1
-_CHARSMAP, _ADD_DUMMY_PREFIX = 2, 3
-_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+# The fields of sentencepiece_model.proto that are read and written here.
+_PROTO = """
+name: "albert_tf/sentencepiece.proto" package: "albert_tf" syntax: "proto2"
+message_type { name: "Piece"
+  field { name: "piece" number: 1 type: TYPE_BYTES label: LABEL_OPTIONAL }
+  field { name: "score" number: 2 type: TYPE_FLOAT label: LABEL_OPTIONAL }
+  field { name: "type" number: 3 type: TYPE_INT32 label: LABEL_OPTIONAL } }
+message_type { name: "Trainer"
+  field { name: "model_type" number: 3 type: TYPE_INT32 label: LABEL_OPTIONAL default_value: "1" } }
+message_type { name: "Normalizer"
+  field { name: "charsmap" number: 2 type: TYPE_BYTES label: LABEL_OPTIONAL }
+  field { name: "add_dummy_prefix" number: 3 type: TYPE_BOOL label: LABEL_OPTIONAL default_value: "true" } }
+message_type { name: "Model"
+  field { name: "pieces" number: 1 type: TYPE_MESSAGE type_name: "Piece" label: LABEL_REPEATED }
+  field { name: "trainer" number: 2 type: TYPE_MESSAGE type_name: "Trainer" label: LABEL_OPTIONAL }
+  field { name: "normalizer" number: 3 type: TYPE_MESSAGE type_name: "Normalizer" label: LABEL_OPTIONAL } }
+"""
+_UNIGRAM = 1  # a type of models
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4  # types of pieces
 # Subtracted from the score of a piece that ends in a digit and a comma, so that it is never chosen. It is the number
 # of transformers 4.
 _NEVER_CHOSEN = 100.0
@@ -100,9 +110,11 @@ def tokenizer_json(tokenizer: FullTokenizer) -> dict[str, Any] | None:
     other small sigma.
     """
     assert tokenizer.sp_model is not None
-    model = _Model(tokenizer.sp_model.serialized_model_proto())
-    if model.kind != _UNIGRAM:
+    model = _model_class().FromString(tokenizer.sp_model.serialized_model_proto())
+    if model.trainer.model_type != _UNIGRAM:
         return None
+    user_defined = {index for index, piece in enumerate(model.pieces) if piece.type == _USER_DEFINED}
+    adds_prefix = model.normalizer.add_dummy_prefix
     special = {token: tokenizer.vocab[token] for token in dict.fromkeys(_SPECIAL_TOKENS.values())
                if token in tokenizer.vocab}
     return dict(
@@ -110,10 +122,10 @@ def tokenizer_json(tokenizer: FullTokenizer) -> dict[str, Any] | None:
         added_tokens=[dict(id=token_id, content=token, single_word=False, lstrip=token == "[MASK]", rstrip=False,
                            normalized=False, special=True)
                       for token, token_id in sorted(special.items(), key=lambda item: item[1])],
-        normalizer=dict(type="Sequence", normalizers=_normalizers(tokenizer, model.charsmap)),
-        pre_tokenizer=_metaspace(model.adds_prefix), decoder=_metaspace(model.adds_prefix),
+        normalizer=dict(type="Sequence", normalizers=_normalizers(tokenizer, model.normalizer.charsmap)),
+        pre_tokenizer=_metaspace(adds_prefix), decoder=_metaspace(adds_prefix),
         post_processor=_packing(special),
-        model=dict(type="Unigram", unk_id=tokenizer.unk_id, vocab=_vocabulary(tokenizer, model.user_defined),
+        model=dict(type="Unigram", unk_id=tokenizer.unk_id, vocab=_vocabulary(tokenizer, user_defined),
                    byte_fallback=False))
 
 
@@ -178,57 +190,11 @@ def _vocabulary(tokenizer: FullTokenizer, user_defined: set[int]) -> list[list]:
     return vocabulary
 
 
-class _Model:
-    """What a SentencePiece model does not tell by its Python interface, read from its serialized ModelProto.
-
-    Attributes:
-      kind: the kind of model, _UNIGRAM or another.
-      user_defined: the ids of user-defined pieces.
-      charsmap: the compiled rules of the normalization; empty if there are none.
-      adds_prefix: whether a word-start mark is added before a text.
-    """
-
-    def __init__(self, serialized: bytes):
-        self.kind, self.user_defined, self.charsmap, self.adds_prefix = _UNIGRAM, set(), b"", True
-        piece_id = 0
-        for number, content in _fields(serialized):
-            fields = dict(_fields(content)) if isinstance(content, bytes) else {}
-            if number == _PIECES:
-                if fields.get(_TYPE) == _USER_DEFINED:
-                    self.user_defined.add(piece_id)
-                piece_id += 1
-            elif number == _TRAINER:
-                self.kind = fields.get(_MODEL_TYPE, _UNIGRAM)
-            elif number == _NORMALIZER:
-                self.charsmap = fields.get(_CHARSMAP, b"")
-                self.adds_prefix = bool(fields.get(_ADD_DUMMY_PREFIX, True))
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
-    """The numbers and values of a protobuf message's fields; messages and texts are bytes."""
-    position = 0
-    while position < len(message):
-        tag, position = _varint(message, position)
-        number, encoding = tag >> 3, tag & 7
-        if encoding == _VARINT:
-            value, position = _varint(message, position)
-            yield number, value
-            continue
-        length = {_FIXED64: 8, _FIXED32: 4}.get(encoding)
-        if length is None:
-            length, position = _varint(message, position)
-        content, position = message[position:position + length], position + length
-        yield number, struct.unpack("<f", content)[0] if encoding == _FIXED32 else content
-
-
-def _varint(message: bytes, position: int) -> tuple[int, int]:
-    """The number that starts at a position, and the position after it."""
-    value = shift = 0
-    while True:
-        byte = message[position]
-        value, shift, position = value | (byte & 127) << shift, shift + 7, position + 1
-        if byte < 128:
-            return value, position
+@functools.lru_cache(maxsize=None)
+def _model_class() -> Any:
+    """The class of a SentencePiece model's message."""
+    file = text_format.Parse(_PROTO, descriptor_pb2.FileDescriptorProto())
+    return message_factory.GetMessages([file])["albert_tf.Model"]
 
 
 def vocabulary_of_tokenizer_json(folder: str) -> VocabularyFiles:
@@ -256,7 +222,7 @@ def _made(path: str, length: int, mtime_nsec: int) -> tuple[str, TokenizerOption
         else:
             name, vocabulary = "spiece.model", _sentencepiece_model(model, content["added_tokens"], normalizers)
         lower = any(step["type"] == "Lowercase" or step.get("lowercase") for step in normalizers)
-    except (KeyError, TypeError, AttributeError, ValueError, struct.error) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"{path} is not a tokenizer.json of transformers: {error!r}") from error
     made = os.path.join(folder_of_this_process(), name)
     write_bytes(made, vocabulary)
@@ -278,21 +244,11 @@ def _strips_accents(step: dict[str, Any]) -> bool:
 
 def _sentencepiece_model(model: dict[str, Any], added: list[dict], normalizers: list[dict[str, Any]]) -> bytes:
     """A serialized SentencePiece model. Of the added tokens, special ones are not found in texts."""
+    made = _model_class()()
     added_kinds = {token["content"]: _CONTROL if token["special"] else _USER_DEFINED for token in added}
-    pieces = []
     for index, (piece, score) in enumerate(model["vocab"]):
-        kind = added_kinds.get(piece, _NORMAL)
-        kind = _UNKNOWN if index == model["unk_id"] else kind
-        pieces.append(_field(_PIECES, _field(_PIECE, piece.encode()) + _tag(_SCORE, _FIXED32) + struct.pack("<f", score)
-                             + _tag(_TYPE, _VARINT) + varints([kind])))
-    charsmap = b"".join(base64.b64decode(step["precompiled_charsmap"]) for step in normalizers
-                        if step["type"] == "Precompiled")
-    return b"".join(pieces) + _field(_NORMALIZER, _field(_CHARSMAP, charsmap))
-
-
-def _field(number: int, content: bytes) -> bytes:
-    return _tag(number, _BYTES) + varints([len(content)]) + content
-
-
-def _tag(number: int, encoding: int) -> bytes:
-    return varints([number << 3 | encoding])
+        kind = _UNKNOWN if index == model["unk_id"] else added_kinds.get(piece, _NORMAL)
+        made.pieces.add(piece=piece.encode(), score=score, type=kind)
+    made.normalizer.charsmap = b"".join(base64.b64decode(step["precompiled_charsmap"]) for step in normalizers
+                                        if step["type"] == "Precompiled")
+    return made.SerializeToString()
