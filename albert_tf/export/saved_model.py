@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import functools
 import os
-from typing import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -26,16 +26,6 @@ from albert_tf.weights.heads import has_only_random_pooled_output, head_of
 
 LABEL_NAMES = "label_names.txt"  # in an export's assets: the names of the labels, one per line
 RAW_TEXT, IDS, EXAMPLES = "serving_default", "ids", "examples"
-# What a signature of raw text does, by the names of its inputs and outputs. The exporters of tasks/ use these names,
-# and the page of a server shows a signature by them.
-VIEWS = dict(
-    fill_masks=({"text"}, {"pieces", "probabilities"}),
-    classify=({"text_a"}, {"probabilities"}),
-    answer=({"question", "context"}, {"answer", "start", "end"}),
-    choose=({"question", "context", "options"}, set()),
-    tag=({"text"}, {"words", "tags"}),
-)
-OPTIONAL_INPUTS = dict(text_b="")  # the values of inputs that a request may omit
 _INNER_OUTPUTS = ("embedding_output", "word_embedding_output")  # not exported, as lists of those of each layer
 
 
@@ -120,12 +110,6 @@ def _signatures(
         EXAMPLES: graph(lambda examples: from_inputs(tf.io.parse_example(examples, dict(features))),
                         tf.TensorSpec([None], tf.string, "examples")),
     }
-
-
-def view_of(inputs: Iterable[str], outputs: Iterable[str]) -> str:
-    """The view of a signature with inputs and outputs of these names; "json" for any other signature."""
-    return next((view for view, (needed, returned) in VIEWS.items()
-                 if set(inputs) - set(OPTIONAL_INPUTS) == needed and returned <= set(outputs)), "json")
 
 
 def best_label(logits: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -12,7 +12,7 @@ import importlib.util
 import itertools
 import os
 import re
-from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence, Union
 
 import numpy as np
 import tensorflow as tf
@@ -23,22 +23,18 @@ from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.export.saved_model import (
     EXAMPLES,
     IDS,
-    OPTIONAL_INPUTS,
     RAW_TEXT,
     exported_outputs,
     graph,
     sequence_features,
-    view_of,
 )
 from albert_tf.server.signatures import (
     SENTENCE_ORDER,
     Columns,
-    InputSpec,
-    OutputSpec,
     ServedModel,
     Signature,
+    Spec,
     description_of,
-    row_function,
 )
 from albert_tf.tasks.classification.answers import text_logits
 from albert_tf.tasks.masked_lm.fill_mask import Filling, best_pieces, fill_texts, softmax
@@ -81,7 +77,7 @@ def model_of_source(
 
 
 def served_model(
-    name: str, model: OnnxModel | _KerasModel, tokenizer: FullTokenizer, top_k: int = 5, path: str | None = None
+    name: str, model: _Model, tokenizer: FullTokenizer, top_k: int = 5, path: str | None = None
 ) -> ServedModel:
     """A model with the signatures of the SavedModel that the head's script exports.
 
@@ -90,11 +86,13 @@ def served_model(
     The page shows `path`; None: that of the ONNX file.
     """
     head = head_of(model).name
-    parts = _HEADS.get(head, _encoder)(_Served(model, tokenizer, top_k))
+    if head not in _HEADS:
+        raise ValueError(f"the head {head} cannot be served: albert_tf/server/models.py has no signatures of it")
+    parts = _HEADS[head](model, tokenizer, top_k)
     labels = tuple(model.label_names or ()) if head in ("classifier", "token_classifier") else ()
-    ids = {name: InputSpec("int32", (None, None)) for name in model.input_names}
+    ids = {name: Spec("int32", (None, None)) for name in model.input_names}
     signatures = {**parts.texts, IDS: _signature(ids, parts.ids, parts.outputs),
-                  EXAMPLES: _signature(dict(examples=InputSpec("string", (None,))),
+                  EXAMPLES: _signature(dict(examples=_TEXT),
                                        functools.partial(_of_examples, parts), parts.outputs)}
     signatures = {key: dataclasses.replace(each, labels=labels) for key, each in signatures.items()}
     return ServedModel(name, description_of(head, path or model.path, model.config), signatures)
@@ -145,12 +143,8 @@ class _KerasModel:
         return {name: outputs[name].numpy() for name in self.output_names}
 
 
-class _Served(NamedTuple):
-    """What a server has of a model."""
-
-    model: OnnxModel | _KerasModel
-    tokenizer: FullTokenizer
-    top_k: int
+_Model = Union[OnnxModel, _KerasModel]
+_TEXT = Spec("string", (None,))  # an input
 
 
 class _Parts(NamedTuple):
@@ -158,24 +152,22 @@ class _Parts(NamedTuple):
 
     texts: Mapping[str, Signature]
     ids: Callable[[Columns], Outputs]
-    outputs: Mapping[str, OutputSpec]
+    outputs: Mapping[str, Spec]
     features: Mapping[str, tf.io.FixedLenFeature]
 
 
-def _encoder(served: _Served) -> _Parts:
-    model = served.model
+def _encoder(model: _Model, tokenizer: FullTokenizer, top_k: int) -> _Parts:
     return _Parts({}, model, _output_specs(model), sequence_features(model.row_length))
 
 
-def _classifier(served: _Served) -> _Parts:
-    model, tokenizer, _ = served
+def _classifier(model: _Model, tokenizer: FullTokenizer, top_k: int) -> _Parts:
     is_regression = model.num_labels == 1 and not model.multi_label
     predicted = (None, model.num_labels) if model.multi_label else (None,)
-    specs = dict(probabilities=OutputSpec("float32", (None, model.num_labels)),
-                 predictions=OutputSpec("float32" if is_regression else "int32", predicted))
+    specs = dict(probabilities=Spec("float32", (None, model.num_labels)),
+                 predictions=Spec("float32" if is_regression else "int32", predicted))
     if not is_regression and model.label_names:
-        specs.update(labels=OutputSpec("string", predicted),
-                     label_names=OutputSpec("string", (None, model.num_labels)))
+        specs.update(labels=Spec("string", predicted),
+                     label_names=Spec("string", (None, model.num_labels)))
 
     def answers(logits: np.ndarray) -> Outputs:
         if is_regression:
@@ -194,21 +186,21 @@ def _classifier(served: _Served) -> _Parts:
             answer.update(labels=labels, label_names=np.tile(names, [len(logits), 1]))
         return answer
 
-    names = ("text_a",) if model.single_texts else ("text_a", "text_b")
+    inputs = dict(text_a=_TEXT) if model.single_texts else dict(text_a=_TEXT, text_b=_TEXT._replace(default=""))
 
     def texts(columns: Columns) -> Outputs:
-        pairs = _texts(columns["text_b"]) if "text_b" in names else None
+        pairs = _texts(columns["text_b"]) if "text_b" in inputs else None
         return answers(text_logits(model, tokenizer, _texts(columns["text_a"]), pairs))
 
-    return _Parts({RAW_TEXT: _of_strings(names, texts, specs)}, lambda columns: answers(model(columns)["logits"]),
-                  specs, sequence_features(model.row_length, model.max_windows))
+    return _Parts({RAW_TEXT: _signature(inputs, texts, specs, "classify")},
+                  lambda columns: answers(model(columns)["logits"]), specs,
+                  sequence_features(model.row_length, model.max_windows))
 
 
-def _pretrainer(served: _Served) -> _Parts:
-    model, tokenizer, top_k = served
+def _pretrainer(model: _Model, tokenizer: FullTokenizer, top_k: int) -> _Parts:
     count = min(top_k, tokenizer.vocab_size)
-    specs = dict(pieces=OutputSpec("string", (None, None, count)),
-                 probabilities=OutputSpec("float32", (None, None, count)))
+    specs = dict(pieces=Spec("string", (None, None, count)),
+                 probabilities=Spec("float32", (None, None, count)))
 
     def fillings(columns: Columns) -> Outputs:
         return _filling_arrays(fill_texts(model, tokenizer, _texts(columns["text"]), top_k), count)
@@ -223,20 +215,19 @@ def _pretrainer(served: _Served) -> _Parts:
         positions = np.zeros([len(inputs["input_ids"]), 1], np.int32)
         return dict(probabilities=softmax(model(dict(inputs, masked_lm_positions=positions))["sop_logits"]))
 
-    order_specs = dict(probabilities=OutputSpec("float32", (None, 2)))
-    texts = {RAW_TEXT: _of_strings(("text",), fillings, specs),
-             SENTENCE_ORDER: _of_strings(("text_a", "text_b"), order, order_specs, SENTENCE_ORDER)}
+    order_specs = dict(probabilities=Spec("float32", (None, 2)))
+    texts = {RAW_TEXT: _signature(dict(text=_TEXT), fillings, specs, "fill_masks", "pieces"),
+             SENTENCE_ORDER: _signature(dict(text_a=_TEXT, text_b=_TEXT), order, order_specs, SENTENCE_ORDER)}
     positions = tf.io.FixedLenFeature([_MAX_PREDICTIONS], tf.int64)
     features = dict(sequence_features(model.config.max_position_embeddings), masked_lm_positions=positions)
     return _Parts(texts, of_ids, specs, features)
 
 
-def _answers(served: _Served) -> _Parts:
-    model, tokenizer, _ = served
-    specs = dict(answer=OutputSpec("string", (None,)), start=OutputSpec("int32", (None,)),
-                 end=OutputSpec("int32", (None,)), score=OutputSpec("float32", (None,)))
+def _answers(model: _Model, tokenizer: FullTokenizer, top_k: int) -> _Parts:
+    specs = dict(answer=Spec("string", (None,)), start=Spec("int32", (None,)),
+                 end=Spec("int32", (None,)), score=Spec("float32", (None,)))
     if head_of(model).name == "conditional_span":
-        specs["no_answer_score"] = OutputSpec("float32", (None,))
+        specs["no_answer_score"] = Spec("float32", (None,))
 
     def texts(columns: Columns) -> Outputs:
         found = answer_questions(model, tokenizer, _texts(columns["question"]), _texts(columns["context"]))
@@ -245,14 +236,13 @@ def _answers(served: _Served) -> _Parts:
                 for name, spec in specs.items()}
 
     length = squad_options(model).max_seq_length
-    return _Parts({RAW_TEXT: _of_strings(("context", "question"), texts, specs)}, model, _output_specs(model),
-                  {name: tf.io.FixedLenFeature([length], tf.int64) for name in model.input_names})
+    return _Parts({RAW_TEXT: _signature(dict(context=_TEXT, question=_TEXT), texts, specs, "answer")}, model,
+                  _output_specs(model), {name: tf.io.FixedLenFeature([length], tf.int64) for name in model.input_names})
 
 
-def _multiple_choice(served: _Served) -> _Parts:
-    model, tokenizer, _ = served
-    specs = dict(probabilities=OutputSpec("float32", (None, model.num_choices)),
-                 predictions=OutputSpec("int32", (None,)))
+def _multiple_choice(model: _Model, tokenizer: FullTokenizer, top_k: int) -> _Parts:
+    specs = dict(probabilities=Spec("float32", (None, model.num_choices)),
+                 predictions=Spec("int32", (None,)))
 
     def with_predictions(outputs: Outputs) -> Outputs:
         return dict(outputs, predictions=outputs["probabilities"].argmax(axis=1).astype(np.int32))
@@ -262,19 +252,17 @@ def _multiple_choice(served: _Served) -> _Parts:
         return with_predictions(dict(probabilities=choose_options(
             model, tokenizer, _texts(columns["context"]), _texts(columns["question"]), options)))
 
-    inputs = dict(context=InputSpec("string", (None,)), options=InputSpec("string", (None, model.num_choices)),
-                  question=InputSpec("string", (None,)))
-    return _Parts({RAW_TEXT: _signature(inputs, texts, specs)},
+    inputs = dict(context=_TEXT, options=Spec("string", (None, model.num_choices)), question=_TEXT)
+    return _Parts({RAW_TEXT: _signature(inputs, texts, specs, "choose")},
                   lambda columns: with_predictions(_probabilities(model(columns))), specs,
                   sequence_features(model.num_choices * model.row_length))
 
 
-def _token_classifier(served: _Served) -> _Parts:
-    model, tokenizer, _ = served
+def _token_classifier(model: _Model, tokenizer: FullTokenizer, top_k: int) -> _Parts:
     names = _bytes(model.label_names or [f"label {number}" for number in range(model.num_labels)])
-    specs = dict(tags=OutputSpec("string", (None, None)), scores=OutputSpec("float32", (None, None)))
-    text_specs = dict(words=OutputSpec("string", (None, None)), **specs, start=OutputSpec("int32", (None, None)),
-                      end=OutputSpec("int32", (None, None)))
+    specs = dict(tags=Spec("string", (None, None)), scores=Spec("float32", (None, None)))
+    text_specs = dict(words=Spec("string", (None, None)), **specs, start=Spec("int32", (None, None)),
+                      end=Spec("int32", (None, None)))
 
     def tags(sentences: Sequence[Sequence[str]]) -> Outputs:
         probabilities = tag_words(model, tokenizer, sentences)
@@ -293,59 +281,50 @@ def _token_classifier(served: _Served) -> _Parts:
         return dict(tags([[word.word for word in row] for row in split]), **offsets,
                     words=padded_rows([_bytes([word.word for word in row]) for row in split], b"", object))
 
-    signatures = {RAW_TEXT: _of_strings(("text",), texts, text_specs),
-                  WORDS: _signature(dict(words=InputSpec("string", (None, None))), words, specs)}
+    signatures = {RAW_TEXT: _signature(dict(text=_TEXT), texts, text_specs, "tag", "words"),
+                  WORDS: _signature(dict(words=Spec("string", (None, None))), words, specs, padded="tags")}
     return _Parts(signatures, lambda columns: _probabilities(model(columns)),
-                  dict(probabilities=OutputSpec("float32", (None, None, model.num_labels))),
+                  dict(probabilities=Spec("float32", (None, None, model.num_labels))),
                   sequence_features(tagging_options(model).max_seq_length))
 
 
-def _sentence_encoder(served: _Served) -> _Parts:
-    model, tokenizer, _ = served
+def _sentence_encoder(model: _Model, tokenizer: FullTokenizer, top_k: int) -> _Parts:
     specs = _output_specs(model)
 
     def texts(columns: Columns) -> Outputs:
         return dict(sentence_embedding=text_vectors(model, tokenizer, _texts(columns["text"])))
 
-    return _Parts({RAW_TEXT: _of_strings(("text",), texts, specs)}, model, specs, sequence_features(model.row_length))
+    return _Parts({RAW_TEXT: _signature(dict(text=_TEXT), texts, specs)}, model, specs,
+                  sequence_features(model.row_length))
 
 
-_HEADS: Mapping[str, Callable[[_Served], _Parts]] = dict(
-    classifier=_classifier, pretrainer=_pretrainer, span=_answers, conditional_span=_answers,
+_HEADS: Mapping[str, Callable[[_Model, FullTokenizer, int], _Parts]] = dict(
+    encoder=_encoder, classifier=_classifier, pretrainer=_pretrainer, span=_answers, conditional_span=_answers,
     multiple_choice=_multiple_choice, token_classifier=_token_classifier, sentence_encoder=_sentence_encoder)
 
 
 # --- parts of signatures ---------------------------------------------------------------------------------------------
 
 
-def _of_strings(
-    names: Sequence[str], run: Callable[[Columns], Outputs], outputs: Mapping[str, OutputSpec], view: str | None = None
-) -> Signature:
-    """A signature of strings [batch]."""
-    inputs = {name: InputSpec("string", (None,), None if view else OPTIONAL_INPUTS.get(name)) for name in names}
-    return _signature(inputs, run, outputs, view)
-
-
 def _signature(
-    inputs: Mapping[str, InputSpec], run: Callable[[Columns], Outputs], outputs: Mapping[str, OutputSpec],
-    view: str | None = None,
+    inputs: Mapping[str, Spec], run: Callable[[Columns], Outputs], outputs: Mapping[str, Spec],
+    view: str = "json", padded: str = "",
 ) -> Signature:
-    view = view or view_of(inputs, outputs)
     outputs = dict(sorted(outputs.items()))  # the order of a SavedModel's
 
     def in_order(columns: Columns) -> Outputs:
         served = run(columns)
         return {name: served[name] for name in outputs}
 
-    return Signature(inputs, in_order, view, row_function(inputs, view), (), outputs)
+    return Signature(inputs, in_order, view, padded, (), outputs)
 
 
 def _probabilities(outputs: Outputs) -> Outputs:
     return dict(probabilities=softmax(outputs["logits"]))
 
 
-def _output_specs(model: OnnxModel | _KerasModel) -> dict[str, OutputSpec]:
-    return {name: OutputSpec("int32" if name.endswith("_index") else model.output_dtype(name), model.output_shape(name))
+def _output_specs(model: _Model) -> dict[str, Spec]:
+    return {name: Spec("int32" if name.endswith("_index") else model.output_dtype(name), model.output_shape(name))
             for name in model.output_names}
 
 

@@ -18,7 +18,7 @@ from typing import Any, Callable, Mapping, NamedTuple, Sequence
 import numpy as np
 
 from albert_tf.server.batching import Rows
-from albert_tf.server.signatures import DEFAULT_SIGNATURE, Columns, InputSpec, Signature
+from albert_tf.server.signatures import DEFAULT_SIGNATURE, Columns, Signature, Spec
 
 _KEYS = ("signature_name", "instances", "inputs")
 _LONGEST_TEXT = 100_000  # characters; of a text in base 64, bytes
@@ -132,7 +132,7 @@ def _check_names(values: Mapping, signature: Signature) -> None:
         raise ValueError(f"{problem}: the signature takes {', '.join(signature.inputs)}")
 
 
-def _array(name: str, column: list, spec: InputSpec) -> np.ndarray:
+def _array(name: str, column: list, spec: Spec) -> np.ndarray:
     """An array [batch, ...] of values, which must have the spec's type and shape."""
     shape = _shape(name, column, len(spec.shape))
     if any(size not in (None, actual) for size, actual in zip(spec.shape, shape)):

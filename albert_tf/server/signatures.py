@@ -6,8 +6,7 @@ A model has named signatures, which are functions from batches of inputs to outp
 from __future__ import annotations
 
 import dataclasses
-import functools
-from typing import Any, Callable, Iterable, Mapping, NamedTuple
+from typing import Any, Callable, Mapping, NamedTuple
 
 import numpy as np
 
@@ -18,19 +17,12 @@ SENTENCE_ORDER = "sentence_order"  # the signature, and the view, that tells whe
 Columns = dict[str, np.ndarray]
 
 
-class InputSpec(NamedTuple):
-    """An input of a signature."""
+class Spec(NamedTuple):
+    """An input or an output of a signature."""
 
     dtype: str  # "string", or the name of a NumPy type such as "int32"
     shape: tuple[int | None, ...]  # with the batch first; None for any size
     default: Any = None  # the value of each row if a request omits the input; None if the input is required
-
-
-class OutputSpec(NamedTuple):
-    """An output of a signature."""
-
-    dtype: str  # "string", or the name of a NumPy type
-    shape: tuple[int | None, ...] | None  # with the batch first; None in it for any size, and None for any shape
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,17 +33,25 @@ class Signature:
       run: function from input arrays [batch, ...] by name (texts as bytes) to output arrays [batch, ...] by name.
       view: how the page shows it: "fill_masks", "classify", "sentence_order", "answer", "choose", "tag" or, for
         anything else, "json".
-      row: function that is applied to each row of the outputs, to remove padding that depends on the rest of the batch.
+      padded: the output whose trailing "" pad a row to the masks or words of the others in its batch; "" for none.
       labels: in the order of the probabilities; empty if they have no names.
       outputs: empty if they are unknown.
     """
 
-    inputs: Mapping[str, InputSpec]
+    inputs: Mapping[str, Spec]
     run: Callable[[Columns], Mapping[str, np.ndarray]]
     view: str = "json"
-    row: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]] = dict
+    padded: str = ""
     labels: tuple[str, ...] = ()
-    outputs: Mapping[str, OutputSpec] = dataclasses.field(default_factory=dict)
+    outputs: Mapping[str, Spec] = dataclasses.field(default_factory=dict)
+
+    def row(self, outputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The outputs of a row without the padding that depends on the rest of the batch."""
+        if not self.padded or not outputs[self.padded].size:
+            return outputs
+        values = outputs[self.padded]
+        is_there = values.reshape([len(values), -1])[:, :1].ravel() != b""
+        return {key: value[is_there] if value.shape[:1] == is_there.shape else value for key, value in outputs.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,22 +69,6 @@ def description_of(head: str, path: str, config: AlbertConfig) -> str:
             f"hidden size {config.hidden_size}, {config.vocab_size:,} pieces")
 
 
-def row_function(inputs: Iterable[str], view: str) -> Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]:
-    """The `row` of a signature with inputs of these names: it removes the padding to the masks or words of others."""
-    if set(inputs) == {"words"}:
-        return functools.partial(_without_empty, "tags")
-    return _ROWS.get(view, dict)
-
-
-def _without_empty(name: str, row: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """A row without trailing "" values, which pad it to the masks or words of other rows."""
-    if not row[name].size:
-        return row
-    is_there = row[name].reshape([len(row[name]), -1])[:, :1].ravel() != b""
-    return {key: values[is_there] if values.shape[:1] == is_there.shape else values for key, values in row.items()}
-
-
-_ROWS = dict(fill_masks=functools.partial(_without_empty, "pieces"), tag=functools.partial(_without_empty, "words"))
 # TensorFlow's name of a data type, where it is not "DT_" and the name in capitals.
 _DATA_TYPES = dict(float16="DT_HALF", float32="DT_FLOAT", float64="DT_DOUBLE")
 
@@ -114,11 +98,7 @@ def metadata(model: ServedModel) -> dict:
                 metadata=dict(signature_def=dict(signature_def=signatures)), **(dict(labels=labels) if labels else {}))
 
 
-def _tensors(specs: Mapping[str, InputSpec] | Mapping[str, OutputSpec]) -> dict:
-    return {name: dict(dtype=_DATA_TYPES.get(spec.dtype, f"DT_{spec.dtype.upper()}"), tensor_shape=_shape(spec.shape),
-                       name="") for name, spec in specs.items()}
-
-
-def _shape(shape: tuple[int | None, ...] | None) -> dict:
-    sizes = [dict(size=str(-1 if size is None else size), name="") for size in shape or ()]
-    return dict(dim=sizes, unknown_rank=shape is None)
+def _tensors(specs: Mapping[str, Spec]) -> dict:
+    return {name: dict(dtype=_DATA_TYPES.get(spec.dtype, f"DT_{spec.dtype.upper()}"), name="", tensor_shape=dict(
+        dim=[dict(size=str(-1 if size is None else size), name="") for size in spec.shape], unknown_rank=False))
+            for name, spec in specs.items()}

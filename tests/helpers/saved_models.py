@@ -5,8 +5,8 @@ import functools
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of the tokenization
 
-from albert_tf.export.saved_model import LABEL_NAMES, OPTIONAL_INPUTS, view_of
-from albert_tf.server.signatures import InputSpec, OutputSpec, ServedModel, Signature, row_function
+from albert_tf.export.saved_model import LABEL_NAMES
+from albert_tf.server.signatures import ServedModel, Signature, Spec
 from albert_tf.tasks.classification.answers import export_classification
 from albert_tf.tasks.masked_lm.fill_mask import export_mask_filling
 from albert_tf.tasks.multiple_choice.answers import export_multiple_choice
@@ -16,6 +16,16 @@ from albert_tf.tasks.squad.export import export_question_answering
 from albert_tf.tasks.tagging.text_tags import export_tagging, feature_options as tagging_options
 from albert_tf.text.packing import WindowOptions
 from albert_tf.weights.heads import head_of
+
+# The views by the names of inputs and outputs.
+VIEWS = dict(
+    fill_masks=({"text"}, {"pieces", "probabilities"}),
+    classify=({"text_a"}, {"probabilities"}),
+    answer=({"question", "context"}, {"answer", "start", "end"}),
+    choose=({"question", "context", "options"}, set()),
+    tag=({"text"}, {"words", "tags"}),
+)
+OPTIONAL_INPUTS = dict(text_b="")
 
 
 def export(path, model, tokenizer, top_k=5):
@@ -47,12 +57,14 @@ def served_saved_model(name, path):
 
 def _signature(loaded, function, labels):
     specs, outputs = function.structured_input_signature[1], function.structured_outputs
-    view = view_of(specs, outputs)
+    view = next((view for view, (needed, returned) in VIEWS.items()
+                 if set(specs) - set(OPTIONAL_INPUTS) == needed and returned <= set(outputs)), "json")
+    padded = "tags" if set(specs) == {"words"} else dict(fill_masks="pieces", tag="words").get(view, "")
     return Signature(
-        {name: InputSpec(spec.dtype.name, tuple(spec.shape.as_list()), OPTIONAL_INPUTS.get(name))
+        {name: Spec(spec.dtype.name, tuple(spec.shape.as_list()), OPTIONAL_INPUTS.get(name))
          for name, spec in sorted(specs.items())},
-        functools.partial(_run, loaded, function, specs), view, row_function(specs, view), labels,
-        {name: OutputSpec(spec.dtype.name, None if spec.shape.rank is None else tuple(spec.shape.as_list()))
+        functools.partial(_run, loaded, function, specs), view, padded, labels,
+        {name: Spec(spec.dtype.name, None if spec.shape.rank is None else tuple(spec.shape.as_list()))
          for name, spec in sorted(outputs.items())})
 
 

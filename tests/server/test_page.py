@@ -5,13 +5,13 @@ import pytest
 from browser import browser
 from server_running import running
 
-from albert_tf.server.signatures import InputSpec, ServedModel, Signature
+from albert_tf.server.signatures import ServedModel, Signature, Spec
 
 CONTEXT = "\U0001F6A2 Ada sold the <b>boat</b> in May."
 
 
 def texts(*names):
-    return {name: InputSpec("string", (None,), "" if name == "text_b" else None) for name in names}
+    return {name: Spec("string", (None,), "" if name == "text_b" else None) for name in names}
 
 
 def array(*rows):
@@ -50,7 +50,7 @@ MODELS = [
             probabilities=array([0.1, 0.9]), predictions=array(1), labels=encoded(["good"])[0],
             label_names=encoded(["bad", "good"])), "classify"))),
     ServedModel("race", "choices", dict(serving_default=Signature(
-        dict(texts("context", "question"), options=InputSpec("string", (None, 3))),
+        dict(texts("context", "question"), options=Spec("string", (None, 3))),
         lambda columns: dict(probabilities=array([0.25, 0.75, 0.0]), predictions=array(1)), "choose"))),
     ServedModel("tags", "names", dict(serving_default=Signature(texts("text"), lambda columns: dict(
         words=encoded(["Ada", "<i>"]), tags=encoded(["B-PER", "O"]), start=array([0, 4]), end=array([3, 7])), "tag"))),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from albert_tf.server.batching import Batcher
-from albert_tf.server.signatures import InputSpec, Signature
+from albert_tf.server.signatures import Signature, Spec
 
 
 class Recorder:
@@ -15,7 +15,7 @@ class Recorder:
 
     def __init__(self):
         self.batches, self.started, self.go = [], threading.Event(), threading.Event()
-        self.signature = Signature(dict(x=InputSpec("int32", (None,))), self.run)
+        self.signature = Signature(dict(x=Spec("int32", (None,))), self.run)
 
     def run(self, columns):
         self.batches.append(columns["x"].tolist())
@@ -101,7 +101,7 @@ def test_requests_that_waited_for_another_batch_still_count_as_waiting():
         assert go.acquire(timeout=60)
         return dict(y=columns["x"])
 
-    signature = Signature(dict(x=InputSpec("int32", (None,))), run)
+    signature = Signature(dict(x=Spec("int32", (None,))), run)
     batcher = Batcher(batch_size=1, max_waiting=2)
 
     def submit(number):
@@ -125,7 +125,7 @@ def test_requests_that_waited_for_another_batch_still_count_as_waiting():
 @pytest.mark.parametrize("outputs", [lambda x: np.repeat(x, 2), np.sum])
 def test_an_output_that_has_no_row_for_each_instance_is_an_error(outputs):
     """Rows of one request would be answers of another."""
-    signature = Signature(dict(x=InputSpec("int32", (None,))), lambda columns: dict(y=outputs(columns["x"])))
+    signature = Signature(dict(x=Spec("int32", (None,))), lambda columns: dict(y=outputs(columns["x"])))
     batcher = Batcher(batch_size=4)
     with pytest.raises(ValueError, match="output 'y' cannot be divided among the instances of a request: its shape is"):
         batcher.submit(signature, dict(x=np.array([1, 2]))).result(60)
@@ -137,7 +137,7 @@ class TextRecorder:
 
     def __init__(self):
         self.batches, self.started, self.go = [], threading.Event(), threading.Event()
-        self.signature = Signature(dict(text=InputSpec("string", (None,))), self.run)
+        self.signature = Signature(dict(text=Spec("string", (None,))), self.run)
 
     def run(self, columns):
         self.batches.append(columns["text"].tolist())

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from albert_tf.server.requests import input_arrays, read_request, response
-from albert_tf.server.signatures import InputSpec, Signature
+from albert_tf.server.signatures import Signature, Spec
 
-TEXT = Signature(dict(text=InputSpec("string", (None,))), dict)
-PAIR = Signature(dict(text_a=InputSpec("string", (None,)), text_b=InputSpec("string", (None,), "")), dict)
-CHOICES = Signature(dict(question=InputSpec("string", (None,)), options=InputSpec("string", (None, 2))), dict)
-IDS = Signature(dict(ids=InputSpec("int32", (None, None))), dict)
+TEXT = Signature(dict(text=Spec("string", (None,))), dict)
+PAIR = Signature(dict(text_a=Spec("string", (None,)), text_b=Spec("string", (None,), "")), dict)
+CHOICES = Signature(dict(question=Spec("string", (None,)), options=Spec("string", (None, 2))), dict)
+IDS = Signature(dict(ids=Spec("int32", (None, None))), dict)
 
 
 def arrays(signature, /, **body):

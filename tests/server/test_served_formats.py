@@ -21,6 +21,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.export.onnx.session import OnnxModel, from_onnx
 from albert_tf.export.onnx.writing import to_onnx, write_companions
+from albert_tf.server import models
 from albert_tf.server.models import model_of_source, served_model
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.settings import Settings, VocabularyFiles
@@ -228,11 +229,17 @@ def test_vectors_have_the_precision_of_the_export(config, sentence_pieces):
     export = OnnxModel(to_onnx(model), Settings("sentence_encoder", dict(max_seq_length=12)))
     served = served_model("vectors", export, sentence_pieces)
     signature = served.signatures["serving_default"]
-    assert signature.outputs["sentence_embedding"] == ("int8", (None, 1))
+    assert signature.outputs["sentence_embedding"][:2] == ("int8", (None, 1))
     inputs = sentence_pieces(["the name"], max_seq_length=12)
     whole = model({name: tf.constant(values) for name, values in inputs.items()})["sentence_embedding"].numpy()
     found = signature.run(dict(text=np.array([b"the name"], object)))["sentence_embedding"]
     assert found.tolist() == [[int(np.packbits(whole[0] > 0)[0]) - 128]]
+
+
+def test_a_head_without_signatures_is_refused(config, monkeypatch):
+    monkeypatch.delitem(models._HEADS, "span")
+    with pytest.raises(ValueError, match="the head span cannot be served: albert_tf/server/models.py has no"):
+        served_model("span", new_head(head_named("span"), config), None)
 
 
 def test_an_encoder_takes_ids(config):

@@ -15,7 +15,7 @@ from server_running import running
 
 from albert_tf.server.app import MAX_ROWS
 from albert_tf.server.batching import Batcher
-from albert_tf.server.signatures import InputSpec, ServedModel, Signature
+from albert_tf.server.signatures import ServedModel, Signature, Spec
 
 
 def upper(columns):
@@ -26,7 +26,7 @@ def upper(columns):
 
 
 MODEL = ServedModel("a model", "for tests", dict(serving_default=Signature(
-    dict(text=InputSpec("string", (None,))), upper)))
+    dict(text=Spec("string", (None,))), upper)))
 
 
 @pytest.fixture(scope="module")
@@ -263,7 +263,7 @@ def test_slow_connections_of_one_client_do_not_keep_others_out():
 
 def test_a_client_that_does_not_read_its_answer_is_dropped():
     model = ServedModel("large", "", dict(serving_default=Signature(
-        dict(text=InputSpec("string", (None,))), lambda columns: dict(text=np.array([b"a" * 50_000_000], object)))))
+        dict(text=Spec("string", (None,))), lambda columns: dict(text=np.array([b"a" * 50_000_000], object)))))
     with running([model], seconds=1) as server:
         with socket.create_connection(server.server_address[:2], timeout=60) as connection:
             body = b'{"instances": ["a"]}'
@@ -280,7 +280,7 @@ class Slow:
         self.started, self.go, self.batches = threading.Semaphore(0), threading.Semaphore(0), 0
         self.rows = 0
         self.model = ServedModel("slow", "", dict(serving_default=Signature(
-            dict(text=InputSpec("string", (None,))), self.run)))
+            dict(text=Spec("string", (None,))), self.run)))
 
     def run(self, columns):
         self.batches, self.rows = self.batches + 1, self.rows + len(columns["text"])
