@@ -39,12 +39,12 @@ from albert_tf.modeling.layers import ReleaseDense
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.training.checkpoints import AUXILIARY
 from albert_tf.training.distillation import divergence
-from albert_tf.training.task import Batch, EvaluatedTask, Tensors
+from albert_tf.training.task import Batch, Tensors, TrainableTask
 from albert_tf.utils.bounds import check_finite
 from albert_tf.utils.progress import count_of
 
 
-class PretrainingTask(EvaluatedTask):
+class PretrainingTask(TrainableTask):
     """Masked LM and sentence order. Batches are those of pretraining/reading.py.
 
     Args:
@@ -55,15 +55,16 @@ class PretrainingTask(EvaluatedTask):
     best_metric = "masked_lm_accuracy"
 
     def __init__(self, model: AlbertPretrainer, has_sentence_loss: bool = True):
-        self.model, self._has_sentence_loss = model, has_sentence_loss
+        super().__init__(model)
+        self._has_sentence_loss = has_sentence_loss
         names = ["masked_lm_accuracy", "masked_lm_loss"]
         names += ["sentence_order_accuracy", "sentence_order_loss"] if has_sentence_loss else []
         self._means = {name: keras.metrics.Mean(name=name) for name in names}
+        self.metrics = list(self._means.values())
 
     def loss_denominators(self, batch: Batch) -> Tensors:
         """masked_tokens: the sum of masked_lm_weights; examples: the number of rows of the micro-batch."""
-        return dict(masked_tokens=tf.reduce_sum(batch["masked_lm_weights"]),
-                    examples=tf.cast(tf.shape(batch["input_ids"])[0], tf.float32))
+        return dict(super().loss_denominators(batch), masked_tokens=tf.reduce_sum(batch["masked_lm_weights"]))
 
     def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
         """The micro-batch's share of the loss of the whole batch, and of its terms by name.
@@ -76,11 +77,6 @@ class PretrainingTask(EvaluatedTask):
         if self._has_sentence_loss:
             parts["sentence_order_loss"] = tf.reduce_sum(_sentence_losses(outputs, batch)) / denominators["examples"]
         return tf.add_n(list(parts.values())), parts
-
-    @property
-    def metrics(self) -> list[keras.metrics.Metric]:
-        """The means of losses and accuracies over the batches of an evaluation."""
-        return list(self._means.values())
 
     def update_metrics(self, batch: Batch, outputs: Tensors) -> None:
         """Adds a batch of an evaluation. Rows with is_real_example 0, which fill up the last batch, do not count."""

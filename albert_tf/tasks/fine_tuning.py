@@ -57,7 +57,7 @@ from albert_tf.training.evaluation import (
 from albert_tf.training.options import Schedule
 from albert_tf.training.run import new_trainer, set_up, train, training_in
 from albert_tf.training.strategy import chief_first, is_chief, wait_for_all
-from albert_tf.training.task import PredictingTask
+from albert_tf.training.task import TrainableTask
 from albert_tf.utils.files import make_directory
 from albert_tf.utils.outputs import output_folder
 from albert_tf.weights.from_pretrained import load_into
@@ -84,7 +84,7 @@ _CHECKED_TEXTS = 2000  # at the start of the training set
 class _LoadedModel:
     """A model that predicts."""
 
-    task: PredictingTask
+    task: TrainableTask
     path: str | None  # of its weights; None while they are loaded
     predictors: dict[int, Predictor] = dataclasses.field(default_factory=dict)
 
@@ -124,7 +124,7 @@ class FineTuning(abc.ABC):
         self.cache = FeatureCache(self.tokenizer, options.cached_dir)
 
     @abc.abstractmethod
-    def new_task(self, config: AlbertConfig) -> PredictingTask:
+    def new_task(self, config: AlbertConfig) -> TrainableTask:
         """The model with random weights, and its loss."""
 
     @abc.abstractmethod
@@ -359,7 +359,7 @@ class FineTuning(abc.ABC):
                               checkpoints.save_best, chief, self.tuning.early_stopping_patience)
         return trainer, checkpoints, evaluator
 
-    def _task(self, config: AlbertConfig) -> PredictingTask:
+    def _task(self, config: AlbertConfig) -> TrainableTask:
         """The model with random weights, and its loss, which has the teacher's part."""
         task: Any = self.new_task(config)
         return DistilledTask(task, self.teacher.temperature, self.teacher.alpha) if self.teacher else task

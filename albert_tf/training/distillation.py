@@ -1,8 +1,8 @@
 """Distillation: a model, the student, learns from the outputs of a trained one, the teacher (Hinton et al., 2015).
 
 The loss is (1 - alpha) times the task's own loss plus alpha times the distance from the teacher's outputs, which the
-task defines (TeachableTask in task.py). The teacher reads the training examples once, before training. Its outputs are
-further columns of the table of features::
+task defines (teacher_loss). The teacher reads the training examples once, before training. Its outputs are further
+columns of the table of features::
 
     table = with_answers(table, answers(teacher, task.TEACHER_OUTPUTS, teacher_table, ...), task.TEACHER_OUTPUTS)
     task = DistilledTask(task, temperature=2.0, alpha=0.5)
@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from typing import Any, Collection, Mapping, Sequence
+from typing import Any, Collection, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -27,7 +27,7 @@ from albert_tf.data.batching import bucket_lengths
 from albert_tf.data.feature_table import FeatureTable, digest
 from albert_tf.training.evaluation import Predictor
 from albert_tf.training.strategy import is_chief, values_of_all
-from albert_tf.training.task import Batch, PredictingTask, TeachableTask, Tensors
+from albert_tf.training.task import Batch, Tensors, TrainableTask
 from albert_tf.utils.outputs import locked, made_from_of, output_set, read_array, write_array
 from albert_tf.utils.progress import count_of
 
@@ -35,7 +35,7 @@ from albert_tf.utils.progress import count_of
 PREFIX = "teacher_"
 
 
-class DistilledTask(PredictingTask):
+class DistilledTask(TrainableTask):
     """A task whose model also learns from a teacher. With alpha 0 it is the task itself.
 
     Batches have the teacher's outputs.
@@ -45,14 +45,9 @@ class DistilledTask(PredictingTask):
       alpha: weight of the distance from the teacher, from 0 to 1. With 1, the task's own loss is not computed.
     """
 
-    def __init__(self, task: TeachableTask, temperature: float = 1.0, alpha: float = 0.5):
-        self.model = task.model
+    def __init__(self, task: TrainableTask, temperature: float = 1.0, alpha: float = 0.5):
+        super().__init__(task.model)
         self._task, self._temperature, self._alpha = task, temperature, alpha
-
-    @property
-    def metrics(self) -> Sequence[keras.metrics.Metric]:
-        """The task's metrics."""
-        return self._task.metrics
 
     def loss_denominators(self, batch: Batch) -> Tensors:
         """The task's denominators."""

@@ -325,7 +325,7 @@ class Predictor:
     """Runs a model over features, without dropout.
 
     Args:
-      predictions: function of the model's outputs that returns predictions by name, such as that of a PredictingTask.
+      predictions: function of the model's outputs that returns predictions by name, such as that of a TrainableTask.
       batch_size: examples of a batch, over all replicas.
       parts: the largest number of parts of a batch that are computed at the same time (trainer.py).
     """

@@ -1,14 +1,12 @@
-"""The protocol of tasks, which the type checker verifies.
+"""TrainableTask: a model with its loss, and what evaluations and teachers need of both.
 
 A training step calls `loss_denominators` on each micro-batch and sums them over micro-batches and replicas. Then it
-calls the model and `loss` on each micro-batch, and sums the losses. For tasks whose metrics are means over batches
-(pre-training), evaluation calls `update_metrics`. For tasks whose scores come from predictions (GLUE, SQuAD), Predictor
-calls `predictions`.
+calls the model and `loss` on each micro-batch, and sums the losses.
 """
 
 from __future__ import annotations
 
-from typing import Mapping, Protocol, Sequence
+from typing import Mapping, Sequence
 
 import tensorflow as tf
 
@@ -18,22 +16,30 @@ Batch = Mapping[str, tf.Tensor]
 Tensors = dict[str, tf.Tensor]
 
 
-class TrainableTask(Protocol):
-    """A model with its loss.
+class TrainableTask:
+    """Base class of tasks. A subclass defines `loss`, and what its evaluation needs.
+
+    Args:
+      model: a model that is called with a batch and returns a dict of outputs.
 
     Attributes:
-      model: a model that is called with a batch and returns a dict of outputs.
       metrics: Keras metrics, which each evaluation resets; empty if scores come from predictions.
+      TEACHER_OUTPUTS: the teacher's outputs that the model can learn from. For an output with a value per token, this
+        is the value that stands for padding; None for an output with one value, or one vector, per example.
     """
 
-    model: keras.Model
+    metrics: Sequence[keras.metrics.Metric] = ()
+    TEACHER_OUTPUTS: Mapping[str, float | None] = {}
 
-    @property
-    def metrics(self) -> Sequence[keras.metrics.Metric]:
-        """Keras metrics, which each evaluation resets; empty if scores come from predictions."""
+    def __init__(self, model: keras.Model):
+        self.model = model
 
     def loss_denominators(self, batch: Batch) -> Tensors:
-        """Sums over a micro-batch, float32 scalars. Their totals over the whole batch are the losses' denominators."""
+        """Sums over a micro-batch, float32 scalars: by default examples, its number of rows.
+
+        Their totals over the whole batch are the losses' denominators.
+        """
+        return dict(examples=tf.cast(tf.shape(batch["input_ids"])[0], tf.float32))
 
     def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
         """A micro-batch's share of the batch's loss, a float32 scalar, and its terms by name for the logs.
@@ -41,54 +47,22 @@ class TrainableTask(Protocol):
         Args:
           denominators: the totals of `loss_denominators` over the whole batch.
         """
-
-
-class EvaluatedTask(TrainableTask, Protocol):
-    """A task whose metrics are means over batches: pre-training."""
+        raise NotImplementedError
 
     def update_metrics(self, batch: Batch, outputs: Tensors) -> None:
-        """Adds a batch of an evaluation to the metrics."""
-
-
-class PredictingTask(TrainableTask, Protocol):
-    """A task whose scores are computed from predictions: GLUE, SQuAD, RACE."""
+        """Adds a batch of an evaluation to the metrics, if these are means over batches (pre-training)."""
+        raise NotImplementedError
 
     def predictions(self, outputs: Tensors) -> Tensors:
-        """The tensors that evaluation needs, by name, [batch, ...].
+        """The tensors from which scores are computed (GLUE, SQuAD, RACE), by name, [batch, ...].
 
         The batch is not given: what selects among the outputs, such as the mask of a question's tokens, is an input of
         the model.
         """
-
-
-class TeachableTask(PredictingTask, Protocol):
-    """A task whose model can learn from the outputs of another one.
-
-    A class has TEACHER_OUTPUTS as an attribute.
-    """
-
-    @property
-    def TEACHER_OUTPUTS(self) -> Mapping[str, float | None]:  # noqa: N802 (a constant of the class)
-        """The teacher's outputs that the model learns from.
-
-        For an output with a value per token, this is the value that stands for padding; None for an output with one
-        value, or one vector, per example.
-        """
+        raise NotImplementedError
 
     def teacher_loss(
         self, outputs: Tensors, teacher: Tensors, batch: Batch, denominators: Tensors, temperature: float
     ) -> tf.Tensor:
         """A micro-batch's share of the distance of the model's outputs from the teacher's, a float32 scalar."""
-
-
-class MeanLossTask(PredictingTask):
-    """Base class of tasks whose loss is a mean over examples and whose scores come from predictions."""
-
-    metrics: Sequence[keras.metrics.Metric] = ()
-
-    def __init__(self, model: keras.Model):
-        self.model = model
-
-    def loss_denominators(self, batch: Batch) -> Tensors:
-        """examples: the number of rows of the micro-batch."""
-        return dict(examples=tf.cast(tf.shape(batch["input_ids"])[0], tf.float32))
+        raise NotImplementedError

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import Any, Callable, Iterator, Mapping, cast
+from typing import Any, Callable, Iterator, Mapping
 
 import tensorflow as tf
 
 from albert_tf import devices, keras
 from albert_tf.modeling.early_exit import loss_over_exits
 from albert_tf.training.options import MOST_PARTS
-from albert_tf.training.task import EvaluatedTask, TrainableTask
+from albert_tf.training.task import TrainableTask
 
 
 def parts_of_cpu() -> int:
@@ -109,7 +109,7 @@ class Trainer(keras.Model):
     """Trains and evaluates a task's model with Keras' fit and evaluate.
 
     Args:
-      task: the model and its loss. `evaluate` needs an EvaluatedTask.
+      task: the model and its loss.
       random_seed: seed of dropout, whose masks also depend on step, micro-batch and replica.
       gradient_accumulation_steps: number of micro-batches of a step.
       jit_compile: whether to compile the computation of gradients with XLA.
@@ -203,7 +203,7 @@ class Trainer(keras.Model):
 
     def test_step(self, batch):
         """Adds a batch to the task's metrics."""
-        cast(EvaluatedTask, self.task).update_metrics(batch, in_parts(self._outputs, batch, self._parts))
+        self.task.update_metrics(batch, in_parts(self._outputs, batch, self._parts))
         return {}
 
     def _accumulated(self, batch, denominators, replica_id):

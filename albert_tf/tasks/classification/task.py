@@ -11,7 +11,7 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.tasks.classification.task_config import BALANCED, TaskData
 from albert_tf.training.distillation import binary_divergence, divergence
-from albert_tf.training.task import Batch, MeanLossTask, Tensors
+from albert_tf.training.task import Batch, Tensors, TrainableTask
 
 _LEAST_FACTOR = 1e-12  # the power of 0 has no finite gradient if the exponent is less than 1
 
@@ -56,7 +56,7 @@ class LabelLoss:
         return losses * tf.pow(tf.maximum(wrong, _LEAST_FACTOR), self.focal_gamma)
 
 
-class ClassificationTask(MeanLossTask):
+class ClassificationTask(TrainableTask):
     """GLUE and multiple choice. Batches have label_ids, int32 [batch], or float32 [batch] for regression.
 
     With several labels per text label_ids are float32 [batch, labels].

@@ -9,13 +9,13 @@ from absl import logging
 
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.vectors import normalized
-from albert_tf.training.task import Batch, MeanLossTask, Tensors
+from albert_tf.training.task import Batch, Tensors, TrainableTask
 from albert_tf.utils.bounds import check_one_of
 
 OBJECTIVES = ("similarity", "contrastive")
 
 
-class SentenceVectorTask(MeanLossTask):
+class SentenceVectorTask(TrainableTask):
     """Two texts in each row of a batch, [batch, 2, seq], or with hard negatives [batch, 2 + negatives, seq].
 
     The objectives:

@@ -6,10 +6,10 @@ import tensorflow as tf
 
 from albert_tf.modeling.span import MASKED_LOGIT, AlbertConditionalSpan, AlbertSpan
 from albert_tf.training.distillation import binary_divergence, divergence
-from albert_tf.training.task import Batch, MeanLossTask, Tensors
+from albert_tf.training.task import Batch, Tensors, TrainableTask
 
 
-class SpanTask(MeanLossTask):
+class SpanTask(TrainableTask):
     """SQuAD 1.1. Batches have start_positions and end_positions, int32 [batch], in training.
 
     There are n_best_size candidates for starts, and for ends, in each feature.
@@ -52,7 +52,7 @@ class SpanTask(MeanLossTask):
         return candidates
 
 
-class ConditionalSpanTask(MeanLossTask):
+class ConditionalSpanTask(TrainableTask):
     """SQuAD 2.0. Batches have p_mask, int32 [batch, seq].
 
     In training they have start_positions, end_positions and is_impossible, int32 [batch].

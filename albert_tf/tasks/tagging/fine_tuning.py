@@ -24,12 +24,12 @@ from albert_tf.tasks.tagging.metrics import best_metric
 from albert_tf.tasks.tagging.text_tags import export_tagging
 from albert_tf.text.lines import uncompressed_name
 from albert_tf.training.distillation import divergence
-from albert_tf.training.task import Batch, MeanLossTask, Tensors
+from albert_tf.training.task import Batch, Tensors, TrainableTask
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.teacher import Teacher
 
 
-class TaggingTask(MeanLossTask):
+class TaggingTask(TrainableTask):
     """Tags of words. Batches have tag_ids, int32 [batch, seq]: the id of a token's tag, from 1; 0 for no tag.
 
     The model is an AlbertTokenClassifier.
