@@ -29,7 +29,7 @@ from albert_tf.data.rows import read_texts
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.vectors import VectorPrecision
 from albert_tf.tasks.sentence_vectors.search import made_with, ranges_in, ranges_path, write_stored
-from albert_tf.tasks.sentence_vectors.vectors import companions, embed, token_ids, write_token_files
+from albert_tf.tasks.sentence_vectors.vectors import embed, token_files, token_ids, vectors_function, write_token_files
 from albert_tf.utils.outputs import array_writer, output_set
 from albert_tf.utils.progress import count_of, progress
 
@@ -61,7 +61,7 @@ def main() -> None:
     if options.per_token:
         vector_flags.check_no_pooling(options, "--per_token and --{} exclude each other: the vectors of tokens are "
                                       "not pooled")
-    files = [options.output_file, *companions(options.output_file, options.per_token)]
+    files = [options.output_file, *(token_files(options.output_file) if options.per_token else ())]
     if options.vector_precision == "int8":
         files.append(ranges_path(options.output_file))
     with output_set({options.output_file: files}) as outputs:
@@ -94,15 +94,15 @@ def main() -> None:
 def write_vectors(
     path: str, model: AlbertSentenceEncoder, rows: list[np.ndarray], batch_size: int, per_token: bool
 ) -> int:
-    """Writes the vectors of rows of ids, and their companions. Returns the number of vectors."""
+    """Writes the vectors of rows of ids, and the files of token_files. Returns the number of vectors."""
     lengths = np.array([len(row) for row in rows])
     starts = np.cumsum(lengths) - lengths if per_token else np.arange(len(rows))
     height = int(lengths.sum()) if per_token else len(rows)
     with array_writer(path, (height, model.config.hidden_size if per_token else model.vector_size)) as write:
         with progress("embedding", len(rows), " lines") as done:
-            for vectors in embed(model, rows, batch_size):
+            for vectors in embed(vectors_function(model), rows, batch_size):
                 write(starts[vectors.text], vectors.tokens if per_token else vectors.pooled[None])
                 done(1)
     if per_token:
-        write_token_files(path, lengths, np.concatenate(rows))
+        write_token_files(path, rows)
     return height

@@ -11,7 +11,7 @@ from in_process import loaded
 import albert_tf
 from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import convert, save
-from albert_tf.tasks.sentence_vectors.vectors import embed, token_ids
+from albert_tf.tasks.sentence_vectors.vectors import embed, token_ids, vectors_function
 from albert_tf.weights.settings import VocabularyFiles, settings_of
 from albert_tf.weights.stored_model import head_of_source, open_source
 
@@ -30,7 +30,7 @@ def folder(golden, tmp_path):
 def vectors_of(path, sentences):
     model = albert_tf.from_pretrained(str(path), model="sentence_encoder")
     rows = token_ids(albert_tf.tokenizer_from_pretrained(str(path)), sentences, model.max_seq_length)
-    found = {each.text: each.pooled for each in embed(model, rows, 2)}
+    found = {each.text: each.pooled for each in embed(vectors_function(model), rows, 2)}
     return np.stack([found[i] for i in range(len(rows))])
 
 

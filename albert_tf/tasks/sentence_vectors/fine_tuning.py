@@ -28,7 +28,13 @@ from albert_tf.tasks.sentence_vectors.data import (
     read_twice,
 )
 from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
-from albert_tf.tasks.sentence_vectors.vectors import embed, export_sentence_encoder, projection, token_ids
+from albert_tf.tasks.sentence_vectors.vectors import (
+    embed,
+    export_sentence_encoder,
+    projection,
+    token_ids,
+    vectors_function,
+)
 from albert_tf.training.checkpoints import saved_runs
 from albert_tf.training.evaluation import mean_of
 from albert_tf.utils.outputs import read_array, write_array
@@ -144,7 +150,8 @@ class SentenceEmbeddings(FineTuning):
     def _initial_vectors(self, texts: list[str]) -> np.ndarray:
         """The vectors of texts by the initial weights, float32 [texts, H]."""
         model = self.options.model.pretrained("sentence_encoder", **self.pooling)
-        by_length = embed(model, token_ids(self.tokenizer, texts, self.options.max_seq_length), COMPARED_BATCH)
+        rows = token_ids(self.tokenizer, texts, self.options.max_seq_length)
+        by_length = embed(vectors_function(model), rows, COMPARED_BATCH)
         return np.stack([vectors.pooled for vectors in sorted(by_length, key=lambda vectors: vectors.text)])
 
     def _write(self, predictions, step: int) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from albert_tf.data.worker_pool import chunks
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.vectors import LEAST_LENGTH, VectorPrecision, as_ranges, read_ranges
-from albert_tf.tasks.sentence_vectors.vectors import embed_by, token_ids, vectors_function
+from albert_tf.tasks.sentence_vectors.vectors import embed, token_ids, vectors_function
 from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
 from albert_tf.utils.outputs import array_writer, made_from_of, read_array, write_array
 
@@ -72,7 +72,7 @@ def unit_vectors_function(
 
     def unit_vectors(texts: Sequence[str]) -> np.ndarray:
         vectors = np.zeros([len(texts), model.vector_size], np.float32)
-        for each in embed_by(function, token_ids(tokenizer, texts, model.row_length), batch_size):
+        for each in embed(function, token_ids(tokenizer, texts, model.row_length), batch_size):
             vectors[each.text] = each.pooled
         return _of_length_1(vectors)
 

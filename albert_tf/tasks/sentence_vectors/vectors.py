@@ -46,11 +46,6 @@ def text_vectors(
     return np.concatenate(vectors) if vectors else np.zeros([0, model.config.hidden_size], np.float32)
 
 
-def embed(model: AlbertSentenceEncoder, rows: Sequence[np.ndarray], batch_size: int) -> Iterator[Vectors]:
-    """The vectors of all rows of `token_ids`, shortest first, so that the rows of a batch have similar lengths."""
-    return embed_by(vectors_function(model), rows, batch_size)
-
-
 def vectors_function(model: AlbertSentenceEncoder) -> Callable:
     """A tf.function from ids, ragged int32 [batch, (seq)], to sentence_embedding and sequence_output, float32."""
 
@@ -62,8 +57,11 @@ def vectors_function(model: AlbertSentenceEncoder) -> Callable:
     return vectors
 
 
-def embed_by(vectors: Callable, rows: Sequence[np.ndarray], batch_size: int) -> Iterator[Vectors]:
-    """The same as `embed`, with a function that vectors_function has made."""
+def embed(vectors: Callable, rows: Sequence[np.ndarray], batch_size: int) -> Iterator[Vectors]:
+    """The vectors of all rows of `token_ids`, shortest first, so that the rows of a batch have similar lengths.
+
+    `vectors` is the vectors_function of a model.
+    """
     for texts, ids in batches_by_length(rows, batch_size):
         for text, pooled, tokens in zip(texts, *(output.numpy() for output in vectors(ids))):
             yield Vectors(int(text), pooled, tokens[: len(rows[text])])
@@ -86,29 +84,20 @@ def padded_inputs(ids: tf.RaggedTensor) -> dict[str, tf.Tensor]:
     return dict(input_ids=dense, input_mask=tf.ones_like(ids).to_tensor(), segment_ids=tf.zeros_like(dense))
 
 
-class TokenFiles(NamedTuple):
-    """The paths of the two files: row_splits int64 [lines + 1], and input_ids int32 [tokens]."""
+def token_files(path: str) -> tuple[str, str]:
+    """The files beside the vectors of tokens at `path`: x.npy -> x.row_splits.npy, x.input_ids.npy.
 
-    row_splits: str
-    input_ids: str
-
-
-def token_files(path: str) -> TokenFiles:
-    """x.npy -> x.row_splits.npy, x.input_ids.npy."""
+    They have row_splits, int64 [lines + 1], and input_ids, int32 [tokens].
+    """
     stem = os.path.splitext(path)[0]
-    return TokenFiles(f"{stem}.row_splits.npy", f"{stem}.input_ids.npy")
+    return f"{stem}.row_splits.npy", f"{stem}.input_ids.npy"
 
 
-def companions(path: str, per_token: bool) -> tuple[str, ...]:
-    """The files that are written with the vectors at `path`: those of token_files, or none if not per_token."""
-    return token_files(path) if per_token else ()
-
-
-def write_token_files(path: str, lengths: np.ndarray, input_ids: np.ndarray) -> None:
-    """Writes the files of token_files, from the lengths of the lines, and the ids of all lines, int32 [tokens]."""
-    files = token_files(path)
-    write_array(files.row_splits, np.cumsum(np.concatenate([[0], lengths]), dtype=np.int64))
-    write_array(files.input_ids, input_ids)
+def write_token_files(path: str, rows: Sequence[np.ndarray]) -> None:
+    """Writes the files of token_files, from the ids of each line."""
+    row_splits, input_ids = token_files(path)
+    write_array(row_splits, np.cumsum([0, *map(len, rows)], dtype=np.int64))
+    write_array(input_ids, np.concatenate(rows))
 
 
 # --- exported models --------------------------------------------------------------------------------------------------

@@ -113,7 +113,9 @@ def best_answers(
     """
     start, end, score = _best_spans(windows, outputs, options)  # [windows]
     pair, num_pairs = windows["pair"], tf.size(context, tf.int64)
-    chosen = _best_window(score, pair, num_pairs)  # [pairs]
+    best, number = tf.math.unsorted_segment_max(score, pair, num_pairs), tf.range(tf.size(pair, tf.int64))
+    is_best = score == tf.gather(best, pair)  # [windows]; on a tie, the first one is chosen
+    chosen = tf.math.unsorted_segment_min(tf.where(is_best, number, number.dtype.max), pair, num_pairs)  # [pairs]
     score = tf.gather(score, chosen)
     first, stop = (tf.cast(tf.gather(tf.gather(windows[name], place, batch_dims=1), chosen), tf.int32)
                    for name, place in (("starts", start), ("ends", end)))  # bytes
@@ -154,10 +156,3 @@ def _candidates(outputs: dict, options: AnswerOptions) -> tuple:
                                                   for name in ("start_logits", "end_logits"))
     shape = [tf.shape(starts)[0], count, count]
     return starts, start_scores, *(tf.broadcast_to(values[:, None], shape) for values in (ends, end_scores))
-
-
-def _best_window(score: tf.Tensor, pair: tf.Tensor, num_pairs: tf.Tensor) -> tf.Tensor:
-    """The window with the highest score of each pair (on a tie, the first one), int64 [pairs]."""
-    best = tf.gather(tf.math.unsorted_segment_max(score, pair, num_pairs), pair)
-    number = tf.range(tf.size(pair, tf.int64))
-    return tf.math.unsorted_segment_min(tf.where(score == best, number, number.dtype.max), pair, num_pairs)

@@ -5,7 +5,7 @@ import pytest
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.tasks.sentence_vectors.vectors import embed, token_ids
+from albert_tf.tasks.sentence_vectors.vectors import embed, token_ids, vectors_function
 from albert_tf.text.tokenization import FullTokenizer
 
 TEXTS = ["the name of the file", "", "a " * 40, "of", "the"]
@@ -33,7 +33,7 @@ def test_a_row_is_the_text_between_its_special_tokens_cut_to_the_model(tokenizer
 @pytest.mark.parametrize("batch_size", [1, 2, 10])
 def test_each_text_has_the_vectors_that_it_has_alone(tokenizer, model, batch_size):
     rows = token_ids(tokenizer, TEXTS, 16)
-    found = {vectors.text: vectors for vectors in embed(model, rows, batch_size)}
+    found = {vectors.text: vectors for vectors in embed(vectors_function(model), rows, batch_size)}
     assert sorted(found) == [0, 1, 2, 3, 4]
     for text, row in enumerate(rows):
         ids = row[None]
