@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterator, Mapping, Sequence, TypeVar
 
 ROOT = pathlib.Path(__file__).parents[1]
 Name = TypeVar("Name")
-_THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+THREADS = ("OMP_NUMTHREADS", "TF_NUM_INTRAOPTHREADS", "TF_NUM_INTEROPTHREADS")
 
 
 class Worker:
@@ -32,7 +32,7 @@ class Worker:
     def __init__(self, module: str, *arguments: str, python: str = sys.executable, cpu_time: bool = False):
         self._name, self._log = f"{module} {' '.join(arguments)}", tempfile.TemporaryFile("w+")
         environment = dict(os.environ, PYTHONPATH=str(ROOT), TF_CPP_MIN_LOG_LEVEL="3",
-                           **dict.fromkeys(_THREADS, "1" if cpu_time else "2"))
+                           **dict.fromkeys(THREADS, "1" if cpu_time else "2"))
         if cpu_time:
             environment["CPU_TIME"] = "1"
         try:
@@ -68,14 +68,19 @@ def json_of(module: str, *arguments: str, python: str = sys.executable) -> Any:
     Raises:
       ValueError: the process cannot be started, or it fails.
     """
-    command = [python, "-m", f"benchmarks.workers.{module}", *arguments]
+    return json.loads(output_of([python, "-m", f"benchmarks.workers.{module}", *arguments]))
+
+
+def output_of(command: Sequence[str], **environment: str) -> str:
+    """What a command of this repository prints. Raises ValueError if it cannot be started or fails."""
     try:
-        done = subprocess.run(command, env=dict(os.environ, PYTHONPATH=str(ROOT)), capture_output=True, text=True)
+        done = subprocess.run(command, cwd=ROOT, env=dict(os.environ, PYTHONPATH=str(ROOT), **environment),
+                              capture_output=True, text=True)
     except OSError as error:
-        raise ValueError(f"{python} cannot be run: {error.strerror}") from error
+        raise ValueError(f"{command[0]} cannot be run: {error.strerror}") from error
     if done.returncode:
-        raise ValueError(f"{module} {' '.join(arguments)} ended: {_last_line(done.stderr)}")
-    return json.loads(done.stdout)
+        raise ValueError(f"{' '.join(command[1:])[:200]} ended: {_last_line(done.stderr)}")
+    return done.stdout
 
 
 def compare(
@@ -125,14 +130,14 @@ def in_turns(turns: Mapping[Name, Callable[[], float]], rounds: int) -> dict[Nam
 def print_head(names: Sequence[str]) -> None:
     """Prints the head of the table. The first name is our program, the last name the peer's."""
     columns = "".join(f"{name:>16}" for name in names)
-    print(f"tokens per second, median\n{'':36}{columns}{'ratio':>9}{'wanted':>9}", flush=True)
+    print(f"tokens per second, median\n{'':36}{columns}{'ratio':>9}", flush=True)
 
 
-def print_row(what: str, rates: dict[str, float], wanted: float | None) -> None:
-    """Prints what was measured, the tokens per second of each program, the ratio of first to last, and its target."""
+def print_row(what: str, rates: dict[str, float]) -> None:
+    """Prints what was measured, the tokens per second of each program, and the ratio of first to last."""
     first, *_, last = rates.values()
     columns = "".join(f"{rate:16.0f}" for rate in rates.values())
-    print(f"{what:36}{columns}{first / last:9.2f}{'' if wanted is None else format(wanted, '9.2f')}", flush=True)
+    print(f"{what:36}{columns}{first / last:9.2f}", flush=True)
 
 
 def _last_line(log: str) -> str:

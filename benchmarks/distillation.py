@@ -20,7 +20,6 @@ The scores of each run are printed and written to scores.csv in --output_dir. Th
 if it is run again.
 """
 
-import csv
 import itertools
 import json
 import os
@@ -34,7 +33,7 @@ from albert_tf.commands.flag_fields import define_float, define_required
 from albert_tf.tasks.classification.data import find_task, read_examples
 from albert_tf.text.lines import read_lines
 from albert_tf.training.evaluation import read_history
-from albert_tf.utils.outputs import write_text
+from albert_tf.utils.outputs import write_csv, write_text
 from albert_tf.weights.stored_model import open_source
 from benchmarks import common_flags
 from benchmarks.fine_tuning_settings import SETTINGS
@@ -61,9 +60,8 @@ def main():
     for part in FLAGS.parts:
         of_part = dict(vectors=of_vectors, pretraining=of_pretraining)
         rows += of_part[part]() if part in of_part else of_task(part)
-    with open(os.path.join(FLAGS.output_dir, "scores.csv"), "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerows([("part", "student", "seed", "step", "metric", "score"), *rows])
+    write_csv(os.path.join(FLAGS.output_dir, "scores.csv"),
+              [("part", "student", "seed", "step", "metric", "score"), *rows])
 
 
 def of_vectors():

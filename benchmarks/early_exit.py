@@ -22,14 +22,11 @@ docs/faster.md also has STS-B (--steps=540 --patiences=2,3 --exit_tolerances=0.5
     python -m benchmarks.early_exit --model=deep --data=data --output_dir=out12 --tasks=sst-2 --steps=600 \\
         --learning_rate=2e-4 --exit_pooling=mean --fewer_layers= --afterwards --patiences=2,3,4,6,12 \\
         --first_layers=4,6,8
-
---untrained measures what layers cost, without training: heads are random, and every text stops at layer P + 1.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 import os
 from typing import Iterator, NamedTuple
 
@@ -40,17 +37,13 @@ from albert_tf import from_pretrained
 from albert_tf.commands import app
 from albert_tf.commands.flag_fields import define_float
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.modeling.early_exit import NUM_LAYERS_USED
 from albert_tf.modeling.vectors import POOLINGS
 from albert_tf.tasks.classification.data import find_task
 from albert_tf.utils.charts import Curve, Panel, write_charts
 from albert_tf.weights.stored_model import open_source
 from benchmarks.fine_tuned_classifiers import (
     LARGEST_BATCH,
-    Program,
-    batches,
     compiled,
-    config_with_layers,
     define_flags,
     dev_rows,
     fine_tuned,
@@ -69,10 +62,8 @@ flags.DEFINE_bool("afterwards", False, "Whether to train the exits after the oth
 flags.DEFINE_list("patiences", [], "Values of exit_patience. Default: from 1 to the number of layers.")
 flags.DEFINE_list("first_layers", [], "Values of --num_layers: only the first layers of the model with exits.")
 flags.DEFINE_list("exit_tolerances", [], "Values of exit_tolerance, for regression. Default: its default alone.")
-flags.DEFINE_bool("untrained", False, "Whether to time the weights of --model as they are, without scores.")
 FLAGS = flags.FLAGS
 
-ANY_SCORE = 1e9  # a tolerance within which all scores agree
 COLUMNS = ("task", "seed", "program", "layers", "score", "time_batch_1", "time_batch_32")
 
 
@@ -91,14 +82,11 @@ def main():
     rows = write_rows(os.path.join(FLAGS.output_dir, "early_exit.csv"), COLUMNS, measure, FLAGS.tasks, FLAGS.seeds)
     means = list(means_over_seeds(rows))
     print_table(means)
-    if not FLAGS.untrained:
-        draw(means, os.path.join(FLAGS.output_dir, "early_exit.svg"))
+    draw(means, os.path.join(FLAGS.output_dir, "early_exit.svg"))
 
 
 def model_of(task: str, seed: str, layers: int | None = None) -> AlbertClassifier:
     """A model without exits, with the first layers (None: all), which is trained, or whose training is continued."""
-    if FLAGS.untrained:
-        return from_pretrained(FLAGS.model, "classifier", config_with_layers(FLAGS.model, layers), num_labels=1)
     return fine_tuned(FLAGS.model, FLAGS.data, FLAGS.output_dir, task, seed, str(layers or "all"), layers, FLAGS.steps,
                       **training_flags())
 
@@ -115,18 +103,14 @@ def measure(task: str, seed: str) -> list[dict]:
     rows = dev_rows(FLAGS.model, FLAGS.data, task)
     programs = {name: compiled(model) for name, model in models.items()}
     times = times_of_a_text(programs, rows[: FLAGS.examples], FLAGS.turns)
-    return [dict(zip(COLUMNS, (task, seed, name, *tried(task, program, rows))), **times[name])
+    return [dict(zip(COLUMNS, (task, seed, name, *layers_and_score(task, program, rows))), **times[name])
             for name, program in programs.items()]
 
 
 def early_exits(task: str, seed: str) -> dict[str, AlbertClassifier]:
     """The model by patience, and for regression by tolerance, too; then its first layers alone."""
-    path, arguments = FLAGS.model, {}
-    if FLAGS.untrained:  # a regression whose scores always agree
-        arguments = dict(num_labels=1, exit_heads=True, exit_tolerance=ANY_SCORE, exit_pooling=FLAGS.exit_pooling)
-    else:
-        path = with_exits(FLAGS.model, FLAGS.data, FLAGS.output_dir, task, seed, FLAGS.steps, FLAGS.exit_pooling,
-                          FLAGS.afterwards, **training_flags())
+    path = with_exits(FLAGS.model, FLAGS.data, FLAGS.output_dir, task, seed, FLAGS.steps, FLAGS.exit_pooling,
+                      FLAGS.afterwards, **training_flags())
     layers = open_source(path).config.num_hidden_layers
     models = {}
     for patience in [int(each) for each in FLAGS.patiences] or range(1, layers + 1):
@@ -135,25 +119,17 @@ def early_exits(task: str, seed: str) -> dict[str, AlbertClassifier]:
                 models[f"patience {patience}, tolerance {tolerance}"] = from_pretrained(
                     path, "classifier", exit_patience=patience, exit_tolerance=float(tolerance))
         else:
-            models[f"patience {patience}"] = from_pretrained(path, "classifier", exit_patience=patience, **arguments)
+            models[f"patience {patience}"] = from_pretrained(path, "classifier", exit_patience=patience)
     for layers in FLAGS.first_layers:
         models[f"first {layers} layers"] = from_pretrained(path, "classifier", num_layers=int(layers))
     return models
-
-
-def tried(task: str, program: Program, rows: list[dict]) -> tuple[float | None, float | None]:
-    """The mean number of layers (None without exits) and the score (None of --untrained)."""
-    if not FLAGS.untrained:
-        return layers_and_score(task, program, rows)
-    outputs = program(next(batches(rows, 1)))
-    return float(outputs[NUM_LAYERS_USED][0]) if NUM_LAYERS_USED in outputs else None, None
 
 
 def means_over_seeds(rows: list[dict]) -> Iterator[Mean]:
     for task, program in dict.fromkeys((row["task"], row["program"]) for row in rows):
         own = [row for row in rows if (row["task"], row["program"]) == (task, program)]
         layers = float(np.mean([row["layers"] for row in own])) if own[0]["layers"] is not None else None
-        scores = [math.nan if row["score"] is None else row["score"] for row in own]
+        scores = [row["score"] for row in own]
         times = {size: float(np.mean([row[f"time_batch_{size}"] for row in own])) for size in (1, LARGEST_BATCH)}
         yield Mean(task, program, layers, float(np.mean(scores)), standard_error(scores), times)
 

@@ -11,7 +11,6 @@ programs in turns with two threads each (--cpu_time: one), the median. A TensorF
 import functools
 import json
 import os
-import subprocess
 import tempfile
 from typing import NamedTuple
 
@@ -28,10 +27,11 @@ from albert_tf.modeling.configured_model import ENCODER_INPUTS
 from albert_tf.tasks.classification import metrics as glue_metrics
 from albert_tf.tasks.classification.data import convert_examples_to_features, find_task, read_examples
 from albert_tf.tasks.classification.task_config import TaskData
+from albert_tf.tasks.masked_lm.fill_mask import softmax
 from albert_tf.text.graph.packing import pack_texts
 from albert_tf.utils import bounds
 from benchmarks import common_flags
-from benchmarks.alternation import ROOT, Worker, latencies
+from benchmarks.alternation import Worker, latencies, output_of
 from benchmarks.workers.exported_model import runner
 
 flags.DEFINE_string("init_checkpoint", None, "Checkpoint of a fine-tuned classifier, or its folder.", required=True)
@@ -115,15 +115,14 @@ def logits(form: Form, rows: list[dict], sentences: str) -> np.ndarray:
         return np.concatenate([run({name: np.array([values], np.int32) for name, values in row.items()})
                                for row in rows])
     path = f"{form.path}.npy"
-    subprocess.run([FLAGS.peer_python, "-m", "benchmarks.workers.exported_model_hugging_face", form.path, sentences,
-                    path], check=True, cwd=ROOT, env=dict(os.environ, OMP_NUM_THREADS="1"), stderr=subprocess.DEVNULL)
+    output_of([FLAGS.peer_python, "-m", "benchmarks.workers.exported_model_hugging_face", form.path, sentences, path],
+              OMP_NUM_THREADS="1")
     return np.load(path)
 
 
 def evaluate(task: TaskData, logits: np.ndarray, label_ids: np.ndarray) -> float:
     """The value of the task's first metric."""
-    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    scores = logits if task.is_regression else shifted / shifted.sum(axis=-1, keepdims=True)
+    scores = logits if task.is_regression else softmax(logits)
     return glue_metrics.evaluate(task, scores, label_ids)[task.metrics[0]]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import time
@@ -23,9 +22,10 @@ from albert_tf.modeling.early_exit import NUM_LAYERS_USED
 from albert_tf.tasks.classification import metrics
 from albert_tf.tasks.classification.data import convert_examples_to_features, find_task, read_examples
 from albert_tf.utils.files import read_json_object
-from albert_tf.utils.outputs import write_text
+from albert_tf.utils.outputs import write_csv, write_text
 from albert_tf.weights.stored_model import open_source
 from benchmarks import common_flags
+from benchmarks.computing import use_one_thread
 from benchmarks.fine_tuning_settings import SETTINGS
 
 flags.disclaim_key_flags()  # a flag belongs to the benchmark that calls define_flags
@@ -57,8 +57,7 @@ def write_rows(path: str, columns: Sequence[str], rows_of: Callable[[str, str], 
       columns: the names of the columns.
       rows_of: measures a task and a seed.
     """
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
+    use_one_thread()
     folder, name = os.path.split(path)
     rows = []
     for task in tasks:
@@ -67,10 +66,7 @@ def write_rows(path: str, columns: Sequence[str], rows_of: Callable[[str, str], 
             if not os.path.exists(stored):
                 write_text(stored, json.dumps(dict(rows=rows_of(task, seed))))
             rows += read_json_object(stored)["rows"]
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    write_csv(path, [columns, *([row[name] for name in columns] for row in rows)])
     return rows
 
 

@@ -10,7 +10,6 @@ schedule and precision, and take turns. The benchmark continues where it stopped
 import json
 import os
 import statistics
-import subprocess
 import time
 
 import numpy as np
@@ -27,7 +26,7 @@ from albert_tf.tasks.tagging.data import label_names, read_tagged_text
 from albert_tf.utils.files import read_json_object
 from albert_tf.utils.outputs import write_text
 from benchmarks import common_flags
-from benchmarks.alternation import ROOT
+from benchmarks.alternation import output_of
 from benchmarks.fine_tuning_settings import SETTINGS, TAGGED, files
 
 common_flags.define_model()
@@ -99,10 +98,7 @@ def run_hugging_face(task, seed):
     options = dict(task=task, model=FLAGS.model, train=train, dev=dev, seed=seed, steps=settings.steps,
                    warmup=settings.steps // 10, batch=settings.batch, learning_rate=settings.learning_rate,
                    length=settings.length, bfloat16=True, output=output)
-    command = [FLAGS.peer_python, "-m", "benchmarks.workers.fine_tuning_hugging_face", json.dumps(options)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    if done.returncode:
-        raise ValueError(f"Hugging Face's side failed: {(done.stderr.strip().splitlines() or ['no output'])[-1]}")
+    output_of([FLAGS.peer_python, "-m", "benchmarks.workers.fine_tuning_hugging_face", json.dumps(options)])
     with open(output, encoding="utf-8") as file:
         answers = json.load(file)
     if task.startswith("squad"):

@@ -18,12 +18,12 @@ import numpy as np
 import tensorflow as tf
 from absl import flags
 
-from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
+from benchmarks.computing import set_precision, use_one_thread
 from benchmarks.workers.workloads import WORKLOADS, with_dropout
 
 flags.DEFINE_bool("graph_for_each_length", False, "Whether each length has its own graph.")
@@ -35,9 +35,8 @@ BATCH, DROPOUT = 32, 0.1
 
 
 def main():
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
-    keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    use_one_thread()
+    set_precision("bfloat16")
     config = AlbertConfig(**with_dropout(WORKLOADS["hidden_256"].config, DROPOUT))
     trainer = Trainer(ClassificationTask(AlbertClassifier(config, 2)), shapes_vary=True)
     trainer.compile(create_optimizer("adamw", learning_rate=1e-5, num_train_steps=1000))

@@ -5,8 +5,7 @@
 
 The first compares, on the task's dev set, files in which different weights are int8 with the file in float32: the
 score, the share of examples with another label, the error of the logits (root mean square, divided by their standard
-deviation), the size, and the median CPU time of one example on one thread. One of the files is made by
-onnxruntime.quantization.
+deviation), the size, and the median CPU time of one example on one thread.
 
 The second repeats the shared layer of --init_checkpoint 6, 12, 18 and 24 times, and compares the masked-LM head's first
 piece for a masked word in each line of the text. The models are not trained at their depth: only the comparison counts.
@@ -16,18 +15,15 @@ piece for a masked word in each line of the text. The models are not trained at 
 from __future__ import annotations
 
 import collections
-import os
 import random
-import tempfile
 import time
-from typing import Callable, Iterator
+from typing import Callable, Iterable, Iterator
 
 import numpy as np
 from absl import flags
 
 from albert_tf import from_pretrained, tokenizer_from_pretrained
 from albert_tf.commands import app
-from albert_tf.export.onnx import graph
 from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -47,15 +43,13 @@ flags.DEFINE_multi_integer("layers", [6, 12, 18, 24], "Numbers of layers for --d
 flags.DEFINE_string("text_file", None, "Path of a text with one sentence on each line, for --depth.")
 flags.DEFINE_string("chart", None, "Path of an SVG file, for --depth. Default: none.")
 flags.DEFINE_integer("examples", 1000, "Number of examples or lines.", lower_bound=1)
-flags.DEFINE_multi_string("variant", [], "Names of the rows to print, besides float32. May be "
-                          "repeated. Default: all.")
 FLAGS = flags.FLAGS
 
-LARGEST = 127
 # The weights that are float32 besides biases, LayerNorms and the last layer, by the name of the variant.
 VARIANTS = {
     "int8": "", "pooler float32": "pooler", "embeddings float32": "embeddings", "attention float32": "attention_",
     "ffn float32": "ffn_", "ffn output float32": "ffn_.*/output", "ffn intermediate float32": "ffn_.*/intermediate"}
+DEPTH_VARIANTS = ("int8", "attention float32", "ffn float32", "ffn output float32", "embeddings float32")
 
 
 def main():
@@ -76,9 +70,7 @@ def by_weights() -> None:
             for example in examples]
     expected = None
     print(f"{'':28}{'MB':>7}{task.metrics[0]:>15}{'other labels':>14}{'error':>8}{'ms':>8}")
-    for name, content in variants(model):
-        if FLAGS.variant and name not in ("float32", *FLAGS.variant):
-            continue
+    for name, content in variants(model, VARIANTS):
         logits, milliseconds = run(OnnxModel(content, settings_of(model), threads=1), rows)
         expected = logits if expected is None else expected
         score = metrics.evaluate(task, logits if task.is_regression else softmax(logits), label_ids)
@@ -87,32 +79,11 @@ def by_weights() -> None:
               f"{relative_error(logits, expected):8.4f}{milliseconds:8.2f}", flush=True)
 
 
-def variants(model) -> Iterator[tuple[str, bytes]]:
+def variants(model, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
     """The content of the float32 file, and those with int8 weights, by name."""
-    float32 = to_onnx(model)
-    yield "float32", float32
-    for name, in_float32 in VARIANTS.items():
-        yield name, to_onnx(model, "int8", in_float32)
-    smaller, graph._LARGEST_INTEGER_WEIGHT = graph._LARGEST_INTEGER_WEIGHT, LARGEST
-    try:
-        yield f"int8, weights up to {LARGEST}", to_onnx(model, "int8")
-    finally:
-        graph._LARGEST_INTEGER_WEIGHT = smaller
-    yield "onnxruntime.quantization", quantized_by_onnxruntime(float32)
-
-
-def quantized_by_onnxruntime(content: bytes) -> bytes:
-    """ONNX Runtime's own dynamic quantization of a float32 file, symmetric, with a scale for each output."""
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    with tempfile.TemporaryDirectory() as folder:
-        source, target = (os.path.join(folder, name) for name in ("float32.onnx", "int8.onnx"))
-        with open(source, "wb") as file:
-            file.write(content)
-        quantize_dynamic(source, target, per_channel=True, reduce_range=True, weight_type=QuantType.QInt8,
-                         op_types_to_quantize=["MatMul", "Gather"])
-        with open(target, "rb") as file:
-            return file.read()
+    yield "float32", to_onnx(model)
+    for name in names:
+        yield name, to_onnx(model, "int8", VARIANTS[name])
 
 
 def run(model: Callable, rows: list[dict]) -> tuple[np.ndarray, float]:
@@ -143,9 +114,7 @@ def by_depth() -> None:
         model = AlbertPretrainer(stored.config.replace(num_hidden_layers=layers))
         model.set_weights(stored.get_weights())
         encoder, expected = None, None
-        for name, content in depth_variants(model):
-            if FLAGS.variant and name not in ("float32", *FLAGS.variant):
-                continue
+        for name, content in variants(model, DEPTH_VARIANTS):
             session = OnnxModel(content, threads=1)
             session.output_names = ("mlm_logits", "sequence_output")
             outputs = [session(inputs_of(row, tokenizer.mask_id)) for row in ids]
@@ -161,12 +130,6 @@ def by_depth() -> None:
     if FLAGS.chart:
         write_charts(FLAGS.chart, [Panel("lines with the same piece as in float32",
                                          [Curve(values, name) for name, values in points.items()], "layers")])
-
-
-def depth_variants(model) -> Iterator[tuple[str, bytes]]:
-    yield "float32", to_onnx(model)
-    for name in ("int8", "attention float32", "ffn float32", "ffn output float32", "embeddings float32"):
-        yield name, to_onnx(model, "int8", VARIANTS[name])
 
 
 def inputs_of(ids: list[int], mask_id: int) -> dict[str, np.ndarray]:

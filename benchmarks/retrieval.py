@@ -10,9 +10,6 @@ paragraphs, and for STS-B those of sentences of train.tsv. The last row orders t
 paragraph, and with hard negatives, which are the nearest other paragraphs.
 """
 
-import csv
-import io
-
 import numpy as np
 import scipy.stats
 from absl import flags, logging
@@ -24,7 +21,7 @@ from albert_tf.tasks.classification.answers import RelevanceScorer
 from albert_tf.tasks.classification.data import find_task, read_examples
 from albert_tf.tasks.sentence_vectors.search import cosines, unit_vectors_function
 from albert_tf.utils.files import read_json_object
-from albert_tf.utils.outputs import write_text
+from albert_tf.utils.outputs import write_csv
 from albert_tf.weights.from_pretrained import from_pretrained, tokenizer_from_pretrained
 
 define_required("model", "The sentence encoder: any path that --init_checkpoint accepts.")
@@ -53,14 +50,11 @@ def main():
     rows = [dict(row, spearman=spearman[row["dims"], row["precision"]]) for row in rows]
     if FLAGS.rerank_checkpoint:
         rows += reranked(questions[: FLAGS.questions], paragraphs, answers, found)
-    file = io.StringIO()
-    writer = csv.DictWriter(file, ["dims", "precision", "recall@1", "recall@10", "mrr@10", "spearman", "questions"],
-                            lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    print(file.getvalue(), end="")
+    names = ("dims", "precision", "recall@1", "recall@10", "mrr@10", "spearman", "questions")
+    table = [names, *([row.get(name, "") for name in names] for row in rows)]
+    print(*(",".join(map(str, values)) for values in table), sep="\n")
     if FLAGS.csv:
-        write_text(FLAGS.csv, file.getvalue())
+        write_csv(FLAGS.csv, table)
 
 
 def squad(split):
@@ -139,14 +133,12 @@ def write_training_rows(vectors_of, negatives=3):
     chosen = np.linspace(0, len(questions) - 1, FLAGS.training_questions).astype(int)
     products = vectors_of([questions[i] for i in chosen]) @ vectors_of(paragraphs).T
     products[np.arange(len(chosen)), answers[chosen]] = -np.inf
-    file = io.StringIO()
-    rows = csv.writer(file, lineterminator="\n")
-    rows.writerow(["query", "passage", "relevant"])
+    rows: list = [["query", "passage", "relevant"]]
     for row, i in enumerate(chosen):
-        rows.writerow([questions[i], paragraphs[answers[i]], 1])
+        rows.append([questions[i], paragraphs[answers[i]], 1])
         for index in np.argsort(-products[row], kind="stable")[: min(negatives, len(paragraphs) - 1)]:
-            rows.writerow([questions[i], paragraphs[index], 0])
-    write_text(FLAGS.training_file, file.getvalue())
+            rows.append([questions[i], paragraphs[index], 0])
+    write_csv(FLAGS.training_file, rows)
     logging.info("%s: %d questions", FLAGS.training_file, len(chosen))
 
 

@@ -9,7 +9,6 @@ program, the features, and for ours the checkpoint at the end. Both programs tak
 import functools
 import json
 import os
-import subprocess
 import tempfile
 import time
 
@@ -19,7 +18,7 @@ from albert_tf.commands import app
 from albert_tf.commands.command_runs import arguments, process_of
 from albert_tf.commands.flag_fields import define_required
 from benchmarks import common_flags
-from benchmarks.alternation import ROOT, in_turns
+from benchmarks.alternation import THREADS, in_turns, output_of
 from benchmarks.fine_tuning_settings import SETTINGS
 
 common_flags.define_model()
@@ -29,7 +28,6 @@ common_flags.define_rounds(3)
 FLAGS = flags.FLAGS
 
 TASK, STEPS = "sts-b", (1, 20, 60)
-WANTED = "wanted: 10 seconds to the first step, 5 more for the first lengths, 1.5 times the examples per second"
 
 
 def main():
@@ -44,7 +42,6 @@ def main():
         of_a_step = (many - some) / (STEPS[2] - STEPS[1])
         print(f"{name:14}{first:10.1f}{some:10.1f}{many:10.1f}{some - first - of_a_step * (STEPS[1] - STEPS[0]):15.1f}"
               f"{settings.batch / of_a_step:12.1f}")
-    print(WANTED)
 
 
 def our_command(steps, settings, folder):
@@ -62,13 +59,10 @@ def hugging_face_command(steps, settings, folder):
 
 
 def seconds_of(command, steps, settings):
-    environment = dict(os.environ, OMP_NUM_THREADS="2", TF_NUM_INTRAOP_THREADS="2", TF_NUM_INTEROP_THREADS="2")
     with tempfile.TemporaryDirectory() as folder:
         words = command(steps, settings, folder)
         start = time.monotonic()
-        done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True)
-        if done.returncode:
-            raise ValueError(f"{words[1]} failed: {(done.stderr.strip().splitlines() or ['no output'])[-1]}")
+        output_of(words, **dict.fromkeys(THREADS, "2"))
         return time.monotonic() - start
 
 

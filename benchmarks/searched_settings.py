@@ -9,11 +9,11 @@ those of STEPS. It writes OUTPUT_DIR/scores.csv, with the score of each seed. Wh
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import pathlib
 import statistics
 
+from albert_tf.utils.outputs import write_csv
 from benchmarks.fine_tuning_settings import SETTINGS
 from benchmarks.trainable_weights import parser_of_runs, scores_of
 from studies.finished_runs import ScriptRuns
@@ -58,10 +58,8 @@ def search_and_compare(options: argparse.Namespace, task: str) -> None:
 def write_scores(directory: pathlib.Path) -> None:
     """Writes the scores of all seeds of what has finished, and prints medians, the difference and its error."""
     scores = {(task, name): scores_of(directory / task / name, task) for task in STEPS for name in COMPARED}
-    with open(directory / "scores.csv", "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["task", "settings", "seed", "score"])
-        writer.writerows([*key, seed, round(score, 4)] for key, own in scores.items() for seed, score in own.items())
+    rows = [[*key, seed, round(score, 4)] for key, own in scores.items() for seed, score in own.items()]
+    write_csv(str(directory / "scores.csv"), [["task", "settings", "seed", "score"], *rows])
     for task in STEPS:
         recipe, search = (list(scores[task, name].values()) for name in COMPARED)
         if recipe and search:

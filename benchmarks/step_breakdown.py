@@ -30,7 +30,7 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2  # noqa: E402
 
 from albert_tf.training.optimizer import create_optimizer  # noqa: E402
 from benchmarks import common_flags  # noqa: E402
-from benchmarks.precision import set_precision  # noqa: E402
+from benchmarks.computing import set_precision, use_one_thread  # noqa: E402
 from benchmarks.workers.ours import whole_step  # noqa: E402
 from benchmarks.workers.workloads import WORKLOADS  # noqa: E402
 
@@ -48,8 +48,7 @@ _COMPILED = re.compile("Xla|ProcessAsync::Start")
 
 
 def main():
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
+    use_one_thread()
     set_precision(FLAGS.precision)
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "onednn.log")

@@ -9,12 +9,12 @@ rates were set beforehand and not tuned.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import pathlib
 import statistics
 from typing import Sequence
 
+from albert_tf.utils.outputs import write_csv
 from benchmarks.fine_tuning_settings import SETTINGS
 from studies.finished_runs import ScriptRuns
 
@@ -60,14 +60,11 @@ def fine_tune(options: argparse.Namespace, task: str, kind: str) -> None:
 
 def write_scores(directory: pathlib.Path, steps: int) -> None:
     """Writes the scores of all seeds of what has finished, also in earlier commands, and prints their medians."""
-    rows = [dict(task=task, trained=kind, steps=steps, seed=seed, score=round(score, 4))
-            for task in TASKS for kind in KINDS for seed, score in scores_of(directory / task / kind, task).items()]
-    with open(directory / "scores.csv", "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, ["task", "trained", "steps", "seed", "score"], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    for task, kind in dict.fromkeys((row["task"], row["trained"]) for row in rows):
-        scores = [row["score"] for row in rows if (row["task"], row["trained"]) == (task, kind)]
+    by_run = {(task, kind): scores_of(directory / task / kind, task) for task in TASKS for kind in KINDS}
+    rows = [[*run, steps, seed, round(score, 4)] for run, own in by_run.items() for seed, score in own.items()]
+    write_csv(str(directory / "scores.csv"), [["task", "trained", "steps", "seed", "score"], *rows])
+    for task, kind in dict.fromkeys((row[0], row[1]) for row in rows):
+        scores = [row[-1] for row in rows if (row[0], row[1]) == (task, kind)]
         print(f"{task:8}{kind:10}median {statistics.median(scores):.4f}, {min(scores):.4f} to {max(scores):.4f}")
 
 

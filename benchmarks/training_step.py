@@ -28,10 +28,6 @@ common_flags.define_turn_seconds()
 FLAGS = flags.FLAGS
 
 PEER = "Hugging Face"
-# The keys are the workload, whether there is dropout, and the precision.
-WANTED = {("albert_base", False, "float32"): 1.3, ("albert_base", False, "bfloat16"): 1.3,
-          ("albert_base", True, "float32"): 1.5, ("albert_base", True, "bfloat16"): 1.3,
-          ("minilm_squad", True, "float32"): 1.4, ("minilm_squad", True, "bfloat16"): 1.4}
 
 
 def main():
@@ -50,8 +46,7 @@ def measure(name: str, precision: str, variants: dict[str, list[str]]) -> None:
     workers[PEER] = functools.partial(Worker, "hugging_face", precision, name, str(FLAGS.dropout),
                                       python=FLAGS.peer_python, cpu_time=FLAGS.cpu_time)
     rates = compare(workers, FLAGS.rounds, FLAGS.seconds, WORKLOADS[name].tokens)
-    wanted = WANTED.get((name, FLAGS.dropout > 0, precision))
-    print_row(f"{name}, dropout {FLAGS.dropout:g}, {precision}", rates, wanted)
+    print_row(f"{name}, dropout {FLAGS.dropout:g}, {precision}", rates)
 
 
 if __name__ == "__main__":

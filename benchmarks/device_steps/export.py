@@ -29,6 +29,7 @@ from albert_tf.commands.flag_fields import define_required
 from albert_tf.config import PRESETS, AlbertConfig
 from albert_tf.modeling import blocks
 from benchmarks import common_flags
+from benchmarks.computing import POLICIES, set_precision
 from benchmarks.device_steps import cudnn_attention, run
 from benchmarks.device_steps.programs import (
     TASKS,
@@ -39,7 +40,6 @@ from benchmarks.device_steps.programs import (
     predictions_of,
     training_step,
 )
-from benchmarks.precision import POLICIES, set_precision
 from benchmarks.workers.workloads import WORKLOADS, Workload, with_dropout
 
 STEPS_TO_COMPARE = 2

@@ -15,8 +15,7 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
-from benchmarks.bucket_steps import take_step_of_each_bucket
-from benchmarks.precision import set_precision
+from benchmarks.computing import set_precision, take_step_of_each_bucket
 from benchmarks.workers.serving import serve
 
 

@@ -19,7 +19,7 @@ from albert_tf.tasks.squad.task import SpanTask
 from albert_tf.training import trainer
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
-from benchmarks.precision import set_precision
+from benchmarks.computing import set_precision
 from benchmarks.workers.serving import serve
 from benchmarks.workers.workloads import WORKLOADS, Workload, with_dropout
 

@@ -1,4 +1,4 @@
-"""Makes a training step compile what it compiles for each bucket, before its time is measured."""
+"""Threads, data types and compilation of what several benchmarks run in their own process."""
 
 from __future__ import annotations
 
@@ -7,8 +7,22 @@ from typing import Callable, Iterator
 import numpy as np
 import tensorflow as tf
 
+from albert_tf import keras
 from albert_tf.data.batching import table_batches
 from albert_tf.data.feature_table import FeatureTable
+
+POLICIES = dict(float32="float32", bfloat16="mixed_bfloat16")
+
+
+def set_precision(name: str) -> None:
+    """Sets Keras' global policy by a name of POLICIES, which are those that benchmarks and their workers take."""
+    keras.mixed_precision.set_global_policy(POLICIES[name])
+
+
+def use_one_thread() -> None:
+    """Makes TensorFlow compute on one thread. It must not have computed anything before."""
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
 
 
 def take_step_of_each_bucket(
