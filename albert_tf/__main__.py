@@ -18,7 +18,7 @@ def main() -> None:
         sys.exit(f"{usage.starter()}: error: {error}")
     sys.argv[:2] = [f"{usage.starter()} {command}"]
     try:
-        from albert_tf.commands import app  # it imports TensorFlow
+        from albert_tf.commands import app
 
         app.run_command(command)
     except KeyboardInterrupt:  # before the command handles it

@@ -19,8 +19,7 @@ from absl import flags
 
 from albert_tf import from_pretrained, save_pretrained, tokenizer_from_pretrained
 from albert_tf.commands import app
-from albert_tf.export import tflite
-from albert_tf.export.onnx.graph import PRECISIONS
+from albert_tf.export import PRECISIONS, tflite
 from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.export.saved_model import TextSignature, export_model, sequence_features
 from albert_tf.modeling.configured_model import ENCODER_INPUTS
@@ -92,7 +91,7 @@ def export(folder: str) -> list[Form]:
                                lambda graph, text_a: pack_texts(graph, FLAGS.max_seq_length, text_a)))
     contents = {("ONNX", "onnx", precision): to_onnx(model, precision) for precision in PRECISIONS}
     contents |= {("TensorFlow Lite", "tflite", precision): tflite.convert(model, precision, FLAGS.max_seq_length)
-                 for precision in tflite.PRECISIONS}
+                 for precision in PRECISIONS}
     for (name, kind, precision), content in contents.items():
         forms.append(Form(f"{name} {precision}", kind, os.path.join(folder, f"{precision}.{kind}")))
         with open(forms[-1].path, "wb") as file:

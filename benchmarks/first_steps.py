@@ -12,17 +12,16 @@ from __future__ import annotations
 import statistics
 import time
 
-from albert_tf.commands import app  # isort: split
-
 import numpy as np
-import tensorflow as tf
 from absl import flags
 
+from albert_tf.commands import app
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
+from albert_tf.utils.imports import tensorflow as tf
 from benchmarks.computing import set_precision, use_one_thread
 from benchmarks.workers.workloads import WORKLOADS, with_dropout
 

@@ -16,12 +16,11 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from albert_tf.commands import app  # isort: split
-
-import tensorflow as tf
 from absl import flags, logging
 
+from albert_tf.commands import app
 from albert_tf.utils.files import make_directory
+from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.outputs import write_text
 from studies.finished_runs import FINISHED, ScriptRuns
 from studies.listing import descriptions

@@ -1,6 +1,7 @@
 """Starts a command: parses its flags with absl, and turns a user's error into one line.
 
-This module sets environment variables of TensorFlow, so it is imported before any module that may load TensorFlow.
+TensorFlow is imported when the flags have been parsed, so that a wrong one is told at once. What must come before is
+done when this module is imported, so it is imported before any module that may import TensorFlow.
 """
 
 from __future__ import annotations
@@ -37,14 +38,6 @@ _memory = resource.getrlimit(resource.RLIMIT_AS)[0]
 if resource.RLIM_INFINITY != _memory < _LEAST_MEMORY:
     sys.exit(f"{usage.command(sys.argv[0])}: error: the limit of memory is {_memory:,} bytes (ulimit -v), and "
              f"TensorFlow needs at least {_LEAST_MEMORY:,}")
-
-# Python's garbage collector would visit all objects of TensorFlow, also at the end of the process, and free none of
-# them. This takes about a second of each script.
-gc.disable()
-imports.import_tensorflow()
-gc.freeze()
-gc.enable()
-atexit.register(gc.freeze)
 
 _STDOUT = 1  # the file descriptor
 # absl answers --helpshort without the flags of the package, which are most of them.
@@ -86,20 +79,12 @@ def run(main: Callable[..., None], operands: int = 0) -> None:
         if len(arguments) > operands:
             _end_with_error(argv, f"unexpected argument: {arguments[operands]}. The value of a flag follows =, as in "
                                   "--flag=value")
-        import tensorflow as tf
-
-        from albert_tf.training.strategy import naming_lost_workers
-
         if not flags.FLAGS["verbosity"].present:  # absl's own default level is WARNING
             logging.set_verbosity(logging.INFO)
-        imports.drop_messages_of_libraries()
-        tf.get_logger().setLevel("ERROR")  # users do not need TensorFlow's notes on reductions and saving
         try:
-            with ended_by_signals(), naming_lost_workers(), _ending_with_the_reader():
-                main(*arguments)
-        except (ValueError, OSError, MemoryError, tf.errors.OpError) as error:
-            logging.debug("traceback of the error below", exc_info=True)
-            _end_with_error(argv, _one_line(error))
+            with ended_by_signals():
+                _import_tensorflow()
+                _run(main, argv)
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
             sys.exit(128 + signal.SIGINT)
@@ -110,6 +95,34 @@ def run(main: Callable[..., None], operands: int = 0) -> None:
         sys.exit(0)
     logging.get_absl_handler().setFormatter(_LINE)
     app.run(guarded, flags_parser=_parsed)
+
+
+def _import_tensorflow() -> None:
+    """Imports TensorFlow, which takes seconds."""
+    if "tensorflow" not in sys.modules:
+        # Python's garbage collector would visit all objects of TensorFlow, also at the end of the process, and free
+        # none of them. This takes about a second of each script.
+        gc.disable()
+        imports.import_tensorflow()
+        gc.freeze()
+        gc.enable()
+        atexit.register(gc.freeze)
+    imports.drop_messages_of_libraries()
+
+
+def _run(main: Callable[..., None], argv: list[str]) -> None:
+    """Calls `main` with the arguments that are not flags, and ends with one line if it raises a user's error."""
+    import tensorflow as tf
+
+    from albert_tf.training.strategy import naming_lost_workers
+
+    tf.get_logger().setLevel("ERROR")  # users do not need TensorFlow's notes on reductions and saving
+    try:
+        with naming_lost_workers(), _ending_with_the_reader():
+            main(*argv[1:])
+    except (ValueError, OSError, MemoryError, tf.errors.OpError) as error:
+        logging.debug("traceback of the error below", exc_info=True)
+        _end_with_error(argv, _one_line(error))
 
 
 def _parsed(argv: list[str]) -> list[str]:

@@ -23,16 +23,14 @@ import dataclasses
 
 from absl import logging
 
-from albert_tf.commands import flag_fields as fields, shared_flags as shared, vector_flags
-from albert_tf.export.conversion import FORMATS, convert, save_random
+from albert_tf.commands import flag_fields as fields, shared_flags as shared
+from albert_tf.export import FORMATS
 from albert_tf.utils import bounds
-from albert_tf.weights.hugging_face import hub
-from albert_tf.weights.hugging_face.writing import DTYPES
-from albert_tf.weights.widening import widened
+from albert_tf.weights.hugging_face import DTYPES, hub
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(shared.ModelFlags, shared.HeadFlags, shared.ReleasedCheckpointFlags, vector_flags.VectorFlags,
+class Options(shared.ModelFlags, shared.HeadFlags, shared.ReleasedCheckpointFlags, shared.VectorFlags,
               shared.NumLayersFlags):
     """The flags of this command."""
 
@@ -73,6 +71,9 @@ def options_from_flags() -> Options:
 
 
 def main() -> None:
+    from albert_tf.export.conversion import convert, save_random
+    from albert_tf.weights.widening import widened
+
     options = options_from_flags()
     path, output_dir = options.init_path, options.output_dir or options.export_path
     if not output_dir:
@@ -87,7 +88,7 @@ def main() -> None:
     if vocabulary:
         vocabulary.tokenizer(config)  # raises if they belong to different models
     head = selected.head(options.model) if path else options.model or "pretrainer"
-    arguments = vector_flags.pooling_arguments(selected, head, options)
+    arguments = shared.pooling_arguments(selected, head, options)
     if options.embedding_size is not None:
         config = config.replace(embedding_size=options.embedding_size)
     if path is None:

@@ -19,27 +19,16 @@ import dataclasses
 import functools
 import os
 
-from albert_tf.commands import flag_fields as fields, scored_exports, vector_flags
-from albert_tf.commands.scored_exports import check_scores
-from albert_tf.export.onnx.graph import PRECISIONS
-from albert_tf.export.onnx.session import OnnxModel
-from albert_tf.export.onnx.writing import (
-    check_no_other_model,
-    check_packages,
-    differences,
-    to_onnx,
-    write_companions,
-)
-from albert_tf.export.saved_model import write_and_compare
+from albert_tf.commands import flag_fields as fields, shared_flags as shared
+from albert_tf.export import PRECISIONS
 from albert_tf.utils.outputs import model_files, used_alone
-from albert_tf.weights.settings import settings_of
 
 # The number of tokens and masked tokens of the inputs on which a file is compared with the model.
 _COMPARED_LENGTH, _COMPARED_PREDICTIONS = 64, 8
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(scored_exports.ExportOptions):
+class Options(shared.ExportOptions):
     """The flags of this command."""
 
     output_dir: str = fields.required("Directory of the ONNX files.")
@@ -57,11 +46,23 @@ def define_flags() -> None:
 
 
 def main() -> None:
+    from albert_tf.export.onnx.session import OnnxModel
+    from albert_tf.export.onnx.writing import (
+        check_no_other_model,
+        check_packages,
+        differences,
+        to_onnx,
+        write_companions,
+    )
+    from albert_tf.export.saved_model import write_and_compare
+    from albert_tf.tasks.scores import check_scores
+    from albert_tf.weights.settings import settings_of
+
     options = fields.from_flags(Options)
     with used_alone(options.output_dir, "export"):
         selected = options.resolve_model(num_layers=options.num_layers)
         head = selected.head(options.model)
-        model = selected.pretrained(head, **vector_flags.pooling_arguments(selected, head, options))
+        model = selected.pretrained(head, **shared.pooling_arguments(selected, head, options))
         check_packages()
         names = {precision: f"{head}_{precision}.onnx" for precision in options.precision}
         check_no_other_model(model, options.output_dir, selected.vocabulary, names.values())

@@ -15,27 +15,26 @@ folder of sentence-transformers, the module gives sentence_embedding too, also a
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
-from albert_tf.commands import flag_fields as fields, shared_flags as shared, vector_flags
-from albert_tf.export.conversion import write_conversion_card
-from albert_tf.export.tf_hub import PUBLISHED_SEQ_LENGTH, export_encoder, export_preprocessing
-from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.commands import flag_fields as fields, shared_flags as shared
 from albert_tf.utils.files import is_inside
 from albert_tf.utils.outputs import check_export, used_alone
-from albert_tf.weights.from_pretrained import build
-from albert_tf.weights.stored_model import StoredModel, open_source
+
+if TYPE_CHECKING:
+    from albert_tf.modeling.albert_model import AlbertModel
+    from albert_tf.modeling.pretrainer import AlbertPretrainer
+    from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+    from albert_tf.weights.stored_model import StoredModel
 
 # The output "default" of every module.
 _POOLED_OUTPUT = dict(pooling="pooler", normalize=False, truncate_dim=None, max_seq_length=None)
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(shared.VocabularyFlags, shared.ReleasedCheckpointFlags, vector_flags.VectorFlags):
+class Options(shared.VocabularyFlags, shared.ReleasedCheckpointFlags, shared.VectorFlags):
     """The flags of this command."""
 
     albert_directory: str = fields.required(
@@ -52,6 +51,10 @@ def define_flags() -> None:
 
 
 def main() -> None:
+    from albert_tf.export.conversion import write_conversion_card
+    from albert_tf.export.tf_hub import PUBLISHED_SEQ_LENGTH, export_encoder, export_preprocessing
+    from albert_tf.weights.stored_model import open_source
+
     options = fields.from_flags(Options)
     preprocess_path = options.preprocess_export_path or options.export_path.rstrip("/") + "_preprocess"
     check_export(options.export_path, preprocess_path)
@@ -60,7 +63,7 @@ def main() -> None:
                          "two folders, neither inside the other: each export has its own")
     with used_alone(options.export_path, "export"):
         source = open_source(options.checkpoint_in(options.albert_directory))
-        model = model_of(source, vector_flags.replaced_pooling(source.settings, options, **_POOLED_OUTPUT))
+        model = model_of(source, shared.replaced_pooling(source.settings, options, **_POOLED_OUTPUT))
         tokenizer = source.vocabulary.replaced_by(options.user_vocabulary).tokenizer(model.config)
         export_encoder(options.export_path, model, tokenizer)
         write_conversion_card(model, options.export_path, "tf_hub", source.path)
@@ -73,6 +76,8 @@ def main() -> None:
 
 def model_of(source: StoredModel, pooling: dict[str, Any]) -> AlbertModel | AlbertPretrainer | AlbertSentenceEncoder:
     """The model with its pooling. Without a pooling, it has the heads of pre-training if the weights have both."""
+    from albert_tf.weights.from_pretrained import build
+
     if pooling != _POOLED_OUTPUT:
         return build(source, "sentence_encoder", **pooling)[0]
     model, report = build(source, "pretrainer")

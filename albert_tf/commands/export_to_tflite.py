@@ -13,25 +13,22 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from typing import Any, Sequence
+from typing import Any
 
-from albert_tf import keras
-from albert_tf.commands import flag_fields as fields, scored_exports, vector_flags
-from albert_tf.commands.scored_exports import check_scores
+from albert_tf.commands import flag_fields as fields, shared_flags as shared
 from albert_tf.config import check_length
-from albert_tf.export import tflite
-from albert_tf.export.saved_model import WithOutputs, write_and_compare
+from albert_tf.export import PRECISIONS
 from albert_tf.utils import bounds
 from albert_tf.utils.outputs import used_alone
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(scored_exports.ExportOptions):
+class Options(shared.ExportOptions):
     """The flags of this command."""
 
     output_dir: str = fields.required("Directory of the .tflite files.")
     precision: list[str] = fields.choices(
-        list(tflite.PRECISIONS), tflite.PRECISIONS, "Precision of the weights. One file is written for each. Repeat "
+        list(PRECISIONS), PRECISIONS, "Precision of the weights. One file is written for each. Repeat "
         "the flag for several values.")
     max_seq_length: int | None = fields.integer(
         None, "Number of tokens of an input. Shorter inputs must be padded to it. Default: the number stored with the "
@@ -48,11 +45,15 @@ def define_flags() -> None:
 
 
 def main() -> None:
+    from albert_tf.export import tflite
+    from albert_tf.export.saved_model import WithOutputs, write_and_compare
+    from albert_tf.tasks.scores import check_scores
+
     options = fields.from_flags(Options)
     with used_alone(options.output_dir, "export"):
         selected = options.resolve_model(num_layers=options.num_layers)
         head = selected.head(options.model)
-        model = selected.pretrained(head, **vector_flags.pooling_arguments(selected, head, options))
+        model = selected.pretrained(head, **shared.pooling_arguments(selected, head, options))
         check_length(options.max_seq_length, model.config)
         longest, lengths = options.max_seq_length or model.row_length, None
         if options.signature_lengths is not None:
@@ -63,17 +64,16 @@ def main() -> None:
         score = options.scorer(selected, head)
         flatbuffers = {precision: tflite.convert(model, precision, **shape) for precision in options.precision}
         if score:
+            def opened(flatbuffer: bytes) -> WithOutputs:
+                return WithOutputs(model, tflite.runner(flatbuffer, shape["max_seq_length"]), longest)
+
             # Texts are truncated to the largest length of the flatbuffer, before the export as well.
             check_scores(score, WithOutputs(model, model, longest), (
-                (precision, functools.partial(_opened, model, flatbuffer, shape["max_seq_length"], longest))
+                (precision, functools.partial(opened, flatbuffer))
                 for precision, flatbuffer in flatbuffers.items()), options.max_score_drop)
         for precision, flatbuffer in flatbuffers.items():
             write_and_compare(os.path.join(options.output_dir, f"{head}_{precision}.tflite"), flatbuffer,
                               tflite.differences(flatbuffer, model, **shape))
-
-
-def _opened(model: keras.Model, flatbuffer: bytes, length: int | Sequence[int], longest: int) -> WithOutputs:
-    return WithOutputs(model, tflite.runner(flatbuffer, length), longest)
 
 
 def lengths_of(values: list[str], most: int) -> list[int]:

@@ -18,26 +18,27 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from typing import TYPE_CHECKING
 
 import numpy as np
 from absl import logging
 
 from albert_tf import keras
-from albert_tf.commands import flag_fields as fields, shared_flags as shared, vector_flags
+from albert_tf.commands import flag_fields as fields, shared_flags as shared
 from albert_tf.config import check_length
 from albert_tf.data.rows import read_texts
-from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.vectors import VectorPrecision
-from albert_tf.tasks.sentence_vectors.search import made_with, ranges_in, ranges_path, write_stored
-from albert_tf.tasks.sentence_vectors.vectors import embed, token_files, token_ids, vectors_function, write_token_files
 from albert_tf.utils.outputs import array_writer, output_set
 from albert_tf.utils.progress import count_of, progress
+
+if TYPE_CHECKING:
+    from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 
 _MADE_FROM = (*shared.MODEL_FLAGS, "input_file", "per_token", "precision", "vector_precision", "vector_ranges")
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(shared.SourceFlags, vector_flags.VectorFlags, vector_flags.PrecisionFlags, vector_flags.TextFlags,
+class Options(shared.SourceFlags, shared.VectorFlags, shared.VectorPrecisionFlags, shared.TextFlags,
               shared.PrecisionFlags):
     """The flags of this command."""
 
@@ -54,12 +55,15 @@ def define_flags() -> None:
 
 
 def main() -> None:
+    from albert_tf.tasks.sentence_vectors.search import made_with, ranges_in, ranges_path, write_stored
+    from albert_tf.tasks.sentence_vectors.vectors import token_files, token_ids
+
     options = fields.from_flags(Options)
     if os.path.splitext(options.output_file)[1] != ".npy":
         raise ValueError(f"--output_file must end in .npy. Received: {options.output_file}")
     keras.mixed_precision.set_global_policy(options.precision)
     if options.per_token:
-        vector_flags.check_no_pooling(options, "--per_token and --{} exclude each other: the vectors of tokens are "
+        shared.check_no_pooling(options, "--per_token and --{} exclude each other: the vectors of tokens are "
                                       "not pooled")
     files = [options.output_file, *(token_files(options.output_file) if options.per_token else ())]
     if options.vector_precision == "int8":
@@ -69,7 +73,7 @@ def main() -> None:
         if not lines:
             raise ValueError(f"{options.input_file} has no lines")
         selected = options.resolve_model()
-        pooling = vector_flags.sentence_pooling(selected, options)
+        pooling = shared.sentence_pooling(selected, options)
         model = selected.pretrained("sentence_encoder", **pooling)
         # The ranges of int8 are those of the vectors themselves, unless the flag has others.
         has_own_ranges = options.vector_precision == "int8" and not options.vector_ranges
@@ -95,6 +99,8 @@ def write_vectors(
     path: str, model: AlbertSentenceEncoder, rows: list[np.ndarray], batch_size: int, per_token: bool
 ) -> int:
     """Writes the vectors of rows of ids, and the files of token_files. Returns the number of vectors."""
+    from albert_tf.tasks.sentence_vectors.vectors import embed, vectors_function, write_token_files
+
     lengths = np.array([len(row) for row in rows])
     starts = np.cumsum(lengths) - lengths if per_token else np.arange(len(rows))
     height = int(lengths.sum()) if per_token else len(rows)

@@ -13,13 +13,13 @@ that does the same with raw text, for processes that have only tensorflow and te
 from __future__ import annotations
 
 import dataclasses
+import functools
+from typing import Callable
 
 from absl import logging
 
 from albert_tf.commands import flag_fields as fields, shared_flags as shared
 from albert_tf.config import check_length
-from albert_tf.export.saved_model import with_precision
-from albert_tf.tasks.masked_lm.fill_mask import export_mask_filling, fill_masks
 from albert_tf.text.lines import read_standard_input
 from albert_tf.utils import bounds
 from albert_tf.utils.files import check_characters
@@ -47,23 +47,27 @@ def define_flags() -> None:
 
 
 def main() -> None:
+    from albert_tf.export.saved_model import with_precision
+    from albert_tf.tasks.masked_lm.fill_mask import export_mask_filling, fill_masks
+
     options = fields.from_flags(Options)
     for text in options.text or ():
         check_characters(text, "--text")
     check_export(options.export_dir)
     model, tokenizer = options.masked_lm()
     check_length(options.max_seq_length, model.config)
+    fill = functools.partial(fill_masks, model, tokenizer, top_k=options.top_k)
     if options.export_dir:
         export_mask_filling(options.export_dir, with_precision(model, options.export_precision), tokenizer,
                             options.top_k, options.max_seq_length, options.max_predictions_per_seq)
         logging.info("%s: a SavedModel that fills masks", options.export_dir)
     for text in options.text or ():
-        print_filled(text, fill_masks(model, tokenizer, text, options.top_k))
+        print_filled(text, fill(text))
     if not (options.text or options.export_dir):
-        fill_standard_input(model, tokenizer, options.top_k)
+        fill_standard_input(fill)
 
 
-def fill_standard_input(model, tokenizer, top_k: int) -> None:
+def fill_standard_input(fill: Callable[[str], list]) -> None:
     """Fills the masks of each line. A line without a mask, or a line that is too long, is reported and left out."""
     text = None
     for number, line in enumerate(read_standard_input(), start=1):
@@ -71,7 +75,7 @@ def fill_standard_input(model, tokenizer, top_k: int) -> None:
         if not line.strip():
             continue
         try:
-            fillings_by_mask = fill_masks(model, tokenizer, line.strip(), top_k)
+            fillings_by_mask = fill(line.strip())
         except ValueError as error:
             logging.warning("line %d: %s", number, error)
         else:

@@ -27,9 +27,7 @@ from albert_tf.commands import flag_fields as fields, shared_flags as shared
 from albert_tf.commands.command_runs import Run, arguments, filled, parse_runs, placeholders, run_script
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import fingerprint
-from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.text.pieces import load_model
-from albert_tf.training.evaluation import read_history
 from albert_tf.utils.charts import Curve, Panel, write_charts
 from albert_tf.utils.files import absolute, check_keys, errors_at, read_json_object
 from albert_tf.utils.outputs import checked_manifest, manifest_path, write_text
@@ -146,6 +144,9 @@ def _changed_preset(content: dict, place: str) -> AlbertConfig:
 
 def draw_training(directories: list[str], path: str) -> None:
     """Draws the accuracies of consecutive pre-training runs, over the total number of steps."""
+    from albert_tf.pretraining.task import PretrainingTask
+    from albert_tf.training.evaluation import read_history
+
     histories, first_step = {}, 0
     for directory in directories:
         rows = sorted(read_history(directory, PretrainingTask.best_metric), key=lambda row: row["global_step"])

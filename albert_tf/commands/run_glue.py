@@ -18,7 +18,7 @@ from absl import flags, logging
 from albert_tf.commands import flag_fields as fields, run_classifier
 from albert_tf.commands.command_runs import run_process
 from albert_tf.tasks.classification.data import TASKS
-from albert_tf.training.evaluation import RESULTS, checkpoint_of
+from albert_tf.training.options import RESULTS
 from albert_tf.utils.files import read_json_object
 from albert_tf.utils.imports import tensorflow as tf
 
@@ -94,6 +94,8 @@ def arguments(options: Options, name: str) -> list[str]:
 
 def init_path(options: Options, name: str) -> dict[str, str]:
     """The flag of the initial weights: for some tasks the best model of MNLI, if there is one."""
+    from albert_tf.training.evaluation import checkpoint_of
+
     mnli = checkpoint_of(os.path.join(options.output_dir, "mnli")) if name in FROM_MNLI else None
     return dict(init_checkpoint=mnli) if mnli else options.weights
 

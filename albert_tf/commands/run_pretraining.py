@@ -12,33 +12,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
-import re
-from typing import Callable
+from typing import TYPE_CHECKING
 
-import tensorflow as tf
-from absl import flags, logging
+from absl import flags
 
 from albert_tf.commands import flag_fields as fields, shared_flags as shared, training_flags, usage
 from albert_tf.commands.training_flags import LayerDistillationOptions
-from albert_tf.config import AlbertConfig, check_length
-from albert_tf.data import streaming
-from albert_tf.data.records import CountedFile
-from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.pretraining import reading
-from albert_tf.pretraining.reading import RecordSet
-from albert_tf.pretraining.task import DistilledPretrainingTask, LayerDistillation, PretrainingTask
-from albert_tf.training.checkpoints import Checkpoints, best_or_latest, copy_as_best, numbered
-from albert_tf.training.evaluation import Evaluator, write_plot
 from albert_tf.training.options import RunOptions, Schedule, TrainerOptions, default_interval
-from albert_tf.training.run import new_trainer, set_up, train, training_in
-from albert_tf.training.strategy import distributed, is_chief
 from albert_tf.utils import bounds
-from albert_tf.utils.files import expand_globs, make_directory
-from albert_tf.weights.model_card import write_run_card
-from albert_tf.weights.resolved_model import ResolvedModel
-from albert_tf.weights.settings import Settings, write_settings
-from albert_tf.weights.teacher import Teacher
+
+if TYPE_CHECKING:
+    from albert_tf.weights.resolved_model import ResolvedModel
 
 FLAGS = flags.FLAGS
 SAVE_CHECKPOINTS_STEPS = 5000  # at most, if the flag is not set
@@ -106,10 +90,9 @@ class Options(shared.ModelFlags, training_flags.TrainingFlags, training_flags.De
         return training_flags.trainer_options(self, self.devices, shapes_vary=several, rows_vary=several)
 
     @property
-    def layers(self) -> LayerDistillation:
-        """What the model learns from the layers of the teacher."""
-        return LayerDistillation(self.distillation_hidden_weight, self.distillation_attention_weight,
-                                 self.distillation_layers, self.distillation_relation_heads)
+    def command_line(self) -> str:
+        """The command line, for model cards."""
+        return usage.command_line()
 
 
 def define_flags() -> None:
@@ -152,175 +135,6 @@ def options_from_flags() -> Options:
 
 
 def main() -> None:
-    options = options_from_flags()
-    strategy = set_up(options.devices)
-    with training_in([options.run.output_dir], strategy, options.do_train):
-        pretrain(options, strategy)
+    from albert_tf.pretraining.pretrain import pretrain
 
-
-def pretrain(options: Options, strategy: tf.distribute.Strategy) -> None:
-    """Trains and evaluates, or evaluates alone."""
-    config, vocabulary = options.model.config, options.model.vocabulary
-    tokenizer = vocabulary.tokenizer(config) if vocabulary else None
-    make_directory(options.run.output_dir)
-    check_length(options.max_seq_length, config)
-    training_sets = training_records(options, config) if options.do_train else []
-    evaluation_sets = [evaluation_records(options, patterns, config)
-                       for patterns in options.eval_input_file] if options.do_eval else []
-    all_files = files_of(training_sets + evaluation_sets)
-    reading.check_tokenizer(all_files, tokenizer, config.vocab_size)
-    objective = options.sentence_objective or objective_of(files_of(training_sets) or all_files)
-    teacher = None
-    if options.do_train and options.teacher_checkpoint and (options.distillation_alpha or options.layers.is_used):
-        teacher = Teacher.of(options, "pretrainer", {})
-        teacher.check_tokens(tokenizer, config, options.max_seq_length)
-        if tokenizer is None and teacher.source.vocabulary:  # otherwise the two are equal
-            reading.check_tokenizer(files_of(training_sets), teacher.tokenizer, config.vocab_size)
-        options.layers.check(config, teacher.config)
-    with strategy.scope():  # also for the metrics, which are sums over all replicas
-        new_task = task_factory(config, objective != "none", teacher, options.layers)
-        task, _ = options.model.build(new_task, initial_weights(options), options.init_from_group0)
-    trainer = new_trainer(task, strategy, options.trainer, options.run, options.schedule)
-    output_dir = options.run.output_dir
-    checkpoints = Checkpoints(output_dir, trainer, config, options.run.keep_checkpoint_max, is_chief(strategy))
-    evaluated: list[str] = []  # the checkpoints that were loaded, if nothing is trained
-
-    def save_best() -> None:
-        if options.do_train:
-            checkpoints.save_best()
-        elif is_chief(strategy):
-            copy_as_best(evaluated[-1])
-
-    evaluator = None
-    if options.do_eval:
-        evaluator = Evaluator(output_dir, lambda: evaluate(options, trainer, evaluation_sets, strategy),
-                              task.best_metric, save_best, is_chief(strategy))
-    with streaming.naming_changed_files(all_files):
-        if options.do_train:
-            batches_from = batches_from_step(options, training_sets, config.vocab_size)
-            trained = train(trainer, checkpoints, batches_from, options.run, options.schedule, strategy, evaluator,
-                            before_steps=lambda: write_settings(Settings("pretrainer"), config, output_dir,
-                                                                         vocabulary))
-            if is_chief(strategy):
-                draw(options, evaluator)
-                write_card(options, task.model, all_files, evaluator, trained)
-        elif options.do_eval:
-            evaluate_checkpoints(options, checkpoints, evaluator, evaluated)
-            if is_chief(strategy):
-                draw(options, evaluator)
-
-
-def task_factory(
-    config: AlbertConfig, has_sentence_loss: bool, teacher: Teacher | None, layers: LayerDistillation
-) -> Callable[[], PretrainingTask]:
-    """A function that makes the task with random weights. The teacher is made here, with its own weights."""
-    if teacher is None:
-        return lambda: PretrainingTask(AlbertPretrainer(config), has_sentence_loss)
-    model = teacher.model()
-    return lambda: DistilledPretrainingTask(AlbertPretrainer(config), model, teacher.temperature, teacher.alpha,
-                                            has_sentence_loss, layers)
-
-
-def draw(options: Options, evaluator: Evaluator | None) -> None:
-    """Draws the evaluations as a chart, if there are any."""
-    if evaluator is not None and evaluator.best:
-        write_plot(options.run.output_dir, PretrainingTask.best_metric)
-
-
-def write_card(
-    options: Options, model: AlbertPretrainer, files, evaluator: Evaluator | None, trained: bool
-) -> None:
-    """Writes the model card, in which the shards of a set of records are one entry."""
-    names = (re.sub(r"-\d{5}-of-(\d{5})", r"-*-of-\1", os.path.basename(file.path)) for file in files)
-    datasets = {name: file.made_from for name, file in zip(names, files)}
-    write_run_card(model, options.run, options.schedule, options.trainer, usage.command_line(), options.init_path,
-                   datasets, evaluator.best if evaluator else None, trained=trained)
-
-
-def training_records(options: Options, config: AlbertConfig) -> list[RecordSet]:
-    """The set of each --input_file. If there are several, the shorter ones have the lengths of their first records."""
-    given = options.max_seq_length, options.max_predictions_per_seq
-    sets = []
-    for patterns in options.input_file:
-        paths = expand_globs(patterns)
-        lengths = reading.lengths_of_records(paths[0]) if len(options.input_file) > 1 else None
-        max_seq_length, max_predictions_per_seq = lengths if lengths is not None and lengths[0] < given[0] else given
-        sets.append(reading.open_records(paths, max_seq_length, max_predictions_per_seq, config.vocab_size))
-    if all(records.max_seq_length < given[0] for records in sets):
-        raise ValueError(f"--max_seq_length={given[0]} is more than the length of the longest --input_file, "
-                         f"{max(records.max_seq_length for records in sets)}: set it to that number")
-    return sets
-
-
-def evaluation_records(options: Options, patterns: str, config: AlbertConfig) -> RecordSet:
-    """The set of an --eval_input_file, with the lengths of its first record."""
-    paths = expand_globs(patterns)
-    lengths = reading.lengths_of_records(paths[0]) or (options.max_seq_length, options.max_predictions_per_seq)
-    if lengths[0] > config.max_position_embeddings:
-        raise ValueError(f"{paths[0]} has examples of {lengths[0]} tokens, more than the config's "
-                         f"max_position_embeddings, {config.max_position_embeddings}")
-    return reading.open_records(paths, lengths[0], lengths[1], config.vocab_size)
-
-
-def files_of(sets: list[RecordSet]) -> list[CountedFile]:
-    return [file for records in sets for file in records.files]
-
-
-def objective_of(files) -> str:
-    """The sentence objective of records according to their manifests; sentence order for the release's records."""
-    objectives = {file.made_from.get("objective", "sop") for file in files}
-    return objectives.pop() if len(objectives) == 1 else "sop"
-
-
-def initial_weights(options: Options) -> str | None:
-    """--init_checkpoint; None if the run has its own checkpoints, which are restored later."""
-    own = (numbered if options.do_train else best_or_latest)(options.run.output_dir)
-    return None if own else options.init_path
-
-
-def batches_from_step(options: Options, sets: list[RecordSet], vocab_size: int):
-    """The `batches_from` function of train(): from a first step to a function from an InputContext to batches."""
-    batches = reading.TrainingBatches(sets, options.input_share, options.run.train_batch_size,
-                                      options.trainer.random_seed)
-    if options.dynamic_masking:
-        batches.draw_masks(vocab_size, options.masked_lm_prob, options.final_masked_lm_prob,
-                           options.schedule.num_train_steps)
-    return lambda first_step: lambda context: batches.from_step(first_step, context)
-
-
-def evaluate(options: Options, trainer, evaluation_sets, strategy) -> dict[str, float]:
-    """The results on each set. From the second set on, they have the name of the set's first file as a prefix."""
-    results = {}
-    for records in evaluation_sets:
-        files, parse = records.files, reading.parser(records.max_seq_length, records.max_predictions_per_seq)
-        steps = -(-sum(file.count for file in files) // options.eval_batch_size)
-        steps = min(steps, options.max_eval_steps or steps)
-        batches = distributed(strategy, lambda context, files=files, parse=parse: streaming.evaluation_record_batches(
-            files, parse, options.eval_batch_size, context))
-        trainer.evaluate(batches, steps=steps, verbose=0)
-        prefix = os.path.basename(files[0].path).split(".")[0] + "/" if results else ""
-        if prefix + "loss" in results:
-            prefix = files[0].path + "/"
-        scores = trainer.task.results(has_sentence_labels=objective_of(files) != "none")
-        results.update({prefix + name: value for name, value in scores.items()})
-    return results
-
-
-def evaluate_checkpoints(options: Options, checkpoints, evaluator, evaluated: list[str]) -> None:
-    """Evaluates the checkpoints in --output_dir, or --init_checkpoint if there are none.
-
-    Args:
-      evaluated: the prefixes of the checkpoints that were loaded, to which this function adds.
-    """
-    output_dir = options.run.output_dir
-    if best_or_latest(output_dir):
-        def load(prefix: str, step: int) -> None:
-            checkpoints.restore(prefix)
-            evaluated.append(prefix)
-
-        evaluator.evaluate_saved(load)
-    elif not options.init_path:
-        raise ValueError(f"there is no checkpoint to evaluate in {output_dir}, and --init_checkpoint is not set")
-    else:
-        logging.info("no checkpoint in %s: evaluating %s", output_dir, options.init_path)
-        evaluator.report(0)
+    pretrain(options_from_flags())

@@ -21,7 +21,6 @@ from albert_tf.commands import (
     finetuning_flags as tuning_flags,
     flag_fields as fields,
     shared_flags as shared,
-    vector_flags,
 )
 from albert_tf.commands.training_flags import TeacherOptions
 from albert_tf.tasks.classification.data import find_task
@@ -33,7 +32,7 @@ FLAGS = flags.FLAGS
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(vector_flags.VectorFlags, vector_flags.PrecisionFlags, TeacherOptions, tuning_flags.Options):
+class Options(shared.VectorFlags, shared.VectorPrecisionFlags, TeacherOptions, tuning_flags.Options):
     """The flags of this command, and what several flags make; `scored` is STS-B or --task_config."""
 
     LARGEST_INTERVAL = 100
@@ -66,7 +65,7 @@ class Options(vector_flags.VectorFlags, vector_flags.PrecisionFlags, TeacherOpti
     @functools.cached_property
     def vector_pooling(self) -> dict[str, Any]:
         """The arguments of the sentence encoder for its pooling."""
-        return vector_flags.sentence_pooling(self.model, self)
+        return shared.sentence_pooling(self.model, self)
 
     @property
     def readers(self):

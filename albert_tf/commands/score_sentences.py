@@ -18,7 +18,6 @@ import numpy as np
 from albert_tf import keras
 from albert_tf.commands import flag_fields as fields, shared_flags as shared
 from albert_tf.data.rows import read_texts
-from albert_tf.tasks.masked_lm.sentence_scores import accuracies, read_minimal_pairs, score_sentences
 from albert_tf.text.lines import read_standard_input
 from albert_tf.utils import bounds
 from albert_tf.utils.outputs import output_set, write_text
@@ -79,6 +78,8 @@ def score_lines(options: Options) -> dict:
 
 
 def score_pairs(options: Options) -> dict:
+    from albert_tf.tasks.masked_lm.sentence_scores import accuracies, read_minimal_pairs
+
     pairs = read_minimal_pairs(options.pairs)
     sentences = [sentence for pair in pairs for sentence in (pair.good, pair.bad)]
     scores = score(options, sentences, [pair.place for pair in pairs for _ in range(2)])
@@ -91,6 +92,8 @@ def score_pairs(options: Options) -> dict:
 
 
 def score(options: Options, sentences: list[str], places: list[str]) -> np.ndarray:
+    from albert_tf.tasks.masked_lm.sentence_scores import score_sentences
+
     model, tokenizer = options.masked_lm()
     with progress("scoring", len(sentences), " sentences") as done:
         return score_sentences(model, tokenizer, sentences, options.within_word_l2r, options.tokens_per_batch, places,

@@ -13,24 +13,15 @@ from __future__ import annotations
 import dataclasses
 
 from albert_tf import keras
-from albert_tf.commands import flag_fields as fields, shared_flags as shared, vector_flags
+from albert_tf.commands import flag_fields as fields, shared_flags as shared
 from albert_tf.data.rows import read_texts
-from albert_tf.tasks.classification.answers import RelevanceScorer
-from albert_tf.tasks.sentence_vectors.search import (
-    Neighbour,
-    made_with,
-    nearest_lines,
-    open_vectors,
-    unit_vectors_function,
-)
 from albert_tf.text.lines import read_standard_input
 from albert_tf.utils import bounds
 from albert_tf.utils.files import check_characters
-from albert_tf.weights.from_pretrained import from_pretrained, tokenizer_from_pretrained
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(shared.SourceFlags, vector_flags.PoolingFlags, vector_flags.TextFlags, shared.PrecisionFlags):
+class Options(shared.SourceFlags, shared.PoolingFlags, shared.TextFlags, shared.PrecisionFlags):
     """The flags of this command."""
 
     input_file: str = fields.required("Path of the UTF-8 text file whose lines are searched. Empty lines are skipped.")
@@ -54,6 +45,10 @@ def define_flags() -> None:
 
 
 def main() -> None:
+    from albert_tf.tasks.classification.answers import RelevanceScorer
+    from albert_tf.tasks.sentence_vectors.search import made_with, nearest_lines, open_vectors, unit_vectors_function
+    from albert_tf.weights.from_pretrained import from_pretrained, tokenizer_from_pretrained
+
     options = fields.from_flags(Options)
     for query in options.query or ():
         check_characters(query, "--query")
@@ -62,7 +57,7 @@ def main() -> None:
     if not any(map(str.strip, lines)):
         raise ValueError(f"{options.input_file} has no lines")
     selected = options.resolve_model()
-    model = selected.pretrained("sentence_encoder", **vector_flags.sentence_pooling(selected, options))
+    model = selected.pretrained("sentence_encoder", **shared.sentence_pooling(selected, options))
     tokenizer = selected.vocabulary.tokenizer(model.config)
     scorer = RelevanceScorer(
         from_pretrained(options.rerank_checkpoint, model="classifier"),
@@ -75,14 +70,9 @@ def main() -> None:
                             precision, max(options.top_k, options.num_candidates) if scorer else options.top_k)
     for query, neighbours in zip(queries, results):
         print(query)
-        for score, neighbour in reranked(scorer, query, neighbours)[: options.top_k]:
+        scores = [neighbour.cosine for neighbour in neighbours]  # the best first
+        if scorer:
+            scores = scorer([query] * len(neighbours), [neighbour.text for neighbour in neighbours]).tolist()
+        by_score = sorted(zip(scores, neighbours), key=lambda scored: -scored[0])
+        for score, neighbour in by_score[: options.top_k]:
             print(f"    {score:.4f}  {neighbour.line}  {neighbour.text}")
-
-
-def reranked(scorer: RelevanceScorer | None, query: str, neighbours: list[Neighbour]
-             ) -> list[tuple[float, Neighbour]]:
-    """The neighbours with their scores, the best first; without a scorer with their cosines, in the same order."""
-    if scorer is None:
-        return [(neighbour.cosine, neighbour) for neighbour in neighbours]
-    scores = scorer([query] * len(neighbours), [neighbour.text for neighbour in neighbours]).tolist()
-    return sorted(zip(scores, neighbours), key=lambda scored: -scored[0])

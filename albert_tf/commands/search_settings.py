@@ -24,7 +24,7 @@ from absl import logging
 from albert_tf.commands import flag_fields as fields, usage
 from albert_tf.commands.command_runs import arguments, run_process
 from albert_tf.commands.settings_space import SearchSpace, read_space
-from albert_tf.training.evaluation import HISTORY, RESULTS, read_history
+from albert_tf.training.options import HISTORY, RESULTS
 from albert_tf.utils import bounds
 from albert_tf.utils.charts import Curve, Panel, write_charts
 from albert_tf.utils.files import read_json_object
@@ -179,6 +179,8 @@ class _Halving:
 
     def report(self) -> bool:
         """Reports the evaluations since the last call. Returns whether there were any."""
+        from albert_tf.training.evaluation import read_history
+
         path = os.path.join(self._directory, HISTORY)
         rows = read_history(self._directory, self._metric) if os.path.exists(path) else []
         for number, row in enumerate(rows[self._reported :], self._reported + 1):

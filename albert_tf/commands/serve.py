@@ -15,24 +15,21 @@ import contextlib
 import dataclasses
 import functools
 import signal
-from typing import Callable
+from typing import TYPE_CHECKING, Callable
 
 from absl import logging
 
-from albert_tf.commands import flag_fields as fields, shared_flags as shared, vector_flags
-from albert_tf.export.onnx.session import ENDING, from_onnx
-from albert_tf.server.batching import Batcher
-from albert_tf.server.models import model_of_source, names_of, served_model
-from albert_tf.server.server import ModelServer
-from albert_tf.server.signatures import ServedModel
+from albert_tf.commands import flag_fields as fields, shared_flags as shared
 from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.heads import HEAD_NAMES
-from albert_tf.weights.stored_model import first_layers, is_hub_module, is_url, open_source
+
+if TYPE_CHECKING:
+    from albert_tf.server.signatures import ServedModel
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(shared.VocabularyFlags, vector_flags.PrecisionFlags, shared.NumLayersFlags):
+class Options(shared.VocabularyFlags, shared.VectorPrecisionFlags, shared.NumLayersFlags):
     """The flags of this command."""
 
     init_checkpoint: list[str] = fields.strings(
@@ -58,6 +55,9 @@ def define_flags() -> None:
 
 
 def main() -> None:
+    from albert_tf.server.batching import Batcher
+    from albert_tf.server.server import ModelServer
+
     options = fields.from_flags(Options)
     models = load(options)
     try:
@@ -79,6 +79,9 @@ def main() -> None:
 
 
 def load(options: Options) -> list[ServedModel]:
+    from albert_tf.export.onnx.session import ENDING
+    from albert_tf.server.models import names_of
+
     loaders: list[tuple[str, Callable[[Options, str, str], ServedModel]]] = [
         *[(path, from_weights) for path in options.init_checkpoint],
         *[(path, from_onnx_file) for path in options.onnx_model]]
@@ -93,12 +96,18 @@ def load(options: Options) -> list[ServedModel]:
 
 
 def from_onnx_file(options: Options, name: str, path: str) -> ServedModel:
+    from albert_tf.export.onnx.session import from_onnx
+    from albert_tf.server.models import served_model
+
     model = from_onnx(path)
     tokenizer = model.vocabulary.replaced_by(options.user_vocabulary).tokenizer(model.config)
     return served_model(name, model, tokenizer, options.top_k)
 
 
 def from_weights(options: Options, name: str, path: str) -> ServedModel:
+    from albert_tf.server.models import model_of_source
+    from albert_tf.weights.stored_model import first_layers, is_hub_module, is_url, open_source
+
     try:
         source = open_source(path)
         config = source.config  # a TF-Hub module has one, and a SavedModel that a script has exported has none

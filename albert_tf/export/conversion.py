@@ -12,6 +12,7 @@ from absl import logging
 
 from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig
+from albert_tf.export import FORMATS
 from albert_tf.export.tf_hub import export_encoder
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -29,18 +30,14 @@ from albert_tf.utils.outputs import (
     used_alone,
     write_text,
 )
+from albert_tf.weights import BERT_PREFIX
 from albert_tf.weights.from_pretrained import build
 from albert_tf.weights.heads import head_named
-from albert_tf.weights.hugging_face import WEIGHTS
 from albert_tf.weights.hugging_face.writing import class_of_hugging_face, save_hugging_face
 from albert_tf.weights.model_card import ModelCard, write_model_card
 from albert_tf.weights.settings import VocabularyFiles, settings_in, settings_of, write_settings
 from albert_tf.weights.stored_model import StoredModel, head_of_source, is_url
-from albert_tf.weights.tf1 import BERT_PREFIX, bert_name_of, save_tf1_checkpoint, write_bert_config
-
-# The file of each format that is written last.
-FORMATS = {"tf1": f"{BEST}.index", "tf1_bert": f"{BERT_PREFIX}.index", "ours": f"{BEST}.index",
-           "hugging_face": WEIGHTS, "tf_hub": "saved_model.pb"}
+from albert_tf.weights.tf1 import bert_name_of, save_tf1_checkpoint, write_bert_config
 
 
 def convert(

@@ -19,9 +19,6 @@ from albert_tf.export.saved_model import exported_outputs, graph, largest_differ
 from albert_tf.text.packing import concatenated
 from albert_tf.utils import imports
 
-# float16: half the size. int8 (dynamic range quantization): a quarter of the size; activations are quantized as well.
-PRECISIONS = ("float32", "float16", "int8")
-
 
 def convert(
     model: keras.Model, precision: str, max_seq_length: int | Sequence[int], max_predictions_per_seq: int = 20

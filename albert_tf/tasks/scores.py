@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Callable, Mapping, NamedTuple
+from typing import Callable, Iterable, Mapping, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -26,6 +26,8 @@ from albert_tf.tasks.tagging import metrics as tag_metrics
 from albert_tf.tasks.tagging.data import read_tagged_text
 from albert_tf.tasks.tagging.text_tags import tag_words
 from albert_tf.text.tokenization import FullTokenizer
+
+_ROUNDING = 1e-6  # of float32: the same outputs in another order of additions
 
 
 class Score(NamedTuple):
@@ -188,3 +190,25 @@ def _of_choices(path: str, tokenizer: FullTokenizer) -> Scorer:
 _WITHOUT_TASK: Mapping[str, Callable[[str, FullTokenizer], Scorer]] = dict(
     token_classifier=_of_tags, multiple_choice=_of_choices,
     **{head: functools.partial(_of_answers, head) for head in VERSION_OF_HEAD})
+
+
+def check_scores(
+    score: Scorer, model: PredictingModel, exports: Iterable[tuple[str, Callable[[], PredictingModel]]],
+    max_score_drop: float | None,
+) -> None:
+    """Prints the score of a model and that of each export.
+
+    Args:
+      exports: the name of each precision, and a function that opens the export.
+      max_score_drop: the largest loss that is allowed, as a share of the model's score; None for any.
+    """
+    before = score(model)
+    print(f"{before.name} of the model: {before.value:.4f}", flush=True)
+    for precision, opened in exports:
+        after = score(opened())
+        drop = before.drop_to(after)
+        print(f"{after.name} in {precision}: {after.value:.4f} ({round(-drop, 4) + 0.0:+.2%})", flush=True)
+        if max_score_drop is not None and drop > max_score_drop + _ROUNDING:
+            raise ValueError(f"in {precision}, {after.name} is {after.value:.4f}, {drop:.2%} below the model's "
+                             f"{before.value:.4f}, and --max_score_drop={max_score_drop:g} allows "
+                             f"{max_score_drop:.2%}: nothing is written. Export without this precision, or allow more")

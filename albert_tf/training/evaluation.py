@@ -18,7 +18,7 @@ from albert_tf.data.batching import evaluation_rows, table_batches
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.rows import read_json_lines
 from albert_tf.training.checkpoints import best_or_latest, saved_by_step, saved_runs, saved_step
-from albert_tf.training.options import BEST
+from albert_tf.training.options import BEST, HISTORY, RESULTS
 from albert_tf.training.strategy import distributed
 from albert_tf.training.task import Tensors
 from albert_tf.training.trainer import in_parts, on_batches
@@ -26,8 +26,6 @@ from albert_tf.utils.charts import Curve, Panel, write_charts
 from albert_tf.utils.outputs import locked, write_text
 from albert_tf.utils.progress import count_of
 
-RESULTS = "eval_results"  # .txt and .json
-HISTORY = "eval_history.jsonl"
 BEST_TRIAL = "best_trial.txt"  # step:best_step:best_value, as in the release; it follows from the history
 
 

@@ -14,7 +14,8 @@ from albert_tf.utils.progress import count_of
 if TYPE_CHECKING:
     from albert_tf.modeling.adapters import LoraOptions
 
-BEST = "model.ckpt-best"  # the name of the best checkpoint of a run
+# The names of the best checkpoint of a run, and of the results of its evaluations.
+BEST, RESULTS, HISTORY = "model.ckpt-best", "eval_results", "eval_history.jsonl"
 OPTIMIZERS = ("lamb", "adamw")
 STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
 # The largest number of parts of a batch that a CPU computes at the same time. Each part has gradients of its own, as

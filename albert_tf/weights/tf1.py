@@ -39,7 +39,7 @@ _ALBERT_ZH = "bert/encoder/layer_shared/"
 _BERT = re.compile(r"bert/encoder/layer_\d+/")
 # The endings of the files of a TF1 checkpoint.
 _ENDINGS = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
-BERT_CONFIG, BERT_PREFIX = "bert_config.json", "bert_model.ckpt"
+BERT_CONFIG = "bert_config.json"
 _LAYER = re.compile(r"bert/encoder/layer_(\d+)/(.+)/(\w+)")
 # The names of a block's layers in ALBERT's release, and in BERT's release.
 LAYERS = {

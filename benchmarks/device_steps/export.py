@@ -19,15 +19,14 @@ import json
 import os
 from unittest import mock
 
-from albert_tf.commands import app  # isort: split
-
 import numpy as np
-import tensorflow as tf
 from absl import flags
 
+from albert_tf.commands import app
 from albert_tf.commands.flag_fields import define_required
 from albert_tf.config import PRESETS, AlbertConfig
 from albert_tf.modeling import blocks
+from albert_tf.utils.imports import tensorflow as tf
 from benchmarks import common_flags
 from benchmarks.computing import POLICIES, set_precision
 from benchmarks.device_steps import cudnn_attention, run

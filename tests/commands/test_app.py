@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -95,6 +96,57 @@ def test_a_closed_stream_is_no_file_of_the_command(tmp_path, closed):
     done = subprocess.run(["bash", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, program],
                           cwd=tmp_path, env=dict(os.environ, PYTHONPATH=str(Path(__file__).parents[2])), timeout=100)
     assert (tmp_path / "file").read_text() == "text" and done.returncode == 0
+
+
+# For each command, in its own process: its status and what it prints for a flag, and the libraries that it imports.
+TELLING = """
+import contextlib, io, json, os, sys
+from albert_tf.commands import app
+
+for name in sys.argv[1:]:
+    for flag in ("--no_such_flag", "--verbosity=loud", "--help"):
+        if os.fork():
+            os.wait()
+            continue
+        sys.argv, printed, status = ["python -m albert_tf " + name, flag], io.StringIO(), None
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            try:
+                app.run_command(name)
+            except SystemExit as end:
+                status = end.code
+        imported = {"tensorflow", "keras", "tf_keras", "tensorflow_text"}.intersection(sys.modules)
+        os.write(1, (json.dumps([name, flag, status, printed.getvalue(), sorted(imported)]) + "\\n").encode())
+        os._exit(0)
+"""
+
+
+@pytest.mark.both_stacks
+def test_a_wrong_flag_and_help_are_told_before_tensorflow_is_imported():
+    done = subprocess.run([sys.executable, "-c", TELLING, *usage.NAMES], cwd=Path(__file__).parents[2],
+                          capture_output=True, text=True, check=True)
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(told) == 3 * len(usage.NAMES), done.stderr
+    for name, flag, status, printed, imported in told:
+        assert imported == [], name
+        if flag == "--help":
+            assert status == 0 and usage.summary(name) in printed
+            continue
+        message = {"--no_such_flag": "unknown flag --no_such_flag; --help lists all flags",
+                   "--verbosity=loud": "--verbosity must be a whole number. Received: loud"}[flag]
+        assert (status, printed) == (1, f"{name}: error: {message}\n")
+
+
+@pytest.mark.parametrize("number, status, line", [
+    ("SIGINT", 130, "interrupted\n"), ("SIGTERM", 143, "ended by SIGTERM\n")])
+@pytest.mark.parametrize("program", [["-m", "albert_tf", "run_squad"], ["run_squad.py"]], ids=["module", "script"])
+def test_a_signal_during_the_import_of_tensorflow_is_one_line(tmp_path, program, number, status, line):
+    """A stub replaces TensorFlow, and sends the signal."""
+    (tmp_path / "tensorflow.py").write_text(f"import os, signal\nos.kill(os.getpid(), signal.{number})\n")
+    done = subprocess.run(
+        [sys.executable, *program, f"--output_dir={tmp_path}"], cwd=Path(__file__).parents[2], text=True,
+        env=dict(os.environ, PYTHONPATH=str(tmp_path)), capture_output=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # which background jobs of a shell ignore
+    assert (done.returncode, done.stderr) == (status, line)
 
 
 def test_a_limit_of_memory_that_tensorflow_cannot_have_is_one_line():
@@ -211,7 +263,7 @@ def test_start_up_messages_are_dropped_and_all_else_is_kept(tmp_path, level, sta
     (tmp_path / "tensorflow.py").write_text(f"import os; os.write(2, {START_UP!r} + b'out of memory\\n')\n{end}")
     environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
     environment.update(dict(PYTHONPATH=str(tmp_path)), **(dict(TF_CPP_MIN_LOG_LEVEL=level) if level else {}))
-    program = "from albert_tf.commands import app; import tensorflow"
+    program = "from albert_tf.commands import app; app._import_tensorflow()"
     run = subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[2], env=environment,
                          capture_output=True)
     assert run.stderr.startswith(start_up + b"out of memory\n")

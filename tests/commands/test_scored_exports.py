@@ -8,13 +8,12 @@ import pytest
 from in_process import loaded
 
 from albert_tf import keras
-from albert_tf.commands.scored_exports import check_scores
 from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.classification.answers import text_logits
 from albert_tf.tasks.classification.task_config import load_task_config
-from albert_tf.tasks.scores import Score, scorer
+from albert_tf.tasks.scores import Score, check_scores, scorer
 from albert_tf.weights.settings import VocabularyFiles
 
 TEXTS = [("the name", "of the file"), ("a line", "the number of the line"), ("the file", "a name"), ("of", "line of a")]

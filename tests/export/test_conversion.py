@@ -11,8 +11,8 @@ from script_process import run
 import albert_tf
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.export import conversion
-from albert_tf.export.conversion import FORMATS, convert, save, save_random
+from albert_tf.export import FORMATS, conversion
+from albert_tf.export.conversion import convert, save, save_random
 from albert_tf.modeling.layers import release_name
 from albert_tf.utils.outputs import used_alone
 from albert_tf.weights.heads import HEAD_NAMES, head_named

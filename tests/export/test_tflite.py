@@ -8,7 +8,7 @@ from new_head import new_head
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.export import tflite
+from albert_tf.export import PRECISIONS, tflite
 from albert_tf.export.conversion import save
 from albert_tf.export.saved_model import WithOutputs
 from albert_tf.modeling.albert_model import AlbertModel
@@ -39,7 +39,7 @@ def seed():
     keras.utils.set_random_seed(1)
 
 
-@pytest.mark.parametrize("precision", tflite.PRECISIONS)
+@pytest.mark.parametrize("precision", PRECISIONS)
 def test_converting_and_comparing_print_nothing(capfd, recwarn, precision):
     model = AlbertModel(CONFIG)
     tflite.differences(tflite.convert(model, precision, max_seq_length=8), model, max_seq_length=8)

@@ -8,7 +8,8 @@ import yaml
 
 import albert_tf
 from albert_tf.config import AlbertConfig
-from albert_tf.export.conversion import FORMATS, convert, save
+from albert_tf.export import FORMATS
+from albert_tf.export.conversion import convert, save
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder

@@ -14,15 +14,13 @@ from typing import Any, Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.export import PRECISIONS
 from albert_tf.modeling.albert_model import AlbertModel, Embeddings
 from albert_tf.modeling.blocks import AttentionBlock, FeedForwardBlock
 from albert_tf.modeling.encoder import MASKED_SCORE
 from albert_tf.modeling.layers import LAYER_NORM_EPSILON
 from albert_tf.modeling.vectors import POOLER
 
-# float16: half the size; the runtime casts weights to float32 when it loads them. int8 (dynamic quantization): a
-# quarter of the size; activations are quantized at run time.
-PRECISIONS = ("float32", "float16", "int8")
 OPSET, IR_VERSION = 20, 9  # ONNX 1.15 and ONNX Runtime 1.17: the first with Gelu
 # Processors without VNNI add two products of 8-bit numbers in 16 bits with saturation; 2 * 255 * 64 is small enough.
 _LARGEST_INTEGER_WEIGHT = 64

@@ -8,3 +8,4 @@ MODULES, LENGTH_CONFIG = "modules.json", "sentence_bert_config.json"  # of sente
 LENGTH = "model_max_length"  # the key of TOKENIZER_CONFIG
 PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle")  # their endings
 SCHEME = "hf://"
+DTYPES = ("float32", "float16", "bfloat16")  # of weights

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 
-import ml_dtypes
+import ml_dtypes  # noqa: F401 (NumPy then knows bfloat16)
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
@@ -17,7 +17,7 @@ from albert_tf.modeling.vectors import POOLER
 from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.outputs import output, write_text
 from albert_tf.weights.heads import Head, head_of
-from albert_tf.weights.hugging_face import CONFIG, WEIGHTS
+from albert_tf.weights.hugging_face import CONFIG, DTYPES, WEIGHTS
 from albert_tf.weights.hugging_face.configs import (
     architecture_of,
     check_pooling_of_sentence_transformers,
@@ -28,9 +28,6 @@ from albert_tf.weights.hugging_face.configs import (
 from albert_tf.weights.hugging_face.names import NAMES, is_transposed
 from albert_tf.weights.hugging_face.tokenizer_json import write_tokenizer
 from albert_tf.weights.settings import VocabularyFiles, settings_of, write_input_settings
-
-# The data types of weights, by Hugging Face's names.
-DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 
 
 def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFiles = VocabularyFiles(),
@@ -58,7 +55,7 @@ def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFil
         values.pop("problem_type", None)  # with it, the pipeline of transformers applies none
     if dtype != "float32":
         values["torch_dtype"] = dtype
-    tensors = {key: value.astype(DTYPES[dtype]) for key, value in _tensors(model, head, model_type).items()}
+    tensors = {key: value.astype(dtype) for key, value in _tensors(model, head, model_type).items()}
     if isinstance(model, AlbertSentenceEncoder):
         check_pooling_of_sentence_transformers(model.pooling)
     write_input_settings(settings, model.config, folder)
