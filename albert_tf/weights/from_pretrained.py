@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from typing import TYPE_CHECKING, Any, Callable, Mapping
 
@@ -139,7 +140,12 @@ def build(
 
         encoder = HubEncoder(source.module)
         return encoder, _module_report(encoder, encoder)
-    make = _maker(source, head_named(model), config, arguments) if isinstance(model, str) else model
+    if isinstance(model, str):
+        head = head_named(model)
+        arguments = {**_stored_arguments(source, head, arguments), **arguments}
+        make: Callable[[], Any] = functools.partial(head.model, config or source.config, **arguments)
+    else:
+        make = model
     if source.module:
         made = make()
         return made, _use_module(_model_of(made), source.module)
@@ -187,15 +193,6 @@ def load_into(model: keras.Model, source: StoredModel) -> RestoreReport:
 
 def _model_of(made) -> keras.Model:
     return made if isinstance(made, keras.Model) else made.model
-
-
-def _maker(
-    source: StoredModel, head: Head, config: AlbertConfig | None, arguments: Mapping[str, Any]
-) -> Callable[[], keras.Model]:
-    """The function that makes a model of a kind, with the config and the arguments that are stored or given."""
-    config = config or source.config
-    arguments = {**_stored_arguments(source, head, arguments), **arguments}
-    return lambda: head.model(config, **arguments)
 
 
 def _stored_arguments(source: StoredModel, head: Head, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -277,21 +274,16 @@ class _Matching:
 
 def warn_of_random_parts(model: str, report: RestoreReport, path: str) -> None:
     """Logs a warning if a part on which the model's outputs depend has random values."""
-    random = _random_parts(head_named(model), report)
+    parts = {"cls/predictions/": "masked-LM head", "cls/seq_relationship/": "sentence-order head",
+             _POOLER: "pooler", "bert/": "encoder"}
+    head = head_named(model)
+    names = [next((part for prefix, part in parts.items() if name.startswith(prefix)),
+                  f"{head.name.replace('_', ' ')} head") for name in report.not_restored]
+    random = [part for part in dict.fromkeys(names) if part != "pooler" or head.has_pooler]
     if random:
         has_others = any(reason.startswith("shape") for reason in report.not_restored.values())
         logging.warning("the variables of the %s start with random values, since %s has %s", " and the ".join(random),
                         path, "weights of other shapes for them" if has_others else "no weights for them")
-
-
-def _random_parts(head: Head, report: RestoreReport) -> list[str]:
-    """The plain names of the parts of a model that were not restored and that its outputs depend on."""
-    parts = {"cls/predictions/": "masked-LM head", "cls/seq_relationship/": "sentence-order head",
-             _POOLER: "pooler", "bert/": "encoder"}
-    head_part = f"{head.name.replace('_', ' ')} head"
-    missing = [next((part for prefix, part in parts.items() if name.startswith(prefix)), head_part)
-               for name in report.not_restored]
-    return [part for part in dict.fromkeys(missing) if part != "pooler" or head.has_pooler]
 
 
 def _use_module(model: keras.Model, path: str) -> RestoreReport:
@@ -308,7 +300,7 @@ def _module_report(model: keras.Model, encoder: HubEncoder) -> RestoreReport:
     encoder_ids = {id(variable) for variable in encoder.weights}
     head = [variable for variable in model.weights if id(variable) not in encoder_ids]
     report = RestoreReport([release_name(variable) for variable in encoder.weights],
-                           {release_name(variable): "missing" for variable in head}, [], [])
+                           {release_name(variable): _MISSING for variable in head}, [], [])
     logging.info("%s: %s", encoder.path, report)
     return report
 

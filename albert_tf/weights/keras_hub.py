@@ -16,7 +16,6 @@ Queries, keys, values and the attention's output have a dimension for the heads:
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import re
 import reprlib
@@ -29,7 +28,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.encoder import block_scope, block_variable
 from albert_tf.utils.files import errors_at, read_json_object
 from albert_tf.utils.outputs import local_copy
-from albert_tf.weights.hugging_face.reading import leave_out_the_identity
+from albert_tf.weights.hugging_face.reading import without_identity
 from albert_tf.weights.settings import Settings, VocabularyFiles, options_in
 from albert_tf.weights.stored_model import StoredModel
 
@@ -70,42 +69,34 @@ _HEADS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
                    "cls/predictions/transform/LayerNorm": ("masked_lm_head/_intermediate_layer_norm", _LAYER_NORM)},
 }
 _BLOCK = "transformer_encoder"
+_TRANSPOSED = "output_weights"  # the release's weights of a classifier are [labels, hidden]
 # The kind of model (see from_pretrained) of keras-hub's classes. AlbertClassifier is an older name.
 HEAD_OF_CLASS = dict(AlbertTextClassifier="classifier", AlbertClassifier="classifier", AlbertMaskedLM="pretrainer")
-
-
-@dataclasses.dataclass(frozen=True)
-class StoredVariable:
-    """A variable in a weight file of Keras.
-
-    Args:
-      shape: its shape in the release.
-      transpose: whether the file has its transpose.
-    """
-
-    path: str
-    place: str
-    shape: tuple[int, ...]
-    transpose: bool
-
-    def read(self) -> tf.Tensor:
-        """The values as float32."""
-        with _opened(self.path) as file:
-            value = np.asarray(_dataset(file, self.place, self.path)[()], np.float32)
-        return tf.constant(value.T if self.transpose else value.reshape(self.shape))
 
 
 def read(folder: str) -> StoredModel:
     """The weights, config and vocabulary of a preset."""
     config, head = _config(folder), _head(folder)
-    variables = _variables(os.path.join(folder, WEIGHTS), backbone_names(config))
-    if head:
-        variables.update(_variables(os.path.join(folder, TASK_WEIGHTS), head_names(head)))
-    if config.embedding_size == config.hidden_size:
-        leave_out_the_identity(folder, variables, config.hidden_size)
-    shapes = {name: variable.shape for name, variable in variables.items()}
-    return StoredModel(folder, shapes, lambda name: variables[name].read(), lambda: config, _vocabulary(folder),
-                  settings=Settings(head or "encoder"))
+    shapes, places = {}, {}  # by the release's names
+    files = {WEIGHTS: backbone_names(config), **({TASK_WEIGHTS: head_names(head)} if head else {})}
+    for file_name, names in files.items():
+        path = os.path.join(folder, file_name)
+        with _opened(path) as file:
+            for name, place in names.items():
+                place = place if "layers" in file else place.replace("layers", _OLD_LAYERS, 1)
+                shapes[name] = shape_here(name, _dataset(file, place, path).shape)
+                places[name] = path, place
+
+    def read_value(name: str) -> tf.Tensor:
+        path, place = places[name]
+        with _opened(path) as file:
+            value = np.asarray(_dataset(file, place, path)[()], np.float32)
+        return tf.constant(value.T if name == _TRANSPOSED else value.reshape(shapes[name]))
+
+    path = os.path.join(folder, VOCABULARY)
+    vocabulary = VocabularyFiles(path if tf.io.gfile.exists(path) else None, None, *options_in(folder))
+    return without_identity(StoredModel(folder, shapes, read_value, lambda: config, vocabulary,
+                                        Settings(head or "encoder")))
 
 
 def _config(folder: str) -> AlbertConfig:
@@ -133,23 +124,6 @@ def _head(folder: str) -> str | None:
     if name not in HEAD_OF_CLASS:
         raise ValueError(f"{path}: only {', '.join(HEAD_OF_CLASS)} are supported. Received: {reprlib.repr(name)}")
     return HEAD_OF_CLASS[name]
-
-
-def _vocabulary(folder: str) -> VocabularyFiles:
-    path = os.path.join(folder, VOCABULARY)
-    return VocabularyFiles(path if tf.io.gfile.exists(path) else None, None, *options_in(folder))
-
-
-def _variables(path: str, names: dict[str, str]) -> dict[str, StoredVariable]:
-    """The variables of a file, by the release's names."""
-    variables = {}
-    with _opened(path) as file:
-        for name, place in names.items():
-            place = place if "layers" in file else place.replace("layers", _OLD_LAYERS, 1)
-            shape = _dataset(file, place, path).shape
-            shape = shape[::-1] if is_transposed(name) else shape_here(name, shape)
-            variables[name] = StoredVariable(path, place, shape, is_transposed(name))
-    return variables
 
 
 @contextlib.contextmanager
@@ -193,13 +167,15 @@ def backbone_names(config: AlbertConfig) -> dict[str, str]:
     return names
 
 
-def head_names(head: str | None) -> dict[str, str]:
-    """The places of a head's variables in task.weights.h5, by the release's names; empty without a head."""
-    return _places(_HEADS.get(head or "", {}))
+def head_names(head: str) -> dict[str, str]:
+    """The places of a head's variables in task.weights.h5, by the release's names."""
+    return _places(_HEADS[head])
 
 
 def shape_here(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape in the release of a variable with this shape in keras-hub, before it is transposed."""
+    """The shape in the release of a variable with this shape in keras-hub."""
+    if name == _TRANSPOSED:
+        return shape[::-1]
     block = block_variable(name)
     if not block or not re.match("attention_1/", block.name) or len(shape) < 2:
         return shape
@@ -208,11 +184,6 @@ def shape_here(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     if block.name.startswith("attention_1/output/"):
         return (shape[0] * shape[1], *shape[2:])
     return (shape[0], shape[1] * shape[2], *shape[3:])
-
-
-def is_transposed(name: str) -> bool:
-    """Whether keras-hub stores a variable's transpose: the release's weights of a classifier are [labels, hidden]."""
-    return name == "output_weights"
 
 
 def _places(layers: dict[str, tuple[str, tuple[str, ...]]]) -> dict[str, str]:

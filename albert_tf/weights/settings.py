@@ -263,21 +263,12 @@ def settings_in(folder: str) -> Settings:
     """The settings that are stored in a folder."""
     path = os.path.join(folder, SETTINGS)
     settings = _read(path) if tf.io.gfile.exists(path) else Settings()
-    pooling = sentence_pooling_in(folder)
-    return settings.replaced(head="sentence_encoder", **pooling) if pooling else settings
+    if tf.io.gfile.exists(os.path.join(folder, MODULES)):
+        from albert_tf.weights.hugging_face.configs import pooling_in
 
-
-def sentence_pooling_in(folder: str) -> dict[str, Any] | None:
-    """The arguments of a sentence encoder in the files of sentence-transformers; None if there are none."""
-    if not tf.io.gfile.exists(os.path.join(folder, MODULES)):
-        return None
-    from albert_tf.weights.hugging_face.configs import is_cross_encoder
-
-    if is_cross_encoder(folder):
-        return None
-    from albert_tf.weights.hugging_face.configs import pooling_in
-
-    return pooling_in(folder)
+        pooling = pooling_in(folder)
+        return settings.replaced(head="sentence_encoder", **pooling) if pooling else settings
+    return settings
 
 
 def write_settings(
@@ -285,11 +276,6 @@ def write_settings(
 ) -> None:
     """Writes settings and vocabulary, and removes the files of settings that the model does not have."""
     copy_vocabulary(vocabulary, folder)
-    write_input_settings(settings, config, folder)
-
-
-def write_input_settings(settings: Settings, config: AlbertConfig, folder: str) -> None:
-    """write_settings without a vocabulary."""
     content = settings.content()
     if settings.head == "sentence_encoder":
         from albert_tf.weights.hugging_face.configs import write_pooling

@@ -24,7 +24,7 @@ from albert_tf.training.evaluation import mean_of, shown, write_results
 from albert_tf.training.strategy import is_chief, wait_for_all
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.model_card import write_calibration
-from albert_tf.weights.settings import Settings, settings_in, write_input_settings
+from albert_tf.weights.settings import Settings, settings_in, write_settings
 from albert_tf.weights.teacher import Teacher
 
 
@@ -132,7 +132,7 @@ class TextClassification(FineTuning):
         if is_chief(self.strategy):
             write_results(directory, results, "calibration_results")
             settings = settings_in(directory).replaced(**dataclasses.asdict(calibration))
-            write_input_settings(settings, self.config, directory)
+            write_settings(settings, self.config, directory)
             write_calibration(directory, results)
         wait_for_all(self.strategy)
 

@@ -178,8 +178,13 @@ def config_entries(activation_fn: str) -> dict[str, Any]:
     return dict(sentence_transformers=dict(activation_fn=_PATHS[activation_fn], version=_VERSION))
 
 
-def pooling_in(folder: str) -> dict[str, Any]:
-    """The arguments of AlbertSentenceEncoder in a folder that has a modules.json, without the length of rows."""
+def pooling_in(folder: str) -> dict[str, Any] | None:
+    """The arguments of AlbertSentenceEncoder in the files of sentence-transformers, without the length of rows.
+
+    None if there are none, or if they are those of a CrossEncoder.
+    """
+    if not tf.io.gfile.exists(os.path.join(folder, MODULES)) or is_cross_encoder(folder):
+        return None
     modules = _modules(folder)
     names = [module["type"] for module in modules]
     return dict(pooling=_pooling(os.path.join(folder, modules[1]["path"], "config.json")),

@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import math
 import os
-from typing import Any
 
 import ml_dtypes  # noqa: F401  gives NumPy the type bfloat16; TensorFlow brings it
 import numpy as np
@@ -31,15 +30,16 @@ from albert_tf.weights.hugging_face.configs import (
     HEAD_OF_CLASS,
     activation_fn_in,
     has_several_labels,
+    pooling_in,
     read_config,
     read_label_names,
     transformer_folder,
 )
 from albert_tf.weights.hugging_face.names import NAMES, NameTable, is_transposed
-from albert_tf.weights.settings import VocabularyFiles, sentence_pooling_in, settings_in, vocabulary_in
+from albert_tf.weights.settings import VocabularyFiles, settings_in, vocabulary_in
 from albert_tf.weights.stored_model import StoredModel, refuse_pickle
 
-_MAPPING = "bert/encoder/embedding_hidden_mapping_in"
+_MAPPING = [f"bert/encoder/embedding_hidden_mapping_in/{name}" for name in ("kernel", "bias")]
 # Copies of the word table and its bias, and the numbers 0, 1, 2, ..., which older files have too.
 _COPIES = ("predictions.decoder.weight", "predictions.decoder.bias", "embeddings.position_ids")
 # The oldest files have TensorFlow's names for a LayerNorm's weight and bias.
@@ -53,14 +53,12 @@ _ALIGNMENT = 64
 
 def read(folder: str) -> StoredModel:
     """The weights, config and vocabulary of a folder that transformers or sentence-transformers has written."""
-    pooling = sentence_pooling_in(folder)
+    pooling = pooling_in(folder)
     if pooling:
         folder = transformer_folder(folder)
     _check_weights(folder)
     config, model_type, architecture = read_config(folder)
     tensors = _by_release_name(stored_tensors(folder), NAMES[model_type], HEAD_OF_CLASS.get(architecture))
-    if model_type == "albert" and config.embedding_size == config.hidden_size:
-        leave_out_the_identity(folder, tensors, config.hidden_size)
     shapes = {name: tensor.shape[::-1] if is_transposed(name) else tensor.shape for name, tensor in tensors.items()}
     vocabulary, settings = _vocabulary(folder), settings_in(folder)
     settings = settings.replaced(
@@ -68,8 +66,9 @@ def read(folder: str) -> StoredModel:
         label_names=read_label_names(folder), multi_label=has_several_labels(folder),
         max_seq_length=_length(folder, config.max_position_embeddings),
         activation_fn=settings.activation_fn or activation_fn_in(folder), **(pooling or {}))
-    return StoredModel(folder, shapes, lambda name: tensors[name].read(transpose=is_transposed(name)), lambda: config,
-                  vocabulary, settings)
+    return without_identity(StoredModel(
+        folder, shapes, lambda name: tensors[name].read(transpose=is_transposed(name)), lambda: config, vocabulary,
+        settings))
 
 
 def _length(folder: str, positions: int) -> int | None:
@@ -115,13 +114,16 @@ def _by_release_name(
     return named
 
 
-def leave_out_the_identity(folder: str, tensors: dict[str, Any], size: int) -> None:
-    """Removes the projection of the embedding, which Hugging Face has even if E == H, and the release does not."""
-    kernel, bias = (tensors.pop(f"{_MAPPING}/{name}", None) for name in ("kernel", "bias"))
-    is_identity = kernel is None or kernel.shape == (size, size) and np.array_equal(kernel.read(), np.eye(size))
-    if not is_identity or bias and (bias.shape != (size,) or np.any(bias.read())):
-        raise ValueError(f"{folder}: embedding_size equals hidden_size, but embedding_hidden_mapping_in is not the "
-                         "identity: the release has no such model")
+def without_identity(source: StoredModel) -> StoredModel:
+    """The source without the projection of the embedding, which other formats have even if E == H: the identity."""
+    size = source.config.hidden_size
+    if source.config.embedding_size != size:
+        return source
+    kernel, bias = (source.read(name).numpy() if name in source.shapes else None for name in _MAPPING)
+    if kernel is not None and not np.array_equal(kernel, np.eye(size)) or bias is not None and np.any(bias):
+        raise ValueError(f"{source.path}: embedding_size equals hidden_size, but embedding_hidden_mapping_in is not "
+                         "the identity: the release has no such model")
+    return source.renamed({name: name for name in source.shapes if name not in _MAPPING})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -27,7 +27,7 @@ from albert_tf.weights.hugging_face.configs import (
 )
 from albert_tf.weights.hugging_face.names import NAMES, is_transposed
 from albert_tf.weights.hugging_face.tokenizer_json import write_tokenizer
-from albert_tf.weights.settings import VocabularyFiles, settings_of, write_input_settings
+from albert_tf.weights.settings import VocabularyFiles, settings_of, write_settings
 
 
 def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFiles = VocabularyFiles(),
@@ -58,7 +58,7 @@ def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFil
     tensors = {key: value.astype(dtype) for key, value in _tensors(model, head, model_type).items()}
     if isinstance(model, AlbertSentenceEncoder):
         check_pooling_of_sentence_transformers(model.pooling)
-    write_input_settings(settings, model.config, folder)
+    write_settings(settings, model.config, folder)
     write_text(os.path.join(folder, CONFIG), json.dumps(values, indent=2, sort_keys=True) + "\n")
     write_tokenizer(vocabulary, folder, model.config, settings.max_seq_length)
     path = os.path.join(folder, WEIGHTS)
