@@ -22,7 +22,7 @@ from albert_tf.commands.command_runs import run_script
 from albert_tf.export import tflite
 from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.onnx.writing import to_onnx
-from albert_tf.export.saved_model import WithOutputs
+from albert_tf.export.saved_model import ModelWithRunner
 from albert_tf.tasks.classification.data import find_task
 from albert_tf.tasks.scores import scorer
 from albert_tf.weights.settings import settings_of
@@ -56,13 +56,13 @@ def measure(task: str, seed: str) -> list[dict]:
     return [dict(zip(COLUMNS, (task, seed, name, *result))) for name, result in scores.items()]
 
 
-def exports(model: keras.Model, length: int, with_tflite: bool) -> Iterator[tuple[str, WithOutputs | OnnxModel]]:
+def exports(model: keras.Model, length: int, with_tflite: bool) -> Iterator[tuple[str, ModelWithRunner | OnnxModel]]:
     settings = settings_of(model)
     yield "float32", model
     yield "ONNX, int8", OnnxModel(to_onnx(model, "int8"), settings)
     yield f"ONNX, int8 but {FFN_OUTPUTS}", OnnxModel(to_onnx(model, "int8", FFN_OUTPUTS), settings)
     if with_tflite:
-        yield "TensorFlow Lite, int8", WithOutputs(
+        yield "TensorFlow Lite, int8", ModelWithRunner(
             model, tflite.runner(tflite.convert(model, "int8", length), length), model.max_seq_length)
 
 

@@ -46,7 +46,7 @@ def define_flags() -> None:
 
 def main() -> None:
     from albert_tf.export import tflite
-    from albert_tf.export.saved_model import WithOutputs, write_and_compare
+    from albert_tf.export.saved_model import ModelWithRunner, write_and_compare
     from albert_tf.tasks.scores import check_scores
 
     options = fields.from_flags(Options)
@@ -64,11 +64,11 @@ def main() -> None:
         score = options.scorer(selected, head)
         flatbuffers = {precision: tflite.convert(model, precision, **shape) for precision in options.precision}
         if score:
-            def opened(flatbuffer: bytes) -> WithOutputs:
-                return WithOutputs(model, tflite.runner(flatbuffer, shape["max_seq_length"]), longest)
+            def opened(flatbuffer: bytes) -> ModelWithRunner:
+                return ModelWithRunner(model, tflite.runner(flatbuffer, shape["max_seq_length"]), longest)
 
             # Texts are truncated to the largest length of the flatbuffer, before the export as well.
-            check_scores(score, WithOutputs(model, model, longest), (
+            check_scores(score, ModelWithRunner(model, model, longest), (
                 (precision, functools.partial(opened, flatbuffer))
                 for precision, flatbuffer in flatbuffers.items()), options.max_score_drop)
         for precision, flatbuffer in flatbuffers.items():

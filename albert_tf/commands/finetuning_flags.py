@@ -206,7 +206,7 @@ def set_defaults(*heads: str, has_exits: bool = False) -> ResolvedModel:
     if requested(name) is None:
         FLAGS.set_default(name, shared.default_length(model, FLAGS.albert_config_file, FLAGS[name].default))
     else:
-        FLAGS[name].value = model.setting(name, requested(name))
+        FLAGS[name].value = model.reconciled(name, requested(name))
     return model
 
 
@@ -290,12 +290,12 @@ def exit_arguments(options_class: type[ExitFlags], model: ResolvedModel, teacher
                    ) -> dict[str, Any]:
     """The arguments of the model's constructor for exit heads, from the flags."""
     options = fields.from_flags(options_class)
-    exit_heads = bool(model.setting("exit_heads", options.exit_heads))
+    exit_heads = bool(model.reconciled("exit_heads", options.exit_heads))
     if exit_heads and FLAGS.do_train and teacher_checkpoint:
         raise ValueError("--teacher_checkpoint teaches the last layer alone: train --exit_heads without it")
     if not isinstance(options, PooledExitFlags):
         return dict(exit_heads=exit_heads)
     if options.exit_pooling and not exit_heads:
         raise ValueError(f"--exit_pooling={options.exit_pooling} needs --exit_heads")
-    return dict(exit_heads=exit_heads, exit_pooling=model.setting("exit_pooling", options.exit_pooling) or POOLER,
+    return dict(exit_heads=exit_heads, exit_pooling=model.reconciled("exit_pooling", options.exit_pooling) or POOLER,
                 pooling=model.settings.pooling or POOLER)

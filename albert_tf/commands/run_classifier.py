@@ -79,7 +79,7 @@ def options_from_flags() -> Options:
         requested = dict(max_windows=1)
     elif FLAGS.long_texts != "truncate":
         requested = dict(window_pooling=FLAGS.long_texts, max_windows=FLAGS.max_windows, doc_stride=FLAGS.doc_stride)
-    long_texts = {name: model.setting(name, requested.get(name), "long_texts") for name in _LONG_TEXTS}
+    long_texts = {name: model.reconciled(name, requested.get(name), "long_texts") for name in _LONG_TEXTS}
     long_texts = {name: value for name, value in long_texts.items() if value is not None}
     return tuning_flags.options_from_flags(
         Options, model, ["calibrate"], (1000, 0) if FLAGS.task_name else None, task=task, long_texts=long_texts,

@@ -307,7 +307,7 @@ def sentence_pooling(model: ResolvedModel, options: PoolingFlags) -> dict[str, A
     arguments = replaced_pooling(model.stored.settings if model.stored else Settings(), options)
     if model.settings.head != _VECTORS:
         return arguments
-    return {name: model.setting(name, value) for name, value in arguments.items()}
+    return {name: model.reconciled(name, value) for name, value in arguments.items()}
 
 
 def replaced_pooling(stored: Settings, options: PoolingFlags, **defaults: Any) -> dict[str, Any]:

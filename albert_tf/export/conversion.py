@@ -56,7 +56,10 @@ def convert(
     variables tell. Config, vocabulary and arguments of the constructor are those of the source by default. For `to` and
     `dtype` see save_pretrained.
     """
-    made_from = dict(source=_folder_of(source.path), config=config and config.to_json_string(), model=model,
+    path = source.path  # the best or the latest step in a folder may change
+    if not is_url(path):
+        path = absolute(os.path.dirname(path) if tf.io.gfile.exists(f"{path}.index") else path)
+    made_from = dict(source=path, config=config and config.to_json_string(), model=model,
                      dtype=dtype, arguments=str(arguments))
     with _new_model(output_dir, to, made_from, source.path):
         if source.module:
@@ -110,13 +113,6 @@ def _new_model(output_dir: str, to: str, made_from: dict[str, Any], path: str | 
                 raise ValueError(f"there is already a model in {os.path.dirname(file)}: choose another directory, or "
                                  f"remove {file}")
         yield
-
-
-def _folder_of(path: str) -> str:
-    """The folder of a checkpoint, whose best or latest step may change; other paths as they are."""
-    if is_url(path):
-        return path
-    return absolute(os.path.dirname(path) if tf.io.gfile.exists(f"{path}.index") else path)
 
 
 def _check_keeps_settings(model: keras.Model, output_dir: str) -> None:

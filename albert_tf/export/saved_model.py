@@ -75,7 +75,7 @@ def export_model(
     module.tokenizer = GraphTokenizer(tokenizer)
     module.vocabulary = tf.saved_model.Asset(tokenizer.vocabulary_file)
     texts = {RAW_TEXT: text, **(more_texts or {})}
-    with made_once(model) as variables:
+    with weights_computed_once(model) as variables:
         signatures = _signatures(model, module.tokenizer, features, outputs, texts)
         module.weights = variables()  # not the Keras model, of which SavedModel would save much more than is served
     with output_folder(export_dir) as temporary:
@@ -166,7 +166,7 @@ class BatchedModel(tf.Module):
 
 
 @contextlib.contextmanager
-def made_once(model: keras.Model) -> Iterator[Callable[[], list[tf.Variable]]]:
+def weights_computed_once(model: keras.Model) -> Iterator[Callable[[], list[tf.Variable]]]:
     """Within the block, traced graphs read the results of weights_for_step from variables.
 
     In bfloat16 these variables are half as large as the weights that they replace, and computing them takes a tenth of
@@ -176,7 +176,7 @@ def made_once(model: keras.Model) -> Iterator[Callable[[], list[tf.Variable]]]:
     """
     layers = [layer for layer in model.submodules
               if isinstance(layer, (AttentionBlock, FeedForwardBlock, Embeddings)) and layer.compute_dtype != "float32"]
-    made = [_MadeOnce(layer.weights_for_step) for layer in layers]
+    made = [_ComputedOnce(layer.weights_for_step) for layer in layers]
     replaced = {id(variable) for layer in layers if not isinstance(layer, Embeddings) for variable in layer.variables}
 
     def variables() -> list[tf.Variable]:
@@ -192,7 +192,7 @@ def made_once(model: keras.Model) -> Iterator[Callable[[], list[tf.Variable]]]:
             del layer.weights_for_step  # restores the method of the class
 
 
-class _MadeOnce:
+class _ComputedOnce:
     """A layer's weights_for_step that computes its result in the first call and keeps it in variables."""
 
     def __init__(self, make: Callable):
@@ -222,20 +222,16 @@ def exported_outputs(model: keras.Model, inputs: Mapping) -> dict:
             if name not in left_out and not isinstance(output, (list, tuple))}
 
 
-class WithOutputs:
+class ModelWithRunner:
     """A Keras model whose outputs `run` computes. Functions that predict from text take it like the model."""
 
     def __init__(self, model: keras.Model, run: Callable[[Mapping], Mapping], max_seq_length: int | None):
         self._model, self._run, self.max_seq_length, self.head = model, run, max_seq_length, head_of(model)
+        positions = model.config.max_position_embeddings
+        self.row_length = min(max_seq_length or positions, positions)
 
     def __getattr__(self, name: str):
         return getattr(self._model, name)
-
-    @property
-    def row_length(self) -> int:
-        """The largest number of tokens of a row: max_seq_length, or all positions if it is None."""
-        positions = self._model.config.max_position_embeddings
-        return min(self.max_seq_length or positions, positions)
 
     def __call__(self, inputs: Mapping, training: bool = False) -> Mapping:
         """The outputs by name."""

@@ -91,15 +91,13 @@ class _EncoderModule(tf.train.Checkpoint):
         def call(inputs, training=False):
             seed = tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32) if training else None
             outputs = encoder.encode({ours: inputs[hub] for hub, ours in _HUB_INPUTS.items()}, _PlainDropouts(seed))
-            served = {name: outputs[name] for name in ("pooled_output", "sequence_output", "encoder_outputs")}
-            if encoder.has_random_pooler:
-                del served["pooled_output"]
-            if pooling is None and encoder.has_random_pooler:
-                return served
-            if pooling is None:
-                return dict(served, default=outputs["pooled_output"])
-            vectors = pooling(outputs, inputs["input_mask"])
-            return dict(served, sentence_embedding=vectors, default=vectors)
+            served = {name: outputs[name] for name in ("sequence_output", "encoder_outputs")}
+            if not encoder.has_random_pooler:
+                served.update(pooled_output=outputs["pooled_output"], default=outputs["pooled_output"])
+            if pooling is not None:
+                vectors = pooling(outputs, inputs["input_mask"])
+                served.update(sentence_embedding=vectors, default=vectors)
+            return served
 
         for training in (True, False):
             call.get_concrete_function({name: _ids(name) for name in _HUB_INPUTS}, training=training)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from typing import TYPE_CHECKING, Any, Collection
+from typing import TYPE_CHECKING, Any
 
 from albert_tf.utils.bounds import check_one_of
 
@@ -118,25 +118,14 @@ def check_vocabulary(tokenizer: FullTokenizer, config: AlbertConfig) -> None:
 
 def check_reads_texts(model, tokenizer: FullTokenizer, *heads: str) -> None:
     """Checks the arguments of a function that predicts from texts."""
-    if not _is_head(model, heads):
-        kinds = " or ".join(f'"{name}"' for name in heads)
+    exported = getattr(model, "head", None)
+    classes = [f"albert_tf.modeling.{_BY_NAME[name].path}" for name in heads]
+    name = exported.name if isinstance(exported, Head) else None
+    if name not in heads and f"{type(model).__module__}.{type(model).__name__}" not in classes:
+        kinds = " or ".join(f'"{head}"' for head in heads)
         raise ValueError(f"the model must be made by from_pretrained(path, model={kinds}). Received: "
-                         f"{_described(model)}")
+                         f"{type(model).__name__}{f' with the head {name}' if name else ''}")
     check_vocabulary(tokenizer, model.config)
-
-
-def _is_head(model, names: Collection[str]) -> bool:
-    """Whether a model, Keras or exported, has one of the heads with these names."""
-    try:
-        return head_of(model).name in names
-    except ValueError:
-        return False
-
-
-def _described(model) -> str:
-    """What a model is, for messages: its class, and the head of an exported one."""
-    name = type(model).__name__
-    return f"{name} with the head {model.head.name}" if isinstance(getattr(model, "head", None), Head) else name
 
 
 def encoder_of(model):
@@ -146,9 +135,7 @@ def encoder_of(model):
 
 def has_only_random_pooled_output(model) -> bool:
     """Whether the pooler is random and nothing but pooled_output depends on it, so that an export can leave it out."""
-    if not getattr(encoder_of(model), "has_random_pooler", False):
-        return False
-    return not model.uses_pooler
+    return getattr(encoder_of(model), "has_random_pooler", False) and not model.uses_pooler
 
 
 def head_of_variables(names) -> Head:

@@ -89,16 +89,19 @@ class ModelCard:
           fields: fields of the header, which replace the card's own.
           base: the facts of the card of the weights that were converted; None for none.
         """
-        facts = {**self._facts(), "base": {**base, "name": model_name(str(self.base_model))} if base else None}
-        return _text(name, {**self._fields(name), **(fields or {})},
+        scores = {metric: value for metric, value in sorted(self.scores.items()) if math.isfinite(value)}
+        facts = {**self._facts(), "scores": {metric: value if isinstance(value, int) else float(value)
+                                             for metric, value in scores.items()},
+                 "base": {**base, "name": model_name(str(self.base_model))} if base else None}
+        scores.pop("global_step", None)
+        return _text(name, {**self._fields(name, scores), **(fields or {})},
                      {key: value for key, value in facts.items() if value})
 
-    def _fields(self, name: str) -> dict[str, Any]:
+    def _fields(self, name: str, scores: Mapping[str, float]) -> dict[str, Any]:
         """The fields of the header, as arguments of ModelCardData."""
         from huggingface_hub import EvalResult
 
         task, dataset = self.head.pipeline_tag, ", ".join(self.datasets) or "unknown"
-        scores = {metric: value for metric, value in self._finite_scores().items() if metric != "global_step"}
         results = [EvalResult(task, "file", dataset, metric, float(value), metric_name=metric)
                    for metric, value in scores.items()]
         library = "transformers" if self.loaded_by else "albert_tf"
@@ -113,22 +116,16 @@ class ModelCard:
     def _facts(self) -> dict[str, Any]:
         """What the text is made of, as data for the header."""
         config = self.config
+        versions = f"albert_tf {albert_tf.__version__}, TensorFlow {tf.__version__}, Python {platform.python_version()}"
         rows = dict(weights=model_name(self.base_model) if self.base_model else None, data=", ".join(self.datasets),
-                    **self.facts)
-        rows["versions"] = (f"albert_tf {albert_tf.__version__}, TensorFlow {tf.__version__}, "
-                            f"Python {platform.python_version()}")
+                    **self.facts, versions=versions)
         return dict(
             description=f"{'A BERT' if config.is_bert else 'An ALBERT'} with {config.num_hidden_layers} layers, hidden "
                         f"size {config.hidden_size}, embedding size {config.embedding_size} and a vocabulary of "
                         f"{config.vocab_size:,} pieces.",
             head=self.head.name, num_labels=self.num_labels, loaded_by=self.loaded_by, command=self.command,
             made_from={name: " ".join(str(value).split()) for name, value in rows.items() if value not in (None, "")},
-            manifests={dataset: made_from for dataset, made_from in self.datasets.items() if made_from},
-            scores={name: value if isinstance(value, int) else float(value)
-                    for name, value in self._finite_scores().items()})
-
-    def _finite_scores(self) -> dict[str, float]:
-        return {name: value for name, value in sorted(self.scores.items()) if math.isfinite(value)}
+            manifests={dataset: made_from for dataset, made_from in self.datasets.items() if made_from})
 
 
 def write_model_card(directory: str, card: ModelCard) -> None:
@@ -186,15 +183,21 @@ def _text(name: str, fields: Mapping[str, Any], facts: Mapping[str, Any]) -> str
 
 
 def _introduction(name: str, facts: Mapping[str, Any]) -> list[str]:
-    loaded_by, head, folder = facts.get("loaded_by"), facts["head"], _json(name)
+    loaded_by, head, folder = facts.get("loaded_by"), facts["head"], json.dumps(name, ensure_ascii=False)
     lines = [facts["description"]]
     if loaded_by:
-        lines += ["", "```python", *_loading(loaded_by, folder), "```", "", "With albert_tf:"]
-    line = _USE_OF_REGRESSION if facts.get("num_labels") == 1 else _USE.get(head)
-    use = [line] if line else []
+        package = "sentence_transformers" if loaded_by in _OF_SENTENCE_TRANSFORMERS else "transformers"
+        lines += ["", "```python", f"import {package}", ""]
+        if package == "transformers":
+            lines += [f"model = transformers.{loaded_by}.from_pretrained({folder})",
+                      f"tokenizer = transformers.AutoTokenizer.from_pretrained({folder})"]
+        else:
+            lines.append(f"model = sentence_transformers.{loaded_by}({folder})")
+        lines += ["```", "", "With albert_tf:"]
+    use = _USE_OF_REGRESSION if facts.get("num_labels") == 1 else _USE.get(head)
     return [*lines, "", "```python", "import albert_tf", "",
-            f"model = albert_tf.from_pretrained({folder}, model={_json(head)})",
-            f"tokenizer = albert_tf.tokenizer_from_pretrained({folder})", *use, "```"]
+            f'model = albert_tf.from_pretrained({folder}, model="{head}")',
+            f"tokenizer = albert_tf.tokenizer_from_pretrained({folder})", *filter(None, [use]), "```"]
 
 
 def _sections(facts: Mapping[str, Any], prefix: str = "") -> list[str]:
@@ -208,11 +211,10 @@ def _sections(facts: Mapping[str, Any], prefix: str = "") -> list[str]:
                   json.dumps(manifests, indent=2, sort_keys=True, ensure_ascii=False), "```"]
     if scores:
         lines += ["", f"## {prefix}Scores", "", *(["Measured by the command above.", ""] if command else []),
-                  *_table({name: f"{value:.4f}" if isinstance(value, float) else value
-                           for name, value in scores.items()})]
+                  *_table(scores)]
     if facts.get("calibration"):
         lines += ["", f"## {prefix}Calibration", "", "Fitted on the dev set. Logits are divided by the temperature.",
-                  "", *_table({name: f"{value:.4f}" for name, value in facts["calibration"].items()})]
+                  "", *_table(facts["calibration"])]
     base = facts.get("base")
     return [*lines, *_sections(base, f"{prefix}{base['name']}: ")] if base else lines
 
@@ -279,25 +281,14 @@ def _read(path: str) -> str:
 
 
 def _table(rows: Mapping[str, object]) -> list[str]:
-    cells = [(_plain(name), _plain(str(value))) for name, value in rows.items() if value not in (None, "")]
+    cells = [(_plain(name), _plain(f"{value:.4f}" if isinstance(value, float) else str(value)))
+             for name, value in rows.items()]
     return ["| | |", "|---|---|", *(f"| {name} | {cell} |" for name, cell in cells)]
 
 
 def _plain(text: str) -> str:
     """A text that Markdown and HTML show as it is, in a cell of a table. Underscores within words stay."""
     return re.sub(r"([\\`*~|\[\]]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", html.escape(" ".join(text.split()), quote=False))
-
-
-def _loading(loaded_by: str, folder: str) -> list[str]:
-    """Lines of Python that load a folder with a class of another library."""
-    if loaded_by in _OF_SENTENCE_TRANSFORMERS:
-        return ["import sentence_transformers", "", f"model = sentence_transformers.{loaded_by}({folder})"]
-    return ["import transformers", "", f"model = transformers.{loaded_by}.from_pretrained({folder})",
-            f"tokenizer = transformers.AutoTokenizer.from_pretrained({folder})"]
-
-
-def _json(value) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 def write_run_card(
@@ -313,6 +304,8 @@ def write_run_card(
     """
     if not trained and tf.io.gfile.exists(os.path.join(run.output_dir, CARD)):
         return
+    lora = trainer.lora
+    adapters = lora and f"rank {lora.rank}, alpha {lora.scale * lora.rank:g}" + ", one for each layer" * lora.per_layer
     facts = {
         "labels": ", ".join(getattr(model, "label_names", None) or ()),
         "labels of a text": "any number" if getattr(model, "multi_label", False) else None,
@@ -320,16 +313,10 @@ def write_run_card(
         "step of the weights": saved_step(run.output_dir), "training steps": schedule.num_train_steps,
         "warm-up steps": schedule.num_warmup_steps, "batch size": run.train_batch_size,
         "trained weights": trainer.trainable,
-        "adapters": _adapters(trainer), "optimizer": trainer.optimizer, "learning rate": trainer.learning_rate,
+        "adapters": adapters,
+        "optimizer": trainer.optimizer, "learning rate": trainer.learning_rate,
         "precision": keras.mixed_precision.global_policy().name,
     }
     shown = {name: scores[name] for name in (*logged_names(scores), "global_step") if name in scores} if scores else {}
     write_model_card(run.output_dir, ModelCard.of(model, init_checkpoint, facts=facts, datasets=datasets or {},
                                                   command=command, scores=shown))
-
-
-def _adapters(trainer: TrainerOptions) -> str | None:
-    lora = trainer.lora
-    if lora is None:
-        return None
-    return f"rank {lora.rank}, alpha {lora.scale * lora.rank:g}{', one for each layer' * lora.per_layer}"

@@ -97,7 +97,7 @@ class ResolvedModel:
         if self.run:
             differences = list(filter(None, (self._config_difference(), *self._vocabulary_differences())))
             if differences:
-                self._object(differences)
+                self._warn_or_refuse(differences)
 
     def open(self, path: str) -> StoredModel:
         """Opens weights, cut to num_layers, and with a copy for each layer if they are to be unshared.
@@ -182,7 +182,7 @@ class ResolvedModel:
         """The head to build: the requested one, or that of the initial weights ("encoder" without a head)."""
         return requested or head_of_source(self._weights)
 
-    def setting(self, name: str, requested: Value | None, flag: str | None = None) -> Value | None:
+    def reconciled(self, name: str, requested: Value | None, flag: str | None = None) -> Value | None:
         """The value of a setting: the run's, or the user's, or the stored one.
 
         If the user wants another value than the run's, continuing it is an error, and all else logs a warning.
@@ -192,7 +192,7 @@ class ResolvedModel:
             return stored if requested is None else requested
         if self.run is None:
             return requested
-        self._object([f"{name} is {_shown(stored)} in the run and {_shown(requested)} in --{flag or name}"])
+        self._warn_or_refuse([f"{name} is {_shown(stored)} in the run and {_shown(requested)} in --{flag or name}"])
         return stored
 
     def check_head(self, heads: Collection[str]) -> None:
@@ -269,7 +269,7 @@ class ResolvedModel:
         return (f"there is no checkpoint in --output_dir={request.output_dir}: set it to the directory of a run, or "
                 "set --init_checkpoint to weights that were trained for this task")
 
-    def _object(self, differences: list[str]) -> None:
+    def _warn_or_refuse(self, differences: list[str]) -> None:
         """Warns that the flags contradict the run, or raises ValueError if it is to be continued."""
         if self.request.do_train:
             raise ValueError(f"the run in --output_dir={self.request.output_dir} cannot be continued with these flags: "

@@ -167,7 +167,7 @@ def options_in(directory: str) -> TokenizerOptions:
     Warns if accents are to be removed from text that is not lower-cased: only Hugging Face's BERT can do this.
     """
     path = os.path.join(directory, TOKENIZER_CONFIG)
-    stored = _stored(path)
+    stored = read_json_object(path) if tf.io.gfile.exists(path) else {}
     for name in (*TokenizerOptions._fields, STRIP_ACCENTS):
         if not isinstance(stored.get(name), (bool, type(None))):
             raise ValueError(f"{path}: {name} must be true or false. Received: {reprlib.repr(stored[name])}")
@@ -177,11 +177,6 @@ def options_in(directory: str) -> TokenizerOptions:
     if keep_accents is None and strip_accents is not None:
         keep_accents = not strip_accents
     return TokenizerOptions(lower, keep_accents)
-
-
-def _stored(path: str) -> dict[str, Any]:
-    """The content of a tokenizer_config.json; empty if the file does not exist."""
-    return read_json_object(path) if tf.io.gfile.exists(path) else {}
 
 
 def _first(directory: str, patterns: tuple[str, ...]) -> str | None:

@@ -167,15 +167,12 @@ def refuse_pickle(path: str) -> None:
                          "folder with weights, config and vocabulary, which from_pretrained reads")
     with tf.io.gfile.GFile(path, "rb") as file:
         start = file.read(4)
+    kind = "a zip file, as PyTorch's weights are" if start == _ZIP else None
     if start.startswith(_STARTS) or path.endswith(PICKLES):
-        raise _refusal(path)
-    if start == _ZIP:
-        raise _refusal(path, "a zip file, as PyTorch's weights are")
-
-
-def _refusal(path: str, kind: str = "a pickle") -> ValueError:
-    return ValueError(f"{path} is {kind}, which can run any code when it is read: save the model as safetensors "
-                      "(Hugging Face's save_pretrained does), and use that folder")
+        kind = "a pickle"
+    if kind:
+        raise ValueError(f"{path} is {kind}, which can run any code when it is read: save the model as safetensors "
+                         "(Hugging Face's save_pretrained does), and use that folder")
 
 
 def is_url(path: str) -> bool:

@@ -54,7 +54,6 @@ LAYERS = {
 }
 _OURS = {theirs: ours for ours, theirs in LAYERS.items()}
 # Names of albert_zh.
-_SHARED = "bert/encoder/layer_shared/"
 _WORDS = "bert/embeddings/word_embeddings"
 _PROJECTION = f"{_WORDS}_2"
 _CONFIGS = "*config*.json"  # albert_config_base.json, albert_config_tiny.json, ...
@@ -71,7 +70,9 @@ def read(path: str) -> StoredModel:
     if any(name.startswith(_ALBERT_ZH) for name in checkpoint.shapes):
         return zh_with_release_names(checkpoint)
     if any(map(_BERT.match, checkpoint.shapes)):
-        return with_release_names(checkpoint)
+        keys = {release_name_of(key): key for key in checkpoint.shapes}
+        config_path = os.path.join(os.path.dirname(checkpoint.path), BERT_CONFIG)
+        return checkpoint.renamed(keys, read_config=lambda: AlbertConfig.from_json_file(config_path, is_bert=True))
     return checkpoint
 
 
@@ -177,13 +178,6 @@ def clear_errors(prefix: str):
         raise ValueError(f"{prefix} cannot be read as a checkpoint: {str(error).splitlines()[0]}") from error
 
 
-def with_release_names(checkpoint: StoredModel) -> StoredModel:
-    """A checkpoint of BERT with the release's variable names, and with the bert_config.json next to it."""
-    keys = {release_name_of(key): key for key in checkpoint.shapes}
-    config_path = os.path.join(os.path.dirname(checkpoint.path), BERT_CONFIG)
-    return checkpoint.renamed(keys, read_config=lambda: AlbertConfig.from_json_file(config_path, is_bert=True))
-
-
 def write_bert_config(config: AlbertConfig, directory: str) -> None:
     """Writes bert_config.json."""
     if not config.is_bert:
@@ -234,9 +228,9 @@ def zh_with_release_names(checkpoint: StoredModel) -> StoredModel:
 
 def _zh_release_name(key: str) -> str:
     """The release's name of a variable; variables outside of the layers have the same name there."""
-    if not key.startswith(_SHARED):
+    if not key.startswith(_ALBERT_ZH):
         return key
-    layer, _, variable = key[len(_SHARED):].rpartition("/")
+    layer, _, variable = key[len(_ALBERT_ZH):].rpartition("/")
     return next((f"{block_scope(0)}/{ours}/{variable}" for ours, theirs in LAYERS.items() if theirs == layer), key)
 
 

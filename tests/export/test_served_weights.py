@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.export.saved_model import made_once
+from albert_tf.export.saved_model import weights_computed_once
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 
@@ -38,14 +38,14 @@ def test_outputs_are_the_same_bit_for_bit(bfloat16):
     for variable in model.variables:
         variable.assign(tf.random.normal(variable.shape, stddev=0.3))
     expected = traced(model)()
-    with made_once(model):
+    with weights_computed_once(model):
         served = traced(model)
     assert_equal(served(), expected)
 
 
 def test_graphs_share_the_computed_weights_and_lack_the_ones_they_replace(bfloat16):
     model = AlbertPretrainer(CONFIG)
-    with made_once(model) as variables:
+    with weights_computed_once(model) as variables:
         first, second = traced(model), traced(model)
     handles = [{id(handle) for handle in graph.captured_inputs} for graph in (first, second)]
     assert handles[0] == handles[1] <= {id(variable.handle) for variable in variables()}
@@ -56,21 +56,21 @@ def test_graphs_share_the_computed_weights_and_lack_the_ones_they_replace(bfloat
 
 def test_the_word_table_is_made_only_if_a_head_multiplies_by_it(bfloat16):
     model = AlbertClassifier(CONFIG, num_labels=2)
-    with made_once(model) as variables:
+    with weights_computed_once(model) as variables:
         traced(model)
     assert [variable.dtype for variable in variables() if variable.shape == [40, 8]] == ["float32"]
 
 
 def test_in_float32_nothing_changes():
     model = AlbertPretrainer(CONFIG)
-    with made_once(model) as variables:
+    with weights_computed_once(model) as variables:
         traced(model)
     assert [id(variable) for variable in variables()] == [id(variable) for variable in model.variables]
 
 
 def test_afterwards_the_model_has_its_own_weights_again(bfloat16):
     model = AlbertPretrainer(CONFIG)
-    with made_once(model):
+    with weights_computed_once(model):
         served = traced(model)
     before = served()
     for variable in model.albert.encoder.variables:
@@ -83,6 +83,6 @@ def test_several_replicas_make_them_too(bfloat16, mirrored):
     with mirrored.scope():
         model = AlbertPretrainer(CONFIG)
     expected = traced(model)()
-    with made_once(model):
+    with weights_computed_once(model):
         served = traced(model)
     assert_equal(served(), expected)

@@ -10,7 +10,7 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.export import PRECISIONS, tflite
 from albert_tf.export.conversion import save
-from albert_tf.export.saved_model import WithOutputs
+from albert_tf.export.saved_model import ModelWithRunner
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
@@ -62,7 +62,7 @@ def test_questions_are_answered_as_by_the_model(kind, sentence_pieces):
     run = tflite.runner(tflite.convert(model, "float32", 24), 24)
     texts = ["which name?", "what"], ["The name of the file is known.", "the number of the line"]
     expected, found = (answer_questions(each, sentence_pieces, *texts)
-                       for each in (model, WithOutputs(model, run, model.max_seq_length)))
+                       for each in (model, ModelWithRunner(model, run, model.max_seq_length)))
     assert [answer.answer for answer in found] == [answer.answer for answer in expected] and expected[0].answer
 
 

@@ -46,8 +46,8 @@ def read_files(options: Any) -> dict[str, SquadFile]:
 
 def feature_options(options: Any) -> FeatureOptions:
     """How features are made: as the flags say, or else as in the run in --output_dir."""
-    max_query_length = options.model.setting("max_query_length", options.max_query_length) or MAX_QUERY_LENGTH
-    doc_stride = options.model.setting("doc_stride", options.doc_stride) or default_doc_stride(
+    max_query_length = options.model.reconciled("max_query_length", options.max_query_length) or MAX_QUERY_LENGTH
+    doc_stride = options.model.reconciled("doc_stride", options.doc_stride) or default_doc_stride(
         options.max_seq_length, max_query_length)
     return FeatureOptions(options.max_seq_length, doc_stride, max_query_length,
                           release_compatible=options.release_compatible, misplaced_answers=options.misplaced_answers)

@@ -67,8 +67,8 @@ class Tagging(FineTuning):
         super().__init__(options)
         model = options.model
         self.features = TaggingFeatureOptions(
-            options.max_seq_length, model.setting("doc_stride", options.doc_stride) or 0,
-            bool(model.setting("label_all_pieces", options.label_all_pieces)))
+            options.max_seq_length, model.reconciled("doc_stride", options.doc_stride) or 0,
+            bool(model.reconciled("label_all_pieces", options.label_all_pieces)))
         self.train, self.dev, self.test = (
             read_tagged_text(path, options.columns) if path and is_used else None for path, is_used in (
                 (options.train_file, True), (options.eval_file, options.do_eval),

@@ -96,7 +96,8 @@ def _vocabulary(folder: str) -> VocabularyFiles:
 def _check_weights(folder: str) -> None:
     if any(tf.io.gfile.exists(os.path.join(folder, name)) for name in (WEIGHTS, INDEX)):
         return
-    refuse_pickles_in(folder)
+    for name in sorted(tf.io.gfile.listdir(folder)):
+        refuse_pickle(os.path.join(folder, name))
     raise ValueError(f"{folder} has no {WEIGHTS}")
 
 
@@ -163,12 +164,6 @@ def stored_tensors(folder: str) -> dict[str, StoredTensor]:
     for name in _shards(index):
         tensors.update(_tensors_of(os.path.join(folder, name)))
     return tensors
-
-
-def refuse_pickles_in(folder: str) -> None:
-    """Raises ValueError if a file in the folder is a pickle."""
-    for name in sorted(tf.io.gfile.listdir(folder)):
-        refuse_pickle(os.path.join(folder, name))
 
 
 def _aligned(shape: tuple[int, ...]) -> np.ndarray:
