@@ -54,6 +54,7 @@ def test_jaxlib_computes_the_updates_with_gradient_checkpointing(differences):
     assert float(differences["pre-training-demo-2-layers-4x16-float32-step-dropout-0.1-checkpointing-padded"]) < 1e-5
 
 
+@pytest.mark.long
 def test_a_program_names_its_parameters_and_has_no_weights(tmp_path):
     export(tmp_path, "--task=tagging", "--model=albert_base_v2", "--batch=2", "--seq=16", "--what=forward")
     folder, = tmp_path.iterdir()

@@ -313,8 +313,9 @@ def reviews(folder):
     return data, [(row["review"], row["more"]) for row in rows]
 
 
+@pytest.mark.long
 @pytest.mark.both_stacks
-@pytest.mark.parametrize("pooling", ["mean", pytest.param("max", marks=pytest.mark.long)])
+@pytest.mark.parametrize("pooling", ["mean", "max"])
 def test_long_texts_are_answered_from_all_of_their_windows(script, folder, golden, reviews, pooling):
     data, texts = reviews
     directory = folder / f"windows_{pooling}"
@@ -366,6 +367,7 @@ def probabilities_by_hand(model, tokenizer, text_a, text_b, pooling):
     return tf.nn.softmax(dict(mean=np.mean, max=np.max)[pooling](logits, axis=0)).numpy()
 
 
+@pytest.mark.long
 def test_short_texts_are_trained_and_answered_as_without_windows(script, reviews, tmp_path):
     data, texts = reviews
     for split in ("train", "test"):

@@ -130,6 +130,7 @@ def test_gradient_checkpointing_and_accumulation_train_alike(script, trained, fo
         np.testing.assert_allclose(ours.get_tensor(key), expected.get_tensor(key), atol=2e-6, err_msg=key)
 
 
+@pytest.mark.long
 def test_runs_of_several_seeds_and_their_ensemble(script, folder):
     script.run(output_dir=folder / "runs", num_runs=2, train_step=1)
     assert json.loads((folder / "runs" / "eval_runs.json").read_text())["over_runs"].keys() == SCORES - {"global_step"}
@@ -162,6 +163,7 @@ def test_questions_of_ones_own_with_as_many_choices_as_each_has(script, folder):
     assert options_of(folder / "three_served").shape.as_list() == [None, 5]  # as it was trained
 
 
+@pytest.mark.long
 def test_a_learnable_task_is_learned(script, tmp_path):
     """The right choice is "honey", at any position."""
     for split in ("train", "dev"):

@@ -178,6 +178,7 @@ def test_a_training_may_be_followed_by_the_mean_of_its_own_checkpoints(script, f
     np.testing.assert_allclose(mean, np.mean(alone, axis=0), atol=1e-6)
 
 
+@pytest.mark.long
 def test_an_ensemble_of_different_depths_has_the_mean_of_its_members(script, folder, new):
     members = []
     for layers in (2, 4):

@@ -78,6 +78,7 @@ def test_alpha_0_is_training_without_a_teacher_bit_for_bit(run, teacher, folder)
     assert not are_equal(end_of(folder / "alone"), end_of(folder / "taught"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("script", ["run_tagging", "run_squad"])
 def test_alpha_0_is_training_without_a_teacher_for_answers_of_tokens_too(run, folder, script):
     run(script, f"{script}_teacher")
@@ -145,7 +146,7 @@ def test_answers_for_tokens_need_the_pieces_and_the_casing_of_the_model(teacher,
             checked.check_tokens(other, checked.config, 24)
 
 
-@pytest.mark.parametrize("script", ["run_tagging", "run_squad"])
+@pytest.mark.parametrize("script", ["run_tagging", pytest.param("run_squad", marks=pytest.mark.long)])
 def test_answers_for_tokens_need_the_same_vocabulary(run, folder, golden, script):
     run(script, f"{script}_teacher")
     printed = run(script, f"{script}_student", teacher_checkpoint=folder / f"{script}_teacher",
@@ -156,6 +157,7 @@ def test_answers_for_tokens_need_the_same_vocabulary(run, folder, golden, script
     assert "has another vocabulary than the model to train" in printed.splitlines()[-1]
 
 
+@pytest.mark.long
 def test_squad_2_has_a_teacher_too(run, folder):
     flags = dict(squad_version="2.0")
     run("run_squad", "squad_2", **flags)
@@ -253,6 +255,7 @@ def projections_in(directory, step=4):
     return [name for name in end_of(directory, step) if "hidden_projection" in name]
 
 
+@pytest.mark.long
 def test_a_resumed_run_continues_with_the_projection_of_the_layers(folder, pretrain, of_bert, layered):
     pretrain(output_dir=folder / "stopped", do_eval=True, **of_bert)
     for file in (folder / "stopped").glob("model.ckpt-[34].*"):  # as if the run had been killed
@@ -262,6 +265,7 @@ def test_a_resumed_run_continues_with_the_projection_of_the_layers(folder, pretr
     assert len(projections_in(layered)) == 3  # with its two slots
 
 
+@pytest.mark.long
 def test_the_layers_of_a_teacher_change_the_training(folder, pretrain, of_bert, layered):
     nothing = dict.fromkeys(name for name in of_bert if name.startswith("distillation"))
     pretrain(output_dir=folder / "of_logits", **{**of_bert, **nothing})
@@ -271,6 +275,7 @@ def test_the_layers_of_a_teacher_change_the_training(folder, pretrain, of_bert, 
     assert not are_equal(ends[1], {name: value for name, value in end_of(layered, 4).items() if name in ends[1]})
 
 
+@pytest.mark.long
 def test_the_projection_is_no_part_of_the_model(folder, pretrain, layered):
     """Of evaluation, conversion, from_pretrained, and a training that starts from it."""
     printed = pretrain(output_dir=layered, do_train=False, do_eval=True)
@@ -284,6 +289,7 @@ def test_the_projection_is_no_part_of_the_model(folder, pretrain, layered):
     pretrain(output_dir=folder / "from_layered", init_checkpoint=layered, num_train_steps=1)
 
 
+@pytest.mark.long
 def test_a_run_that_learns_from_the_layers_of_a_teacher_does_not_go_on_without(folder, pretrain, of_bert, layered):
     before = end_of(layered, 4)
     for flags in ({}, {**of_bert, "distillation_hidden_weight": 0}):

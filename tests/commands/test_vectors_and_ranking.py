@@ -98,6 +98,7 @@ def test_vectors_that_were_made_otherwise_are_refused(session, folder, extracted
     assert f"float32.npy was made with {name}" in printed.splitlines()[-1]
 
 
+@pytest.mark.long
 def test_hard_negatives_are_trained_on(session, folder, golden):
     rows = zip(QUERIES, PASSAGES, PASSAGES[1:] + PASSAGES[:1], PASSAGES[2:] + PASSAGES[:2])
     (folder / "mined.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))

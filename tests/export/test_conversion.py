@@ -169,7 +169,7 @@ def test_vocabulary_its_options_and_config_come_along(golden, tmp_path, lower, k
         assert (tmp_path / to / name).read_bytes() == (golden / "tiny_spm/tiny.model").read_bytes()
 
 
-@pytest.mark.parametrize("to", FORMATS)
+@pytest.mark.parametrize("to", [pytest.param(to, marks=pytest.mark.long if to == "tf_hub" else ()) for to in FORMATS])
 def test_the_same_conversion_makes_a_finished_or_unfinished_output_again(golden, tmp_path, monkeypatch, to):
     bert = dict(cross_layer_sharing="none", embedding_size=TINY.hidden_size)
     vocabulary = VocabularyFiles(spm_model_file=str(golden / "tiny_spm/tiny.model"))

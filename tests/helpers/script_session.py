@@ -1,4 +1,4 @@
-"""Many runs (in_process.py) of our commands in one process of their own (script_process.py), which is set up once:
+"""Many runs (in_process.py) of our commands in a process (script_process.py) that all sessions of the tests share:
 
     with ScriptSession("run_classifier") as session:
         printed = session.run(task_name="rte", do_train=True)
@@ -15,9 +15,11 @@ import tempfile
 
 from script_process import REPOSITORY, arguments_of, start
 
+_process = None  # it is started by the first session, ends with the tests, and is replaced if a run has ended it
+
 
 class ScriptSession:
-    """A session, as the test uses it.
+    """A session, as the test uses it. Its runs start in the working directory that the test has then.
 
     Args:
       script: its name in the repository; None if every run names its own.
@@ -28,16 +30,13 @@ class ScriptSession:
 
     def __init__(self, script: str = None, eagerly: bool = False, **flags):
         self._script, self._eagerly, self._flags = script, eagerly, flags
-        self._process = start(__file__, [], input=None)
         self.ended = []  # the scripts that have ended with the expected status
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        with self._process as process:
-            process.stdin.close()
-            process.wait()
+        """The process stays for the next session."""
 
     def run(self, expect: int = 0, script: str = None, eagerly: bool = None, **flags) -> str:
         """Runs a script with flags (see arguments_of) and returns its output."""
@@ -61,8 +60,11 @@ class ScriptSession:
         self._ask(None, [str(source), str(target)], False)
 
     def _ask(self, *request) -> dict:
-        print(json.dumps(request), file=self._process.stdin, flush=True)
-        return json.loads(self._process.readline())
+        global _process
+        if _process is None or _process.returncode is not None:
+            _process = start(__file__, [], input=None)
+        print(json.dumps([os.getcwd(), *request]), file=_process.stdin, flush=True)
+        return json.loads(_process.readline())
 
 
 def serve() -> None:
@@ -74,7 +76,8 @@ def serve() -> None:
     from in_process import loaded
 
     for line in sys.stdin:
-        script, arguments, eagerly = json.loads(line)
+        folder, script, arguments, eagerly = json.loads(line)
+        os.chdir(folder)
         tf.config.run_functions_eagerly(eagerly)
         if script is None:
             copy(*arguments)

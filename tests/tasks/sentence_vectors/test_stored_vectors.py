@@ -102,7 +102,7 @@ def test_stored_vectors_find_lines_by_their_cosines(model, sentence_pieces, exac
 
 
 @pytest.mark.both_stacks
-@pytest.mark.parametrize("name", ["int8", "binary"])
+@pytest.mark.parametrize("name", [pytest.param("int8", marks=pytest.mark.long), "binary"])
 def test_exports_give_the_stored_vectors(model, sentence_pieces, exact, tmp_path, name):
     precise = other_model(model, exact, name)
     export_sentence_encoder(str(tmp_path / "served"), precise, sentence_pieces, 16)
