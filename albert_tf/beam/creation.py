@@ -40,8 +40,9 @@ from albert_tf.beam.running import Outcome, run
 from albert_tf.data.records import CountingWriter
 from albert_tf.pretraining import creation
 from albert_tf.pretraining.corpus import Corpus, Part, check_has_text, tokenize_lines
-from albert_tf.pretraining.creation import CreationOptions, RecordMaker, bucket_of, packed, unpacked
-from albert_tf.text.tokenization import FullTokenizer, word_starts
+from albert_tf.pretraining.creation import bucket_of, packed, unpacked
+from albert_tf.pretraining.examples import CreationOptions, RecordMaker
+from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.files import absolute, listed
 from albert_tf.utils.outputs import output, output_set
 
@@ -151,8 +152,7 @@ class Written:
     @functools.cached_property
     def maker(self) -> RecordMaker:
         """The object that makes the records of parts of the corpus."""
-        tokenizer = self._job.tokenizer
-        return RecordMaker(self.corpus, tokenizer, word_starts(tokenizer), self._job.options)
+        return RecordMaker(self.corpus, self._job.tokenizer, self._job.options)
 
 
 class _Stage(beam.DoFn):

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from absl import logging
 
 from albert_tf.commands import flag_fields as fields, shared_flags as shared
-from albert_tf.pretraining.creation import CreationOptions, create_pretraining_data, summary, warning
-from albert_tf.pretraining.examples import MAX_SEQ_LENGTH, OBJECTIVES, MaskingOptions, SegmentOptions
+from albert_tf.pretraining.creation import create_pretraining_data, summary, warning
+from albert_tf.pretraining.examples import MAX_SEQ_LENGTH, OBJECTIVES, CreationOptions, MaskingOptions, SegmentOptions
 from albert_tf.utils import bounds
 from albert_tf.utils.files import expand_globs
 from albert_tf.utils.outputs import shard_paths

@@ -2,14 +2,13 @@
 
     text --(workers)--> Corpus on disk --(workers: segments, masking, examples)--> buckets --> TFRecords
 
-An example depends on the seed, on its position in the corpus and on the number
-of the pass over the corpus (see dupe_factor) only, so the number of workers does not change the records. No pass has
-more in memory than one bucket (about 32 MB) or one part of a document for each worker; with release_compatible a part
-is a whole document.
+An example depends on the seed, on its position in the corpus and on the number of the pass over the corpus (see
+dupe_factor) only, so the number of workers does not change the records. No pass has more in memory than one bucket
+(about 32 MB) or one part of a document for each worker; with release_compatible a part is a whole document.
 
 Records are shuffled as a whole, although they do not fit into memory: each has a random key, and is written to the
 bucket file that has the keys of a range. Then each bucket is sorted in memory, one after the other. The order depends
-on the keys only, not on the number of workers.
+on the keys only.
 
 All shards are written to temporary folders, and renamed when all are complete (see utils/outputs.py). The Beam engine
 (albert_tf/beam/creation.py) has the same checks, outputs and sizes of tasks and buckets.
@@ -21,6 +20,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import glob
 import os
 import struct
@@ -29,16 +29,13 @@ import tempfile
 import types
 from typing import Any, Iterator, Mapping
 
-import numpy as np
-
 from albert_tf.data.records import CountingWriter
 from albert_tf.data.worker_pool import Run, worker_pool
 from albert_tf.pretraining import corpus as corpus_files
 from albert_tf.pretraining.corpus import Corpus, Part, TokenizedBatch, open_corpus
-from albert_tf.pretraining.examples import ExampleMaker, MaskingOptions, Segmenter, SegmentOptions
-from albert_tf.text.lines import check_splitting, is_compressed
-from albert_tf.text.tokenization import FullTokenizer, tokenizer_key, word_starts
-from albert_tf.utils import bounds
+from albert_tf.pretraining.examples import CreationOptions, RecordMaker
+from albert_tf.text.lines import is_compressed
+from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
 from albert_tf.utils.files import absolute, is_remote, listed
 from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.outputs import OutputSet, manifest_path, output_set
@@ -78,7 +75,7 @@ def create_pretraining_data(
     first = next(iter(outputs.values()))[0]
     with output_set(outputs) as written, tempfile.TemporaryDirectory(  # beside the output, where space is expected
             dir=None if is_remote(first) else os.path.dirname(written.temporary[first])) as work:
-        with worker_pool(num_workers, Worker, tokenizer, work, options.split_lines) as run:
+        with worker_pool(num_workers, Worker, tokenizer, work, options) as run:
             corpus = _tokenize(run, input_files, text_column, work)
             check_corpus(corpus, options)
             buckets = num_buckets(corpus, options, len(written.temporary))
@@ -108,22 +105,18 @@ def summary(statistics: collections.Counter) -> str:
             f"{count_of(statistics['masked'], 'token')} masked ({statistics['masked'] / tokens:.1%}), "
             f"{statistics['short'] / examples:.1%} drawn short; "
             f"left out: {count_of(statistics['left_out'], 'chunk')} of one word, and "
-            f"{_unused_share(statistics):.1%} of the text's tokens in all")
+            f"{statistics['unused_tokens'] / statistics['text_tokens']:.1%} of the text's tokens in all")
 
 
 def warning(statistics: collections.Counter, options: CreationOptions) -> str | None:
     """A warning if more than a fifth of the text's tokens are in no example, and what to do; None otherwise."""
-    share = _unused_share(statistics)
+    share = statistics["unused_tokens"] / statistics["text_tokens"]
     if share <= _MOST_UNUSED:
         return None
     advice = "shorten the lines" if options.split_lines else "set --split_lines to the text's language (such as en)"
     return (f"{share:.1%} of the text's tokens are in no example: a line that is longer than --max_seq_length="
             f"{options.segments.max_seq_length} is truncated. Write one sentence on each line, {advice}, or set a "
             "larger --max_seq_length")
-
-
-def _unused_share(statistics: collections.Counter) -> float:
-    return statistics["unused_tokens"] / statistics["text_tokens"]
 
 
 def _tokenize(run: Run, input_files: list[str], text_column: str | None, work: str) -> Corpus:
@@ -142,9 +135,8 @@ def _tokenize(run: Run, input_files: list[str], text_column: str | None, work: s
 
 
 def _make_examples(run: Run, corpus: Corpus, options: CreationOptions, num_buckets: int) -> collections.Counter:
-    longest = longest_part(options)
-    tasks = ((dupe, parts, options, num_buckets)
-             for dupe in range(options.dupe_factor) for parts in corpus.tasks(TASK_TOKENS, longest))
+    tasks = ((dupe, parts, num_buckets) for dupe in range(options.dupe_factor)
+             for parts in corpus.tasks(TASK_TOKENS, longest_part(options)))
     statistics: collections.Counter[str] = collections.Counter()
     with progress("making examples", options.dupe_factor * corpus.num_sentences, " sentences") as done:
         for counts in run(examples_of_parts, tasks):
@@ -217,85 +209,30 @@ def made_from(options: CreationOptions, tokenizer: FullTokenizer) -> dict:
                 **tokenizer_key(tokenizer))
 
 
-@dataclasses.dataclass(frozen=True)
-class CreationOptions:
-    """How create_pretraining_data makes examples.
-
-    Raises:
-      ValueError: a value is out of range, max_predictions_per_seq is larger than max_seq_length, or lines cannot be
-        split.
-    """
-
-    segments: SegmentOptions
-    masking: MaskingOptions
-    dupe_factor: int  # number of passes over the corpus, each with new random segments and masks
-    random_seed: int
-    split_lines: str | None = None  # the text's language, such as "en", to split each line into sentences by its rules
-
-    def __post_init__(self):
-        bounds.DUPE_FACTOR.check("dupe_factor", self.dupe_factor)
-        bounds.SEED.check("random_seed", self.random_seed)
-        if self.masking.max_predictions_per_seq > self.segments.max_seq_length:
-            raise ValueError("max_predictions_per_seq must be at most max_seq_length "
-                             f"{self.segments.max_seq_length}. Received: {self.masking.max_predictions_per_seq}")
-        if self.split_lines is not None:
-            check_splitting(self.split_lines)
-
-
-class RecordMaker:
-    """Makes the records of parts of a corpus; of the whole corpus, since a random segment B comes from any document.
-
-    starts_word, bool [vocab_size], is whether the piece of each id starts a word.
-    """
-
-    def __init__(self, corpus: Corpus, tokenizer: FullTokenizer, starts_word: np.ndarray, options: CreationOptions):
-        self._corpus, self._random_seed = corpus, options.random_seed
-        self._segmenter = Segmenter(options.segments, starts_word, corpus.random_sentences)
-        self._maker = ExampleMaker(tokenizer, starts_word, options.segments.max_seq_length, options.masking)
-
-    def records(self, dupe: int, part: Part, statistics: collections.Counter[str]) -> Iterator[tuple[int, bytes]]:
-        """The sorting key and the serialized record of each example of a part. Adds to the statistics.
-
-        They depend on the seed, the part and the number `dupe` of the pass over the corpus only. The statistics are
-        the counts of create_pretraining_data, and sentences.
-        """
-        rng = np.random.default_rng([self._random_seed, dupe, part.first])
-        ids, ends = self._corpus.sentences(part)
-        statistics.update(sentences=part.last - part.first, text_tokens=len(ids), unused_tokens=len(ids))
-        for pair in self._segmenter.pairs(part.document, ids, ends, rng):
-            if pair is None:
-                statistics["left_out"] += 1
-            else:
-                statistics["unused_tokens"] -= pair.document_tokens
-                record = self._maker.make(pair, rng, statistics)
-                yield int(rng.integers(1 << 63, dtype=np.uint64)), record
-
-
 class Worker:
     """The state that a process keeps between its tasks. `work` is the folder of the corpus and the buckets."""
 
-    def __init__(self, tokenizer: FullTokenizer, work: str, split_lines: str | None = None):
-        self.tokenizer, self.work, self.split_lines = tokenizer, work, split_lines
-        self.starts_word = word_starts(tokenizer)
-        self.corpus: Corpus | None = None
+    def __init__(self, tokenizer: FullTokenizer, work: str, options: CreationOptions):
+        self.tokenizer, self.work, self.options = tokenizer, work, options
+
+    @functools.cached_property
+    def maker(self) -> RecordMaker:
+        """The object that makes the records of parts of the corpus, which must be complete."""
+        return RecordMaker(open_corpus(self.work), self.tokenizer, self.options)
 
 
 def tokenize_batch(worker: Worker, lines: list[str]) -> tuple[TokenizedBatch, int]:
     """Tokenizes lines. Returns the tokens and the number of bytes of text."""
-    tokenized = corpus_files.tokenize_lines(worker.tokenizer, lines, worker.split_lines)
+    tokenized = corpus_files.tokenize_lines(worker.tokenizer, lines, worker.options.split_lines)
     return tokenized, len("\n".join(lines).encode())
 
 
-def examples_of_parts(worker: Worker, dupe: int, parts: list[Part], options: CreationOptions, num_buckets: int
-                      ) -> collections.Counter[str]:
+def examples_of_parts(worker: Worker, dupe: int, parts: list[Part], num_buckets: int) -> collections.Counter[str]:
     """Writes the records of parts to the buckets. Returns the counts of create_pretraining_data, and sentences."""
-    if worker.corpus is None:
-        worker.corpus = open_corpus(worker.work)
     statistics: collections.Counter[str] = collections.Counter()
-    maker = RecordMaker(worker.corpus, worker.tokenizer, worker.starts_word, options)
     buckets = BucketWriter(worker.work, num_buckets)
     for part in parts:
-        for key, record in maker.records(dupe, part, statistics):
+        for key, record in worker.maker.records(dupe, part, statistics):
             buckets.write(key, record)
     buckets.flush()
     return statistics

@@ -25,8 +25,10 @@ from typing import Callable, Iterator, NamedTuple
 import numpy as np
 
 from albert_tf.data.records import serialize
+from albert_tf.pretraining.corpus import Corpus, Part
+from albert_tf.text.lines import check_splitting
 from albert_tf.text.packing import SPECIAL_TOKENS, SpecialTokens
-from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.text.tokenization import FullTokenizer, word_starts
 from albert_tf.utils import bounds
 from albert_tf.utils.bounds import check_finite, check_one_of
 
@@ -255,17 +257,59 @@ def _in_spans(spans: list[tuple[int, int]], num_words: int) -> np.ndarray:
     return inside
 
 
-class ExampleMaker:
-    """Masks pairs and serializes them. starts_word, bool [vocab_size], is whether each id's piece starts a word."""
+@dataclasses.dataclass(frozen=True)
+class CreationOptions:
+    """How create_pretraining_data makes examples.
 
-    def __init__(self, tokenizer: FullTokenizer, starts_word: np.ndarray, max_seq_length: int, options: MaskingOptions):
+    Raises:
+      ValueError: a value is out of range, max_predictions_per_seq is larger than max_seq_length, or lines cannot be
+        split.
+    """
+
+    segments: SegmentOptions
+    masking: MaskingOptions
+    dupe_factor: int  # number of passes over the corpus, each with new random segments and masks
+    random_seed: int
+    split_lines: str | None = None  # the text's language, such as "en", to split each line into sentences by its rules
+
+    def __post_init__(self):
+        bounds.DUPE_FACTOR.check("dupe_factor", self.dupe_factor)
+        bounds.SEED.check("random_seed", self.random_seed)
+        if self.masking.max_predictions_per_seq > self.segments.max_seq_length:
+            raise ValueError("max_predictions_per_seq must be at most max_seq_length "
+                             f"{self.segments.max_seq_length}. Received: {self.masking.max_predictions_per_seq}")
+        if self.split_lines is not None:
+            check_splitting(self.split_lines)
+
+
+class RecordMaker:
+    """Makes the records of parts of a corpus; of the whole corpus, since a random segment B comes from any document."""
+
+    def __init__(self, corpus: Corpus, tokenizer: FullTokenizer, options: CreationOptions):
+        self._corpus, self._options = corpus, options
+        self._starts_word = word_starts(tokenizer)
+        self._segmenter = Segmenter(options.segments, self._starts_word, corpus.random_sentences)
+        self._masker = Masker(options.masking, tokenizer.mask_id, len(self._starts_word))
         self._special_tokens, self._pad_id = SpecialTokens(tokenizer), tokenizer.pad_id
-        self._starts_word = starts_word
-        self._max_seq_length, self._options = max_seq_length, options
-        self._masker = Masker(options, tokenizer.mask_id, len(starts_word))
 
-    def make(self, pair: Pair, rng: np.random.Generator, statistics: collections.Counter) -> bytes:
-        """Makes the record of a pair, and adds its counts to the statistics."""
+    def records(self, dupe: int, part: Part, statistics: collections.Counter[str]) -> Iterator[tuple[int, bytes]]:
+        """The sorting key and the serialized record of each example of a part. Adds to the statistics.
+
+        They depend on the seed, the part and the number `dupe` of the pass over the corpus only. The statistics are
+        the counts of create_pretraining_data, and sentences.
+        """
+        rng = np.random.default_rng([self._options.random_seed, dupe, part.first])
+        ids, ends = self._corpus.sentences(part)
+        statistics.update(sentences=part.last - part.first, text_tokens=len(ids), unused_tokens=len(ids))
+        for pair in self._segmenter.pairs(part.document, ids, ends, rng):
+            if pair is None:
+                statistics["left_out"] += 1
+            else:
+                statistics["unused_tokens"] -= pair.document_tokens
+                record = self._record(pair, rng, statistics)
+                yield int(rng.integers(1 << 63, dtype=np.uint64)), record
+
+    def _record(self, pair: Pair, rng: np.random.Generator, statistics: collections.Counter[str]) -> bytes:
         ids = self._special_tokens.around(pair.a, pair.b)
         length, second = len(ids), len(pair.a) + 2
         special = np.zeros(length, bool)
@@ -274,8 +318,8 @@ class ExampleMaker:
         statistics.update(examples=1, tokens=length, masked=len(masked.positions), swapped=pair.label,
                           short=pair.is_short)
 
-        padding = self._max_seq_length - length
-        predictions_padding = self._options.record_predictions - len(masked.positions)
+        padding = self._options.segments.max_seq_length - length
+        predictions_padding = self._options.masking.record_predictions - len(masked.positions)
         segment_ids = np.zeros(length, np.int32)
         segment_ids[second:] = 1
         return serialize(

@@ -11,8 +11,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.pretraining import creation as local
-from albert_tf.pretraining.creation import CreationOptions
-from albert_tf.pretraining.examples import MaskingOptions, SegmentOptions
+from albert_tf.pretraining.examples import CreationOptions, MaskingOptions, SegmentOptions
 from albert_tf.text.tokenization import FullTokenizer
 
 pytest.importorskip("apache_beam")

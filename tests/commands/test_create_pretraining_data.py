@@ -9,8 +9,8 @@ import pytest
 import script_process
 import tensorflow as tf
 
-from albert_tf.pretraining.creation import CreationOptions, create_pretraining_data
-from albert_tf.pretraining.examples import MaskingOptions, SegmentOptions
+from albert_tf.pretraining.creation import create_pretraining_data
+from albert_tf.pretraining.examples import CreationOptions, MaskingOptions, SegmentOptions
 from albert_tf.text.tokenization import FullTokenizer
 
 TINY = script_process.REPOSITORY / "tests/golden/tiny_spm/tiny.model"

@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from albert_tf.data.records import pretraining_features
 from albert_tf.pretraining import creation
-from albert_tf.pretraining.creation import CreationOptions, create_pretraining_data, summary, warning
-from albert_tf.pretraining.examples import MaskingOptions, SegmentOptions
+from albert_tf.pretraining.creation import create_pretraining_data, summary, warning
+from albert_tf.pretraining.examples import CreationOptions, MaskingOptions, SegmentOptions
 from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
 
 SENTENCES = ["Rain fell on the harbour all night.", "The boats knocked against the quay.",

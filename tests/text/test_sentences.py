@@ -4,8 +4,7 @@ import sys
 
 import pytest
 
-from albert_tf.pretraining.creation import CreationOptions
-from albert_tf.pretraining.examples import MaskingOptions, SegmentOptions
+from albert_tf.pretraining.examples import CreationOptions, MaskingOptions, SegmentOptions
 from albert_tf.text.lines import check_splitting, split_lines
 
 

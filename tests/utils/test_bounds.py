@@ -6,8 +6,7 @@ from in_process import loaded
 from albert_tf.commands.usage import NAMES
 from albert_tf.config import AlbertConfig
 from albert_tf.data.worker_pool import worker_pool
-from albert_tf.pretraining.creation import CreationOptions
-from albert_tf.pretraining.examples import MaskingOptions, SegmentOptions
+from albert_tf.pretraining.examples import CreationOptions, MaskingOptions, SegmentOptions
 from albert_tf.training.options import FineTuningOptions, RunOptions, Schedule
 from albert_tf.utils import bounds
 
