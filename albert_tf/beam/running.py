@@ -38,7 +38,12 @@ def pipeline_options(text: str, num_workers: int) -> PipelineOptions:
         logging.getLogger("apache_beam").setLevel(logging.ERROR)
         for name in _LOGGED:
             logging.getLogger(name).setLevel(logging.INFO)
-    named = list(filter(None, map(_name_and_value, text.split(","))))
+    named: list[tuple[str, str | None]] = []
+    for option in text.split(","):
+        name, equals, value = option.partition("=")
+        name = name.strip().lstrip("-")
+        if name or equals:
+            named.append((name, value.strip() if equals else None))
     if not any(name == "runner" for name, _ in named):
         named = [("runner", _LOCAL_RUNNER), ("direct_num_workers", str(num_workers)),
                  ("direct_running_mode", "in_memory" if num_workers == 1 else "multi_processing"),
@@ -47,13 +52,6 @@ def pipeline_options(text: str, num_workers: int) -> PipelineOptions:
     with _naming_the_flag():
         _check(options, [name for name, _ in named])
     return options
-
-
-def _name_and_value(option: str) -> tuple[str, str | None] | None:
-    """"--name = value" -> ("name", "value"); the value of an option without "=" is None. None for an empty text."""
-    name, equals, value = option.partition("=")
-    name = name.strip().lstrip("-")
-    return (name, value.strip() if equals else None) if name or equals else None
 
 
 def _check(options: PipelineOptions, names: list[str]) -> None:

@@ -19,7 +19,7 @@ from typing import Callable, Iterator
 import numpy as np
 from absl import logging
 
-from albert_tf.data.feature_table import FeatureSchema, FeatureTable
+from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.records import without_autotuning
 from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.progress import count_of
@@ -101,9 +101,10 @@ def table_batches(
     Rows are int64 [steps, batch_size], over all replicas; -1 for any row, which fills a batch. `context` decides which
     are this process's. A batch also has example, int64 [batch], the row in the table.
     """
-    batch_size = rows.shape[1]
+    batch_size, most = rows.shape[1], table.schema.num_choices
+    powers = [2**i for i in range((most - 1).bit_length())] if table.schema.are_windows else []  # of windows
     sizes = [(tf.constant(table.lengths), tf.constant(buckets)),
-             (tf.constant(table.num_sequences), tf.constant(_sequence_buckets(table.schema)))]
+             (tf.constant(table.num_sequences), tf.constant([*powers, most]))]
 
     def with_shape(rows):
         largest = [(tf.reduce_max(tf.gather(values, tf.maximum(rows, 0))), choices) for values, choices in sizes]
@@ -140,9 +141,3 @@ def per_replica(
 
     parsed = batches.flat_map(mine).map(parse, num_parallel_calls=tf.data.AUTOTUNE)
     return without_autotuning(parsed.prefetch(tf.data.AUTOTUNE))
-
-
-def _sequence_buckets(schema: FeatureSchema) -> tuple[int, ...]:
-    """The numbers of sequences that batches are padded to: for windows, powers of two and num_choices."""
-    most = schema.num_choices
-    return (*(2**i for i in range((most - 1).bit_length())), most) if schema.are_windows else (most,)

@@ -64,7 +64,9 @@ def read_rows(path: str, columns: Mapping[str, Column], has_header: bool = True)
     """
     ending = _ending(path)
     if is_of_objects(path):
-        return _object_rows(path, {field: str(column) for field, column in columns.items()})
+        names = {field: str(column) for field, column in columns.items()}
+        return (Row(line, {field: as_text(values[name]) for field, name in names.items()})
+                for line, values in read_objects(path, list(names.values())))
     if ending in _DELIMITED:
         return _delimited_rows(path, columns, has_header, _DELIMITED[ending])
     endings = ", ".join([*_DELIMITED, *_JSON_LINES, PARQUET])
@@ -149,11 +151,6 @@ def _ending(path: str) -> str:
     return os.path.splitext(uncompressed_name(path))[1].lower()
 
 
-def _object_rows(path: str, columns: Mapping[str, str]) -> Iterator[Row]:
-    for line, values in read_objects(path, list(columns.values())):
-        yield Row(line, {field: as_text(values[column]) for field, column in columns.items()})
-
-
 def _delimited_rows(path: str, columns: Mapping[str, Column], has_header: bool, form: dict) -> Iterator[Row | ShortRow]:
     is_quoted = form.get("quoting") != csv.QUOTE_NONE
     # The csv reader needs line ends, since a quoted field may span several lines. It refuses lone carriage returns
@@ -162,7 +159,8 @@ def _delimited_rows(path: str, columns: Mapping[str, Column], has_header: bool, 
     rows = _numbered(csv.reader(lines, **form), path)
     header = [name.strip() for name in next(rows)[1]] if has_header else None
     places = {field: _place(column, header, path, form["delimiter"]) for field, column in columns.items()}
-    expected = _width(places.values(), header)
+    # Up to the last requested column, or all columns if one is counted from the end.
+    expected = max(max(-place, len(header or ())) if place < 0 else place + 1 for place in places.values())
     for line, values in _without_empty(rows, path):
         if is_quoted and header and len(values) > len(header):
             raise ValueError(f"{path} line {line} has {len(values)} fields, but the header has "
@@ -213,12 +211,6 @@ def _place(column: Column, header: list[str] | None, path: str, delimiter: str) 
         raise ValueError(f"{path}: the header, which is the first line, has the column {column!r} "
                          f"{header.count(column)} times: give each column its own name, or select one by its number")
     return header.index(column)
-
-
-def _width(places, header: list[str] | None) -> int:
-    """How many columns a row must have: up to the last requested one, or all if one is counted from the end."""
-    from_the_end = [max(-place, len(header or ())) for place in places if place < 0]
-    return max([*from_the_end, *(place + 1 for place in places)])
 
 
 def _lines(path: str) -> Iterator[str]:

@@ -53,13 +53,10 @@ class TracedPieces(NamedTuple):
         """The offsets of marks and jamo that were kept and yet are no piece's: they became part of a character."""
         if isinstance(self.forms, str) and self.forms.isascii():
             return set()
-        marks = {i for i, form in enumerate(self.forms) if form and _joins_the_character_before(form[0])}
+        # Marks, Hangul jamo of vowels and final consonants, and half-width sound marks join the character before them.
+        marks = {i for i, form in enumerate(self.forms) if form and (
+            unicodedata.category(form[0])[0] == "M" or "\u1160" <= form[0] <= "\u11ff" or form[0] in "\uff9e\uff9f")}
         return marks - set(self.origins.tolist()) if marks else marks
-
-
-def _joins_the_character_before(character: str) -> bool:
-    """Whether it is a mark, a Hangul jamo of a vowel or a final consonant, or a half-width sound mark."""
-    return unicodedata.category(character)[0] == "M" or "\u1160" <= character <= "\u11ff" or character in "\uff9e\uff9f"
 
 
 def trace_pieces(tokenizer: Any, texts: list[str]) -> list[TracedPieces]:
@@ -135,19 +132,14 @@ def _traced_word_pieces(tokenizer: Any, text: str) -> TracedPieces:
         is_unknown = of_word == [UNKNOWN]
         lengths += [len(word)] if is_unknown else [len(piece) - 2 * (i > 0) for i, piece in enumerate(of_word)]
         pieces += of_word
-    forms = _forms_in_basic_tokens(tokenizer, text)
-    # Basic tokens keep the order of characters, so it is enough to know how many characters each one becomes.
-    origins = np.array([i for i, form in enumerate(forms) for _ in form], np.int32)
-    ids = np.array(tokenizer.convert_tokens_to_ids(pieces), np.int32)
-    return TracedPieces(ids, np.array(lengths, np.int32), "".join(words), origins, forms)
-
-
-def _forms_in_basic_tokens(tokenizer: Any, text: str) -> list[str]:
-    """What each character of a text becomes in basic tokens."""
-    form_of = {}
+    form_of = {}  # what a character becomes in basic tokens
     for character in set(text):
         form = clean(character).strip()
         if tokenizer.do_lower_case:
             form = lower_case(form, tokenizer.keep_accents)
         form_of[character] = "".join(form.split())
-    return [form_of[character] for character in text]
+    forms = [form_of[character] for character in text]
+    # Basic tokens keep the order of characters, so it is enough to know how many characters each one becomes.
+    origins = np.array([i for i, form in enumerate(forms) for _ in form], np.int32)
+    ids = np.array(tokenizer.convert_tokens_to_ids(pieces), np.int32)
+    return TracedPieces(ids, np.array(lengths, np.int32), "".join(words), origins, forms)

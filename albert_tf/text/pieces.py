@@ -147,7 +147,8 @@ def basic_tokens(text: str, lower: bool, keep_accents: bool = False) -> list[str
     for word in cleaned.split():
         if lower:
             word = lower_case(word, keep_accents)
-        tokens += "".join(f" {c} " if _is_punctuation(c) else c for c in word).split()
+        tokens += "".join(f" {c} " if c in _ASCII_PUNCTUATION or unicodedata.category(c).startswith("P") else c
+                          for c in word).split()
     return tokens
 
 
@@ -191,7 +192,3 @@ def clean(character: str) -> str:
     if category == "Zs":
         return " "
     return f" {character} " if any(low <= code <= high for low, high in _CJK_BLOCKS) else character
-
-
-def _is_punctuation(character: str) -> bool:
-    return character in _ASCII_PUNCTUATION or unicodedata.category(character).startswith("P")

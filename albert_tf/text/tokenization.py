@@ -168,13 +168,15 @@ class FullTokenizer:
             raise ValueError("texts and text_pairs must have the same length. "
                              f"Received: {len(texts)} texts and {len(pairs)} text_pairs")
         packer = PairPacker(self, length, pad=False)
-        encoded = [_encode(self, each, return_offsets) for each in (texts, pairs)]
-        rows = [packer.pack(ids_a, ids_b) for ids_a, ids_b in zip(*(ids for ids, _ in encoded))]
+        traced = [trace_pieces(self, each) for each in (texts, pairs)] if return_offsets else []
+        encoded = ([[pieces.ids for pieces in each] for each in traced] if return_offsets
+                   else [self.encode_batch(each) for each in (texts, pairs)])
+        rows = [packer.pack(ids_a, ids_b) for ids_a, ids_b in zip(*encoded)]
         width = length if padding == "max_length" else max((len(row["input_ids"]) for row in rows), default=0)
         batch = {name: padded_rows([row[name] for row in rows], fill, shape=[len(rows), width])
                  for name, fill in padding_values(self.pad_id).items()}
         if return_offsets:
-            offsets = [_row_offsets(packer, a, b) for a, b in zip(*(offsets for _, offsets in encoded))]
+            offsets = [_row_offsets(packer, a.offsets, b.offsets) for a, b in zip(*traced)]
             batch["offsets"] = padded_rows(offsets, 0, shape=[len(rows), width, 2])
         return batch
 
@@ -188,14 +190,6 @@ def list_of_strings(name: str, texts: Sequence[str]) -> list[str]:
         if not isinstance(text, str):
             raise ValueError(f"{name} must be strings. Received: {name}[{i}]={text!r}")
     return texts
-
-
-def _encode(tokenizer: FullTokenizer, texts: list[str], with_offsets: bool):
-    """The ids of each text, and the offsets of its pieces (None if with_offsets is False)."""
-    if not with_offsets:
-        return tokenizer.encode_batch(texts), [None] * len(texts)
-    traced = trace_pieces(tokenizer, texts)
-    return [each.ids for each in traced], [each.offsets for each in traced]
 
 
 def _row_offsets(packer: PairPacker, offsets_a: np.ndarray, offsets_b: np.ndarray) -> np.ndarray:

@@ -76,32 +76,24 @@ def progress(what: str, total: int | None, unit: str) -> Iterator[Callable[[int]
     if sys.stderr.isatty():
         with Bar(desc=what, total=total, unit=unit, unit_scale=True) as bar:
             yield bar.update
-    else:
-        lines = _Lines(what, total, unit)
-        yield lines.update
-        lines.end()
+        return
+    done, rate, start = 0, MovingRate(), time.monotonic()
+    last_line = start
 
-
-class _Lines:
-    def __init__(self, what: str, total: int | None, unit: str):
-        self._what, self._total, self._unit, self._done = what, total, unit, 0
-        self._rate = MovingRate()
-        self._start = self._last_line = time.monotonic()
-
-    def update(self, count: int) -> None:
-        self._done += count
-        self._rate.update(self._done)
+    def update(count: int) -> None:
+        nonlocal done, last_line
+        done += count
+        rate.update(done)
         now = time.monotonic()
-        if now - self._last_line >= LINE_SECONDS:
-            self._last_line = now
-            logging.info("%s", tqdm.format_meter(self._done, self._total, now - self._start, ncols=0, prefix=self._what,
-                                                 unit=self._unit, unit_scale=True, rate=self._rate.per_second))
+        if now - last_line >= LINE_SECONDS:
+            last_line = now
+            logging.info("%s", tqdm.format_meter(done, total, now - start, ncols=0, prefix=what, unit=unit,
+                                                 unit_scale=True, rate=rate.per_second))
 
-    def end(self) -> None:
-        seconds = tqdm.format_interval(time.monotonic() - self._start)
-        unit = self._unit.strip()
-        done = count_of(self._done, unit[:-1]) if unit.endswith("s") else f"{self._done:,} {unit}"
-        logging.info("%s: %s in %s", self._what, done, seconds)
+    yield update
+    name = unit.strip()
+    amount = count_of(done, name[:-1]) if name.endswith("s") else f"{done:,} {name}"
+    logging.info("%s: %s in %s", what, amount, tqdm.format_interval(time.monotonic() - start))
 
 
 def count_of(number: int, noun: str) -> str:
