@@ -35,8 +35,8 @@ class Options(shared.ModelFlags, shared.HeadFlags, shared.ReleasedCheckpointFlag
     """The flags of this command."""
 
     to: str = fields.choice(
-        "tf1", list(FORMATS), "The format to write: the release's TF1 checkpoint (tf1), that of google-research/bert "
-        "(tf1_bert), a checkpoint of this package (ours), a Hugging Face folder, or a TF-Hub module.")
+        "tf1", list(FORMATS), "The format to write: " + ", ".join(
+            f"{each.description} ({name})" for name, each in FORMATS.items()) + ".")
     output_dir: str | None = fields.string(
         None, "Directory of the converted model. Another model in it is not replaced.")
     embedding_size: int | None = fields.integer(

@@ -3,14 +3,28 @@
 The modules are loaded when first used. Here are choices that flags have too, before TensorFlow is imported.
 """
 
+from typing import NamedTuple
+
 from albert_tf.training.options import BEST
 from albert_tf.utils.imports import loader_of
 from albert_tf.weights import BERT_PREFIX
 from albert_tf.weights.hugging_face import WEIGHTS
 
-# By the name of a format of models: the file that is written last.
-FORMATS = {"tf1": f"{BEST}.index", "tf1_bert": f"{BERT_PREFIX}.index", "ours": f"{BEST}.index",
-           "hugging_face": WEIGHTS, "tf_hub": "saved_model.pb"}
+
+class Format(NamedTuple):
+    """A format of models. `last_file` is written last."""
+
+    last_file: str
+    description: str
+
+
+FORMATS = {
+    "tf1": Format(f"{BEST}.index", "the release's checkpoint"),
+    "tf1_bert": Format(f"{BERT_PREFIX}.index", "that of google-research/bert"),
+    "ours": Format(f"{BEST}.index", "a checkpoint of this package"),
+    "hugging_face": Format(WEIGHTS, "a folder of Hugging Face"),
+    "tf_hub": Format("saved_model.pb", "a TF-Hub module of TensorFlow 2"),
+}
 # Of the weights in files for ONNX and TensorFlow Lite. float16: half the size; ONNX Runtime casts them to float32 when
 # it loads them. int8 (dynamic quantization): a quarter of the size; activations are quantized at run time.
 PRECISIONS = ("float32", "float16", "int8")

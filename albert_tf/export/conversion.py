@@ -106,8 +106,9 @@ def _new_model(output_dir: str, to: str, made_from: dict[str, Any], path: str | 
     with used_alone(output_dir, "export"):
         check_no_run(output_dir)
         own = () if path is None else map(os.path.normpath, (path, os.path.dirname(path)))
-        names = [FORMATS[to]] if os.path.normpath(output_dir) in own else FORMATS.values()
-        for name in {*names} - {*replaceable_files(output_dir, EXPORT if to == "tf_hub" else to, made_from)}:
+        formats = [FORMATS[to]] if os.path.normpath(output_dir) in own else FORMATS.values()
+        names = {each.last_file for each in formats}
+        for name in names - {*replaceable_files(output_dir, EXPORT if to == "tf_hub" else to, made_from)}:
             file = os.path.join(output_dir, name)
             if tf.io.gfile.exists(file):
                 raise ValueError(f"there is already a model in {os.path.dirname(file)}: choose another directory, or "
@@ -137,7 +138,8 @@ def save(
     if dtype != "float32" and to != "hugging_face":
         raise ValueError(f"only hugging_face supports weights of type {dtype}. Received: {to}")
     is_module = to == "tf_hub"  # a set of files
-    with contextlib.nullcontext() if is_module else model_files(output_dir, to, dict(made_from), [FORMATS[to]]):
+    last = [FORMATS[to].last_file]
+    with contextlib.nullcontext() if is_module else model_files(output_dir, to, dict(made_from), last):
         if is_module:
             _save_module(model, output_dir, vocabulary, never_trained, dict(made_from))
         elif to == "hugging_face":
@@ -198,8 +200,7 @@ def save_pretrained(model: keras.Model, folder: str, tokenizer: FullTokenizer | 
       model: any model of albert_tf.modeling.
       folder: folder of the files, which is made if it does not exist.
       tokenizer: the model's tokenizer; None for no vocabulary.
-      to: "ours", "hugging_face", "tf1" (the release's checkpoint), "tf1_bert" (that of google-research/bert)
-        or "tf_hub".
+      to: the format, a key of albert_tf.export.FORMATS, such as "hugging_face".
       dtype: data type of the weights: "float32", or with "hugging_face" also "float16" or "bfloat16".
 
     Raises:

@@ -14,7 +14,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import convert
 from albert_tf.modeling.layers import release_name
 from albert_tf.weights.heads import head_named
-from albert_tf.weights.hugging_face.names import NAMES
+from albert_tf.weights.hugging_face.reading import NAMES
 from albert_tf.weights.hugging_face.writing import save_hugging_face
 from albert_tf.weights.stored_model import head_of_source, open_source
 from albert_tf.weights.tf1 import bert_name_of

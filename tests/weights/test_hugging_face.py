@@ -15,7 +15,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.layers import release_name
 from albert_tf.weights.from_pretrained import load_into
 from albert_tf.weights.heads import head_named
-from albert_tf.weights.hugging_face.names import NAMES
+from albert_tf.weights.hugging_face.reading import NAMES
 from albert_tf.weights.hugging_face.writing import save_hugging_face
 from albert_tf.weights.settings import VocabularyFiles
 from albert_tf.weights.stored_model import open_source

@@ -117,10 +117,10 @@ class OnnxGraph:
         product = self.cast(self.node("MatMulInteger", quantized, integers, zero), np.float32)
         return self.node("Mul", product, self.node("Mul", scale, scales))
 
-    def layer_norm(self, name: str, gamma, beta, epsilon: float) -> Callable[[str], str]:
-        """Stores gamma and beta and returns x -> LayerNorm(x) over the last axis."""
-        gamma, beta = self.weight(f"{name}/gamma", gamma), self.weight(f"{name}/beta", beta)
-        return lambda x: self.node("LayerNormalization", x, gamma, beta, epsilon=epsilon)
+    def layer_norm(self, name: str, layer) -> Callable[[str], str]:
+        """Stores a layer's gamma and beta and returns x -> LayerNorm(x) over the last axis."""
+        gamma, beta = self.weight(f"{name}/gamma", layer.gamma), self.weight(f"{name}/beta", layer.beta)
+        return lambda x: self.node("LayerNormalization", x, gamma, beta, epsilon=LAYER_NORM_EPSILON)
 
     def activation(self, name: str, x: str) -> str:
         """Applies the activation with the name of a config's hidden_act."""
@@ -296,8 +296,7 @@ def _embedding_sum(graph: OnnxGraph, embeddings: Embeddings, word_table: Table, 
     positions = graph.node("Range", graph.constant(0), length, graph.constant(1))
     summed = graph.node("Add", word_table.lookup(inputs["input_ids"]), segment_table.lookup(inputs["segment_ids"]))
     summed = graph.node("Add", summed, position_table.lookup(positions))
-    norm = embeddings.layer_norm
-    return graph.layer_norm("bert/embeddings/LayerNorm", norm.gamma, norm.beta, LAYER_NORM_EPSILON)(summed)
+    return graph.layer_norm("bert/embeddings/LayerNorm", embeddings.layer_norm)(summed)
 
 
 def _attention_block(graph: OnnxGraph, name: str, block: AttentionBlock) -> Callable[[str, str], str]:
@@ -306,7 +305,7 @@ def _attention_block(graph: OnnxGraph, name: str, block: AttentionBlock) -> Call
     head_size = block.config.hidden_size // heads
     qkv = graph.dense(f"{name}/qkv", weights.qkv_kernel, weights.qkv_bias)
     output = graph.dense(f"{name}/output", weights.output_kernel, weights.output_bias)
-    norm = graph.layer_norm(f"{name}/LayerNorm", weights.gamma, weights.beta, LAYER_NORM_EPSILON)
+    norm = graph.layer_norm(f"{name}/LayerNorm", weights)
 
     def of_heads(values: str, perm: list[int]) -> str:
         return graph.node("Transpose", graph.reshape(values, [0, 0, heads, head_size]), perm=perm)
@@ -327,7 +326,7 @@ def _ffn_block(graph: OnnxGraph, name: str, block: FeedForwardBlock) -> Callable
     weights = block.weights_for_step()
     intermediate = graph.dense(f"{name}/intermediate", weights.intermediate_kernel, weights.intermediate_bias)
     output = graph.dense(f"{name}/output", weights.output_kernel, weights.output_bias)
-    norm = graph.layer_norm(f"{name}/LayerNorm", weights.gamma, weights.beta, LAYER_NORM_EPSILON)
+    norm = graph.layer_norm(f"{name}/LayerNorm", weights)
 
     def apply(x: str) -> str:
         wide = graph.activation(block.config.hidden_act, intermediate(x))

@@ -20,7 +20,7 @@ from albert_tf.export.onnx.graph import EncoderGraph, OnnxGraph, import_package,
 from albert_tf.export.saved_model import exported_outputs, graph as traced, largest_differences, random_inputs
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier, AlbertTokenClassifier
-from albert_tf.modeling.layers import LAYER_NORM_EPSILON, OutputDense
+from albert_tf.modeling.layers import OutputDense
 from albert_tf.modeling.multiple_choice import MISSING_CHOICE, AlbertMultipleChoice
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
@@ -144,12 +144,11 @@ def pretrainer(graph: OnnxGraph, model: AlbertPretrainer, inputs: dict[str, str]
     """The logits of masked tokens and of the sentence order."""
     parts = EncoderGraph(graph, model.albert, multiplies_table=True)
     outputs = parts.outputs(inputs)
-    head, norm = model.masked_lm, model.masked_lm.layer_norm
+    head = model.masked_lm
     gathered = graph.gather_tokens(outputs["sequence_output"], inputs["masked_lm_positions"])
     transformed = graph.dense("cls/predictions/transform/dense", head.dense.kernel, head.dense.bias)(gathered)
     transformed = graph.activation(model.config.hidden_act, transformed)
-    transformed = graph.layer_norm("cls/predictions/transform/LayerNorm", norm.gamma, norm.beta,
-                                   LAYER_NORM_EPSILON)(transformed)
+    transformed = graph.layer_norm("cls/predictions/transform/LayerNorm", head.layer_norm)(transformed)
     logits = graph.node("Add", parts.word_table.times_transposed(transformed),
                         graph.weight("cls/predictions/output_bias", head.output_bias))
     sop_logits = output_dense(graph, "cls/seq_relationship", model.sentence_order)(outputs["pooled_output"])
@@ -213,13 +212,12 @@ def _end_logits(graph: OnnxGraph, model: AlbertConditionalSpan, tokens: str, sta
 
     The dense layer on their concatenation is computed as a sum of two products, which stores no concatenation.
     """
-    size, norm = model.config.hidden_size, model.end_layer_norm
+    size = model.config.hidden_size
     of_token = graph.matrix("end_logits/dense_0/kernel_of_token", model.end_hidden.kernel[:size])
     of_start = graph.dense("end_logits/dense_0/start", model.end_hidden.kernel[size:], model.end_hidden.bias)
     summed = graph.node("Add", graph.node("Unsqueeze", of_token(tokens), graph.constant([1])),
                         graph.node("Unsqueeze", of_start(start_tokens), graph.constant([2])))
-    hidden = graph.layer_norm("end_logits/LayerNorm", norm.gamma, norm.beta,
-                              LAYER_NORM_EPSILON)(graph.node("Tanh", summed))
+    hidden = graph.layer_norm("end_logits/LayerNorm", model.end_layer_norm)(graph.node("Tanh", summed))
     return graph.squeeze(graph.output_dense("end_logits/dense_1", model.end.kernel, model.end.bias)(hidden), -1)
 
 

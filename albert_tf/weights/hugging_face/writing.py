@@ -25,7 +25,7 @@ from albert_tf.weights.hugging_face.configs import (
     config_values,
     model_type_of,
 )
-from albert_tf.weights.hugging_face.names import NAMES, is_transposed
+from albert_tf.weights.hugging_face.reading import NAMES, is_transposed
 from albert_tf.weights.hugging_face.tokenizer_json import write_tokenizer
 from albert_tf.weights.settings import VocabularyFiles, settings_of, write_settings
 
