@@ -21,8 +21,8 @@ from albert_tf.data.batching import bucket_lengths, evaluation_rows, table_batch
 from albert_tf.data.feature_table import FeatureCache, FeatureTable
 from albert_tf.modeling.span import AlbertConditionalSpan, AlbertSpan
 from albert_tf.tasks.squad.features import FeatureOptions, prediction_table, training_table
+from albert_tf.tasks.squad.fine_tuning import ConditionalSpanTask, SpanTask
 from albert_tf.tasks.squad.reading import read_squad_file
-from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
 from albert_tf.training.evaluation import Predictor
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.options import DeviceOptions, TpuAddress

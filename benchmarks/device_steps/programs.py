@@ -15,7 +15,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.span import AlbertConditionalSpan, AlbertSpan
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.tasks.classification.task import ClassificationTask
-from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
+from albert_tf.tasks.squad.fine_tuning import ConditionalSpanTask, SpanTask
 from albert_tf.tasks.tagging.fine_tuning import TaggingTask
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer

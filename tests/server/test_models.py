@@ -29,7 +29,6 @@ from albert_tf.tasks.masked_lm.fill_mask import fill_masks
 from albert_tf.tasks.multiple_choice.data import MultipleChoiceExample, convert_examples_to_features
 from albert_tf.tasks.squad.answers import AnswerOptions, QuestionAnswerer
 from albert_tf.tasks.squad.features import FeatureOptions
-from albert_tf.tasks.squad.task import SpanTask
 from albert_tf.tasks.tagging.data import Sentence, TaggingFeatureOptions, convert_sentences_to_features
 from albert_tf.weights.heads import HEADS, head_named
 from albert_tf.weights.settings import VocabularyFiles
@@ -261,7 +260,7 @@ def test_words_have_the_same_tags_whatever_is_asked_at_the_same_time(with_settin
 
 def test_a_server_of_answers_reads_windows_of_the_length_that_it_was_trained_with(with_settings, sentence_pieces):
     model, served_model = with_settings("span", max_seq_length=16, doc_stride=3, max_query_length=4)
-    answerer = QuestionAnswerer(SpanTask(model), sentence_pieces, FeatureOptions(16, 3, 4, False), AnswerOptions("1.1"))
+    answerer = QuestionAnswerer(model, sentence_pieces, FeatureOptions(16, 3, 4, False), AnswerOptions("1.1"))
     expected = answerer.ask("which name?", CONTEXT).n_best[0]
     with running([served_model]) as server:
         answer, = predict(server, "span", instances=[dict(question="which name?", context=CONTEXT)])

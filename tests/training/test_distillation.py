@@ -15,7 +15,7 @@ from albert_tf.modeling.span import AlbertSpan
 from albert_tf.pretraining.task import DistilledPretrainingTask, PretrainingTask
 from albert_tf.tasks.classification.task import ClassificationTask, LabelLoss, RankingTask
 from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
-from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
+from albert_tf.tasks.squad.fine_tuning import ConditionalSpanTask, SpanTask
 from albert_tf.tasks.tagging.fine_tuning import TaggingTask
 from albert_tf.training.distillation import PREFIX, DistilledTask, answers, divergence, with_answers
 

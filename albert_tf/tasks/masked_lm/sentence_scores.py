@@ -105,7 +105,9 @@ def masked_copies(
     for seq in np.unique(lengths[lengths > 2]):
         numbers = np.flatnonzero(lengths == seq)
         ids = np.stack([rows[number] for number in numbers])  # [rows of this length, seq]
-        words = np.broadcast_to(np.arange(seq), ids.shape) if starts_word is None else _words(ids, starts_word)
+        starts = np.ones(ids.shape, bool) if starts_word is None else starts_word[ids]
+        starts[:, -1] = True  # [SEP] is a word of its own
+        words = np.cumsum(starts, axis=1)  # the index of each token's word
         pieces, size = seq - 2, max(1, tokens_per_batch // seq)
         for start in range(0, len(ids) * pieces, size):
             copy = np.arange(start, min(start + size, len(ids) * pieces))
@@ -113,13 +115,6 @@ def masked_copies(
             is_masked = (words[row] == words[row, position][:, None]) & (np.arange(seq) >= position[:, None])
             masked = np.where(is_masked, np.int32(mask_id), ids[row])
             yield MaskedCopies(numbers[row], masked, position.astype(np.int32), ids[row, position])
-
-
-def _words(ids: np.ndarray, starts_word: np.ndarray) -> np.ndarray:
-    """The index of each token's word, [rows, seq]. [SEP] is a word of its own."""
-    starts = starts_word[ids]
-    starts[:, -1] = True
-    return np.cumsum(starts, axis=1)
 
 
 # --- minimal pairs ----------------------------------------------------------------------------------------------------

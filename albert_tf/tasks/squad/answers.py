@@ -1,6 +1,6 @@
 """Answers: the n best spans of a question (release: squad_utils), for files of questions and for raw texts.
 
-The candidates of a feature are the predictions of task.py, as arrays. Each checkpoint gives one result set. With
+The candidates of a feature are those of `candidates`, as arrays. Each checkpoint gives one result set. With
 several checkpoints, the score of a span is its mean over the result sets that have the span.
 """
 
@@ -13,6 +13,7 @@ import math
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
+import tensorflow as tf
 
 from albert_tf.modeling.arguments import PredictingModel
 from albert_tf.tasks.squad.features import (
@@ -26,7 +27,6 @@ from albert_tf.tasks.squad.features import (
     question_windows,
 )
 from albert_tf.tasks.squad.reading import SquadExample
-from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
 from albert_tf.text.tokenization import FullTokenizer, list_of_strings
 from albert_tf.training.evaluation import check_finite_outputs
 from albert_tf.weights.heads import check_reads_texts, head_of
@@ -84,6 +84,25 @@ class Answer:
                 for candidate, probability in zip(self.n_best, self.probabilities)]
 
 
+def candidates(outputs: Mapping[str, tf.Tensor], options: AnswerOptions) -> dict[str, tf.Tensor]:
+    """The candidates for answers in each window, from the outputs of a model.
+
+    SQuAD 1.1: the best starts and the best ends, independently, best first: [batch, n_best_size]. On a tie, the first
+    wins. As in the release, the log_probs are logits here. SQuAD 2.0: the beam (starts, best first, and the ends of
+    each), and the logit that there is no answer.
+    """
+    if options.squad_version == "2.0":
+        names = ("start_top_log_probs", "start_top_index", "end_top_log_probs", "end_top_index", "cls_logits")
+        return {name: outputs[name] for name in names}
+    best = {}
+    for name in ("start", "end"):
+        logits = outputs[f"{name}_logits"]
+        seq = logits.shape[1]  # None in a graph for any length
+        count = min(options.n_best_size, seq) if seq else tf.minimum(options.n_best_size, tf.shape(logits)[1])
+        best[f"{name}_top_log_probs"], best[f"{name}_top_index"] = tf.math.top_k(logits, count)
+    return best
+
+
 def answers(
     questions: Iterable[QuestionWindows], result_sets: Sequence[Mapping[str, Sequence[np.ndarray]]],
     options: AnswerOptions,
@@ -110,11 +129,11 @@ def answer_question(
     Each result set has the candidates of each feature: start_top_log_probs and start_top_index [starts];
     end_top_log_probs and end_top_index, [ends] in 1.1 and [starts * ends] in 2.0; and in 2.0 cls_logits [].
     """
-    candidates = []
+    spans = []
     for place, feature in enumerate(features):
-        candidates += _averaged_spans(feature, [results[place] for results in result_sets], options)
-    candidates.sort(key=lambda candidate: candidate[2] + candidate[3], reverse=True)  # stable: on a tie, the first wins
-    n_best = list(_different_texts(paragraph_text, candidates, options.n_best_size))
+        spans += _averaged_spans(feature, [results[place] for results in result_sets], options)
+    spans.sort(key=lambda span: span[2] + span[3], reverse=True)  # stable: on a tie, the first wins
+    n_best = list(_different_texts(paragraph_text, spans, options.n_best_size))
     null_score = None
     if options.squad_version == "2.0":  # the smallest of the windows, averaged over the result sets
         null_score = sum(min((float(result["cls_logits"]) for result in results), default=NO_FEATURES_NULL_SCORE)
@@ -152,10 +171,10 @@ def _spans(feature: SquadFeature, result: Mapping[str, np.ndarray], options: Ans
         yield int(starts[i]), int(ends[i, j]), float(result["start_top_log_probs"][i]), float(end_log_probs[i, j])
 
 
-def _different_texts(paragraph_text: str, candidates: list, count: int) -> Iterator[Candidate]:
-    """The first `count` candidates with different texts."""
+def _different_texts(paragraph_text: str, spans: list, count: int) -> Iterator[Candidate]:
+    """The candidates of the first `count` spans with different texts."""
     seen: set[str] = set()
-    for first, last, start_log_prob, end_log_prob in candidates:
+    for first, last, start_log_prob, end_log_prob in spans:
         if len(seen) >= count:
             return
         raw = paragraph_text[first : last + 1]
@@ -213,9 +232,8 @@ def answer_questions(
     if len(questions) != len(contexts):
         raise ValueError(f"there are {len(questions)} questions and {len(contexts)} contexts")
     check_reads_texts(model, tokenizer, *VERSION_OF_HEAD)
-    version = VERSION_OF_HEAD[head_of(model).name]
-    task = SpanTask(model) if version == "1.1" else ConditionalSpanTask(model)  # type: ignore[arg-type]
-    answerer = QuestionAnswerer(task, tokenizer, feature_options(model), AnswerOptions(version), length_step=1)
+    options = AnswerOptions(VERSION_OF_HEAD[head_of(model).name])
+    answerer = QuestionAnswerer(model, tokenizer, feature_options(model), options, length_step=1)
     results = []
     for answer in answerer.ask_all(list(zip(questions, contexts))):
         best, null_score = answer.n_best[0], answer.null_score
@@ -246,9 +264,9 @@ class QuestionAnswerer:
     Batches are padded to a multiple of length_step. Few lengths are faster in TensorFlow.
     """
 
-    def __init__(self, task, tokenizer: FullTokenizer, features: FeatureOptions, options: AnswerOptions,
-                 length_step: int = _LENGTH_STEP):
-        self._task, self._tokenizer, self._features, self._options = task, tokenizer, features, options
+    def __init__(self, model: PredictingModel, tokenizer: FullTokenizer, features: FeatureOptions,
+                 options: AnswerOptions, length_step: int = _LENGTH_STEP):
+        self._model, self._tokenizer, self._features, self._options = model, tokenizer, features, options
         self._length_step = length_step
 
     def ask(self, question: str, text: str) -> Answer:
@@ -268,13 +286,13 @@ class QuestionAnswerer:
 
     def _candidates(self, block: FeatureBlock) -> Iterator[dict[str, np.ndarray]]:
         """The candidates of each window, by name."""
-        shortest = getattr(self._task.model, "beam_width", 1)
+        shortest = getattr(self._model, "beam_width", 1)
         longest = int(block.scalars["length"].max(initial=shortest))
         length = min(-(-longest // self._length_step) * self._length_step, self._features.max_seq_length)
         inputs = block.padded(length, self._tokenizer.pad_id)
         for first in range(0, len(block), _BATCH):
             batch = {name: values[first : first + _BATCH] for name, values in inputs.items()}
-            outputs = self._task.predictions(self._task.model(batch, training=False))
+            outputs = candidates(self._model(batch), self._options)
             yield from (dict(zip(outputs, row)) for row in zip(*map(np.asarray, outputs.values())))
 
 

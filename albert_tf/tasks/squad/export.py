@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.export.saved_model import BatchedModel, TextSignature, export_model
-from albert_tf.tasks.squad.answers import AnswerOptions
+from albert_tf.tasks.squad.answers import AnswerOptions, candidates
 from albert_tf.tasks.squad.features import FeatureOptions
 from albert_tf.text.graph.packing import cut, is_max_context, slices, windows_of, with_special_tokens
 from albert_tf.text.graph.tokenization import GraphTokenizer
@@ -131,7 +131,7 @@ def best_answers(
 
 def _best_spans(windows: dict, outputs: dict, options: AnswerOptions) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """First and last token of each window's best span, and its score (the smallest float if there is no span)."""
-    starts, start_scores, ends, end_scores = _candidates(outputs, options)
+    starts, start_scores, ends, end_scores = _starts_and_ends(outputs, options)
     in_window = windows["starts"] >= 0  # [windows, seq]
     begins = tf.gather(in_window & windows["is_max_context"], starts, batch_dims=1)  # [windows, starts]
     fits = tf.gather(in_window, ends, batch_dims=1)  # [windows, starts, ends]
@@ -144,15 +144,11 @@ def _best_spans(windows: dict, outputs: dict, options: AnswerOptions) -> tuple[t
     return start, tf.gather(tf.reshape(ends, tf.shape(scores)), best, batch_dims=1), tf.reduce_max(scores, axis=1)
 
 
-def _candidates(outputs: dict, options: AnswerOptions) -> tuple:
+def _starts_and_ends(outputs: dict, options: AnswerOptions) -> tuple:
     """Starts and their scores [windows, starts], ends and their scores [windows, starts, ends]."""
-    if options.squad_version == "2.0":
-        starts, start_scores = outputs["start_top_index"], outputs["start_top_log_probs"]
-        shape = [tf.shape(starts)[0], tf.shape(starts)[1], -1]
-        return (starts, start_scores, tf.reshape(outputs["end_top_index"], shape),
-                tf.reshape(outputs["end_top_log_probs"], shape))
-    count = tf.minimum(options.n_best_size, tf.shape(outputs["start_logits"])[1])
-    (start_scores, starts), (end_scores, ends) = (tf.math.top_k(outputs[name], count)
-                                                  for name in ("start_logits", "end_logits"))
-    shape = [tf.shape(starts)[0], count, count]
-    return starts, start_scores, *(tf.broadcast_to(values[:, None], shape) for values in (ends, end_scores))
+    best = candidates(outputs, options)
+    starts, ends = best["start_top_index"], [best["end_top_index"], best["end_top_log_probs"]]
+    windows, count = tf.unstack(tf.shape(starts))
+    if options.squad_version == "1.1":  # all starts have the same ends
+        ends = [tf.broadcast_to(values[:, None], [windows, count, count]) for values in ends]
+    return starts, best["start_top_log_probs"], *(tf.reshape(values, [windows, count, -1]) for values in ends)

@@ -95,10 +95,19 @@ def features_of_blocks(
     blocks: Iterable[FeatureBlock], tokenizer: FullTokenizer, options: FeatureOptions
 ) -> Iterator[SquadFeature]:
     """The features of blocks one by one, with consecutive ids."""
-    unique_id = FIRST_UNIQUE_ID
+    unique_ids, is_training = itertools.count(FIRST_UNIQUE_ID), options.is_training
     for block in blocks:
-        yield from block.features(tokenizer, options.max_seq_length, unique_id, options.is_training)
-        unique_id += len(block)
+        tokens = np.cumsum(block.scalars["length"])[:-1]
+        pieces = np.cumsum(block.scalars["length"] - block.scalars["doc_offset"] - 1)[:-1]
+        arrays = [np.split(block.token_ids, tokens),
+                  *(np.split(values, pieces) for values in (block.starts, block.ends, block.is_max_context))]
+        rows = zip(block.qas_ids, block.scalars.tolist(), *arrays)
+        for qas_id, scalars, token_ids, starts, ends, is_max_context in rows:
+            example_index, doc_span_index, _, doc_offset, start, end, is_impossible = scalars
+            yield SquadFeature(
+                next(unique_ids), qas_id, None if is_training else example_index, doc_span_index, token_ids, doc_offset,
+                starts, ends, is_max_context, start if is_training else None, end if is_training else None,
+                is_training and bool(is_impossible), tokenizer, options.max_seq_length)
 
 
 def feature_blocks(
@@ -234,22 +243,6 @@ class FeatureBlock:
         p_mask[:, 0] = False  # [CLS] means no answer
         masks = dict(input_mask=is_token, segment_ids=after_query & is_token, p_mask=p_mask)
         return dict({name: mask.astype(np.int32) for name, mask in masks.items()}, input_ids=input_ids)
-
-    def features(
-        self, tokenizer: FullTokenizer, max_seq_length: int, first_unique_id: int, is_training: bool
-    ) -> Iterator[SquadFeature]:
-        """The features one by one."""
-        tokens = np.cumsum(self.scalars["length"])[:-1]
-        pieces = np.cumsum(self.scalars["length"] - self.scalars["doc_offset"] - 1)[:-1]
-        arrays = [np.split(self.token_ids, tokens),
-                  *(np.split(values, pieces) for values in (self.starts, self.ends, self.is_max_context))]
-        rows = zip(self.qas_ids, self.scalars.tolist(), *arrays)
-        for number, (qas_id, scalars, token_ids, starts, ends, is_max_context) in enumerate(rows):
-            example_index, doc_span_index, _, doc_offset, start, end, is_impossible = scalars
-            yield SquadFeature(
-                first_unique_id + number, qas_id, None if is_training else example_index, doc_span_index, token_ids,
-                doc_offset, starts, ends, is_max_context, start if is_training else None,
-                end if is_training else None, is_training and bool(is_impossible), tokenizer, max_seq_length)
 
 
 @dataclasses.dataclass
@@ -411,12 +404,11 @@ def _records(
     tokenizer: FullTokenizer, file: SquadFile, options: FeatureOptions, num_workers: int
 ) -> Iterator[dict]:
     """The training features of a file as arguments of FeatureSchema.serialize."""
-    is_empty = True
+    count = 0
     for columns in _columns(_blocks(tokenizer, file, options, num_workers), tokenizer, options):
-        for row in zip(*columns.values()):
-            yield dict(zip(columns, row))
-            is_empty = False
-    if is_empty:
+        count += len(columns["unique_ids"])
+        yield from (dict(zip(columns, row)) for row in zip(*columns.values()))
+    if not count:
         raise ValueError(f"{file.path} has no question to train on: all were left out (see the log)")
 
 

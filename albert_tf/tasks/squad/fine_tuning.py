@@ -1,4 +1,4 @@
-"""The fine-tuning of question answering: files, tables, scores, answers, export."""
+"""The fine-tuning of question answering: files, tables, losses of both heads, scores, answers, export."""
 
 from __future__ import annotations
 
@@ -6,13 +6,21 @@ import functools
 import os
 from typing import Any
 
+import tensorflow as tf
 from absl import logging
 
 from albert_tf import keras
 from albert_tf.data.feature_table import FeatureTable
-from albert_tf.modeling.span import AlbertConditionalSpan, AlbertSpan
+from albert_tf.modeling.span import MASKED_LOGIT, AlbertConditionalSpan, AlbertSpan
 from albert_tf.tasks.fine_tuning import FineTuning
-from albert_tf.tasks.squad.answers import VERSION_OF_HEAD, AnswerOptions, QuestionAnswerer, answers, describe
+from albert_tf.tasks.squad.answers import (
+    VERSION_OF_HEAD,
+    AnswerOptions,
+    QuestionAnswerer,
+    answers,
+    candidates,
+    describe,
+)
 from albert_tf.tasks.squad.export import export_question_answering
 from albert_tf.tasks.squad.features import (
     FeatureOptions,
@@ -23,10 +31,11 @@ from albert_tf.tasks.squad.features import (
 )
 from albert_tf.tasks.squad.metrics import BEST_METRIC, Results, write_n_best, write_predictions
 from albert_tf.tasks.squad.reading import SquadFile, read_squad_file
-from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
 from albert_tf.text.lines import read_lines, read_standard_input
+from albert_tf.training.distillation import binary_divergence, divergence
 from albert_tf.training.evaluation import Predictions, shown, write_results
 from albert_tf.training.strategy import is_chief
+from albert_tf.training.task import Batch, Tensors, TrainableTask
 from albert_tf.weights.teacher import Teacher
 
 MAX_QUERY_LENGTH = 64  # the release's
@@ -76,6 +85,77 @@ def beam_width(options: Any, version: str) -> int:
     return width
 
 
+class SpanTask(TrainableTask):
+    """SQuAD 1.1. Batches have start_positions and end_positions, int32 [batch], in training.
+
+    There are n_best_size candidates for starts, and for ends, in each feature.
+    """
+
+    TEACHER_OUTPUTS = dict(start_logits=MASKED_LOGIT, end_logits=MASKED_LOGIT)
+
+    def __init__(self, model: AlbertSpan, n_best_size: int = 20):
+        super().__init__(model)
+        self._options = AnswerOptions("1.1", n_best_size)
+
+    def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
+        """The micro-batch's share of the loss: the mean of the cross entropies of start and end."""
+        start, end = (tf.reduce_sum(tf.nn.sparse_softmax_cross_entropy_with_logits(batch[positions], outputs[logits]))
+                      / denominators["examples"]
+                      for positions, logits in (("start_positions", "start_logits"), ("end_positions", "end_logits")))
+        return (start + end) / 2.0, dict(start_loss=start, end_loss=end)
+
+    def teacher_loss(
+        self, outputs: Tensors, teacher: Tensors, batch: Batch, denominators: Tensors, temperature: float
+    ) -> tf.Tensor:
+        """The micro-batch's share of the mean of the divergences of start and end from the teacher's, over tokens."""
+        is_token = tf.cast(batch["input_mask"], tf.bool)  # padding is MASKED_LOGIT in the teacher's outputs
+        return sum(tf.reduce_sum(divergence(teacher[name], tf.where(is_token, outputs[name], MASKED_LOGIT),
+                                            temperature))
+                   for name in self.TEACHER_OUTPUTS) / (2.0 * denominators["examples"])
+
+    def predictions(self, outputs: Tensors) -> Tensors:
+        """The candidates for answers: see `candidates`."""
+        return candidates(outputs, self._options)
+
+
+class ConditionalSpanTask(TrainableTask):
+    """SQuAD 2.0. Batches have p_mask, int32 [batch, seq].
+
+    In training they have start_positions, end_positions and is_impossible, int32 [batch].
+    """
+
+    model: AlbertConditionalSpan
+    TEACHER_OUTPUTS = dict(start_log_probs=MASKED_LOGIT, end_log_probs=MASKED_LOGIT, cls_logits=None)
+
+    def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
+        """The mean of the cross entropies of start and end, plus half the sigmoid cross entropy of answerability."""
+        start, end = (-tf.reduce_sum(tf.gather(outputs[log_probs], batch[positions], batch_dims=1))
+                      / denominators["examples"]
+                      for positions, log_probs in (("start_positions", "start_log_probs"),
+                                                   ("end_positions", "end_log_probs")))
+        is_impossible = tf.cast(batch["is_impossible"], tf.float32)
+        answerability = tf.nn.sigmoid_cross_entropy_with_logits(is_impossible, outputs["cls_logits"])  # [batch]
+        regression = tf.reduce_sum(answerability) / denominators["examples"]
+        parts = dict(start_loss=start, end_loss=end, regression_loss=regression)
+        return (start + end) / 2.0 + 0.5 * regression, parts
+
+    def teacher_loss(
+        self, outputs: Tensors, teacher: Tensors, batch: Batch, denominators: Tensors, temperature: float
+    ) -> tf.Tensor:
+        """The micro-batch's share of the divergences from the teacher, with the weights of the loss.
+
+        Both models condition the end on the start of the answer. Answerability is a distribution of two classes.
+        """
+        start, end = (divergence(teacher[name], outputs[name], temperature)
+                      for name in ("start_log_probs", "end_log_probs"))
+        answerability = binary_divergence(teacher["cls_logits"], outputs["cls_logits"], temperature)
+        return tf.reduce_sum((start + end) / 2.0 + 0.5 * answerability) / denominators["examples"]
+
+    def predictions(self, outputs: Tensors) -> Tensors:
+        """The candidates for answers: see `candidates`."""
+        return candidates(outputs, AnswerOptions("2.0"))
+
+
 class QuestionAnswering(FineTuning):
     """Questions whose answers are spans of a text.
 
@@ -105,9 +185,9 @@ class QuestionAnswering(FineTuning):
     def new_task(self, config):
         options = self.options
         if self.version == "1.1":
-            return self._task_of(AlbertSpan(config))
-        return self._task_of(AlbertConditionalSpan(config, options.start_n_top, options.end_n_top,
-                                                   options.dropout_prob))
+            return SpanTask(AlbertSpan(config), options.n_best_size)
+        return ConditionalSpanTask(AlbertConditionalSpan(config, options.start_n_top, options.end_n_top,
+                                                         options.dropout_prob))
 
     def training_table(self):
         file = self.files.pop("train_file")
@@ -155,11 +235,6 @@ class QuestionAnswering(FineTuning):
         return prediction_table(self.tokenizer, self.files["predict_file"], self.features,
                                 self.options.num_workers)
 
-    def _task_of(self, model: keras.Model) -> SpanTask | ConditionalSpanTask:
-        if self.version == "1.1":
-            return SpanTask(model, self.options.n_best_size)
-        return ConditionalSpanTask(model)
-
     def _results(self, chosen) -> Results:
         results = Results(self.version, self.options.release_compatible)
         for answer in chosen:
@@ -184,7 +259,7 @@ class QuestionAnswering(FineTuning):
         """Reads questions from standard input and prints the answers, until an empty line or the end."""
         path = self.options.context_file
         text = "\n".join(read_lines(path))
-        answerer = QuestionAnswerer(self._task_of(model), self.tokenizer, self.features, self.answer_options)
+        answerer = QuestionAnswerer(model, self.tokenizer, self.features, self.answer_options)
         print(f"Questions about {path}, one per line; an empty line ends.", flush=True)
         for question in read_standard_input():
             if not question.strip():

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import from_pretrained
-from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
+from albert_tf.tasks.squad.fine_tuning import ConditionalSpanTask, SpanTask
 
 pytestmark = pytest.mark.both_stacks
 

@@ -16,11 +16,11 @@ from albert_tf.tasks.squad.answers import (
     Candidate,
     QuestionAnswerer,
     answer_question,
+    candidates,
     describe,
     feature_options,
 )
 from albert_tf.tasks.squad.features import FeatureOptions
-from albert_tf.tasks.squad.task import ConditionalSpanTask, SpanTask
 from albert_tf.text.tokenization import FullTokenizer
 
 TEXT = "Ada built the clock in 1,908 days.  Zoë Brånström ate ½ of it… and the frogs sang. " * 30
@@ -29,7 +29,7 @@ TEXT = "Ada built the clock in 1,908 days.  Zoë Brånström ate ½ of it… and
 class Parts(NamedTuple):
     """The arguments of QuestionAnswerer."""
 
-    task: Any
+    model: Any
     tokenizer: FullTokenizer
     features: FeatureOptions
     options: AnswerOptions
@@ -42,8 +42,8 @@ def parts(request, golden):
     config = AlbertConfig(vocab_size=tokenizer.vocab_size, embedding_size=8, hidden_size=16, num_hidden_layers=1,
                           num_attention_heads=2, intermediate_size=16, max_position_embeddings=40)
     is_v1 = request.param == "1.1"
-    task = SpanTask(AlbertSpan(config)) if is_v1 else ConditionalSpanTask(AlbertConditionalSpan(config))
-    return Parts(task, tokenizer, FeatureOptions(40, 12, 10, is_training=False), AnswerOptions(request.param))
+    model = AlbertSpan(config) if is_v1 else AlbertConditionalSpan(config)
+    return Parts(model, tokenizer, FeatureOptions(40, 12, 10, is_training=False), AnswerOptions(request.param))
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_the_answers_about_a_long_text_are_those_from_its_features_one_by_one(pa
     for window in windows:
         inputs = {name: tf.constant([getattr(window, name)], tf.int32)
                   for name in ("input_ids", "input_mask", "segment_ids", "p_mask")}
-        predictions = parts.task.predictions(parts.task.model(inputs, training=False))
+        predictions = candidates(parts.model(inputs, training=False), parts.options)
         results.append({name: values.numpy()[0] for name, values in predictions.items()})
     expected = answer_question("question", text, windows, [results], parts.options)
     answer = QuestionAnswerer(*parts).ask(question, text)
@@ -74,28 +74,24 @@ def test_the_answers_about_a_long_text_are_those_from_its_features_one_by_one(pa
 
 
 class FirstOccurrence:
-    """A task whose only answer is the first occurrence of some pieces in a row."""
+    """A model whose best answer is the first occurrence of some pieces in a row."""
 
     def __init__(self, pieces):
         self._pieces = pieces
 
-    def model(self, batch, training):
-        return batch["input_ids"]
-
-    def predictions(self, ids):
-        rows, size = ids.tolist(), len(self._pieces)
-        starts = np.array([[next(i for i in range(len(row)) if row[i : i + size] == self._pieces)] for row in rows])
-        scores = np.zeros(starts.shape, np.float32)
-        return dict(start_top_index=starts, start_top_log_probs=scores, end_top_index=starts + size - 1,
-                    end_top_log_probs=scores)
+    def __call__(self, batch):
+        rows, size = batch["input_ids"].tolist(), len(self._pieces)
+        starts = np.array([next(i for i in range(len(row)) if row[i : i + size] == self._pieces) for row in rows])
+        return {f"{name}_logits": tf.one_hot(places, len(rows[0])) for name, places in (
+            ("start", starts), ("end", starts + size - 1))}
 
 
 @pytest.mark.parametrize("answer", ["½", "Zoë Brånström", "1,908 days.  Zoë"])
 def test_answers_have_the_offsets_of_their_text(sentence_pieces, answer):
     text = TEXT[: len(TEXT) // 30] * 2
     windows = FeatureOptions(300, 100, 10, is_training=False)
-    task = FirstOccurrence(list(sentence_pieces.encode(answer)))
-    best = QuestionAnswerer(task, sentence_pieces, windows, AnswerOptions("1.1")).ask("?", text).n_best[0]
+    model = FirstOccurrence(list(sentence_pieces.encode(answer)))
+    best = QuestionAnswerer(model, sentence_pieces, windows, AnswerOptions("1.1")).ask("?", text).n_best[0]
     place = text.index(answer)
     assert (best.text, best.first, best.last) == (answer, place, place + len(answer) - 1)
 
@@ -114,9 +110,9 @@ def test_a_text_without_pieces_has_no_answer(answerer):
 def test_a_short_text_is_padded_to_the_width_of_the_beam(sentence_pieces):
     config = AlbertConfig(vocab_size=sentence_pieces.vocab_size, embedding_size=8, hidden_size=16, num_hidden_layers=1,
                           num_attention_heads=2, intermediate_size=16, max_position_embeddings=128)
-    task = ConditionalSpanTask(AlbertConditionalSpan(config, start_n_top=70))
+    model = AlbertConditionalSpan(config, start_n_top=70)
     features = FeatureOptions(128, 12, 10, is_training=False)
-    answerer = QuestionAnswerer(task, sentence_pieces, features, AnswerOptions("2.0"))
+    answerer = QuestionAnswerer(model, sentence_pieces, features, AnswerOptions("2.0"))
     candidates = answerer.ask("Who?", "Ada.").n_best
     assert candidates and all(candidate.text in "Ada." for candidate in candidates)
 

@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from albert_tf.tasks.squad import convert_examples_to_features, read_squad_examples
 from albert_tf.tasks.squad.answers import Answer, AnswerOptions, Candidate, answer_question
+from albert_tf.tasks.squad.fine_tuning import SpanTask
 from albert_tf.tasks.squad.metrics import Results, evaluate_v1, evaluate_v2, raw_scores
-from albert_tf.tasks.squad.task import SpanTask
 from albert_tf.text.tokenization import FullTokenizer
 
 pytestmark = pytest.mark.both_stacks

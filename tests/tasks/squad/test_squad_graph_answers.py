@@ -8,9 +8,9 @@ import tensorflow as tf
 
 from albert_tf.tasks.squad.answers import AnswerOptions, answer_question
 from albert_tf.tasks.squad.export import MODEL_INPUTS, best_answers, pack_windows
-from albert_tf.tasks.squad.features import FeatureOptions, feature_blocks
+from albert_tf.tasks.squad.features import FeatureOptions, feature_blocks, features_of_blocks
+from albert_tf.tasks.squad.fine_tuning import SpanTask
 from albert_tf.tasks.squad.reading import SquadExample
-from albert_tf.tasks.squad.task import SpanTask
 from albert_tf.text.graph.tokenization import GraphTokenizer
 
 pytestmark = pytest.mark.both_stacks
@@ -83,7 +83,7 @@ def test_answers_are_those_of_prediction(tokenizer, pairs, blocks, windows, vers
     for i, ((_, context), block) in enumerate(zip(pairs, blocks)):
         results = [{name: values[row] for name, values in candidates.items()}
                    for row in np.flatnonzero(windows["pair"].numpy() == i)]
-        features = list(block.features(tokenizer, OPTIONS.max_seq_length, 0, is_training=False))
+        features = list(features_of_blocks([block], tokenizer, OPTIONS))
         expected = answer_question(str(i), context, features, [results], options)
         if version == "2.0":
             np.testing.assert_allclose(served["no_answer_score"][i], expected.null_score)
