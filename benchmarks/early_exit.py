@@ -48,8 +48,8 @@ from benchmarks.fine_tuned_classifiers import (
     dev_rows,
     fine_tuned,
     layers_and_score,
+    run_folder,
     times_of_a_text,
-    with_exits,
     write_rows,
 )
 from studies.intervals import standard_error
@@ -64,6 +64,7 @@ flags.DEFINE_list("first_layers", [], "Values of --num_layers: only the first la
 flags.DEFINE_list("exit_tolerances", [], "Values of exit_tolerance, for regression. Default: its default alone.")
 FLAGS = flags.FLAGS
 
+HEAD_LEARNING_RATE = 1e-3  # as in trainable_weights.py
 COLUMNS = ("task", "seed", "program", "layers", "score", "time_batch_1", "time_batch_32")
 
 
@@ -79,38 +80,50 @@ class Mean(NamedTuple):
 
 
 def main():
-    rows = write_rows(os.path.join(FLAGS.output_dir, "early_exit.csv"), COLUMNS, measure, FLAGS.tasks, FLAGS.seeds)
-    means = list(means_over_seeds(rows))
+    means = list(means_over_seeds(write_rows("early_exit", COLUMNS, measure)))
     print_table(means)
     draw(means, os.path.join(FLAGS.output_dir, "early_exit.svg"))
 
 
-def model_of(task: str, seed: str, layers: int | None = None) -> AlbertClassifier:
-    """A model without exits, with the first layers (None: all), which is trained, or whose training is continued."""
-    return fine_tuned(FLAGS.model, FLAGS.data, FLAGS.output_dir, task, seed, str(layers or "all"), layers, FLAGS.steps,
-                      **training_flags())
+def model_of(task: str, seed: str, name: str, layers: int | None = None, **flag_values) -> AlbertClassifier:
+    """fine_tuned, with --learning_rate."""
+    if FLAGS.learning_rate is not None:
+        flag_values = dict(learning_rate=FLAGS.learning_rate, **flag_values)
+    return fine_tuned(task, seed, name, layers, **flag_values)
 
 
-def training_flags() -> dict[str, float]:
-    return {} if FLAGS.learning_rate is None else dict(learning_rate=FLAGS.learning_rate)
+def with_exits(task: str, seed: str) -> str:
+    """The folder of a fine-tuned model with an output after every layer.
+
+    With --afterwards, the outputs are trained after the other weights, which stay as they are: in as many further
+    steps, at the learning rate of heads.
+    """
+    name, exits = f"exits_{FLAGS.exit_pooling}", dict(exit_heads=True, exit_pooling=FLAGS.exit_pooling)
+    if FLAGS.afterwards:
+        model_of(task, seed, "all")
+        name = f"{name}_afterwards"
+        fine_tuned(task, seed, name, init_checkpoint=run_folder(task, seed, "all"), trainable="head",
+                   learning_rate=HEAD_LEARNING_RATE, **exits)
+    else:
+        model_of(task, seed, name, **exits)
+    return run_folder(task, seed, name)
 
 
 def measure(task: str, seed: str) -> list[dict]:
     """A row for each program: mean layers, score and relative times."""
-    models = {"without exits": model_of(task, seed), **early_exits(task, seed)}
+    models = {"without exits": model_of(task, seed, "all"), **early_exits(task, seed)}
     for layers in FLAGS.fewer_layers:
-        models[f"{layers} layers"] = model_of(task, seed, int(layers))
-    rows = dev_rows(FLAGS.model, FLAGS.data, task)
+        models[f"{layers} layers"] = model_of(task, seed, layers, int(layers))
+    rows = dev_rows(task)
     programs = {name: compiled(model) for name, model in models.items()}
-    times = times_of_a_text(programs, rows[: FLAGS.examples], FLAGS.turns)
+    times = times_of_a_text(programs, rows)
     return [dict(zip(COLUMNS, (task, seed, name, *layers_and_score(task, program, rows))), **times[name])
             for name, program in programs.items()]
 
 
 def early_exits(task: str, seed: str) -> dict[str, AlbertClassifier]:
     """The model by patience, and for regression by tolerance, too; then its first layers alone."""
-    path = with_exits(FLAGS.model, FLAGS.data, FLAGS.output_dir, task, seed, FLAGS.steps, FLAGS.exit_pooling,
-                      FLAGS.afterwards, **training_flags())
+    path = with_exits(task, seed)
     layers = open_source(path).config.num_hidden_layers
     models = {}
     for patience in [int(each) for each in FLAGS.patiences] or range(1, layers + 1):

@@ -13,7 +13,6 @@ the output_dir of early_exit.py are not repeated.
 
 from __future__ import annotations
 
-import os
 from typing import Iterator
 
 import numpy as np
@@ -47,14 +46,13 @@ COLUMNS = ("task", "seed", "way", "layers", "score", "time_batch_1", "time_batch
 
 
 def main():
-    rows = write_rows(os.path.join(FLAGS.output_dir, "faster.csv"), COLUMNS, measure, FLAGS.tasks, FLAGS.seeds)
-    report(rows)
+    report(write_rows("faster", COLUMNS, measure))
 
 
 def measure(task: str, seed: str) -> list[dict]:
     ways = {name: (program, megabytes) for name, program, megabytes in programs(task, seed)}
-    rows = dev_rows(FLAGS.model, FLAGS.data, task)
-    times = times_of_a_text({name: program for name, (program, _) in ways.items()}, rows[: FLAGS.examples], FLAGS.turns)
+    rows = dev_rows(task)
+    times = times_of_a_text({name: program for name, (program, _) in ways.items()}, rows)
     return [dict(zip(COLUMNS, (task, seed, name, *layers_and_score(task, program, rows))), **times[name],
                  megabytes=megabytes)
             for name, (program, megabytes) in ways.items()]
@@ -62,16 +60,10 @@ def measure(task: str, seed: str) -> list[dict]:
 
 def programs(task: str, seed: str) -> Iterator[tuple[str, Program, float]]:
     """The name, the program and the size of each way; the first is what the others are compared with."""
-
-    def trained(name: str, layers: int | None = None, **flag_values) -> AlbertClassifier:
-        return fine_tuned(FLAGS.model, FLAGS.data, FLAGS.output_dir, task, seed, name, layers, FLAGS.steps,
-                          **flag_values)
-
     fewer = FLAGS.fewer_layers
-    full, small = trained("all"), trained(str(fewer), fewer)
-    taught = trained(f"{fewer}_taught", fewer, distillation_temperature=FLAGS.temperature,
-                     distillation_alpha=FLAGS.alpha,
-                     teacher_checkpoint=run_folder(FLAGS.output_dir, task, seed, "all"))
+    full, small = fine_tuned(task, seed, "all"), fine_tuned(task, seed, str(fewer), fewer)
+    taught = fine_tuned(task, seed, f"{fewer}_taught", fewer, distillation_temperature=FLAGS.temperature,
+                        distillation_alpha=FLAGS.alpha, teacher_checkpoint=run_folder(task, seed, "all"))
     yield "all layers", compiled(full), megabytes_of(full)
     yield f"{fewer} layers", compiled(small), megabytes_of(small)
     yield f"{fewer} layers, taught", compiled(taught), megabytes_of(taught)

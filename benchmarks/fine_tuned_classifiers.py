@@ -14,7 +14,6 @@ from absl import flags
 from albert_tf import from_pretrained, tokenizer_from_pretrained
 from albert_tf.commands.command_runs import run_script
 from albert_tf.commands.flag_fields import define_required
-from albert_tf.config import AlbertConfig
 from albert_tf.data.batching import bucket_lengths
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.configured_model import ENCODER_INPUTS
@@ -29,9 +28,9 @@ from benchmarks.computing import use_one_thread
 from benchmarks.fine_tuning_settings import SETTINGS
 
 flags.disclaim_key_flags()  # a flag belongs to the benchmark that calls define_flags
+FLAGS = flags.FLAGS
 LARGEST_BATCH = 32
 IN_SUCCESSION = 16
-HEAD_LEARNING_RATE = 1e-3  # as in trainable_weights.py
 Batch = Mapping[str, tf.Tensor]
 Program = Callable[[Batch], Mapping[str, Any]]  # the head's outputs for a batch; "logits" is one of them
 
@@ -48,81 +47,55 @@ def define_flags(tasks: list[str], seeds: list[str]) -> None:
     flags.DEFINE_integer("turns", 3, "Number of turns in which each program computes these examples.", lower_bound=1)
 
 
-def write_rows(path: str, columns: Sequence[str], rows_of: Callable[[str, str], list[dict]], tasks: Sequence[str],
-               seeds: Sequence[str]) -> list[dict]:
-    """Measures each seed of each task on one thread, and writes the rows to a CSV file.
+def write_rows(name: str, columns: Sequence[str], rows_of: Callable[[str, str], list[dict]]) -> list[dict]:
+    """Measures each seed of each task on one thread, and writes the rows to NAME.csv in output_dir.
 
     Args:
-      path: path of the file. A seed whose rows are in a file beside it (see run_folder) is not measured again.
       columns: the names of the columns.
-      rows_of: measures a task and a seed.
+      rows_of: measures a task and a seed. A seed whose rows are in a file of output_dir is not measured again.
     """
     use_one_thread()
-    folder, name = os.path.split(path)
     rows = []
-    for task in tasks:
-        for seed in seeds:
-            stored = run_folder(folder, task, seed, name.replace(".csv", ".json"))
+    for task in FLAGS.tasks:
+        for seed in FLAGS.seeds:
+            stored = run_folder(task, seed, f"{name}.json")
             if not os.path.exists(stored):
                 write_text(stored, json.dumps(dict(rows=rows_of(task, seed))))
             rows += read_json_object(stored)["rows"]
-    write_csv(path, [columns, *([row[name] for name in columns] for row in rows)])
+    write_csv(os.path.join(FLAGS.output_dir, f"{name}.csv"),
+              [columns, *([row[column] for column in columns] for row in rows)])
     return rows
 
 
-def config_with_layers(model: str, layers: int | None) -> AlbertConfig:
-    """The config of a checkpoint with its first layers; None: with all."""
-    config = open_source(model).config
-    return config.replace(num_hidden_layers=layers or config.num_hidden_layers)
+def run_folder(task: str, seed: str, name: str) -> str:
+    return os.path.join(FLAGS.output_dir, f"{task}_{seed}_{name}")
 
 
-def run_folder(output_dir: str, task: str, seed: str, name: str) -> str:
-    return os.path.join(output_dir, f"{task}_{seed}_{name}")
+def settings_of_run(task: str, seed: str, name: str) -> dict[str, Any]:
+    """The flags that the runs of all tasks have."""
+    settings, folder = SETTINGS[task], run_folder(task, seed, name)
+    steps = FLAGS.steps or settings.steps
+    return dict(output_dir=folder, init_checkpoint=FLAGS.model, seed=seed, do_train=True,
+                max_seq_length=settings.length, train_batch_size=settings.batch, train_step=steps,
+                warmup_step=steps // 10, save_checkpoints_steps=steps, learning_rate=settings.learning_rate,
+                bias_correction=True, precision="mixed_bfloat16", verbosity=-1)
 
 
-def fine_tuned(model: str, data: str, output_dir: str, task: str, seed: str, name: str, layers: int | None = None,
-               steps: int = 0, **flag_values) -> AlbertClassifier:
-    """Fine-tunes a checkpoint as run_classifier does, or continues it, in a folder of output_dir.
+def fine_tuned(task: str, seed: str, name: str, layers: int | None = None, **flag_values) -> AlbertClassifier:
+    """Fine-tunes --model as run_classifier does, or continues it, in the folder of the run.
 
     Args:
       name: the name of the run.
       layers: number of its first layers; None for all.
-      steps: number of steps; 0 for those of fine_tuning_settings.py.
       flag_values: further flags of run_classifier, or other values.
     """
-    settings = SETTINGS[task]
-    steps = steps or settings.steps
-    folder = run_folder(output_dir, task, seed, name)
+    folder, config = run_folder(task, seed, name), open_source(FLAGS.model).config
     config_file = f"{folder}.config.json"
-    write_text(config_file, config_with_layers(model, layers).to_json_string())
-    values = dict(task_name=task, data_dir=os.path.join(data, "glue"), output_dir=folder, init_checkpoint=model,
-                  albert_config_file=config_file, seed=seed, do_train=True, max_seq_length=settings.length,
-                  train_batch_size=settings.batch, train_step=steps, warmup_step=steps // 10,
-                  save_checkpoints_steps=steps, learning_rate=settings.learning_rate, bias_correction=True,
-                  precision="mixed_bfloat16", cached_dir=os.path.join(output_dir, "cached"), verbosity=-1)
+    write_text(config_file, config.replace(num_hidden_layers=layers or config.num_hidden_layers).to_json_string())
+    values = dict(settings_of_run(task, seed, name), task_name=task, data_dir=os.path.join(FLAGS.data, "glue"),
+                  albert_config_file=config_file, cached_dir=os.path.join(FLAGS.output_dir, "cached"))
     run_script("run_classifier", **{**values, **flag_values})
     return from_pretrained(folder, model="classifier")
-
-
-def with_exits(model: str, data: str, output_dir: str, task: str, seed: str, steps: int, exit_pooling: str,
-               afterwards: bool = False, **flag_values) -> str:
-    """The folder of a fine-tuned model with an output after every layer.
-
-    Args:
-      model, data, output_dir, task, seed, steps: see fine_tuned.
-      exit_pooling: that of run_classifier.
-      afterwards: whether the outputs are trained with all weights, or after them, while these stay as they are: in as
-        many further steps, at the learning rate of heads.
-      flag_values: further flags of the training of all weights.
-    """
-    name = f"exits_{exit_pooling}"
-    if afterwards:
-        fine_tuned(model, data, output_dir, task, seed, "all", None, steps, **flag_values)
-        model, name = run_folder(output_dir, task, seed, "all"), f"{name}_afterwards"
-        flag_values.update(trainable="head", learning_rate=HEAD_LEARNING_RATE)
-    fine_tuned(model, data, output_dir, task, seed, name, None, steps, exit_heads=True, exit_pooling=exit_pooling,
-               **flag_values)
-    return run_folder(output_dir, task, seed, name)
 
 
 def compiled(model: AlbertClassifier) -> Program:
@@ -131,11 +104,11 @@ def compiled(model: AlbertClassifier) -> Program:
                        input_signature=[model.input_specs()])
 
 
-def dev_rows(model: str, data: str, task: str) -> list[dict]:
+def dev_rows(task: str) -> list[dict]:
     """The inputs of the dev set without padding, and label_id."""
-    examples = read_examples(task, os.path.join(data, "glue"), "dev")
-    return list(convert_examples_to_features(examples, task, tokenizer_from_pretrained(model), SETTINGS[task].length,
-                                             pad=False))
+    examples = read_examples(find_task(task), os.path.join(FLAGS.data, "glue"), "dev")
+    return list(convert_examples_to_features(examples, find_task(task), tokenizer_from_pretrained(FLAGS.model),
+                                             SETTINGS[task].length, pad=False))
 
 
 def batches(rows: list[dict], size: int) -> Iterator[Batch]:
@@ -148,7 +121,7 @@ def batches(rows: list[dict], size: int) -> Iterator[Batch]:
                for name in ENCODER_INPUTS}
 
 
-def relative_times(programs: Mapping[str, Program], inputs: Sequence[Batch], turns: int) -> dict[str, float]:
+def relative_times(programs: Mapping[str, Program], inputs: Sequence[Batch]) -> dict[str, float]:
     """The processor's time of each program for all inputs, relative to the first program's, the programs in turns.
 
     A program computes IN_SUCCESSION inputs when it is its turn. With one, programs that share their weights would find
@@ -157,7 +130,7 @@ def relative_times(programs: Mapping[str, Program], inputs: Sequence[Batch], tur
     seconds = {name: np.full(len(inputs), np.inf) for name in programs}
     for program in programs.values():  # the first call makes the graph
         program(inputs[0])
-    for _ in range(turns):
+    for _ in range(FLAGS.turns):
         for first in range(0, len(inputs), IN_SUCCESSION):
             for name, program in programs.items():
                 for number, batch in enumerate(inputs[first : first + IN_SUCCESSION], first):
@@ -168,9 +141,9 @@ def relative_times(programs: Mapping[str, Program], inputs: Sequence[Batch], tur
     return {name: total / next(iter(totals.values())) for name, total in totals.items()}
 
 
-def times_of_a_text(programs: Mapping[str, Program], rows: list[dict], turns: int) -> dict[str, dict[str, float]]:
+def times_of_a_text(programs: Mapping[str, Program], rows: list[dict]) -> dict[str, dict[str, float]]:
     """The relative times of each program in batches of 1 and of LARGEST_BATCH, by their names in the CSV files."""
-    sizes = {size: relative_times(programs, list(batches(rows, size)), turns) for size in (1, LARGEST_BATCH)}
+    sizes = {size: relative_times(programs, list(batches(rows[: FLAGS.examples], size))) for size in (1, LARGEST_BATCH)}
     return {name: {f"time_batch_{size}": times[name] for size, times in sizes.items()} for name in programs}
 
 

@@ -10,7 +10,6 @@ output_dir of early_exit.py are not repeated.
 
 from __future__ import annotations
 
-import os
 from typing import Iterator
 
 import numpy as np
@@ -26,7 +25,7 @@ from albert_tf.export.saved_model import ModelWithRunner
 from albert_tf.tasks.classification.data import find_task
 from albert_tf.tasks.scores import scorer
 from albert_tf.weights.settings import settings_of
-from benchmarks.fine_tuned_classifiers import define_flags, fine_tuned, run_folder, write_rows
+from benchmarks.fine_tuned_classifiers import define_flags, fine_tuned, run_folder, settings_of_run, write_rows
 from benchmarks.fine_tuning_settings import SETTINGS, TAGGED, files
 from studies.intervals import standard_error
 
@@ -41,8 +40,7 @@ HEADS = {"squad-1.1": "span", **dict.fromkeys(TAGGED, "token_classifier")}  # ot
 
 
 def main():
-    rows = write_rows(os.path.join(FLAGS.output_dir, "int8_tasks.csv"), COLUMNS, measure, FLAGS.tasks, FLAGS.seeds)
-    report(rows)
+    report(write_rows("int8_tasks", COLUMNS, measure))
 
 
 def measure(task: str, seed: str) -> list[dict]:
@@ -69,17 +67,12 @@ def exports(model: keras.Model, length: int, with_tflite: bool) -> Iterator[tupl
 def trained(task: str, seed: str) -> str:
     """The folder of a model that is fine-tuned, or whose training is continued."""
     if task not in HEADS:
-        fine_tuned(FLAGS.model, FLAGS.data, FLAGS.output_dir, task, seed, "all", None, FLAGS.steps)
-        return run_folder(FLAGS.output_dir, task, seed, "all")
-    settings, folder = SETTINGS[task], run_folder(FLAGS.output_dir, task, seed, "all")
-    steps, (train_file, dev_file) = FLAGS.steps or settings.steps, files(task, FLAGS.data)
-    evaluated = dict(eval_file=dev_file) if task in TAGGED else dict(predict_file=dev_file)
-    run_script("run_tagging" if task in TAGGED else "run_squad", init_checkpoint=FLAGS.model, output_dir=folder,
-               train_file=train_file, do_train=True, seed=seed, max_seq_length=settings.length,
-               train_batch_size=settings.batch, train_step=steps, warmup_step=steps // 10, save_checkpoints_steps=steps,
-               learning_rate=settings.learning_rate, bias_correction=True, precision="mixed_bfloat16", verbosity=-1,
-               **evaluated)
-    return folder
+        fine_tuned(task, seed, "all")
+    else:
+        train_file, dev_file = files(task, FLAGS.data)
+        script, dev_flag = ("run_tagging", "eval_file") if task in TAGGED else ("run_squad", "predict_file")
+        run_script(script, **settings_of_run(task, seed, "all"), train_file=train_file, **{dev_flag: dev_file})
+    return run_folder(task, seed, "all")
 
 
 def report(rows: list[dict]) -> None:
