@@ -139,16 +139,12 @@ class ResolvedModel:
             return self.run or self.initial
         return self.members[0] if self.members else self.initial
 
-    @property
-    def is_kept(self) -> bool:
-        """Whether a run is used as it is, because nothing is trained."""
-        return self.run is not None and not self.request.do_train
-
     @functools.cached_property
     def config(self) -> AlbertConfig:
         """The model's config: that of the run, or the one that the flags and the initial weights give."""
         config = self._run_config or self._new_config()
-        return config if self.is_kept else config.replace(**self.request.dropout)
+        is_kept = self.run is not None and not self.request.do_train
+        return config if is_kept else config.replace(**self.request.dropout)
 
     @functools.cached_property
     def vocabulary(self) -> VocabularyFiles:

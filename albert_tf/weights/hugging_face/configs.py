@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import os
 import reprlib
-from typing import Any, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -73,21 +73,21 @@ def read_config(folder: str) -> tuple[AlbertConfig, str, str]:
     return config, model_type, architectures[0]
 
 
-def read_label_names(folder: str) -> tuple[str, ...] | None:
-    """The names of a classifier's labels in config.json; None if they are LABEL_0, LABEL_1, ... or missing."""
+def settings_of_config(folder: str) -> dict[str, Any]:
+    """What config.json tells of a classifier: label_names, multi_label and activation_fn.
+
+    label_names is None if the names are LABEL_0, LABEL_1, ... or missing.
+    """
     path = os.path.join(folder, CONFIG)
-    names = read_json_object(path).get("id2label") or {}
+    values = read_json_object(path)
+    names = values.get("id2label") or {}
     if not isinstance(names, dict) or {*names} != {*map(str, range(len(names)))}:
         raise ValueError(f"{path}: id2label must have a name for each number from 0. Received: {reprlib.repr(names)}")
     ordered = tuple(str(names[str(label)]) for label in range(len(names)))
     for name in ordered:
         check_one_line(name, f"{path}: a name in id2label")
-    return None if ordered == _numbered(len(ordered)) else ordered
-
-
-def has_several_labels(folder: str) -> bool:
-    """Whether a text can have several labels, by the problem type in config.json."""
-    return read_json_object(os.path.join(folder, CONFIG)).get("problem_type") == _SEVERAL_LABELS
+    return dict(label_names=None if ordered == _numbered(len(ordered)) else ordered,
+                multi_label=values.get("problem_type") == _SEVERAL_LABELS, activation_fn=_activation_fn(folder, values))
 
 
 def _numbered(num_labels: int) -> tuple[str, ...]:
@@ -107,8 +107,7 @@ def architecture_of(head: Head, model_type: str) -> str:
     return _CLASS_PREFIXES[model_type] + head.architectures[0]
 
 
-def config_values(config: AlbertConfig, architecture: str, num_labels: int | None = None,
-                  label_names: Sequence[str] | None = None, multi_label: bool = False) -> dict:
+def config_values(config: AlbertConfig, architecture: str, num_labels: int | None, settings: Any) -> dict:
     """The content of config.json for a model.
 
     Args:
@@ -126,13 +125,17 @@ def config_values(config: AlbertConfig, architecture: str, num_labels: int | Non
     values.update(model_type=model_type, architectures=[architecture], layer_norm_eps=1e-12,
                   hidden_act=_THEIR_ACTS.get(config.hidden_act, config.hidden_act))
     if num_labels is not None:
-        label_names = label_names or _numbered(num_labels)
+        label_names = settings.label_names or _numbered(num_labels)
         values["id2label"] = {str(label): name for label, name in enumerate(label_names)}
         values["label2id"] = {name: label for label, name in enumerate(label_names)}
     if num_labels == 1:  # without this, the pipeline of transformers applies a sigmoid
         values["problem_type"] = "regression"
-    elif multi_label:
+    elif settings.multi_label:
         values["problem_type"] = _SEVERAL_LABELS
+    if settings.activation_fn:
+        values["sentence_transformers"] = dict(activation_fn=_PATHS[settings.activation_fn], version=_VERSION)
+    if settings.activation_fn == "sigmoid":
+        values.pop("problem_type", None)  # with it, the pipeline of transformers applies none
     return values
 
 
@@ -152,10 +155,9 @@ def is_cross_encoder(folder: str) -> bool:
     return tf.io.gfile.exists(path) and read_json_object(path).get("model_type") == "CrossEncoder"
 
 
-def activation_fn_in(folder: str) -> str | None:
-    """The function of the score, one of ACTIVATIONS; None if the folder is no CrossEncoder."""
+def _activation_fn(folder: str, values: dict[str, Any]) -> str | None:
+    """The function of the score, one of ACTIVATIONS, by the content of config.json; None if it is no CrossEncoder."""
     file, path = os.path.join(folder, CONFIG), None
-    values = read_json_object(file)
     own = values.get("sentence_transformers")
     if is_cross_encoder(folder):
         file = os.path.join(folder, _SENTENCE_TRANSFORMERS)
@@ -171,11 +173,6 @@ def activation_fn_in(folder: str) -> str | None:
         raise ValueError(f"{file}: the activation of a CrossEncoder must be one of {', '.join(_PATHS.values())}. "
                          f"Received: {path!r}")
     return name
-
-
-def config_entries(activation_fn: str) -> dict[str, Any]:
-    """The entries of config.json with the function of the score."""
-    return dict(sentence_transformers=dict(activation_fn=_PATHS[activation_fn], version=_VERSION))
 
 
 def pooling_in(folder: str) -> dict[str, Any] | None:

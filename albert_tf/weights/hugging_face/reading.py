@@ -32,11 +32,9 @@ from albert_tf.weights.hugging_face import (
 )
 from albert_tf.weights.hugging_face.configs import (
     HEAD_OF_CLASS,
-    activation_fn_in,
-    has_several_labels,
     pooling_in,
     read_config,
-    read_label_names,
+    settings_of_config,
     transformer_folder,
 )
 from albert_tf.weights.settings import VocabularyFiles, settings_in, vocabulary_in
@@ -63,12 +61,11 @@ def read(folder: str) -> StoredModel:
     config, model_type, architecture = read_config(folder)
     tensors = _by_release_name(stored_tensors(folder), NAMES[model_type], HEAD_OF_CLASS.get(architecture))
     shapes = {name: tensor.shape[::-1] if is_transposed(name) else tensor.shape for name, tensor in tensors.items()}
-    vocabulary, settings = _vocabulary(folder), settings_in(folder)
+    vocabulary, settings, told = _vocabulary(folder), settings_in(folder), settings_of_config(folder)
+    told["activation_fn"] = settings.activation_fn or told["activation_fn"]
     settings = settings.replaced(
         head="sentence_encoder" if pooling else settings.head or HEAD_OF_CLASS.get(architecture),
-        label_names=read_label_names(folder), multi_label=has_several_labels(folder),
-        max_seq_length=_length(folder, config.max_position_embeddings),
-        activation_fn=settings.activation_fn or activation_fn_in(folder), **(pooling or {}))
+        max_seq_length=_length(folder, config.max_position_embeddings), **told, **(pooling or {}))
     return without_identity(StoredModel(
         folder, shapes, lambda name: tensors[name].read(transpose=is_transposed(name)), lambda: config, vocabulary,
         settings))

@@ -21,7 +21,6 @@ from albert_tf.weights.hugging_face import CONFIG, DTYPES, WEIGHTS
 from albert_tf.weights.hugging_face.configs import (
     architecture_of,
     check_pooling_of_sentence_transformers,
-    config_entries,
     config_values,
     model_type_of,
 )
@@ -47,12 +46,7 @@ def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFil
     if head.name != "sentence_encoder" and settings.pooling not in (None, POOLER):
         raise ValueError("the output layer of Hugging Face's classes reads the pooled output, and that of this model "
                          f"another vector. Received: pooling={settings.pooling}")
-    values = config_values(model.config, architecture, getattr(model, "num_labels", None), settings.label_names,
-                           settings.multi_label)
-    if settings.activation_fn:
-        values.update(config_entries(settings.activation_fn))
-    if settings.activation_fn == "sigmoid":
-        values.pop("problem_type", None)  # with it, the pipeline of transformers applies none
+    values = config_values(model.config, architecture, getattr(model, "num_labels", None), settings)
     if dtype != "float32":
         values["torch_dtype"] = dtype
     tensors = {key: value.astype(dtype) for key, value in _tensors(model, head, model_type).items()}
