@@ -184,6 +184,7 @@ def test_a_stage_that_fails_in_the_middle_is_run_again_and_changes_nothing(make,
         element = element[0], list(element[1])
         with monkeypatch.context() as patch:
             patch.setattr(tf.io.gfile, "GFile", FullDisk)
+            patch.setattr("albert_tf.utils.outputs.open", FullDisk, raising=False)
             patch.setattr(np.lib.format, "write_array_header_1_0", no_space)
             patch.setattr(creation.CountingWriter, "write", lambda *_: FullDisk(os.devnull, "wb").write(b"ab"))
             try:
