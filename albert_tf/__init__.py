@@ -23,7 +23,7 @@ _MODULE_OF = {
     "AlbertTokenClassifier": "albert_tf.modeling.classifier",
     "AlbertSpan": "albert_tf.modeling.span",
     "AlbertConditionalSpan": "albert_tf.modeling.span",
-    "AlbertMultipleChoice": "albert_tf.modeling.multiple_choice",
+    "AlbertMultipleChoice": "albert_tf.modeling.classifier",
     "create_optimizer": "albert_tf.training.optimizer",
     "learning_rate_schedule": "albert_tf.training.optimizer",
     "from_pretrained": "albert_tf.weights.from_pretrained",

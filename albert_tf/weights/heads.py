@@ -83,7 +83,7 @@ HEADS = (
          pipeline_tag="question-answering", task="SQuAD 1.1"),
     Head("conditional_span", "span.AlbertConditionalSpan", ("start_logits/",),
          pipeline_tag="question-answering", task="SQuAD 2.0"),
-    Head("multiple_choice", "multiple_choice.AlbertMultipleChoice", (), ("ForMultipleChoice",),
+    Head("multiple_choice", "classifier.AlbertMultipleChoice", (), ("ForMultipleChoice",),
          _same_for_both("", "classifier"), pipeline_tag="multiple-choice", task="multiple choice"),
     Head("sentence_encoder", "sentence_encoder.AlbertSentenceEncoder", architectures=("Model",),
          pipeline_tag="sentence-similarity", task="sentence vectors"),

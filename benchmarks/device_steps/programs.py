@@ -9,8 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.classifier import AlbertClassifier, AlbertTokenClassifier
-from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
+from albert_tf.modeling.classifier import AlbertClassifier, AlbertMultipleChoice, AlbertTokenClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.span import AlbertConditionalSpan, AlbertSpan
 from albert_tf.pretraining.task import PretrainingTask

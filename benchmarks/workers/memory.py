@@ -20,7 +20,7 @@ import tensorflow as tf
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
-from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
+from albert_tf.modeling.classifier import AlbertMultipleChoice
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.training.optimizer import create_optimizer

@@ -19,8 +19,7 @@ from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.export.onnx.session import from_onnx
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
+from albert_tf.modeling.classifier import AlbertClassifier, AlbertMultipleChoice
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.sentence_vectors.vectors import embed, token_ids, vectors_function

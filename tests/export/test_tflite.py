@@ -12,8 +12,7 @@ from albert_tf.export import PRECISIONS, tflite
 from albert_tf.export.conversion import save
 from albert_tf.export.saved_model import ModelWithRunner
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
+from albert_tf.modeling.classifier import AlbertClassifier, AlbertMultipleChoice
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.span import AlbertConditionalSpan, AlbertSpan
 from albert_tf.tasks.squad.answers import answer_questions

@@ -5,10 +5,9 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.modeling.adapters import LoraOptions, add_adapters
-from albert_tf.modeling.classifier import AlbertClassifier, AlbertTokenClassifier
+from albert_tf.modeling.classifier import AlbertClassifier, AlbertMultipleChoice, AlbertTokenClassifier
 from albert_tf.modeling.configured_model import ENCODER_INPUTS
 from albert_tf.modeling.early_exit import NUM_LAYERS_USED, loss_over_exits
-from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.tasks.tagging.fine_tuning import TaggingTask
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.modeling.classifier import AlbertClassifier, AlbertTokenClassifier
-from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
+from albert_tf.modeling.classifier import AlbertClassifier, AlbertMultipleChoice, AlbertTokenClassifier
 from albert_tf.modeling.span import AlbertConditionalSpan, AlbertSpan
 from albert_tf.weights.from_pretrained import from_pretrained
 

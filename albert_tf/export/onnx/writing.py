@@ -19,9 +19,8 @@ from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.export.onnx.graph import EncoderGraph, OnnxGraph, import_package, pooled
 from albert_tf.export.saved_model import exported_outputs, graph as traced, largest_differences, random_inputs
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.classifier import AlbertClassifier, AlbertTokenClassifier
+from albert_tf.modeling.classifier import MISSING_CHOICE, AlbertClassifier, AlbertMultipleChoice, AlbertTokenClassifier
 from albert_tf.modeling.layers import OutputDense
-from albert_tf.modeling.multiple_choice import MISSING_CHOICE, AlbertMultipleChoice
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.span import MASKED_LOGIT, AlbertConditionalSpan, AlbertSpan

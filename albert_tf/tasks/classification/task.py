@@ -7,8 +7,7 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
+from albert_tf.modeling.classifier import AlbertClassifier, AlbertMultipleChoice
 from albert_tf.tasks.classification.task_config import BALANCED, TaskData
 from albert_tf.training.distillation import binary_divergence, divergence
 from albert_tf.training.task import Batch, Tensors, TrainableTask

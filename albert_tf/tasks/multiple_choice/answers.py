@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from albert_tf.export.saved_model import TextSignature, best_label, export_model, sequence_features
 from albert_tf.modeling.arguments import PredictingModel
-from albert_tf.modeling.multiple_choice import AlbertMultipleChoice
+from albert_tf.modeling.classifier import AlbertMultipleChoice
 from albert_tf.tasks.classification.metrics import mean_cross_entropy
 from albert_tf.tasks.multiple_choice.data import (
     ALL_LEVELS,

@@ -6,7 +6,7 @@ from typing import Any
 
 from absl import logging
 
-from albert_tf.modeling.multiple_choice import NUM_CHOICES, AlbertMultipleChoice
+from albert_tf.modeling.classifier import NUM_CHOICES, AlbertMultipleChoice
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.tasks.fine_tuning import FineTuning, report_predicted
 from albert_tf.tasks.multiple_choice.answers import BEST_METRIC, evaluate, export_multiple_choice, write_predictions
