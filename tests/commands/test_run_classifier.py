@@ -114,14 +114,6 @@ def test_rte_starts_from_mnli_without_its_head(script, mnli, folder):
     assert "new, random: output_weights (shape [3, 16], not [2, 16])" in printed
 
 
-def test_prediction_needs_no_evaluation_and_a_run_has_config_and_vocabulary_with_it(script, folder, golden):
-    directory = folder / "unevaluated"
-    script.run(task_name="rte", output_dir=directory, do_train=True)
-    script.run(task_name="rte", output_dir=directory, do_predict=True, albert_config_file=None, spm_model_file=None)
-    assert "model.ckpt-best.index" not in os.listdir(directory)
-    check_answers(directory, golden, "rte")
-
-
 @pytest.mark.long
 def test_a_run_is_predicted_and_exported_at_the_length_that_it_was_trained_with(script, folder, tmp_path):
     flags = dict(task_name="rte", output_dir=tmp_path / "run", cached_dir=tmp_path / "cached")
@@ -140,13 +132,6 @@ def an_example(length):
     """A serialized tf.Example with a row of this length."""
     ones = tf.train.Feature(int64_list=tf.train.Int64List(value=[1] * length))
     return tf.train.Example(features=tf.train.Features(feature=dict.fromkeys(ENCODER_INPUTS, ones))).SerializeToString()
-
-
-def test_evaluation_alone_takes_the_checkpoints_that_are_there(script, folder):
-    script.run(task_name="rte", output_dir=folder / "later", do_train=True)
-    printed = script.run(task_name="rte", output_dir=folder / "later", do_eval=True)
-    assert "step 1: eval_accuracy" in printed and "step 2: eval_accuracy" in printed
-    assert "model.ckpt-best.index" in os.listdir(folder / "later")
 
 
 def test_a_released_checkpoint_is_evaluated_and_predicts(script, folder, golden):
@@ -236,14 +221,22 @@ def test_a_task_of_ones_own_needs_no_code(script, folder):
     assert from_pretrained(str(data / "run"), model="classifier", num_labels=3).label_names is None
 
 
-def test_training_does_not_continue_with_another_task_of_the_same_labels(script, folder, tmp_path):
-    rows = "review,verdict\nWarm.,good\nCold.,bad\n"
-    for split in ("train", "dev"):
-        (tmp_path / f"{split}.csv").write_text(rows)
-    task = dict(name="reviews", files=dict(train="train.csv", dev="dev.csv"),
-                columns=dict(text_a="review", label="verdict"), labels=["bad", "good"], metrics=["eval_accuracy"])
+@pytest.fixture
+def write_task(tmp_path):
+    """A function that writes a task NAME.json and its rows, in which a label may have another name than bad."""
+    def write(name="reviews", bad="bad", labels=("bad", "good")):
+        for split in ("train", "dev"):
+            (tmp_path / f"{split}.csv").write_text(f"review,verdict\nWarm.,good\nCold.,{bad}\n")
+        task = dict(name=name, files=dict(train="train.csv", dev="dev.csv"), labels=labels,
+                    columns=dict(text_a="review", label="verdict"), metrics=["eval_accuracy"])
+        (tmp_path / f"{name}.json").write_text(json.dumps(task))
+
+    return write
+
+
+def test_training_does_not_continue_with_another_task_of_the_same_labels(script, write_task, tmp_path):
     for name in ("reviews", "answers"):
-        (tmp_path / f"{name}.json").write_text(json.dumps(dict(task, name=name)))
+        write_task(name)
     flags = dict(data_dir=tmp_path, output_dir=tmp_path / "run")
     script.run(task_config=tmp_path / "reviews.json", do_train=True, **flags)
     assert json.loads((tmp_path / "run/albert_tf.json").read_text())["task"] == "reviews"
@@ -254,25 +247,18 @@ def test_training_does_not_continue_with_another_task_of_the_same_labels(script,
     script.run(task_config=tmp_path / "answers.json", do_train=False, do_eval=True, **flags)
 
 
-def test_labels_in_another_order_are_refused(script, folder, tmp_path):
-    rows = "review,verdict\nWarm.,good\nCold.,bad\n"
-    (tmp_path / "train.csv").write_text(rows)
-    (tmp_path / "dev.csv").write_text(rows)
-    task = dict(name="reviews", files=dict(train="train.csv", dev="dev.csv"),
-                columns=dict(text_a="review", label="verdict"), labels=["bad", "good"], metrics=["eval_accuracy"])
-    flags = dict(task_config=tmp_path / "task.json", data_dir=tmp_path, output_dir=tmp_path / "run", do_eval=True)
-    (tmp_path / "task.json").write_text(json.dumps(task))
+def test_labels_in_another_order_are_refused(script, write_task, tmp_path):
+    flags = dict(task_config=tmp_path / "reviews.json", data_dir=tmp_path, output_dir=tmp_path / "run", do_eval=True)
+    write_task()
     script.run(do_train=True, **flags)
-    (tmp_path / "task.json").write_text(json.dumps(dict(task, labels=["good", "bad"])))
+    write_task(labels=["good", "bad"])
     message = "was trained with the labels bad, good, but those of the task are "
     printed = script.run(expect=1, do_train=False, **flags)
     assert "was trained with the labels bad, good (albert_tf.json), but those of the task are good, bad" in printed
     other = dict(flags, output_dir=tmp_path / "other", do_train=False)
     assert message + "good, bad" in script.run(expect=1, **dict(other, init_checkpoint=tmp_path / "run"))
     assert message + "good, bad" in script.run(expect=1, ensemble_checkpoints=tmp_path / "run", **other)
-    (tmp_path / "task.json").write_text(json.dumps(dict(task, labels=["good", "fair"])))
-    for file in ("train.csv", "dev.csv"):
-        (tmp_path / file).write_text(rows.replace("bad", "fair"))
+    write_task(bad="fair", labels=["good", "fair"])
     warned = script.run(**dict(other, init_checkpoint=tmp_path / "run"))  # the names of foreign weights can differ
     assert message + "good, fair" in warned and "eval_accuracy" in warned
 

@@ -131,22 +131,6 @@ def test_gradient_checkpointing_and_accumulation_train_alike(script, trained, fo
 
 
 @pytest.mark.long
-def test_runs_of_several_seeds_and_their_ensemble(script, folder):
-    script.run(output_dir=folder / "runs", num_runs=2, train_step=1)
-    assert json.loads((folder / "runs" / "eval_runs.json").read_text())["over_runs"].keys() == SCORES - {"global_step"}
-    checkpoints = ",".join(str(path) for path in (folder / "runs" / "seed_12345", folder / "runs" / "seed_12346"))
-    script.run(output_dir=folder / "ensemble", ensemble_checkpoints=checkpoints, do_train=False, do_eval=False,
-               do_predict=True)
-    alone = []
-    for seed in ("seed_12345", "seed_12346"):
-        script.run(output_dir=folder / seed, init_checkpoint=folder / "runs" / seed, do_train=False, do_eval=False,
-                   do_predict=True)
-        alone.append([each["probabilities"] for each in predictions_of(folder / seed)])
-    together = [each["probabilities"] for each in predictions_of(folder / "ensemble")]
-    np.testing.assert_allclose(together, np.mean(alone, axis=0), atol=1e-6)
-
-
-@pytest.mark.long
 def test_questions_of_ones_own_with_as_many_choices_as_each_has(script, folder):
     flags = dict(output_dir=folder / "own", data_dir=folder, data_format="jsonl", export_dir=folder / "own_served")
     script.run(do_predict=True, **flags)

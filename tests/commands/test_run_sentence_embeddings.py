@@ -149,7 +149,6 @@ def test_a_learnable_task_is_learned(run, folder, tmp_path):
 @pytest.mark.parametrize("flags, message", [
     ({}, "nothing to do: set --do_train"),
     (dict(do_train=True, objective="pairs"), "--train_file is missing: --do_train reads it"),
-    (dict(do_eval=True, data_dir=None), "--data_dir is missing: --do_eval reads it"),
     (dict(do_train=True, data_dir="/nowhere"), "no such file: /nowhere/STS-B/train.tsv")])
 def test_a_wrong_flag_ends_in_one_line(run, folder, flags, message):
     printed = run(expect=1, output_dir=folder / "wrong", **flags)

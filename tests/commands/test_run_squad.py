@@ -268,9 +268,7 @@ def test_the_releases_flags_are_taken(script, folder, golden):
 
 @pytest.mark.parametrize("flags, message", [
     (dict(do_train=False), "nothing to do: set --do_train, --do_eval, --do_predict, --ask or --export_dir"),
-    (dict(do_train=True), "--train_file is missing"), (dict(do_predict=True), "--predict_file is missing"),
     (dict(do_predict=True, predict_file="none.json"), "no such file: none.json"),
-    (dict(ask=True), "--context_file is missing: --ask reads it"),
     (dict(ask=True, context_file="none.txt"), "no such file: none.txt"),
     (dict(ask=True, context_file=os.devnull), "is neither a file nor a pipe"),
     (dict(export_dir="served"), "--squad_version is missing, and neither a file nor a fine-tuned checkpoint tells it"),

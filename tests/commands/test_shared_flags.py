@@ -1,48 +1,13 @@
 """Flags that commands share, their values, and who reads them."""
 
-import ast
 import dataclasses
 
 import pytest
-from in_process import REPOSITORY, loaded
+from in_process import loaded
 
 from albert_tf.commands import shared_flags
-from albert_tf.commands.usage import NAMES
 from albert_tf.training.options import default_interval
 from albert_tf.utils.bounds import check_finite
-
-SCRIPTS = NAMES
-COMMANDS = REPOSITORY / "albert_tf/commands"
-
-
-def readers_of_flags(source: str) -> set:
-    """The outermost functions that read FLAGS, and None for the module itself. `FLAGS = flags.FLAGS` does not count."""
-    readers = set()
-    for statement in ast.parse(source).body:
-        is_function = isinstance(statement, (ast.FunctionDef, ast.ClassDef))
-        reads = any("FLAGS" in (getattr(node, "id", None), getattr(node, "attr", None)) for node in ast.walk(statement))
-        if reads and ast.unparse(statement) != "FLAGS = flags.FLAGS":
-            readers.add(statement.name if is_function else None)
-    return readers
-
-
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_a_script_reads_flags_in_one_function(script):
-    readers = readers_of_flags((COMMANDS / f"{script}.py").read_text("utf-8"))
-    assert readers in ({"options_from_flags"}, {"main"}, set())  # set(): all of them are fields of its options
-
-
-def test_the_package_reads_flags_in_its_modules_of_flags_alone():
-    """app.py reads --verbosity, which is absl's, and usage.py lists the flags without reading their values."""
-    readers = {path.name for path in REPOSITORY.glob("albert_tf/**/*.py")
-               if path.stem not in NAMES and readers_of_flags(path.read_text("utf-8"))}
-    assert readers == {"app.py", "flag_fields.py", "finetuning_flags.py", "usage.py"}
-
-
-def test_functions_that_read_flags_are_found():
-    source = "FLAGS = flags.FLAGS\ndef a(): return FLAGS.x\nclass B:\n  def c(self): return FLAGS['x']\ndef d(): pass\n"
-    assert readers_of_flags(source) == {"a", "B"}
-    assert readers_of_flags("def e(): return lambda: flags.FLAGS.x\nx = FLAGS.x\n") == {"e", None}
 
 
 @pytest.mark.parametrize("steps, interval", [
@@ -101,12 +66,6 @@ def test_a_flag_of_data_that_an_action_reads_is_needed_before_anything_is_writte
                 action: str(tmp_path / "export") if action == "export_dir" else True, **others, flag: empty}) == 1
             assert f"error: --{flag} is missing: --{action} reads it\n" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
-
-
-def test_scripts_define_required_flags_in_one_way():
-    sources = [*REPOSITORY.glob("*.py"), *REPOSITORY.glob("albert_tf/**/*.py")]
-    ways = ("required=True", "mark_flag_as_required", "mark_flags_as_required")
-    assert [path.name for path in sources if any(way in path.read_text("utf-8") for way in ways)] == []
 
 
 def test_an_output_list_without_a_file_is_refused(golden, tmp_path, capsys):
