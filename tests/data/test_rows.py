@@ -1,13 +1,22 @@
-"""Rows of tables: an empty line between rows is left out with a warning that names it."""
+"""Texts and rows of files of every kind."""
 
 import csv
+import datetime
+import decimal
 import gzip
+import hashlib
+import json
 import re
 
 import numpy as np
 import pytest
+import tensorflow as tf
+from in_process import loaded
+from ordinary_text import sentences
 
+from albert_tf.data import rows as reading
 from albert_tf.data.rows import Row, ShortRow, read_document_lines, read_objects, read_rows, read_texts
+from albert_tf.tasks.multiple_choice.data import ChoiceData
 
 
 @pytest.mark.parametrize("name, content", [
@@ -64,3 +73,211 @@ def test_a_short_row_has_its_line_and_an_empty_field_is_a_row(tmp_path, caplog):
 def test_lines_of_objects_keep_their_numbers(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"a": 1}\n\n{"a": 2}\n')
     assert list(read_objects(str(tmp_path / "rows.jsonl"))) == [(1, {"a": 1}), (3, {"a": 2})]
+
+
+pyarrow = pytest.importorskip("pyarrow")
+DOCUMENTS = [["It rained.", "The boat, \"a yawl\", sank."], ["Größe: 5\tm.", "She left.", "He stayed."], ["Why?"]]
+ENDINGS = ("parquet", "jsonl", "jsonl.gz", "csv", "tsv")
+
+
+def write_table(path, rows, row_group_size=2):
+    """Writes dicts to a file, in the format of its name."""
+    name = str(path)
+    if name.endswith(".parquet"):
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path, row_group_size=row_group_size,
+                                    compression="none", use_dictionary=False)
+    elif name.endswith((".jsonl", ".gz")):
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    else:
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, delimiter="\t" if name.endswith(".tsv") else ",", quoting=csv.QUOTE_MINIMAL)
+            writer.writerows([rows[0].keys(), *(row.values() for row in rows)])
+    return str(path)
+
+
+def rows_of(documents):
+    return [dict(id=number, text="\n".join(lines)) for number, lines in enumerate(documents)]
+
+
+def as_text(documents):
+    return "\n\n".join("\n".join(lines) for lines in documents) + "\n"
+
+
+def digests(folder):
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.glob("out*.tfrecord")}
+
+
+@pytest.mark.parametrize("ending", ["parquet", "jsonl", "jsonl.gz", "csv"])
+def test_a_row_is_a_document_and_its_lines_are_the_lines(tmp_path, ending):
+    path = write_table(tmp_path / f"table.{ending}", rows_of(DOCUMENTS))
+    (tmp_path / "text.txt").write_text(as_text(DOCUMENTS), encoding="utf-8")
+    assert list(read_document_lines(path, "text")) == list(read_document_lines(str(tmp_path / "text.txt")))
+    assert list(read_texts(path, "text")) == [" ".join(lines) for lines in DOCUMENTS]
+
+
+def test_empty_lines_of_a_row_do_not_end_its_document(tmp_path):
+    path = write_table(tmp_path / "table.parquet", [dict(text="a\r\n \n\nb\n"), dict(text=None), dict(text="c")])
+    assert list(read_document_lines(path, "text")) == ["a", "b", "", "", "c", ""]
+    assert list(read_texts(path, "text"))[1:] == ["", "c"]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_rows_are_the_same_in_every_format(tmp_path, ending):
+    rows = [dict(text=f"text {number}", label=number % 2) for number in range(5)]
+    path = write_table(tmp_path / f"table.{ending}", rows)
+    fields = [row.fields for row in read_rows(path, dict(a="text", b="label"))]
+    assert fields == [dict(a=row["text"], b=str(row["label"])) for row in rows]
+
+
+def test_a_remote_table_is_read(tmp_path):
+    local = write_table(tmp_path / "table.parquet", rows_of(DOCUMENTS))
+    tf.io.gfile.makedirs("ram://tables")
+    tf.io.gfile.copy(local, "ram://tables/table.parquet", overwrite=True)
+    assert list(read_objects("ram://tables/table.parquet")) == list(read_objects(local))
+
+
+def test_a_table_is_read_in_parts(tmp_path, monkeypatch):
+    """Of the row groups of a large file, only the first ones are read when the first rows are taken."""
+    rows = [dict(text="x" * 1000 + str(number)) for number in range(1000)]
+    path = write_table(tmp_path / "table.parquet", rows, row_group_size=100)
+    read = []
+
+    class Counted:
+        def __init__(self, path):
+            self._file = open(path, "rb")
+
+        def read(self, *size):
+            content = self._file.read(*size)
+            read.append(len(content))
+            return content
+
+        def __getattr__(self, name):
+            return getattr(self._file, name)
+
+    monkeypatch.setattr(reading, "open_binary", Counted)
+    texts = read_texts(path, "text")
+    assert [next(texts) for _ in range(3)] == [row["text"] for row in rows[:3]]
+    started = sum(read)
+    assert len(list(texts)) == 997
+    assert started < 0.5 * sum(read)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "jsonl.gz"])
+def test_records_are_those_of_the_text_file(tmp_path, golden, ending):
+    lines = sentences(40)
+    documents = [lines[start : start + 5] for start in range(0, 40, 5)]
+    (tmp_path / "text.txt").write_text(as_text(documents), encoding="utf-8")
+    write_table(tmp_path / f"table.{ending}", rows_of(documents))
+    flags = dict(spm_model_file=str(golden / "tiny_spm/tiny.model"), max_seq_length=32, max_predictions_per_seq=5,
+                 dupe_factor=1, num_workers=1)
+    with loaded("create_pretraining_data") as run:
+        assert run(input_file=str(tmp_path / "text.txt"), output_file=str(tmp_path / "out.tfrecord"), **flags) == 0
+        expected = digests(tmp_path)
+        assert run(input_file=str(tmp_path / f"table.{ending}"), output_file=str(tmp_path / "out.tfrecord"),
+                   text_column="text", **flags) == 0
+    assert digests(tmp_path) == expected
+
+
+@pytest.mark.long
+def test_records_of_beam_are_those_of_the_text_file(tmp_path, golden):
+    pytest.importorskip("apache_beam")
+    write_table(tmp_path / "table.parquet", rows_of(DOCUMENTS * 3))
+    flags = dict(spm_model_file=str(golden / "tiny_spm/tiny.model"), max_seq_length=32, max_predictions_per_seq=5,
+                 dupe_factor=1, num_workers=1, output_file=str(tmp_path / "out.tfrecord"), text_column="text")
+    with loaded("create_pretraining_data") as run:
+        assert run(input_file=str(tmp_path / "table.parquet"), **flags) == 0
+        expected = digests(tmp_path)
+        assert run(input_file=str(tmp_path / "table.parquet"), engine="beam", **flags) == 0
+    assert digests(tmp_path) == expected
+
+
+@pytest.mark.parametrize("command", ["extract_embeddings", "score_sentences", "search_sentences", "train_vocabulary"])
+def test_commands_read_columns(tmp_path, command, capsys):
+    lines = [line for document in DOCUMENTS for line in document] * 20
+    (tmp_path / "lines.txt").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    write_table(tmp_path / "table.parquet", [dict(text=line) for line in lines])
+    model = dict(init_checkpoint="albert_tiny_en")
+    flags = dict(extract_embeddings=dict(model, output_file=str(tmp_path / "out.npy")), score_sentences=model,
+                 search_sentences=dict(model, vectors_file=str(tmp_path / "vectors.npy"), query="She left."),
+                 train_vocabulary=dict(model_prefix=str(tmp_path / "out"), vocab_size=38))[command]
+    results = []
+    if command == "search_sentences":
+        with loaded("extract_embeddings") as run:
+            run(input_file=str(tmp_path / "lines.txt"), output_file=str(tmp_path / "vectors.npy"), **model)
+        capsys.readouterr()
+    with loaded(command) as run:
+        for inputs in (dict(input_file="lines.txt"), dict(input_file="table.parquet", text_column="text")):
+            status = run(**{**flags, **inputs, "input_file": str(tmp_path / inputs["input_file"])})
+            printed = capsys.readouterr()
+            assert status == 0, printed.err
+            results.append((printed.out, *(np.load(path).tolist() for path in tmp_path.glob("out.npy")),
+                            *(path.read_bytes() for path in tmp_path.glob("out.model"))))
+    assert results[0] == results[1]
+
+
+def test_questions_of_multiple_choice_are_read_from_parquet(tmp_path):
+    rows = [dict(question="Who?", options=["I", "you"], answer="B", context="a\nb")]
+    for ending in ("parquet", "jsonl"):
+        write_table(tmp_path / f"dev.{ending}", rows)
+    of_parquet, of_json = (ChoiceData(str(tmp_path), data_format).examples("dev")
+                           for data_format in ("parquet", "jsonl"))
+    assert [example[1:] for example in of_parquet] == [example[1:] for example in of_json]  # all but the ids
+    assert of_parquet[0].options == ("I", "you")
+
+
+def test_bytes_dates_and_decimals_of_parquet_are_what_csv_holds(tmp_path):
+    """500 rows of each type, compared with Python's own str and decode."""
+    days = [datetime.date(1990, 1, 1) + datetime.timedelta(days=37 * number) for number in range(500)]
+    columns = dict(text=[f"größe {number}\n".encode() for number in range(500)], day=days,
+                   price=[decimal.Decimal(number) / 100 for number in range(500)],
+                   labels=[[b"a", b"b"][: number % 3] for number in range(500)])
+    expected = dict(text=[value.decode() for value in columns["text"]], day=list(map(str, days)),
+                    price=[f"{value:.2f}" for value in columns["price"]],
+                    labels=[json.dumps(["a", "b"][: number % 3]) for number in range(500)])
+    path = write_table(tmp_path / "t.parquet", [dict(zip(columns, row)) for row in zip(*columns.values())], 200)
+    rows = [row.fields for row in read_rows(path, {name: name for name in columns})]
+    assert {name: [row[name] for row in rows] for name in columns} == expected
+    assert list(read_texts(path, "text")) == [text.strip() for text in expected["text"]]
+
+
+@pytest.mark.parametrize("name, content, column, message", [
+    ("t.parquet", [dict(text=b"\xff")], "text", "t.parquet: the column 'text' has the type binary, which cannot become"
+     " text: Invalid UTF8"),
+    ("t.parquet", [dict(text=dict(a="x"))], "text", "t.parquet: the column 'text' has the type struct<a: string>"),
+    ("t.parquet", [dict(a="x")], "text", r"t.parquet: no column 'text' among 'a'"),
+    ("t.jsonl", [dict(text="x"), dict(a="x")], "text", "t.jsonl line 2: no 'text' among 'a'"),
+    ("t.csv", [dict(a="x")], "text", "t.csv: no column 'text' in the header, which is the first line: 'a'"),
+    ("t.parquet", [dict(text=["x"])], "text", r"t.parquet line 1: 'text' must be a text. Received: \['x'\]"),
+    ("t.jsonl", [dict(text=5)], "text", "t.jsonl line 1: 'text' must be a text. Received: 5"),
+    ("t.parquet", [dict(text="x")], None, "t.parquet is a table: set --text_column to the name of the column")])
+def test_a_column_that_cannot_be_read_is_refused(tmp_path, name, content, column, message):
+    path = write_table(tmp_path / name, content)
+    with pytest.raises(ValueError, match=f"^{tmp_path}/{message}"):
+        list(read_document_lines(path, column))
+
+
+@pytest.mark.parametrize("damage", [lambda data: b"nothing", lambda data: data[:-20], lambda data: b""])
+def test_a_damaged_table_is_refused(tmp_path, damage):
+    path = write_table(tmp_path / "t.parquet", rows_of(DOCUMENTS))
+    (tmp_path / "t.parquet").write_bytes(damage((tmp_path / "t.parquet").read_bytes()))
+    with pytest.raises(ValueError, match=f"^{path} cannot be read as Parquet: "):
+        list(read_texts(path, "text"))
+
+
+def test_other_files_are_refused(tmp_path, monkeypatch):
+    (tmp_path / "t.txt").write_text("a\n")
+    with pytest.raises(ValueError, match="t.txt: unknown file format; the file's extension must be one of .*.parquet"):
+        list(read_texts(str(tmp_path / "t.txt"), "text"))
+    with pytest.raises(ValueError, match="no such file: .*none.parquet"):
+        list(read_texts(str(tmp_path / "none.parquet"), "text"))
+    (tmp_path / "t.tsv").write_text("a\ttext\nx\n")
+    assert isinstance(next(read_rows(str(tmp_path / "t.tsv"), dict(text="text"))), ShortRow)
+    with pytest.raises(ValueError, match="t.tsv line 2: expected 2 columns, got 1"):
+        list(read_texts(str(tmp_path / "t.tsv"), "text"))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    (tmp_path / "t.parquet").write_text("")
+    with pytest.raises(ValueError, match="t.parquet: Parquet files need the package pyarrow, .*: pip install pyarrow"):
+        list(read_texts(str(tmp_path / "t.parquet"), "text"))

@@ -1,6 +1,7 @@
-"""Results of tasks are in order with any number of processes, and errors of a process are raised."""
+"""Work in several processes, and the lists in which it is handed out."""
 
 import importlib
+import itertools
 import os
 import pathlib
 import signal
@@ -11,7 +12,7 @@ import time
 
 import pytest
 
-from albert_tf.data.worker_pool import worker_pool
+from albert_tf.data.worker_pool import chunks, worker_pool
 
 
 class Base:
@@ -115,3 +116,13 @@ def test_workers_end_in_the_middle_of_a_task_when_the_main_process_is_killed():
         assert [process.stderr.readline() for _ in range(3)] == ["a task has begun\n"] * 3
         process.kill()
         process.communicate(timeout=30)  # to the end of stderr, which the workers hold open as long as they live
+
+
+def test_the_last_chunk_may_be_shorter_and_none_is_empty():
+    assert list(chunks(range(5), 2)) == [[0, 1], [2, 3], [4]]
+    assert list(chunks("abcd", 2)) == [["a", "b"], ["c", "d"]]
+    assert list(chunks([], 2)) == []
+
+
+def test_elements_are_read_chunk_by_chunk():
+    assert next(chunks(itertools.count(), 3)) == [0, 1, 2]

@@ -1,11 +1,20 @@
-"""Layers compared with NumPy."""
+"""Layers, attention, their fused forms, and how layers share weights."""
+
+import re
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf import keras
+from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.blocks import attention, attention_in_training
 from albert_tf.modeling.dropout import Dropouts, dropped
 from albert_tf.modeling.layers import LAYER_NORM_EPSILON, ReleaseDense, activation, layer_norm
+from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.pretraining.task import PretrainingTask
+from albert_tf.training.optimizer import create_optimizer
+from albert_tf.training.trainer import Trainer
 
 pytestmark = pytest.mark.both_stacks
 
@@ -71,3 +80,168 @@ def test_the_gradient_of_layer_norm_is_finite_for_rows_of_equal_values():
         tape.watch(x)
         output = layer_norm(x, tf.zeros([3, 8]), tf.ones(8), tf.zeros(8), training=True)
     assert np.all(np.isfinite(output)) and np.all(np.isfinite(tape.gradient(output, x)))
+
+
+DROPOUTS = pytest.mark.parametrize("dropout", [(), ([3, 4, 0], 0.25)], ids=["no dropout", "dropout"])
+
+
+@pytest.fixture
+def vectors():
+    """Query, key, value and upstream gradient, [2, 3, 5, 4]."""
+    return np.random.default_rng(0).normal(size=[4, 2, 3, 5, 4])
+
+
+@pytest.fixture
+def mask():
+    """The mask of two rows, of which the second has three tokens."""
+    return np.float32([[0, 0, 0, 0, 0], [0, 0, 0, -10000, -10000]])[:, None, None]
+
+
+def with_gradients(function, vectors, mask, dropout, dtype=tf.float32):
+    """The context and the gradients of query, key and value."""
+    *inputs, upstream = (tf.cast(tensor, dtype) for tensor in vectors)
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        context = function(*inputs, tf.constant(mask), *map(tf.constant, dropout))
+    return [context, *tape.gradient(context, inputs, upstream)]
+
+
+@DROPOUTS
+@pytest.mark.parametrize("scale", [1, 40], ids=["", "scores that differ by more than an exponential can represent"])
+def test_it_and_its_gradients_are_those_of_plain_attention(vectors, mask, dropout, scale):
+    vectors[0] *= scale
+    plain = with_gradients(attention, vectors, mask, dropout)
+    for trained, expected in zip(with_gradients(attention_in_training, vectors, mask, dropout), plain):
+        np.testing.assert_allclose(trained, expected, atol=5e-6 * scale)
+
+
+def test_the_gradients_are_those_of_the_formula(vectors, mask):
+    query, key, value, upstream = vectors
+    exponentials = np.exp(query @ key.swapaxes(-1, -2) + mask.astype(np.float64))
+    p = exponentials / exponentials.sum(-1, keepdims=True)
+    of_p = upstream @ value.swapaxes(-1, -2)
+    of_scores = p * (of_p - (p * of_p).sum(-1, keepdims=True))
+    expected = p @ value, of_scores @ key, of_scores.swapaxes(-1, -2) @ query, p.swapaxes(-1, -2) @ upstream
+    found = with_gradients(attention_in_training, vectors, mask, ())
+    for ours, theirs in zip(found, expected):
+        np.testing.assert_allclose(ours, theirs, atol=2e-6)
+    assert not any(np.asarray(gradient)[1, :, 3:].any() for gradient in found[2:])  # padding
+
+
+@DROPOUTS
+def test_in_bfloat16_the_gradients_differ_by_rounding(vectors, mask, dropout):
+    rounded = [tf.cast(tensor, tf.bfloat16) for tensor in vectors]
+    plain = with_gradients(attention, rounded, mask, dropout)
+    for ours, expected in zip(with_gradients(attention_in_training, rounded, mask, dropout, tf.bfloat16), plain):
+        assert ours.dtype == tf.bfloat16
+        np.testing.assert_allclose(tf.cast(ours, tf.float32), expected, atol=0.06)
+
+
+@pytest.fixture
+def step(tiny_config, tiny_batch):
+    """A function that traces a new model's training step and returns it with its batch."""
+    positions = tiny_batch["masked_lm_positions"]
+    batch = dict(tiny_batch, masked_lm_ids=positions + 5, masked_lm_weights=np.ones(positions.shape, np.float32),
+                 next_sentence_labels=np.ones([len(positions), 1], np.int32))
+    batch = {name: tf.constant(values) for name, values in batch.items()}
+    config = tiny_config.replace(num_hidden_layers=1, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
+
+    def new_step(jit_compile=False):
+        keras.utils.set_random_seed(1)
+        trainer = Trainer(PretrainingTask(AlbertPretrainer(config)))
+        trainer.compile(optimizer=create_optimizer())
+        return tf.function(trainer.train_step, autograph=False, jit_compile=jit_compile), batch
+
+    return new_step
+
+
+@pytest.fixture
+def on_tpu(monkeypatch):
+    """A function that makes the default strategy one of a TPU."""
+    return lambda: monkeypatch.setattr(tf.distribute, "TPUStrategy", type(tf.distribute.get_strategy()))
+
+
+def compiled_functions(step, batch):
+    """The number of functions in a step's graph that XLA would compile one by one."""
+    library = step.get_concrete_function(batch).graph.as_graph_def().library
+    return sum(function.attr["_XlaMustCompile"].b for function in library.function)
+
+
+def instructions(step, batch):
+    """The number of instructions that XLA gets to compile the whole step."""
+    return len(re.findall(r"^ +\S+ = ", step.experimental_get_compiler_ir(batch)(stage="hlo"), re.M))
+
+
+@pytest.mark.long
+def test_on_a_tpu_the_step_has_neither_compiled_chains_nor_recomputations(step, on_tpu):
+    on_processor, batch = step(jit_compile=True)
+    chains, with_chains = compiled_functions(on_processor, batch), instructions(on_processor, batch)
+    on_tpu()
+    whole, batch = step(jit_compile=True)
+    assert compiled_functions(whole, batch) == 0 < chains
+    assert 0 < instructions(whole, batch) < with_chains
+
+
+@pytest.mark.long
+def test_a_step_on_a_tpu_has_the_losses_and_gradients_of_a_processor(step, on_tpu):
+    def logs():
+        compiled, batch = step()
+        return compiled(batch)
+
+    on_processor = logs()
+    on_tpu()
+    for name, value in logs().items():
+        np.testing.assert_allclose(value, on_processor[name], rtol=1e-5, err_msg=name)
+
+
+ATTENTION = 4 * (16 * 16 + 16) + 2 * 16  # query, key, value, output; LayerNorm
+FFN = 16 * 32 + 32 + 32 * 16 + 16 + 2 * 16
+REST = (50 + 2 + 16) * 8 + 2 * 8 + 8 * 16 + 16 + 16 * 16 + 16  # embeddings, LayerNorm; mapping; pooler
+
+
+@pytest.mark.parametrize("changes, attentions, ffns", [
+    (dict(cross_layer_sharing="all"), 1, 1),
+    (dict(cross_layer_sharing="attention"), 1, 4),
+    (dict(cross_layer_sharing="ffn"), 4, 1),
+    (dict(cross_layer_sharing="none"), 4, 4),
+    (dict(num_hidden_groups=2), 2, 2),
+    (dict(inner_group_num=3), 3, 3),
+    (dict(num_hidden_groups=2, inner_group_num=2), 4, 4),
+], ids=str)
+def test_each_strategy_has_its_parameters(tiny_config, changes, attentions, ffns):
+    model = AlbertModel(tiny_config.replace(**changes))
+    assert model.count_params() == REST + attentions * ATTENTION + ffns * FFN
+    names = [variable.name for variable in model.weights]
+    assert len(set(names)) == len(names)
+    assert sum("/attention_1/self/query/kernel" in name for name in names) == attentions
+    assert sum("/ffn_1/intermediate/dense/kernel" in name for name in names) == ffns
+
+
+def test_groups_name_their_layers_in_order(tiny_config):
+    model = AlbertModel(tiny_config.replace(num_hidden_groups=2, inner_group_num=2))
+    kernels = [variable.name for variable in model.weights if variable.name.endswith("self/value/kernel:0")]
+    assert kernels == [f"bert/encoder/transformer/group_{group}/inner_group_{inner}/attention_1/self/value/kernel:0"
+                       for group in range(2) for inner in range(2)]
+
+
+@pytest.mark.parametrize("sharing", ["attention", "ffn", "none"])
+def test_blocks_of_equal_weights_compute_what_one_shared_block_does(tiny_config, tiny_batch, sharing):
+    shared, separate = AlbertModel(tiny_config), AlbertModel(tiny_config.replace(cross_layer_sharing=sharing))
+    values = {variable.name: variable for variable in shared.weights}
+    for variable in separate.weights:
+        first = variable.name
+        for group in range(4):
+            first = first.replace(f"group_{group}/inner", "group_0/inner")
+        variable.assign(values[first])
+    np.testing.assert_allclose(separate(tiny_batch)["sequence_output"], shared(tiny_batch)["sequence_output"],
+                               atol=1e-6)
+    own = next(variable for variable in separate.weights
+               if "group_3/" in variable.name and "output/dense/kernel" in variable.name)
+    own.assign(own * 10)
+    outputs, before = separate(tiny_batch)["encoder_outputs"], shared(tiny_batch)["encoder_outputs"]
+    assert [np.allclose(a, b, atol=1e-5) for a, b in zip(outputs, before)] == [True, True, True, False]
+
+
+def test_an_embedding_as_wide_as_the_encoder_is_not_mapped(tiny_config):
+    names = [variable.name for variable in AlbertModel(tiny_config.replace(embedding_size=16)).weights]
+    assert not any("embedding_hidden_mapping_in" in name for name in names)

@@ -1,18 +1,26 @@
-"""A model with wider embeddings starts close to the narrow one."""
+"""Models with other layers, groups or positions than their weights."""
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from in_process import loaded
 
+import albert_tf
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
+from albert_tf.modeling import encoder
+from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.weights.from_pretrained import build, from_pretrained
-from albert_tf.weights.stored_model import open_source
+from albert_tf.tasks.classification.task import ClassificationTask
+from albert_tf.weights.from_pretrained import build, from_pretrained, load_into
+from albert_tf.weights.resolved_model import ModelRequest, ResolvedModel
+from albert_tf.weights.stored_model import open_source, unshared, unshared_config
 from albert_tf.weights.widening import widened
 
 pytestmark = pytest.mark.both_stacks
+
 
 CONFIG = AlbertConfig(vocab_size=50, embedding_size=32, hidden_size=64, num_hidden_layers=2, num_attention_heads=2,
                       intermediate_size=64, max_position_embeddings=8, initializer_range=0.1)
@@ -71,3 +79,145 @@ def test_a_conversion_widens(narrow, tmp_path):
     with loaded("convert_checkpoint") as run:
         assert run(init_checkpoint=narrow[1], to="hugging_face", embedding_size=48, output_dir=tmp_path / "wide") == 0
     assert from_pretrained(str(tmp_path / "wide"), model="pretrainer").config.embedding_size == 48
+
+
+TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=4, num_attention_heads=2,
+                    intermediate_size=16, max_position_embeddings=6, initializer_range=0.3)
+BATCH = dict(input_ids=np.arange(12, dtype=np.int32).reshape(2, 6), input_mask=np.ones([2, 6], np.int32),
+             segment_ids=np.zeros([2, 6], np.int32))
+SHARINGS = [dict(), dict(num_hidden_groups=2), dict(num_hidden_groups=2, inner_group_num=2),
+            dict(cross_layer_sharing="attention"), dict(cross_layer_sharing="ffn", inner_group_num=2)]
+
+
+def saved(folder, **changes):
+    keras.utils.set_random_seed(1)
+    model = AlbertModel(TINY.replace(**changes))
+    for variable in model.weights:  # biases start at 0, where an exchange would not be seen
+        variable.assign_add(keras.initializers.RandomNormal(stddev=0.1)(variable.shape))
+    save(model, str(folder), "ours")
+    return model
+
+
+@pytest.mark.parametrize("changes", SHARINGS, ids=str)
+def test_every_sharing_is_undone_with_equal_outputs(tmp_path, changes):
+    model = saved(tmp_path, **changes)
+    source = unshared(open_source(str(tmp_path)))
+    assert source.config == unshared_config(model.config)
+    again, report = build(source, "encoder")
+    assert not report.not_restored and not report.not_used
+    config = again.config
+    assert config.num_attention_blocks == config.num_ffn_blocks == 4 * config.inner_group_num
+    expected, found = model(BATCH), again(BATCH)
+    for old, new in zip(expected["encoder_outputs"], found["encoder_outputs"]):
+        np.testing.assert_array_equal(old, new)
+    again.encoder.ffn_blocks[-1].layer_norm.gamma.assign_add([1.0] * 8)
+    np.testing.assert_array_equal(model(BATCH)["encoder_outputs"][0], again(BATCH)["encoder_outputs"][0])
+
+
+def test_a_model_without_sharing_stays_as_it_is(tmp_path):
+    saved(tmp_path, cross_layer_sharing="none")
+    source = open_source(str(tmp_path))
+    assert unshared(source) is source
+
+
+def test_a_conversion_unshares_too(tmp_path):
+    model = saved(tmp_path / "shared")
+    with loaded("convert_checkpoint") as run:
+        assert run(init_checkpoint=tmp_path / "shared", to="tf1", unshare_layers=True,
+                   output_dir=tmp_path / "apart") == 0
+    apart = from_pretrained(str(tmp_path / "apart"))
+    assert apart.config.num_ffn_blocks == 4
+    np.testing.assert_array_equal(apart(BATCH)["pooled_output"], model(BATCH)["pooled_output"])
+
+
+def test_a_task_starts_from_the_copies_and_its_own_checkpoints_are_read_as_they_are(tmp_path):
+    model = saved(tmp_path / "shared")
+    config = unshared_config(model.config)
+    resolved = ResolvedModel(ModelRequest(init_checkpoint=str(tmp_path / "shared"), unshare_layers=True))
+
+    def task():
+        return ClassificationTask(AlbertClassifier(config, 2))
+
+    made, _ = resolved.build(task, str(tmp_path / "shared"))
+    np.testing.assert_array_equal(made.model(BATCH)["pooled_output"], model(BATCH)["pooled_output"])
+    made.model.albert.encoder.ffn_blocks[2].layer_norm.gamma.assign_add([1.0] * 8)
+    save(made.model, str(tmp_path / "trained"), "ours")
+    again = task().model
+    load_into(again, resolved.open(str(tmp_path / "trained")))
+    np.testing.assert_array_equal(again(BATCH)["logits"], made.model(BATCH)["logits"])
+
+
+STORED = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
+                      intermediate_size=16, max_position_embeddings=6)
+
+
+@pytest.mark.parametrize("changes, message", [
+    (dict(num_hidden_layers=900, num_hidden_groups=900), "asks for group 2, inner group 1"),
+    (dict(num_hidden_layers=2, inner_group_num=400), "asks for group 1, inner group 2"),
+    (dict(cross_layer_sharing="none"), "asks for group 2, inner group 1")], ids=str)
+def test_more_groups_than_the_weights_have_are_refused_before_they_are_built(tmp_path, monkeypatch, changes, message):
+    save(AlbertModel(STORED), str(tmp_path), "ours")
+    (tmp_path / "albert_config.json").write_text(STORED.replace(**changes).to_json_string())
+    blocks = []
+
+    class CountedBlock(encoder.AttentionBlock):
+        def __init__(self, *arguments):
+            blocks.append(arguments)
+            super().__init__(*arguments)
+
+    monkeypatch.setattr(encoder, "AttentionBlock", CountedBlock)
+    with pytest.raises(ValueError, match=f"its groups and inner groups of layers are 1 and 1.*{message}"):
+        albert_tf.from_pretrained(str(tmp_path))
+    assert len(blocks) == 2
+
+
+SHORT = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+                    intermediate_size=16, max_position_embeddings=6)
+LONGER = SHORT.replace(max_position_embeddings=15)
+
+
+def inputs(length):
+    ids = np.arange(2 * length, dtype=np.int32).reshape(2, length) % SHORT.vocab_size
+    return dict(input_ids=ids, input_mask=np.ones_like(ids), segment_ids=np.zeros_like(ids))
+
+
+@pytest.fixture
+def stored(tmp_path):
+    """A model with 6 positions, and the source of its checkpoint."""
+    model = AlbertModel(SHORT)
+    save(model, str(tmp_path), "ours")
+    return model, open_source(str(tmp_path))
+
+
+def restored(source):
+    model = AlbertModel(LONGER)
+    load_into(model, source)
+    return model
+
+
+@pytest.mark.parametrize("make", [restored, lambda source: build(source, lambda: AlbertModel(LONGER))[0]],
+                         ids=["load_into", "build"])
+def test_missing_positions_repeat_those_of_the_checkpoint(stored, make, caplog):
+    model, source = stored
+    longer = make(source)
+    table = model.embeddings.position_embeddings.numpy()
+    np.testing.assert_array_equal(longer.embeddings.position_embeddings, np.concatenate([table, table, table[:3]]))
+    np.testing.assert_array_equal(longer(inputs(6))["sequence_output"],
+                                  model(inputs(6))["sequence_output"])
+    assert "has 6 positions, the model 15" in caplog.text
+
+
+def test_a_model_with_fewer_positions_or_another_width_is_another_model(stored):
+    _, source = stored
+    for config in (SHORT.replace(max_position_embeddings=5), LONGER.replace(embedding_size=8)):
+        with pytest.raises(ValueError, match="is another model: bert/embeddings/.*_embeddings has shape"):
+            load_into(AlbertModel(config), source)
+
+
+def test_the_restored_positions_can_be_trained(stored):
+    _, source = stored
+    longer = restored(source)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(longer(inputs(15))["pooled_output"])
+    gradient = tf.convert_to_tensor(tape.gradient(loss, longer.embeddings.position_embeddings))
+    assert gradient.shape == [15, 4] and np.all(np.abs(gradient).max(axis=1) > 0)

@@ -1,11 +1,14 @@
-"""The classification task: the release's losses and probabilities, and losses that add up over parts of a batch."""
+"""Losses and predictions of classification."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from albert_tf import from_pretrained
-from albert_tf.tasks.classification.task import ClassificationTask
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.tasks.classification.task import ClassificationTask, LabelLoss, class_weights
+from albert_tf.tasks.classification.task_config import TaskData
 
 
 @pytest.fixture(params=["classifier", "regression"])
@@ -33,3 +36,74 @@ def test_losses_of_parts_add_up_to_that_of_the_batch(recorded):
     parts = [{name: values[rows] for name, values in batch.items()} for rows in (slice(0, 1), slice(1, None))]
     losses = [task.loss(task.model(part), part, denominators)[0] for part in parts]
     np.testing.assert_allclose(sum(losses), numbers["out/loss"], atol=1e-5)
+
+
+LOGITS = np.array([[2.0, -1.0, 0.5], [-0.3, 0.2, 1.5], [0.1, 3.0, -2.0], [1.0, 1.0, -1.0]], np.float32)
+ONE, SEVERAL = np.array([0, 2, 0, 1]), np.array([[1, 0, 1], [0, 0, 1], [0, 0, 0], [1, 1, 0]], np.float32)
+WEIGHTS = (0.5, 2.0, 1.25)
+CASES = [  # several labels, weights, gamma, the loss, and its gradient for the third text
+    (False, None, 0.0, 1.0807498716138544, [-0.237044351, 0.235457848, 0.001586503]),
+    (False, WEIGHTS, 0.0, 0.8404204438878927, [-0.111550283, 0.110803693, 0.000746589]),
+    (False, None, 2.0, 0.7300795871833442, [-0.28206489, 0.280177072, 0.001887818]),
+    (False, WEIGHTS, 2.0, 0.425200040751029, [-0.132736419, 0.131848034, 0.000888385]),
+    (False, None, 0.5, 0.9368753299034789, [-0.249490989, 0.247821183, 0.001669806]),
+    (True, None, 0.0, 0.6106559299849272, [0.043748266, 0.079381177, 0.009933577]),
+    (True, WEIGHTS, 0.0, 0.6324925469664556, [0.043748266, 0.079381177, 0.009933577]),
+    (True, None, 2.0, 0.2901365632894067, [0.028299551, 0.093895823, 0.000405912]),
+    (True, None, 0.5, 0.46525191061314325, [0.042373222, 0.083355612, 0.005037939]),
+]
+CONFIG = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+                      intermediate_size=8, max_position_embeddings=8)
+LABELS = ("calm", "loud", "odd")
+
+
+@pytest.mark.parametrize("multi_label, weights, gamma, expected, gradient", CASES)
+def test_loss_and_gradient_are_those_of_pytorch(multi_label, weights, gamma, expected, gradient):
+    model = AlbertClassifier(CONFIG, 3, multi_label=multi_label)
+    task = ClassificationTask(model, label_loss=LabelLoss(multi_label, weights, gamma))
+    logits, labels = tf.constant(LOGITS), tf.constant(SEVERAL if multi_label else ONE)
+    rows = [dict(input_ids=tf.zeros([2, 4], tf.int32), label_ids=labels[start : start + 2]) for start in (0, 2)]
+    counts = [task.loss_denominators(part) for part in rows]
+    totals = {name: sum(each[name] for each in counts) for name in counts[0]}
+    with tf.GradientTape() as tape:
+        tape.watch(logits)
+        loss = sum(task.loss(dict(logits=logits[start : start + 2]), part, totals)[0]
+                   for start, part in zip((0, 2), rows))  # two micro-batches
+    np.testing.assert_allclose(loss, expected, atol=1e-6)
+    np.testing.assert_allclose(tape.gradient(loss, logits)[2], gradient, atol=1e-6)
+
+
+@pytest.mark.parametrize("multi_label", [False, True])
+def test_a_focal_loss_of_a_certain_text_has_a_finite_gradient(multi_label):
+    logits = tf.constant([[200.0, -200.0]])
+    with tf.GradientTape() as tape:
+        tape.watch(logits)
+        loss = LabelLoss(multi_label, None, 0.5).losses(logits, tf.constant([[1.0, 0.0]] if multi_label else [0]))
+    assert np.isfinite(tape.gradient(loss, logits)).all() and loss.numpy() == 0
+
+
+def test_balanced_weights_are_those_of_scikit_learn():
+    """sklearn.utils.class_weight.compute_class_weight("balanced"): 10 / (3 * count)."""
+    task = TaskData("moods", {}, LABELS, class_weights="balanced")
+    ids = np.array([0] * 5 + [1] * 3 + [2] * 2)
+    np.testing.assert_allclose(class_weights(task, ids, "train.csv"), [0.66666667, 1.11111111, 1.66666667])
+    with pytest.raises(ValueError, match='train.csv has no example with the label \'odd\', so "class_weights"'):
+        class_weights(task, ids[:8], "train.csv")
+
+
+def test_balanced_weights_of_several_labels_are_texts_without_to_texts_with_them():
+    task = TaskData("moods", {}, LABELS, multi_label=True, class_weights="balanced")
+    np.testing.assert_allclose(class_weights(task, SEVERAL, "train.csv"), [2 / 2, 3 / 1, 2 / 2])
+    numbers = TaskData("moods", {}, LABELS, multi_label=True, class_weights=(1, 2, 3))
+    assert class_weights(numbers, SEVERAL, "train.csv") == (1.0, 2.0, 3.0)
+    assert class_weights(TaskData("moods", {}, LABELS), ONE, "train.csv") is None
+
+
+def test_a_teacher_of_several_labels_per_text_is_compared_label_by_label():
+    """The mean over labels of KL(Bernoulli(teacher) || Bernoulli(student)), times the squared temperature."""
+    teacher, student = np.array([[2.0, -1.0, 0.5]], np.float32), np.array([[1.0, 1.0, -2.0]], np.float32)
+    task = ClassificationTask(None, label_loss=LabelLoss(multi_label=True))
+    found = task.teacher_loss(dict(logits=student), dict(logits=teacher), {}, dict(examples=1.0), temperature=2.0)
+    p, q = (1 / (1 + np.exp(-logits / 2)) for logits in (teacher, student))
+    expected = 4 * np.mean(p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q)))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)

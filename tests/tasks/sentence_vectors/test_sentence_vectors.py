@@ -1,4 +1,4 @@
-"""Training of sentence vectors: losses by hand; nearest neighbours in blocks."""
+"""The tasks of sentence vectors, and their targets."""
 
 import types
 
@@ -12,6 +12,7 @@ from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.vectors import VectorPrecision
 from albert_tf.tasks.sentence_vectors.search import nearest_lines, unit_vectors_function
 from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
+from albert_tf.tasks.sentence_vectors.vectors import projection
 from albert_tf.training.evaluation import mean_of
 
 # Cosines: 1, 0 and 0.6; the vectors' lengths do not count.
@@ -105,3 +106,30 @@ def test_the_nearest_lines_are_those_of_all_vectors_whatever_the_block(model, se
 
 def test_without_lines_there_are_no_neighbours():
     assert nearest_lines(np.eye(2, dtype=np.float32), ["", " "], np.eye(2), VectorPrecision(), 3) == [[], []]
+
+
+RANDOM = np.random.default_rng(3)
+
+
+def test_vectors_of_another_width_keep_their_products_as_far_as_the_width_allows():
+    vectors = RANDOM.normal(0, 2, [50, 8]).astype(np.float32)
+    np.testing.assert_array_equal(vectors @ projection(vectors, 8), vectors)
+    wide = vectors @ projection(vectors, 12)
+    np.testing.assert_allclose(wide @ wide.T, vectors @ vectors.T, atol=1e-4)
+    u, s, v = np.linalg.svd(vectors.astype(float), full_matrices=False)
+    best = (u[:, :3] * s[:3]) @ v[:3]  # of rank 3
+    narrow = vectors @ projection(vectors, 3)
+    assert narrow.shape == (50, 3) and narrow.dtype == np.float32
+    np.testing.assert_allclose(narrow @ narrow.T, best @ best.T, atol=1e-3)
+
+
+def test_turned_vectors_keep_their_products_and_find_back_to_those_that_were_turned():
+    vectors = RANDOM.normal(0, 2, [50, 8]).astype(np.float32)
+    rotation, _ = np.linalg.qr(RANDOM.normal(size=[8, 8]))
+    own = (3 * vectors @ rotation).astype(np.float32)
+    turned = vectors @ projection(vectors, 8, own[::5], slice(None, None, 5))
+    np.testing.assert_allclose(3 * turned, own, atol=1e-4)
+    for size in (8, 12):
+        others = vectors @ projection(vectors, size, RANDOM.normal(size=[50, size]).astype(np.float32))
+        np.testing.assert_allclose(others @ others.T, vectors @ vectors.T, atol=1e-4)
+        assert not np.allclose(others[:, :8], vectors, atol=0.1)

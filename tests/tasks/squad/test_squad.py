@@ -1,4 +1,4 @@
-"""The tasks of SQuAD 1.1 and 2.0: the release's losses, the losses of micro-batches, and candidates."""
+"""SQuAD's losses and official scores."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,10 @@ import tensorflow as tf
 
 from albert_tf import from_pretrained
 from albert_tf.tasks.squad.fine_tuning import ConditionalSpanTask, SpanTask
+from albert_tf.tasks.squad.metrics import best_threshold, evaluate_v1, evaluate_v2, normalize_answer
 
 pytestmark = pytest.mark.both_stacks
+
 
 INPUTS = ("input_ids", "input_mask", "segment_ids", "p_mask", "start_positions", "end_positions", "is_impossible")
 
@@ -69,3 +71,69 @@ def test_candidates_are_the_best_tokens_and_of_equals_the_first():
 def test_a_sequence_shorter_than_the_n_best_gives_all_its_tokens():
     found = SpanTask(None).predictions(dict(start_logits=tf.zeros([2, 4]), end_logits=tf.zeros([2, 4])))
     assert found["start_top_index"].numpy().tolist() == [[0, 1, 2, 3]] * 2
+
+
+def dataset(**answers):
+    """Questions by id, with their answers' texts."""
+    qas = [dict(id=qas_id, question="?", answers=[dict(text=text, answer_start=0) for text in texts])
+           for qas_id, texts in answers.items()]
+    return [dict(title="", paragraphs=[dict(context="", qas=qas)])]
+
+
+@pytest.mark.parametrize("text, normal", [
+    ("The  Cat, an A-team's!", "cat ateams"), ("theory of a  thing", "theory of thing"), ("...", ""), ("Ä ö", "ä ö")])
+def test_answers_are_compared_without_case_punctuation_and_articles(text, normal):
+    assert normalize_answer(text) == normal
+
+
+def test_v1_takes_the_best_of_several_answers():
+    scores = evaluate_v1(dataset(a=["red cat", "the cat"], b=["two green frogs"]), dict(a="cat", b="green frogs"))
+    assert scores == dict(exact_match=50.0, f1=pytest.approx(100 * (1 + 0.8) / 2))
+
+
+def test_v1_counts_a_word_as_often_as_both_have_it():
+    assert evaluate_v1(dataset(a=["cat cat dog"]), dict(a="cat cat cat"))["f1"] == pytest.approx(200 / 3)
+
+
+def test_of_nothing_v1_has_an_f1_of_zero_and_v2_of_one():
+    assert evaluate_v1(dataset(a=["the"]), dict(a=""))["f1"] == 0.0
+    assert evaluate_v2(dataset(a=["the"]), dict(a=""))["f1"] == 100.0
+
+
+def test_v2_has_scores_of_the_questions_with_and_without_an_answer():
+    scores = evaluate_v2(dataset(a=["cat"], b=[], c=[]), dict(a="a cat", b="", c="dog"))
+    assert scores == dict(exact=pytest.approx(200 / 3), f1=pytest.approx(200 / 3), total=3, HasAns_exact=100.0,
+                          HasAns_f1=100.0, HasAns_total=1, NoAns_exact=50.0, NoAns_f1=50.0, NoAns_total=2)
+
+
+def test_answers_that_are_null_count_as_missing():
+    data = dataset(a=[])
+    data[0]["paragraphs"][0]["qas"][0]["answers"] = None
+    assert evaluate_v2(data, dict(a=""))["NoAns_exact"] == 100.0
+    assert evaluate_v1(data, dict(a="x")) == dict(exact_match=0.0, f1=0.0)
+
+
+def test_the_best_threshold_is_inclusive():
+    data, predictions = dataset(a=["cat"], b=[], c=["dog"], d=[]), dict(a="cat", b="x", c="dog", d="y")
+    scores = evaluate_v2(data, predictions, dict(a=-3.0, b=1.0, c=0.5, d=2.0))
+    assert (scores["best_f1"], scores["best_f1_thresh"]) == (100.0, 0.5)
+    above = evaluate_v2(data, predictions, dict(a=-3.0, b=1.0, c=0.5, d=2.0), na_prob_thresh=0.5)
+    assert (above["exact"], above["NoAns_exact"]) == (100.0, 100.0)
+
+
+def test_the_threshold_is_the_official_zero_if_no_question_has_an_answer():
+    found = best_threshold(dict(a="x", b="y"), dict(a=0.0, b=0.0), dict(a=1.0, b=2.0), dict(a=False, b=False))
+    assert found == (100.0, 0.0)
+
+
+@pytest.mark.parametrize("evaluate", [evaluate_v1, evaluate_v2])
+def test_missing_predictions_and_questions_are_refused(evaluate):
+    with pytest.raises(ValueError, match="predictions: 1 of 2 questions are missing, such as 'b'"):
+        evaluate(dataset(a=["x"], b=["y"]), dict(a="x"))
+    with pytest.raises(ValueError, match="there are no questions"):
+        evaluate([], {})
+
+
+def test_a_missing_null_score_is_refused():
+    with pytest.raises(ValueError, match="na_probs: 1 of 1 questions are missing, such as 'a'"):
+        evaluate_v2(dataset(a=["x"]), dict(a="x"), {})

@@ -1,12 +1,13 @@
-"""Windows of texts that are longer than a row: rows, and the same rows from TensorFlow ops."""
+"""Windows of long texts, and rows of pieces, in Python and as TensorFlow operations."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.text.graph.packing import pack_text_windows
+from albert_tf.text.graph.packing import pack_ids, pack_text_windows, pack_texts
 from albert_tf.text.graph.tokenization import GraphTokenizer
-from albert_tf.text.packing import PairPacker, WindowOptions, WindowPacker
+from albert_tf.text.packing import PairPacker, WindowOptions, WindowPacker, concatenated, windows
+from albert_tf.text.tokenization import FullTokenizer
 
 NAMES = ("input_ids", "input_mask", "segment_ids")
 
@@ -86,3 +87,65 @@ def check_packed(inputs, rows):
         _, windows, length = found.shape
         np.testing.assert_array_equal(found, expected[:, :windows, :length])
         assert not expected[:, windows:].any() and not expected[:, :, length:].any()
+
+
+def test_windows_cover_the_paragraph_and_each_piece_is_at_home_in_one():
+    found = windows(100, 40, 16)
+    assert [(window.first, window.length) for window in found] == [(0, 40), (16, 40), (32, 40), (48, 40), (64, 36)]
+    homes = np.zeros(100, int)
+    for window in found:
+        homes[window.first : window.first + window.length] += window.is_max_context
+    assert (homes == 1).all()
+
+
+def test_a_stride_longer_than_the_window_leaves_nothing_out():
+    assert [(window.first, window.length) for window in windows(25, 10, 50)] == [(0, 10), (10, 10), (20, 5)]
+    assert windows(0, 10, 5) == ()
+
+
+@pytest.fixture(scope="module")
+def tokenizer(golden):
+    return FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"))
+
+
+@pytest.fixture(scope="module")
+def graph_tokenizer(tokenizer):
+    return GraphTokenizer(tokenizer)
+
+
+def unpadded(packed):
+    lengths = tf.reduce_sum(packed["input_mask"], axis=1).numpy()
+    return {name: [row[:length].tolist() for row, length in zip(rows.numpy(), lengths)]
+            for name, rows in packed.items()}
+
+
+@pytest.mark.parametrize("max_seq_length", [4, 5, 6, 11, 12])
+def test_every_pair_of_lengths_is_cut_as_pair_packer_does(tokenizer, graph_tokenizer, max_seq_length):
+    lengths = [(a, b) for a in range(11) for b in range(11)]
+    ids = [[list(range(10, 10 + length)) for length in column] for column in zip(*lengths)]
+    packed = pack_ids(graph_tokenizer, max_seq_length, *(tf.ragged.constant(rows, tf.int32) for rows in ids),
+                      padded_length=max_seq_length)
+    packer = PairPacker(tokenizer, max_seq_length)
+    for number, (ids_a, ids_b) in enumerate(zip(*ids)):
+        expected = packer.pack(ids_a, ids_b)
+        assert {name: rows[number].numpy().tolist() for name, rows in packed.items()} == expected
+
+
+def test_texts_are_padded_to_the_longest_of_the_batch(tokenizer, graph_tokenizer):
+    texts = ["the name of the file", "", "the"]
+    packed = pack_texts(graph_tokenizer, 8, texts)
+    longest = min(8, 2 + len(tokenizer.encode(texts[0])))
+    assert packed["input_ids"].shape == [3, longest]
+    rows = [PairPacker(tokenizer, 8).pack(tokenizer.encode(text)) for text in texts]
+    for name, found in unpadded(packed).items():
+        assert found == [row[name][: sum(row["input_mask"])] for row in rows]
+
+
+def test_batches_of_arrays_and_tensors_are_joined_by_name():
+    empty = dict(logits=np.zeros([0, 2], np.float32))
+    joined = concatenated([empty, dict(logits=tf.constant([[1.0, 2.0]]), layers=tf.constant([3])),
+                           dict(logits=np.array([[3, 4], [5, 6]], np.float32), layers=np.array([1, 2], np.int32))])
+    np.testing.assert_array_equal(joined["logits"], [[1, 2], [3, 4], [5, 6]])
+    np.testing.assert_array_equal(joined["layers"], [3, 1, 2])
+    assert {name: values.dtype for name, values in joined.items()} == dict(logits=np.float32, layers=np.int32)
+    assert concatenated([empty])["logits"].shape == (0, 2) and concatenated([]) == {}

@@ -1,0 +1,250 @@
+"""Flags: kinds, bounds, names of the release, and those that commands share."""
+
+import dataclasses
+import re
+
+import pytest
+from absl import flags
+from absl.testing import flagsaver
+from in_process import REPOSITORY, loaded
+
+from albert_tf.commands import flag_fields as fields, run_classifier, run_pretraining, shared_flags
+from albert_tf.commands.flag_fields import define_float, define_integer, from_flags
+from albert_tf.commands.usage import NAMES
+from albert_tf.config import AlbertConfig
+from albert_tf.data.worker_pool import worker_pool
+from albert_tf.pretraining.examples import CreationOptions, MaskingOptions, SegmentOptions
+from albert_tf.training.options import FineTuningOptions, RunOptions, Schedule, default_interval
+from albert_tf.utils import bounds
+from albert_tf.utils.bounds import check_finite
+
+
+def test_fields_have_the_values_of_the_flags_of_their_names():
+    @dataclasses.dataclass(frozen=True)
+    class Options:
+        verbosity: int
+        made: str
+        not_a_flag: int = 7
+
+    with flagsaver.flagsaver(verbosity=-1):
+        assert from_flags(Options, made="here") == Options(-1, "here", 7)
+        assert from_flags(Options, made="here", verbosity=1).verbosity == 1
+    with pytest.raises(TypeError, match="made"):
+        from_flags(Options)
+
+
+NOT_FINITE = ["nan", "NaN", "inf", "-inf", "Infinity", "1e999", "1_0.5", float("nan"), float("inf"), 10**400]
+
+
+@pytest.fixture(scope="module")
+def flag():
+    define_float("test_rate", 0.5, "A rate.", lower_bound=0.0, upper_bound=2.0)
+    return flags.FLAGS["test_rate"]
+
+
+@pytest.fixture(scope="module")
+def count():
+    define_integer("test_count", 1, "A count.", 1, 100)
+    return flags.FLAGS["test_count"]
+
+
+@pytest.mark.parametrize("value", NOT_FINITE, ids=lambda value: str(value)[:9])
+def test_a_flag_that_is_not_finite_is_refused_on_the_command_line_and_in_a_recipe(flag, value):
+    with pytest.raises(flags.IllegalFlagValueError, match="flag --test_rate=.*: expected a finite number"):
+        flag.parse(value)
+    with pytest.raises(flags.IllegalFlagValueError, match="flag --test_rate=.*: expected a finite number"):
+        flags.FLAGS.set_default("test_rate", value)
+
+
+def test_a_flag_keeps_its_bounds_and_its_text(flag):
+    for value in ("-0.1", "2.1"):
+        with pytest.raises(flags.IllegalFlagValueError):
+            flag.parse(value)
+    flag.parse("1e-05")
+    assert flag.value == 1e-05 and flag.serialize() == "--test_rate=1e-05"
+
+
+@pytest.mark.parametrize("value", ["1_0", "0x10", "1e1", "ten"])
+def test_a_whole_number_has_digits_alone(count, value):
+    with pytest.raises(flags.IllegalFlagValueError, match="flag --test_count=.*: invalid literal for int"):
+        count.parse(value)
+
+
+def test_no_script_defines_a_float_that_may_be_infinite():
+    sources = [*REPOSITORY.glob("*.py"), *REPOSITORY.glob("albert_tf/**/*.py"), *REPOSITORY.glob("benchmarks/**/*.py")]
+    assert not [path.name for path in sources if "flags.DEFINE_float(" in path.read_text(encoding="utf-8")]
+
+
+def test_no_command_defines_a_whole_number_that_may_have_an_underscore():
+    commands = REPOSITORY.glob("albert_tf/commands/*.py")
+    assert not [path.name for path in commands if "flags.DEFINE_integer(" in path.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("script, values, message", [
+    ("run_classifier", dict(distillation_alpha=0.9), "--distillation_alpha=0.9 has no effect without --teacher"),
+    ("run_tagging", dict(distillation_temperature=2), "--distillation_temperature=2.0 has no effect without --teacher"),
+    ("run_squad", dict(distillation_alpha=0), "--distillation_alpha=0.0 has no effect without --teacher_checkpoint"),
+    ("run_classifier", dict(max_windows=4), "--max_windows=4 has no effect without --long_texts=mean or max"),
+    ("run_classifier", dict(doc_stride=9, long_texts="truncate"), "--doc_stride=9 has no effect without --long_texts="),
+    ("run_classifier", dict(threshold_to_export=0.7), "--threshold_to_export=0.7 has no effect without --export_dir"),
+    ("run_sentence_embeddings", dict(temperature=0.1),
+     "--temperature=0.1 has no effect without --objective=pairs or simcse")])
+def test_a_flag_without_effect_is_an_error(script, values, message, tmp_path, capsys):
+    of_the_task = dict(task_name="rte") if script == "run_classifier" else {}
+    with loaded(script) as run:
+        assert run(output_dir=tmp_path, do_train=True, albert_config_file="albert_tiny", **of_the_task, **values) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_a_flag_that_is_set_to_its_default_needs_no_other():
+    with loaded("run_classifier"), flagsaver.flagsaver():
+        flags.FLAGS(["run_classifier", "--output_dir=out", "--max_windows=8", "--distillation_alpha=0.5"])
+        options = fields.from_flags(run_classifier.DistillationOptions)
+    assert options.distillation_alpha == 0.5
+
+
+# flags.DEFINE_... in google-research/albert's create_pretraining_data.py and run_pretraining.py.
+RELEASE = {
+    "create_pretraining_data": dict(
+        input_file=None, output_file=None, vocab_file=None, spm_model_file=None, do_whole_word_mask=True,
+        do_permutation=False, favor_shorter_ngram=True, random_next_sentence=False, max_seq_length=512, ngram=3,
+        max_predictions_per_seq=20, random_seed=12345, dupe_factor=40, masked_lm_prob=0.15, short_seq_prob=0.1),
+    "run_pretraining": dict(
+        input_file=None, output_dir=None, max_seq_length=512, max_predictions_per_seq=20, do_train=True, do_eval=False,
+        train_batch_size=4096, eval_batch_size=64, optimizer="lamb", learning_rate=0.00176, poly_power=1.0,
+        num_train_steps=125000, num_warmup_steps=3125, start_warmup_step=0, keep_checkpoint_max=5,
+        iterations_per_loop=1000, max_eval_steps=100, init_from_group0=False, use_tpu=False,
+        tpu_name=None, tpu_zone=None, gcp_project=None, master=None),
+}
+
+
+# Flags of the release that differ here, which the page lists.
+DIFFERENT = {
+    "create_pretraining_data": {"input_file_mode", "do_lower_case", "vocab_file", "spm_model_file"},
+    "run_pretraining": {"albert_config_file", "init_checkpoint", "masked_lm_budget", "save_checkpoints_steps",
+                        "num_tpu_cores"},
+}
+
+
+@pytest.mark.parametrize("script", RELEASE)
+def test_the_flags_that_the_page_does_not_list_have_the_releases_defaults(script):
+    page = (REPOSITORY / "docs/from_the_release.md").read_text("utf-8")
+    table = page.partition(f"\n`{script}.py`:\n\n")[2].partition("\n\n")[0]
+    rows = [line.split(" | ")[0] for line in table.splitlines()[2:]]
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == DIFFERENT[script]
+    with loaded(script) as run:
+        found = {flag.name: flag.default for flag in run.flags}
+    assert DIFFERENT[script] <= set(found)
+    assert {name: found[name] for name in RELEASE[script]} == RELEASE[script]
+
+
+def test_the_run_of_the_release_saves_as_often_as_there():
+    assert default_interval(125000, run_pretraining.SAVE_CHECKPOINTS_STEPS) == 5000
+
+
+@pytest.mark.parametrize("steps, interval", [
+    (125_000, 5000), (25_000, 5000), (24_000, 4800), (7557, 1500), (12, 2), (3, 1)])
+def test_a_short_run_is_evaluated_five_times(steps, interval):
+    assert default_interval(steps, 5000) == interval
+
+
+def test_manifests_have_all_flags_of_the_model():
+    assert {field.name for field in dataclasses.fields(shared_flags.SourceFlags)} == set(shared_flags.MODEL_FLAGS)
+
+
+def test_the_least_value_itself_is_allowed():
+    check_finite("rate", 0.0, 0.0)
+    check_finite("rate", -1)
+    with pytest.raises(ValueError, match="^rate must be a finite number of at least 1. Received: 0.5$"):
+        check_finite("rate", 0.5, 1)
+
+
+REQUIRED = {
+    "create_pretraining_data": ("input_file", "output_file"), "train_vocabulary": ("input_file", "model_prefix"),
+    "extract_embeddings": ("input_file", "output_file"),
+    "export_to_tfhub": ("albert_directory", "export_path"),
+    "export_to_tflite": ("output_dir",), "run_pretraining": ("output_dir",), "run_squad": ("output_dir",),
+    "run_classifier": ("output_dir",), "run_glue": ("data_dir", "output_dir"),
+    "run_race": ("output_dir",), "run_sentence_embeddings": ("output_dir",),
+    "search_sentences": ("input_file", "vectors_file"),
+    "search_settings": ("space", "output_dir")}
+
+
+@pytest.mark.parametrize("script", REQUIRED)
+def test_an_error_names_a_required_flag_that_is_missing_or_empty(script, capsys):
+    required = REQUIRED[script]
+    with loaded(script) as run:
+        for name in required:
+            others = {other: "x" for other in required if other != name}
+            assert run(**others) == 1
+            assert f"error: --{name} is required\n" in capsys.readouterr().err
+            assert run(**others, **{name: ""}) == 1
+            assert f"error: --{name} must not be empty\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("script, action, flag, others", [
+    ("run_classifier", "do_eval", "data_dir", dict(task_name="rte")),
+    ("run_classifier", "calibrate", "data_dir", dict(task_name="rte")), ("run_race", "do_train", "data_dir", {}),
+    ("run_race", "export_dir", "data_dir", dict(do_train=False, do_eval=False, data_format="jsonl")),
+    ("run_squad", "do_train", "train_file", {}), ("run_squad", "do_predict", "predict_file", {}),
+    ("run_squad", "ask", "context_file", {}), ("run_tagging", "do_eval", "eval_file", {}),
+    ("run_sentence_embeddings", "do_train", "data_dir", {}),
+    ("run_sentence_embeddings", "do_train", "train_file", dict(objective="simcse"))])
+def test_a_flag_of_data_that_an_action_reads_is_needed_before_anything_is_written(
+        script, action, flag, others, tmp_path, capsys):
+    with loaded(script) as run:
+        for empty in (None, ""):
+            assert run(output_dir=tmp_path / "out", **{
+                action: str(tmp_path / "export") if action == "export_dir" else True, **others, flag: empty}) == 1
+            assert f"error: --{flag} is missing: --{action} reads it\n" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_output_list_without_a_file_is_refused(golden, tmp_path, capsys):
+    (tmp_path / "text.txt").write_text("A kettle.\n")
+    with loaded("create_pretraining_data") as run:
+        assert run(input_file=tmp_path / "text.txt", output_file=",",
+                   spm_model_file=golden / "tiny_spm/tiny.model") == 1
+    assert "error: --output_file must name at least one file. Received: ," in capsys.readouterr().err
+
+
+SCRIPTS = NAMES
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_whole_numbers_out_of_bounds_are_refused_by_flag_and_value(script, capsys):
+    with loaded(script) as run:
+        numbers = [flag for flag in run.flags if flag.flag_type() == "int" and not flag.help.startswith("Alias for")]
+        for flag in numbers:
+            for value in (flag.parser.lower_bound - 1, flag.parser.upper_bound + 1, 10**19):
+                assert run(**{flag.name: value}) == 1
+                printed = capsys.readouterr().err
+                assert f"error: --{flag.name} must be " in printed and printed.endswith(f". Received: {value}\n")
+
+
+@pytest.mark.parametrize("make, message", [
+    (lambda: AlbertConfig(60, num_hidden_layers=10**9), "num_hidden_layers .* from 1 to 1,000. .*=1000000000"),
+    (lambda: SegmentOptions(10**12, 0.1), "max_seq_length .* from 5 to 65,536. .*=1000000000000"),
+    (lambda: MaskingOptions(10**9), "max_predictions_per_seq .* from 1 to 65,536. .*=1000000000"),
+    (lambda: MaskingOptions(20, ngram=10**9), "ngram .* from 1 to 100. .*=1000000000"),
+    (lambda: MaskingOptions(20, ngram="3"), "ngram must be a whole number .*='3'"),
+    (lambda: MaskingOptions(20, masked_lm_prob="much"), "masked_lm_prob must be a number .*='much'"),
+    (lambda: CreationOptions(SegmentOptions(32, 0.1), MaskingOptions(5), 1, 2**40), "random_seed .*=1099511627776"),
+    (lambda: CreationOptions(SegmentOptions(32, 0.1), MaskingOptions(5), -1, 1), "dupe_factor .*=-1"),
+    (lambda: CreationOptions(SegmentOptions(32, 0.1), MaskingOptions(33), 1, 1),
+     "max_predictions_per_seq must be at most max_seq_length 32. Received: 33"),
+    (lambda: RunOptions("run", 10**15), "train_batch_size .*=1000000000000000"),
+    (lambda: Schedule(0), "num_train_steps .*=0"),
+    (lambda: FineTuningOptions(None, None, None, (1,), (8,), eval_batch_size=10**19),
+     "eval_batch_size .*=10000000000000000000"),
+    (lambda: worker_pool(3000, print).__enter__(), "num_workers must be a whole number from 1 to 1,024. .*=3000"),
+])
+def test_the_library_has_the_bounds_of_the_flags(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("value", [True, 1.0, "1", None, 0, 11, 10**400])
+def test_values_that_are_not_integers_within_the_bounds_are_refused(value):
+    with pytest.raises(ValueError, match="size must be a whole number from 1 to 10. Received: size="):
+        bounds.Bounds(1, 10).check("size", value)
