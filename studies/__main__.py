@@ -23,9 +23,8 @@ from albert_tf.utils.files import make_directory
 from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.outputs import write_text
 from studies.finished_runs import FINISHED, ScriptRuns
-from studies.listing import descriptions
 from studies.planning import Data, Trial, measured_columns, plan
-from studies.rendering import write_report
+from studies.rendering import descriptions, write_report
 from studies.results import collect
 from studies.sizes import print_sizes
 from studies.speed import print_speed

@@ -14,8 +14,7 @@ from typing import Any, Mapping
 
 from albert_tf.commands.command_runs import filled, placeholders
 from albert_tf.config import AlbertConfig
-from studies.columns import COLUMNS
-from studies.study import BUILT_IN, Study, config_of, flags_of
+from studies.study import BUILT_IN, COLUMNS, Study, config_of, flags_of
 
 RESULTS = "eval_results.json"
 

@@ -17,12 +17,10 @@ from albert_tf.commands import command_runs
 from albert_tf.config import AlbertConfig
 from albert_tf.utils.files import read_json_object
 from studies import results, speed
-from studies.answers import credits
-from studies.columns import COLUMNS
 from studies.intervals import difference_over_seeds, paired_bootstrap, paired_difference_over_seeds, standard_error
 from studies.neighbour_baseline import NeighbourBaseline
 from studies.planning import Data, plan
-from studies.results import Row, collect, compare, training_flops
+from studies.results import Row, collect, compare, credits, training_flops
 from studies.speed import (
     PAPER,
     Measurement,
@@ -33,7 +31,7 @@ from studies.speed import (
     table,
     tokens_per_second,
 )
-from studies.study import SCALES, parse_override, read_study, study_names
+from studies.study import COLUMNS, SCALES, parse_override, read_study, study_names
 
 PLACES = dict(text="text.txt", dev_text="dev.txt", additional_text="more.txt", glue_dir="glue", squad_dir="squad",
               pairs="blimp")
