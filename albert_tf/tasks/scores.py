@@ -13,7 +13,7 @@ from albert_tf.modeling.arguments import PredictingModel
 from albert_tf.modeling.vectors import VectorPrecision
 from albert_tf.tasks.classification import metrics as text_metrics
 from albert_tf.tasks.classification.answers import text_logits
-from albert_tf.tasks.classification.data import InputExample, read_examples
+from albert_tf.tasks.classification.data import read_examples
 from albert_tf.tasks.classification.metrics import evaluate_ranking
 from albert_tf.tasks.classification.task_config import TaskData
 from albert_tf.tasks.multiple_choice import answers as choices
@@ -66,26 +66,25 @@ def scorer(head: str, path: str, tokenizer: FullTokenizer, task: TaskData | None
     return _of_labels(path, tokenizer, task)
 
 
-def _labelled(path: str, task: TaskData) -> list[InputExample]:
-    """The examples of a file that has the format of the task's dev file."""
+def _labelled(path: str, task: TaskData) -> tuple[list[str], list[str | None], np.ndarray]:
+    """The first texts, the second texts and the label ids of a file that has the format of the task's dev file."""
     source = dataclasses.replace(task.source("dev"), path=path)
     if "label" not in source.columns:
         raise ValueError(f"--score_data={path}: the dev file of {task.name} has no labels")
     try:
-        return read_examples(dataclasses.replace(task, sources={"dev": source}), "", "dev")
+        examples = read_examples(dataclasses.replace(task, sources={"dev": source}), "", "dev")
     except ValueError as error:
         raise ValueError(f"--score_data must have labels, in the columns of {task.name}'s dev file: {error}") from error
+    return ([example.text_a for example in examples], [example.text_b for example in examples],
+            np.array([task.label_id(example.label) for example in examples]))
 
 
 def _of_labels(path: str, tokenizer: FullTokenizer, task: TaskData) -> Scorer:
-    examples = _labelled(path, task)
-    label_ids = np.array([task.label_id(example.label) for example in examples])
-    texts = [example.text_a for example in examples]
-    pairs = [example.text_b or "" for example in examples]
+    texts, pairs, label_ids = _labelled(path, task)
 
     def score(model: PredictingModel) -> Score:
         _check_labels(model, task)
-        logits, name = text_logits(model, tokenizer, texts, pairs), task.metrics[0]
+        logits, name = text_logits(model, tokenizer, texts, [pair or "" for pair in pairs]), task.metrics[0]
         if task.is_ranking:
             return Score(name, evaluate_ranking(texts, label_ids, tf.sigmoid(logits).numpy())[name])
         probabilities = logits if task.is_regression else model.probabilities(logits).numpy()
@@ -112,14 +111,13 @@ def _check_labels(model: PredictingModel, task: TaskData) -> None:
 
 
 def _of_vectors(path: str, tokenizer: FullTokenizer, task: TaskData, precision: VectorPrecision) -> Scorer:
-    examples = _labelled(path, task)
-    if not task.is_regression or examples[0].text_b is None:
+    texts, pairs, expected = _labelled(path, task)
+    if not task.is_regression or pairs[0] is None:
         raise ValueError(f"the task {task.name} must be a regression of two texts, as sts-b is")
-    expected = np.array([task.label_id(example.label) for example in examples])
 
     def score(model: PredictingModel) -> Score:
-        first, second = (_restored(text_vectors(model, tokenizer, texts), precision) for texts in (
-            [example.text_a for example in examples], [example.text_b or "" for example in examples]))
+        first, second = (_restored(text_vectors(model, tokenizer, each), precision)
+                         for each in (texts, [pair or "" for pair in pairs]))
         lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
         cosines = np.sum(first * second, axis=1) / np.maximum(lengths, np.finfo(np.float32).tiny)
         return Score("spearman", text_metrics.correlations(expected, cosines)["spearman"])

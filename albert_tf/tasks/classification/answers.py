@@ -223,12 +223,7 @@ def export_classification(
         logits = model_outputs["logits"]
         if model.activation_fn:  # of a model that ranks
             logits = model.score_of(logits)
-        if is_regression:
-            served = dict(probabilities=logits, predictions=logits[:, 0])
-        else:
-            served = _several_labels(model, logits) if model.multi_label else _one_label(model, logits)
-            if model.label_names:
-                served["label_names"] = tf.tile(tf.constant(model.label_names)[None], [tf.shape(logits)[0], 1])
+        served = dict(probabilities=logits, predictions=logits[:, 0]) if is_regression else _labels(model, logits)
         if threshold is not None:
             served["threshold"] = tf.fill(tf.shape(logits)[:1], threshold)  # [batch]
         return served
@@ -244,17 +239,13 @@ def export_classification(
                  label_names=None if is_regression else model.label_names)
 
 
-def _one_label(model: AlbertClassifier, logits: tf.Tensor) -> dict[str, tf.Tensor]:
-    served = dict(best_label(logits), probabilities=model.probabilities(logits))
-    if model.label_names:
-        served["labels"] = tf.gather(tf.constant(model.label_names), served["predictions"])
-    return served
-
-
-def _several_labels(model: AlbertClassifier, logits: tf.Tensor) -> dict[str, tf.Tensor]:
+def _labels(model: AlbertClassifier, logits: tf.Tensor) -> dict[str, tf.Tensor]:
     probabilities = model.probabilities(logits)
-    is_predicted = probabilities >= model.label_thresholds
-    served = dict(probabilities=probabilities, predictions=tf.cast(is_predicted, tf.int32))
+    is_predicted = probabilities >= model.label_thresholds if model.multi_label else None
+    served = best_label(logits) if is_predicted is None else dict(predictions=tf.cast(is_predicted, tf.int32))
     if model.label_names:
-        served["labels"] = tf.where(is_predicted, tf.constant(model.label_names)[None], "")
-    return served
+        names = tf.constant(model.label_names)
+        served["labels"] = (tf.gather(names, served["predictions"]) if is_predicted is None
+                            else tf.where(is_predicted, names[None], ""))
+        served["label_names"] = tf.tile(names[None], [tf.shape(logits)[0], 1])
+    return dict(served, probabilities=probabilities)

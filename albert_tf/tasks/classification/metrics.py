@@ -28,32 +28,24 @@ def evaluate(
     scores, or with several labels per text [examples, labels] of 0 and 1. For thresholds see predicted_labels.
     """
     check_finite_outputs(probabilities)
-    if task.multi_label:
-        return _evaluate_several(task, probabilities, label_ids, thresholds)
+    names = dict.fromkeys(("eval_accuracy", *task.metrics))
+    if task.multi_label:  # the accuracy is that of whole texts: all labels must be right
+        label_ids, predicted = label_ids.astype(np.int32), above(probabilities, thresholds).astype(np.int32)
+        loss = mean_binary_cross_entropy(probabilities, label_ids)
+        results = {name: float(_METRICS_OF_SEVERAL[name](label_ids, predicted, probabilities)) for name in names}
+        return dict(results, eval_loss=loss, loss=loss)
     if task.is_regression:
-        predicted = probabilities[:, 0]
-        loss, names = np.mean(np.square(predicted - label_ids)), task.metrics
+        predicted, names = probabilities[:, 0], dict.fromkeys(task.metrics)
+        loss = float(np.mean(np.square(predicted - label_ids)))
     else:
-        predicted = probabilities.argmax(axis=-1)
-        loss, names = mean_cross_entropy(probabilities, label_ids), ("eval_accuracy", *task.metrics)
-    results = {name: float(_METRICS[name](label_ids, predicted)) for name in dict.fromkeys(names)}
-    return dict(results, eval_loss=float(loss), loss=float(loss))
+        predicted, loss = probabilities.argmax(axis=-1), mean_cross_entropy(probabilities, label_ids)
+    results = {name: float(_METRICS[name](label_ids, predicted)) for name in names}
+    return dict(results, eval_loss=loss, loss=loss)
 
 
 def above(probabilities: np.ndarray, thresholds: Sequence[float] | None) -> np.ndarray:
     """Whether each label is predicted, bool [examples, labels]: its probability is at least its threshold, or 0.5."""
     return probabilities >= (0.5 if thresholds is None else np.asarray(thresholds, probabilities.dtype))
-
-
-def _evaluate_several(
-    task: TaskData, probabilities: np.ndarray, label_ids: np.ndarray, thresholds: Sequence[float] | None
-) -> dict[str, float]:
-    """`evaluate` for several labels per text. The accuracy is that of whole texts: all labels must be right."""
-    expected, predicted = label_ids.astype(np.int32), above(probabilities, thresholds).astype(np.int32)
-    results = {name: float(_METRICS_OF_SEVERAL[name](expected, predicted, probabilities))
-               for name in dict.fromkeys(("eval_accuracy", *task.metrics))}
-    loss = mean_binary_cross_entropy(probabilities, label_ids)
-    return dict(results, eval_loss=loss, loss=loss)
 
 
 def mean_binary_cross_entropy(probabilities: np.ndarray, label_ids: np.ndarray) -> float:
