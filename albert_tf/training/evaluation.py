@@ -168,7 +168,6 @@ class Evaluator:
                     tf.summary.scalar(key, results[key])
         self._curves.flush()
 
-
     def _write_best_trial(self) -> None:
         rows = read_history(self._directory, self._best_metric)
         best = best_of(rows, self._best_metric) or {}  # never empty: there are rows
