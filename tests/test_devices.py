@@ -10,7 +10,7 @@ from in_process import REPOSITORY, loaded
 from script_process import arguments_of
 
 from albert_tf import devices, keras
-from albert_tf.commands import flag_fields as fields, run_race, training_flags
+from albert_tf.commands import flag_fields as fields, run_race
 from albert_tf.training import run
 from albert_tf.training.options import TpuAddress
 from albert_tf.utils import imports
@@ -73,7 +73,7 @@ def test_three_cores_of_a_cpu_alone_compute_parts_of_a_batch_that_three_divides(
         flags.FLAGS(["run_race", *arguments_of(dict(dict(
             data_dir="race", output_dir="out", do_train=True, do_eval=False, train_batch_size=6), **values))])
         run.set_up(options().devices)
-        assert training_flags.trainer_options(options(), options().devices).parts == (expected or [3])[0]
+        assert options().finetuning.trainer.parts == (expected or [3])[0]
     assert divided == expected
 
 
@@ -111,4 +111,4 @@ def test_layers_have_the_precision_of_the_flag_and_float16_scales_the_loss(preci
         flags.FLAGS(["run_race", "--data_dir=race", "--output_dir=out", f"--precision={precision}"])
         run.set_up(options().devices)
         assert keras.mixed_precision.global_policy().compute_dtype == compute
-        assert training_flags.trainer_options(options(), options().devices).loss_scaling is scaled
+        assert options().finetuning.trainer.loss_scaling is scaled

@@ -158,7 +158,8 @@ class Options(shared.ModelFlags, training_flags.TrainingFlags, LengthFlags, Trai
         """The options of the runs."""
         return fields.made_from(
             FineTuningOptions, self, init_checkpoint=self.init_path, run=training_flags.run_options(self),
-            trainer=training_flags.trainer_options(self, self.devices, shapes_vary=True), length=self.length,
+            trainer=training_flags.trainer_options(self, self.devices, shapes_vary=True, rows_vary=False),
+            length=self.length,
             seeds=tuple(range(self.random_seed, self.random_seed + self.num_runs)),
             buckets=bucket_lengths(self.max_seq_length, self.pad_to_max_length),
             ensemble_checkpoints=tuple(self.ensemble_checkpoints))

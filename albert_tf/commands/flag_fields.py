@@ -161,19 +161,23 @@ def present() -> dict[str, str]:
 
 
 def from_flags(options_class: type[AnyOptions], **values) -> AnyOptions:
-    """Makes options from the flags that have the names of the fields; `values` are other fields, or replace flags."""
+    """Makes options from the flags that have the names of the fields; `values` are other fields, or replace flags.
+
+    Raises:
+      KeyError: a field is neither a flag nor among the values.
+    """
     for field in dataclasses.fields(options_class):  # type: ignore[arg-type]
         needs = field.metadata.get("needs")
         if needs and FLAGS[field.name].value != field.metadata["default"]:
             _check_needed(field.name, needs)
     names = {field.name for field in dataclasses.fields(options_class)} - set(values)  # type: ignore[arg-type]
-    return options_class(**values, **{name: FLAGS[name].value for name in names if name in FLAGS})
+    return options_class(**values, **{name: FLAGS[name].value for name in names})
 
 
 def made_from(options_class: type[AnyOptions], options: Any, **values: Any) -> AnyOptions:
     """Makes a dataclass from the attributes of `options` that have the names of its fields, and from other values."""
     names = {field.name for field in dataclasses.fields(options_class)} - set(values)  # type: ignore[arg-type]
-    return options_class(**values, **{name: getattr(options, name) for name in names if hasattr(options, name)})
+    return options_class(**values, **{name: getattr(options, name) for name in names})
 
 
 def _check_needed(name: str, needs: str) -> None:

@@ -27,11 +27,16 @@ _LONG_TEXTS = ("window_pooling", "max_windows", "doc_stride")  # what --long_tex
 
 @dataclasses.dataclass(frozen=True)
 class Options(DistillationOptions, tuning_flags.PooledExitFlags, tuning_flags.Options):
-    """The flags of this command; `task`, `long_texts` and `exits` are made from several flags."""
+    """The flags of this command; `task`, `windows` and `exits` are made from several flags."""
 
     task: TaskData = fields.made()
-    long_texts: dict[str, Any] = fields.made()
+    windows: dict[str, Any] = fields.made()
     exits: dict[str, Any] = fields.made()
+    task_name: str | None = fields.string(
+        None, "Name of a GLUE task: cola, mnli, mismnli, mrpc, rte, sst-2, sts-b, qqp, qnli, wnli or ax.")
+    task_config: str | None = fields.string(
+        None, "Path of a JSON file that describes a task of your own, instead of --task_name: its files, columns, "
+        "labels and metrics (docs/fine_tuning.md shows one).")
     data_dir: str | None = fields.string(None, "Folder that contains GLUE's folders (CoLA, MNLI, ...), or the files of "
                                          "--task_config. An export does not read it.")
     classifier_dropout_prob: float = fields.number(0.1, "Dropout rate, from 0 to 1, of the pooled output in training.",
@@ -46,6 +51,10 @@ class Options(DistillationOptions, tuning_flags.PooledExitFlags, tuning_flags.Op
     threshold_to_export: float | None = fields.number(None, "A number that the exported SavedModel returns with its "
                                                       "predictions, for clients that compare probabilities with it. "
                                                       "Default: none.", needs="export_dir")
+    long_texts: str | None = fields.choice(
+        None, ["truncate", *MEAN_OR_MAX], "Handling of texts of more than --max_seq_length tokens. truncate: their "
+        "ends are dropped. mean, max: they are split into overlapping windows, and the logits of a text are the mean "
+        "or the maximum over its windows. Default: truncate, or if nothing is trained as in the model's training.")
     doc_stride: int = fields.integer(0, "Number of tokens from the start of one window of a long text to the start of "
                                      "the next. Default: 0, half a window.", bounds.SEQ_LENGTH.at_least(0),
                                      needs="long_texts=mean,max")
@@ -59,14 +68,6 @@ class Options(DistillationOptions, tuning_flags.PooledExitFlags, tuning_flags.Op
 
 def define_flags() -> None:
     tuning_flags.define_flags(Options, max_seq_length=512)
-    flags.DEFINE_string("task_name", None, "Name of a GLUE task: cola, mnli, mismnli, mrpc, rte, sst-2, sts-b, qqp, "
-                        "qnli, wnli or ax.")
-    flags.DEFINE_string("task_config", None, "Path of a JSON file that describes a task of your own, instead of "
-                        "--task_name: its files, columns, labels and metrics (docs/fine_tuning.md shows one).")
-    flags.DEFINE_enum("long_texts", "truncate", ["truncate", *MEAN_OR_MAX], "Handling of texts of more than "
-                      "--max_seq_length tokens. truncate: their ends are dropped. mean, max: they are split into "
-                      "overlapping windows, and the logits of a text are the mean or the maximum over its windows. If "
-                      "the flag is not set and nothing is trained, texts are handled as in the model's training.")
 
 
 def options_from_flags() -> Options:
@@ -75,14 +76,14 @@ def options_from_flags() -> Options:
         raise ValueError("set either --task_name, or --task_config for a task of your own")
     task = load_task_config(FLAGS.task_config) if FLAGS.task_config else find_task(FLAGS.task_name)
     requested: dict[str, Any] = {}
-    if tuning_flags.requested("long_texts") == "truncate":
+    if FLAGS.long_texts == "truncate":
         requested = dict(max_windows=1)
-    elif FLAGS.long_texts != "truncate":
+    elif FLAGS.long_texts:
         requested = dict(window_pooling=FLAGS.long_texts, max_windows=FLAGS.max_windows, doc_stride=FLAGS.doc_stride)
-    long_texts = {name: model.reconciled(name, requested.get(name), "long_texts") for name in _LONG_TEXTS}
-    long_texts = {name: value for name, value in long_texts.items() if value is not None}
+    windows = {name: model.reconciled(name, requested.get(name), "long_texts") for name in _LONG_TEXTS}
+    windows = {name: value for name, value in windows.items() if value is not None}
     return tuning_flags.options_from_flags(
-        Options, model, ["calibrate"], (1000, 0) if FLAGS.task_name else None, task=task, long_texts=long_texts,
+        Options, model, ["calibrate"], (1000, 0) if FLAGS.task_name else None, task=task, windows=windows,
         exits=tuning_flags.exit_arguments(tuning_flags.PooledExitFlags, model, FLAGS.teacher_checkpoint))
 
 

@@ -30,11 +30,16 @@ SAVE_CHECKPOINTS_STEPS = 5000  # at most, if the flag is not set
 
 @dataclasses.dataclass(frozen=True)
 class Options(shared.ModelFlags, training_flags.TrainingFlags, training_flags.DeviceFlags, LayerDistillationOptions):
-    """The flags of this command; `model` and `schedule` are made from several flags."""
+    """The flags of this command; `model` is made from several flags."""
 
     model: ResolvedModel = fields.made()
-    schedule: Schedule = fields.made()
-    input_share: list[int] = fields.made()
+    num_train_steps: int = fields.integer(125000, "Number of training steps.", bounds.STEPS)
+    num_warmup_steps: int = fields.integer(
+        3125, "Number of steps in which the learning rate increases from 0 to its peak.", bounds.STEPS.at_least(0))
+    start_warmup_step: int = fields.integer(
+        0, "The step at which the learning rate's warm-up begins.", bounds.STEPS.at_least(0))
+    poly_power: float = fields.number(
+        1.0, "Power of the learning rate's polynomial decay. 1: linear decay.", lower_bound=0.0)
     input_file: list[str] = fields.strings(
         None, "Comma-separated list of paths and globs of the training records. Repeat the flag for several sets of "
         "records, whose lengths may differ: each step trains on one of the sets, and a step of shorter examples has "
@@ -43,6 +48,10 @@ class Options(shared.ModelFlags, training_flags.TrainingFlags, training_flags.De
         None, "Comma-separated list of paths and globs of records that --do_eval evaluates. Repeat the flag for "
         "several sets: each set is evaluated on its own, at the length of its records, and the first one decides which "
         "checkpoint is the best. Default: --input_file.")
+    input_share: list[int] = fields.field(
+        flags.DEFINE_multi_integer, None, "Whole number for each --input_file, in the same order: the share of the "
+        "steps that train on it. 3 and 1: three of four steps train on the first set. Default: equal shares.",
+        *bounds.SHARES)
     max_seq_length: int = fields.integer(
         512, "Length of the examples in the training records, with padding: the --max_seq_length with which they were "
         "made. For several sets: the largest length, a multiple of the others.", bounds.SEQ_LENGTH)
@@ -53,6 +62,8 @@ class Options(shared.ModelFlags, training_flags.TrainingFlags, training_flags.De
     dynamic_masking: bool = fields.boolean(
         False, "Whether to draw new masks for the training records in each epoch, by the rules with which the records "
         "were made.")
+    masked_lm_budget: float = fields.number(
+        0.0, "The release's flag for --dynamic_masking: any number above 0 turns it on.", lower_bound=0.0)
     masked_lm_prob: float | None = fields.number(
         None, "Share of the tokens that --dynamic_masking masks at the start of the training. Default: the share with "
         "which the records were made. Evaluation keeps the masks of its records.", lower_bound=0.0, upper_bound=1.0)
@@ -83,11 +94,19 @@ class Options(shared.ModelFlags, training_flags.TrainingFlags, training_flags.De
         """Where the run is."""
         return training_flags.run_options(self)
 
+    @property
+    def schedule(self) -> Schedule:
+        """The steps of the run."""
+        return fields.made_from(Schedule, self, save_checkpoints_steps=self.save_checkpoints_steps or default_interval(
+            self.num_train_steps, SAVE_CHECKPOINTS_STEPS))
+
     @functools.cached_property
     def trainer(self) -> TrainerOptions:
         """How it is trained."""
         several = len(self.input_file) > 1
-        return training_flags.trainer_options(self, self.devices, shapes_vary=several, rows_vary=several)
+        return training_flags.trainer_options(
+            self, self.devices, shapes_vary=several, rows_vary=several, trainable=None, lora_rank=0, lora_alpha=None,
+            lora_per_layer=False)
 
     @property
     def command_line(self) -> str:
@@ -96,18 +115,6 @@ class Options(shared.ModelFlags, training_flags.TrainingFlags, training_flags.De
 
 
 def define_flags() -> None:
-    flags.DEFINE_multi_integer("input_share", None, "Whole number for each --input_file, in the same order: the share "
-                               "of the steps that train on it. 3 and 1: three of four steps train on the first set. "
-                               "Default: equal shares.", *bounds.SHARES)
-    fields.define_float("masked_lm_budget", 0.0, "The release's flag for --dynamic_masking: any number above 0 turns "
-                        "it on.", lower_bound=0.0)
-    fields.define_float("poly_power", 1.0, "Power of the learning rate's polynomial decay. 1: linear decay.",
-                        lower_bound=0.0)
-    fields.define_integer("num_train_steps", 125000, "Number of training steps.", *bounds.STEPS)
-    fields.define_integer("num_warmup_steps", 3125, "Number of steps in which the learning rate increases from 0 to "
-                          "its peak.", *bounds.STEPS.at_least(0))
-    fields.define_integer("start_warmup_step", 0, "The step at which the learning rate's warm-up begins.",
-                          *bounds.STEPS.at_least(0))
     fields.define_fields(Options, optimizer="lamb", learning_rate=0.00176, train_batch_size=4096)
 
 
@@ -128,8 +135,6 @@ def options_from_flags() -> Options:
     return fields.from_flags(
         Options, model=fields.from_flags(shared.ModelFlags).resolve_model(
             "pretrainer", output_dir=FLAGS.output_dir, do_train=FLAGS.do_train),
-        schedule=fields.from_flags(Schedule, save_checkpoints_steps=FLAGS.save_checkpoints_steps or default_interval(
-            FLAGS.num_train_steps, SAVE_CHECKPOINTS_STEPS)),
         input_file=input_file, input_share=shares,
         eval_input_file=FLAGS.eval_input_file or input_file, dynamic_masking=is_dynamic)
 

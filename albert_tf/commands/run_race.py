@@ -52,6 +52,8 @@ class Options(tuning_flags.PooledExitFlags, tuning_flags.Options):
         "kept. Default: that of the run in --output_dir, or 128.", bounds.SEQ_LENGTH)
     dropout_prob: float = fields.number(0.1, "Dropout rate, from 0 to 1, of the pooled output in training.", 0.0, 1.0)
 
+    task_name: str = fields.string("race", "Has no effect. Scripts for the release can set it.")
+
     @property
     def readers(self):
         """RACE always has the same number of options; other data tell it to an export."""
@@ -60,8 +62,7 @@ class Options(tuning_flags.PooledExitFlags, tuning_flags.Options):
 
 def define_flags() -> None:
     tuning_flags.define_flags(Options, max_seq_length=512, learning_rate=1e-5, do_train=True, do_eval=True)
-    flags.DEFINE_alias("num_keep_checkpoint", "keep_checkpoint_max")
-    flags.DEFINE_string("task_name", "race", "Has no effect. Scripts for the release can set it.")
+    fields.define_alias("num_keep_checkpoint", "keep_checkpoint_max")
 
 
 def options_from_flags() -> Options:

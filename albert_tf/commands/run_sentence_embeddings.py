@@ -57,6 +57,9 @@ class Options(shared.VectorFlags, shared.VectorPrecisionFlags, TeacherOptions, t
         (), "Comma-separated numbers of dimensions, such as 384,192,96. The loss is the sum over vectors that are "
         "truncated to each of them. Default: vectors are trained as a whole.", bounds.WIDTH)
     data_dir: str | None = fields.string(None, "Directory that holds GLUE's STS-B, or the files of --task_config.")
+    task_config: str | None = fields.string(
+        None, "Path of a JSON file that describes a regression task on two texts, to use instead of STS-B; see "
+        "albert_tf/tasks/classification/task_config.py.")
     best_score: float = fields.number(5.0, "The task's highest score, which corresponds to a cosine of 1.", 1e-6)
     temperature: float = fields.number(
         0.05, "Number by which cosines are divided, for the objectives pairs and simcse.", 1e-6,
@@ -76,8 +79,6 @@ class Options(shared.VectorFlags, shared.VectorPrecisionFlags, TeacherOptions, t
 
 def define_flags() -> None:
     tuning_flags.define_flags(Options, max_seq_length=128, learning_rate=3e-5, train_batch_size=64)
-    flags.DEFINE_string("task_config", None, "Path of a JSON file that describes a regression task on two texts, to "
-                        "use instead of STS-B; see albert_tf/tasks/classification/task_config.py.")
 
 
 def options_from_flags() -> Options:

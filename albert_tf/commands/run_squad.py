@@ -14,8 +14,6 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from absl import flags
-
 from albert_tf.commands import (
     finetuning_flags as tuning_flags,
     flag_fields as fields,
@@ -67,6 +65,13 @@ class Options(DistillationOptions, tuning_flags.Options):
     num_workers: int = fields.integer(
         max(1, min(8, os.cpu_count() or 1)), "Number of processes that make features.", bounds.WORKERS)
 
+    predict_feature_file: str | None = fields.string(
+        None, "Has no effect: the features of --predict_file are made anew, in memory. Scripts for the release can set "
+        "it.")
+    predict_feature_left_file: str | None = fields.string(
+        None, "Has no effect, like --predict_feature_file. Scripts for the release can set it.")
+    use_einsum: bool = fields.boolean(True, "Has no effect. Scripts for the release can set it.")
+
     @property
     def readers(self):
         return dict(train_file=["do_train"], predict_file=["do_eval", "do_predict"], context_file=["ask"])
@@ -74,10 +79,6 @@ class Options(DistillationOptions, tuning_flags.Options):
 
 def define_flags() -> None:
     tuning_flags.define_flags(Options, max_seq_length=384)
-    for name in ("predict_feature_file", "predict_feature_left_file"):
-        flags.DEFINE_string(name, None, "Has no effect: the features of --predict_file are made anew, in memory. "
-                            "Scripts for the release can set it.")
-    flags.DEFINE_bool("use_einsum", True, "Has no effect. Scripts for the release can set it.")
 
 
 def options_from_flags() -> Options:

@@ -10,7 +10,7 @@ continues from the latest checkpoint.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Sequence
+from typing import Any
 
 from absl import flags
 
@@ -26,11 +26,10 @@ FLAGS = flags.FLAGS
 
 @dataclasses.dataclass(frozen=True)
 class Options(DistillationOptions, tuning_flags.ExitFlags, tuning_flags.Options):
-    """The flags of this command; `columns` and `exits` are made from several flags."""
+    """The flags of this command; `exits` is made from several flags."""
 
     LARGEST_INTERVAL = 100
 
-    columns: Columns | None = fields.made()
     exits: dict[str, Any] = fields.made()
     train_file: str | None = fields.string(
         None, "Path of the sentences to train on: one word and its tag per line, and a blank line between sentences. "
@@ -39,6 +38,9 @@ class Options(DistillationOptions, tuning_flags.ExitFlags, tuning_flags.Options)
         None, "Path of the sentences that --do_eval evaluates, in the same format as --train_file.")
     predict_file: str | None = fields.string(
         None, "Path of the sentences that --do_predict tags, in the same format as --train_file or without tags.")
+    columns: Columns | None = fields.names(
+        None, "Numbers of the columns of word and tag, from 0. Negative numbers count from the end of the line. "
+        "Default: 1,3 (form and UPOS) for .conllu files, 0,-1 for all others.")
     doc_stride: int | None = fields.integer(
         None, "Number of pieces from the start of one window to the start of the next, for sentences of more than "
         "--max_seq_length tokens; 0: half a window. Default: that of the run in --output_dir, or 0.",
@@ -56,25 +58,20 @@ class Options(DistillationOptions, tuning_flags.ExitFlags, tuning_flags.Options)
 
 def define_flags() -> None:
     tuning_flags.define_flags(Options, max_seq_length=128)
-    flags.DEFINE_list("columns", None, "Numbers of the columns of word and tag, from 0. Negative numbers count from "
-                      "the end of the line. Default: 1,3 (form and UPOS) for .conllu files, 0,-1 for all others.")
 
 
 def options_from_flags() -> Options:
     model = tuning_flags.set_defaults("token_classifier", has_exits=True)
-    return tuning_flags.options_from_flags(Options, model, columns=columns_of(FLAGS.columns),
-                                           exits=tuning_flags.exit_arguments(tuning_flags.ExitFlags, model,
-                                                                             FLAGS.teacher_checkpoint))
-
-
-def columns_of(values: Sequence[str] | None) -> Columns | None:
-    if values is None:
-        return None
-    try:
-        word, tag = map(int, values)
-    except ValueError as error:
-        raise ValueError(f"--columns must be two numbers, such as 0,-1. Received: {','.join(values)}") from error
-    return Columns(word, tag)
+    exits = tuning_flags.exit_arguments(tuning_flags.ExitFlags, model, FLAGS.teacher_checkpoint)
+    columns = None
+    if FLAGS.columns is not None:
+        try:
+            word, tag = map(int, FLAGS.columns)
+        except ValueError as error:
+            raise ValueError("--columns must be two numbers, such as 0,-1. Received: "
+                             f"{','.join(FLAGS.columns)}") from error
+        columns = Columns(word, tag)
+    return tuning_flags.options_from_flags(Options, model, columns=columns, exits=exits)
 
 
 def main() -> None:

@@ -34,7 +34,7 @@ class TextClassification(FineTuning):
     def __init__(self, options: Any):
         super().__init__(options)
         self.task, self.best_metric = options.task, options.task.metrics[0]
-        self.windows = WindowOptions(options.long_texts.get("max_windows", 1), options.long_texts.get("doc_stride", 0))
+        self.windows = WindowOptions(options.windows.get("max_windows", 1), options.windows.get("doc_stride", 0))
         self.name = self.task.name
         check_labels(options, self.task.labels)
         self._check_kind()
@@ -53,7 +53,7 @@ class TextClassification(FineTuning):
             max_seq_length=options.max_seq_length, multi_label=task.multi_label,
             temperature=self._calibration.temperature, thresholds=self._calibration.thresholds,
             activation_fn="sigmoid" if task.is_ranking else None, single_texts=not self.has_pairs,
-            **options.long_texts, **options.exits)
+            **options.windows, **options.exits)
         if task.is_ranking:
             return RankingTask(model)
         return ClassificationTask(model, task.is_regression,
