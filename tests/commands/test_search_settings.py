@@ -10,8 +10,7 @@ import pytest
 import script_process
 
 from albert_tf.commands import search_settings
-from albert_tf.commands.search_settings import Options, search
-from albert_tf.commands.settings_space import read_space
+from albert_tf.commands.search_settings import Options, read_space, search
 from albert_tf.utils.outputs import used_alone
 
 needs_optuna = pytest.mark.skipif(importlib.util.find_spec("optuna") is None, reason="optuna is not installed")
