@@ -21,6 +21,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.server import models
 from albert_tf.server.batching import Batcher
 from albert_tf.server.models import model_of_source, names_of
 from albert_tf.server.server import ModelServer
@@ -294,7 +295,7 @@ def test_casing_and_accents_can_be_set_without_a_vocabulary(config, sentence_pie
     def report(name, source, *_):
         raise ValueError(f"{name}: {source.vocabulary.do_lower_case}, {source.vocabulary.keep_accents}")
 
-    monkeypatch.setattr(serve, "model_of_source", report)
+    monkeypatch.setattr(models, "model_of_source", report)
     for casing in (False, True):
         with loaded("serve") as run:
             assert run(init_checkpoint=tmp_path / "model", do_lower_case=casing, keep_accents=not casing) == 1

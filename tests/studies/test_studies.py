@@ -418,8 +418,12 @@ def test_a_study_runs_from_a_text_to_a_report_and_continues_after_an_interruptio
 def test_every_column_can_be_measured(text, golden, tmp_path, monkeypatch):
     ensemble = "{sst2_seeds}/seed_1/model.ckpt-1,{sst2_seeds}/seed_3/model.ckpt-2"
     squad = str(golden / "squad/dev_v1.json")
+    evaluated = ["{dev_%srecords}/dev%s.tfrecord" % names for names in (
+        ("", ""), ("nsp_", "_nsp"), ("ngram3_", "_ngram3"), ("long_", "_long"))]
     study = write_study(tmp_path / "mine.json", lambda content: content.update(columns=list(COLUMNS)), seeds=[1],
                         settings={**tiny_settings(), "squad.train_file": squad, "squad.predict_file": squad,
+                                  "pretraining.eval_input_file": evaluated, "dev_long_records.max_seq_length": 32,
+                                  "dev_long_records.max_predictions_per_seq": 5, "dev_long_records.num_workers": 1,
                                   "sst2_ensemble.ensemble_checkpoints": ensemble})
     (tmp_path / "pairs.jsonl").write_text(json.dumps(dict(sentence_good="the king saw", sentence_bad="king the saw")))
     with scripts_in_session(monkeypatch), loaded("studies/__main__.py") as run:
