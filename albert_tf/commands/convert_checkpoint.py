@@ -25,13 +25,12 @@ from absl import logging
 
 from albert_tf.commands import flag_fields as fields, shared_flags as shared
 from albert_tf.export import FORMATS
-from albert_tf.utils import bounds
 from albert_tf.weights.hugging_face import DTYPES, hub
 
 
 @dataclasses.dataclass(frozen=True)
 class Options(shared.ModelFlags, shared.HeadFlags, shared.ReleasedCheckpointFlags, shared.VectorFlags,
-              shared.NumLayersFlags):
+              shared.NumLayersFlags, shared.SharingFlags):
     """The flags of this command."""
 
     to: str = fields.choice(
@@ -39,9 +38,6 @@ class Options(shared.ModelFlags, shared.HeadFlags, shared.ReleasedCheckpointFlag
             f"{each.description} ({name})" for name, each in FORMATS.items()) + ".")
     output_dir: str | None = fields.string(
         None, "Directory of the converted model. Another model in it is not replaced.")
-    embedding_size: int | None = fields.integer(
-        None, "A larger embedding size (E) for the written model, which then needs further training: new columns are "
-        "random, and what reads them starts at zero.", bounds.Bounds(1, 2**16))
     dtype: str = fields.choice(
         "float32", list(DTYPES), "Data type of the weights that --to=hugging_face writes.")
     upload: str | None = fields.string(
@@ -72,7 +68,7 @@ def options_from_flags() -> Options:
 
 def main() -> None:
     from albert_tf.export.conversion import convert, save_random
-    from albert_tf.weights.widening import widened
+    from albert_tf.weights.reshaping import RESHAPED, reshaped
 
     options = options_from_flags()
     path, output_dir = options.init_path, options.output_dir or options.export_path
@@ -89,15 +85,17 @@ def main() -> None:
         vocabulary.tokenizer(config)  # raises if they belong to different models
     head = selected.head(options.model) if path else options.model or "pretrainer"
     arguments = shared.pooling_arguments(selected, head, options)
-    if options.embedding_size is not None:
-        config = config.replace(embedding_size=options.embedding_size)
     if path is None:
+        if options.share_layers is not None:
+            raise ValueError("--share_layers is for weights: set --init_checkpoint, or set num_hidden_groups in the "
+                             "file of --albert_config_file")
+        config = config.replace(embedding_size=options.embedding_size or config.embedding_size)
         save_random(config, output_dir, options.to, head, vocabulary, options.dtype, **arguments)
     else:
-        source = selected.open(path)
-        if options.embedding_size is not None:
-            source = widened(source, options.embedding_size)
-        convert(source, output_dir, options.to, head, config, vocabulary, options.dtype, **arguments)
+        source = reshaped(selected.open(path), options.embedding_size, options.share_layers, options.layer_rank,
+                          options.layer_biases)
+        changes = {name: getattr(source.config, name) for name in RESHAPED}
+        convert(source, output_dir, options.to, head, config.replace(**changes), vocabulary, options.dtype, **arguments)
     if options.upload is not None:
         url = hub.upload(output_dir, options.upload, options.hub_private_repo)
         logging.info("uploaded to %s", url)

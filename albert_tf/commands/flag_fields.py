@@ -90,9 +90,9 @@ def choices(default: list[str], values: Sequence[str], help: str) -> Any:
     return field(flags.DEFINE_multi_enum, default, values, help)
 
 
-def boolean(default: bool | None, help: str) -> Any:
+def boolean(default: bool | None, help: str, needs: str | None = None) -> Any:
     """A field of options whose flag is true or false."""
-    return field(flags.DEFINE_bool, default, help)
+    return field(flags.DEFINE_bool, default, help, needs=needs)
 
 
 def integer(default: int | None, help: str, limits: bounds.Bounds, needs: str | None = None) -> Any:

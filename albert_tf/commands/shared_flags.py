@@ -171,6 +171,25 @@ class ReleasedCheckpointFlags:
 
 
 @dataclasses.dataclass(frozen=True)
+class SharingFlags:
+    """The flags of a model that becomes smaller, or whose embeddings become wider."""
+
+    embedding_size: int | None = fields.integer(
+        None, "Another embedding size (E) for the written model, which then needs further training. A larger one: new "
+        "columns are random, and what reads them starts at zero. A smaller one, for a BERT: a singular value "
+        "decomposition of the word table.", bounds.Bounds(1, 2**16))
+    share_layers: int | None = fields.integer(
+        None, "Number of groups of layers that share their weights in the written model, which then needs further "
+        "training: the means of the layers of a BERT or of an ALBERT without sharing. 1: all layers share.",
+        bounds.LAYERS)
+    layer_rank: int = fields.integer(
+        0, "With --share_layers: the rank of two matrices that each layer adds to each kernel that it shares.",
+        bounds.WIDTH.at_least(0), needs="share_layers")
+    layer_biases: bool = fields.boolean(
+        False, "With --share_layers: whether each layer keeps its own biases and LayerNorms.", needs="share_layers")
+
+
+@dataclasses.dataclass(frozen=True)
 class NumLayersFlags:
     """The flag of a model that is cut after one of its first layers."""
 

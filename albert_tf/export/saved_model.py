@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import functools
 import os
-from typing import Callable, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -193,20 +193,22 @@ def weights_computed_once(model: keras.Model) -> Iterator[Callable[[], list[tf.V
 
 
 class _ComputedOnce:
-    """A layer's weights_for_step that computes its result in the first call and keeps it in variables."""
+    """A layer's weights_for_step that computes its results in the first calls and keeps them in variables."""
 
     def __init__(self, make: Callable):
-        self._make, self._kept = make, None
+        self._make = make
+        self._kept: dict[tuple, Any] = {}  # by the numbers of layers that have weights of their own
 
     @property
     def variables(self) -> list[tf.Variable]:
-        return tf.nest.flatten(self._kept) if self._kept is not None else []
+        return [variable for kept in self._kept.values() for variable in tf.nest.flatten(kept)]
 
-    def __call__(self):
-        if self._kept is None:
+    def __call__(self, *layer: int):
+        if layer not in self._kept:
             with tf.init_scope():  # outside the graph that is traced
-                self._kept = tf.nest.map_structure(lambda tensor: tf.Variable(tensor, trainable=False), self._make())
-        return tf.nest.map_structure(tf.convert_to_tensor, self._kept)
+                self._kept[layer] = tf.nest.map_structure(lambda tensor: tf.Variable(tensor, trainable=False),
+                                                          self._make(*layer))
+        return tf.nest.map_structure(tf.convert_to_tensor, self._kept[layer])
 
 
 def exported_outputs(model: keras.Model, inputs: Mapping) -> dict:

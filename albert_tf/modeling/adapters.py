@@ -81,7 +81,8 @@ def add_adapters(encoder: AlbertModel, options: LoraOptions) -> list[LowRankAdap
                 adapters += own.values()
                 # A function, since Keras would track the adapters as parts of a layer that is not trained.
                 dense.kernel_update = functools.partial(_update, own)
-    transformer.adapters, transformer.has_layer_weights = adapters, options.per_layer
+    transformer.adapters = adapters
+    transformer.has_layer_weights |= options.per_layer
     return adapters
 
 

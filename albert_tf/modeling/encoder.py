@@ -17,13 +17,15 @@ import tensorflow as tf
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.blocks import AttentionBlock, FeedForwardBlock
-from albert_tf.modeling.layers import ReleaseDense
+from albert_tf.modeling.layers import LayerWeights, ReleaseDense
 
 # The release adds this to the attention scores of padding.
 MASKED_SCORE = -10000.0
 # The variables of the exit head of layer N (see early_exit.py) are EXIT_HEADS + "N/output_weights" and "N/output_bias".
 # The last layer has those of the model without exit heads, which can therefore read the weights too.
 EXIT_HEADS = "exit_heads/layer_"
+# The names of what a layer has of its own (see LayerWeights): the rest of the scope, the layer's number, the variable.
+OWN_NAME = re.compile(r"(.+)/layer_(\d+)/(\w+)")
 # The release's names of the variables in a block.
 _BLOCK = re.compile(r"bert/encoder/transformer/group_(\d+)/inner_group_(\d+)/(.+)")
 
@@ -48,10 +50,14 @@ class Encoder(keras.layers.Layer):
                 config.initializer_range)
         scopes = [block_scope(*divmod(index, config.inner_group_num))
                   for index in range(max(config.num_attention_blocks, config.num_ffn_blocks))]
-        self.attention_blocks = [AttentionBlock(config, scope) for scope in scopes[: config.num_attention_blocks]]
-        self.ffn_blocks = [FeedForwardBlock(config, scope) for scope in scopes[: config.num_ffn_blocks]]
+        of_attention, of_ffn = (
+            [LayerWeights(tuple(number for number, used in enumerate(blocks) if used == block), config.layer_rank,
+                          config.layer_biases) for block in range(max(blocks) + 1)]
+            for blocks in zip(*self.blocks_in_order()))
+        self.attention_blocks = [AttentionBlock(config, *arguments) for arguments in zip(scopes, of_attention)]
+        self.ffn_blocks = [FeedForwardBlock(config, *arguments) for arguments in zip(scopes, of_ffn)]
         self.adapters: list[keras.layers.Layer] = []  # see adapters.py
-        self.has_layer_weights = False  # whether adapters give each layer weights of its own
+        self.has_layer_weights = config.has_layer_weights  # also if adapters give each layer weights of its own
         self.built = True
 
     def call(self, embedding_output, input_mask, dropouts, recompute=False):
@@ -83,7 +89,7 @@ class Encoder(keras.layers.Layer):
     def weights_for_step(self) -> tuple[list, list]:
         """The weights of all attention and all feed-forward blocks, made once per step for all layers.
 
-        If adapters give each layer weights of its own, they are those of all layers.
+        If layers have weights of their own, they are those of all layers.
         """
         if not self.has_layer_weights:
             return ([block.weights_for_step() for block in self.attention_blocks],

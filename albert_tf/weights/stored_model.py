@@ -24,7 +24,7 @@ from typing import Any, Callable, Iterator, Mapping, Sequence
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.encoder import EXIT_HEADS, block_scope, block_variable
+from albert_tf.modeling.encoder import EXIT_HEADS, OWN_NAME, block_scope, block_variable
 from albert_tf.modeling.layers import check_finite_weights
 from albert_tf.utils.bounds import Bounds
 from albert_tf.utils.files import errors_naming_origin, names_in
@@ -229,7 +229,7 @@ def config_of(source: StoredModel) -> AlbertConfig | None:
 
 def unshared_config(config: AlbertConfig) -> AlbertConfig:
     """The config of a model with the same layers, none of which share weights."""
-    return config.replace(cross_layer_sharing="none", num_hidden_groups=1)
+    return config.replace(cross_layer_sharing="none", num_hidden_groups=1, layer_rank=0, layer_biases=False)
 
 
 def unshared(source: StoredModel) -> StoredModel:
@@ -242,8 +242,28 @@ def unshared(source: StoredModel) -> StoredModel:
     config = source.config
     if config.in_groups() == unshared_config(config).in_groups():
         return source
-    names = {new: name for name in source.shapes for new in _copies(name, config)}
-    return source.renamed(names, read_config=lambda: unshared_config(config))
+    names, low_rank = {}, {}
+    for name in source.shapes:
+        block, own = block_variable(name), OWN_NAME.fullmatch(name)
+        if not (block and own):
+            names.update({new: name for new in _copies(name, config)})
+            continue
+        scope, number, variable = own.groups()
+        part = scope.removeprefix(f"{block_scope(block.group, block.inner)}/")
+        stem = f"{block_scope(*divmod(int(number), config.inner_group_num))}/{part}"
+        if variable == "low_rank_a":
+            low_rank[f"{stem}/kernel"] = f"{scope}/layer_{number}/low_rank_"
+        elif variable != "low_rank_b":
+            names[f"{stem}/{variable}"] = name
+    unshared_source = source.renamed(names, read_config=lambda: unshared_config(config))
+    if not low_rank:
+        return unshared_source
+
+    def read(name: str) -> tf.Tensor:
+        value, own = unshared_source.read(name), low_rank.get(name)
+        return value if own is None else value + tf.matmul(source.read(f"{own}a"), source.read(f"{own}b"))
+
+    return dataclasses.replace(unshared_source, read=read)
 
 
 def _copies(name: str, config: AlbertConfig) -> Iterator[str]:
