@@ -65,6 +65,14 @@ class Options(shared.VectorFlags, shared.VectorPrecisionFlags, TeacherOptions, t
         0.05, "Number by which cosines are divided, for the objectives pairs and simcse.", 1e-6,
         needs="objective=pairs,simcse")
 
+    distillation_cosines: float = fields.number(
+        0.0, "Weight in the loss of --objective=distillation of the squared differences between the cosines of the "
+        "texts of a batch and those of the teacher's vectors.", 0.0, needs="objective=distillation")
+    distillation_tokens: float = fields.number(
+        0.0, "Weight in the loss of --objective=distillation of the relative squared distance of the last layer's "
+        "outputs from the teacher's, whose vocabulary must be the same. The teacher's are kept in memory and in "
+        "--cached_dir: 1.5 GB for a million tokens of 384 numbers.", 0.0, needs="objective=distillation")
+
     @functools.cached_property
     def vector_pooling(self) -> dict[str, Any]:
         """The arguments of the sentence encoder for its pooling."""

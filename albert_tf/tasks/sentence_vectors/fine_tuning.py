@@ -62,14 +62,18 @@ class SentenceEmbeddings(FineTuning):
             files["train"] = os.path.basename(options.train_file or "")
         self.data_files = [files[split] for split in options.splits if split in files]
         if options.do_train and options.teacher_checkpoint:
-            self.teacher = Teacher(options.teacher_checkpoint, "sentence_encoder", SentenceVectorTask.TEACHER_OUTPUTS)
+            outputs = dict(sentence_embedding=None, **{"sequence_output": 0.0} if options.distillation_tokens else {})
+            self.teacher = Teacher(options.teacher_checkpoint, "sentence_encoder", outputs)
+            if options.distillation_tokens:
+                self.teacher.check_tokens(self.tokenizer, self.config, options.max_seq_length)
 
     def new_task(self, config):
         options = self.options
         model = AlbertSentenceEncoder(config, **self.pooling, vector_precision=self.vectors.name,
                                       vector_ranges=self.vectors.ranges)
         objective = "contrastive" if options.objective in ("pairs", "simcse") else "similarity"
-        return SentenceVectorTask(model, objective, options.temperature, options.matryoshka_dims)
+        return SentenceVectorTask(model, objective, options.temperature, options.matryoshka_dims,
+                                  options.distillation_cosines, options.distillation_tokens)
 
     def training_table(self):
         options = self.options
@@ -120,7 +124,7 @@ class SentenceEmbeddings(FineTuning):
             size = self.pooling["truncate_dim"] or self.config.hidden_size
             matrix = projection(vectors, size, own, places)
             write_array(path, matrix)
-        return dict(sentence_embedding=vectors @ matrix)
+        return {name: values @ matrix for name, values in answers.items()}
 
     def evaluation(self):
         pairs = self._scored_pairs("dev")

@@ -30,7 +30,10 @@ class SentenceVectorTask(TrainableTask):
     occurs in several rows, the rows' second texts are not compared with it: a copy is no negative (see `copies`).
 
     A teacher is learned from with one text in each row, [batch, seq]: squared distance of the vectors, both of length
-    1. The teacher's vectors must be as wide as the model's (see projection).
+    1, plus cosine_weight times the squared difference of the cosines with all texts of the part, plus token_weight
+    times the squared distance of the last layer's outputs, relative to their squared length and averaged over the
+    tokens of a text. The teacher's vectors must be as wide as the model's (see projection), and for token_weight its
+    vocabulary must be the same.
 
     With matryoshka_dims, the loss is the sum of the losses over truncated vectors (Kusupati et al., 2022): those of the
     objective, or the distances from the teacher's vectors, truncated as well.
@@ -42,8 +45,11 @@ class SentenceVectorTask(TrainableTask):
     TEACHER_OUTPUTS = dict(sentence_embedding=None)
 
     def __init__(self, model: AlbertSentenceEncoder, objective: str = "similarity", temperature: float = 0.05,
-                 matryoshka_dims: Sequence[int] = ()):
+                 matryoshka_dims: Sequence[int] = (), cosine_weight: float = 0.0, token_weight: float = 0.0):
         super().__init__(model)
+        self._cosine_weight, self._token_weight = cosine_weight, token_weight
+        if token_weight:
+            self.TEACHER_OUTPUTS = dict(sentence_embedding=None, sequence_output=0.0)
         check_one_of("objective", objective, OBJECTIVES)
         self._objective, self._temperature, self._dims = objective, temperature, tuple(matryoshka_dims)
         if self._dims:
@@ -61,9 +67,14 @@ class SentenceVectorTask(TrainableTask):
     def teacher_loss(
         self, outputs: Tensors, teacher: Tensors, batch: Batch, denominators: Tensors, temperature: float
     ) -> tf.Tensor:
-        """The micro-batch's share of the mean squared distance from the teacher's vectors."""
+        """The micro-batch's share of the mean distance from the teacher's vectors and tokens."""
         vectors, targets = (each["sentence_embedding"] for each in (outputs, teacher))  # [batch, H]
-        return self._summed(_distance, vectors, targets) / denominators["examples"]
+        distance = self._summed(lambda ours, theirs: _distance(ours, theirs, self._cosine_weight), vectors, targets)
+        if self._token_weight:
+            tokens, theirs = (tf.cast(each["sequence_output"], tf.float32) for each in (outputs, teacher))
+            distance += self._token_weight * _distance_of_tokens(
+                tokens, theirs, tf.cast(batch["input_mask"], tf.float32))
+        return distance / denominators["examples"]
 
     def predictions(self, outputs: Tensors) -> Tensors:
         """The cosine of the two texts of each row, float32 [batch]: of vectors in the model's vector_precision.
@@ -94,9 +105,21 @@ class SentenceVectorTask(TrainableTask):
         return tf.nn.sparse_softmax_cross_entropy_with_logits(tf.range(tf.shape(logits)[0]), logits)
 
 
-def _distance(vectors: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-    """The sum of the squared distances of vectors, [batch, H], from others, all with length 1."""
-    return tf.reduce_sum(tf.math.squared_difference(normalized(vectors), normalized(targets)))
+def _distance(vectors: tf.Tensor, targets: tf.Tensor, cosine_weight: float) -> tf.Tensor:
+    """The sum of the distances of vectors, [batch, H], from others, all with length 1 (see SentenceVectorTask)."""
+    vectors, targets = normalized(vectors), normalized(targets)
+    distance = tf.reduce_sum(tf.math.squared_difference(vectors, targets))
+    if not cosine_weight:
+        return distance
+    differences = tf.matmul(vectors, vectors, transpose_b=True) - tf.matmul(targets, targets, transpose_b=True)
+    return distance + cosine_weight * tf.reduce_sum(tf.reduce_mean(tf.square(differences), axis=1))
+
+
+def _distance_of_tokens(tokens: tf.Tensor, targets: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """The sum over texts of the mean relative squared distance of tokens, [batch, seq, H]; mask is [batch, seq]."""
+    distances, lengths = (tf.reduce_sum(tf.reduce_sum(tf.square(each), axis=-1) * mask, axis=1)
+                          for each in (tokens - targets, targets))
+    return tf.reduce_sum(distances / lengths)
 
 
 def _check_dims(dims: Sequence[int], size: int) -> None:

@@ -1,0 +1,60 @@
+"""Turns a BERT into an ALBERT of a fraction of its size, which learns its sentence vectors.
+
+    python -m albert_tf bert_to_albert --init_checkpoint=all-MiniLM-L6-v2 --text=lines.txt --output_dir=small
+
+The layers become one that all layers share, and the word table one of 128 columns with a projection (convert_checkpoint
+--share_layers --embedding_size). Then the model learns the vectors that the BERT makes of the lines of --text
+(run_sentence_embeddings --objective=distillation). The result is in --output_dir/model, in Hugging Face's format unless
+layers have weights of their own. If the script is started again with the same flags, it continues where it stopped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+from albert_tf.commands import flag_fields as fields, shared_flags as shared
+from albert_tf.commands.command_runs import run_script
+from albert_tf.utils import bounds
+
+
+@dataclasses.dataclass(frozen=True)
+class Options(shared.SharingFlags, shared.PrecisionFlags):
+    """The flags of this command."""
+
+    init_checkpoint: str = fields.required("The BERT, or an ALBERT that shares no weights, in any format of "
+                                           "--init_checkpoint of the other commands.")
+    text: str = fields.required("Path of the text, with one sentence on each line, or of a table with --text_column.")
+    text_column: str | None = shared.text_column("text")
+    output_dir: str = fields.required("Directory of the start of the training (start), the training (training) and the "
+                                      "model (model).")
+    data_dir: str | None = fields.string(
+        None, "Directory that holds GLUE's STS-B, by whose dev set the training is scored. Default: it is not scored, "
+        "and the last step is the model.")
+    max_seq_length: int = fields.integer(64, "Largest number of tokens of a text.", bounds.ROW_LENGTH)
+    train_batch_size: int = fields.integer(128, "Number of texts in a training step.", bounds.BATCH_SIZE)
+    num_train_epochs: float = fields.number(4.0, "Number of passes over the text.", 0.0)
+    learning_rate: float = fields.number(5e-4, "The peak learning rate, after the warm-up.", 0.0)
+    random_seed: int = fields.integer(12345, "Seed of the order of the texts.", bounds.SEED)
+
+
+def define_flags() -> None:
+    fields.define_fields(Options, share_layers=1, embedding_size=128, precision="mixed_bfloat16")
+
+
+def main() -> None:
+    options = fields.from_flags(Options)
+    start, training, model = (os.path.join(options.output_dir, name) for name in ("start", "training", "model"))
+    is_plain = not (options.layer_rank or options.layer_biases)
+    run_script("convert_checkpoint", init_checkpoint=options.init_checkpoint, to="ours", model="sentence_encoder",
+               output_dir=start, **{field.name: getattr(options, field.name)
+                                    for field in dataclasses.fields(shared.SharingFlags)})
+    run_script("run_sentence_embeddings", objective="distillation", init_checkpoint=start,
+               teacher_checkpoint=options.init_checkpoint, train_file=options.text, text_column=options.text_column,
+               output_dir=training, do_train=True, do_eval=options.data_dir is not None, data_dir=options.data_dir,
+               hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, distillation_cosines=10.0,
+               **{name: getattr(options, name) for name in (
+                   "max_seq_length", "train_batch_size", "num_train_epochs", "learning_rate", "random_seed",
+                   "precision")})
+    run_script("convert_checkpoint", init_checkpoint=training, to="hugging_face" if is_plain else "ours",
+               output_dir=model)

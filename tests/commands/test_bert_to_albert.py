@@ -1,0 +1,93 @@
+"""bert_to_albert as a user runs it, and the loss with which a model learns its teacher's vectors."""
+
+import json
+
+import numpy as np
+import pytest
+import script_process
+import tensorflow as tf
+from in_process import loaded
+
+import albert_tf
+from albert_tf import keras
+from albert_tf.config import AlbertConfig
+from albert_tf.export.conversion import save
+from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
+from albert_tf.weights.settings import VocabularyFiles
+
+pytestmark = pytest.mark.both_stacks
+
+LINES = [f"the {noun} {verb} the {other}" for noun in ("king", "boat", "stove") for verb in ("saw", "sold", "filled")
+         for other in ("kettle", "name", "file", "king")]
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory, word_pieces):
+    folder = tmp_path_factory.mktemp("bert")
+    keras.utils.set_random_seed(3)
+    config = AlbertConfig(vocab_size=len(word_pieces.vocab), embedding_size=32, hidden_size=32, num_hidden_layers=2,
+                          num_attention_heads=2, intermediate_size=64, max_position_embeddings=32,
+                          initializer_range=0.2, cross_layer_sharing="none")
+    save(AlbertSentenceEncoder(config), str(folder / "bert"), "ours", VocabularyFiles.from_tokenizer(word_pieces))
+    (folder / "lines.txt").write_text("\n".join(LINES) + "\n")
+    return folder
+
+
+def cosine_to_teacher(path, teacher):
+    tokenizer = albert_tf.tokenizer_from_pretrained(str(teacher))
+    vectors = [model(tokenizer(LINES))["sentence_embedding"].numpy() for model in (
+        albert_tf.from_pretrained(str(each), model="sentence_encoder") for each in (path, teacher))]
+    ours, theirs = (each @ each.T for each in (each / np.linalg.norm(each, axis=1, keepdims=True) for each in vectors))
+    return np.corrcoef(ours.ravel(), theirs.ravel())[0, 1]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("layer_rank", [0, 4])
+def test_a_bert_becomes_a_small_albert_that_learns_its_vectors(bert, tmp_path, layer_rank):
+    flags = dict(init_checkpoint=bert / "bert", text=bert / "lines.txt", output_dir=tmp_path / "out", embedding_size=8,
+                 num_train_epochs=20, train_batch_size=12, max_seq_length=16, learning_rate=3e-3, precision="float32",
+                 layer_rank=layer_rank, layer_biases=layer_rank > 0)
+    script_process.run("bert_to_albert", flags)
+    config = json.loads((tmp_path / "out/model" / ("albert_config.json" if layer_rank else "config.json")).read_text())
+    assert config["embedding_size"] == 8 and config["num_hidden_groups"] == 1
+    assert config.get("layer_rank", 0) == layer_rank
+    before, after = (cosine_to_teacher(tmp_path / "out" / name, bert / "bert") for name in ("start", "model"))
+    assert after > max(before, 0.8)
+
+
+def test_the_rank_of_layers_needs_shared_ones(bert, tmp_path, capsys):
+    with loaded("convert_checkpoint") as run:
+        assert run(init_checkpoint=bert / "bert", output_dir=tmp_path / "out", layer_rank=4) == 1
+    assert "--layer_rank=4 has no effect without --share_layers" in capsys.readouterr().err
+
+
+def test_a_format_without_own_weights_of_layers_gets_layers_without_sharing(bert, tmp_path, caplog):
+    with loaded("convert_checkpoint") as run:
+        assert run(init_checkpoint=bert / "bert", output_dir=tmp_path / "ours", to="ours", share_layers=1,
+                   layer_rank=4) == 0
+        assert run(init_checkpoint=tmp_path / "ours", output_dir=tmp_path / "tf1", to="tf1") == 0
+    assert "each layer gets all of them" in caplog.text
+    tokenizer = albert_tf.tokenizer_from_pretrained(str(bert / "bert"))
+    ours, theirs = (albert_tf.from_pretrained(str(tmp_path / name))(tokenizer(LINES[:4]))["sequence_output"]
+                    for name in ("ours", "tf1"))
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_the_loss_of_cosines_and_tokens_equals_numpy():
+    random = np.random.default_rng(1)
+    config = AlbertConfig(vocab_size=9, embedding_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+                          intermediate_size=8, max_position_embeddings=5)
+    task = SentenceVectorTask(AlbertSentenceEncoder(config), cosine_weight=10.0, token_weight=0.5)
+    assert set(task.TEACHER_OUTPUTS) == {"sentence_embedding", "sequence_output"}
+    ours, theirs = (dict(sentence_embedding=random.standard_normal([3, 8]), sequence_output=random.standard_normal(
+        [3, 5, 8])) for _ in range(2))
+    mask = np.array([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0]])
+    loss = task.teacher_loss(*({name: tf.constant(value, tf.float32) for name, value in each.items()} for each in (
+        ours, theirs)), dict(input_mask=tf.constant(mask)), dict(examples=tf.constant(3.0)), 1.0)
+    a, b = (each["sentence_embedding"] / np.linalg.norm(each["sentence_embedding"], axis=1, keepdims=True)
+            for each in (ours, theirs))
+    errors, sizes = (((each**2).sum(-1) * mask).sum(1) for each in (
+        ours["sequence_output"] - theirs["sequence_output"], theirs["sequence_output"]))
+    expected = np.mean(((a - b) ** 2).sum(1)) + 10 * np.mean((a @ a.T - b @ b.T) ** 2) + 0.5 * np.mean(errors / sizes)
+    assert float(loss) == pytest.approx(expected, rel=1e-5)
