@@ -38,18 +38,20 @@ test-all: $(VENV)/installed
 	$(VENV)/bin/python -m pytest -n $(TEST_WORKERS) --dist loadfile
 
 # The files that other libraries read; each library has an environment of its own (5 GB in all).
-PEERS := $(ENVIRONMENTS)/transformers $(ENVIRONMENTS)/transformers-4 $(ENVIRONMENTS)/keras-hub $(ENVIRONMENTS)/jax
+PEERS := $(ENVIRONMENTS)/transformers $(ENVIRONMENTS)/transformers-4 $(ENVIRONMENTS)/keras-hub $(ENVIRONMENTS)/jax $(ENVIRONMENTS)/openai
 test-peers: $(VENV)/installed $(PEERS:%=%/installed)
 	ALBERT_TF_PEER_PYTHON=$(ENVIRONMENTS)/transformers/bin/python ALBERT_TF_TRANSFORMERS_4_PYTHON=$(ENVIRONMENTS)/transformers-4/bin/python \
 	ALBERT_TF_KERAS_HUB_PYTHON=$(ENVIRONMENTS)/keras-hub/bin/python ALBERT_TF_JAX_PYTHON=$(ENVIRONMENTS)/jax/bin/python \
-	$(VENV)/bin/python -m pytest tests/weights tests/export/test_serving.py tests/test_device_steps.py \
-	-k "transformers or keras_hub or keras_3 or jaxlib" -m "not slow"
+	ALBERT_TF_OPENAI_PYTHON=$(ENVIRONMENTS)/openai/bin/python \
+	$(VENV)/bin/python -m pytest tests/weights tests/export/test_serving.py tests/server/test_protocols.py tests/test_device_steps.py \
+	-k "transformers or keras_hub or keras_3 or jaxlib or openai" -m "not slow"
 
 $(ENVIRONMENTS)/transformers/installed: PACKAGES = torch==2.13.0 transformers==5.24.0 sentence-transformers==6.2.0 sentencepiece protobuf
 $(ENVIRONMENTS)/transformers-4/installed: PACKAGES = torch==2.13.0 transformers==4.57.6 sentencepiece protobuf
 $(ENVIRONMENTS)/keras-hub/installed: PACKAGES = keras-hub==0.32.0 tensorflow==2.21.0 safetensors sentencepiece
 # It needs Python 3.11 or later.
 $(ENVIRONMENTS)/jax/installed: PACKAGES = jax==0.10.2
+$(ENVIRONMENTS)/openai/installed: PACKAGES = openai==3.57.0 huggingface_hub==2.4.0 numpy
 $(PEERS:%=%/installed):
 	"$(PYTHON)" -m venv $(@D)
 	$(@D)/bin/python -m pip install --disable-pip-version-check $(PACKAGES)

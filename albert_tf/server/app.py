@@ -1,4 +1,4 @@
-"""The page, and TensorFlow Serving's REST interface for the models, as an ASGI application.
+"""The page, TensorFlow Serving's REST interface for the models, and other servers' endpoints, as an ASGI application.
 
     GET  /                               the page, with /style.css and /page.js
     GET  /v1/models                      the models with their signatures
@@ -7,6 +7,10 @@
     POST /v1/models/NAME:predict         predictions (albert_tf/server/requests.py)
     POST /v1/models/NAME:classify        the labels of texts, each with its probability
     POST /v1/models/NAME:regress         the scores of texts
+    POST /v1/embeddings, /embed, ...     the endpoints of OpenAI and text-embeddings-inference (protocols.py)
+    GET  /health, /info                  whether the server answers; a model, as text-embeddings-inference describes it
+    GET  /metrics                        counts for Prometheus (metrics.py)
+    GET  /openapi.json                   the description of the endpoints
 
 No path of a URL is looked up on disk: the page's three files are read once, when the application is made.
 Guard refuses requests before a model sees them, by their headers.
@@ -18,11 +22,13 @@ import asyncio
 import importlib.resources
 import ipaddress
 import queue
+import time
 from http import HTTPStatus
 from typing import Any, Callable, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from absl import logging
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
@@ -33,13 +39,16 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+import albert_tf
+from albert_tf.server import protocols
 from albert_tf.server.batching import Batcher, Rows
-from albert_tf.server.requests import FORMS, Form, PredictRequest, input_arrays
-from albert_tf.server.signatures import Columns, ServedModel, Signature, described, metadata
+from albert_tf.server.metrics import Metrics
+from albert_tf.server.protocols import ENDPOINTS, MAX_ROWS, Call, UnknownModelError, error_of
+from albert_tf.server.requests import FORMS, Form, input_arrays
+from albert_tf.server.signatures import ServedModel, described, metadata
 
 _PAGE = {"/": ("index.html", "text/html"), "/style.css": ("style.css", "text/css"),
          "/page.js": ("page.js", "text/javascript")}
-MAX_ROWS = 1024
 # What is wrong, in place of Starlette's names of the statuses.
 _MESSAGES = {HTTPStatus.NOT_FOUND: "there is nothing at this path",
              HTTPStatus.METHOD_NOT_ALLOWED: "send POST requests to /v1/models/NAME:predict"}
@@ -60,10 +69,16 @@ def application(models: Sequence[ServedModel], batchers: Sequence[Batcher], **li
     for path in ("/v1/models/{name}", version):
         routes += [Route(f"{path}:{{form}}", served.predict, methods=["POST"]), Route(path, served.state),
                    Route(f"{path}/metadata", served.metadata)]
+    routes += [Route(path, served.endpoint, methods=["POST"]) for path in ENDPOINTS]
+    metrics = Metrics(models, batchers)
+    routes += [Route("/health", _page(lambda: b"", "text/plain")), Route("/info", served.info),
+               Route("/metrics", _page(metrics.content, CONTENT_TYPE_LATEST)),
+               Route("/openapi.json", lambda request: JSONResponse(protocols.openapi(albert_tf.__version__)))]
     files = importlib.resources.files("albert_tf.server") / "page"
     for path, (name, type_) in _PAGE.items():
-        routes.append(Route(path, _page((files / name).read_bytes(), type_)))
-    app = Starlette(routes=routes, middleware=[Middleware(Guard, **limits)], exception_handlers={HTTPException: _error})
+        routes.append(Route(path, _page((files / name).read_bytes, type_)))
+    app = Starlette(routes=routes, middleware=[Middleware(Guard, metrics=metrics, **limits)],
+                    exception_handlers={HTTPException: _error})
     app.router.redirect_slashes = False
     return app
 
@@ -73,6 +88,7 @@ class _Models:
 
     def __init__(self, models: Sequence[ServedModel], batchers: Sequence[Batcher]):
         self._models: Mapping[str, ServedModel] = {model.name: model for model in models}
+        self._readers = {model.name: model.reader for model in models if model.reader}
         self._batchers = {model.name: batcher for model, batcher in zip(models, batchers)}
 
     async def list(self, request: Request) -> Response:
@@ -91,15 +107,33 @@ class _Models:
         model, name = self._model(request), request.path_params["form"]
         if name not in FORMS:
             raise HTTPException(HTTPStatus.NOT_FOUND, f"there is no :{name}; a model has :{', :'.join(FORMS)}")
-        form = FORMS[name]
+        return await self._answer(request, lambda body: _prediction(FORMS[name], body, model))
+
+    async def endpoint(self, request: Request) -> Response:
+        name = request.query_params.get("model")
+        return await self._answer(request, lambda body: protocols.read_call(
+            request.url.path, body, self._readers, name))
+
+    async def info(self, request: Request) -> Response:
+        try:
+            reader = protocols.chosen(self._readers, request.query_params.get("model"))
+        except (UnknownModelError, ValueError) as error:
+            raise HTTPException(HTTPStatus.NOT_FOUND, str(error)) from error
+        batcher = self._batchers[reader.name]
+        return JSONResponse(protocols.info(reader, batcher.batch_size, batcher.max_waiting, albert_tf.__version__))
+
+    async def _answer(self, request: Request, read: Callable[[bytes], Call]) -> Response:
+        """The answer to a request, whose call is read from its body."""
         try:
             body = await request.body()
             # In a thread, as is the writing of the answer, so that large requests do not hold up others.
-            parsed, signature, columns = await run_in_threadpool(_parsed, form, body, model)
-            rows = await self._rows(request, signature, columns)
-            content = await run_in_threadpool(lambda: JSONResponse(form.response(parsed, rows, signature)))
+            call = await run_in_threadpool(read, body)
+            rows = await self._rows(request, call)
+            content = await run_in_threadpool(lambda: JSONResponse(call.answer(rows)))
         except queue.Full:
             raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "too many requests are waiting: try later") from None
+        except UnknownModelError as error:
+            raise HTTPException(HTTPStatus.NOT_FOUND, str(error)) from error
         except ValueError as error:
             raise HTTPException(HTTPStatus.BAD_REQUEST, str(error)) from error
         except ClientDisconnect:
@@ -109,9 +143,11 @@ class _Models:
             raise HTTPException(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error
         return content
 
-    async def _rows(self, request: Request, signature: Signature, columns: Columns) -> Rows:
+    async def _rows(self, request: Request, call: Call) -> Rows:
         """The outputs of each row. If the client goes away first, its request is taken back."""
-        rows = asyncio.wrap_future(self._batchers[request.path_params["name"]].submit(signature, columns))
+        if call.signature is None:
+            return []
+        rows = asyncio.wrap_future(self._batchers[call.model].submit(call.signature, call.columns))
         gone = asyncio.ensure_future(request.receive())  # the next message after the body: the client has gone
         try:
             await asyncio.wait([rows, gone], return_when=asyncio.FIRST_COMPLETED)
@@ -130,26 +166,30 @@ class _Models:
         return self._models[name]
 
 
-def _parsed(form: Form, body: bytes, model: ServedModel) -> tuple[PredictRequest, Signature, Columns]:
+def _prediction(form: Form, body: bytes, model: ServedModel) -> Call:
     request = form.read(body)
     signature = model.signatures.get(request.signature_name)
     if signature is None:
         raise ValueError(f"{model.name} has no signature {request.signature_name!r}; its signatures are "
                          f"{', '.join(model.signatures)}")
-    return request, signature, input_arrays(request, signature, MAX_ROWS)
+    return Call(model.name, signature, input_arrays(request, signature, MAX_ROWS),
+                lambda rows: form.response(request, rows, signature))
 
 
-def _page(content: bytes, type_: str):
+def _page(content: Callable[[], bytes], type_: str):
     async def page(request: Request) -> Response:
-        return Response(content, media_type=type_)
+        return Response(content(), media_type=type_)
 
     return page
 
 
 async def _error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    status = HTTPStatus(error.status_code)
-    return error_response(status, _MESSAGES.get(status, "") if error.detail == status.phrase else error.detail)
+    status, path = HTTPStatus(error.status_code), request.url.path
+    message = _MESSAGES.get(status, "") if error.detail == status.phrase else error.detail
+    if status == HTTPStatus.METHOD_NOT_ALLOWED and path in ENDPOINTS:
+        message = "send a POST request"
+    return error_response(path, status, message)
 
 
 class Guard:
@@ -161,18 +201,22 @@ class Guard:
     whose domain name resolves to 127.0.0.1 gets no data. num_connections gives the number of connections, used or idle.
     """
 
-    def __init__(self, app: ASGIApp, is_loopback: bool, max_body_bytes: int, max_connections: int,
+    def __init__(self, app: ASGIApp, metrics: Metrics, is_loopback: bool, max_body_bytes: int, max_connections: int,
                  num_connections: Callable[[], int]):
         self._app, self._is_loopback, self._max_body_bytes = app, is_loopback, max_body_bytes
+        self._metrics = metrics
         self._max_connections, self._num_connections = max_connections, num_connections
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request, or passes it on."""
+        start = time.monotonic()
+
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(_HEADERS)
                 # The client's address, the request and its status; bodies are never logged.
                 logging.debug("%s %s %r %d", scope["client"], scope["method"], scope["path"], message["status"])
+                self._metrics.add_request(_endpoint_of(scope), message["status"], time.monotonic() - start)
             await send(message)
 
         headers = Headers(scope=scope)
@@ -181,7 +225,7 @@ class Guard:
             await self._app(scope, receive, send_with_headers)
             return
         await _skip_body(receive, headers)
-        await error_response(*reason, connection="close")(scope, receive, send_with_headers)
+        await error_response(scope["path"], *reason, connection="close")(scope, receive, send_with_headers)
 
     def _reason(self, method: str, headers: Headers) -> tuple[HTTPStatus, str] | None:
         """The status and the message of a request that is refused."""
@@ -201,9 +245,18 @@ class Guard:
         return None
 
 
-def error_response(status: int, message: str, **headers: str) -> JSONResponse:
-    """An error in one line, as TensorFlow Serving writes it."""
-    return JSONResponse(dict(error=" ".join(message.split())[:500]), status, headers)
+def _endpoint_of(scope: Scope) -> str:
+    """The name of a request's endpoint in the metrics, of which there are few whatever clients ask for."""
+    path, (_, colon, form) = scope["path"], scope["path"].rpartition(":")
+    if path in {*ENDPOINTS, *_PAGE, "/health", "/info", "/metrics", "/openapi.json", "/v1/models"}:
+        return path
+    return f":{form}" if colon and form in FORMS else "other"
+
+
+def error_response(path: str, status: int, message: str, **headers: str) -> JSONResponse:
+    """An error in one line, in the form of the protocol that a path belongs to."""
+    status, content = error_of(path, status, message)
+    return JSONResponse(content, status, headers)
 
 
 def is_loopback(host: str) -> bool:

@@ -6,7 +6,7 @@ import contextlib
 import queue
 import threading
 from concurrent.futures import Future, InvalidStateError
-from typing import Hashable, Iterable, NamedTuple
+from typing import Any, Callable, Hashable, Iterable, NamedTuple
 
 import numpy as np
 
@@ -68,11 +68,13 @@ class Batcher:
     since TensorFlow keeps memory for each shape that it has met; what is too much for a size waits for the next turn.
     A request whose future is cancelled gets no further batch.
 
-    `submit` rejects a request if max_waiting others wait.
+    `submit` rejects a request if max_waiting others wait. `on_batch` is called with the number of rows of each batch.
     """
 
     def __init__(self, batch_size: int = 16, max_waiting: int = 256):
-        self._sizes, self._max_waiting = _sizes(batch_size), max_waiting
+        self.batch_size, self.max_waiting = batch_size, max_waiting
+        self.on_batch: Callable[[int], Any] = lambda rows: None
+        self._sizes = _sizes(batch_size)
         self._waiting: list[_Job] = []  # in the order of their turns
         self._is_closed = False
         self._changed = threading.Condition()  # guards both, and the groups of the jobs
@@ -86,11 +88,16 @@ class Batcher:
             if self._is_closed:
                 raise RuntimeError("the batcher is closed")
             self._drop_ended()
-            if len(self._waiting) >= self._max_waiting:
+            if len(self._waiting) >= self.max_waiting:
                 raise queue.Full
             self._waiting.append(job)
             self._changed.notify()
         return job.result
+
+    @property
+    def num_waiting(self) -> int:
+        """The number of requests with rows that are in no batch yet."""
+        return len(self._waiting)
 
     def close(self) -> None:
         """Ends the thread after all waiting requests have been answered."""
@@ -146,6 +153,7 @@ class Batcher:
                 for part in parts:
                     self._run([part])
             return
+        self.on_batch(len(rows))
         for job, numbers in parts:
             job.add(numbers, rows[: len(numbers)])
             rows = rows[len(numbers) :]

@@ -12,6 +12,7 @@ import importlib.util
 import itertools
 import os
 import re
+import types
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence, Union
 
 import numpy as np
@@ -28,12 +29,15 @@ from albert_tf.export.saved_model import (
     graph,
     sequence_features,
 )
+from albert_tf.server.protocols import CLASSIFIER, EMBEDDING, RERANKER
 from albert_tf.server.signatures import (
     SENTENCE_ORDER,
+    TEXT,
     Columns,
     ServedModel,
     Signature,
     Spec,
+    TextReader,
     description_of,
 )
 from albert_tf.tasks.classification.answers import text_logits
@@ -85,6 +89,7 @@ def served_model(
 
     The page shows `path`; None: that of the ONNX file.
     """
+    model = counting = _Counting(model)
     head = head_of(model).name
     if head not in _HEADS:
         raise ValueError(f"the head {head} cannot be served: albert_tf/server/models.py has no signatures of it")
@@ -92,10 +97,12 @@ def served_model(
     labels = tuple(model.label_names or ()) if head in ("classifier", "token_classifier") else ()
     ids = {name: Spec("int32", (None, None)) for name in model.input_names}
     signatures = {**parts.texts, IDS: _signature(ids, parts.ids, parts.outputs),
-                  EXAMPLES: _signature(dict(examples=_TEXT),
+                  EXAMPLES: _signature(dict(examples=TEXT),
                                        functools.partial(_of_examples, parts), parts.outputs)}
     signatures = {key: dataclasses.replace(each, labels=labels) for key, each in signatures.items()}
-    return ServedModel(name, description_of(head, path or model.path, model.config), signatures)
+    reader = TextReader(name, **dict(dict(kind=head, tokenizer=tokenizer, row_length=model.row_length), **parts.reader))
+    return ServedModel(name, description_of(head, path or model.path, model.config), signatures, reader,
+                       counting.take_tokens)
 
 
 def names_of(paths: Iterable[str]) -> list[str]:
@@ -143,17 +150,36 @@ class _KerasModel:
         return {name: outputs[name].numpy() for name in self.output_names}
 
 
-_Model = Union[OnnxModel, _KerasModel]
-_TEXT = Spec("string", (None,))  # an input
+class _Counting:
+    """A model that counts the tokens that it computes, without padding."""
+
+    def __init__(self, model: _Model):
+        self._model, self._num_tokens = model, 0
+
+    def __getattr__(self, name: str):
+        return getattr(self._model, name)
+
+    def __call__(self, inputs: Mapping[str, Any], training: bool = False) -> Outputs:
+        self._num_tokens += int(np.sum(inputs["input_mask"]))
+        return self._model(inputs)
+
+    def take_tokens(self) -> int:
+        """The number of tokens since the last call."""
+        count, self._num_tokens = self._num_tokens, 0
+        return count
+
+
+_Model = Union[OnnxModel, _KerasModel, _Counting]
 
 
 class _Parts(NamedTuple):
-    """The signatures of a head."""
+    """The signatures of a head, and arguments of its TextReader."""
 
     texts: Mapping[str, Signature]
     ids: Callable[[Columns], Outputs]
     outputs: Mapping[str, Spec]
     features: Mapping[str, tf.io.FixedLenFeature]
+    reader: Mapping[str, Any] = types.MappingProxyType({})
 
 
 def _encoder(model: _Model, tokenizer: FullTokenizer, top_k: int) -> _Parts:
@@ -186,15 +212,23 @@ def _classifier(model: _Model, tokenizer: FullTokenizer, top_k: int) -> _Parts:
             answer.update(labels=labels, label_names=np.tile(names, [len(logits), 1]))
         return answer
 
-    inputs = dict(text_a=_TEXT) if model.single_texts else dict(text_a=_TEXT, text_b=_TEXT._replace(default=""))
+    inputs = dict(text_a=TEXT) if model.single_texts else dict(text_a=TEXT, text_b=TEXT._replace(default=""))
 
-    def texts(columns: Columns) -> Outputs:
+    def logits_of(columns: Columns) -> np.ndarray:
         pairs = _texts(columns["text_b"]) if "text_b" in inputs else None
-        return answers(text_logits(model, tokenizer, _texts(columns["text_a"]), pairs))
+        return text_logits(model, tokenizer, _texts(columns["text_a"]), pairs)
 
-    return _Parts({RAW_TEXT: _signature(inputs, texts, specs, "classify")},
+    def scores(columns: Columns) -> Outputs:
+        logits = logits_of(columns)
+        return dict(logits=logits, scores=np.asarray(
+            tf.sigmoid(logits) if model.num_labels == 1 else model.probabilities(logits)))
+
+    reader = dict(kind=CLASSIFIER if model.num_labels > 1 or model.single_texts else RERANKER,
+                  signature=Signature(inputs, scores),
+                  label_names=model.label_names or tuple(f"LABEL_{number}" for number in range(model.num_labels)))
+    return _Parts({RAW_TEXT: _signature(inputs, lambda columns: answers(logits_of(columns)), specs, "classify")},
                   lambda columns: answers(model(columns)["logits"]), specs,
-                  sequence_features(model.row_length, model.max_windows))
+                  sequence_features(model.row_length, model.max_windows), reader)
 
 
 def _pretrainer(model: _Model, tokenizer: FullTokenizer, top_k: int) -> _Parts:
@@ -216,8 +250,8 @@ def _pretrainer(model: _Model, tokenizer: FullTokenizer, top_k: int) -> _Parts:
         return dict(probabilities=softmax(model(dict(inputs, masked_lm_positions=positions))["sop_logits"]))
 
     order_specs = dict(probabilities=Spec("float32", (None, 2)))
-    texts = {RAW_TEXT: _signature(dict(text=_TEXT), fillings, specs, "fill_masks", "pieces"),
-             SENTENCE_ORDER: _signature(dict(text_a=_TEXT, text_b=_TEXT), order, order_specs, SENTENCE_ORDER)}
+    texts = {RAW_TEXT: _signature(dict(text=TEXT), fillings, specs, "fill_masks", "pieces"),
+             SENTENCE_ORDER: _signature(dict(text_a=TEXT, text_b=TEXT), order, order_specs, SENTENCE_ORDER)}
     positions = tf.io.FixedLenFeature([_MAX_PREDICTIONS], tf.int64)
     features = dict(sequence_features(model.config.max_position_embeddings), masked_lm_positions=positions)
     return _Parts(texts, of_ids, specs, features)
@@ -236,7 +270,7 @@ def _answers(model: _Model, tokenizer: FullTokenizer, top_k: int) -> _Parts:
                 for name, spec in specs.items()}
 
     length = squad_options(model).max_seq_length
-    return _Parts({RAW_TEXT: _signature(dict(context=_TEXT, question=_TEXT), texts, specs, "answer")}, model,
+    return _Parts({RAW_TEXT: _signature(dict(context=TEXT, question=TEXT), texts, specs, "answer")}, model,
                   _output_specs(model), {name: tf.io.FixedLenFeature([length], tf.int64) for name in model.input_names})
 
 
@@ -252,7 +286,7 @@ def _multiple_choice(model: _Model, tokenizer: FullTokenizer, top_k: int) -> _Pa
         return with_predictions(dict(probabilities=choose_options(
             model, tokenizer, _texts(columns["context"]), _texts(columns["question"]), options)))
 
-    inputs = dict(context=_TEXT, options=Spec("string", (None, model.num_choices)), question=_TEXT)
+    inputs = dict(context=TEXT, options=Spec("string", (None, model.num_choices)), question=TEXT)
     return _Parts({RAW_TEXT: _signature(inputs, texts, specs, "choose")},
                   lambda columns: with_predictions(_probabilities(model(columns))), specs,
                   sequence_features(model.num_choices * model.row_length))
@@ -281,7 +315,7 @@ def _token_classifier(model: _Model, tokenizer: FullTokenizer, top_k: int) -> _P
         return dict(tags([[word.word for word in row] for row in split]), **offsets,
                     words=padded_rows([_bytes([word.word for word in row]) for row in split], b"", object))
 
-    signatures = {RAW_TEXT: _signature(dict(text=_TEXT), texts, text_specs, "tag", "words"),
+    signatures = {RAW_TEXT: _signature(dict(text=TEXT), texts, text_specs, "tag", "words"),
                   WORDS: _signature(dict(words=Spec("string", (None, None))), words, specs, padded="tags")}
     return _Parts(signatures, lambda columns: _probabilities(model(columns)),
                   dict(probabilities=Spec("float32", (None, None, model.num_labels))),
@@ -294,8 +328,11 @@ def _sentence_encoder(model: _Model, tokenizer: FullTokenizer, top_k: int) -> _P
     def texts(columns: Columns) -> Outputs:
         return dict(sentence_embedding=text_vectors(model, tokenizer, _texts(columns["text"])))
 
-    return _Parts({RAW_TEXT: _signature(dict(text=_TEXT), texts, specs)}, model, specs,
-                  sequence_features(model.row_length))
+    signature = _signature(dict(text=TEXT), texts, specs)
+    # The other endpoints have no form for vectors in int8.
+    reader = (dict(kind=EMBEDDING, signature=signature, pooling=model.pooling)
+              if specs["sentence_embedding"].dtype == "float32" else {})
+    return _Parts({RAW_TEXT: signature}, model, specs, sequence_features(model.row_length), reader)
 
 
 _HEADS: Mapping[str, Callable[[_Model, FullTokenizer, int], _Parts]] = dict(

@@ -6,11 +6,14 @@ A model has named signatures, which are functions from batches of inputs to outp
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Mapping, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple
 
 import numpy as np
 
 from albert_tf.config import AlbertConfig
+
+if TYPE_CHECKING:
+    from albert_tf.text.tokenization import FullTokenizer
 
 DEFAULT_SIGNATURE = "serving_default"  # of a request without signature_name, as in TensorFlow Serving
 SENTENCE_ORDER = "sentence_order"  # the signature, and the view, that tells whether two texts are in order
@@ -23,6 +26,9 @@ class Spec(NamedTuple):
     dtype: str  # "string", or the name of a NumPy type such as "int32"
     shape: tuple[int | None, ...]  # with the batch first; None for any size
     default: Any = None  # the value of each row if a request omits the input; None if the input is required
+
+
+TEXT = Spec("string", (None,))  # an input
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,12 +61,38 @@ class Signature:
 
 
 @dataclasses.dataclass(frozen=True)
+class TextReader:
+    """What the endpoints of other servers (albert_tf/server/protocols.py) need of a model that reads texts.
+
+    Args:
+      name: the model's name.
+      kind: "embedding", "reranker" or "classifier"; of another model, its head.
+      row_length: the largest number of tokens of a row.
+      signature: of an embedding, from text to sentence_embedding, float32; of a reranker or a classifier, from text_a
+        and text_b to logits and scores, which are probabilities. It is not called for another model.
+    """
+
+    name: str
+    kind: str
+    tokenizer: FullTokenizer
+    row_length: int
+    signature: Signature = Signature({}, dict)
+    label_names: tuple[str, ...] = ()
+    pooling: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
 class ServedModel:
-    """A model of a server. Its name is that in URLs; the page shows the description, one line."""
+    """A model of a server. Its name is that in URLs; the page shows the description, one line.
+
+    take_tokens gives the number of tokens that it has computed since the last call.
+    """
 
     name: str
     description: str
     signatures: Mapping[str, Signature]
+    reader: TextReader | None = None
+    take_tokens: Callable[[], int] = int
 
 
 def description_of(head: str, path: str, config: AlbertConfig) -> str:

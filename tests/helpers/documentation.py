@@ -32,6 +32,8 @@ import script_process
 from script_session import REPOSITORY
 
 from albert_tf.config import CONFIG_NAME, AlbertConfig
+from albert_tf.export.conversion import save_pretrained
+from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.weights.tf1 import save_tf1_checkpoint
@@ -54,7 +56,7 @@ SMALL = {
 # Scripts whose recipe or space sets the sizes: other tests run them, and test_docs.py checks the flags.
 NOT_RUN = {"pretrain_from_text", "search_settings"}
 # A block that imports one of them is not run: they are not installed where the tests run.
-OTHER_LIBRARIES = ("transformers", "keras", "keras_hub", "torch")
+OTHER_LIBRARIES = ("transformers", "keras", "keras_hub", "torch", "openai")
 # What needs one of them is not run where it is not installed.
 OPTIONAL_LIBRARIES = ("onnx", "onnxruntime", "ai_edge_litert")
 NEEDED_LIBRARY = {"export_to_onnx": "onnx"}
@@ -86,7 +88,7 @@ class Page:
         self.blocks = list(_blocks(self.text))
         self.names = {}  # of its python blocks
         self.printed = ""  # by the last block of commands or Python
-        self._server, self._answer = None, None  # a ScriptProcess, and the JSON of the last answer
+        self._server, self._url, self._answer = None, "", None  # a ScriptProcess, and the JSON of the last answer
 
     def commands(self):
         """The words of each command of the shell blocks."""
@@ -134,8 +136,9 @@ class Page:
             self.printed = "".join(self._run_command(words, folder, session) for words in commands(block.text))
         elif block.language == "python":
             if not imports_missing_library(block):
+                code = block.text.replace("http://127.0.0.1:8501/", self._url)
                 with contextlib.redirect_stdout(io.StringIO()) as printed:
-                    exec(compile(block.text, str(self.path), "exec"), self.names)
+                    exec(compile(code, str(self.path), "exec"), self.names)
                 self.printed = printed.getvalue()
         elif block.language == "json":
             check_close(json.loads(block.text), self._answer)
@@ -155,9 +158,9 @@ class Page:
             self._server = script_process.start("serve", [*words[4:], "--port=0"], cwd=folder, merged=True)
             self._url = re.search(r"open (\S+)", self._server.wait_for("Ctrl-C ends").splitlines()[-1])[1]
         elif words[0] == "curl" and words[-1].startswith("http://127.0.0.1:8501/"):
-            data = words[words.index("-d") + 1]
+            data = words[words.index("-d") + 1].encode() if "-d" in words else None
             url = words[-1].replace("http://127.0.0.1:8501/", self._url)
-            with urllib.request.urlopen(urllib.request.Request(url, data.encode()), timeout=60) as response:
+            with urllib.request.urlopen(urllib.request.Request(url, data), timeout=60) as response:
                 self._answer = json.load(response)
         else:
             return run_command(words, folder, session)
@@ -309,6 +312,9 @@ def write_reader_files(folder, golden):
     (folder / "tiny.json").write_text(json.dumps(dict(TINY_CONFIG, vocab_size=300)))
     write_archive(folder / "download", golden)
     (folder / "lines.txt").write_text("The name of the file is known.\nThe name of the file are known.\n")
+    tokenizer = FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"))
+    ranker = AlbertClassifier(AlbertConfig(vocab_size=tokenizer.vocab_size, **TINY_CONFIG), num_labels=1)
+    save_pretrained(ranker, str(folder / "models/ranker"), tokenizer)
     (folder / "blimp").mkdir()
     (folder / "blimp/agreement.jsonl").write_text(json.dumps(dict(
         sentence_good="The names are known.", sentence_bad="The names is known.", field="morphology")) + "\n")

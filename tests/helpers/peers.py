@@ -11,7 +11,7 @@ import pytest
 # The environment variable that names the Python of each. CONTRIBUTING.md says what to install.
 VARIABLES = {"transformers": "ALBERT_TF_PEER_PYTHON", "transformers 4": "ALBERT_TF_TRANSFORMERS_4_PYTHON",
              "keras-hub": "ALBERT_TF_KERAS_HUB_PYTHON", "jax": "ALBERT_TF_JAX_PYTHON",
-             "mteb": "ALBERT_TF_MTEB_PYTHON"}
+             "openai": "ALBERT_TF_OPENAI_PYTHON", "mteb": "ALBERT_TF_MTEB_PYTHON"}
 TRANSFORMERS = ("transformers", "transformers 4")
 
 

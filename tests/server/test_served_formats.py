@@ -16,12 +16,11 @@ from saved_models import export, served_saved_model
 from server_running import running
 
 from albert_tf import keras
-from albert_tf.commands import serve
 from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.export.onnx.session import OnnxModel, from_onnx
 from albert_tf.export.onnx.writing import to_onnx, write_companions
-from albert_tf.server import models
+from albert_tf.server import models, server
 from albert_tf.server.models import model_of_source, served_model
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.settings import Settings, VocabularyFiles
@@ -217,7 +216,7 @@ def test_the_command_serves_an_onnx_file_beside_other_models(made, monkeypatch):
 
         server_close = serve_forever
 
-    monkeypatch.setattr(serve, "ModelServer", Server)
+    monkeypatch.setattr(server, "ModelServer", Server)
     with loaded("serve") as run:
         assert run(onnx_model=[f"{folder}/model.onnx", folder], init_checkpoint="albert_tiny_en", port=0) == 0
     assert [model.name for model in found] == ["albert_tiny_en", "model", "onnx"]

@@ -1,0 +1,230 @@
+"""The endpoints of OpenAI and text-embeddings-inference over HTTP, and what the server tells of itself."""
+
+import base64
+import json
+import urllib.error
+import urllib.request
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from peers import run_client
+from prometheus_client.parser import text_string_to_metric_families
+from server_running import running
+
+from albert_tf import keras
+from albert_tf.config import AlbertConfig
+from albert_tf.export.onnx.session import OnnxModel
+from albert_tf.export.onnx.writing import to_onnx
+from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.server.models import served_model
+from albert_tf.server.protocols import ENDPOINTS
+from albert_tf.tasks.classification.answers import text_logits
+from albert_tf.tasks.sentence_vectors.vectors import text_vectors
+from albert_tf.weights.settings import settings_of
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+TEXTS = ["The name of the file", "is known.", "the name " * 30]
+NAMES = ("bad", "good", "other")
+
+
+@pytest.fixture(scope="module")
+def models(sentence_pieces):
+    keras.utils.set_random_seed(1)
+    config = AlbertConfig(vocab_size=sentence_pieces.vocab_size, embedding_size=8, hidden_size=16, num_hidden_layers=2,
+                          num_attention_heads=2, intermediate_size=32, max_position_embeddings=48,
+                          initializer_range=0.5)
+    return dict(classifier=AlbertClassifier(config, num_labels=3, label_names=NAMES),
+                encoder=AlbertSentenceEncoder(config, max_seq_length=20),
+                ranker=AlbertClassifier(config, num_labels=1, activation_fn="identity"),
+                tags=AlbertClassifier(config, num_labels=2, multi_label=True))
+
+
+@pytest.fixture(scope="module")
+def server(models, sentence_pieces):
+    with running([served_model(name, OnnxModel(to_onnx(model), settings_of(model)), sentence_pieces)
+                  for name, model in models.items()], max_body_bytes=10_000) as server:
+        yield server
+
+
+def ask(server, path, body=None):
+    """The status and the answer, as JSON if it is JSON, to a GET, or a POST if there is a body."""
+    data = None if body is None else json.dumps(body).encode()
+    try:
+        with urllib.request.urlopen(urllib.request.Request(server.url + path, data), timeout=60) as response:
+            status, content = response.status, response.read()
+    except urllib.error.HTTPError as error:
+        status, content = error.code, error.read()
+    return status, json.loads(content) if content[:1] in (b"{", b"[") else content.decode()
+
+
+def of_length_1(vectors):
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+@pytest.fixture(scope="module")
+def vectors(models, sentence_pieces):
+    return text_vectors(models["encoder"], sentence_pieces, TEXTS)
+
+
+def test_embeddings_as_openai_has_them(server, vectors, sentence_pieces):
+    status, answer = ask(server, "v1/embeddings", dict(input=TEXTS, model="encoder", user="me"))
+    lengths = [min(20, 2 + len(sentence_pieces.encode(text))) for text in TEXTS]
+    assert status == 200 and answer["usage"] == dict(prompt_tokens=sum(lengths), total_tokens=sum(lengths))
+    assert (answer["object"], answer["model"]) == ("list", "encoder")
+    assert [(row["object"], row["index"]) for row in answer["data"]] == [("embedding", i) for i in range(3)]
+    np.testing.assert_allclose([row["embedding"] for row in answer["data"]], of_length_1(vectors), atol=1e-5)
+    _, answer = ask(server, "v1/embeddings", dict(input=TEXTS[0], dimensions=4, encoding_format="base64"))
+    decoded = np.frombuffer(base64.b64decode(answer["data"][0]["embedding"]), "<f4")
+    np.testing.assert_allclose(decoded, of_length_1(vectors[0, :4]), atol=1e-5)
+
+
+@pytest.mark.parametrize("body, status, code, message", [
+    (dict(input=[[1, 2]]), 400, None, "token ids are not accepted"), (dict(input=[1, 2]), 400, None, "token ids"),
+    (dict(input=[]), 400, None, '"input" must be a text or a list of texts'), (dict(), 400, None, '"input" must be'),
+    (dict(input="a", model="gpt"), 404, "model_not_found", "there is no model 'gpt'; the models are classifier,"),
+    (dict(input="a", model="ranker"), 400, None, "a model of the kind embedding. Received: ranker (reranker)"),
+    (dict(input="a", dimensions=17), 400, None, "vectors have 16 dimensions"),
+    (dict(input="a", dimensions=0), 400, None, '"dimensions" must be a number from 1'),
+    (dict(input="a", encoding_format="int8"), 400, None, "float or base64"),
+    (dict(input="a", inputs="a"), 400, None, "the body may have input, model"),
+    (dict(input=["a"] * 1025), 400, None, "1 to 1,024 rows"), (dict(input="a" * 10_001), 413, None, "10,000 bytes"),
+    ("no object", 400, None, "must be a JSON object")])
+def test_errors_as_openai_has_them(server, body, status, code, message):
+    answered, answer = ask(server, "v1/embeddings", body)
+    assert answered == status and message in answer["error"]["message"]
+    assert answer == dict(error=dict(message=answer["error"]["message"], type="invalid_request_error", param=None,
+                                     code=code))
+
+
+def test_embed(server, vectors):
+    np.testing.assert_allclose(ask(server, "embed", dict(inputs=TEXTS))[1], of_length_1(vectors), atol=1e-5)
+    own = ask(server, "embed?model=encoder", dict(inputs=TEXTS[1], normalize=False, truncate=None, dimensions=3))
+    np.testing.assert_allclose(own[1], vectors[1:2, :3], atol=1e-5)
+
+
+def test_rerank(server, models, sentence_pieces):
+    logits = text_logits(models["ranker"], sentence_pieces, ["name"] * 3, TEXTS)[:, 0]
+    order = np.argsort(-logits).tolist()
+    _, ranks = ask(server, "rerank", dict(query="name", texts=TEXTS))
+    assert [rank["index"] for rank in ranks] == order and {*ranks[0]} == {"index", "score"}
+    np.testing.assert_allclose([rank["score"] for rank in ranks], tf.sigmoid(logits[order]), atol=1e-5)
+    _, ranks = ask(server, "rerank", dict(query="name", texts=TEXTS, raw_scores=True, return_text=True))
+    assert [rank["text"] for rank in ranks] == [TEXTS[index] for index in order]
+    np.testing.assert_allclose([rank["score"] for rank in ranks], logits[order], atol=1e-5)
+
+
+def test_predict(server, models, sentence_pieces):
+    def expected(name, of, *texts):
+        scores = np.asarray(of(text_logits(models[name], sentence_pieces, *([text] for text in texts))))[0]
+        names = NAMES if name == "classifier" else [f"LABEL_{i}" for i in range(len(scores))]
+        return sorted(zip(scores.tolist(), names), reverse=True)
+
+    def check(answer, pairs):
+        assert [row["label"] for row in answer] == [label for _, label in pairs]
+        np.testing.assert_allclose([row["score"] for row in answer], [score for score, _ in pairs], atol=1e-5)
+
+    softmax = tf.nn.softmax
+    check(ask(server, "predict", dict(inputs=TEXTS[0]))[1], expected("classifier", softmax, TEXTS[0]))
+    check(ask(server, "predict", dict(inputs=TEXTS[:2]))[1], expected("classifier", softmax, *TEXTS[:2]))
+    batch = ask(server, "predict", dict(inputs=[[TEXTS[0]], TEXTS[:2]], raw_scores=True))[1]
+    check(batch[0], expected("classifier", tf.identity, TEXTS[0]))
+    check(batch[1], expected("classifier", tf.identity, *TEXTS[:2]))
+    check(ask(server, "predict?model=tags", dict(inputs="a"))[1], expected("tags", tf.sigmoid, "a"))
+    check(ask(server, "predict?model=ranker", dict(inputs=["a", "b"]))[1], expected("ranker", tf.sigmoid, "a", "b"))
+
+
+def test_tokenize(server, sentence_pieces):
+    text = "The  name\u00a0of, ß"
+    _, answer = ask(server, "tokenize", dict(inputs=text))
+    (first, *tokens, last), = answer
+    assert first == dict(id=sentence_pieces.cls_id, text="[CLS]", special=True, start=None, stop=None)
+    assert last["text"] == "[SEP]" and [token["id"] for token in tokens] == sentence_pieces.encode(text)
+    assert all(token["text"] == text[token["start"]:token["stop"]] and not token["special"] for token in tokens)
+    assert ask(server, "tokenize", dict(inputs=[text, "a"], add_special_tokens=False))[1][0] == tokens
+
+
+@pytest.mark.parametrize("path, body, status, kind, message", [
+    ("embed", dict(inputs=[1, 2]), 422, "Validation", "token ids are not accepted"),
+    ("embed", dict(inputs="a", truncation_direction="Left"), 422, "Validation", "must be Right"),
+    ("embed?model=x", dict(inputs="a"), 404, "Validation", "there is no model 'x'"),
+    ("embed?model=tags", dict(inputs="a"), 422, "Validation", "Received: tags (classifier)"),
+    ("embed", dict(inputs="a" * 10_001), 413, "Validation", "at most 10,000 bytes"),
+    ("embed", None, 405, "Validation", "send a POST request"),
+    ("rerank", dict(query="a", texts="b"), 422, "Validation", '"texts" must be a list of texts'),
+    ("predict", dict(inputs=["a", "b", "c"]), 422, "Validation", "a text, two texts, or a list whose rows"),
+    ("predict", dict(inputs=["a", ["b"]]), 422, "Validation", "a text, two texts, or a list whose rows"),
+    ("predict", dict(inputs="a", raw_scores=1), 422, "Validation", '"raw_scores" must be true or false'),
+    ("tokenize", dict(inputs=["\ud800"]), 422, "Validation", "half of a surrogate pair"),
+    ("info?model=x", None, 404, "Validation", "there is no model 'x'")])
+def test_errors_as_text_embeddings_inference_has_them(server, path, body, status, kind, message):
+    answered, answer = ask(server, path, body)
+    assert answered == status and message in answer["error"] and answer["error_type"] == kind and len(answer) == 2
+
+
+def test_health_and_info(server):
+    assert ask(server, "health") == (200, "")
+    _, info = ask(server, "info?model=encoder")
+    assert info["model_id"] == "encoder" and info["model_type"] == dict(embedding=dict(pooling="mean"))
+    assert info["max_input_length"] == 20 and info["max_client_batch_size"] == 1024
+    assert ask(server, "info")[1]["model_type"]["classifier"]["id2label"] == {"0": "bad", "1": "good", "2": "other"}
+
+
+def test_metrics_count_requests_rows_tokens_and_errors(server, sentence_pieces):
+    def values():
+        families = text_string_to_metric_families(ask(server, "metrics")[1])
+        samples = [sample for family in families for sample in family.samples]
+        return {(sample.name, *sample.labels.values()): sample.value for sample in samples}
+
+    before = values()
+    ask(server, "embed", dict(inputs=TEXTS[:2]))
+    ask(server, "v1/models/encoder:predict", dict(instances=TEXTS[:1]))
+    ask(server, "embed", dict(inputs=1))
+    ask(server, "x" * 30)
+    after = values()
+
+    def added(*key):
+        return after[key] - before.get(key, 0)
+
+    assert added("albert_tf_requests_total", "/embed", "200") == 1
+    assert added("albert_tf_requests_total", ":predict", "200") == 1
+    assert added("albert_tf_requests_total", "/embed", "422") == added("albert_tf_errors_total", "/embed") == 1
+    assert added("albert_tf_errors_total", "other") == 1 and after["albert_tf_queue", "encoder"] == 0
+    assert added("albert_tf_request_seconds_count", "/embed") == 2
+    assert added("albert_tf_batch_rows_sum", "encoder") == 3 and added("albert_tf_batch_rows_count", "encoder") == 2
+    assert added("albert_tf_tokens_total", "encoder") == sum(
+        2 + len(sentence_pieces.encode(text)) for text in [*TEXTS[:2], TEXTS[0]])
+
+
+def test_the_description_has_every_endpoint_and_field(server):
+    _, description = ask(server, "openapi.json")
+    assert description["openapi"] == "3.0.3"
+    for path, endpoint in ENDPOINTS.items():
+        schema = description["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        assert {*schema["properties"]} == {*endpoint.fields}
+    assert schema["required"] == ["inputs"] and schema["properties"]["add_special_tokens"]["default"] is True
+    for path, methods in description["paths"].items():
+        if "get" in methods:
+            assert ask(server, path[1:])[0] == 200
+
+
+def test_a_server_without_a_fitting_model_says_so(models, sentence_pieces):
+    tags = models["tags"]
+    with running([served_model("tags", OnnxModel(to_onnx(tags), settings_of(tags)), sentence_pieces)]) as server:
+        status, answer = ask(server, "rerank", dict(query="a", texts=["b"]))
+        assert status == 422 and answer["error"].endswith("a model of the kind reranker. Received: tags (classifier)")
+
+
+def test_openai_and_huggingface_hub_read_the_answers(server, vectors, sentence_pieces):
+    answers = json.loads(run_client("openai", "openai_client.py", server.url, *TEXTS))
+    for name in ("default", "float", "sentences"):
+        np.testing.assert_allclose(answers[name], of_length_1(vectors), atol=1e-5)
+    np.testing.assert_allclose(answers["dimensions"], of_length_1(vectors[0, :4]), atol=1e-5)
+    np.testing.assert_allclose(answers["feature_extraction"], vectors[:1], atol=1e-5)
+    assert answers["tokens"] == sum(min(20, 2 + len(sentence_pieces.encode(text))) for text in TEXTS)
+    assert answers["unknown"][:2] == ["NotFoundError", "model_not_found"]
+    assert "no model 'other'" in answers["unknown"][2]
+    assert answers["unfit"][0] == "BadRequestError" and "a model of the kind embedding" in answers["unfit"][2]
