@@ -4,12 +4,12 @@
 #     docker run -p 8501:8501 albert_tf
 #     docker run -p 8501:8501 -v "$PWD/models:/models" albert_tf serve --host=0.0.0.0 --init_checkpoint=/models/rte
 #
-# Build arguments: EXTRAS=[gpu] installs TensorFlow's CUDA libraries, and PYTHON=3.12 is the newest TensorFlow instead
+# Build arguments: EXTRAS=[all,gpu] installs TensorFlow's CUDA libraries, and PYTHON=3.12 is the newest TensorFlow instead
 # of TensorFlow 2.15. requirements.txt has the versions.
 ARG PYTHON=3.11
 FROM python:${PYTHON}-slim-bookworm
 
-ARG EXTRAS=
+ARG EXTRAS=[all]
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONUNBUFFERED=1
 
 WORKDIR /opt/albert_tf

@@ -79,7 +79,7 @@ $(VENV)/installed: COST := 3 GB, 3 minutes or more
 $(ENVIRONMENTS)/lint/installed: COST := 0.2 GB, a minute
 $(ENVIRONMENTS)/docs/installed: COST := 0.2 GB, a minute
 $(VENV)/installed $(ENVIRONMENTS)/lint/installed $(ENVIRONMENTS)/docs/installed:
-	@test -n "$(PYTHON)" || { echo "albert_tf needs one of Python $(VERSIONS), with its module venv: install one, or name it with PYTHON=/path/to/python" >&2; exit 1; }
+	@test -n "$(PYTHON)" || { echo "albert_tf needs one of Python $(VERSIONS), with its module venv: install one and name it with PYTHON=/path/to/python (uv venv --python 3.12 ../python3.12 makes ../python3.12/bin/python)" >&2; exit 1; }
 	@test -x $(@D)/bin/python || "$(PYTHON)" -m venv $(@D)
 	@echo "Setting up $(@D) with $^: about $(COST), once. Packages are listed as they come; the last step installs all of them."
 	$(@D)/bin/python -m pip install --progress-bar=off --disable-pip-version-check $(^:%=-r %)

@@ -18,6 +18,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 import albert_tf
+from albert_tf.utils import imports
 
 try:
     import tomllib
@@ -141,6 +142,43 @@ def test_beam_can_be_installed_after_tensorflow_2_15(python):
     assert Version(version) < Version("1.29")
     extra = {each.name: each for each in map(Requirement, PROJECT["optional-dependencies"]["beam"])}
     assert version in extra["proto-plus"].specifier and "1.29.0" not in extra["proto-plus"].specifier
+
+
+@pytest.fixture(scope="module")
+def uv(tmp_path_factory):
+    """uv, which evaluates markers for other platforms; `pip --platform` evaluates them for this machine."""
+    environment = tmp_path_factory.mktemp("uv")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
+    run_pip("--python", str(environment / "bin/python"), "install", "uv==0.13.9")
+    return environment / "bin/uv"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", [
+    "requirements.txt", "requirements-newest.txt", "pyproject.toml", "pyproject.toml all"])
+@pytest.mark.parametrize("platform", ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu", "aarch64-apple-darwin",
+                                      "x86_64-pc-windows-msvc"])
+def test_every_platform_has_wheels_of_all_requirements(uv, file, platform):
+    file, *extras = file.split()
+    for python in ("3.10", "3.11", "3.12", "3.13"):
+        command = [uv, "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--only-binary=:all:",
+                   f"--python-platform={platform}", f"--python-version={python}",
+                   *(f"--extra={each}" for each in extras)]
+        done = subprocess.run([*command, file], cwd=REPOSITORY, capture_output=True, text=True,
+                              env=dict(os.environ, UV_PYTHON_DOWNLOADS="never"))
+        assert done.returncode == 0, f"Python {python}: {done.stderr}"
+        assert "tensorflow==2." in done.stdout
+        has_text = "windows" not in platform and (file != "pyproject.toml" or extras == ["all"]) and not (
+            file == "requirements.txt" and python < "3.12" and platform.startswith("aarch64"))
+        assert ("tensorflow-text==" in done.stdout) == has_text
+
+
+def test_the_message_of_a_missing_module_names_an_extra_that_has_it():
+    extras = {name: {Requirement(each).name for each in requirements}
+              for name, requirements in PROJECT["optional-dependencies"].items()}
+    for extra, requirements in imports._EXTRAS.values():
+        assert requirements.split()[0] in extras[extra]
+        assert extra == "beam" or extra in Requirement(PROJECT["optional-dependencies"]["all"][0]).extras
 
 
 PAGE = (REPOSITORY / "docs/serving.md").read_text(encoding="utf-8")

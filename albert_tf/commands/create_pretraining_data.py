@@ -10,7 +10,6 @@ of sentences.
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import os
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from albert_tf.pretraining.creation import create_pretraining_data, summary, war
 from albert_tf.pretraining.examples import MAX_SEQ_LENGTH, OBJECTIVES, CreationOptions, MaskingOptions, SegmentOptions
 from albert_tf.utils import bounds
 from albert_tf.utils.files import expand_globs
+from albert_tf.utils.imports import check_installed
 from albert_tf.utils.outputs import shard_paths
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.settings import VocabularyFiles
@@ -127,9 +127,7 @@ def beam_options(flags: Options) -> PipelineOptions | None:
     """The options of the pipeline; None for the local engine."""
     if flags.engine == "local":
         return None
-    if importlib.util.find_spec("apache_beam") is None:
-        raise ValueError("--engine=beam needs Apache Beam, which is not installed: "
-                         "in a clone of albert_tf, pip install -r requirements-beam.txt")
+    check_installed("--engine=beam", "apache_beam")
     from albert_tf.beam.running import pipeline_options
 
     return pipeline_options(flags.beam_pipeline_options or "", flags.num_workers)

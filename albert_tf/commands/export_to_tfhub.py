@@ -21,6 +21,7 @@ from absl import logging
 
 from albert_tf.commands import flag_fields as fields, shared_flags as shared
 from albert_tf.utils.files import is_inside
+from albert_tf.utils.imports import check_installed
 from albert_tf.utils.outputs import check_export, used_alone
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def main() -> None:
     options = fields.from_flags(Options)
     preprocess_path = options.preprocess_export_path or options.export_path.rstrip("/") + "_preprocess"
     check_export(options.export_path, preprocess_path)
+    check_installed("export_to_tfhub", "tensorflow_text")
     if is_inside(options.export_path, preprocess_path) or is_inside(preprocess_path, options.export_path):
         raise ValueError(f"--preprocess_export_path={preprocess_path} and --export_path={options.export_path} must be "
                          "two folders, neither inside the other: each export has its own")

@@ -23,6 +23,7 @@ from albert_tf.config import check_length
 from albert_tf.text.lines import read_standard_input
 from albert_tf.utils import bounds
 from albert_tf.utils.files import check_characters
+from albert_tf.utils.imports import check_installed
 from albert_tf.utils.outputs import check_export
 
 
@@ -54,6 +55,8 @@ def main() -> None:
     for text in options.text or ():
         check_characters(text, "--text")
     check_export(options.export_dir)
+    if options.export_dir:
+        check_installed("--export_dir", "tensorflow_text")
     model, tokenizer = options.masked_lm()
     check_length(options.max_seq_length, model.config)
     fill = functools.partial(fill_masks, model, tokenizer, top_k=options.top_k)

@@ -16,7 +16,7 @@ from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.training.options import FineTuningOptions, Length, TrainerOptions
 from albert_tf.utils import bounds
 from albert_tf.utils.files import is_inside, read_json_object
-from albert_tf.utils.imports import tensorflow as tf
+from albert_tf.utils.imports import check_installed, tensorflow as tf
 from albert_tf.utils.outputs import check_export
 
 if TYPE_CHECKING:
@@ -259,6 +259,8 @@ def options_from_flags(
       **values: the fields that are no flags, or that differ from the flags.
     """
     check_export(FLAGS.export_dir)
+    if FLAGS.export_dir:
+        check_installed("--export_dir", "tensorflow_text")
     if FLAGS.export_dir and is_inside(FLAGS.output_dir, FLAGS.export_dir):
         raise ValueError(f"--output_dir={FLAGS.output_dir} must not be --export_dir or a folder in it, since an export "
                          "has a folder of its own: choose another --export_dir")

@@ -12,7 +12,6 @@ trials. A score of a trial chosen among many is too high: compare on seeds or da
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import json
 import math
 import os
@@ -32,6 +31,7 @@ from albert_tf.utils import bounds
 from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.charts import Curve, Panel, write_charts
 from albert_tf.utils.files import check_keys, read_json_object
+from albert_tf.utils.imports import check_installed
 from albert_tf.utils.outputs import used_alone, write_csv, write_text
 from albert_tf.utils.progress import count_of
 
@@ -289,8 +289,7 @@ def read_space(path: str) -> SearchSpace:
                    "train_batch_size": {"type": "categorical", "choices": [16, 32]},
                    "train_step": {"type": "int", "low": 200, "high": 800, "step": 200}}}
     """
-    if importlib.util.find_spec("optuna") is None:
-        raise ValueError("search_settings needs the package optuna: pip install optuna")
+    check_installed("search_settings", "optuna")
     content = check_keys(read_json_object(path), path, dict(script=str, metric=str, space=dict), dict(flags=dict))
     flags, space = content.get("flags", {}), content["space"]
     scripts = [name for name in usage.COMMANDS["Fine-tuning"] if name not in ("run_glue", "search_settings")]

@@ -21,6 +21,7 @@ from absl import logging
 
 from albert_tf.commands import flag_fields as fields, shared_flags as shared
 from albert_tf.utils import bounds
+from albert_tf.utils.imports import check_installed
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.heads import HEAD_NAMES
 
@@ -55,6 +56,7 @@ def define_flags() -> None:
 
 
 def main() -> None:
+    check_installed("serve", "uvicorn", "starlette", "h11")
     from albert_tf.server.batching import Batcher
     from albert_tf.server.server import ModelServer
 

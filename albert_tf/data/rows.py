@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import importlib.util
 import itertools
 import json
 import os
@@ -22,6 +21,7 @@ from absl import logging
 
 from albert_tf.text.lines import read_lines, uncompressed_name
 from albert_tf.utils.files import check_is_file, open_binary, parse_json_object
+from albert_tf.utils.imports import check_installed
 from albert_tf.utils.progress import count_of
 
 csv.field_size_limit(2**31 - 1)  # a field may be a whole document
@@ -245,8 +245,7 @@ def read_parquet(path: str, columns: Sequence[str] | None = None) -> Iterator[tu
     Without `columns`, all are read, and those that cannot become text stay as they are.
     """
     check_is_file(path)
-    if importlib.util.find_spec("pyarrow") is None:
-        raise ValueError(f"{path}: Parquet files need the package pyarrow, which is not installed: pip install pyarrow")
+    check_installed(f"{path}: a Parquet file", "pyarrow")
     import pyarrow
     import pyarrow.parquet
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import bz2
 import contextlib
 import gzip
-import importlib.util
 import os
 import re
 import sys
@@ -16,7 +15,7 @@ import zlib
 from typing import Any, BinaryIO, Callable, Iterable, Iterator
 
 from albert_tf.utils.files import check_is_file, decode_utf8, open_binary
-from albert_tf.utils.imports import tensorflow as tf
+from albert_tf.utils.imports import check_installed, tensorflow as tf
 
 _DECOMPRESSORS: dict[str, Any] = {".gz": lambda file: gzip.GzipFile(fileobj=file), ".bz2": bz2.BZ2File}
 
@@ -109,8 +108,7 @@ def check_splitting(language: str) -> None:
     if not _LANGUAGE.fullmatch(language):
         raise ValueError("split_lines must be the code of the text's language, such as en or zh. "
                          f"Received: {language!r}")
-    if importlib.util.find_spec("sentencex") is None:
-        raise ValueError("split_lines needs the package sentencex, which is not installed: pip install sentencex")
+    check_installed("split_lines", "sentencex")
 
 
 def split_lines(lines: Iterable[str], language: str) -> Iterator[str]:

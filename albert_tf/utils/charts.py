@@ -6,6 +6,9 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Sequence
 
+from absl import logging
+
+from albert_tf.utils.imports import check_installed
 from albert_tf.utils.outputs import output
 
 if TYPE_CHECKING:
@@ -51,7 +54,12 @@ class Panel:
 
 
 def write_charts(path: str, panels: Sequence[Panel]) -> None:
-    """Writes the panels to an SVG file, which is the same for the same panels."""
+    """Writes the panels to an SVG file, which is the same for the same panels; without matplotlib, only a warning."""
+    try:
+        check_installed("a chart", "matplotlib")
+    except ValueError as error:  # a run does not fail for it after hours of training
+        logging.warning("%s was not written: %s", path, error)
+        return
     import matplotlib
 
     with matplotlib.rc_context(_STYLE), output(path) as temporary:

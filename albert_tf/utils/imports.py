@@ -103,13 +103,52 @@ def names_of(package: str, module_of: Mapping[str, str]) -> Callable[[str], Any]
     return load
 
 
-class LazyModule:
-    """A module that is imported when one of its names is first used."""
+# The modules that extras of pyproject.toml install: the extra, and what pip installs without it.
+_EXTRAS = {
+    "ai_edge_litert": ("litert", "ai-edge-litert"),
+    "apache_beam": ("beam", "apache-beam 'proto-plus<1.29'"),
+    "h11": ("serve", "h11"),
+    "matplotlib": ("training", "matplotlib"),
+    "onnx": ("onnx", "onnx"),
+    "onnxruntime": ("onnx", "onnxruntime"),
+    "optuna": ("search", "optuna"),
+    "pyarrow": ("parquet", "pyarrow"),
+    "sentencex": ("sentences", "sentencex"),
+    "sklearn": ("training", "scikit-learn"),
+    "starlette": ("serve", "starlette"),
+    "tensorflow_text": ("text", "tensorflow-text"),
+    "uvicorn": ("serve", "uvicorn"),
+}
 
-    def __init__(self, name: str):
-        self._name = name
+
+def check_installed(user: str, *modules: str) -> None:
+    """Raises a ValueError that says what to install, if a module of an extra is missing. Nothing is imported.
+
+    Args:
+      user: what needs the modules, for the message.
+    """
+    for module in modules:
+        if importlib.util.find_spec(module) is None:
+            extra, requirements = _EXTRAS[module]
+            no_wheel = module == "tensorflow_text" and sys.platform == "win32"
+            raise ValueError(f"{user} needs the package {requirements.split()[0]}, which " + (
+                "does not exist for Windows: use WSL or Linux" if no_wheel else
+                f"is not installed: pip install {requirements}, or in a clone of albert_tf pip install '.[{extra}]'"))
+
+
+class LazyModule:
+    """A module that is imported when one of its names is first used.
+
+    Args:
+      user: what needs the module, if an extra installs it (see `check_installed`).
+    """
+
+    def __init__(self, name: str, user: str = ""):
+        self._name, self._user = name, user
 
     def __getattr__(self, name: str) -> Any:
+        if self._user:
+            check_installed(self._user, self._name.partition(".")[0])
         with quietly():
             value = getattr(importlib.import_module(self._name), name)
         setattr(self, name, value)  # the next use costs no more than that of a module
@@ -131,9 +170,9 @@ else:
     scipy_optimize = LazyModule("scipy.optimize")
     scipy_special = LazyModule("scipy.special")
     scipy_stats = LazyModule("scipy.stats")
-    sklearn_metrics = LazyModule("sklearn.metrics")
+    sklearn_metrics = LazyModule("sklearn.metrics", "this metric")
     tensorflow = LazyModule("tensorflow")
-    tensorflow_text = LazyModule("tensorflow_text")
+    tensorflow_text = LazyModule("tensorflow_text", "a SavedModel that reads texts")
 
 
 def import_tensorflow() -> None:

@@ -24,8 +24,8 @@ def test_without_apache_beam_one_line_says_how_to_get_it(create, capsys, monkeyp
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "apache_beam" else find_spec(name))
     assert create(engine="beam") == 1
     assert capsys.readouterr().err.splitlines()[-1] == (
-        "create_pretraining_data: error: --engine=beam needs Apache Beam, which is not installed: "
-        "in a clone of albert_tf, pip install -r requirements-beam.txt")
+        "create_pretraining_data: error: --engine=beam needs the package apache-beam, which is not "
+        "installed: pip install apache-beam 'proto-plus<1.29', or in a clone of albert_tf pip install '.[beam]'")
 
 
 def test_options_of_a_pipeline_without_a_pipeline_are_refused(create, capsys):

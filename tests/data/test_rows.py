@@ -279,5 +279,5 @@ def test_other_files_are_refused(tmp_path, monkeypatch):
         list(read_texts(str(tmp_path / "t.tsv"), "text"))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     (tmp_path / "t.parquet").write_text("")
-    with pytest.raises(ValueError, match="t.parquet: Parquet files need the package pyarrow, .*: pip install pyarrow"):
+    with pytest.raises(ValueError, match="a Parquet file needs the package pyarrow, .*: pip install pyarrow"):
         list(read_texts(str(tmp_path / "t.parquet"), "text"))

@@ -1,6 +1,7 @@
 """Line charts: what is drawn, and the file."""
 
 import math
+import sys
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -32,6 +33,13 @@ def test_points_that_are_not_joined_have_error_bars_and_names_for_x():
     assert [segment.tolist() for segment in bars.get_segments()] == [[[0, 0.5], [0, 1.5]], [[1, 2], [1, 2]]]
     assert [label.get_text().strip() for label in axes.get_xticklabels()] == ["E < 64", "E 128"]
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["seeds"]
+
+
+def test_without_matplotlib_a_warning_takes_the_place_of_the_chart(tmp_path, monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    write_charts(str(tmp_path / "a.svg"), [Panel("loss", [], "steps")])
+    assert not list(tmp_path.iterdir())
+    assert "a.svg was not written: a chart needs the package matplotlib, which is not installed" in caplog.text
 
 
 @pytest.mark.parametrize("curves", [[], [Curve([(0, 1.0), (7, 2.0)], "a < b")]])

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from albert_tf.utils import imports
+
 pytestmark = pytest.mark.both_stacks
 
 REPOSITORY = Path(__file__).parents[2]
@@ -36,6 +38,27 @@ def test_the_first_program_and_a_fit_print_no_message_of_tensorflow(level):
     stdout, stderr = printed_by(FIRST_PROGRAM + FITTING, level)
     assert stdout.startswith("▁door")
     assert [line for line in stderr.splitlines() if "albert_tiny_en has no weights" not in line] == []
+
+
+@pytest.mark.long
+def test_the_first_program_and_a_fit_need_no_extra():
+    """The modules of all extras are blocked, as if only the dependencies of the package were installed."""
+    blocked = [name for name in imports._EXTRAS if name != "apache_beam"] + ["prometheus_client", "jax"]
+    block = f"import sys; sys.modules.update(dict.fromkeys({blocked}))\n"
+    assert printed_by(block + FIRST_PROGRAM + FITTING)[0].startswith("▁door")
+
+
+@pytest.mark.parametrize("platform, message", [
+    ("linux", "pip install tensorflow-text, or in a clone of albert_tf pip install '.[text]'"),
+    ("win32", "which does not exist for Windows: use WSL or Linux")])
+def test_a_missing_module_is_told_with_its_extra(monkeypatch, platform, message):
+    monkeypatch.setitem(sys.modules, "tensorflow_text", None)
+    monkeypatch.setattr(sys, "platform", platform)
+    for use in (lambda: imports.check_installed("--export_dir", "sys", "tensorflow_text"),
+                lambda: imports.LazyModule("tensorflow_text", "--export_dir").SentencepieceTokenizer):
+        with pytest.raises(ValueError, match="--export_dir needs the package tensorflow-text, which ") as raised:
+            use()
+        assert str(raised.value).endswith(message)
 
 
 @pytest.mark.parametrize("route", [

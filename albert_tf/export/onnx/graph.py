@@ -21,6 +21,7 @@ from albert_tf.modeling.blocks import AttentionBlock, FeedForwardBlock
 from albert_tf.modeling.encoder import MASKED_SCORE
 from albert_tf.modeling.layers import LAYER_NORM_EPSILON, ReleaseDense
 from albert_tf.modeling.vectors import POOLER
+from albert_tf.utils.imports import check_installed
 
 OPSET, IR_VERSION = 20, 9  # ONNX 1.15 and ONNX Runtime 1.17: the first with Gelu
 # Processors without VNNI add two products of 8-bit numbers in 16 bits with saturation; 2 * 255 * 64 is small enough.
@@ -243,13 +244,8 @@ class Table:
 
 def import_package(name: str) -> ModuleType:
     """Imports a package of the extra `onnx`."""
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name != name:
-            raise
-        raise ValueError(f"ONNX models need the package {name}: pip install {name}, or in a clone of albert_tf: "
-                         "pip install '.[onnx]'") from error
+    check_installed("an ONNX model", name)
+    return importlib.import_module(name)
 
 
 def _quantized(values: np.ndarray, axis: int, largest: int) -> tuple[np.ndarray, np.ndarray]:

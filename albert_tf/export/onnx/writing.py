@@ -27,6 +27,7 @@ from albert_tf.modeling.span import MASKED_LOGIT, AlbertConditionalSpan, AlbertS
 from albert_tf.modeling.vectors import LEAST_LENGTH, PLACES
 from albert_tf.training.checkpoints import check_no_run
 from albert_tf.utils.files import read_bytes
+from albert_tf.utils.imports import check_installed
 from albert_tf.utils.outputs import write_text
 from albert_tf.weights.heads import head_of
 from albert_tf.weights.settings import VocabularyFiles, settings_in, settings_of, vocabulary_in, write_settings
@@ -89,8 +90,7 @@ def check_no_other_model(
 
 def check_packages() -> None:
     """Raises a ValueError that names a package which `to_onnx` or `differences` needs, if it is not installed."""
-    for name in ("onnx", "onnxruntime"):
-        import_package(name)
+    check_installed("an ONNX model", "onnx", "onnxruntime")
 
 
 def differences(

@@ -38,6 +38,8 @@ class TextClassification(FineTuning):
         self.name = self.task.name
         check_labels(options, self.task.labels)
         self._check_kind()
+        if options.do_eval or options.calibrate:
+            glue_metrics.check_packages(self.task)
         is_other = options.do_train or options.finetuning.ensemble_checkpoints
         self._calibration = Calibration() if is_other else _stored(options.model.settings)
         self._class_weights: tuple[float, ...] | None = None  # of the training set

@@ -14,7 +14,13 @@ from absl import logging
 
 from albert_tf.tasks.classification.task_config import TaskData
 from albert_tf.training.evaluation import check_finite_outputs
-from albert_tf.utils.imports import scipy_optimize, scipy_special, scipy_stats as stats, sklearn_metrics as metrics
+from albert_tf.utils.imports import (
+    check_installed,
+    scipy_optimize,
+    scipy_special,
+    scipy_stats as stats,
+    sklearn_metrics as metrics,
+)
 
 _LEAST_PROBABILITY = np.finfo(np.float32).tiny
 
@@ -88,6 +94,13 @@ _METRICS = {
     "spearman": _correlation(lambda labels, predicted: stats.spearmanr(labels, predicted)),
     "MSE": lambda labels, predicted: metrics.mean_squared_error(labels, predicted),
 }
+_OF_SCIKIT_LEARN = {"micro_f1", "macro_f1", "average_precision", "f1", "matthew_corr", "MSE"}
+
+
+def check_packages(task: TaskData) -> None:
+    """Raises a ValueError before the work starts, if a metric of a task needs scikit-learn and it is missing."""
+    for name in sorted(_OF_SCIKIT_LEARN.intersection(task.metrics)):
+        check_installed(f"the metric {name}", "sklearn")
 
 
 # --- ranking ----------------------------------------------------------------------------------------------------------
