@@ -26,7 +26,7 @@ PYTHON ?= $(shell for python in $(VERSIONS:%=python%) python3 python; do \
 	"$$python" -c 'import ensurepip, sys, venv; sys.exit("%d.%d" % sys.version_info[:2] not in "$(VERSIONS)".split())' 2>/dev/null \
 	&& command -v "$$python" && break; done)
 
-.PHONY: demo test test-all test-peers drills lint docs clean
+.PHONY: demo test test-all test-peers drills lint docs dist clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python -m demo --output_dir=$(DEMO_DIR) --corpus=$(CORPUS)
@@ -71,14 +71,22 @@ lint: $(ENVIRONMENTS)/lint/installed
 docs: $(ENVIRONMENTS)/docs/installed
 	$(ENVIRONMENTS)/docs/bin/python -m sphinx --quiet -W --keep-going docs docs/_build
 
+# The package as sources and as a wheel, in dist/, and whether the package index would take them.
+dist: $(ENVIRONMENTS)/release/installed
+	rm -rf dist
+	$(ENVIRONMENTS)/release/bin/python -m build
+	$(ENVIRONMENTS)/release/bin/python -m twine check --strict dist/*
+
 # requirements-beam.txt is for --engine=beam.
 $(VENV)/installed: $(REQUIREMENTS) requirements-beam.txt
 $(ENVIRONMENTS)/lint/installed: requirements-dev.txt
 $(ENVIRONMENTS)/docs/installed: requirements-docs.txt
+$(ENVIRONMENTS)/release/installed: requirements-release.txt
 $(VENV)/installed: COST := 3 GB, 3 minutes or more
 $(ENVIRONMENTS)/lint/installed: COST := 0.2 GB, a minute
 $(ENVIRONMENTS)/docs/installed: COST := 0.2 GB, a minute
-$(VENV)/installed $(ENVIRONMENTS)/lint/installed $(ENVIRONMENTS)/docs/installed:
+$(ENVIRONMENTS)/release/installed: COST := 0.1 GB, a minute
+$(VENV)/installed $(ENVIRONMENTS)/lint/installed $(ENVIRONMENTS)/docs/installed $(ENVIRONMENTS)/release/installed:
 	@test -n "$(PYTHON)" || { echo "albert_tf needs one of Python $(VERSIONS), with its module venv: install one and name it with PYTHON=/path/to/python (uv venv --python 3.12 ../python3.12 makes ../python3.12/bin/python)" >&2; exit 1; }
 	@test -x $(@D)/bin/python || "$(PYTHON)" -m venv $(@D)
 	@echo "Setting up $(@D) with $^: about $(COST), once. Packages are listed as they come; the last step installs all of them."
@@ -86,4 +94,4 @@ $(VENV)/installed $(ENVIRONMENTS)/lint/installed $(ENVIRONMENTS)/docs/installed:
 	@touch $@
 
 clean:
-	rm -rf $(ENVIRONMENTS) docs/_build $(DEMO_DIR)
+	rm -rf $(ENVIRONMENTS) docs/_build dist $(DEMO_DIR)

@@ -1,10 +1,12 @@
 """The programs of .ci, with stubs in place of the programs that they run; and the environments of the Makefile."""
 
 import pathlib
+import re
 import shutil
 import subprocess
 
 import pytest
+import yaml
 from script_session import REPOSITORY
 
 INSTALLING = 'test "$2" = update || touch {folder}/chromium {folder}/chromedriver; chmod +x {folder}/*'
@@ -69,3 +71,21 @@ def test_make_neither_changes_nor_removes_an_environment_that_a_user_made():
     for target in ("demo", "test", "lint", "docs", "clean"):
         done = subprocess.run(["make", "-n", target], cwd=REPOSITORY, capture_output=True, text=True, check=True)
         assert ".environments" in done.stdout and ".venv" not in done.stdout
+
+
+@pytest.mark.parametrize("path", sorted((REPOSITORY / ".github/workflows").iterdir()), ids=lambda path: path.name)
+def test_workflows_only_call_make_and_the_programs_of_ci(path):
+    jobs = yaml.safe_load(path.read_text())["jobs"]
+    commands = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    targets = re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
+    for program, *arguments in map(str.split, commands):
+        assert arguments[0] in targets if program == "make" else (REPOSITORY / program).is_file(), program
+    assert commands
+
+
+def test_the_citation_has_what_the_format_requires():
+    citation = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text())
+    assert citation["cff-version"] == "1.2.0" and citation.keys() >= {"message", "title", "authors"}
+    assert [author["family-names"] for author in citation["preferred-citation"]["authors"]] == [
+        name.split()[-1] for name in re.search(r"author    = {(.*)}", (REPOSITORY / "README.md").read_text())[1].split(
+            " and ")]

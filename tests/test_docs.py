@@ -10,7 +10,8 @@ from documentation import Page, check_printed, flags_of, script_commands, write_
 from in_process import loaded
 from script_session import REPOSITORY, ScriptSession
 
-PATHS = [REPOSITORY / "README.md", REPOSITORY / "studies/README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+PATHS = [*(REPOSITORY / name for name in ("README.md", "SECURITY.md", "studies/README.md")),
+         *sorted((REPOSITORY / "docs").glob("*.md"))]
 PAGES = {str(path.relative_to(REPOSITORY)): Page(path) for path in PATHS}
 # The pages whose commands are run, by the mark of the test.
 RUN = {"README.md": (), "docs/languages.md": (), "docs/from_hugging_face_and_keras_hub.md": pytest.mark.long,
