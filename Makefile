@@ -37,14 +37,17 @@ test: $(VENV)/installed
 test-all: $(VENV)/installed
 	$(VENV)/bin/python -m pytest -n $(TEST_WORKERS) --dist loadfile
 
-# The files that other libraries read; each library has an environment of its own (5 GB in all).
-PEERS := $(ENVIRONMENTS)/transformers $(ENVIRONMENTS)/transformers-4 $(ENVIRONMENTS)/keras-hub $(ENVIRONMENTS)/jax $(ENVIRONMENTS)/openai
-test-peers: $(VENV)/installed $(PEERS:%=%/installed)
+# The files that other libraries read; each library has an environment of its own (7 GB in all).
+PEERS := $(ENVIRONMENTS)/transformers $(ENVIRONMENTS)/transformers-4 $(ENVIRONMENTS)/keras-hub $(ENVIRONMENTS)/jax $(ENVIRONMENTS)/openai \
+	$(ENVIRONMENTS)/onnx-readers $(ENVIRONMENTS)/optimum
+TRANSFORMERS_JS := $(if $(shell command -v npm),$(ENVIRONMENTS)/transformers-js)
+test-peers: $(VENV)/installed $(PEERS:%=%/installed) $(TRANSFORMERS_JS:%=%/installed)
 	ALBERT_TF_PEER_PYTHON=$(ENVIRONMENTS)/transformers/bin/python ALBERT_TF_TRANSFORMERS_4_PYTHON=$(ENVIRONMENTS)/transformers-4/bin/python \
 	ALBERT_TF_KERAS_HUB_PYTHON=$(ENVIRONMENTS)/keras-hub/bin/python ALBERT_TF_JAX_PYTHON=$(ENVIRONMENTS)/jax/bin/python \
-	ALBERT_TF_OPENAI_PYTHON=$(ENVIRONMENTS)/openai/bin/python \
-	$(VENV)/bin/python -m pytest tests/weights tests/export/test_serving.py tests/server/test_protocols.py tests/test_device_steps.py \
-	-k "transformers or keras_hub or keras_3 or jaxlib or openai" -m "not slow"
+	ALBERT_TF_OPENAI_PYTHON=$(ENVIRONMENTS)/openai/bin/python ALBERT_TF_ONNX_READERS_PYTHON=$(ENVIRONMENTS)/onnx-readers/bin/python \
+	ALBERT_TF_OPTIMUM_PYTHON=$(ENVIRONMENTS)/optimum/bin/python ALBERT_TF_TRANSFORMERS_JS=$(TRANSFORMERS_JS) \
+	$(VENV)/bin/python -m pytest tests/weights tests/export/test_serving.py tests/export/test_onnx_hugging_face.py tests/server/test_protocols.py \
+	tests/test_device_steps.py -k "transformers or keras_hub or keras_3 or jaxlib or openai" -m "not slow"
 
 $(ENVIRONMENTS)/transformers/installed: PACKAGES = torch==2.13.0 transformers==5.24.0 sentence-transformers==6.2.0 sentencepiece protobuf
 $(ENVIRONMENTS)/transformers-4/installed: PACKAGES = torch==2.13.0 transformers==4.57.6 sentencepiece protobuf
@@ -52,6 +55,14 @@ $(ENVIRONMENTS)/keras-hub/installed: PACKAGES = keras-hub==0.32.0 tensorflow==2.
 # It needs Python 3.11 or later.
 $(ENVIRONMENTS)/jax/installed: PACKAGES = jax==0.10.2
 $(ENVIRONMENTS)/openai/installed: PACKAGES = openai==3.57.0 huggingface_hub==2.4.0 numpy
+$(ENVIRONMENTS)/onnx-readers/installed: PACKAGES = transformers==5.24.0 onnxruntime==1.32.0 fastembed==0.9.1
+# sentence-transformers reads ONNX models by optimum, which does not install beside transformers 5.
+$(ENVIRONMENTS)/optimum/installed: PACKAGES = torch==2.13.0 transformers==4.57.6 sentence-transformers==5.7.0 optimum-onnx[onnxruntime]==0.1.0
+$(ENVIRONMENTS)/transformers-js/installed:
+	mkdir -p $(@D)
+	npm install --ignore-scripts --no-audit --no-fund --prefix $(@D) @huggingface/transformers@4.3.1
+	@touch $@
+
 $(PEERS:%=%/installed):
 	"$(PYTHON)" -m venv $(@D)
 	$(@D)/bin/python -m pip install --disable-pip-version-check $(PACKAGES)

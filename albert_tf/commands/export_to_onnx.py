@@ -11,6 +11,10 @@ nothing if a precision loses more than half a per cent of the score. Beside the 
 needs, so that the server can use them:
 
     python -m albert_tf serve --onnx_model=onnx/pretrainer_int8.onnx
+
+--layout=hugging_face writes a folder that transformers.js, fastembed and other programs of ONNX models read, and serve
+as well: config.json, tokenizer.json and others, and onnx/model.onnx, onnx/model_fp16.onnx and
+onnx/model_quantized.onnx.
 """
 
 from __future__ import annotations
@@ -20,8 +24,8 @@ import functools
 import os
 
 from albert_tf.commands import flag_fields as fields, shared_flags as shared
-from albert_tf.export import PRECISIONS
-from albert_tf.utils.outputs import model_files, used_alone
+from albert_tf.export import ALBERT_TF, HUGGING_FACE, LAYOUTS, PRECISIONS
+from albert_tf.utils.outputs import check_export, model_files, used_alone
 
 # The number of tokens and masked tokens of the inputs on which a file is compared with the model.
 _COMPARED_LENGTH, _COMPARED_PREDICTIONS = 64, 8
@@ -35,6 +39,10 @@ class Options(shared.ExportOptions):
     precision: list[str] = fields.choices(
         list(PRECISIONS), PRECISIONS, "Precision of the weights. One file is written for each. Repeat the flag for "
         "several values.")
+    layout: str = fields.choice(
+        ALBERT_TF, LAYOUTS, "Names of the files, inputs and outputs. albert_tf: those of this package; hugging_face: a "
+        "folder for transformers.js, fastembed and other programs that read Hugging Face's folders with ONNX models. "
+        "serve reads both.")
     int8_in_float32: str = fields.string(
         "", "Regular expression of the names of weights that stay float32 in int8: attention_ for the attention, with "
         "which a model of many layers that share their weights loses less. Default: none but biases, LayerNorms and "
@@ -46,6 +54,7 @@ def define_flags() -> None:
 
 
 def main() -> None:
+    from albert_tf.export.onnx.hugging_face import FILES
     from albert_tf.export.onnx.session import OnnxModel
     from albert_tf.export.onnx.writing import (
         check_no_other_model,
@@ -53,9 +62,11 @@ def main() -> None:
         differences,
         to_onnx,
         write_companions,
+        write_hugging_face_folder,
     )
-    from albert_tf.export.saved_model import write_and_compare
+    from albert_tf.export.saved_model import print_differences, write_and_compare
     from albert_tf.tasks.scores import check_scores
+    from albert_tf.training.checkpoints import check_no_run
     from albert_tf.weights.settings import settings_of
 
     options = fields.from_flags(Options)
@@ -64,10 +75,18 @@ def main() -> None:
         head = selected.head(options.model)
         model = selected.pretrained(head, **shared.pooling_arguments(selected, head, options))
         check_packages()
-        names = {precision: f"{head}_{precision}.onnx" for precision in options.precision}
-        check_no_other_model(model, options.output_dir, selected.vocabulary, names.values())
+        is_theirs, separator = options.layout == HUGGING_FACE, None
+        names = {precision: FILES[precision] if is_theirs else f"{head}_{precision}.onnx"
+                 for precision in options.precision}
+        if is_theirs:
+            check_no_run(options.output_dir)
+            check_export(options.output_dir)
+            separator = selected.vocabulary.tokenizer(model.config).vocab["[SEP]"]
+        else:
+            check_no_other_model(model, options.output_dir, selected.vocabulary, names.values())
         score = options.scorer(selected, head)
-        contents = {precision: to_onnx(model, precision, options.int8_in_float32) for precision in options.precision}
+        contents = {precision: to_onnx(model, precision, options.int8_in_float32, separator)
+                    for precision in options.precision}
         if score:
             settings = settings_of(model)
             check_scores(score, model, (
@@ -76,6 +95,11 @@ def main() -> None:
         length = min(_COMPARED_LENGTH, model.config.max_position_embeddings)
         compared = {precision: differences(content, model, length, _COMPARED_PREDICTIONS)
                     for precision, content in contents.items()}
+        if is_theirs:
+            write_hugging_face_folder(model, options.output_dir, selected.vocabulary, contents, options.init_path)
+            for precision, content in contents.items():
+                print_differences(os.path.join(options.output_dir, names[precision]), content, compared[precision])
+            return
         with model_files(options.output_dir, "onnx", {}, names.values()):
             write_companions(model, options.output_dir, selected.vocabulary)
             for precision, content in contents.items():

@@ -28,5 +28,7 @@ FORMATS = {
 # Of the weights in files for ONNX and TensorFlow Lite. float16: half the size; ONNX Runtime casts them to float32 when
 # it loads them. int8 (dynamic quantization): a quarter of the size; activations are quantized at run time.
 PRECISIONS = ("float32", "float16", "int8")
+# Of ONNX models: the names and the places of files, inputs and outputs.
+LAYOUTS = ALBERT_TF, HUGGING_FACE = ("albert_tf", "hugging_face")
 
 __getattr__ = loader_of(__name__)

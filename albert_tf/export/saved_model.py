@@ -256,12 +256,17 @@ def largest_differences(run: Callable[[dict], Mapping], model: keras.Model, inpu
     """The largest difference between the results of `run` and those of the model, for each output."""
     expected, actual = exported_outputs(model, inputs), run(inputs)
     return {name: float(np.max(np.abs(np.asarray(actual[name], np.float32) - tf.cast(expected[name], tf.float32))))
-            for name in expected}
+            for name in actual}
 
 
 def write_and_compare(path: str, content: bytes, differences: dict[str, float]) -> None:
     """Writes an exported model, and prints its size and its differences from the original model."""
     write_bytes(path, content)
+    print_differences(path, content, differences)
+
+
+def print_differences(path: str, content: bytes, differences: dict[str, float]) -> None:
+    """Prints the size of an exported model and its differences from the original model."""
     print(f"{path}: {len(content) / 1e6:.1f} MB; largest difference from the model's outputs:")
     for name, difference in differences.items():
         print(f"    {name:<20}{difference:.2g}")

@@ -25,7 +25,7 @@ from albert_tf.training.checkpoints import best_or_latest, saved_step
 from albert_tf.training.evaluation import logged_names
 from albert_tf.training.options import RunOptions, Schedule, TrainerOptions
 from albert_tf.utils.outputs import write_text
-from albert_tf.weights.heads import Head, head_of
+from albert_tf.weights.heads import Head, head_named, head_of
 from albert_tf.weights.hugging_face import hub
 from albert_tf.weights.stored_model import is_url, shipped_model
 
@@ -41,6 +41,8 @@ _USE = dict(pretrainer='albert_tf.fill_masks(model, tokenizer, "A text with a [M
             classifier='albert_tf.classify_texts(model, tokenizer, ["A text."])')
 # It has a score and no labels, and often reads pairs of texts, as STS-B's.
 _USE_OF_REGRESSION = 'model(tokenizer(["A text."]))["logits"]  # scores, [texts, 1]; of pairs: tokenizer(texts, others)'
+# Loads folders with ONNX models, by the name of the pipeline, which is that of the head's task.
+TRANSFORMERS_JS = "transformers.js"
 _OF_SENTENCE_TRANSFORMERS = ("SentenceTransformer", "CrossEncoder")
 # The key of the header with the card's facts.
 _FACTS = "albert_tf"
@@ -107,6 +109,8 @@ class ModelCard:
         library = "transformers" if self.loaded_by else "albert_tf"
         if self.loaded_by in _OF_SENTENCE_TRANSFORMERS:
             library = "sentence-transformers"
+        elif self.loaded_by == TRANSFORMERS_JS:
+            library = TRANSFORMERS_JS
         fields = dict(library_name=library, pipeline_tag=task,
                       tags=["albert", "tensorflow"], base_model=self.base_model and _public_name(self.base_model),
                       datasets=list(self.datasets), metrics=list(scores), model_name=results and name,
@@ -185,6 +189,8 @@ def _text(name: str, fields: Mapping[str, Any], facts: Mapping[str, Any]) -> str
 def _introduction(name: str, facts: Mapping[str, Any]) -> list[str]:
     loaded_by, head, folder = facts.get("loaded_by"), facts["head"], json.dumps(name, ensure_ascii=False)
     lines = [facts["description"]]
+    if loaded_by == TRANSFORMERS_JS:
+        return [*lines, *_introduction_of_onnx(head, folder)]
     if loaded_by:
         package = "sentence_transformers" if loaded_by in _OF_SENTENCE_TRANSFORMERS else "transformers"
         lines += ["", "```python", f"import {package}", ""]
@@ -198,6 +204,17 @@ def _introduction(name: str, facts: Mapping[str, Any]) -> list[str]:
     return [*lines, "", "```python", "import albert_tf", "",
             f'model = albert_tf.from_pretrained({folder}, model="{head}")',
             f"tokenizer = albert_tf.tokenizer_from_pretrained({folder})", *filter(None, [use]), "```"]
+
+
+def _introduction_of_onnx(head: str, folder: str) -> list[str]:
+    tag = head_named(head).pipeline_tag
+    pipeline = json.dumps("feature-extraction" if tag == "sentence-similarity" else tag)
+    use = _USE.get(head)
+    lines = [] if head == "multiple_choice" else [  # for which transformers.js has no pipeline
+        "", "```js", 'import { pipeline } from "@huggingface/transformers";', "",
+        f"const run = await pipeline({pipeline}, {folder});  // dtype: fp32, fp16 or q8", "```", "", "With albert_tf:"]
+    return [*lines, "", "```python", "import albert_tf", "", f"model = albert_tf.from_onnx({folder})",
+            *([use.replace("tokenizer", "model.tokenizer")] if use else []), "```"]
 
 
 def _sections(facts: Mapping[str, Any], prefix: str = "") -> list[str]:

@@ -1,7 +1,8 @@
 """OnnxModel: an exported ONNX model in ONNX Runtime, which is called like the Keras model that it was made from.
 
 from_onnx opens a folder of export_to_onnx, which has one or several .onnx files and, beside them, what reading texts
-needs: the vocabulary, the lengths of rows and windows, and the names of the labels.
+needs: the vocabulary, the lengths of rows and windows, and the names of the labels. In the layout of Hugging Face, the
+.onnx files are in the subfolder onnx.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.devices import available_cores
 from albert_tf.export.onnx.graph import import_package
+from albert_tf.export.onnx.hugging_face import FOLDER, NamesOfSession
 from albert_tf.modeling.classifier import LabelProbabilities
 from albert_tf.modeling.configured_model import ENCODER_INPUTS
 from albert_tf.modeling.vectors import mean_or_max
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.utils.files import read_bytes
+from albert_tf.utils.files import is_remote, read_bytes
 from albert_tf.weights.heads import HEAD_NAMES, Head, head_named
+from albert_tf.weights.hugging_face import CONFIG
 from albert_tf.weights.settings import SETTINGS, Settings, VocabularyFiles, declared, settings_in, vocabulary_in
 from albert_tf.weights.stored_model import is_hub_module
 
@@ -54,13 +57,12 @@ class OnnxModel(LabelProbabilities):
                  vocabulary: VocabularyFiles | None = None, threads: int | None = None):
         self.path = content if isinstance(content, str) else ""
         content = read_bytes(content, "ONNX model") if isinstance(content, str) else content
-        self._session, self._errors = _session(content, self.path, threads or available_cores())
-        self.head, self.config = _described_by(self._session, self.path)
+        session, self._errors = _session(content, self.path, threads or available_cores())
+        self.head, self.config = _described_by(session, self.path)
         self.settings = settings if settings and settings.head else Settings(self.head.name)
         self.vocabulary = vocabulary or VocabularyFiles()
-        self._inputs = {each.name: each.shape for each in self._session.get_inputs()}
-        self._outputs = {each.name: each.shape for each in self._session.get_outputs()}
-        self._types = {each.name: each.type for each in self._session.get_outputs()}
+        self._session = NamesOfSession(session, self.head.name)
+        self._inputs, self._outputs = self._session.inputs, self._session.outputs
         own = [name for name in getattr(self.head.model, "HEAD_OUTPUTS", ()) if name in self._outputs]
         self.output_names = tuple(own or self._outputs)
         self._check_names()
@@ -109,7 +111,7 @@ class OnnxModel(LabelProbabilities):
 
     def output_dtype(self, name: str) -> str:
         """The data type of an output, by NumPy's name."""
-        dtype = self._types[name].removeprefix("tensor(").removesuffix(")")
+        dtype = self._session.types[name].removeprefix("tensor(").removesuffix(")")
         return "float32" if dtype == "float" else dtype
 
     @property
@@ -141,7 +143,7 @@ class OnnxModel(LabelProbabilities):
 
     def _run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         try:
-            return dict(zip(self.output_names, self._session.run(self.output_names, dict(inputs))))
+            return self._session.run(inputs, self.output_names)
         except self._errors as error:
             raise ValueError(f"{self.path or 'the ONNX model'} refuses its inputs: {_one_line(error)}") from error
 
@@ -180,11 +182,14 @@ def from_onnx(path: str, threads: int | None = None) -> OnnxModel:
     """
     file = _file_at(path)
     folder = os.path.dirname(file)
+    parent, name = os.path.split(os.path.abspath(folder) if not is_remote(folder) else folder)
+    if name == FOLDER and tf.io.gfile.exists(os.path.join(parent, CONFIG)):
+        folder = parent
     return OnnxModel(file, settings_in(folder), vocabulary_in(folder), threads)
 
 
 def _file_at(path: str) -> str:
-    """The .onnx file at a path: the path itself, model.onnx in a folder, or the folder's only .onnx file."""
+    """The .onnx file at a path: the path itself, or in a folder or its subfolder onnx model.onnx or the only one."""
     if not tf.io.gfile.exists(path):
         raise ValueError(f"{path} does not exist")
     if not tf.io.gfile.isdir(path):
@@ -198,6 +203,8 @@ def _file_at(path: str) -> str:
     if len(files) > 1:
         raise ValueError(f"{path} has several {ENDING} files: choose "
                          f"{' or '.join(os.path.join(path, name) for name in files)}")
+    if not files and FOLDER in (name.rstrip("/") for name in names):
+        return _file_at(os.path.join(path, FOLDER))
     if not files:
         raise ValueError(f"{path} has no {ENDING} file{_instead(path, names)}")
     return os.path.join(path, files[0])

@@ -8,7 +8,7 @@ name of its model's entry in the registry of heads (albert_tf/weights/heads.py).
 from __future__ import annotations
 
 import os
-from typing import Callable, Collection
+from typing import Callable, Collection, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -16,6 +16,7 @@ import tensorflow as tf
 import albert_tf
 from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig
+from albert_tf.export.onnx import hugging_face
 from albert_tf.export.onnx.graph import EncoderGraph, OnnxGraph, import_package, pooled
 from albert_tf.export.saved_model import exported_outputs, graph as traced, largest_differences, random_inputs
 from albert_tf.modeling.albert_model import AlbertModel
@@ -28,12 +29,15 @@ from albert_tf.modeling.vectors import LEAST_LENGTH, PLACES
 from albert_tf.training.checkpoints import check_no_run
 from albert_tf.utils.files import read_bytes
 from albert_tf.utils.imports import check_installed
-from albert_tf.utils.outputs import write_text
+from albert_tf.utils.outputs import output_folder, write_bytes, write_text
 from albert_tf.weights.heads import head_of
+from albert_tf.weights.hugging_face.writing import save_for_onnx
+from albert_tf.weights.model_card import TRANSFORMERS_JS, ModelCard, write_model_card
 from albert_tf.weights.settings import VocabularyFiles, settings_in, settings_of, vocabulary_in, write_settings
 
 
-def to_onnx(model: keras.Model, precision: str = "float32", in_float32: str = "") -> bytes:
+def to_onnx(model: keras.Model, precision: str = "float32", in_float32: str = "",
+            separator: int | None = None) -> bytes:
     """Converts a model to ONNX. The ONNX model accepts batches of any size and length, and stores each weight once.
 
     Inputs (int32) and outputs have the model's names; outputs of single layers are left out. The file's metadata has
@@ -44,6 +48,8 @@ def to_onnx(model: keras.Model, precision: str = "float32", in_float32: str = ""
         time). Inputs and outputs are the same for all three.
       in_float32: with int8, a regular expression of the names of weights that stay float32 all the same, such as
         "ffn_0/output"; "" for the biases, LayerNorms and last layers of heads alone.
+      separator: the id of [SEP], for inputs and outputs as in the layout of Hugging Face (see hugging_face.py), which
+        are int64 and have other names; None for those of the model.
     """
     head = head_of(model)
     add_head = globals().get(head.name)
@@ -54,10 +60,16 @@ def to_onnx(model: keras.Model, precision: str = "float32", in_float32: str = ""
     if not isinstance(getattr(model, "albert", model), AlbertModel):
         raise ValueError("the encoder is a TF2 module, but only an AlbertModel can be converted to ONNX")
     input_specs = model.input_specs()
-    outputs = add_head(graph, model, {name: name for name in input_specs})
     specs = traced(lambda **inputs: exported_outputs(model, inputs), **input_specs).structured_outputs
     metadata = dict(config=model.config.to_json_string(), head=head.name, albert_tf=albert_tf.__version__)
-    return graph.model(input_specs, {name: (outputs[name], specs[name]) for name in specs}, metadata)
+    if separator is None:
+        inputs, names = {name: name for name in input_specs}, {name: name for name in specs}
+    else:
+        inputs, names = hugging_face.graph_inputs(graph, model, separator), hugging_face.output_names(model)
+        input_specs = hugging_face.input_specs(model)
+    outputs = add_head(graph, model, inputs)
+    return graph.model(input_specs, {theirs: (outputs[name], specs[name]) for name, theirs in names.items()
+                                     if name in specs}, metadata)
 
 
 def write_companions(model: keras.Model, folder: str, vocabulary: VocabularyFiles) -> None:
@@ -99,9 +111,27 @@ def differences(
     """The largest difference between an ONNX model in ONNX Runtime and the original model, for each output."""
     onnxruntime = import_package("onnxruntime")
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    names = [output.name for output in session.get_outputs()]
-    return largest_differences(lambda inputs: dict(zip(names, session.run(names, inputs))), model,
+    named = hugging_face.NamesOfSession(session, head_of(model).name)
+    return largest_differences(lambda inputs: named.run(inputs, tuple(named.outputs)), model,
                                random_inputs(model, batch_size, seq_length, num_predictions, seed))
+
+
+def write_hugging_face_folder(
+    model: keras.Model, folder: str, vocabulary: VocabularyFiles, contents: Mapping[str, bytes], base_model: str | None
+) -> None:
+    """Writes ONNX models in the layout of Hugging Face, with all that belongs to them, as one set.
+
+    Args:
+      contents: the ONNX models by precision.
+      base_model: path of the weights that are exported.
+    """
+    with output_folder(folder) as temporary:
+        save_for_onnx(model, temporary, vocabulary)
+        for precision, content in contents.items():
+            write_bytes(os.path.join(temporary, hugging_face.FILES[precision]), content)
+    write_model_card(folder, ModelCard.of(
+        model, base_model, is_conversion=base_model is not None, loaded_by=TRANSFORMERS_JS,
+        facts={"format": "ONNX", "type": ", ".join(contents)}))
 
 
 def encoder(graph: OnnxGraph, model: AlbertModel, inputs: dict[str, str]) -> dict[str, str]:

@@ -24,7 +24,7 @@ import tensorflow as tf
 from google.protobuf import descriptor_pb2, message_factory, text_format
 
 from albert_tf.config import AlbertConfig
-from albert_tf.text.pieces import WORD_START, ends_in_digit_comma
+from albert_tf.text.pieces import LONGEST_WORD, WORD_START, ends_in_digit_comma
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.files import read_json_object, version
 from albert_tf.utils.outputs import folder_of_this_process, write_bytes, write_or_remove, write_text
@@ -61,17 +61,23 @@ _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4  # types of pieces
 _NEVER_CHOSEN = 100.0
 _SPECIAL_TOKENS = dict(pad_token="<pad>", unk_token="<unk>", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]",
                        bos_token="[CLS]", eos_token="[SEP]")
+_SPECIAL_TOKENS_OF_BERT = dict(pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
+                               mask_token="[MASK]")
+_SPECIAL_TOKENS_MAP = "special_tokens_map.json"
 # In this order, as AlbertTokenizer and BertTokenizer of transformers 4 have it. Without token_type_ids, transformers 5
 # does not give a model the segments of a pair.
 _INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
 
 
-def write_tokenizer(vocabulary: VocabularyFiles, folder: str, config: AlbertConfig, max_seq_length: int | None) -> None:
+def write_tokenizer(vocabulary: VocabularyFiles, folder: str, config: AlbertConfig, max_seq_length: int | None,
+                    needs_tokenizer_json: bool = False) -> None:
     """Writes the vocabulary with the name that Hugging Face's tokenizers expect, its options and the length of rows.
 
     Args:
       vocabulary: the vocabulary; if it is empty, only the length is written.
       max_seq_length: the largest number of tokens of a row that the weights are trained with; None if unknown.
+      needs_tokenizer_json: whether the files are for programs that read only tokenizer.json and the names of special
+        tokens. WordPiece vocabularies then have these, too, and other kinds raise ValueError.
     """
     sentencepiece = bool(vocabulary.spm_model_file)
     copy_vocabulary(vocabulary, folder, "spiece.model" if sentencepiece else "vocab.txt")
@@ -83,6 +89,12 @@ def write_tokenizer(vocabulary: VocabularyFiles, folder: str, config: AlbertConf
             write_text(path, json.dumps({**earlier, LENGTH: length}))
         return
     made = tokenizer_json(vocabulary.tokenizer()) if sentencepiece else None
+    special = _SPECIAL_TOKENS if sentencepiece else _SPECIAL_TOKENS_OF_BERT
+    if needs_tokenizer_json:
+        made = made if sentencepiece else _tokenizer_json_of_wordpiece(vocabulary.tokenizer())
+        if made is None:
+            raise ValueError(f"{vocabulary.path} is no unigram model, and so cannot be written as {TOKENIZER_JSON}")
+        write_text(os.path.join(folder, _SPECIAL_TOKENS_MAP), json.dumps(special, indent=2) + "\n")
     content = json.dumps(made, ensure_ascii=False) + "\n" if made else None
     write_or_remove(os.path.join(folder, TOKENIZER_JSON), content)
     values: dict[str, Any] = {
@@ -95,9 +107,9 @@ def write_tokenizer(vocabulary: VocabularyFiles, folder: str, config: AlbertConf
     elif vocabulary.keep_accents:
         values[STRIP_ACCENTS] = False
     if made:
-        values.update(_SPECIAL_TOKENS, tokenizer_class="PreTrainedTokenizerFast")
-    else:
-        values["tokenizer_class"] = "AlbertTokenizer" if sentencepiece else "BertTokenizer"
+        values.update(special)
+    albert = "PreTrainedTokenizerFast" if made else "AlbertTokenizer"
+    values["tokenizer_class"] = albert if sentencepiece else "BertTokenizer"
     write_text(path, json.dumps(values, indent=2, sort_keys=True) + "\n")
 
 
@@ -115,18 +127,38 @@ def tokenizer_json(tokenizer: FullTokenizer) -> dict[str, Any] | None:
         return None
     user_defined = {index for index, piece in enumerate(model.pieces) if piece.type == _USER_DEFINED}
     adds_prefix = model.normalizer.add_dummy_prefix
-    special = {token: tokenizer.vocab[token] for token in dict.fromkeys(_SPECIAL_TOKENS.values())
-               if token in tokenizer.vocab}
+    special = _ids_of(tokenizer, _SPECIAL_TOKENS)
     return dict(
-        version="1.0", truncation=None, padding=None,
-        added_tokens=[dict(id=token_id, content=token, single_word=False, lstrip=token == "[MASK]", rstrip=False,
-                           normalized=False, special=True)
-                      for token, token_id in sorted(special.items(), key=lambda item: item[1])],
+        version="1.0", truncation=None, padding=None, added_tokens=_added(special),
         normalizer=dict(type="Sequence", normalizers=_normalizers(tokenizer, model.normalizer.charsmap)),
         pre_tokenizer=_metaspace(adds_prefix), decoder=_metaspace(adds_prefix),
         post_processor=_packing(special),
         model=dict(type="Unigram", unk_id=tokenizer.unk_id, vocab=_vocabulary(tokenizer, user_defined),
                    byte_fallback=False))
+
+
+def _tokenizer_json_of_wordpiece(tokenizer: FullTokenizer) -> dict[str, Any]:
+    """The content of tokenizer.json for a WordPiece vocabulary, as BertTokenizerFast of transformers 4 has it."""
+    special = _ids_of(tokenizer, _SPECIAL_TOKENS_OF_BERT)
+    return dict(
+        version="1.0", truncation=None, padding=None, added_tokens=_added(special),
+        normalizer=dict(type="BertNormalizer", clean_text=True, handle_chinese_chars=True,
+                        strip_accents=not tokenizer.keep_accents and tokenizer.do_lower_case,
+                        lowercase=tokenizer.do_lower_case),
+        pre_tokenizer=dict(type="BertPreTokenizer"), post_processor=_packing(special),
+        decoder=dict(type="WordPiece", prefix="##", cleanup=True),
+        model=dict(type="WordPiece", unk_token="[UNK]", continuing_subword_prefix="##",
+                   max_input_chars_per_word=LONGEST_WORD, vocab=dict(tokenizer.vocab)))
+
+
+def _ids_of(tokenizer: FullTokenizer, special: dict[str, str]) -> dict[str, int]:
+    return {token: tokenizer.vocab[token] for token in dict.fromkeys(special.values()) if token in tokenizer.vocab}
+
+
+def _added(special: dict[str, int]) -> list[dict[str, Any]]:
+    return [dict(id=token_id, content=token, single_word=False, lstrip=token == "[MASK]", rstrip=False,
+                 normalized=False, special=True)
+            for token, token_id in sorted(special.items(), key=lambda item: item[1])]
 
 
 def _normalizers(tokenizer: FullTokenizer, charsmap: bytes) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from typing import Any
 
 import ml_dtypes  # noqa: F401 (NumPy then knows bfloat16)
 import numpy as np
@@ -40,21 +41,13 @@ def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFil
       dtype: one of DTYPES, to which the values are rounded.
     """
     check_one_of("dtype", dtype, DTYPES)
-    head, model_type = head_of(model), model_type_of(model.config)
-    architecture = architecture_of(head, model_type)
-    settings = settings_of(model)
+    head, settings = head_of(model), settings_of(model)
     if head.name != "sentence_encoder" and settings.pooling not in (None, POOLER):
         raise ValueError("the output layer of Hugging Face's classes reads the pooled output, and that of this model "
                          f"another vector. Received: pooling={settings.pooling}")
-    values = config_values(model.config, architecture, getattr(model, "num_labels", None), settings)
-    if dtype != "float32":
-        values["torch_dtype"] = dtype
-    tensors = {key: value.astype(dtype) for key, value in _tensors(model, head, model_type).items()}
-    if isinstance(model, AlbertSentenceEncoder):
-        check_pooling_of_sentence_transformers(model.pooling)
-    write_settings(settings, model.config, folder)
-    write_text(os.path.join(folder, CONFIG), json.dumps(values, indent=2, sort_keys=True) + "\n")
-    write_tokenizer(vocabulary, folder, model.config, settings.max_seq_length)
+    values = _config(model, dtype)
+    tensors = {key: value.astype(dtype) for key, value in _tensors(model, head, model_type_of(model.config)).items()}
+    _write_beside_weights(model, values, folder, vocabulary)
     path = os.path.join(folder, WEIGHTS)
     with output(path) as temporary:
         mode = os.stat(temporary).st_mode
@@ -63,6 +56,33 @@ def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFil
         except SafetensorError as error:  # also of a full disk
             raise OSError(f"{path}: {error}") from error
         os.chmod(temporary, mode)  # safetensors 0.8 writes files that only their owner can read
+
+
+def save_for_onnx(model: keras.Model, folder: str, vocabulary: VocabularyFiles) -> None:
+    """Writes the same as save_hugging_face without weights, for ONNX models beside it.
+
+    It is complete for programs that read tokenizer.json alone.
+    """
+    _write_beside_weights(model, _config(model), folder, vocabulary, needs_tokenizer_json=True)
+
+
+def _config(model: keras.Model, dtype: str = "float32") -> dict[str, Any]:
+    """The content of config.json."""
+    architecture = architecture_of(head_of(model), model_type_of(model.config))
+    values = config_values(model.config, architecture, getattr(model, "num_labels", None), settings_of(model))
+    if isinstance(model, AlbertSentenceEncoder):
+        check_pooling_of_sentence_transformers(model.pooling)
+    return values if dtype == "float32" else dict(values, torch_dtype=dtype)
+
+
+def _write_beside_weights(
+    model: keras.Model, values: dict[str, Any], folder: str, vocabulary: VocabularyFiles,
+    needs_tokenizer_json: bool = False,
+) -> None:
+    settings = settings_of(model)
+    write_settings(settings, model.config, folder)
+    write_text(os.path.join(folder, CONFIG), json.dumps(values, indent=2, sort_keys=True) + "\n")
+    write_tokenizer(vocabulary, folder, model.config, settings.max_seq_length, needs_tokenizer_json)
 
 
 def class_of_hugging_face(model: keras.Model) -> str:

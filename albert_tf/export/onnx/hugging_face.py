@@ -1,0 +1,96 @@
+"""The layout "hugging_face": ONNX models with the names, types and places that readers of Hugging Face folders expect.
+
+    config.json, tokenizer.json, ...   as convert_checkpoint writes them (albert_tf/weights/hugging_face/writing.py)
+    onnx/model.onnx                    float32; model_fp16.onnx and model_quantized.onnx (int8) beside it
+
+Inputs are int64. The outputs are those of transformers' exporter, and for vectors also sentence_embedding; with the
+head of pre-training, logits are those of all tokens. last_hidden_state is the first output, since fastembed reads it by
+its place.
+
+transformers.js gives no segments unless the folder's class of tokenizers is one that transformers would read in another
+way than tokenizer.json says (see albert_tf/weights/hugging_face/tokenizer_json.py). So the graph computes the segments
+of rows whose token_type_ids are all 0: they are 1 after the first [SEP].
+"""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf import keras
+from albert_tf.export.onnx.graph import OnnxGraph
+from albert_tf.modeling.configured_model import ENCODER_INPUTS
+from albert_tf.weights.heads import head_of
+from albert_tf.weights.hugging_face.configs import architecture_of, model_type_of
+
+FOLDER = "onnx"
+FILES = dict(float32="onnx/model.onnx", float16="onnx/model_fp16.onnx", int8="onnx/model_quantized.onnx")
+_INPUTS = dict(zip(ENCODER_INPUTS, ("input_ids", "attention_mask", "token_type_ids")))
+_OUTPUTS = dict(sequence_output="last_hidden_state", pooled_output="pooler_output", mlm_logits="logits")
+
+
+def graph_inputs(graph: OnnxGraph, model: keras.Model, separator: int) -> dict[str, str]:
+    """The tensors of the model's inputs, int32, from the graph's. `separator` is the id of [SEP]."""
+    architecture_of(head_of(model), model_type_of(model.config))  # raises if Hugging Face has no such model
+    inputs = {ours: graph.cast(theirs, np.int32) for ours, theirs in _INPUTS.items()}
+    axis = graph.constant([-1])
+    if model.config.type_vocab_size > 1:
+        is_separator = graph.node("Equal", inputs["input_ids"], graph.constant(separator, np.int32))
+        earlier = graph.node("CumSum", graph.cast(is_separator, np.int32), graph.constant(-1), exclusive=1)
+        computed = graph.node("Mul", inputs["input_mask"], graph.node("Min", earlier, graph.constant(1, np.int32)))
+        largest = graph.node("ReduceMax", inputs["segment_ids"], axis, keepdims=1)
+        has_segments = graph.node("Greater", largest, graph.constant(0, np.int32))
+        inputs["segment_ids"] = graph.node("Where", has_segments, inputs["segment_ids"], computed)
+    if "masked_lm_positions" in model.input_specs():  # all of them, [batch, seq]
+        shape = graph.node("Shape", inputs["input_ids"])
+        length = graph.squeeze(graph.node("Shape", inputs["input_ids"], start=1, end=2), 0)
+        positions = graph.node("Range", graph.constant(0), length, graph.constant(1))
+        inputs["masked_lm_positions"] = graph.node("Expand", positions, shape)
+    return inputs
+
+
+def input_specs(model: keras.Model) -> dict[str, tf.TensorSpec]:
+    """The specs of the graph's inputs."""
+    specs = model.input_specs()
+    return {theirs: tf.TensorSpec(specs[ours].shape, tf.int64) for ours, theirs in _INPUTS.items()}
+
+
+def output_names(model: keras.Model) -> dict[str, str]:
+    """The names of the graph's outputs by the model's names, in their order."""
+    first = ["sequence_output"] * (model.HEAD_OUTPUTS[-1] in ("sequence_output", "sentence_embedding"))
+    return {name: _OUTPUTS.get(name, name) for name in (*first, *model.HEAD_OUTPUTS)}
+
+
+class NamesOfSession:
+    """The inputs and outputs of a session of ONNX Runtime by the names of our models, in either layout.
+
+    Attributes: inputs, outputs (the shape of each) and types (the type of each output), by name.
+    """
+
+    def __init__(self, session: Any, head: str):
+        self._session = session
+        self._inputs = {each.name: each.shape for each in session.get_inputs()}
+        self._is_ours = _INPUTS["input_mask"] not in self._inputs
+        if self._is_ours:
+            self.inputs, ours = self._inputs, {}
+        else:
+            self.inputs = {name: self._inputs[theirs] for name, theirs in _INPUTS.items() if theirs in self._inputs}
+            ours = {theirs: name for name, theirs in _OUTPUTS.items() if theirs != "logits" or head == "pretrainer"}
+            if head == "pretrainer":
+                self.inputs["masked_lm_positions"] = ["batch", "masked_lm_positions_1"]
+        self._ours = {each.name: ours.get(each.name, each.name) for each in session.get_outputs()}
+        self.outputs = {self._ours[each.name]: each.shape for each in session.get_outputs()}
+        self.types = {self._ours[each.name]: each.type for each in session.get_outputs()}
+
+    def run(self, inputs: Mapping[str, np.ndarray], names: Sequence[str]) -> dict[str, np.ndarray]:
+        """The outputs with these names."""
+        theirs = {ours: name for name, ours in self._ours.items()}
+        fed = dict(inputs) if self._is_ours else {name: np.asarray(inputs[ours], np.int64)
+                                                  for ours, name in _INPUTS.items()}
+        outputs = dict(zip(names, self._session.run([theirs[name] for name in names], fed)))
+        if not self._is_ours and "mlm_logits" in outputs:  # [batch, seq, vocab]
+            positions = np.asarray(inputs["masked_lm_positions"])[..., None]
+            outputs["mlm_logits"] = np.take_along_axis(outputs["mlm_logits"], positions, axis=1)
+        return outputs
