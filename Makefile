@@ -26,7 +26,7 @@ PYTHON ?= $(shell for python in $(VERSIONS:%=python%) python3 python; do \
 	"$$python" -c 'import ensurepip, sys, venv; sys.exit("%d.%d" % sys.version_info[:2] not in "$(VERSIONS)".split())' 2>/dev/null \
 	&& command -v "$$python" && break; done)
 
-.PHONY: demo test test-all test-peers drills lint docs dist clean
+.PHONY: demo test test-all test-jax test-peers drills lint docs dist clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python -m demo --output_dir=$(DEMO_DIR) --corpus=$(CORPUS)
@@ -37,23 +37,25 @@ test: $(VENV)/installed
 test-all: $(VENV)/installed
 	$(VENV)/bin/python -m pytest -n $(TEST_WORKERS) --dist loadfile
 
+# Runs by jax beside those by TensorFlow.
+test-jax: $(ENVIRONMENTS)/jax/installed
+	$(ENVIRONMENTS)/jax/bin/python -m pytest tests/training/test_jax_runtime.py -m "not slow"
+
 # The files that other libraries read; each library has an environment of its own (7 GB in all).
-PEERS := $(ENVIRONMENTS)/transformers $(ENVIRONMENTS)/transformers-4 $(ENVIRONMENTS)/keras-hub $(ENVIRONMENTS)/jax $(ENVIRONMENTS)/openai \
+PEERS := $(ENVIRONMENTS)/transformers $(ENVIRONMENTS)/transformers-4 $(ENVIRONMENTS)/keras-hub $(ENVIRONMENTS)/openai \
 	$(ENVIRONMENTS)/onnx-readers $(ENVIRONMENTS)/optimum
 TRANSFORMERS_JS := $(if $(shell command -v npm),$(ENVIRONMENTS)/transformers-js)
-test-peers: $(VENV)/installed $(PEERS:%=%/installed) $(TRANSFORMERS_JS:%=%/installed)
+test-peers: $(VENV)/installed $(ENVIRONMENTS)/jax/installed $(PEERS:%=%/installed) $(TRANSFORMERS_JS:%=%/installed)
 	ALBERT_TF_PEER_PYTHON=$(ENVIRONMENTS)/transformers/bin/python ALBERT_TF_TRANSFORMERS_4_PYTHON=$(ENVIRONMENTS)/transformers-4/bin/python \
 	ALBERT_TF_KERAS_HUB_PYTHON=$(ENVIRONMENTS)/keras-hub/bin/python ALBERT_TF_JAX_PYTHON=$(ENVIRONMENTS)/jax/bin/python \
 	ALBERT_TF_OPENAI_PYTHON=$(ENVIRONMENTS)/openai/bin/python ALBERT_TF_ONNX_READERS_PYTHON=$(ENVIRONMENTS)/onnx-readers/bin/python \
 	ALBERT_TF_OPTIMUM_PYTHON=$(ENVIRONMENTS)/optimum/bin/python ALBERT_TF_TRANSFORMERS_JS=$(TRANSFORMERS_JS) \
 	$(VENV)/bin/python -m pytest tests/weights tests/export/test_serving.py tests/export/test_onnx_hugging_face.py tests/server/test_protocols.py \
-	tests/test_device_steps.py -k "transformers or keras_hub or keras_3 or jaxlib or openai" -m "not slow"
+	tests/test_device_steps.py -k "transformers or keras_hub or keras_3 or by_jax_alone or openai" -m "not slow"
 
 $(ENVIRONMENTS)/transformers/installed: PACKAGES = torch==2.13.0 transformers==5.24.0 sentence-transformers==6.2.0 sentencepiece protobuf
 $(ENVIRONMENTS)/transformers-4/installed: PACKAGES = torch==2.13.0 transformers==4.57.6 sentencepiece protobuf
 $(ENVIRONMENTS)/keras-hub/installed: PACKAGES = keras-hub==0.32.0 tensorflow==2.21.0 safetensors sentencepiece
-# It needs Python 3.11 or later.
-$(ENVIRONMENTS)/jax/installed: PACKAGES = jax==0.10.2
 $(ENVIRONMENTS)/openai/installed: PACKAGES = openai==3.57.0 huggingface_hub==2.4.0 numpy
 $(ENVIRONMENTS)/onnx-readers/installed: PACKAGES = transformers==5.24.0 onnxruntime==1.32.0 fastembed==0.9.1
 # sentence-transformers reads ONNX models by optimum, which does not install beside transformers 5.
@@ -90,14 +92,16 @@ dist: $(ENVIRONMENTS)/release/installed
 
 # requirements-beam.txt is for --engine=beam.
 $(VENV)/installed: $(REQUIREMENTS) requirements-beam.txt
+# It needs Python 3.11 or later.
+$(ENVIRONMENTS)/jax/installed: requirements-newest.txt requirements-jax.txt
 $(ENVIRONMENTS)/lint/installed: requirements-dev.txt
 $(ENVIRONMENTS)/docs/installed: requirements-docs.txt
 $(ENVIRONMENTS)/release/installed: requirements-release.txt
-$(VENV)/installed: COST := 3 GB, 3 minutes or more
+$(VENV)/installed $(ENVIRONMENTS)/jax/installed: COST := 3 GB, 3 minutes or more
 $(ENVIRONMENTS)/lint/installed: COST := 0.2 GB, a minute
 $(ENVIRONMENTS)/docs/installed: COST := 0.2 GB, a minute
 $(ENVIRONMENTS)/release/installed: COST := 0.1 GB, a minute
-$(VENV)/installed $(ENVIRONMENTS)/lint/installed $(ENVIRONMENTS)/docs/installed $(ENVIRONMENTS)/release/installed:
+$(VENV)/installed $(ENVIRONMENTS)/jax/installed $(ENVIRONMENTS)/lint/installed $(ENVIRONMENTS)/docs/installed $(ENVIRONMENTS)/release/installed:
 	@test -n "$(PYTHON)" || { echo "albert_tf needs one of Python $(VERSIONS), with its module venv: install one and name it with PYTHON=/path/to/python (uv venv --python 3.12 ../python3.12 makes ../python3.12/bin/python)" >&2; exit 1; }
 	@test -x $(@D)/bin/python || "$(PYTHON)" -m venv $(@D)
 	@echo "Setting up $(@D) with $^: about $(COST), once. Packages are listed as they come; the last step installs all of them."

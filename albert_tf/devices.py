@@ -7,6 +7,9 @@ XLA compiles whole steps on a TPU, and not on a CPU or a GPU. So:
 - up to iterations_per_loop steps are between two returns to the host (training/run.py); otherwise one
 - no program is compiled for the host at the start (set_up in training/run.py); otherwise one is
 
+With --runtime=jax, jax compiles whole steps on every kind of device, and all devices are one replica
+(training/jax_runtime.py).
+
 The cores of a CPU compute parts of a batch at the same time (training/trainer.py), and a CPU reads its batches where
 they are made (training/strategy.py). A GPU or a TPU core computes a batch as a whole, and batches are copied to it.
 """
@@ -14,17 +17,35 @@ they are made (training/strategy.py). A GPU or a TPU core computes a batch as a 
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from albert_tf.utils.imports import tensorflow as tf
 
 
-def is_tpu(strategy: tf.distribute.Strategy | None = None) -> bool:
+def is_tpu(strategy: Any = None) -> bool:
     """Whether XLA compiles each whole step, for static shapes, because of the kind of device: on a TPU.
 
     Args:
       strategy: the distribution strategy; None for the strategy of the caller's scope or replica.
     """
-    return isinstance(strategy or tf.distribute.get_strategy(), tf.distribute.TPUStrategy)
+    strategy = strategy or tf.distribute.get_strategy()
+    return strategy.platform == "tpu" if is_jax(strategy) else isinstance(strategy, tf.distribute.TPUStrategy)
+
+
+def is_jax(strategy: Any = None) -> bool:
+    """Whether jax computes the steps (training/jax_runtime.py), which are compiled as a whole on all devices."""
+    return hasattr(strategy or tf.distribute.get_strategy(), "platform")
+
+
+def has_cudnn_attention(strategy: Any = None) -> bool:
+    """Whether steps are compiled for an NVIDIA GPU with cuDNN's attention (modeling/cudnn_attention.py)."""
+    strategy = strategy or tf.distribute.get_strategy()
+    return is_jax(strategy) and strategy.has_cudnn_attention
+
+
+def count(strategy: Any) -> int:
+    """The number of devices that have the same number of rows of a batch."""
+    return strategy.num_devices if is_jax(strategy) else strategy.num_replicas_in_sync
 
 
 def is_cpu_alone() -> bool:

@@ -178,7 +178,7 @@ def test_the_message_of_a_missing_module_names_an_extra_that_has_it():
               for name, requirements in PROJECT["optional-dependencies"].items()}
     for extra, requirements in imports._EXTRAS.values():
         assert requirements.split()[0] in extras[extra]
-        assert extra == "beam" or extra in Requirement(PROJECT["optional-dependencies"]["all"][0]).extras
+        assert extra in ("beam", "jax") or extra in Requirement(PROJECT["optional-dependencies"]["all"][0]).extras
 
 
 PAGE = (REPOSITORY / "docs/serving.md").read_text(encoding="utf-8")

@@ -10,8 +10,10 @@ from albert_tf.commands.shared_flags import PrecisionFlags
 from albert_tf.training.options import (
     MOST_PARTS,
     OPTIMIZERS,
+    RUNTIMES,
     STRATEGIES,
     DeviceOptions,
+    JaxOptions,
     RunOptions,
     TpuAddress,
     TrainerOptions,
@@ -67,6 +69,24 @@ class DeviceFlags(PrecisionFlags):
         TrainerOptions.jit_compile, "Whether to compile the whole computation of gradients and predictions with XLA. "
         "Without this flag, XLA compiles only the LayerNorm, softmax and activations of training "
         "(albert_tf/modeling/fused.py).")
+    runtime: str = fields.choice(
+        "tensorflow", RUNTIMES, "What computes steps, evaluations and predictions. jax: jax, on all devices that it "
+        "finds; TensorFlow reads the data and writes the files on the host (docs/devices.md).")
+    shard_weights: bool = fields.boolean(
+        False, "Whether each device of a machine holds a share of the weights and of the optimizer's moments instead "
+        "of all of them, for models that are too large for a device.", needs="runtime=jax")
+    jax_cache_dir: str | None = fields.string(
+        None, "Directory of compiled programs, so that a second run starts sooner. Default: nothing is kept.",
+        needs="runtime=jax")
+    jax_coordinator: str | None = fields.string(
+        None, "Address, host:port, of the first of several processes that train together. auto: jax finds it, and the "
+        "numbers of processes, in the environment of a cluster, such as a TPU pod or Slurm. Default: one process.",
+        needs="runtime=jax")
+    jax_num_processes: int | None = fields.integer(
+        None, "Number of processes that train together.", bounds.DEVICES, needs="jax_coordinator")
+    jax_process_id: int | None = fields.integer(
+        None, "Number of this process, from 0. Process 0 writes the files.", bounds.DEVICES.at_least(0),
+        needs="jax_coordinator")
     distribution_strategy: str = fields.choice(
         "auto", STRATEGIES, "The devices that share a step. auto: all workers if TF_CONFIG names several; otherwise "
         "all GPUs if there are several; otherwise one device.")
@@ -137,13 +157,28 @@ def device_options(options: Any, *purposes: str) -> DeviceOptions:
     from albert_tf.training.strategy import resolve_strategy
     from albert_tf.training.trainer import parts_of_cpu
 
+    uses_jax = options.runtime == "jax"
+    if uses_jax:
+        _check_jax(options)
     strategy = resolve_strategy("tpu" if options.use_tpu else options.distribution_strategy)
-    default_parts = 1 if options.jit_compile or strategy != "one_device" else parts_of_cpu()
+    default_parts = 1 if options.jit_compile or uses_jax or strategy != "one_device" else parts_of_cpu()
     batch_sizes = {f"{purpose}_batch_size": (getattr(options, f"{purpose}_batch_size"),
                                              options.gradient_accumulation_steps if purpose == "train" else 1)
                    for purpose in purposes if getattr(options, f"do_{purpose}")}
     return DeviceOptions(strategy, fields.made_from(TpuAddress, options), options.cpu_parts or default_parts,
-                         options.precision, options.random_seed, batch_sizes)
+                         options.precision, options.random_seed, batch_sizes,
+                         fields.made_from(JaxOptions, options) if uses_jax else None)
+
+
+def _check_jax(options: Any) -> None:
+    """Raises ValueError for flags that jax cannot follow."""
+    if options.use_tpu or options.distribution_strategy not in ("auto", "one_device"):
+        name = "use_tpu" if options.use_tpu else f"distribution_strategy={options.distribution_strategy}"
+        raise ValueError(f"--{name} is for TensorFlow: --runtime=jax uses all devices that jax finds, also a TPU's")
+    if options.precision == "mixed_float16":
+        raise ValueError("--runtime=jax does not scale losses, as --precision=mixed_float16 needs: use mixed_bfloat16")
+    if options.cpu_parts > 1:
+        raise ValueError("--cpu_parts is for TensorFlow: with --runtime=jax, XLA divides a step among the cores")
 
 
 def trainer_options(options: Any, devices: DeviceOptions, **values: Any) -> TrainerOptions:

@@ -6,18 +6,20 @@ import contextlib
 import signal
 import sys
 import time
-from typing import Iterator
+from typing import Any, Iterator
 
 import tensorflow as tf
 from absl import logging
 
-from albert_tf import keras
+from albert_tf import devices, keras
 from albert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW
 from albert_tf.utils.processes import ending_signals, leave_terminal
 from albert_tf.utils.progress import LINE_SECONDS, Bar, MovingRate, count_of
 
 # The number of steps between two points of a curve.
 _CURVE_STEPS = 20
+# Between two losses of a bar. The host waits for a loss, and so for its step.
+_BAR_SECONDS = 1
 
 
 class StepCallback(keras.callbacks.Callback):
@@ -56,13 +58,14 @@ class Progress(StepCallback):
     def on_step(self, step, logs):
         """Updates the bar, or logs a line."""
         self._rate.update(step)
-        per_second = self._rate.per_second * self._batch_size
+        per_second, now = self._rate.per_second * self._batch_size, time.monotonic()
         if self._bar is not None:
-            rate = f", {per_second:.1f} examples/s" if per_second else ""
-            self._bar.set_postfix_str(f"loss {logs['loss']:.3f}{rate}", refresh=False)
+            if not self._bar.postfix or now - self._last_line >= _BAR_SECONDS or step == self._total:
+                self._last_line = now
+                rate = f", {per_second:.1f} examples/s" if per_second else ""
+                self._bar.set_postfix_str(f"loss {logs['loss']:.3f}{rate}", refresh=False)
             self._bar.update(step - self._bar.n)
             return
-        now = time.monotonic()
         if now - self._last_line >= LINE_SECONDS or step == self._total:
             self._last_line = now
             rate = f", {per_second:.1f} examples/s" if per_second else ""  # unknown until the second step
@@ -182,19 +185,32 @@ class SkippedSteps(StepCallback):
     def __init__(self, first_step: int):
         super().__init__(first_step)
         self._known: int | None = None
+        self._unseen: list[tuple[int, Any]] = []  # steps, and the numbers of skipped steps after them
 
     def on_train_begin(self, logs=None):
         """Starts from the model's count, since a resumed run may have skipped steps before."""
         self._known = int(tf.convert_to_tensor(self.model.skipped_steps))
 
     def on_step(self, step, logs):
+        """Looks at this step; of jax, whose devices would wait for the host, at the step before."""
+        self._unseen.append((step, logs["skipped_steps"]))
+        if len(self._unseen) > devices.is_jax(self.model.distribute_strategy):
+            self._check(*self._unseen.pop(0))
+
+    def on_train_end(self, logs=None):
+        """Looks at the last step."""
+        for each in self._unseen:
+            self._check(*each)
+
+    def _check(self, step: int, skipped_steps) -> None:
         """Warns of a skipped step, and raises ValueError after many in a row."""
-        skipped = int(logs["skipped_steps"])
+        skipped = int(skipped_steps)
         if skipped == self._known:
             return
         self._known = skipped
         logging.warning("step %d was skipped since a gradient was not finite; %s so far", step,
                         count_of(skipped, "skipped step"))
+        self.model.store()
         if self.model.skipped_in_a_row >= MOST_SKIPPED_IN_A_ROW:
             raise ValueError(f"the gradients of {MOST_SKIPPED_IN_A_ROW} steps in a row were not finite: "
                              "lower --learning_rate, or train in another --precision")

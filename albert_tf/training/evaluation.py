@@ -19,7 +19,7 @@ from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.rows import read_json_lines
 from albert_tf.training.checkpoints import best_or_latest, saved_by_step, saved_runs, saved_step
 from albert_tf.training.options import BEST, HISTORY, RESULTS
-from albert_tf.training.strategy import distributed
+from albert_tf.training.strategy import distributed, gathered
 from albert_tf.training.task import Tensors
 from albert_tf.training.trainer import in_parts, on_batches
 from albert_tf.utils.charts import Curve, Panel, write_charts
@@ -348,7 +348,7 @@ class Predictor:
         predictions: dict[str, list] = {}
         iterator = iter(batches)
         for _ in rows:
-            outputs = {name: self._strategy.gather(values, axis=0).numpy()
+            outputs = {name: gathered(self._strategy, values)
                        for name, values in self._on_replicas(iterator).items()}
             examples = outputs.pop("example")
             for name, values in outputs.items():

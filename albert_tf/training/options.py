@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # The names of the best checkpoint of a run, and of the results of its evaluations.
 BEST, RESULTS, HISTORY = "model.ckpt-best", "eval_results", "eval_history.jsonl"
 OPTIMIZERS = ("lamb", "adamw")
+RUNTIMES = ("tensorflow", "jax")
+AUTO = "auto"  # for jax_coordinator
 STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
 # The largest number of parts of a batch that a CPU computes at the same time. Each part has gradients of its own, as
 # large as the model, so many cores share a few parts.
@@ -158,6 +160,25 @@ class TpuAddress:
 
 
 @dataclasses.dataclass(frozen=True)
+class JaxOptions:
+    """How jax computes.
+
+    Args:
+      shard_weights: whether each device of a machine holds a share of the variables instead of all of them.
+      jax_cache_dir: folder of compiled programs, which later runs read; None for no cache.
+      jax_coordinator: host:port of the first process, the same on all machines; AUTO if jax finds it, and the numbers
+        of processes, in the environment of a cluster; None for one process.
+      jax_num_processes, jax_process_id: the number of processes, and the number of this one, from 0.
+    """
+
+    shard_weights: bool = False
+    jax_cache_dir: str | None = None
+    jax_coordinator: str | None = None
+    jax_num_processes: int | None = None
+    jax_process_id: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class DeviceOptions:
     """On what a command computes, and how: the flags that set_up reads.
 
@@ -166,6 +187,7 @@ class DeviceOptions:
       parts: the largest number of parts of a batch that a CPU computes at the same time.
       batch_sizes: the batch sizes that the command uses by the names of their flags, each with its number of
         micro-batches.
+      jax: how jax computes; None if TensorFlow computes.
     """
 
     strategy: str
@@ -174,6 +196,7 @@ class DeviceOptions:
     precision: str
     random_seed: int
     batch_sizes: Mapping[str, tuple[int, int]]
+    jax: JaxOptions | None = None
 
 
 @dataclasses.dataclass(frozen=True)

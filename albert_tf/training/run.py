@@ -25,7 +25,7 @@ from albert_tf.training.checkpoints import Checkpoints
 from albert_tf.training.evaluation import Evaluator
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.options import ALL, HEAD, LAST, DeviceOptions, RunOptions, Schedule, TrainerOptions
-from albert_tf.training.strategy import create_strategy, distributed, is_chief, values_of_all
+from albert_tf.training.strategy import create_strategy, distributed, is_chief, jax_strategy, values_of_all
 from albert_tf.training.task import TrainableTask
 from albert_tf.training.trainer import Trainer, divide_threads
 from albert_tf.utils import imports
@@ -39,12 +39,16 @@ def set_up(options: DeviceOptions) -> tf.distribute.Strategy:
     batch_sizes = options.batch_sizes.values()
     if all(size % (options.parts * micro_batches) == 0 for size, micro_batches in batch_sizes):
         divide_threads(options.parts)  # all batches have that many parts
-    strategy = create_strategy(options.strategy, options.tpu)
-    replicas = strategy.num_replicas_in_sync
+    if options.jax:
+        strategy = jax_strategy(options.jax)
+    else:
+        strategy = create_strategy(options.strategy, options.tpu)
+    count = devices.count(strategy)
+    places = count_of(count, "device" if options.jax else "replica")
     for name, (size, micro_batches) in options.batch_sizes.items():
-        if size % (replicas * micro_batches):
+        if size % (count * micro_batches):
             accumulation = f" times {micro_batches} --gradient_accumulation_steps" if micro_batches > 1 else ""
-            raise ValueError(f"--{name} must be a multiple of {count_of(replicas, 'replica')}{accumulation}. "
+            raise ValueError(f"--{name} must be a multiple of {places}{accumulation}. "
                              f"Received: {size}")
     if not devices.is_tpu(strategy):  # TensorFlow issue 58934: it fails on a TPU VM
         imports.start_xla()
@@ -96,7 +100,7 @@ def steps_per_execution(
     The number is the largest divisor of save_checkpoints_steps up to iterations_per_loop, because checkpoints are saved
     after a return.
     """
-    if not devices.is_tpu(strategy):
+    if not devices.is_tpu(strategy) or devices.is_jax(strategy):
         return 1
     most = min(iterations_per_loop, save_checkpoints_steps)
     return next(steps for steps in range(most, 0, -1) if save_checkpoints_steps % steps == 0)
@@ -187,6 +191,7 @@ def _take_steps(trainer: Trainer, batches, checkpoints: Checkpoints, options: Ru
     def save_checkpoint(step: int) -> None:
         if writes and not is_remote(options.output_dir) and not os.path.isdir(options.output_dir):
             raise FileNotFoundError(errno.ENOENT, "the folder was removed during the training", options.output_dir)
+        trainer.store()
         checkpoints.save(step)
 
     end_on_signal = EndOnSignal(first_step, save_checkpoint, writes)

@@ -20,12 +20,14 @@ import reprlib
 import socket
 from typing import Any, Callable, Iterator
 
+import numpy as np
 import tensorflow as tf
 
 from albert_tf import devices
-from albert_tf.training.options import STRATEGIES, TpuAddress
+from albert_tf.training.options import STRATEGIES, JaxOptions, TpuAddress
 from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.files import parse_json_object
+from albert_tf.utils.imports import check_installed
 
 _ANSWER_SECONDS = 60
 
@@ -61,9 +63,23 @@ def create_strategy(name: str = "auto", tpu: TpuAddress | None = None) -> tf.dis
     return tf.distribute.OneDeviceStrategy(devices[0])
 
 
+def jax_strategy(options: JaxOptions) -> tf.distribute.Strategy:
+    """The strategy whose steps jax computes. Raises ValueError if jax is not installed or finds no devices."""
+    if tf.__version__.startswith("2.15."):  # jax needs NumPy 2
+        raise ValueError("--runtime=jax needs TensorFlow 2.21: pip install -r requirements-newest.txt "
+                         "-r requirements-jax.txt")
+    check_installed("--runtime=jax", "jax")
+    from albert_tf.training.jax_runtime import JaxStrategy
+
+    try:
+        return JaxStrategy(options)
+    except RuntimeError as error:
+        raise ValueError(f"jax cannot use its devices: {str(error).splitlines()[0]}") from error
+
+
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
     """Whether this process is the chief, which writes files."""
-    return strategy.extended.should_checkpoint
+    return strategy.is_chief if devices.is_jax(strategy) else strategy.extended.should_checkpoint
 
 
 def _num_workers() -> int:
@@ -127,6 +143,8 @@ def distributed(
         tf.data: it would read their source again, which may have been edited since the process started.
     """
     batches = tf.autograph.experimental.do_not_convert(batches)
+    if devices.is_jax(strategy):
+        return _HostDataset(batches(strategy.context))
     if isinstance(strategy, tf.distribute.OneDeviceStrategy) and devices.is_cpu_alone():
         return _HostDataset(batches(tf.distribute.InputContext()))
     return strategy.distribute_datasets_from_function(batches)
@@ -160,6 +178,8 @@ _TASK = re.compile(r"/job:(\w+)/(?:replica:\d+/)?task:(\d+)")
 
 def values_of_all(strategy: tf.distribute.Strategy, value: int) -> list[int]:
     """The values of all workers, once per replica. Waits until all workers have called it."""
+    if devices.is_jax(strategy):
+        return strategy.values_of_all(value)
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return [value]
 
@@ -168,6 +188,11 @@ def values_of_all(strategy: tf.distribute.Strategy, value: int) -> list[int]:
         return strategy.run(lambda: tf.constant([value], tf.int64))
 
     return strategy.gather(on_replicas(), axis=0).numpy().tolist()
+
+
+def gathered(strategy: tf.distribute.Strategy, values: Any) -> np.ndarray:
+    """The outputs of all replicas, joined at the first axis."""
+    return np.asarray(values) if devices.is_jax(strategy) else strategy.gather(values, axis=0).numpy()
 
 
 def wait_for_all(strategy: tf.distribute.Strategy) -> None:

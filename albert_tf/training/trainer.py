@@ -82,7 +82,8 @@ def _cores() -> int:
 
 
 def on_batches(
-    function: Callable[[Any], Any], strategy: tf.distribute.Strategy, jit_compile: bool = False
+    function: Callable[[Any], Any], strategy: tf.distribute.Strategy, jit_compile: bool = False,
+    micro_batches: int = 1
 ) -> Callable[[Iterator], Any]:
     """Compiles a function of a batch into a function of an iterator, which takes the iterator's next batch.
 
@@ -92,7 +93,10 @@ def on_batches(
     Args:
       function: its control flow must not depend on tensors.
       jit_compile: whether the function compiles something with XLA for each shape of a batch.
+      micro_batches: the number of parts into which the function splits a batch.
     """
+    if devices.is_jax(strategy):
+        return strategy.on_batches(function, micro_batches)
     # AutoGraph would read source files again for each graph, and so fail or differ if they were edited meanwhile.
     if jit_compile or devices.is_tpu(strategy):
         function_of_batch = tf.function(function, autograph=False)
@@ -126,7 +130,8 @@ class Trainer(keras.Model):
       trainer.fit(batches)
     """
 
-    train_function: Callable | None  # Keras' own
+    train_function: Any  # Keras' own, and test_function
+    test_function: Any
 
     def __init__(self, task: TrainableTask, random_seed: int = 0, gradient_accumulation_steps: int = 1,
                  jit_compile: bool = False, loss_scaling: bool = False, shapes_vary: bool = False,
@@ -158,13 +163,27 @@ class Trainer(keras.Model):
         optimizer.build(self.model.trainable_variables)
 
     def make_train_function(self, force=False):
-        """The same as in Keras, and for batches of several lengths."""
-        if not self._shapes_vary:
+        """The same as in Keras, and for batches of several lengths and for jax."""
+        if not self._shapes_vary and not devices.is_jax(self.distribute_strategy):
             return super().make_train_function(force)
         if self.train_function is None or force:
             self.train_function = on_batches(self._step_on_replicas, self.distribute_strategy,
-                                             self._jit_compile or self._rows_vary)
+                                             self._jit_compile or self._rows_vary, self.gradient_accumulation_steps)
         return self.train_function
+
+    def make_test_function(self, force=False):
+        """The same as in Keras, and for jax."""
+        if not devices.is_jax(self.distribute_strategy):
+            return super().make_test_function(force)
+        if self.test_function is None or force:
+            self.test_function = on_batches(self._test_on_replicas, self.distribute_strategy)
+        return self.test_function
+
+    def store(self) -> None:
+        """Copies the variables that jax has changed to TensorFlow; without jax, they are there."""
+        for function in (self.train_function, self.test_function) if devices.is_jax(self.distribute_strategy) else ():
+            if function is not None:
+                function.store()
 
     @property
     def metrics(self):
@@ -175,6 +194,7 @@ class Trainer(keras.Model):
         """The same as in Keras, for exactly `steps` batches."""
         counter = _BatchCounter()
         results = super().evaluate(batches, steps=steps, callbacks=[counter], **arguments)
+        self.store()  # the metrics
         if counter.count < steps:  # Keras interprets every OutOfRangeError as the end of the data
             raise ValueError(f"evaluation ended after {counter.count} of {steps} batches: the data has changed since "
                              "the run started")
@@ -200,6 +220,10 @@ class Trainer(keras.Model):
         logs = strategy.run(self.train_step, (batch,))
         self._train_counter.assign_add(1)
         return {name: strategy.experimental_local_results(value)[0] for name, value in logs.items()}
+
+    def _test_on_replicas(self, batch):
+        self.distribute_strategy.run(self.test_step, (batch,))
+        return dict(batches=self._test_counter.assign_add(1))  # the device computes it, so the host can wait for it
 
     def test_step(self, batch):
         """Adds a batch to the task's metrics."""

@@ -20,7 +20,7 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2, trackable_object_graph_pb2
 
-from albert_tf import keras
+from albert_tf import devices, keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.modeling.configured_model import ENCODER_INPUTS, encoder_input_specs, required
 from albert_tf.modeling.dropout import dropouts
@@ -217,6 +217,8 @@ def use_module(model: keras.Model, path: str) -> HubEncoder:
     if getattr(model, "exit_heads", False):
         raise ValueError(f"{path} runs its own graph, whose layers cannot be computed one by one: it cannot have exit "
                          "heads")
+    if devices.is_jax(model.distribute_strategy):
+        raise ValueError(f"{path} runs its own graph, which is TensorFlow's: --runtime=jax cannot compute it")
     with model.distribute_strategy.scope():
         encoder = HubEncoder(path)
     width = encoder.config.hidden_size

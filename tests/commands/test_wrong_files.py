@@ -220,6 +220,19 @@ def test_batches_that_cannot_be_divided_are_refused_before_anything_is_read(caps
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("values, message", [
+    (dict(runtime="jax", precision="mixed_float16"), "--runtime=jax does not scale losses"),
+    (dict(runtime="jax", cpu_parts=2), "--cpu_parts is for TensorFlow"),
+    (dict(runtime="jax", use_tpu=True), "--use_tpu is for TensorFlow"),
+    (dict(runtime="jax", distribution_strategy="mirrored"), "--distribution_strategy=mirrored is for TensorFlow"),
+    (dict(jax_cache_dir="programs"), "--jax_cache_dir"), (dict(shard_weights=True), "--shard_weights"),
+    (dict(runtime="jax", jax_num_processes=2), "--jax_num_processes")], ids=str)
+def test_flags_that_jax_cannot_follow_or_that_need_it_are_refused(capsys, values, message):
+    with loaded("run_pretraining") as run:
+        assert run(output_dir="nowhere", input_file="nowhere", **values) == 1
+    assert message in capsys.readouterr().err.splitlines()[-1]
+
+
 @pytest.mark.parametrize("content, message", [
     (dict(learning_rate=None), "--learning_rate has no value"),
     (dict(train_batch_size=0), "--train_batch_size must be an integer in the range"),

@@ -15,7 +15,9 @@ import tempfile
 
 from script_process import REPOSITORY, arguments_of, start
 
-_process = None  # it is started by the first session, ends with the tests, and is replaced if a run has ended it
+# By their environment. A process is started by the first session, ends with the tests, and is replaced if a run has
+# ended it.
+_processes = {}
 
 
 class ScriptSession:
@@ -25,11 +27,13 @@ class ScriptSession:
       script: its name in the repository; None if every run names its own.
       eagerly: whether tf.functions run without being traced first. A few training steps cost less then, and give the
         same but for rounding.
+      environment: variables of the process, besides those of this one.
       **flags: of every run, where the run does not give them itself.
     """
 
-    def __init__(self, script: str = None, eagerly: bool = False, **flags):
+    def __init__(self, script: str = None, eagerly: bool = False, environment: dict = None, **flags):
         self._script, self._eagerly, self._flags = script, eagerly, flags
+        self._environment = environment or {}
         self.ended = []  # the scripts that have ended with the expected status
 
     def __enter__(self):
@@ -60,11 +64,12 @@ class ScriptSession:
         self._ask(None, [str(source), str(target)], False)
 
     def _ask(self, *request) -> dict:
-        global _process
-        if _process is None or _process.returncode is not None:
-            _process = start(__file__, [], input=None)
-        print(json.dumps([os.getcwd(), *request]), file=_process.stdin, flush=True)
-        return json.loads(_process.readline())
+        process = _processes.get(str(self._environment))
+        if process is None or process.returncode is not None:
+            process = start(__file__, [], input=None, environment=self._environment)
+            _processes[str(self._environment)] = process
+        print(json.dumps([os.getcwd(), *request]), file=process.stdin, flush=True)
+        return json.loads(process.readline())
 
 
 def serve() -> None:

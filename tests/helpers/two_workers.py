@@ -29,7 +29,7 @@ class TwoWorkers:
     """
 
     def __init__(self, arguments: list[str]):
-        cluster = dict(worker=[f"127.0.0.1:{port}" for port in _free_ports(2)])
+        cluster = dict(worker=[f"127.0.0.1:{port}" for port in free_ports(2)])
         self.addresses = cluster["worker"]
         self._processes = [self._start(arguments, cluster, index) for index in (0, 1)]
         self._printed = ["", ""]
@@ -60,7 +60,7 @@ class TwoWorkers:
         return start(RUNNER, arguments, environment=environment, merged=True)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports below those that the system gives to connections, so that none is taken before the workers start."""
     return list(itertools.islice(filter(_is_free, random.SystemRandom().sample(range(15_000, 32_000), 1000)), count))
 

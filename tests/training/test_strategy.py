@@ -1,17 +1,19 @@
 """The strategy of each name, and the release's TPU flags as arguments of TPUClusterResolver."""
 
+import importlib.util
 import socket
 
 import pytest
 import tensorflow as tf
 from two_workers import TwoWorkers
 
-from albert_tf.training.options import TpuAddress
+from albert_tf.training.options import JaxOptions, TpuAddress
 from albert_tf.training.strategy import (
     chief_first,
     create_strategy,
     distributed,
     is_chief,
+    jax_strategy,
     resolve_strategy,
     values_of_all,
 )
@@ -44,6 +46,17 @@ def test_mirrored_takes_all_logical_devices():
 def test_an_unknown_strategy_is_refused():
     with pytest.raises(ValueError, match="one of auto, one_device, mirrored, multi_worker_mirrored, tpu"):
         create_strategy("central")
+
+
+@pytest.mark.parametrize("version, message", [
+    ("2.15.1", "--runtime=jax needs TensorFlow 2.21: pip install"),
+    ("2.21.0", "--runtime=jax needs the package jax, which is not installed: pip install jax")])
+def test_jax_is_refused_without_what_it_needs(monkeypatch, version, message):
+    monkeypatch.setattr(tf, "__version__", version)
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "jax" else find(name))
+    with pytest.raises(ValueError, match=message):
+        jax_strategy(JaxOptions())
 
 
 @pytest.fixture

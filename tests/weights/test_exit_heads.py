@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import albert_tf
+from albert_tf import devices
 from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import convert, save
 from albert_tf.export.onnx.session import OnnxModel
@@ -121,6 +122,12 @@ def test_a_wrong_number_of_layers_is_named(tmp_path):
 def test_a_module_that_runs_its_own_graph_has_no_exit_heads():
     with pytest.raises(ValueError, match="module runs its own graph, .* it cannot have exit heads"):
         use_module(HEADS["classifier"](ALBERT), "module")
+
+
+def test_jax_does_not_compute_a_module_that_runs_its_own_graph(monkeypatch):
+    monkeypatch.setattr(devices, "is_jax", lambda strategy: True)
+    with pytest.raises(ValueError, match="module runs its own graph, which is TensorFlow's: --runtime=jax cannot"):
+        use_module(albert_tf.AlbertClassifier(ALBERT, 3), "module")
 
 
 @pytest.mark.parametrize("value", [1, "yes"])

@@ -1,0 +1,243 @@
+"""Runs training steps, evaluations and predictions by jax, on the devices that jax supports: --runtime=jax.
+
+TensorFlow reads records, makes batches and keeps checkpoints on the host. It traces a step, and XLA's portable program
+of the step (StableHLO) is compiled by jax for its devices. The variables stay on the devices between the steps.
+
+Several devices compute a step together: each one has a share of the rows of the batch, and XLA's partitioner divides
+the program. So there is one replica, whatever the number of devices, and the results are those of one device.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import logging
+import re
+from typing import Any, Callable, Iterator
+
+import jax
+import jax.export
+import jax.numpy
+import numpy as np
+import tensorflow as tf
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from albert_tf.training.options import AUTO, JaxOptions
+
+_MACHINES, _DEVICES = "machines", "devices"  # the axes of the mesh
+# Steps that are started before the results of the first of them are needed.
+_STEPS_AHEAD = 2
+
+
+class JaxStrategy(tf.distribute.OneDeviceStrategy):
+    """One replica of TensorFlow on the host, whose functions of a batch jax computes on all devices."""
+
+    def __init__(self, options: JaxOptions):
+        logging.getLogger("jax").setLevel(logging.WARNING)  # it tells which kinds of devices there are not
+        tf.config.set_visible_devices([], "GPU")  # TensorFlow would take their memory
+        jax.config.update("jax_enable_x64", True)  # steps are counted by int64
+        if options.jax_cache_dir:
+            jax.config.update("jax_compilation_cache_dir", options.jax_cache_dir)
+            jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        if options.jax_coordinator == AUTO:
+            jax.distributed.initialize()
+        elif options.jax_coordinator:
+            jax.distributed.initialize(options.jax_coordinator, options.jax_num_processes, options.jax_process_id)
+        super().__init__("/cpu:0")
+        devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
+        self.mesh = Mesh(np.array(devices).reshape(jax.process_count(), -1), (_MACHINES, _DEVICES))
+        self.shard_weights = options.shard_weights
+
+    @property
+    def platform(self) -> str:
+        """The kind of devices: "cpu", "gpu" or "tpu"."""
+        return jax.default_backend()
+
+    @property
+    def has_cudnn_attention(self) -> bool:
+        """Whether cuDNN can compute attention: on one NVIDIA GPU of compute capability 8.0 (Ampere) or later.
+
+        On several, XLA's partitioner would collect the queries, keys and values of all of them on each.
+        """
+        capability = getattr(jax.devices()[0], "compute_capability", "0")  # "gfx942" on a GPU of AMD
+        return self.num_devices == 1 and re.fullmatch(r"\d+[.]\d+", capability) is not None and float(capability) >= 8.0
+
+    @property
+    def num_devices(self) -> int:
+        """The number of devices of all machines."""
+        return self.mesh.size
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this process writes files."""
+        return jax.process_index() == 0
+
+    @property
+    def context(self) -> tf.distribute.InputContext:
+        """Which rows of a batch this process reads."""
+        return tf.distribute.InputContext(jax.process_count(), jax.process_index(), jax.process_count())
+
+    def on_batches(self, function: Callable[[Any], Any], micro_batches: int = 1) -> Steps:
+        """A function of a batch as a function of an iterator (see Steps)."""
+        return Steps(function, self, micro_batches)
+
+    def values_of_all(self, value: int) -> list[int]:
+        """The values of all processes. Waits until all have called it."""
+        return np.ravel(multihost_utils.process_allgather(np.int64(value))).tolist()
+
+    def sharding(self, *axes) -> NamedSharding:
+        """Which device has which part of an array: `axes` are the mesh's, for each axis of the array."""
+        return NamedSharding(self.mesh, PartitionSpec(*axes))
+
+    def sharding_of(self, variable: tf.Variable) -> NamedSharding:
+        """Where a variable is: on all devices, or its longest axis is divided among those of a machine."""
+        count, shape = self.mesh.shape[_DEVICES], variable.shape.as_list()
+        axis = max(range(len(shape)), key=shape.__getitem__, default=None)
+        if not self.shard_weights or axis is None or shape[axis] % count:
+            return self.sharding()
+        return self.sharding(*[None] * axis, _DEVICES)
+
+
+class Steps:
+    """A function of a batch, as a function of an iterator that jax computes. Each shape of a batch is a program.
+
+    The variables that the function uses are copied to the devices by the first step with an iterator. The devices have
+    the current values from then on, until `store` copies them back.
+
+    Args:
+      function: takes a dict of tensors with static shapes, and returns a structure of tensors. XLA must be able to
+        compile it.
+      micro_batches: the number of parts into which the function splits the rows. Each device has a share of each part.
+    """
+
+    def __init__(self, function: Callable[[Any], Any], strategy: JaxStrategy, micro_batches: int = 1):
+        self._function, self._strategy, self._micro_batches = function, strategy, micro_batches
+        self._programs: dict[tuple, _Program] = {}
+        self._values: dict[Any, jax.Array] = {}  # by the variable's reference
+        self._changed: set[Any] = set()
+        self._running: collections.deque[Any] = collections.deque()
+        self._iterator: Iterator | None = None
+
+    def __call__(self, iterator: Iterator) -> Any:
+        """Starts a step with the next batch. Returns its outputs, arrays of jax that may not be computed yet."""
+        if iterator is not self._iterator:
+            self._iterator = iterator
+            self._values.clear()
+            self._changed.clear()
+        batch = {name: tensor.numpy() for name, tensor in next(iterator).items()}
+        key = tuple((name, batch[name].shape, batch[name].dtype) for name in sorted(batch))
+        program = self._programs.get(key)
+        if program is None:
+            program = self._programs[key] = _Program(self._function, batch, self._strategy, self._micro_batches)
+        for variable in program.variables:
+            if variable.ref() not in self._values:
+                self._values[variable.ref()] = _on_devices(variable.numpy(), self._strategy.sharding_of(variable))
+        outputs, changed = program(batch, [self._values[variable.ref()] for variable in program.variables])
+        self._values.update(changed)
+        self._changed.update(changed)
+        self._running.append(outputs)
+        if len(self._running) > _STEPS_AHEAD:
+            jax.block_until_ready(self._running.popleft())
+        return outputs
+
+    def store(self) -> None:
+        """Copies the variables that the steps have changed to TensorFlow."""
+        arrays = [(reference.deref(), self._values[reference]) for reference in self._changed]
+        for _, array in arrays:
+            for shard in array.addressable_shards:
+                shard.data.copy_to_host_async()
+        for variable, array in arrays:
+            variable.assign(_on_host(array))
+        self._changed.clear()
+
+
+class _Program:
+    """The program of a function for batches of one shape.
+
+    `variables` are those that it reads. Called with a batch and their values, it returns the function's outputs, and
+    the new values of the variables that it writes, by their references.
+    """
+
+    def __init__(self, function, batch: dict[str, np.ndarray], strategy: JaxStrategy, micro_batches: int):
+        self._names, self._strategy, self._micro_batches = sorted(batch), strategy, micro_batches
+        rows = (_MACHINES, _DEVICES)
+        self._batch_sharding = strategy.sharding(*[None] * (micro_batches > 1), rows)
+        shapes = {name: self._shape(value, jax.process_count()) for name, value in batch.items()}
+
+        def of_micro_batches(parts):
+            return function({name: tf.reshape(tensor, [-1, *tensor.shape[2:]]) for name, tensor in parts.items()})
+
+        compiled = tf.function(of_micro_batches if micro_batches > 1 else function, jit_compile=True, autograph=False)
+        zeros = {name: tf.zeros(shape, batch[name].dtype) for name, shape in shapes.items()}
+        graph = compiled.get_concrete_function(zeros)
+        by_handle = {id(variable.handle): variable for variable in graph.graph.variables}
+        self.variables = [by_handle[id(handle)] for handle in graph.captured_inputs]
+        self._structure = graph.structured_outputs
+        # XLA returns the new values of these variables after the outputs, in the order of all variables.
+        self._written = [place for place, handle in enumerate(graph.inputs[len(zeros):])
+                         if any(operation.type.startswith("Assign") for operation in handle.consumers())]
+        program = compiled.experimental_get_compiler_ir(zeros)(stage="stablehlo_serialized")
+        exported = self._exported(program, zeros)
+
+        def call(arrays, kept, written):
+            values, kept = dict(zip(self._written, written)), iter(kept)
+            return exported.call(arrays, [values[place] if place in values else next(kept)
+                                          for place in range(len(self.variables))])
+
+        shardings = [strategy.sharding_of(variable) for variable in self.variables]
+        self._call = jax.jit(
+            call, donate_argnums=2,  # the memory of variables that are written is used again
+            in_shardings=([self._batch_sharding] * len(zeros), *self._divided(shardings)),
+            out_shardings=([strategy.sharding()] * len(tf.nest.flatten(self._structure)),
+                           [shardings[place] for place in self._written]))
+
+    def _exported(self, module: bytes, inputs: dict[str, tf.Tensor]) -> jax.export.Exported:
+        """A program of XLA as a function of jax: of the inputs, and of the values of the variables.
+
+        jax makes such objects from its own functions alone. So this one is that of a function with the same arguments
+        and results, with the other program in the place of its own.
+        """
+        outputs = tf.nest.flatten(self._structure)
+
+        def placeholder(_, values):
+            return ([jax.numpy.zeros(output.shape, output.dtype.as_numpy_dtype) for output in outputs],
+                    [values[place] for place in self._written])
+
+        arguments = ([jax.ShapeDtypeStruct(tensor.shape, tensor.dtype.as_numpy_dtype) for tensor in tensors]
+                     for tensors in ([inputs[name] for name in self._names], self.variables))
+        exported = jax.export.export(jax.jit(placeholder, keep_unused=True))(*arguments)
+        return dataclasses.replace(exported, mlir_module_serialized=module)
+
+    def __call__(self, batch: dict[str, np.ndarray], values: list[jax.Array]):
+        arrays = [jax.make_array_from_process_local_data(
+            self._batch_sharding, np.reshape(batch[name], self._shape(batch[name])),
+            self._shape(batch[name], jax.process_count())) for name in self._names]
+        outputs, written = self._call(arrays, *self._divided(values))
+        return (tf.nest.pack_sequence_as(self._structure, outputs),
+                {self.variables[place].ref(): value for place, value in zip(self._written, written)})
+
+    def _shape(self, values: np.ndarray, processes: int = 1) -> tuple[int, ...]:
+        """The shape of an input, for a batch of this process or of all, with an axis for micro-batches."""
+        count = self._micro_batches
+        rows, *others = values.shape
+        return (rows * processes, *others) if count == 1 else (count, rows * processes // count, *others)
+
+    def _divided(self, values: list) -> tuple[list, list]:
+        """Something of each variable: that of the variables that are only read, and that of those that are written."""
+        written = set(self._written)
+        return ([value for place, value in enumerate(values) if place not in written],
+                [values[place] for place in self._written])
+
+
+def _on_devices(value: np.ndarray, sharding: NamedSharding) -> jax.Array:
+    """A value that all processes have, on the devices."""
+    return jax.make_array_from_callback(value.shape, sharding, lambda index: value[index])
+
+
+def _on_host(array: jax.Array) -> np.ndarray:
+    """An array of which the devices of this process have all parts."""
+    value = np.empty(array.shape, array.dtype)
+    for shard in array.addressable_shards:
+        value[shard.index] = shard.data
+    return value

@@ -1,0 +1,251 @@
+"""--runtime=jax trains, evaluates and predicts as TensorFlow does: on one device, on four, and in two processes."""
+
+import json
+import pathlib
+import random
+import re
+import shutil
+import signal
+import time
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from pretraining_runs import assert_bit_equal
+from script_process import ScriptProcess, start
+from script_session import ScriptSession
+from synthetic_records import VOCAB_SIZE, write_records
+from two_workers import free_ports
+
+from albert_tf.training.options import JaxOptions
+from albert_tf.training.strategy import jax_strategy
+
+jax = pytest.importorskip("jax", reason="jax is not installed: make test-jax installs it")
+pytestmark = pytest.mark.long
+
+STEPS = 20
+CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+              intermediate_size=32, max_position_embeddings=64, initializer_range=0.1, hidden_dropout_prob=0.1,
+              attention_probs_dropout_prob=0.1)
+GLUE = dict(data_dir="glue", max_seq_length=24)
+# By name: the command, and its own flags.
+RUNS = {
+    "pre-training": ("run_pretraining", dict(gradient_accumulation_steps=2, dynamic_masking=True)),
+    "classification": ("run_classifier", dict(GLUE, task_name="rte", gradient_accumulation_steps=2)),
+    "distillation": ("run_classifier", dict(GLUE, task_name="rte", teacher_checkpoint="classification/tensorflow")),
+    "adapters": ("run_classifier", dict(GLUE, task_name="rte", lora_rank=2)),
+    "SQuAD 2.0": ("run_squad", dict(
+        train_file="squad/train.json", predict_file="squad/train.json", max_seq_length=64, doc_stride=24,
+        max_query_length=16, num_workers=1, gradient_checkpointing=True)),
+    "RACE": ("run_race", dict(data_dir="race", max_seq_length=48, max_qa_length=24)),
+    "tagging": ("run_tagging", dict(train_file="tags.conll", eval_file="tags.conll", predict_file="tags.conll",
+                                    max_seq_length=32)),
+    "sentence vectors": ("run_sentence_embeddings", GLUE),
+}
+# XLA compiles faster, and the programs are slower.
+QUICK = dict(JAX_DISABLE_MOST_OPTIMIZATIONS="1")
+
+
+class Runs:
+    """A folder with configs and data, and runs on them, each of STEPS steps with two checkpoints."""
+
+    def __init__(self, folder: pathlib.Path, golden: pathlib.Path):
+        self.folder, self._golden = folder, golden
+        (folder / "config.json").write_text(json.dumps(CONFIG))
+        (folder / "small.json").write_text(json.dumps(dict(CONFIG, vocab_size=VOCAB_SIZE, num_hidden_layers=2)))
+        (folder / "two_layers.json").write_text(json.dumps(dict(CONFIG, num_hidden_layers=2)))
+        (folder / "tags.conll").write_text("a\tO\nclock\tB\nis\tO\nso\tO\nbig\tB\n\n" * 9)
+        write_records(folder / "train.tfrecord", 40, objective="sop")
+        self._sessions = {devices: ScriptSession(environment=dict(
+            QUICK, XLA_FLAGS=f"--xla_force_host_platform_device_count={devices}")) for devices in (1, 4)}
+
+    def flags(self, name: str, directory: str, **changed) -> dict:
+        """The flags of a run. Values that are names of files become their paths."""
+        command, own = RUNS[name]
+        flags = dict(train_batch_size=8, eval_batch_size=8, save_checkpoints_steps=STEPS // 2, learning_rate=1e-3,
+                     cached_dir=self.folder / "cached", do_eval=True, albert_config_file="config.json")
+        if command == "run_pretraining":
+            flags.update(input_file="train.tfrecord", max_seq_length=16, max_predictions_per_seq=3, cached_dir=None,
+                         num_train_steps=STEPS, num_warmup_steps=2, albert_config_file="small.json")
+        else:
+            flags.update(spm_model_file="tiny_spm/tiny.model", train_step=STEPS, warmup_step=2, predict_batch_size=8,
+                         do_train=True, do_predict=True)
+        paths = {path: root / path for root in (self._golden, self.folder)
+                 for path in filter(None, {**flags, **own, **changed}.values())
+                 if isinstance(path, str) and (root / path).exists()}
+        return {flag: paths.get(value, value) if isinstance(value, str) else value for flag, value in
+                {**flags, **own, **changed, "output_dir": self.folder / directory}.items()}
+
+    def run(self, name: str, directory: str, devices: int = 1, expect: int = 0, **changed) -> str:
+        """Runs a command to its end, and returns what it printed."""
+        return self._sessions[devices].run(script=RUNS[name][0], expect=expect,
+                                           **self.flags(name, directory, **changed))
+
+    def of(self, name: str, runtime: str) -> str:
+        """The directory of a run with the flags of its name alone, which the first call makes."""
+        directory = f"{name}/{runtime}"
+        if not (self.folder / directory).exists():
+            self.run(name, directory, runtime=runtime)
+        return directory
+
+    def start(self, name: str, directory: str, **changed) -> ScriptProcess:
+        """Starts a process of its own."""
+        return start(RUNS[name][0], self.flags(name, directory, **changed), environment=QUICK, merged=True)
+
+    def end_of(self, directory: str, step: int = STEPS) -> dict[str, np.ndarray]:
+        """All values of a run's checkpoint."""
+        reader = tf.train.load_checkpoint(str(self.folder / directory / f"model.ckpt-{step}"))
+        return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()
+                if "OBJECT_GRAPH" not in name}
+
+    def files_of(self, directory: str) -> dict[str, str]:
+        """The text files of a run by name, but for its card, which has its flags."""
+        return {path.name: path.read_text("utf-8") for path in (self.folder / directory).iterdir()
+                if path.suffix in (".json", ".jsonl", ".tsv", ".txt")}
+
+    def without_last_checkpoint(self, directory: str, copy: str) -> None:
+        """Copies a run as it was after its first checkpoint."""
+        source, target = self.folder / directory, self.folder / copy
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns(f"model.ckpt-{STEPS}.*", "eval*", "best*"))
+        tf.compat.v1.train.update_checkpoint_state(str(target), str(target / f"model.ckpt-{STEPS // 2}"))
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory, golden):
+    return Runs(tmp_path_factory.mktemp("jax"), golden)
+
+
+def assert_close(found: dict, expected: dict) -> None:
+    """Checks that values with the same names differ by at most 1e-5.
+
+    A constant that is added to all logits of a softmax has no gradient but for rounding, which Adam divides by epsilon.
+    """
+    assert found.keys() == expected.keys() and expected
+    for name in expected:
+        moment = expected.get(name.replace("/.ATTRIBUTES", "/.OPTIMIZER_SLOT/optimizer/m/.ATTRIBUTES"), 1.0)
+        if np.max(np.abs(moment)) < 1e-7:
+            continue
+        np.testing.assert_allclose(found[name], expected[name], rtol=1e-5, atol=1e-5, err_msg=name)
+
+
+def assert_same_files(found: dict[str, str], expected: dict[str, str]) -> None:
+    """Checks that files have the same texts, and numbers that differ by at most 1e-5."""
+    number = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
+    assert found.keys() == expected.keys() and expected
+    for name in expected:
+        assert number.sub("#", found[name]) == number.sub("#", expected[name]), name
+        np.testing.assert_allclose(*([float(each) for each in number.findall(files[name])]
+                                     for files in (found, expected)), rtol=1e-5, atol=1e-5, err_msg=name)
+
+
+def curves_of(directory: pathlib.Path) -> dict[str, float]:
+    """The last points of the curves of training."""
+    events = (event for path in sorted((directory / "train").iterdir())
+              for event in tf.compat.v1.train.summary_iterator(str(path)))
+    return {value.tag: float(tf.make_ndarray(value.tensor)) for event in events for value in event.summary.value}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_steps_evaluations_and_answers_on_four_devices_are_those_of_tensorflow(runs, name):
+    if name == "distillation":
+        runs.of("classification", "tensorflow")  # the teacher
+    expected, found = runs.of(name, "tensorflow"), f"{name}/four devices"
+    runs.run(name, found, devices=4, runtime="jax", shard_weights=name in ("adapters", "RACE"))
+    assert_close(runs.end_of(found), runs.end_of(expected))
+    assert_close(curves_of(runs.folder / found), curves_of(runs.folder / expected))
+    assert_same_files(runs.files_of(found), runs.files_of(expected))
+
+
+def test_a_run_that_is_killed_at_random_and_resumed_is_bit_equal_to_an_undisturbed_one(runs):
+    whole = runs.of("pre-training", "jax")
+    checkpoint = runs.folder / f"pre-training/killed/model.ckpt-{STEPS // 2}.index"
+    with runs.start("pre-training", "pre-training/killed", runtime="jax") as process:
+        process.wait_for("training from step 0")
+        while not checkpoint.exists():
+            time.sleep(0.01)
+        time.sleep(random.SystemRandom().uniform(0, 1))
+        process.kill()
+        process.communicate()
+    assert f"training from step {STEPS // 2}" in runs.run("pre-training", "pre-training/killed", runtime="jax")
+    assert_bit_equal(runs.end_of("pre-training/killed"), runs.end_of(whole))
+
+
+@pytest.mark.parametrize("before, after", [("tensorflow", "jax"), ("jax", "tensorflow")])
+def test_a_run_continues_with_the_other_runtime(runs, before, after):
+    continued = f"pre-training/{before} then {after}"
+    runs.without_last_checkpoint(runs.of("pre-training", before), continued)
+    assert f"training from step {STEPS // 2}" in runs.run("pre-training", continued, runtime=after)
+    assert_close(runs.end_of(continued), runs.end_of(runs.of("pre-training", "tensorflow")))
+
+
+def test_a_signal_saves_the_step_that_has_run(runs):
+    with runs.start("pre-training", "pre-training/ended", runtime="jax", num_train_steps=10**6,
+                    save_checkpoints_steps=10**6) as process:
+        process.wait_for("training from step 0")
+        time.sleep(1)
+        process.send_signal(signal.SIGTERM)
+        printed, _ = process.communicate()
+    assert process.returncode == 128 + signal.SIGTERM
+    step = int(re.search(r"ending after SIGTERM; step (\d+) is saved", printed)[1])
+    assert runs.end_of("pre-training/ended", step)["step/.ATTRIBUTES/VARIABLE_VALUE"] == step
+
+
+def test_two_processes_get_what_one_gets(runs):
+    port, = free_ports(1)
+    changed = dict(runtime="jax", jax_coordinator=f"127.0.0.1:{port}", jax_num_processes=2, teacher_checkpoint=None)
+    processes = [runs.start("distillation", "two processes", jax_process_id=index, **changed) for index in (0, 1)]
+    for process in processes:
+        printed, _ = process.communicate()
+        assert process.returncode == 0, printed
+    runs.run("distillation", "one process", teacher_checkpoint=None)
+    assert_close(runs.end_of("two processes"), runs.end_of("one process"))
+    assert_same_files(runs.files_of("two processes"), runs.files_of("one process"))
+
+
+def test_steps_whose_gradients_are_not_finite_are_skipped_and_a_run_without_others_ends(runs):
+    flags = dict(runtime="jax", learning_rate=1e38, do_eval=False, num_train_steps=200)
+    printed = runs.run("pre-training", "pre-training/skipped", expect=1, **flags)
+    skipped = re.findall(r"step (\d+) was skipped since a gradient was not finite; (\d+) skipped", printed)
+    assert len(skipped) in (99, 100)  # the host looks at a step while the next one runs
+    assert "error: the gradients of 100 steps in a row were not finite" in printed
+
+
+def test_a_run_ends_early_if_it_does_not_get_better(runs):
+    printed = runs.run("classification", "early", runtime="jax", learning_rate=0.0, early_stopping_patience=1,
+                       do_predict=False, save_checkpoints_steps=2)
+    assert "step 4: not better than step 2, the run ends early" in printed
+    assert not (runs.folder / f"early/model.ckpt-{STEPS}.index").exists()
+
+
+@pytest.mark.slow
+def test_several_runs_with_exit_heads_are_an_ensemble(runs):
+    answers = {}
+    for runtime in ("tensorflow", "jax"):
+        directory = f"several/{runtime}"
+        runs.run("classification", directory, runtime=runtime, num_runs=2, exit_heads=True, train_step=2,
+                 save_checkpoints_steps=2, albert_config_file="two_layers.json", do_predict=False)
+        runs.run("classification", f"{directory} ensemble", runtime=runtime, do_train=False, do_eval=False,
+                 ensemble_checkpoints=[str(seed) for seed in sorted((runs.folder / directory).glob("seed_*"))])
+        answers[runtime] = {**runs.files_of(directory), **runs.files_of(f"{directory} ensemble")}
+    assert_same_files(answers["jax"], answers["tensorflow"])
+
+
+def test_a_second_run_finds_its_programs_in_the_cache(runs):
+    programs = []
+    for name in ("first", "second"):
+        runs.run("pre-training", f"cached/{name}", runtime="jax", jax_cache_dir=runs.folder / "programs")
+        programs.append({path.name for path in (runs.folder / "programs").glob("*-cache")})
+    assert programs[0] == programs[1] and programs[0]
+
+
+@pytest.mark.parametrize("capability, expected", [("8.0", True), ("10.0", True), ("7.5", False), ("gfx942", False),
+                                                  (None, False)])
+def test_cudnn_computes_attention_on_one_gpu_of_nvidia(monkeypatch, capability, expected):
+    strategy = jax_strategy(JaxOptions())
+    assert strategy.num_devices == 1 and not strategy.has_cudnn_attention
+    device = types.SimpleNamespace(**dict(compute_capability=capability) if capability else {})
+    monkeypatch.setattr(jax, "devices", lambda: [device])
+    assert strategy.has_cudnn_attention is expected
+    monkeypatch.setattr(type(strategy), "num_devices", 2)
+    assert not strategy.has_cudnn_attention
