@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
+from albert_tf.modeling import cudnn_attention
 from albert_tf.modeling.dropout import dropped
 from albert_tf.modeling.fused import compiled
 from albert_tf.modeling.layers import ALL_SHARED, LayerNorm, LayerWeights, ReleaseDense, activation, layer_norm
@@ -69,8 +70,12 @@ class AttentionBlock(keras.layers.Layer):
         qkv = tf.reshape(self.queries_keys_values(x, weights),
                          [batch, seq, 3, heads, self.config.hidden_size // heads])
         query, key, value = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))  # [batch, heads, seq, head_size]
-        context = (attention_in_training if dropouts.training else attention)(
-            query, key, value, additive_mask, *dropouts.next_mask(self.config.attention_probs_dropout_prob))
+        dropout = dropouts.next_mask(self.config.attention_probs_dropout_prob)
+        if cudnn_attention.can_compute(query, *dropout):
+            context = cudnn_attention.attention(query, key, value, additive_mask)
+        else:
+            context = (attention_in_training if dropouts.training else attention)(
+                query, key, value, additive_mask, *dropout)
         context = tf.transpose(context, [0, 2, 1, 3])  # [batch, seq, heads, head_size]
         context = tf.reshape(context, [-1, self.config.hidden_size])
         attended = tf.nn.bias_add(tf.matmul(context, weights.output_kernel), weights.output_bias)

@@ -22,14 +22,14 @@ from unittest import mock
 import numpy as np
 from absl import flags
 
+from albert_tf import devices
 from albert_tf.commands import app
 from albert_tf.commands.flag_fields import define_required
 from albert_tf.config import PRESETS, AlbertConfig
-from albert_tf.modeling import blocks
 from albert_tf.utils.imports import tensorflow as tf
 from benchmarks import common_flags
 from benchmarks.computing import POLICIES, set_precision
-from benchmarks.device_steps import cudnn_attention, run
+from benchmarks.device_steps import run
 from benchmarks.device_steps.programs import (
     TASKS,
     batch_of,
@@ -41,11 +41,7 @@ from benchmarks.device_steps.programs import (
 )
 from benchmarks.workers.workloads import WORKLOADS, Workload, with_dropout
 
-STEPS_TO_COMPARE = 2
-ATTENTION = {
-    "ops": dict(attention=blocks.attention, attention_in_training=blocks.attention_in_training),
-    "cudnn": dict(attention=cudnn_attention.attention, attention_in_training=cudnn_attention.attention),
-}
+ATTENTION = ("ops", "cudnn")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,12 +104,9 @@ flags.DEFINE_multi_enum("precision", ["bfloat16"], list(POLICIES), "Data type of
 common_flags.define_dropout()
 flags.DEFINE_bool("gradient_checkpointing", False, "Whether to recompute each layer for its gradient.")
 flags.DEFINE_integer("num_hidden_layers", None, "Number of layers. Default: the model's.", lower_bound=1)
-flags.DEFINE_multi_enum("attention", ["ops"], list(ATTENTION), "Attention as the model's operations or as one "
+flags.DEFINE_multi_enum("attention", ["ops"], ATTENTION, "Attention as the model's operations or as one "
                         "operation of cuDNN, for NVIDIA GPUs alone.")
 flags.DEFINE_bool("padded", False, "Whether the examples of a batch have different lengths. Default: no padding.")
-flags.DEFINE_bool("expected", False, "Whether to run each program with TensorFlow, without XLA, from the same values, "
-                  f"and store the results: {STEPS_TO_COMPARE} steps. run.py --compare reads them. TensorFlow cannot "
-                  "run --attention=cudnn.")
 FLAGS = flags.FLAGS
 
 
@@ -123,13 +116,13 @@ def main():
                                      FLAGS.attention, [FLAGS.padded])
     for cell in itertools.starmap(Cell, combinations) if FLAGS.task else TABLE:
         folder = os.path.join(FLAGS.output_dir, cell.name)
-        size = export(cell, folder, FLAGS.expected)
+        size = export(cell, folder)
         gc.collect()  # the model and its graph refer to each other
         print(f"{folder}: {size / 1e3:,.0f} kB", flush=True)
 
 
-def export(cell: Cell, folder: str, expected: bool = False) -> int:
-    """Writes the folder of a program. Returns the bytes of its files, without those of the expected results."""
+def export(cell: Cell, folder: str) -> int:
+    """Writes the folder of a program. Returns the bytes of its files."""
     set_precision(cell.precision)
     workload = cell.workload
     config = AlbertConfig(**workload.config)
@@ -138,9 +131,11 @@ def export(cell: Cell, folder: str, expected: bool = False) -> int:
     function = trainer.train_step if cell.what == "step" else forward_pass(trainer.task.model)
     compiled = in_one_graph(function)
     tensors = {name: tf.constant(value) for name, value in batch.items()}
-    with mock.patch.multiple(blocks, **ATTENTION[cell.attention]):
+    with mock.patch.object(devices, "has_cudnn_attention", lambda: cell.attention == "cudnn"):
         graph = compiled.get_concrete_function(tensors)
     program = hlo(compiled, tensors)
+    if cell.attention == "cudnn" and b"__cudnn" not in program:
+        raise ValueError("--attention=cudnn needs --precision=bfloat16 and --dropout=0")
     variables = variables_of(graph)
     spec = run.Spec(
         inputs=[*(dict(name=name, shape=batch[name].shape, dtype=batch[name].dtype.name) for name in sorted(batch)),
@@ -157,11 +152,7 @@ def export(cell: Cell, folder: str, expected: bool = False) -> int:
     np.savez_compressed(os.path.join(folder, "batch.npz"), **batch)
     with open(os.path.join(folder, "program.json"), "w", encoding="utf-8") as file:
         json.dump(spec._asdict(), file, indent=1)
-    size = sum(os.path.getsize(os.path.join(folder, name)) for name in ("program.hlo.gz", "batch.npz", "program.json"))
-    if expected:
-        results = results_of(in_one_graph(function, jit_compile=False), tensors, variables, spec)
-        np.savez(os.path.join(folder, "expected.npz"), steps=STEPS_TO_COMPARE, **results)
-    return size
+    return sum(os.path.getsize(os.path.join(folder, name)) for name in ("program.hlo.gz", "batch.npz", "program.json"))
 
 
 def forward_pass(model):
@@ -180,17 +171,6 @@ def description(variable: tf.Variable) -> dict:
     value = variable.numpy()
     initial = dict(fill=value.flat[0].item()) if np.ptp(value) == 0 else dict(stddev=float(f"{np.std(value):.3g}"))
     return dict(name=variable.name, shape=variable.shape.as_list(), dtype=variable.dtype.name, **initial)
-
-
-def results_of(function, batch: dict[str, tf.Tensor], variables: list[tf.Variable], spec: run.Spec) -> dict:
-    """The outputs of the last of some steps of TensorFlow and the variables after it, by name."""
-    for variable, value in zip(variables, run.initial_values(spec.inputs)[len(batch):]):
-        variable.assign(value)
-    outputs = {}
-    for _ in range(STEPS_TO_COMPARE):
-        outputs = function(batch)
-    return {name: value.numpy() for name, value in
-            [*outputs.items(), *((variable.name, variable) for variable in variables)]}
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Runs exported steps on a GPU, a TPU or a CPU: with jax and NumPy alone, without TensorFlow.
 
     pip install "jax[cuda13]"
-    python run.py FOLDER [--only TEXT] [--seconds 3] [--compare] [--dump FOLDER] [--profile FOLDER]
+    python run.py FOLDER [--only TEXT] [--seconds 3] [--dump FOLDER] [--profile FOLDER]
 
 FOLDER is what benchmarks.device_steps.export wrote. Each of its programs is compiled for the first device that jax
 finds. The state (weights, moments, counters) stays on the device, and a step overwrites it. A row of the table has the
@@ -57,9 +57,6 @@ def main():
     arguments.add_argument("--only", default="", help="Part of the names of the programs to run. Default: all.")
     arguments.add_argument("--seconds", type=float, default=3.0, help="Approximate duration of a round.")
     arguments.add_argument("--matrix", type=int, default=8192, help="Rows of the measured product's matrices.")
-    arguments.add_argument("--compare", action="store_true", help="Compare with TensorFlow's results; measure nothing.")
-    arguments.add_argument("--tolerance", type=float, default=1e-5, help="Largest difference that --compare accepts: "
-                           "more on a GPU, which may round the inputs of float32 products to TF32.")
     arguments.add_argument("--dump", type=pathlib.Path, help="Write the compiled programs, as text, to this folder.")
     arguments.add_argument("--profile", type=pathlib.Path, help="Write a trace of three steps of each program, which "
                            "ui.perfetto.dev shows, to this folder.")
@@ -68,10 +65,6 @@ def main():
                if arguments.only in file.parent.name]
     if not folders:
         raise SystemExit(f"{arguments.folder} has no program whose name has {arguments.only!r}")
-    if arguments.compare:
-        for folder in folders:
-            print(f"{folder.name:68} {compare(folder, arguments.tolerance):.1e}", flush=True)
-        return
     rate = matrix_rate(arguments.matrix, arguments.seconds)
     print_head(rate)
     for folder in folders:
@@ -190,43 +183,6 @@ class Step:
         """Waits for the end of the steps before."""
         for output in self._outputs:
             output.block_until_ready()
-
-    def values(self) -> dict[str, np.ndarray]:
-        """The outputs of the last step and the state after it, by name."""
-        state = {of["name"]: value for of, value in zip(self.spec.inputs, self._inputs) if not _is_of_batch(of)}
-        outputs = dict(zip(self.spec.outputs, self._outputs))
-        return {name: np.asarray(value) for name, value in {**outputs, **state}.items()}
-
-
-def compare(folder: pathlib.Path, tolerance: float) -> float:
-    """The largest difference from TensorFlow's results after the same number of steps."""
-    if not (folder / "expected.npz").exists():
-        raise SystemExit(f"{folder} has no expected.npz to compare with: export the program with --expected")
-    with np.load(folder / "expected.npz") as file:
-        expected = {name: file[name] for name in file}
-    step = Step(folder)
-    step.run(int(expected.pop("steps")))
-    values, worst = step.values(), 0.0
-    if set(values) != set(expected):
-        raise SystemExit(f"{folder.name}: results differ in their names: {sorted(set(values) ^ set(expected))}")
-    for name, value in expected.items():
-        difference = difference_of(name, values[name].astype(np.float64), value)
-        if not difference <= tolerance:
-            raise SystemExit(f"{folder.name}: {name} differs by {difference:.1e}, more than {tolerance:.0e}")
-        worst = max(worst, difference)
-    return worst
-
-
-def difference_of(name: str, value: np.ndarray, expected: np.ndarray) -> float:
-    """The largest difference relative to the largest value, or to 1 if that is less, or to 0.001 for Adam's moments.
-
-    Second moments are compared by their roots, which have the unit of first moments. Moments can be rounding alone: the
-    gradient of the keys' bias is 0.
-    """
-    if name.endswith("/v:0"):
-        value, expected = np.sqrt(value), np.sqrt(expected)
-    least = 1e-3 if name.endswith(("/m:0", "/v:0")) else 1.0
-    return float(np.max(np.abs(value - expected)) / max(least, np.max(np.abs(expected))))
 
 
 def initial_values(inputs: list[dict[str, Any]]) -> list[np.ndarray | None]:

@@ -2,7 +2,7 @@
 
 The compiler does not find an attention among a program's operations. It takes calls of cuDNN by name, with settings as
 JSON: those that jax.nn.dot_product_attention(implementation="cudnn") writes in jax 0.10.2. TensorFlow writes such calls
-by its operation XlaCustomCallV2. They are in exported programs only: these ran on an H100 with jax 0.11.2, and nobody
+by its operation XlaCustomCallV2. They are in programs for jax only, which ran on an H100 with jax 0.11.2: nobody
 has run such a call with TensorFlow's own XLA.
 """
 
@@ -13,22 +13,34 @@ import json
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
+from albert_tf import devices
 
-def attention(query, key, value, additive_mask, *dropout):
-    """albert_tf.modeling.blocks.attention and its gradient. The scores are never in memory.
+_LARGEST_HEAD = 128
+
+
+def can_compute(query, *dropout) -> bool:
+    """Whether cuDNN computes an attention: in bfloat16 and without dropout, since it would drop other probabilities.
 
     Args:
-      query, key, value: bfloat16 [batch, heads, seq, head_size].
-      additive_mask: float32 [batch, 1, 1, seq]. Padding follows the tokens of each example.
-      dropout: must be empty: cuDNN would drop other probabilities than ours.
-
-    Raises:
-      ValueError: other data type, or dropout.
+      query: [batch, heads, seq, head_size].
+      dropout: see blocks.attention.
     """
-    if query.dtype != tf.bfloat16 or dropout:
-        raise ValueError("cuDNN's attention needs --precision=bfloat16 and --dropout=0 here")
+    head_size = query.shape[-1]
+    return (devices.has_cudnn_attention() and query.dtype == tf.bfloat16 and not dropout
+            and head_size % 8 == 0 and head_size <= _LARGEST_HEAD)
+
+
+def attention(query, key, value, additive_mask):
+    """blocks.attention and its gradient. The scores are never in memory.
+
+    Args:
+      query, key, value: bfloat16 [batch, heads, seq, head_size], all static.
+      additive_mask: float32 [batch, 1, 1, seq]. Padding follows the tokens of each example.
+    """
     batch, heads, seq, _ = query.shape
-    lengths = tf.fill([batch], seq), tf.math.count_nonzero(additive_mask[:, 0, 0] == 0, axis=-1, dtype=tf.int32)
+    # An example of padding alone has one token here, so that no softmax is over nothing.
+    tokens = tf.math.count_nonzero(additive_mask[:, 0, 0] == 0, axis=-1, dtype=tf.int32)
+    lengths = tf.fill([batch], seq), tf.maximum(tokens, 1)
     statistics = tf.TensorSpec([batch, heads, seq], tf.float32)  # of the softmax
     workspace = tf.TensorSpec([0], tf.uint8)  # XLA knows its size
     scores = [batch, heads, seq, seq]
