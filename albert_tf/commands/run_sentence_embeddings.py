@@ -64,6 +64,10 @@ class Options(shared.VectorFlags, shared.VectorPrecisionFlags, TeacherOptions, t
     temperature: float = fields.number(
         0.05, "Number by which cosines are divided, for the objectives pairs and simcse.", 1e-6,
         needs="objective=pairs,simcse")
+    whole_batch_negatives: bool = fields.boolean(
+        False, "Whether the objectives pairs and simcse compare the texts of all micro-batches "
+        "(--gradient_accumulation_steps) and parts (--cpu_parts) of a device, as if the batch were computed at once. "
+        "The memory is that of a micro-batch, and a step computes vectors twice.", needs="objective=pairs,simcse")
 
     distillation_cosines: float = fields.number(
         0.0, "Weight in the loss of --objective=distillation of the squared differences between the cosines of the "

@@ -56,7 +56,7 @@ def define_flags() -> None:
 
 
 def main() -> None:
-    check_installed("serve", "uvicorn", "starlette", "h11")
+    check_installed("serve", "uvicorn", "starlette", "h11", "prometheus_client")
     from albert_tf.server.batching import Batcher
     from albert_tf.server.server import ModelServer
 

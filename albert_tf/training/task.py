@@ -24,11 +24,14 @@ class TrainableTask:
 
     Attributes:
       metrics: Keras metrics, which each evaluation resets; empty if scores come from predictions.
+      compared_output: the only output that the loss reads, if the loss compares all rows of a device's batch, also
+        where these are computed in micro-batches. None if the losses of micro-batches add up to that of the batch.
       TEACHER_OUTPUTS: the teacher's outputs that the model can learn from. For an output with a value per token, this
         is the value that stands for padding; None for an output with one value, or one vector, per example.
     """
 
     metrics: Sequence[keras.metrics.Metric] = ()
+    compared_output: str | None = None
     TEACHER_OUTPUTS: Mapping[str, float | None] = {}
 
     def __init__(self, model: keras.Model):

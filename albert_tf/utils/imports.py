@@ -113,6 +113,7 @@ _EXTRAS = {
     "onnx": ("onnx", "onnx"),
     "onnxruntime": ("onnx", "onnxruntime"),
     "optuna": ("search", "optuna"),
+    "prometheus_client": ("serve", "prometheus_client"),
     "pyarrow": ("parquet", "pyarrow"),
     "sentencex": ("sentences", "sentencex"),
     "sklearn": ("training", "scikit-learn"),

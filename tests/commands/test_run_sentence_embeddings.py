@@ -126,7 +126,7 @@ def test_a_line_is_its_own_nearest_neighbour(session, trained, folder):
 @pytest.mark.parametrize("objective, train_file", [("pairs", "pairs.tsv"), ("simcse", "lines.txt")])
 def test_pairs_and_lines_are_learned_by_contrast(run, folder, objective, train_file):
     run(output_dir=folder / objective, objective=objective, train_file=folder / train_file, do_train=True,
-        do_eval=True, num_runs=2, gradient_accumulation_steps=2)
+        do_eval=True, num_runs=2, gradient_accumulation_steps=2, whole_batch_negatives=objective == "simcse")
     config = AlbertConfig.from_json_file(str(folder / objective / "seed_12345/albert_config.json"))
     assert config.hidden_dropout_prob == config.attention_probs_dropout_prob == (0.1 if objective == "simcse" else 0)
     assert set(results_of(folder / objective)) == {"pearson", "spearman"}

@@ -43,7 +43,7 @@ def test_the_first_program_and_a_fit_print_no_message_of_tensorflow(level):
 @pytest.mark.long
 def test_the_first_program_and_a_fit_need_no_extra():
     """The modules of all extras are blocked, as if only the dependencies of the package were installed."""
-    blocked = [name for name in imports._EXTRAS if name != "apache_beam"] + ["prometheus_client", "jax"]
+    blocked = [name for name in imports._EXTRAS if name != "apache_beam"] + ["jax"]
     block = f"import sys; sys.modules.update(dict.fromkeys({blocked}))\n"
     assert printed_by(block + FIRST_PROGRAM + FITTING)[0].startswith("▁door")
 

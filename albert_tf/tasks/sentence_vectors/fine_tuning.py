@@ -73,7 +73,8 @@ class SentenceEmbeddings(FineTuning):
                                       vector_ranges=self.vectors.ranges)
         objective = "contrastive" if options.objective in ("pairs", "simcse") else "similarity"
         return SentenceVectorTask(model, objective, options.temperature, options.matryoshka_dims,
-                                  options.distillation_cosines, options.distillation_tokens)
+                                  options.distillation_cosines, options.distillation_tokens,
+                                  options.whole_batch_negatives)
 
     def training_table(self):
         options = self.options

@@ -26,7 +26,8 @@ class SentenceVectorTask(TrainableTask):
                     text of the same row must be the nearest to a first text (Henderson et al., 2017). With one text
                     twice in a row, which dropout makes two vectors, it is unsupervised SimCSE (Gao et al., 2021).
 
-    The contrastive objective compares the texts of one part (--cpu_parts) of one micro-batch on one replica. If a text
+    The contrastive objective compares the texts of one part (--cpu_parts) of one micro-batch on one replica, or with
+    whole_batch those of all micro-batches of a replica, whose vectors are then computed twice. If a text
     occurs in several rows, the rows' second texts are not compared with it: a copy is no negative (see `copies`).
 
     A teacher is learned from with one text in each row, [batch, seq]: squared distance of the vectors, both of length
@@ -45,8 +46,10 @@ class SentenceVectorTask(TrainableTask):
     TEACHER_OUTPUTS = dict(sentence_embedding=None)
 
     def __init__(self, model: AlbertSentenceEncoder, objective: str = "similarity", temperature: float = 0.05,
-                 matryoshka_dims: Sequence[int] = (), cosine_weight: float = 0.0, token_weight: float = 0.0):
+                 matryoshka_dims: Sequence[int] = (), cosine_weight: float = 0.0, token_weight: float = 0.0,
+                 whole_batch: bool = False):
         super().__init__(model)
+        self.compared_output = "sentence_embedding" if whole_batch else None
         self._cosine_weight, self._token_weight = cosine_weight, token_weight
         if token_weight:
             self.TEACHER_OUTPUTS = dict(sentence_embedding=None, sequence_output=0.0)
