@@ -250,6 +250,12 @@ def test_the_rows_of_the_shipped_model_follow_from_the_scores_of_the_seeds():
     assert shown == expected
 
 
+def test_the_rows_of_a_bert_that_becomes_an_albert_are_the_measured_scores():
+    measured = {(row["loss"], row["step"]): f"{float(row['spearman']):.3f}" for row in read_rows("bert_to_albert.csv")}
+    shown = [row for row in table_rows("sentence_vectors.md", "From BERT to ALBERT") if (row[0], row[1]) in measured]
+    assert len(shown) == 4 and all(measured[loss, step] == score for loss, step, score in shown)
+
+
 def test_the_rows_of_the_steps_on_a_gpu_follow_from_the_measured_values():
     measured = {(row["step"], row["program"]): row for row in read_rows("device_steps.csv")}
 

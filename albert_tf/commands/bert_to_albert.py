@@ -52,7 +52,7 @@ def main() -> None:
     run_script("run_sentence_embeddings", objective="distillation", init_checkpoint=start,
                teacher_checkpoint=options.init_checkpoint, train_file=options.text, text_column=options.text_column,
                output_dir=training, do_train=True, do_eval=options.data_dir is not None, data_dir=options.data_dir,
-               hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, distillation_cosines=10.0,
+               hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
                **{name: getattr(options, name) for name in (
                    "max_seq_length", "train_batch_size", "num_train_epochs", "learning_rate", "random_seed",
                    "precision")})
