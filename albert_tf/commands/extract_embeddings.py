@@ -38,8 +38,8 @@ _MADE_FROM = (*shared.MODEL_FLAGS, "input_file", "per_token", "precision", "vect
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(shared.SourceFlags, shared.VectorFlags, shared.VectorPrecisionFlags, shared.TextFlags,
-              shared.PrecisionFlags):
+class Options(shared.SourceFlags, shared.VectorFlags, shared.VectorPrecisionFlags, shared.PromptFlags,
+              shared.TextFlags, shared.PrecisionFlags):
     """The flags of this command."""
 
     input_file: str = fields.required("Path of a UTF-8 text file, one text per line.")
@@ -56,7 +56,7 @@ def define_flags() -> None:
 
 def main() -> None:
     from albert_tf.tasks.sentence_vectors.search import made_with, ranges_in, ranges_path, write_stored
-    from albert_tf.tasks.sentence_vectors.vectors import token_files, token_ids
+    from albert_tf.tasks.sentence_vectors.vectors import prompted, token_files, token_ids
 
     options = fields.from_flags(Options)
     if os.path.splitext(options.output_file)[1] != ".npy":
@@ -82,13 +82,15 @@ def main() -> None:
             precision.check_size(model.vector_size)
         check_length(options.max_seq_length, model.config)
         tokenizer = selected.vocabulary.tokenizer(model.config)
-        made_from = {**{name: getattr(options, name) for name in _MADE_FROM}, **pooling, **made_with(model, tokenizer)}
+        prompt, = prompted(model, [""])
+        made_from = {**{name: getattr(options, name) for name in _MADE_FROM}, **pooling, "prompts": prompt,
+                     **made_with(model, tokenizer)}
         if options.text_column:
             made_from["text_column"] = options.text_column
         outputs.made_from, path = made_from, outputs.temporary[options.output_file]
         exact = path if options.vector_precision == "float32" else f"{path}.float32"
-        height = write_vectors(exact, model, token_ids(tokenizer, lines, model.row_length), options.batch_size,
-                               options.per_token)
+        rows = token_ids(tokenizer, prompted(model, lines), model.row_length)
+        height = write_vectors(exact, model, rows, options.batch_size, options.per_token)
         if exact != path:
             write_stored(exact, path, precision or VectorPrecision("int8", ranges_in(exact)))
         logging.info("%s: %s of %s", options.output_file, count_of(height, "vector"),

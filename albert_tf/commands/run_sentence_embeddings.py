@@ -32,7 +32,8 @@ FLAGS = flags.FLAGS
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(shared.VectorFlags, shared.VectorPrecisionFlags, TeacherOptions, tuning_flags.Options):
+class Options(shared.VectorFlags, shared.VectorPrecisionFlags, shared.PromptFlags, TeacherOptions,
+              tuning_flags.Options):
     """The flags of this command, and what several flags make; `scored` is STS-B or --task_config."""
 
     LARGEST_INTERVAL = 100

@@ -21,7 +21,7 @@ from albert_tf.utils.files import check_characters
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(shared.SourceFlags, shared.PoolingFlags, shared.TextFlags, shared.PrecisionFlags):
+class Options(shared.SourceFlags, shared.PoolingFlags, shared.PromptFlags, shared.TextFlags, shared.PrecisionFlags):
     """The flags of this command."""
 
     input_file: str = fields.required("Path of the UTF-8 text file whose lines are searched. Empty lines are skipped.")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(shared.VocabularyFlags, shared.VectorPrecisionFlags, shared.NumLayersFlags):
+class Options(shared.VocabularyFlags, shared.VectorPrecisionFlags, shared.PromptFlags, shared.NumLayersFlags):
     """The flags of this command."""
 
     init_checkpoint: list[str] = fields.strings(
@@ -103,7 +103,7 @@ def from_onnx_file(options: Options, name: str, path: str) -> ServedModel:
 
     model = from_onnx(path)
     tokenizer = model.vocabulary.replaced_by(options.user_vocabulary).tokenizer(model.config)
-    return served_model(name, model, tokenizer, options.top_k)
+    return served_model(name, model, tokenizer, options.top_k, prompt_name=options.prompt_name)
 
 
 def from_weights(options: Options, name: str, path: str) -> ServedModel:
@@ -121,4 +121,4 @@ def from_weights(options: Options, name: str, path: str) -> ServedModel:
     source = first_layers(source, options.num_layers)
     source = dataclasses.replace(source, vocabulary=source.vocabulary.replaced_by(options.user_vocabulary))
     source.vocabulary.tokenizer(config)  # raises if they belong to different models
-    return model_of_source(name, source, options.model, options.top_k, options.vector_arguments())
+    return model_of_source(name, source, options.model, options.top_k, options.vector_arguments(), options.prompt_name)

@@ -308,6 +308,17 @@ class VectorFlags(PoolingFlags):
 
 
 @dataclasses.dataclass(frozen=True)
+class PromptFlags:
+    """The flag of the prompt of a sentence encoder."""
+
+    GROUP = "Model"
+
+    prompt_name: str | None = fields.string(
+        None, "Name of the prompt that is put before each text, one of those that are stored with a sentence encoder; "
+        '"": none. Default: the default prompt of the model.')
+
+
+@dataclasses.dataclass(frozen=True)
 class TextFlags:
     """The flags of texts whose vectors are computed."""
 
@@ -318,7 +329,7 @@ class TextFlags:
 
 
 def sentence_pooling(model: ResolvedModel, options: PoolingFlags) -> dict[str, Any]:
-    """The arguments of a sentence encoder that --pooling, --normalize, --truncate_dim and --max_seq_length set.
+    """The arguments of a sentence encoder that the flags of pooling, prompt and --max_seq_length set.
 
     If a flag is not set, or no flag of the command, the value is the one stored with the weights, the run in
     --output_dir or the ensemble; without a stored pooling, it is the mean.
@@ -326,13 +337,15 @@ def sentence_pooling(model: ResolvedModel, options: PoolingFlags) -> dict[str, A
     arguments = replaced_pooling(model.stored.settings if model.stored else Settings(), options)
     if model.settings.head != _VECTORS:
         return arguments
-    return {name: model.reconciled(name, value) for name, value in arguments.items()}
+    return {name: model.reconciled(name, value, "prompt_name" if name == "default_prompt_name" else name)
+            for name, value in arguments.items()}
 
 
 def replaced_pooling(stored: Settings, options: PoolingFlags, **defaults: Any) -> dict[str, Any]:
     """The arguments of sentence_pooling, from the flags, or else from settings of a sentence encoder, or defaults."""
     stored = stored if stored.head == _VECTORS else Settings(_VECTORS, defaults)
     requested = {name: getattr(options, name, None) for name in (*POOLING, "max_seq_length")}
+    requested["default_prompt_name"] = getattr(options, "prompt_name", None)
     return {name: getattr(stored, name) if value is None else value for name, value in requested.items()}
 
 

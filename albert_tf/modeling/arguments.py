@@ -105,6 +105,29 @@ def names(**options) -> Any:
     return Argument(None, check, **options)
 
 
+def texts_by_name(**options) -> Any:
+    """Texts by name: a dict or pairs, of which the pairs are kept; None by default, and for an empty one."""
+    def check(name: str, values: Any) -> tuple[tuple[str, str], ...] | None:
+        pairs = list(values.items()) if isinstance(values, Mapping) else list(_sequence(name, values))
+        for pair in pairs:
+            if not (isinstance(pair, (list, tuple)) and len(pair) == 2 and all(isinstance(each, str) for each in pair)):
+                raise ValueError(f"{name} must be texts by name. Received: {pair!r}")
+            check_one_line(pair[0], f"a name in {name}")
+        return tuple((key, text) for key, text in pairs) or None
+
+    return Argument(None, check, **options)
+
+
+def optional_name(**options) -> Any:
+    """A name; None by default, and for ""."""
+    def check(name: str, value: Any) -> str | None:
+        if not isinstance(value, str):
+            raise ValueError(f"{name} must be a name. Received: {value!r}")
+        return value or None
+
+    return Argument(None, check, **options)
+
+
 def boolean(**options) -> Any:
     """True or false; false by default."""
     def check(name: str, value: Any) -> bool:

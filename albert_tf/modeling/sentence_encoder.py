@@ -8,10 +8,18 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.arguments import Argument, boolean, choice, whole_number
+from albert_tf.modeling.arguments import Argument, boolean, choice, optional_name, texts_by_name, whole_number
 from albert_tf.modeling.configured_model import ConfiguredModel, as_rows, register, side_by_side
 from albert_tf.modeling.dropout import dropouts
-from albert_tf.modeling.vectors import POOLINGS, VECTOR_PRECISIONS, VectorPrecision, as_ranges, normalized, pooled
+from albert_tf.modeling.vectors import (
+    POOLINGS,
+    VECTOR_PRECISIONS,
+    VectorPrecision,
+    as_ranges,
+    normalized,
+    pooled,
+    prompt_text,
+)
 from albert_tf.utils import bounds
 
 
@@ -26,6 +34,9 @@ class AlbertSentenceEncoder(ConfiguredModel):
         itself truncates nothing.
       truncate_dim: number of dimensions of the vectors; the others are left out before vectors are normalized. None for
         all.
+      prompts: texts by name, such as dict(query="query: "), one of which functions of texts put before each text; as
+        pairs of name and text in the attribute. The model itself reads ids.
+      default_prompt_name: the name of that prompt; None for none.
       vector_precision, vector_ranges: the precision of the vectors of exported models (see VectorPrecision). Those of a
         call are float32.
 
@@ -37,13 +48,15 @@ class AlbertSentenceEncoder(ConfiguredModel):
       vector_size: truncate_dim, or hidden_size.
 
     Raises:
-      ValueError: there is no such pooling or precision, its ranges do not fit, or truncate_dim exceeds hidden_size.
+      ValueError: there is no such pooling, precision or prompt, ranges do not fit, or truncate_dim exceeds hidden_size.
     """
 
     HEAD_OUTPUTS = ("sentence_embedding",)
     pooling: str = choice("mean", POOLINGS)
     normalize: bool = boolean()
     truncate_dim: int | None = whole_number(None, bounds.WIDTH)
+    prompts: Any = texts_by_name()
+    default_prompt_name: str | None = optional_name()
     vector_precision: str = choice("float32", VECTOR_PRECISIONS, is_stored=False)
     vector_ranges: Any = Argument(None, lambda name, value: as_ranges(value), is_stored=False)
 
@@ -51,6 +64,7 @@ class AlbertSentenceEncoder(ConfiguredModel):
         super().__init__(config, *arguments, **keywords)
         if self.truncate_dim is not None:
             bounds.Bounds(1, config.hidden_size).check("truncate_dim", self.truncate_dim)
+        prompt_text(self.prompts, self.default_prompt_name)  # raises if there is none
         self.albert = AlbertModel(config)
         self.vector_size = self.truncate_dim or config.hidden_size
         self.stored_vectors = VectorPrecision(self.vector_precision, self.vector_ranges)

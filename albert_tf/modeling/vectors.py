@@ -140,6 +140,14 @@ class VectorPrecision:
         return starts, np.where(steps == 0, np.float32(1), steps)
 
 
+def prompt_text(prompts: Sequence[tuple[str, str]] | None, name: str | None) -> str:
+    """The prompt with a name, which is put before texts; "" without a name. Raises ValueError for an unknown one."""
+    texts = dict(prompts or ())
+    if name and name not in texts:
+        raise ValueError(f"the model has no prompt {name!r}; its prompts are: {', '.join(texts) or 'none'}")
+    return texts[name] if name else ""
+
+
 def read_ranges(path: str) -> tuple[tuple[float, ...], ...]:
     """VectorPrecision.ranges from an .npy file. Raises ValueError if it cannot be read, or is no array [2, size]."""
     array = read_array(path)

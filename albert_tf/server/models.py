@@ -43,7 +43,7 @@ from albert_tf.server.signatures import (
 from albert_tf.tasks.classification.answers import text_logits
 from albert_tf.tasks.masked_lm.fill_mask import Filling, best_pieces, fill_texts, softmax
 from albert_tf.tasks.multiple_choice.answers import choose_options
-from albert_tf.tasks.sentence_vectors.vectors import text_vectors
+from albert_tf.tasks.sentence_vectors.vectors import prompted, text_vectors
 from albert_tf.tasks.squad.answers import answer_questions, feature_options as squad_options
 from albert_tf.tasks.tagging.text_tags import WORDS, feature_options as tagging_options, split_words, tag_words
 from albert_tf.text.packing import padded_rows
@@ -61,11 +61,12 @@ _MAX_PREDICTIONS = 20  # masked_lm_positions of a tf.Example, as in export_mask_
 
 def model_of_source(
     name: str, source: StoredModel, model: str | None = None, top_k: int = 5, vectors: Mapping[str, Any] | None = None,
+    prompt_name: str | None = None,
 ) -> ServedModel:
     """A model of weights, in ONNX Runtime, or where it or onnx is not installed in TensorFlow.
 
     `model` is its kind (see from_pretrained); None: the one that is stored with the source, or that the names of its
-    variables tell. `vectors` replaces arguments of a sentence encoder.
+    variables tell. `vectors` replaces arguments of a sentence encoder, prompt_name its default prompt.
     """
     tokenizer = source.vocabulary.tokenizer()
     kind = model or head_of_source(source)
@@ -73,7 +74,7 @@ def model_of_source(
     warn_of_random_parts(kind, report, source.path)
     has_onnx = all(map(importlib.util.find_spec, ("onnx", "onnxruntime")))
     runtime = OnnxModel(to_onnx(built), settings_of(built)) if has_onnx else _KerasModel(built)
-    served = served_model(name, runtime, tokenizer, top_k, source.path)
+    served = served_model(name, runtime, tokenizer, top_k, source.path, prompt_name)
     random = [*([RAW_TEXT, IDS, EXAMPLES] if any(map(_MASKED_LM.match, report.not_restored)) else []),
               *([SENTENCE_ORDER] if any(map(_SENTENCE_ORDER.match, report.not_restored)) else [])]
     signatures = {key: each for key, each in served.signatures.items() if key not in random}
@@ -81,15 +82,16 @@ def model_of_source(
 
 
 def served_model(
-    name: str, model: _Model, tokenizer: FullTokenizer, top_k: int = 5, path: str | None = None
+    name: str, model: _Model, tokenizer: FullTokenizer, top_k: int = 5, path: str | None = None,
+    prompt_name: str | None = None,
 ) -> ServedModel:
     """A model with the signatures of the SavedModel that the head's script exports.
 
     A pre-trained model also predicts whether two texts are in order. An encoder takes ids only.
 
-    The page shows `path`; None: that of the ONNX file.
+    The page shows `path`; None: that of the ONNX file. prompt_name is that of a sentence encoder; None: its default.
     """
-    model = counting = _Counting(model)
+    model = counting = _Counting(model, {} if prompt_name is None else dict(default_prompt_name=prompt_name))
     head = head_of(model).name
     if head not in _HEADS:
         raise ValueError(f"the head {head} cannot be served: albert_tf/server/models.py has no signatures of it")
@@ -151,13 +153,13 @@ class _KerasModel:
 
 
 class _Counting:
-    """A model that counts the tokens that it computes, without padding."""
+    """A model that counts the tokens that it computes, without padding. `arguments` replace some of its own."""
 
-    def __init__(self, model: _Model):
-        self._model, self._num_tokens = model, 0
+    def __init__(self, model: _Model, arguments: Mapping[str, Any]):
+        self._model, self._arguments, self._num_tokens = model, arguments, 0
 
     def __getattr__(self, name: str):
-        return getattr(self._model, name)
+        return self._arguments[name] if name in self._arguments else getattr(self._model, name)
 
     def __call__(self, inputs: Mapping[str, Any], training: bool = False) -> Outputs:
         self._num_tokens += int(np.sum(inputs["input_mask"]))
@@ -325,14 +327,17 @@ def _token_classifier(model: _Model, tokenizer: FullTokenizer, top_k: int) -> _P
 def _sentence_encoder(model: _Model, tokenizer: FullTokenizer, top_k: int) -> _Parts:
     specs = _output_specs(model)
 
-    def texts(columns: Columns) -> Outputs:
-        return dict(sentence_embedding=text_vectors(model, tokenizer, _texts(columns["text"])))
+    prompted(model, [])  # raises if there is no such prompt
 
-    signature = _signature(dict(text=TEXT), texts, specs)
-    # The other endpoints have no form for vectors in int8.
-    reader = (dict(kind=EMBEDDING, signature=signature, pooling=model.pooling)
-              if specs["sentence_embedding"].dtype == "float32" else {})
-    return _Parts({RAW_TEXT: signature}, model, specs, sequence_features(model.row_length), reader)
+    def texts(columns: Columns, prompt_name: str | None = None) -> Outputs:
+        return dict(sentence_embedding=text_vectors(model, tokenizer, _texts(columns["text"]), prompt_name=prompt_name))
+
+    # The other endpoints have no form for vectors in int8, and add prompts themselves.
+    without_prompt = _signature(dict(text=TEXT), functools.partial(texts, prompt_name=""), specs)
+    reader = dict(kind=EMBEDDING, signature=without_prompt, pooling=model.pooling,
+                  prompted=functools.partial(prompted, model)) if specs["sentence_embedding"].dtype == "float32" else {}
+    return _Parts({RAW_TEXT: _signature(dict(text=TEXT), texts, specs)}, model, specs,
+                  sequence_features(model.row_length), reader)
 
 
 _HEADS: Mapping[str, Callable[[_Model, FullTokenizer, int], _Parts]] = dict(

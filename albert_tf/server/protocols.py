@@ -145,7 +145,7 @@ def _columns(signature: Signature, **texts: Sequence[str]) -> Columns:
 
 
 def _embed(values: _Json, reader: TextReader) -> Call:
-    texts, size = _listed(values["inputs"]), values["dimensions"]
+    texts, size = reader.prompted(_listed(values["inputs"]), values["prompt_name"]), values["dimensions"]
     largest = reader.signature.outputs["sentence_embedding"].shape[-1] or 0
     if size and size > largest:
         raise ValueError(f'the model\'s vectors have {largest} dimensions. Received: "dimensions": {size}')
@@ -161,7 +161,7 @@ def _embed(values: _Json, reader: TextReader) -> Call:
 
 def _openai_embeddings(values: _Json, reader: TextReader) -> Call:
     call = _embed(dict(values, inputs=values["input"], normalize=True), reader)
-    encoded = reader.tokenizer.encode_batch(_listed(values["input"]))
+    encoded = reader.tokenizer.encode_batch(reader.prompted(_listed(values["input"]), values["prompt_name"]))
     tokens = sum(min(len(ids) + 2, reader.row_length) for ids in encoded)
 
     def answer(rows: Rows) -> dict[str, Any]:
@@ -205,7 +205,7 @@ def _predict(values: _Json, reader: TextReader) -> Call:
 
 
 def _tokenize(values: _Json, reader: TextReader) -> Call:
-    texts, tokenizer = _listed(values["inputs"]), reader.tokenizer
+    texts, tokenizer = reader.prompted(_listed(values["inputs"]), values["prompt_name"]), reader.tokenizer
     _columns(Signature(dict(text=TEXT), dict), text=texts)  # raises for too many or too long ones
     ids = (tokenizer.cls_id, tokenizer.sep_id)
     first, last = ([dict(id=piece_id, text=piece, special=True, start=None, stop=None)] * values["add_special_tokens"]
@@ -247,13 +247,14 @@ _LABELS = _list(_object(score=_NUMBER, label=_STRING))
 ENDPOINTS: Mapping[str, Endpoint] = {
     _OPENAI: Endpoint(
         "Vectors of texts, of length 1 (OpenAI)",
-        dict(input=_TEXTS, model=_NAME, dimensions=_DIMENSIONS, user=_NAME, encoding_format=dict(
+        dict(input=_TEXTS, model=_NAME, dimensions=_DIMENSIONS, user=_NAME, prompt_name=_NAME, encoding_format=dict(
             _STRING, enum=["float", "base64"], description="float or base64", default="float")),
         _openai_embeddings, (EMBEDDING,),
         _object(object=_STRING, model=_STRING, usage=_object(prompt_tokens=_INTEGER, total_tokens=_INTEGER),
                 data=_list(_object(object=_STRING, index=_INTEGER, embedding=dict(oneOf=[_list(_NUMBER), _STRING]))))),
     "/embed": Endpoint(
-        "Vectors of texts", dict(inputs=_TEXTS, normalize=_YES, dimensions=_DIMENSIONS, **_TRUNCATION),
+        "Vectors of texts",
+        dict(inputs=_TEXTS, normalize=_YES, dimensions=_DIMENSIONS, prompt_name=_NAME, **_TRUNCATION),
         _embed, (EMBEDDING,), _list(_list(_NUMBER))),
     "/rerank": Endpoint(
         "Texts in the order of their relevance for a query",
@@ -265,7 +266,8 @@ ENDPOINTS: Mapping[str, Endpoint] = {
         dict(inputs=_SEQUENCES, raw_scores=_NO, **_TRUNCATION), _predict, (CLASSIFIER, RERANKER),
         dict(oneOf=[_LABELS, _list(_LABELS)])),
     "/tokenize": Endpoint(
-        "Pieces of texts, and their characters", dict(inputs=_TEXTS, add_special_tokens=_YES), _tokenize, (),
+        "Pieces of texts, and their characters",
+        dict(inputs=_TEXTS, add_special_tokens=_YES, prompt_name=_NAME), _tokenize, (),
         _list(_list(_object(id=_INTEGER, text=_STRING, special=dict(type="boolean"), start=_INTEGER, stop=_INTEGER)))),
 }
 _GETS = {"/v1/models": "Models, their signatures and labels", "/info": "A model, as text-embeddings-inference has it",

@@ -70,6 +70,7 @@ class TextReader:
       row_length: the largest number of tokens of a row.
       signature: of an embedding, from text to sentence_embedding, float32; of a reranker or a classifier, from text_a
         and text_b to logits and scores, which are probabilities. It is not called for another model.
+      prompted: function from texts and the name of a prompt (None: the default) to texts behind the prompt.
     """
 
     name: str
@@ -79,6 +80,7 @@ class TextReader:
     signature: Signature = Signature({}, dict)
     label_names: tuple[str, ...] = ()
     pooling: str = ""
+    prompted: Callable[[list[str], str | None], list[str]] = lambda texts, prompt_name: texts
 
 
 @dataclasses.dataclass(frozen=True)

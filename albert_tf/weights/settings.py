@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 SETTINGS = "albert_tf.json"
 _OF_RUNS = {"head": str, "task": str, "lora_alpha": float}
 # The arguments of a sentence encoder that are in the files of sentence-transformers.
-POOLING = ("pooling", "normalize", "truncate_dim")
+POOLING = ("pooling", "normalize", "truncate_dim", "prompts", "default_prompt_name")
 # The names of SentencePiece models and WordPiece vocabularies: the release's, Hugging Face's, and any other.
 _SENTENCEPIECE = ("30k-clean.model", "spiece.model", "*.model")
 _WORDPIECE = ("vocab_chinese.txt", "vocab.txt", "*vocab*.txt")

@@ -4,6 +4,7 @@ losses           MultipleNegativesRankingLoss with hard negatives, MatryoshkaLos
 precisions       quantize_embeddings
 scores FOLDER    a CrossEncoder's scores of pairs
 vectors FOLDER   a SentenceTransformer's vectors of sentences
+prompted FOLDER TEXTS NAME ...   its vectors of the JSON list of texts in a file, behind each prompt; "default": its own
 shortened FOLDER NEW LENGTH   the vectors after the length of rows was changed and the model saved to the folder NEW
 
 Needs sentence-transformers, and nothing of ours.
@@ -76,6 +77,15 @@ def vectors(folder):
     from sentence_transformers import SentenceTransformer
 
     return SentenceTransformer(folder, device="cpu").encode(SENTENCES, normalize_embeddings=True).tolist()
+
+
+def prompted(folder, file, *names):
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(folder, device="cpu")
+    with open(file) as texts:
+        texts = json.load(texts)
+    return [model.encode(texts, prompt_name=None if name == "default" else name).tolist() for name in names]
 
 
 def shortened(folder, new, length):

@@ -39,6 +39,8 @@ def models(sentence_pieces):
                           initializer_range=0.5)
     return dict(classifier=AlbertClassifier(config, num_labels=3, label_names=NAMES),
                 encoder=AlbertSentenceEncoder(config, max_seq_length=20),
+                prompted=AlbertSentenceEncoder(config, normalize=True, prompts=dict(query="find: ", passage="text: "),
+                                               default_prompt_name="query"),
                 ranker=AlbertClassifier(config, num_labels=1, activation_fn="identity"),
                 tags=AlbertClassifier(config, num_labels=2, multi_label=True))
 
@@ -106,6 +108,32 @@ def test_embed(server, vectors):
     np.testing.assert_allclose(own[1], vectors[1:2, :3], atol=1e-5)
 
 
+@pytest.mark.parametrize("name", [None, "passage", ""])
+def test_vectors_and_pieces_behind_prompts(server, models, sentence_pieces, name):
+    expected = text_vectors(models["prompted"], sentence_pieces, TEXTS, prompt_name=name)
+    own = ask(server, "embed?model=prompted", dict(inputs=TEXTS, prompt_name=name))[1]
+    np.testing.assert_allclose(own, expected, atol=1e-5)
+    openai = ask(server, "v1/embeddings", dict(input=TEXTS, prompt_name=name, model="prompted"))[1]
+    np.testing.assert_allclose([row["embedding"] for row in openai["data"]], expected, atol=1e-5)
+    pieces, = ask(server, "tokenize?model=prompted", dict(inputs="a", prompt_name=name))[1]
+    prompt = {None: "find: ", "passage": "text: ", "": ""}[name]
+    assert [piece["id"] for piece in pieces[1:-1]] == sentence_pieces.encode(prompt + "a")
+
+
+def test_the_default_prompt_is_the_models_or_the_servers(server, models, sentence_pieces):
+    model = models["prompted"]
+    answer = ask(server, "v1/models/prompted:predict", dict(instances=TEXTS))[1]["predictions"]
+    np.testing.assert_allclose(answer, text_vectors(model, sentence_pieces, TEXTS), atol=1e-5)
+    exported = OnnxModel(to_onnx(model), settings_of(model))
+    with running([served_model("prompted", exported, sentence_pieces, prompt_name="passage")]) as other:
+        expected = text_vectors(model, sentence_pieces, TEXTS, prompt_name="passage")
+        np.testing.assert_allclose(ask(other, "embed", dict(inputs=TEXTS))[1], expected, atol=1e-5)
+        answer = ask(other, "v1/models/prompted:predict", dict(instances=TEXTS))[1]["predictions"]
+        np.testing.assert_allclose(answer, expected, atol=1e-5)
+    with pytest.raises(ValueError, match="no prompt 'other'; its prompts are: query, passage"):
+        served_model("prompted", exported, sentence_pieces, prompt_name="other")
+
+
 def test_rerank(server, models, sentence_pieces):
     logits = text_logits(models["ranker"], sentence_pieces, ["name"] * 3, TEXTS)[:, 0]
     order = np.argsort(-logits).tolist()
@@ -154,6 +182,7 @@ def test_tokenize(server, sentence_pieces):
     ("embed?model=tags", dict(inputs="a"), 422, "Validation", "Received: tags (classifier)"),
     ("embed", dict(inputs="a" * 10_001), 413, "Validation", "at most 10,000 bytes"),
     ("embed", None, 405, "Validation", "send a POST request"),
+    ("embed?model=prompted", dict(inputs="a", prompt_name="x"), 422, "Validation", "the model has no prompt 'x'"),
     ("rerank", dict(query="a", texts="b"), 422, "Validation", '"texts" must be a list of texts'),
     ("predict", dict(inputs=["a", "b", "c"]), 422, "Validation", "a text, two texts, or a list whose rows"),
     ("predict", dict(inputs=["a", ["b"]]), 422, "Validation", "a text, two texts, or a list whose rows"),

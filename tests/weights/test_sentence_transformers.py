@@ -11,7 +11,7 @@ from in_process import loaded
 import albert_tf
 from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import convert, save
-from albert_tf.tasks.sentence_vectors.vectors import embed, token_ids, vectors_function
+from albert_tf.tasks.sentence_vectors.vectors import embed, text_vectors, token_ids, vectors_function
 from albert_tf.weights.settings import VocabularyFiles, settings_of
 from albert_tf.weights.stored_model import head_of_source, open_source
 
@@ -113,7 +113,54 @@ def test_an_encoder_without_a_pooling_takes_the_mean(tmp_path):
     assert (model.pooling, model.normalize, model.max_seq_length) == ("mean", True, None)
 
 
+PROMPTS = dict(query="find: ", passage="")
+
+
+@pytest.mark.parametrize("form", ["ours", "tf1", "hugging_face", "tf_hub"])
+def test_every_form_keeps_the_prompts(tmp_path, sentence_pieces, form):
+    model = albert_tf.AlbertSentenceEncoder(TINY.replace(vocab_size=2000), prompts=PROMPTS, default_prompt_name="query")
+    albert_tf.save_pretrained(model, str(tmp_path), sentence_pieces, to=form)
+    stored = json.loads(next(tmp_path.rglob("config_sentence_transformers.json")).read_text())
+    assert stored == dict(model_type="SentenceTransformer", prompts=PROMPTS, default_prompt_name="query")
+    again = albert_tf.from_pretrained(str(tmp_path), model="sentence_encoder")
+    assert (again.prompts, again.default_prompt_name) == (tuple(PROMPTS.items()), "query")
+    none = albert_tf.from_pretrained(str(tmp_path), model="sentence_encoder", default_prompt_name="")
+    assert none.default_prompt_name is None
+
+
+def test_the_prompt_is_read_as_part_of_the_text(sentence_pieces):
+    config = TINY.replace(vocab_size=2000, max_position_embeddings=16, initializer_range=0.5)
+    model = albert_tf.AlbertSentenceEncoder(config, prompts=PROMPTS, default_prompt_name="query")
+    pieces = sentence_pieces.tokenize("find: the name")
+    assert pieces[-2:] == ["▁the", "▁name"]
+    ids = sentence_pieces.convert_tokens_to_ids(["[CLS]", *pieces, "[SEP]"])
+    inputs = dict(input_ids=[ids], input_mask=[[1] * len(ids)], segment_ids=[[0] * len(ids)])
+    expected = model({name: np.array(values, np.int32) for name, values in inputs.items()})["sentence_embedding"]
+
+    def vectors(name):
+        return text_vectors(model, sentence_pieces, ["The name"], prompt_name=name)
+
+    np.testing.assert_allclose(vectors(None), expected, atol=1e-6)
+    np.testing.assert_allclose(vectors("query"), expected, atol=1e-6)
+    np.testing.assert_array_equal(vectors(""), vectors("passage"))
+    assert np.abs(vectors("") - expected).max() > 1e-3
+    with pytest.raises(ValueError, match="the model has no prompt 'other'; its prompts are: query, passage"):
+        vectors("other")
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (dict(default_prompt_name="query"), "no prompt 'query'; its prompts are: none"),
+    (dict(prompts=["query"]), "prompts must be texts by name. Received: 'query'"),
+    (dict(prompts=dict(query=1)), "prompts must be texts by name"), (dict(prompts={"a\nb": ""}), "a name in prompts"),
+    (dict(default_prompt_name=1), "default_prompt_name must be a name. Received: 1")])
+def test_wrong_prompts_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        albert_tf.AlbertSentenceEncoder(TINY, **arguments)
+
+
 @pytest.mark.parametrize("file, change, message", [
+    ("config_sentence_transformers.json", lambda values: dict(values, prompts=["a"]), "prompts must be texts by name"),
+    ("config_sentence_transformers.json", lambda values: dict(values, truncate_dim=0), "json: truncate_dim"),
     ("modules.json", lambda values: values[:1], "the steps must be Transformer, Pooling"),
     ("modules.json", lambda values: [*values, dict(path="3_Dense", type="sentence_transformers.models.Dense")],
      "only Transformer, Pooling, Normalize are supported. Received: .*Dense"),
@@ -127,6 +174,16 @@ def test_what_is_not_known_here_is_refused(folder, file, change, message):
     path = folder("mean_normalized")
     (path / file).write_text(json.dumps(change(json.loads((path / file).read_text()))))
     with pytest.raises(ValueError, match=message):
+        open_source(str(path))
+
+
+def test_a_pooling_without_the_tokens_of_prompts_is_refused(folder):
+    path = folder("mean_normalized")
+    for file, change in (("1_Pooling/config.json", dict(include_prompt=False)),
+                         ("config_sentence_transformers.json", dict(prompts=PROMPTS))):
+        values = json.loads((path / file).read_text())
+        (path / file).write_text(json.dumps(dict(values, **change)))
+    with pytest.raises(ValueError, match="include_prompt must be true"):
         open_source(str(path))
 
 

@@ -1,9 +1,11 @@
 """Our numbers and folders beside sentence-transformers itself, in an environment of its own (peers.py)."""
 
 import json
+import re
 
 import numpy as np
 import pytest
+from ordinary_text import sentences
 from peers import run_client
 from sentence_transformers_client import PASSAGES, QUERIES, SENTENCES
 
@@ -12,6 +14,7 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.tasks.classification.answers import RelevanceScorer
 from albert_tf.tasks.sentence_vectors.search import unit_vectors_function
+from albert_tf.tasks.sentence_vectors.vectors import text_vectors
 
 CLIENT = "sentence_transformers_client.py"
 CONFIG = AlbertConfig(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
@@ -53,3 +56,23 @@ def test_truncated_vectors_are_the_same_in_sentence_transformers(sentence_pieces
     theirs = np.array(json.loads(run_client("transformers", CLIENT, "vectors", tmp_path)))
     assert theirs.shape == (len(SENTENCES), 6)
     np.testing.assert_allclose(unit_vectors_function(model, sentence_pieces)(SENTENCES), theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize("pooling, normalize", [("mean", True), ("cls", False)])
+def test_vectors_behind_prompts_are_the_same_in_sentence_transformers(sentence_pieces, tmp_path, pooling, normalize):
+    keras.utils.set_random_seed(1)
+    prompts = dict(query="Represent this sentence for searching relevant passages: ", passage="passage:  ", none="")
+    model = albert_tf.AlbertSentenceEncoder(CONFIG, pooling, normalize, max_seq_length=24, prompts=prompts,
+                                            default_prompt_name="passage")
+    albert_tf.save_pretrained(model, str(tmp_path / "model"), sentence_pieces, to="hugging_face")
+    # Their tokenizer lacks the release's rule for a comma after a digit.
+    plain = [text for text in sentences(400) if not re.search(r"\d,", text)]
+    texts = [*plain[:298], "我喜欢学习中文。", "A boat 🚢 and “quotes” — of course… "]
+    (tmp_path / "texts").write_text(json.dumps(texts))
+    names = ["default", *prompts]
+    theirs = json.loads(run_client("transformers", CLIENT, "prompted", tmp_path / "model", tmp_path / "texts", *names))
+    again = albert_tf.from_pretrained(str(tmp_path / "model"), model="sentence_encoder")
+    for name, vectors in zip(names, theirs):
+        ours = text_vectors(again, sentence_pieces, texts, prompt_name=None if name == "default" else name)
+        np.testing.assert_allclose(ours, vectors, atol=1e-5, err_msg=name)
+    assert np.abs(np.subtract(theirs[1], theirs[3])).max() > 0.01  # a prompt changes them

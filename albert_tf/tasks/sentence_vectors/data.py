@@ -30,6 +30,11 @@ class TextPair(NamedTuple):
         """All texts of the row."""
         return [self.first, self.second, *self.negatives]
 
+    def behind(self, prompt: str) -> TextPair:
+        """The row with a prompt before each text."""
+        first, second, *negatives = (prompt + text for text in self.texts)
+        return TextPair(first, second, self.cosine, tuple(negatives))
+
 
 def read_pairs(path: str, num_negatives: int = 0) -> list[TextPair]:
     """The pairs of texts that belong together, one in each row of a file.

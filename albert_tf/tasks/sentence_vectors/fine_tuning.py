@@ -13,6 +13,7 @@ from absl import logging
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureCache
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.modeling.vectors import prompt_text
 from albert_tf.tasks.classification.answers import write_answers
 from albert_tf.tasks.classification.data import read_examples
 from albert_tf.tasks.classification.metrics import correlations
@@ -32,6 +33,7 @@ from albert_tf.tasks.sentence_vectors.vectors import (
     embed,
     export_sentence_encoder,
     projection,
+    prompted,
     token_ids,
     vectors_function,
 )
@@ -53,6 +55,7 @@ class SentenceEmbeddings(FineTuning):
 
     def __init__(self, options: Any):
         self.pooling = options.vector_pooling
+        self.prompt = prompt_text(self.pooling["prompts"], self.pooling["default_prompt_name"])  # before each text
         self.vectors = options.stored_precision()
         super().__init__(options)
         if options.do_train and options.objective == "simcse":
@@ -66,6 +69,9 @@ class SentenceEmbeddings(FineTuning):
             self.teacher = Teacher(options.teacher_checkpoint, "sentence_encoder", outputs)
             if options.distillation_tokens:
                 self.teacher.check_tokens(self.tokenizer, self.config, options.max_seq_length)
+                if prompted(self.teacher.source.settings, [""]) != [self.prompt]:
+                    raise ValueError(f"--teacher_checkpoint={options.teacher_checkpoint} reads texts behind another "
+                                     "prompt, so its answers cannot be compared token by token: set --prompt_name")
 
     def new_task(self, config):
         options = self.options
@@ -81,7 +87,7 @@ class SentenceEmbeddings(FineTuning):
         if options.objective == "sts":
             return self._table(self._scored_pairs("train"), "train")
         if options.objective == "distillation":
-            return line_table(self.cache, self.lines, options.max_seq_length)
+            return line_table(self.cache, [self.prompt + line for line in self.lines], options.max_seq_length)
         return self._table(self.pairs, "train")
 
     @functools.cached_property
@@ -93,7 +99,7 @@ class SentenceEmbeddings(FineTuning):
         if len(set(pairs)) < 2:
             raise ValueError(f"--train_file={options.train_file} has one text again and again: --objective="
                              f"{options.objective} compares different ones")
-        return pairs
+        return [pair.behind(self.prompt) for pair in pairs]
 
     @functools.cached_property
     def lines(self) -> list[str]:
@@ -108,7 +114,8 @@ class SentenceEmbeddings(FineTuning):
 
     def teacher_table(self, table):
         """The same lines, with the vocabulary and the length of the teacher."""
-        return line_table(FeatureCache(self.teacher.tokenizer, self.options.cached_dir), self.lines,
+        return line_table(FeatureCache(self.teacher.tokenizer, self.options.cached_dir),
+                          prompted(self.teacher.source.settings, self.lines),
                           self.teacher.row_length(self.options.max_seq_length))
 
     def targets(self, answers):
@@ -150,12 +157,13 @@ class SentenceEmbeddings(FineTuning):
         return feature_table(self.cache, pairs, split, self.options.max_seq_length)
 
     def _scored_pairs(self, split: str) -> list[TextPair]:
-        return read_scored_pairs(self.options.scored, self.options.data_dir, split, self.options.best_score)
+        pairs = read_scored_pairs(self.options.scored, self.options.data_dir, split, self.options.best_score)
+        return [pair.behind(self.prompt) for pair in pairs]
 
     def _initial_vectors(self, texts: list[str]) -> np.ndarray:
         """The vectors of texts by the initial weights, float32 [texts, H]."""
         model = self.options.model.pretrained("sentence_encoder", **self.pooling)
-        rows = token_ids(self.tokenizer, texts, self.options.max_seq_length)
+        rows = token_ids(self.tokenizer, [self.prompt + text for text in texts], self.options.max_seq_length)
         by_length = embed(vectors_function(model), rows, COMPARED_BATCH)
         return np.stack([vectors.pooled for vectors in sorted(by_length, key=lambda vectors: vectors.text)])
 

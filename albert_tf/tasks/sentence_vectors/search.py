@@ -18,7 +18,7 @@ import numpy as np
 from albert_tf.data.worker_pool import chunks
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.vectors import LEAST_LENGTH, VectorPrecision, as_ranges, read_ranges
-from albert_tf.tasks.sentence_vectors.vectors import embed, token_ids, vectors_function
+from albert_tf.tasks.sentence_vectors.vectors import embed, prompted, token_ids, vectors_function
 from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
 from albert_tf.utils.outputs import array_writer, made_from_of, read_array, write_array
 
@@ -65,14 +65,18 @@ def cosines(queries: np.ndarray, stored: np.ndarray, precision: VectorPrecision)
 
 
 def unit_vectors_function(
-    model: AlbertSentenceEncoder, tokenizer: FullTokenizer, batch_size: int = 32
+    model: AlbertSentenceEncoder, tokenizer: FullTokenizer, batch_size: int = 32, prompt_name: str | None = None,
 ) -> Callable[[Sequence[str]], np.ndarray]:
-    """Returns a function from texts to their vectors of length 1, float32 [texts, size]. The model is traced once."""
+    """Returns a function from texts to their vectors of length 1, float32 [texts, size]. The model is traced once.
+
+    For the prompt see text_vectors.
+    """
     function = vectors_function(model)
 
     def unit_vectors(texts: Sequence[str]) -> np.ndarray:
         vectors = np.zeros([len(texts), model.vector_size], np.float32)
-        for each in embed(function, token_ids(tokenizer, texts, model.row_length), batch_size):
+        rows = token_ids(tokenizer, prompted(model, texts, prompt_name), model.row_length)
+        for each in embed(function, rows, batch_size):
             vectors[each.text] = each.pooled
         return _of_length_1(vectors)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Callable, Iterator, NamedTuple, Sequence
+from typing import Any, Callable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 import scipy.linalg
@@ -12,7 +12,7 @@ import tensorflow as tf
 from albert_tf.export.saved_model import TextSignature, export_model, sequence_features
 from albert_tf.modeling.arguments import PredictingModel
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.modeling.vectors import LEAST_LENGTH
+from albert_tf.modeling.vectors import LEAST_LENGTH, prompt_text
 from albert_tf.text.graph.packing import pack_texts
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.packing import SpecialTokens
@@ -29,6 +29,12 @@ class Vectors(NamedTuple):
     tokens: np.ndarray  # float32 [tokens, H], the sequence output of [CLS], the text's tokens and [SEP]
 
 
+def prompted(model: Any, texts: Sequence[str], prompt_name: str | None = None) -> list[str]:
+    """Texts behind a prompt of a sentence encoder, or of its settings: None for the default prompt, "" for none."""
+    prompt = prompt_text(model.prompts, model.default_prompt_name if prompt_name is None else prompt_name)
+    return [prompt + text for text in texts]
+
+
 def token_ids(tokenizer: FullTokenizer, texts: Sequence[str], max_seq_length: int) -> list[np.ndarray]:
     """The ids of [CLS] text [SEP] for each text, int32 [tokens], truncated to max_seq_length."""
     special_tokens = SpecialTokens(tokenizer)
@@ -36,10 +42,15 @@ def token_ids(tokenizer: FullTokenizer, texts: Sequence[str], max_seq_length: in
 
 
 def text_vectors(
-    model: PredictingModel, tokenizer: FullTokenizer, texts: Sequence[str], batch_size: int = 32
+    model: PredictingModel, tokenizer: FullTokenizer, texts: Sequence[str], batch_size: int = 32,
+    prompt_name: str | None = None,
 ) -> np.ndarray:
-    """The vector of each text, float32 [texts, H], by a sentence encoder, Keras or exported; longer texts are cut."""
+    """The vector of each text, float32 [texts, H], by a sentence encoder, Keras or exported; longer texts are cut.
+
+    The prompt with this name is put before each text; None: the model's default prompt; "": none.
+    """
     check_reads_texts(model, tokenizer, "sentence_encoder")
+    texts = prompted(model, texts, prompt_name)
     batches = (texts[first : first + batch_size] for first in range(0, len(texts), batch_size))
     vectors = [np.asarray(model(tokenizer(batch, max_seq_length=model.row_length))["sentence_embedding"])
                for batch in batches]
@@ -109,12 +120,15 @@ def export_sentence_encoder(
     """Writes a SavedModel that converts texts to vectors (see export_model for the signatures).
 
     The input as raw text is `text`, string [batch]. The output is sentence_embedding, [batch, vector_size], with the
-    model's pooling and normalization: float32, or int8 by the model's vector_precision.
+    model's pooling and normalization: float32, or int8 by the model's vector_precision. The model's default prompt is
+    put before raw texts.
 
     Longer texts are truncated.
     """
+    prompt, = prompted(model, [""])
+
     def pack(graph_tokenizer: GraphTokenizer, text: tf.Tensor) -> dict:
-        return pack_texts(graph_tokenizer, max_seq_length, text)
+        return pack_texts(graph_tokenizer, max_seq_length, tf.strings.join([prompt, text]) if prompt else text)
 
     export_model(export_dir, model, tokenizer, sequence_features(max_seq_length), model.exported_outputs,
                  TextSignature(dict(text=[None]), pack))

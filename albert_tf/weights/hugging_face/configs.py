@@ -11,7 +11,8 @@ The pooling of a sentence encoder is in these files, next to weights in any form
     modules.json                the steps: Transformer, Pooling, Normalize
     1_Pooling/config.json       the pooling
     sentence_bert_config.json   the largest number of tokens of a text
-    config_sentence_transformers.json   truncate_dim, the number of dimensions of vectors; read and written if it is set
+    config_sentence_transformers.json   truncate_dim, the number of dimensions of vectors, prompts, default_prompt_name;
+                                        written if one is set
 """
 
 from __future__ import annotations
@@ -25,10 +26,9 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.vectors import POOLINGS
-from albert_tf.utils import bounds
 from albert_tf.utils.files import check_name, check_one_line, read_json_list, read_json_object
 from albert_tf.utils.outputs import write_or_remove, write_text
-from albert_tf.weights.heads import HEADS, Head
+from albert_tf.weights.heads import HEADS, Head, head_named
 from albert_tf.weights.hugging_face import CONFIG, LENGTH_CONFIG, MODULES
 
 _CLASS_PREFIXES = {"albert": "Albert", "bert": "Bert"}
@@ -37,6 +37,7 @@ HEAD_OF_CLASS = {prefix + architecture: head.name
           for prefix in _CLASS_PREFIXES.values() for head in reversed(HEADS) for architecture in head.architectures}
 _SEVERAL_LABELS = "multi_label_classification"
 _SENTENCE_TRANSFORMERS = "config_sentence_transformers.json"
+_OF_VECTORS = ("truncate_dim", "prompts", "default_prompt_name")  # the arguments of a sentence encoder in it
 _PATHS = dict(sigmoid="torch.nn.modules.activation.Sigmoid", identity="torch.nn.modules.linear.Identity")
 _VERSION = "4.0.1"  # of the form that is written
 _BEFORE_VERSION_4 = "sbert_ce_default_activation_function"
@@ -185,9 +186,14 @@ def pooling_in(folder: str) -> dict[str, Any] | None:
         return None
     modules = _modules(folder)
     names = [module["type"] for module in modules]
-    return dict(pooling=_pooling(os.path.join(folder, modules[1]["path"], "config.json")),
-                normalize="Normalize" in names,
-                truncate_dim=_truncate_dim(os.path.join(folder, _SENTENCE_TRANSFORMERS)))
+    path, file = os.path.join(folder, modules[1]["path"], "config.json"), os.path.join(folder, _SENTENCE_TRANSFORMERS)
+    stored = read_json_object(file) if tf.io.gfile.exists(file) else {}
+    arguments = head_named("sentence_encoder").model.arguments()
+    values = {name: arguments[name].checked(f"{file}: {name}", stored[name]) for name in _OF_VECTORS
+              if stored.get(name) is not None}
+    if values.get("prompts") and read_json_object(path).get("include_prompt") is False:
+        raise ValueError(f"{path}: include_prompt must be true: a pooling without the prompt's tokens is not supported")
+    return dict(values, pooling=_pooling(path), normalize="Normalize" in names)
 
 
 def transformer_folder(folder: str) -> str:
@@ -214,9 +220,12 @@ def write_pooling(settings: Any, config: AlbertConfig, folder: str) -> None:
     # null is all positions. sentence-transformers 6 does not compare a number with the positions.
     length = settings.max_seq_length and min(settings.max_seq_length, config.max_position_embeddings)
     _write_json(dict(max_seq_length=length, do_lower_case=False), os.path.join(folder, LENGTH_CONFIG))
-    config_values = dict(model_type="SentenceTransformer", truncate_dim=settings.truncate_dim)
+    values = {name: getattr(settings, name) for name in _OF_VECTORS if getattr(settings, name) is not None}
+    if settings.prompts:
+        values["prompts"] = dict(settings.prompts)
+    content = dict(values, model_type="SentenceTransformer")
     write_or_remove(os.path.join(folder, _SENTENCE_TRANSFORMERS),
-                    json.dumps(config_values, indent=2) + "\n" if settings.truncate_dim else None)
+                    json.dumps(content, indent=2, ensure_ascii=False) + "\n" if values else None)
     _write_json(modules, os.path.join(folder, MODULES))
 
 
@@ -238,16 +247,6 @@ def _modules(folder: str) -> list[dict[str, str]]:
     if [module["type"] for module in modules] not in (list(_STEPS[:2]), list(_STEPS)):
         raise ValueError(f"{file}: the steps must be {', '.join(_STEPS[:2])} and, if vectors are normalized, Normalize")
     return modules
-
-
-def _truncate_dim(path: str) -> int | None:
-    """The number of dimensions of vectors in config_sentence_transformers.json; None for all."""
-    if not tf.io.gfile.exists(path):
-        return None
-    size = read_json_object(path).get("truncate_dim")
-    if size is not None:
-        bounds.WIDTH.check(f"{path}: truncate_dim", size)
-    return size
 
 
 def _pooling(path: str) -> str:
