@@ -226,6 +226,9 @@ class Trainer(keras.Model):
 
     def _test_on_replicas(self, batch):
         self.distribute_strategy.run(self.test_step, (batch,))
+        for metric in self.metrics:  # in mixed precision, a graph does not list variables that are only assigned
+            for variable in metric.variables:
+                variable.read_value()
         return dict(batches=self._test_counter.assign_add(1))  # the device computes it, so the host can wait for it
 
     def test_step(self, batch):
