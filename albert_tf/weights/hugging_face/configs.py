@@ -11,8 +11,7 @@ The pooling of a sentence encoder is in these files, next to weights in any form
     modules.json                the steps: Transformer, Pooling, Normalize
     1_Pooling/config.json       the pooling
     sentence_bert_config.json   the largest number of tokens of a text
-    config_sentence_transformers.json   truncate_dim, the number of dimensions of vectors, prompts, default_prompt_name;
-                                        written if one is set
+    config_sentence_transformers.json   truncate_dim, prompts, default_prompt_name; written if one is set
 """
 
 from __future__ import annotations
