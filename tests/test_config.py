@@ -20,7 +20,7 @@ def test_defaults_are_the_releases():
         vocab_size=30000, embedding_size=128, hidden_size=4096, num_hidden_layers=12, num_hidden_groups=1,
         num_attention_heads=64, intermediate_size=16384, inner_group_num=1, hidden_act="gelu", hidden_dropout_prob=0,
         attention_probs_dropout_prob=0, max_position_embeddings=512, type_vocab_size=2, initializer_range=0.02,
-        cross_layer_sharing="all")
+        cross_layer_sharing="all", layer_rank=0, layer_biases=False)
 
 
 @pytest.mark.parametrize("model, groups, inner", [

@@ -95,6 +95,9 @@ SCENARIOS = dict(
     recipe=Scenario("pretrain_from_text --recipe=recipe.json --text=text1.txt --dev_text=text2.txt "
                     "--output_dir=OUT/run", progress=STATE, cost=12,
                     starts_commands=True),
+    albert=Scenario("bert_to_albert --init_checkpoint=$pretraining/run --text=few.txt --output_dir=OUT/run "
+                    "--embedding_size=12 --train_batch_size=2 --num_train_epochs=2 --max_seq_length=16", progress=STATE,
+                    cost=12, starts_commands=True),
 )
 
 # A training, and another use of its folder at the same time: the pattern is of files that depend on the moment.

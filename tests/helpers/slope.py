@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from albert_tf import keras
+from albert_tf.training.task import TrainableTask
 
 
 class Slope(keras.Model):
@@ -15,13 +16,11 @@ class Slope(keras.Model):
         return dict(y=self.w * inputs["x"])
 
 
-class Task:
+class Task(TrainableTask):
     """Mean of w * x."""
 
-    metrics = ()
-
     def __init__(self):
-        self.model = Slope()
+        super().__init__(Slope())
 
     def loss_denominators(self, batch):
         return dict(examples=tf.cast(tf.size(batch["x"]), tf.float32))

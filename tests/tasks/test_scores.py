@@ -21,7 +21,7 @@ class Known(LabelProbabilities):
 
     config, max_seq_length, row_length, beam_width = CONFIG, None, 48, 1
     max_windows, doc_stride, label_all_pieces = 1, 0, False
-    doc_stride = max_query_length = max_qa_length = None
+    doc_stride = max_query_length = max_qa_length = prompts = default_prompt_name = None
     multi_label, temperature, thresholds, single_texts, label_names = False, 1.0, None, False, None
 
     def __init__(self, head, run, **attributes):
