@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import types
 
 import pytest
 from absl import flags
@@ -31,7 +32,7 @@ def test_fields_have_the_values_of_the_flags_of_their_names():
     with pytest.raises(KeyError, match="made"):
         from_flags(Options)
     with pytest.raises(AttributeError, match="made"):
-        fields.made_from(Options, flags.FLAGS)
+        fields.made_from(Options, types.SimpleNamespace(verbosity=1))
 
 
 NOT_FINITE = ["nan", "NaN", "inf", "-inf", "Infinity", "1e999", "1_0.5", float("nan"), float("inf"), 10**400]
