@@ -37,17 +37,18 @@ test: $(VENV)/installed
 test-all: $(VENV)/installed
 	$(VENV)/bin/python -m pytest -n $(TEST_WORKERS) --dist loadfile
 
-# Runs by jax beside those by TensorFlow.
-test-jax: $(ENVIRONMENTS)/jax/installed
-	$(ENVIRONMENTS)/jax/bin/python -m pytest tests/training/test_jax_runtime.py -m "not slow"
+# Runs by jax beside those by TensorFlow. JAX is the folder of the environment; it may be VENV of the newest TensorFlow.
+JAX ?= $(ENVIRONMENTS)/jax
+test-jax: $(JAX)/installed
+	$(JAX)/bin/python -m pytest tests/training/test_jax_runtime.py -m "not slow"
 
 # The files that other libraries read; each library has an environment of its own (7 GB in all).
 PEERS := $(ENVIRONMENTS)/transformers $(ENVIRONMENTS)/transformers-4 $(ENVIRONMENTS)/keras-hub $(ENVIRONMENTS)/openai \
 	$(ENVIRONMENTS)/onnx-readers $(ENVIRONMENTS)/optimum
 TRANSFORMERS_JS := $(if $(shell command -v npm),$(ENVIRONMENTS)/transformers-js)
-test-peers: $(VENV)/installed $(ENVIRONMENTS)/jax/installed $(PEERS:%=%/installed) $(TRANSFORMERS_JS:%=%/installed)
+test-peers: $(VENV)/installed $(JAX)/installed $(PEERS:%=%/installed) $(TRANSFORMERS_JS:%=%/installed)
 	ALBERT_TF_PEER_PYTHON=$(ENVIRONMENTS)/transformers/bin/python ALBERT_TF_TRANSFORMERS_4_PYTHON=$(ENVIRONMENTS)/transformers-4/bin/python \
-	ALBERT_TF_KERAS_HUB_PYTHON=$(ENVIRONMENTS)/keras-hub/bin/python ALBERT_TF_JAX_PYTHON=$(ENVIRONMENTS)/jax/bin/python \
+	ALBERT_TF_KERAS_HUB_PYTHON=$(ENVIRONMENTS)/keras-hub/bin/python ALBERT_TF_JAX_PYTHON=$(JAX)/bin/python \
 	ALBERT_TF_OPENAI_PYTHON=$(ENVIRONMENTS)/openai/bin/python ALBERT_TF_ONNX_READERS_PYTHON=$(ENVIRONMENTS)/onnx-readers/bin/python \
 	ALBERT_TF_OPTIMUM_PYTHON=$(ENVIRONMENTS)/optimum/bin/python ALBERT_TF_TRANSFORMERS_JS=$(TRANSFORMERS_JS) \
 	$(VENV)/bin/python -m pytest tests/weights tests/export/test_serving.py tests/export/test_onnx_hugging_face.py tests/server/test_protocols.py \
@@ -93,15 +94,15 @@ dist: $(ENVIRONMENTS)/release/installed
 # requirements-beam.txt is for --engine=beam.
 $(VENV)/installed: $(REQUIREMENTS) requirements-beam.txt
 # It needs Python 3.11 or later.
-$(ENVIRONMENTS)/jax/installed: requirements-newest.txt requirements-jax.txt
+$(JAX)/installed: requirements-newest.txt requirements-jax.txt
 $(ENVIRONMENTS)/lint/installed: requirements-dev.txt
 $(ENVIRONMENTS)/docs/installed: requirements-docs.txt
 $(ENVIRONMENTS)/release/installed: requirements-release.txt
-$(VENV)/installed $(ENVIRONMENTS)/jax/installed: COST := 3 GB, 3 minutes or more
+$(sort $(VENV)/installed $(JAX)/installed): COST := 3 GB, 3 minutes or more
 $(ENVIRONMENTS)/lint/installed: COST := 0.2 GB, a minute
 $(ENVIRONMENTS)/docs/installed: COST := 0.2 GB, a minute
 $(ENVIRONMENTS)/release/installed: COST := 0.1 GB, a minute
-$(VENV)/installed $(ENVIRONMENTS)/jax/installed $(ENVIRONMENTS)/lint/installed $(ENVIRONMENTS)/docs/installed $(ENVIRONMENTS)/release/installed:
+$(sort $(VENV)/installed $(JAX)/installed) $(ENVIRONMENTS)/lint/installed $(ENVIRONMENTS)/docs/installed $(ENVIRONMENTS)/release/installed:
 	@test -n "$(PYTHON)" || { echo "albert_tf needs one of Python $(VERSIONS), with its module venv: install one and name it with PYTHON=/path/to/python (uv venv --python 3.12 ../python3.12 makes ../python3.12/bin/python)" >&2; exit 1; }
 	@test -x $(@D)/bin/python || "$(PYTHON)" -m venv $(@D)
 	@echo "Setting up $(@D) with $^: about $(COST), once. Packages are listed as they come; the last step installs all of them."
