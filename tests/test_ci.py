@@ -41,7 +41,7 @@ def run(script, folder, programs, **environment):
 
 APT = {"id": "echo 0", "apt-get": "exit 0"}
 BOOTSTRAPPED = {"debootstrap": 'mkdir -p {folder}/.environments/trixie/etc/ssl/certs', "cp": "exit 0",
-                "unshare": 'echo "in trixie: ${{@: -5}}"'}
+                "unshare": 'echo "in trixie: ${{@: -6}}"'}
 
 
 @pytest.mark.parametrize("programs, environment, expected", [
