@@ -92,10 +92,12 @@ def main() -> None:
         config = config.replace(embedding_size=options.embedding_size or config.embedding_size)
         save_random(config, output_dir, options.to, head, vocabulary, options.dtype, **arguments)
     else:
-        source = reshaped(selected.open(path), options.embedding_size, options.share_layers, options.layer_rank,
-                          options.layer_biases)
-        changes = {name: getattr(source.config, name) for name in RESHAPED}
-        convert(source, output_dir, options.to, head, config.replace(**changes), vocabulary, options.dtype, **arguments)
+        source = selected.open(path)
+        if options.embedding_size is not None or options.share_layers is not None:
+            source = reshaped(source, options.embedding_size, options.share_layers, options.layer_rank,
+                              options.layer_biases)
+            config = config.replace(**{name: getattr(source.config, name) for name in RESHAPED})
+        convert(source, output_dir, options.to, head, config, vocabulary, options.dtype, **arguments)
     if options.upload is not None:
         url = hub.upload(output_dir, options.upload, options.hub_private_repo)
         logging.info("uploaded to %s", url)

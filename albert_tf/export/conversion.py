@@ -66,7 +66,7 @@ def convert(
         if source.module:
             raise ValueError(f"{source.path} is a TF2 module whose variables do not have the release's names: it can "
                              "be used as an encoder, but cannot be converted")
-        if to != "ours" and source.config.has_layer_weights:
+        if to != "ours" and (config or source.config).has_layer_weights:
             size, source, config = _num_parameters(source), unshared(source), config and unshared_config(config)
             logging.warning("--to=%s has no layers that share a part of their weights: each layer gets all of them, "
                             "%s parameters in the place of %s", to, f"{_num_parameters(source):,}", f"{size:,}")

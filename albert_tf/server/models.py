@@ -91,10 +91,10 @@ def served_model(
 
     The page shows `path`; None: that of the ONNX file. prompt_name is that of a sentence encoder; None: its default.
     """
-    model = counting = _Counting(model, {} if prompt_name is None else dict(default_prompt_name=prompt_name))
     head = head_of(model).name
     if head not in _HEADS:
         raise ValueError(f"the head {head} cannot be served: albert_tf/server/models.py has no signatures of it")
+    model = counting = _Counting(model, {} if prompt_name is None else dict(default_prompt_name=prompt_name))
     parts = _HEADS[head](model, tokenizer, top_k)
     labels = tuple(model.label_names or ()) if head in ("classifier", "token_classifier") else ()
     ids = {name: Spec("int32", (None, None)) for name in model.input_names}
