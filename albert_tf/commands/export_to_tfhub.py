@@ -80,7 +80,7 @@ def model_of(source: StoredModel, pooling: dict[str, Any]) -> AlbertModel | Albe
     """The model with its pooling. Without a pooling, it has the heads of pre-training if the weights have both."""
     from albert_tf.weights.from_pretrained import build
 
-    if {name: value for name, value in pooling.items() if value is not None or name in _POOLED_OUTPUT} != _POOLED_OUTPUT:
+    if any(value != _POOLED_OUTPUT.get(name) for name, value in pooling.items()):
         return build(source, "sentence_encoder", **pooling)[0]
     model, report = build(source, "pretrainer")
     if not report.not_restored:
