@@ -59,12 +59,13 @@ class LayerWeights(NamedTuple):
     rank: int = 0
     biases: bool = False
 
-    def scope(self, scope: str, number: int) -> str:
-        """The scope of a layer's own variables."""
-        return f"{scope}/layer_{number}"
-
 
 ALL_SHARED = LayerWeights()
+
+
+def layer_scope(scope: str, number: int | str) -> str:
+    """The scope of a layer's own variables, beside those of `scope` that it shares."""
+    return f"{scope}/layer_{number}"
 
 
 class ReleaseDense(ReleaseLayer):
@@ -84,7 +85,7 @@ class ReleaseDense(ReleaseLayer):
         super().__init__(dtype=dtype)
         self._own = own
         self.kernel = self.variable(f"{scope}/kernel", [input_size, output_size], truncated_normal(initializer_range))
-        scopes = [own.scope(scope, number) for number in own.numbers]
+        scopes = [layer_scope(scope, number) for number in own.numbers]
         self._low_rank = [(
             self.variable(f"{each}/low_rank_a", [input_size, own.rank], truncated_normal(initializer_range)),
             self.variable(f"{each}/low_rank_b", [own.rank, output_size], "zeros")) for each in scopes if own.rank]
@@ -146,7 +147,7 @@ class LayerNorm(ReleaseLayer):
     def __init__(self, scope: str, size: int, own: LayerWeights = ALL_SHARED):
         super().__init__()
         self._numbers = own.numbers if own.biases else (0,)
-        scopes = [own.scope(scope, number) for number in own.numbers] if own.biases else [scope]
+        scopes = [layer_scope(scope, number) for number in own.numbers] if own.biases else [scope]
         self._betas = [self.variable(f"{each}/beta", [size], "zeros") for each in scopes]
         self._gammas = [self.variable(f"{each}/gamma", [size], "ones") for each in scopes]
         self.beta, self.gamma = self._betas[0], self._gammas[0]

@@ -23,7 +23,7 @@ from absl import logging
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.encoder import block_scope, block_variable
-from albert_tf.modeling.layers import LAYER_NORM_EPSILON
+from albert_tf.modeling.layers import LAYER_NORM_EPSILON, layer_scope
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.stored_model import StoredModel
 
@@ -33,8 +33,11 @@ RESHAPED = ("embedding_size", "num_hidden_groups", "cross_layer_sharing", "layer
 _STDDEV = 0.02
 _SEED = 12345  # of the random values of new columns
 _TABLES = {name: f"bert/embeddings/{name}_embeddings" for name in ("word", "token_type", "position")}
-_NORM = "bert/embeddings/LayerNorm/"
+_NORM, _HEAD = "bert/embeddings/LayerNorm/", "cls/predictions/transform/"
 _MAPPING = "bert/encoder/embedding_hidden_mapping_in/"
+# The axis with embedding_size columns.
+_AXES = {**dict.fromkeys(_TABLES.values(), 1), _NORM + "gamma": 0, _NORM + "beta": 0, _MAPPING + "kernel": 0,
+         _HEAD + "dense/kernel": 1, _HEAD + "dense/bias": 0, _HEAD + "LayerNorm/gamma": 0, _HEAD + "LayerNorm/beta": 0}
 _SAMPLES = 20_000  # embeddings to which the projection is fitted
 
 
@@ -83,14 +86,6 @@ def widened(source: StoredModel, embedding_size: int) -> StoredModel:
                                read_config=lambda: config.replace(embedding_size=embedding_size))
 
 
-_EMBEDDINGS = [f"bert/embeddings/{name}_embeddings" for name in ("word", "token_type", "position")]
-_NORM, _HEAD = "bert/embeddings/LayerNorm/", "cls/predictions/transform/"
-# The axis with embedding_size columns.
-_AXES = {**dict.fromkeys(_EMBEDDINGS, 1), _NORM + "gamma": 0, _NORM + "beta": 0,
-         "bert/encoder/embedding_hidden_mapping_in/kernel": 0, _HEAD + "dense/kernel": 1, _HEAD + "dense/bias": 0,
-         _HEAD + "LayerNorm/gamma": 0, _HEAD + "LayerNorm/beta": 0}
-
-
 def _with_new_columns(name: str, value: np.ndarray, shape: Sequence[int], initializer_range: float) -> tf.Tensor:
     axis = _AXES[name]
     old, new = value.shape[axis], shape[axis]
@@ -101,8 +96,8 @@ def _with_new_columns(name: str, value: np.ndarray, shape: Sequence[int], initia
     columns = np.zeros(added, value.dtype)
     if name.endswith("gamma"):
         columns += 1
-    elif name in _EMBEDDINGS or name == _HEAD + "dense/kernel":
-        stddev = _STDDEV if name in _EMBEDDINGS else initializer_range
+    elif name in _TABLES.values() or name == _HEAD + "dense/kernel":
+        stddev = _STDDEV if name in _TABLES.values() else initializer_range
         # Each variable has random numbers of its own, whatever is read and in which order.
         rng = np.random.default_rng([_SEED, list(_AXES).index(name)])
         columns += np.clip(rng.standard_normal(added), -2, 2) * stddev
@@ -170,11 +165,11 @@ def shared(source: StoredModel, num_hidden_groups: int, layer_rank: int = 0, lay
             scope, _, variable = f"{block_scope(group)}/{name}".rpartition("/")
             if variable == "kernel":
                 values[f"{scope}/kernel"], low_rank, share = _shared_kernel(np.stack(own), layer_rank)
-                values.update({f"{scope}/layer_{layer}/low_rank_{matrix}": value for layer, factors in zip(
+                values.update({f"{layer_scope(scope, layer)}/low_rank_{matrix}": value for layer, factors in zip(
                     members, low_rank) for matrix, value in zip("ab", factors)})
                 kept.append(share)
             elif layer_biases:
-                values.update({f"{scope}/layer_{layer}/{variable}": value for layer, value in zip(members, own)})
+                values.update({f"{layer_scope(scope, layer)}/{variable}": value for layer, value in zip(members, own)})
             else:
                 values[f"{scope}/{variable}"] = np.mean(own, axis=0)
     logging.info("%s of layers keep %.2f to %.2f of the kernels' squared norms", count_of(num_hidden_groups, "group"),

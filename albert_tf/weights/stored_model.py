@@ -25,7 +25,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.encoder import EXIT_HEADS, OWN_NAME, block_scope, block_variable
-from albert_tf.modeling.layers import check_finite_weights
+from albert_tf.modeling.layers import check_finite_weights, layer_scope
 from albert_tf.utils.bounds import Bounds
 from albert_tf.utils.files import errors_naming_origin, names_in
 from albert_tf.weights.heads import HEAD_NAMES, HEADS, head_named, head_of_variables
@@ -46,6 +46,8 @@ _FORMATS = {
 # The first bytes of pickles, and those of zip files, the format of newer PyTorch files.
 _STARTS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 _ZIP = b"PK\x03\x04"
+# The names of two matrices, and the factor of their product.
+_Product = tuple[str, str, float]
 # Variables with a value for each label.
 LABEL_VARIABLES = {name for head in HEADS if head.label_weights
                     for name in (head.label_weights, head.label_weights.replace("weights", "bias"))}
@@ -242,28 +244,34 @@ def unshared(source: StoredModel) -> StoredModel:
     config = source.config
     if config.in_groups() == unshared_config(config).in_groups():
         return source
-    names, low_rank = {}, {}
+    names: dict[str, str] = {}
+    low_rank: dict[str, _Product] = {}
     for name in source.shapes:
-        block, own = block_variable(name), OWN_NAME.fullmatch(name)
-        if not (block and own):
+        own = OWN_NAME.fullmatch(name)
+        if not (own and block_variable(name)):
             names.update({new: name for new in _copies(name, config)})
             continue
         scope, number, variable = own.groups()
-        part = scope.removeprefix(f"{block_scope(block.group, block.inner)}/")
-        stem = f"{block_scope(*divmod(int(number), config.inner_group_num))}/{part}"
+        unshared_scope = _unshared_scope(scope, number, config)
         if variable == "low_rank_a":
-            low_rank[f"{stem}/kernel"] = f"{scope}/layer_{number}/low_rank_"
+            low_rank[f"{unshared_scope}/kernel"] = name, f"{layer_scope(scope, number)}/low_rank_b", 1.0
         elif variable != "low_rank_b":
-            names[f"{stem}/{variable}"] = name
-    unshared_source = source.renamed(names, read_config=lambda: unshared_config(config))
-    if not low_rank:
-        return unshared_source
+            names[f"{unshared_scope}/{variable}"] = name
+    base = source.renamed(names, read_config=lambda: unshared_config(config))
+    return _with_products(base, source, low_rank)
+
+
+def _with_products(base: StoredModel, source: StoredModel, products: Mapping[str, _Product]) -> StoredModel:
+    """A model with products of two matrices of another one added to its values of these names."""
 
     def read(name: str) -> tf.Tensor:
-        value, own = unshared_source.read(name), low_rank.get(name)
-        return value if own is None else value + tf.matmul(source.read(f"{own}a"), source.read(f"{own}b"))
+        value = base.read(name)
+        if name not in products:
+            return value
+        a, b, factor = products[name]
+        return value + factor * tf.matmul(source.read(a), source.read(b))
 
-    return dataclasses.replace(unshared_source, read=read)
+    return dataclasses.replace(base, read=read)
 
 
 def _copies(name: str, config: AlbertConfig) -> Iterator[str]:
@@ -325,25 +333,18 @@ def merged(source: StoredModel) -> StoredModel:
         raise ValueError(f"{source.path} has low-rank adapters, and no {SETTINGS} with lora_alpha is beside it: copy "
                          "it from the run's directory")
     config = source.config
-    scopes = {_adapted_scope(scope, layer, config): (scope, "" if layer is None else f"_{layer}")
-              for scope, layer in adapters.values()}
+    products: dict[str, _Product] = {}
+    for scope, layer in adapters.values():
+        a, b = (f"{scope}/lora_{matrix}" + ("" if layer is None else f"_{layer}") for matrix in "ab")
+        products[f"{_unshared_scope(scope, layer, config)}/kernel"] = a, b, alpha / source.shapes[a][1]
     base = dataclasses.replace(source, settings=source.settings.replaced(lora_alpha=None), shapes={
         name: shape for name, shape in source.shapes.items() if name not in adapters})
     base = unshared(base) if any(layer is not None for _, layer in adapters.values()) else base
-
-    def read(name: str) -> tf.Tensor:
-        value, (scope, _, variable) = base.read(name), name.rpartition("/")
-        if variable != "kernel" or scope not in scopes:
-            return value
-        stem, ending = scopes[scope]
-        a, b = (source.read(f"{stem}/lora_{matrix}{ending}") for matrix in "ab")
-        return value + alpha / a.shape[1] * tf.matmul(a, b)
-
-    return dataclasses.replace(base, read=read)
+    return _with_products(base, source, products)
 
 
-def _adapted_scope(scope: str, layer: str | None, config: AlbertConfig) -> str:
-    """The scope of the kernel to which an adapter is added; if it is that of a layer, in the model without sharing."""
+def _unshared_scope(scope: str, layer: str | None, config: AlbertConfig) -> str:
+    """The scope of a layer without sharing, for that of its block; the same for None, which is what layers share."""
     block = block_variable(scope)
     if layer is None or block is None:
         return scope

@@ -19,7 +19,7 @@ from albert_tf.export import PRECISIONS
 from albert_tf.modeling.albert_model import AlbertModel, Embeddings
 from albert_tf.modeling.blocks import AttentionBlock, FeedForwardBlock
 from albert_tf.modeling.encoder import MASKED_SCORE
-from albert_tf.modeling.layers import LAYER_NORM_EPSILON, ReleaseDense
+from albert_tf.modeling.layers import LAYER_NORM_EPSILON, ReleaseDense, layer_scope
 from albert_tf.modeling.vectors import POOLER
 from albert_tf.utils.imports import check_installed
 
@@ -106,7 +106,7 @@ class OnnxGraph:
 
         The kernel is stored once for all layers. low_rank has a pair for each part of the outputs, or none.
         """
-        own = f"{name}/layer_{layer}"
+        own = layer_scope(name, layer)
         if name not in self._shared:
             self._shared[name] = self.matrix(f"{name}/kernel", kernel)
         factors = [[self.matrix(f"{own}/low_rank_{matrix}_{part}", values) for matrix, values in zip("ab", pair)]
@@ -374,4 +374,4 @@ def _dense(graph: OnnxGraph, name: str, dense: ReleaseDense, layer: int | None) 
 
 
 def _own(name: str, layer: int | None) -> str:
-    return name if layer is None else f"{name}/layer_{layer}"
+    return name if layer is None else layer_scope(name, layer)

@@ -28,7 +28,7 @@ from albert_tf.tasks.sentence_vectors.data import (
     read_single_texts,
     read_twice,
 )
-from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
+from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask, teacher_outputs
 from albert_tf.tasks.sentence_vectors.vectors import (
     embed,
     export_sentence_encoder,
@@ -65,8 +65,8 @@ class SentenceEmbeddings(FineTuning):
             files["train"] = os.path.basename(options.train_file or "")
         self.data_files = [files[split] for split in options.splits if split in files]
         if options.do_train and options.teacher_checkpoint:
-            outputs = dict(sentence_embedding=None, **{"sequence_output": 0.0} if options.distillation_tokens else {})
-            self.teacher = Teacher(options.teacher_checkpoint, "sentence_encoder", outputs)
+            self.teacher = Teacher(options.teacher_checkpoint, "sentence_encoder",
+                                   teacher_outputs(options.distillation_tokens))
             if options.distillation_tokens:
                 self.teacher.check_tokens(self.tokenizer, self.config, options.max_seq_length)
                 if prompted(self.teacher.source.settings, [""]) != [self.prompt]:

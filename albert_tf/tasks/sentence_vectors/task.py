@@ -43,7 +43,6 @@ class SentenceVectorTask(TrainableTask):
     """
 
     model: AlbertSentenceEncoder
-    TEACHER_OUTPUTS = dict(sentence_embedding=None)
 
     def __init__(self, model: AlbertSentenceEncoder, objective: str = "similarity", temperature: float = 0.05,
                  matryoshka_dims: Sequence[int] = (), cosine_weight: float = 0.0, token_weight: float = 0.0,
@@ -51,8 +50,7 @@ class SentenceVectorTask(TrainableTask):
         super().__init__(model)
         self.compared_output = "sentence_embedding" if whole_batch else None
         self._cosine_weight, self._token_weight = cosine_weight, token_weight
-        if token_weight:
-            self.TEACHER_OUTPUTS = dict(sentence_embedding=None, sequence_output=0.0)
+        self.TEACHER_OUTPUTS = teacher_outputs(token_weight)
         check_one_of("objective", objective, OBJECTIVES)
         self._objective, self._temperature, self._dims = objective, temperature, tuple(matryoshka_dims)
         if self._dims:
@@ -106,6 +104,11 @@ class SentenceVectorTask(TrainableTask):
         logits = tf.matmul(first, tf.concat(candidates, axis=0), transpose_b=True) / self._temperature
         logits = tf.where(copies(batch["input_ids"]), logits.dtype.min, logits)  # [batch, candidates of all rows]
         return tf.nn.sparse_softmax_cross_entropy_with_logits(tf.range(tf.shape(logits)[0]), logits)
+
+
+def teacher_outputs(token_weight: float) -> dict[str, float | None]:
+    """TEACHER_OUTPUTS of a SentenceVectorTask, which also has the tokens if they have a weight in the loss."""
+    return dict(sentence_embedding=None, **(dict(sequence_output=0.0) if token_weight else {}))
 
 
 def _distance(vectors: tf.Tensor, targets: tf.Tensor, cosine_weight: float) -> tf.Tensor:
