@@ -26,7 +26,7 @@ PYTHON ?= $(shell for python in $(VERSIONS:%=python%) python3 python; do \
 	"$$python" -c 'import ensurepip, sys, venv; sys.exit("%d.%d" % sys.version_info[:2] not in "$(VERSIONS)".split())' 2>/dev/null \
 	&& command -v "$$python" && break; done)
 
-.PHONY: demo test test-all test-jax test-peers drills lint docs dist clean
+.PHONY: demo test test-all test-jax test-peers drills lint docs page dist clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python -m demo --output_dir=$(DEMO_DIR) --corpus=$(CORPUS)
@@ -66,6 +66,12 @@ $(ENVIRONMENTS)/transformers-js/installed:
 	npm install --ignore-scripts --no-audit --no-fund --prefix $(@D) @huggingface/transformers@4.3.1
 	@touch $@
 
+# The JavaScript of export_to_onnx --layout=web, as albert_tf/server/web.py pins it.
+$(ENVIRONMENTS)/web/installed:
+	mkdir -p $(@D)
+	npm install --ignore-scripts --no-audit --no-fund --prefix $(@D) onnxruntime-web@1.30.0 @huggingface/tokenizers@0.2.0
+	@touch $@
+
 $(PEERS:%=%/installed):
 	"$(PYTHON)" -m venv $(@D)
 	$(@D)/bin/python -m pip install --disable-pip-version-check $(PACKAGES)
@@ -84,6 +90,11 @@ lint: $(ENVIRONMENTS)/lint/installed
 # The pages of docs/ and the reference as HTML; a warning is an error.
 docs: $(ENVIRONMENTS)/docs/installed
 	$(ENVIRONMENTS)/docs/bin/python -m sphinx --quiet -W --keep-going docs docs/_build
+
+# The page without a server with albert_tiny_en, in docs/_build/demo.
+page: $(VENV)/installed $(ENVIRONMENTS)/web/installed
+	$(VENV)/bin/python -m albert_tf export_to_onnx --init_checkpoint=albert_tiny_en --layout=web \
+	--node_modules=$(ENVIRONMENTS)/web/node_modules --output_dir=docs/_build/demo
 
 # The package as sources and as a wheel, in dist/, and whether the package index would take them.
 dist: $(ENVIRONMENTS)/release/installed

@@ -15,6 +15,13 @@ needs, so that the server can use them:
 --layout=hugging_face writes a folder that transformers.js, fastembed and other programs of ONNX models read, and serve
 as well: config.json, tokenizer.json and others, and onnx/model.onnx, onnx/model_fp16.onnx and
 onnx/model_quantized.onnx.
+
+--layout=web writes such a folder with the int8 model, and the page of serve, which computes in the reader's browser
+without a server:
+
+    npm install --ignore-scripts onnxruntime-web@1.30.0 @huggingface/tokenizers@0.2.0
+    python -m albert_tf export_to_onnx --init_checkpoint=albert_tiny_en --layout=web --output_dir=page
+    python -m http.server --directory page
 """
 
 from __future__ import annotations
@@ -24,7 +31,7 @@ import functools
 import os
 
 from albert_tf.commands import flag_fields as fields, shared_flags as shared
-from albert_tf.export import ALBERT_TF, HUGGING_FACE, LAYOUTS, PRECISIONS
+from albert_tf.export import ALBERT_TF, LAYOUTS, PRECISIONS, WEB
 from albert_tf.utils.outputs import check_export, model_files, used_alone
 
 # The number of tokens and masked tokens of the inputs on which a file is compared with the model.
@@ -36,13 +43,15 @@ class Options(shared.ExportOptions):
     """The flags of this command."""
 
     output_dir: str = fields.required("Directory of the ONNX files.")
-    precision: list[str] = fields.choices(
-        list(PRECISIONS), PRECISIONS, "Precision of the weights. One file is written for each. Repeat the flag for "
-        "several values.")
+    precision: list[str] | None = fields.choices(
+        None, PRECISIONS, "Precision of the weights. One file is written for each. Repeat the flag for several values; "
+        "the page of --layout=web reads the first. Default: all; for --layout=web int8.")
     layout: str = fields.choice(
         ALBERT_TF, LAYOUTS, "Names of the files, inputs and outputs. albert_tf: those of this package; hugging_face: a "
-        "folder for transformers.js, fastembed and other programs that read Hugging Face's folders with ONNX models. "
-        "serve reads both.")
+        "folder for transformers.js, fastembed and other programs that read Hugging Face's folders with ONNX models; "
+        "web: the same with a page that computes in the browser. serve reads all.")
+    node_modules: str = fields.string(
+        "node_modules", "Folder in which npm has installed the JavaScript of the page.", needs="layout=web")
     int8_in_float32: str = fields.string(
         "", "Regular expression of the names of weights that stay float32 in int8: attention_ for the attention, with "
         "which a model of many layers that share their weights loses less. Default: none but biases, LayerNorms and "
@@ -65,8 +74,10 @@ def main() -> None:
         write_hugging_face_folder,
     )
     from albert_tf.export.saved_model import print_differences, write_and_compare
+    from albert_tf.server.web import page_files, scripts
     from albert_tf.tasks.scores import check_scores
     from albert_tf.training.checkpoints import check_no_run
+    from albert_tf.weights.model_card import model_name
     from albert_tf.weights.settings import settings_of
 
     options = fields.from_flags(Options)
@@ -75,9 +86,10 @@ def main() -> None:
         head = selected.head(options.model)
         model = selected.pretrained(head, **shared.pooling_arguments(selected, head, options))
         check_packages()
-        is_theirs, separator = options.layout == HUGGING_FACE, None
-        names = {precision: FILES[precision] if is_theirs else f"{head}_{precision}.onnx"
-                 for precision in options.precision}
+        is_page, is_theirs, separator = options.layout == WEB, options.layout != ALBERT_TF, None
+        precisions = options.precision or (["int8"] if is_page else PRECISIONS)
+        names = {precision: FILES[precision] if is_theirs else f"{head}_{precision}.onnx" for precision in precisions}
+        files = scripts(options.node_modules) if is_page else {}
         if is_theirs:
             check_no_run(options.output_dir)
             check_export(options.output_dir)
@@ -86,7 +98,7 @@ def main() -> None:
             check_no_other_model(model, options.output_dir, selected.vocabulary, names.values())
         score = options.scorer(selected, head)
         contents = {precision: to_onnx(model, precision, options.int8_in_float32, separator)
-                    for precision in options.precision}
+                    for precision in precisions}
         if score:
             settings = settings_of(model)
             check_scores(score, model, (
@@ -95,8 +107,14 @@ def main() -> None:
         length = min(_COMPARED_LENGTH, model.config.max_position_embeddings)
         compared = {precision: differences(content, model, length, _COMPARED_PREDICTIONS)
                     for precision, content in contents.items()}
+        if is_page:
+            assert selected.initial is not None  # pretrained would have raised
+            onnx = OnnxModel(contents[precisions[0]], settings_of(model), selected.vocabulary)
+            has_sentence_order = any(name.startswith("cls/seq_relationship/") for name in selected.initial.shapes)
+            files.update(page_files(model_name(selected.initial.path), onnx, names[precisions[0]], has_sentence_order))
         if is_theirs:
-            write_hugging_face_folder(model, options.output_dir, selected.vocabulary, contents, options.init_path)
+            write_hugging_face_folder(
+                model, options.output_dir, selected.vocabulary, contents, options.init_path, files)
             for precision, content in contents.items():
                 print_differences(os.path.join(options.output_dir, names[precision]), content, compared[precision])
             return

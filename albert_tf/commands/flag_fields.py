@@ -85,7 +85,7 @@ def names(default: list[str] | None, help: str) -> Any:
     return field(flags.DEFINE_list, default, help)
 
 
-def choices(default: list[str], values: Sequence[str], help: str) -> Any:
+def choices(default: list[str] | None, values: Sequence[str], help: str) -> Any:
     """A field of options whose flag is one of several values and can be repeated."""
     return field(flags.DEFINE_multi_enum, default, values, help)
 

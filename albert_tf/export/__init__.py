@@ -29,6 +29,6 @@ FORMATS = {
 # it loads them. int8 (dynamic quantization): a quarter of the size; activations are quantized at run time.
 PRECISIONS = ("float32", "float16", "int8")
 # Of ONNX models: the names and the places of files, inputs and outputs.
-LAYOUTS = ALBERT_TF, HUGGING_FACE = ("albert_tf", "hugging_face")
+LAYOUTS = ALBERT_TF, HUGGING_FACE, WEB = ("albert_tf", "hugging_face", "web")
 
 __getattr__ = loader_of(__name__)

@@ -1,6 +1,6 @@
 """The page, TensorFlow Serving's REST interface for the models, and other servers' endpoints, as an ASGI application.
 
-    GET  /                               the page, with /style.css and /page.js
+    GET  /                               the page, with /style.css, /page.js and /backend.js
     GET  /v1/models                      the models with their signatures
     GET  /v1/models/NAME                 TensorFlow Serving's state of a model, and its signatures
     GET  /v1/models/NAME/metadata        TensorFlow Serving's description of the signatures
@@ -12,7 +12,7 @@
     GET  /metrics                        counts for Prometheus (metrics.py)
     GET  /openapi.json                   the description of the endpoints
 
-No path of a URL is looked up on disk: the page's three files are read once, when the application is made.
+No path of a URL is looked up on disk: the page's files are read once, when the application is made.
 Guard refuses requests before a model sees them, by their headers.
 """
 
@@ -48,7 +48,7 @@ from albert_tf.server.requests import FORMS, Form, input_arrays
 from albert_tf.server.signatures import ServedModel, described, metadata
 
 _PAGE = {"/": ("index.html", "text/html"), "/style.css": ("style.css", "text/css"),
-         "/page.js": ("page.js", "text/javascript")}
+         "/page.js": ("page.js", "text/javascript"), "/backend.js": ("server.js", "text/javascript")}
 # What is wrong, in place of Starlette's names of the statuses.
 _MESSAGES = {HTTPStatus.NOT_FOUND: "there is nothing at this path",
              HTTPStatus.METHOD_NOT_ALLOWED: "send POST requests to /v1/models/NAME:predict"}

@@ -336,7 +336,8 @@ def _sentence_encoder(model: _Model, tokenizer: FullTokenizer, top_k: int) -> _P
     without_prompt = _signature(dict(text=TEXT), functools.partial(texts, prompt_name=""), specs)
     reader = dict(kind=EMBEDDING, signature=without_prompt, pooling=model.pooling,
                   prompted=functools.partial(prompted, model)) if specs["sentence_embedding"].dtype == "float32" else {}
-    return _Parts({RAW_TEXT: _signature(dict(text=TEXT), texts, specs)}, model, specs,
+    view = "compare" if specs["sentence_embedding"].dtype == "float32" else "json"
+    return _Parts({RAW_TEXT: _signature(dict(text=TEXT), texts, specs, view)}, model, specs,
                   sequence_features(model.row_length), reader)
 
 

@@ -197,6 +197,36 @@ def test_an_onnx_model_beside_that_of_other_weights_is_refused_and_keeps_its_lab
     assert from_onnx(str(tmp_path / "onnx/classifier_int8.onnx")).label_names == ("bad", "good")
 
 
+@needs_onnx
+def test_layouts_for_other_programs_have_the_files_that_these_read(run, released, tmp_path):
+    folder = tmp_path / "theirs"
+    printed = run("export_to_onnx", init_checkpoint=released[0], output_dir=folder, layout="hugging_face")
+    files = {"config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "spiece.model",
+             "albert_tf.json", "README.md"}
+    models = {"onnx/model.onnx", "onnx/model_fp16.onnx", "onnx/model_quantized.onnx"}
+    assert names_in(folder) == files | models and all(name in printed for name in models)
+    printed = run("export_to_onnx", expect=1, init_checkpoint=released[0], output_dir=tmp_path / "page", layout="web",
+                  node_modules=tmp_path)
+    assert "package.json does not exist: run `npm install" in printed and not (tmp_path / "page").exists()
+    for name in ("onnxruntime-web/dist/ort.wasm.bundle.min.mjs", "onnxruntime-web/dist/ort-wasm-simd-threaded.wasm",
+                 "@huggingface/tokenizers/dist/tokenizers.min.mjs", "@huggingface/tokenizers/LICENSE"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / "onnxruntime-web/package.json").write_text('{"version": "1.30.0"}')
+    (tmp_path / "@huggingface/tokenizers/package.json").write_text('{"version": "0.2.0"}')
+    run("export_to_onnx", init_checkpoint=released[0], output_dir=tmp_path / "page", layout="web",
+        node_modules=tmp_path)
+    page = {"index.html", "style.css", "page.js", "backend.js", "models.json", "onnxruntime.js", "onnxruntime.wasm",
+            "tokenizers.js", "tokenizers.LICENSE"}
+    assert names_in(tmp_path / "page") == files | page | {"onnx/model_quantized.onnx"}
+    assert (tmp_path / "page/tokenizers.js").read_text() == "@huggingface/tokenizers/dist/tokenizers.min.mjs"
+    assert from_onnx(str(tmp_path / "page")).head.name == "pretrainer"
+
+
+def names_in(folder):
+    return {str(path.relative_to(folder)) for path in folder.rglob("[!.]*") if path.is_file()}
+
+
 def test_tensorflow_lite_models_with_their_sizes_and_differences(run, released, tmp_path):
     printed = run("export_to_tflite", init_checkpoint=released[0], output_dir=tmp_path,
                   max_seq_length=12, max_predictions_per_seq=3)

@@ -54,6 +54,8 @@ MODELS = [
         lambda columns: dict(probabilities=array([0.25, 0.75, 0.0]), predictions=array(1)), "choose"))),
     ServedModel("tags", "names", dict(serving_default=Signature(texts("text"), lambda columns: dict(
         words=encoded(["Ada", "<i>"]), tags=encoded(["B-PER", "O"]), start=array([0, 4]), end=array([3, 7])), "tag"))),
+    ServedModel("sentences", "vectors", dict(serving_default=Signature(texts("text"), lambda columns: dict(
+        sentence_embedding=np.array([[2.0, 0.0], [-0.8, 0.6], [0.6, 0.8]])), "compare"))),
 ]
 
 
@@ -61,7 +63,7 @@ MODELS = [
 def page():
     with browser() as page, running(MODELS) as server:
         page.open(server.url)
-        page.wait_for("return document.querySelectorAll('#models button').length === 7")
+        page.wait_for("return document.querySelectorAll('#models button').length === 8")
         yield page
 
 
@@ -107,6 +109,12 @@ def test_classes_choices_and_tags(page):
         "a boat", "25.0 %", "a kettle", "75.0 %"]
     assert ask(page, "tags", "Tag", text="Ada <i>!") == "AdaB-PER <i>!"
     assert page.script("return document.querySelector('#result mark').textContent") == "Ada"
+
+
+def test_texts_are_compared_with_the_first_and_the_most_similar_comes_first(page):
+    assert ask(page, "sentences", "Compare", text="a\nb\n \nc").split("\n") == ["c", "0.600", "b", "-0.800"]
+    assert page.script("return [...document.querySelectorAll('.bar > i')].map((bar) => bar.style.width)") == [
+        "60%", "0%"]
 
 
 def test_a_classifier_asks_for_one_text_and_for_a_second_if_wanted(page):
@@ -172,6 +180,6 @@ def luminance(color):
 
 def test_the_page_raises_no_errors(page):
     page.script("location.reload()")
-    page.wait_for("return document.querySelectorAll('#models button').length === 7")
+    page.wait_for("return document.querySelectorAll('#models button').length === 8")
     # A refused request is logged by the browser itself.
     assert [error for error in page.errors() if "status of 400" not in error] == []

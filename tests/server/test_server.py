@@ -65,7 +65,8 @@ def test_models_and_the_state_of_one(server):
 
 
 @pytest.mark.parametrize("path, content_type", [
-    ("/", "text/html"), ("/?x=1", "text/html"), ("/style.css", "text/css"), ("/page.js", "text/javascript")])
+    ("/", "text/html"), ("/?x=1", "text/html"), ("/style.css", "text/css"), ("/page.js", "text/javascript"),
+    ("/backend.js", "text/javascript")])
 def test_the_page_and_nothing_else_is_loaded_by_it(server, path, content_type):
     response, content = ask(server, "GET", path)
     assert response.status == 200 and response.getheader("Content-Type").startswith(content_type)

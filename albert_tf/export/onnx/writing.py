@@ -8,6 +8,7 @@ name of its model's entry in the registry of heads (albert_tf/weights/heads.py).
 from __future__ import annotations
 
 import os
+from types import MappingProxyType
 from typing import Callable, Collection, Mapping
 
 import numpy as np
@@ -117,18 +118,22 @@ def differences(
 
 
 def write_hugging_face_folder(
-    model: keras.Model, folder: str, vocabulary: VocabularyFiles, contents: Mapping[str, bytes], base_model: str | None
+    model: keras.Model, folder: str, vocabulary: VocabularyFiles, contents: Mapping[str, bytes], base_model: str | None,
+    others: Mapping[str, bytes] = MappingProxyType({}),
 ) -> None:
     """Writes ONNX models in the layout of Hugging Face, with all that belongs to them, as one set.
 
     Args:
       contents: the ONNX models by precision.
       base_model: path of the weights that are exported.
+      others: the content of more files, by name.
     """
     with output_folder(folder) as temporary:
         save_for_onnx(model, temporary, vocabulary)
         for precision, content in contents.items():
             write_bytes(os.path.join(temporary, hugging_face.FILES[precision]), content)
+        for name, content in others.items():
+            write_bytes(os.path.join(temporary, name), content)
     write_model_card(folder, ModelCard.of(
         model, base_model, is_conversion=base_model is not None, loaded_by=TRANSFORMERS_JS,
         facts={"format": "ONNX", "type": ", ".join(contents)}))

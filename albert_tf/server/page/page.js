@@ -1,7 +1,8 @@
-"use strict";
+import * as backend from "./backend.js";  // server.js, or browser.js in a page without a server
 
 // A view is the form and the result of a signature: the fields with an example each, and a function that
-// shows a prediction on the page. Texts are only set as textContent.
+// shows a prediction on the page, or the predictions if `values` makes several rows of the fields. Texts are
+// only set as textContent.
 const VIEWS = {
   fill_masks: {
     title: "Fill masks", button: "Fill", fields: {text: ["Text with [MASK]", "The [MASK] of the file is not known."]},
@@ -81,6 +82,18 @@ const VIEWS = {
       shown.append(text.slice(place).join(""));
     },
   },
+  compare: {
+    title: "Compare texts", button: "Compare",
+    fields: {text: ["Texts, one per line. The first is compared with the others.",
+                    "How do I reset my password?\nI cannot log in any more.\nThe shop opens at nine."]},
+    values: ({text}) => text.split("\n").filter((line) => line.trim() !== "").map((line) => ({text: line})),
+    show: ([first, ...others], values, result) => {
+      const texts = others.map((vector, i) => [cosine(first, vector), values[i + 1].text]);
+      texts.sort(([a], [b]) => b - a);
+      for (const [similarity, text] of texts) bar(result, text, similarity, similarity.toFixed(3));
+      if (texts.length === 0) add(result, "p", "There is no second line.");
+    },
+  },
   json: {
     title: "JSON", button: "Send", fields: {},
     show: (prediction, values, result) => add(result, "pre", JSON.stringify(prediction, null, 1)),
@@ -103,11 +116,16 @@ function row(table, tag, cells) {
   cells.forEach((cell, i) => add(line, tag, cell, i > 0 ? "number" : ""));
 }
 
-function bar(parent, name, probability) {
+function bar(parent, name, share, shown = `${(100 * share).toFixed(1)} %`) {
   const element = add(parent, "div", "", "bar");
-  add(element, "i").style.width = `${100 * probability}%`;
+  add(element, "i").style.width = `${100 * Math.max(share, 0)}%`;
   add(element, "span", name);
-  add(element, "span", `${(100 * probability).toFixed(1)} %`);
+  add(element, "span", shown);
+}
+
+function cosine(a, b) {
+  const product = (x, y) => x.reduce((total, value, i) => total + value * y[i], 0);
+  return product(a, b) / Math.sqrt(product(a, a) * product(b, b));
 }
 
 // SentencePiece marks the start of a word, and WordPiece its continuation.
@@ -190,22 +208,19 @@ function currentValues() {
   return view.values ? view.values(fields, inputs) : fields;
 }
 
-function path() {
-  return `/v1/models/${encodeURIComponent(state.model.name)}:predict`;
-}
-
 function requestBody(values) {
-  return {signature_name: state.signature, instances: [values]};
+  return {signature_name: state.signature, instances: [values].flat()};
 }
 
 function showRequest() {
+  if (!backend.command) return;
   let body = "";
   try {
     body = JSON.stringify(requestBody(currentValues()), null, 1);
   } catch (error) {
     body = String(error.message);
   }
-  at("request").textContent = `curl ${location.origin}${path()} -d @- <<'END'\n${body}\nEND`;
+  at("request").textContent = backend.command(state.model, body);
 }
 
 async function predict(event) {
@@ -216,13 +231,12 @@ async function predict(event) {
   button.disabled = true;
   try {
     const values = currentValues();
-    const response = await fetch(path(), {method: "POST", body: JSON.stringify(requestBody(values))});
-    const answer = await response.json();
+    const answer = await backend.predict(state.model, requestBody(values));
     if (state.model !== requested[0] || state.signature !== requested[1]) return;  // another tab was opened meanwhile
     at("response").textContent = JSON.stringify(answer, null, 1);
-    if (answer.error) throw new Error(answer.error);
     at("result").replaceChildren();
-    currentView().show(answer.predictions[0], values, at("result"), state.model.signatures[state.signature].labels);
+    const shown = Array.isArray(values) ? answer.predictions : answer.predictions[0];
+    currentView().show(shown, values, at("result"), state.model.signatures[state.signature].labels);
   } catch (error) {
     at("error").textContent = error.message;
     at("error").hidden = false;
@@ -233,11 +247,13 @@ async function predict(event) {
 
 async function start() {
   at("form").addEventListener("submit", predict);
+  at("programs").hidden = !backend.command;
   try {
-    state.models = (await (await fetch("/v1/models")).json()).models;
+    state.models = await backend.models();
     chooseModel(state.models[0].name);
   } catch (error) {
-    at("error").textContent = `The server does not answer: ${error.message}`;
+    at("description").textContent = "";
+    at("error").textContent = `The models cannot be loaded: ${error.message}`;
     at("error").hidden = false;
   }
 }

@@ -1,0 +1,214 @@
+"""The page without a server, in headless Chromium: its answers are those of serve."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+from browser import browser
+from new_head import new_head
+from ordinary_text import sentences
+from web_pages import NODE_MODULES, VOCABULARY, static_site, write_page
+
+import albert_tf
+from albert_tf import keras
+from albert_tf.config import AlbertConfig
+from albert_tf.export.onnx.session import OnnxModel, from_onnx
+from albert_tf.export.onnx.writing import to_onnx
+from albert_tf.server.models import served_model
+from albert_tf.server.web import page_files, scripts
+from albert_tf.weights.heads import head_named
+from albert_tf.weights.settings import VocabularyFiles, settings_of
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+CONFIG = AlbertConfig(vocab_size=8000, embedding_size=16, hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
+                      intermediate_size=64, max_position_embeddings=64, initializer_range=0.2)
+TEXTS = [*[text for text in sentences(400) if "000" not in text][:40],
+         "Schön! 😀 Naïve café – déjà vu…", "我们去北京。", "“Well,” she said — ‘no’.", "x² + y³ = z ½",
+         "Привет, мир", "", "  two   spaces ", "ﬁne ＡＢＣ ㎏ e\u0301te\u0301",
+         "A long text has more than one window. " * 12]
+PAIRS = list(zip(TEXTS, reversed(TEXTS)))
+MASKED = ["She opened the [MASK].", "[MASK] of the [MASK], and [MASK]s", "no mask", "“[MASK]!” – 😀 ([MASK])"]
+
+
+def new_model(name):
+    """A model with random weights, and its labels."""
+    keras.utils.set_random_seed(1)
+    classifier = head_named("classifier").model
+    if name == "several":
+        return classifier(CONFIG, num_labels=3, multi_label=True, label_names=("a", "b", "c"))
+    if name == "labels":
+        return classifier(CONFIG, num_labels=3, temperature=2.0, label_names=("a", "b", "c"), max_seq_length=32)
+    if name == "score":
+        return classifier(CONFIG, num_labels=1)
+    if name == "reranker":
+        return classifier(CONFIG, num_labels=1, activation_fn="sigmoid")
+    if name == "multiple_choice":
+        return head_named(name).model(CONFIG, num_choices=3, max_qa_length=8)
+    if name == "token_classifier":
+        return head_named(name).model(CONFIG, num_labels=3, label_names=("A", "B", "O"), label_all_pieces=True)
+    if name == "sentence_encoder":
+        return head_named(name).model(CONFIG, pooling="mean", normalize=True, prompts=(("query", "find: "),),
+                                      default_prompt_name="query")
+    return new_head(name, CONFIG)
+
+
+# The signature and the rows by model; the model of masks is albert_tiny_en.
+CASES = dict(
+    pretrainer=("serving_default", [dict(text=text) for text in MASKED]),
+    order=("sentence_order", [dict(text_a=a, text_b=b) for a, b in PAIRS]),
+    labels=("serving_default", [dict(text_a=a, text_b=b) for a, b in PAIRS]),
+    several=("serving_default", [dict(text_a=text) for text in TEXTS]),
+    score=("serving_default", [dict(text_a=text) for text in TEXTS[:5]]),
+    reranker=("serving_default", [dict(text_a=a, text_b=b) for a, b in PAIRS[:5]]),
+    span=("serving_default", [dict(question=text[:80], context=context) for text, context in PAIRS]),
+    multiple_choice=("serving_default", [
+        dict(context=a, question=f"{b[:20]} _?" if i % 2 else b[:30], options=["", "a boat", "A kettle, or two"])
+        for i, (a, b) in enumerate(PAIRS)]),
+    token_classifier=("serving_default", [dict(text=text) for text in TEXTS]),
+    sentence_encoder=("serving_default", [dict(text=text) for text in TEXTS]),
+)
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """A function from a name in CASES to its folder and the page, which is open in the browser."""
+    root, made, node_modules = tmp_path_factory.mktemp("pages"), set(), os.environ.get(NODE_MODULES)
+    if not node_modules:
+        pytest.skip(f"no JavaScript for the page: {NODE_MODULES} is not set")
+    with browser() as page, static_site(root) as url:
+        def get(name, model=None, **options):
+            if name not in made:
+                write_page(root / name, name, model or new_model(name), node_modules, **options)
+                made.add(name)
+            page.open(f"{url}/{name}/index.html")
+            page.wait_for("return document.querySelectorAll('#models button').length === 1")
+            return root / name, page
+
+        yield get
+
+
+def answers(page, signature, rows):
+    """What the page computes for rows."""
+    page.script("""
+        window.answer = null;
+        const request = {signature_name: arguments[0], instances: arguments[1]};
+        (async () => {
+          const backend = await import("./backend.js");
+          const model = (await (await fetch("models.json")).json()).models[0];
+          return (await backend.predict(model, request)).predictions;
+        })().then((answer) => { window.answer = [answer, ""]; }, (error) => { window.answer = [null, error.stack]; });
+        """, signature, rows)
+    predictions, error = page.wait_for("return window.answer")
+    assert not error, error
+    return predictions
+
+
+def expected_answers(folder, signature, rows):
+    """What serve computes for rows with the same ONNX model: arrays by name, for each row."""
+    model = from_onnx(str(folder))
+    run = served_model("", model, model.tokenizer).signatures[signature].run
+    for row in rows:
+        columns = {key: np.vectorize(str.encode, otypes=[object])([value])
+                   for key, value in dict(dict(text_b=""), **row).items()}
+        yield {key: value[0] for key, value in run(columns).items()}
+
+
+def check_equal(actual, expected, atol=1e-4):
+    """Compares an answer of the page with one of serve, for the outputs that the page has."""
+    if not isinstance(actual, dict):
+        actual, = [{key: actual} for key in expected]
+    for key, value in actual.items():
+        wanted = np.array(expected[key], object if isinstance(expected[key], bytes) else None)
+        if wanted.dtype == object:
+            assert np.vectorize(bytes.decode, otypes=[object])(wanted).tolist() == value, key
+        else:
+            np.testing.assert_allclose(np.reshape(value, wanted.shape), wanted, atol=atol, err_msg=key)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_answers_are_those_of_serve(pages, name):
+    signature, rows = CASES[name]
+    is_pretrained = name in ("pretrainer", "order")
+    model = albert_tf.from_pretrained("albert_tiny_en", model="pretrainer") if is_pretrained else None
+    folder, page = pages("pretrainer" if is_pretrained else name, model)
+    actual = answers(page, signature, rows)
+    assert len(actual) == len(rows)
+    for answer, expected in zip(actual, expected_answers(folder, signature, rows)):
+        check_equal(answer, expected)
+
+
+def test_an_int8_model_fills_masks_as_serve_does_and_the_page_shows_it(pages):
+    model = albert_tf.from_pretrained("albert_tiny_en", model="pretrainer")
+    folder, page = pages("int8", model, precision="int8")
+    for answer, expected in zip(answers(page, "serving_default", [dict(text=text) for text in MASKED]),
+                                expected_answers(folder, "serving_default", [dict(text=text) for text in MASKED])):
+        check_equal(answer, expected, atol=1e-3)
+    page.fill("text", MASKED[0])
+    page.click("Fill", "#form button")
+    shown = page.wait_for("return document.getElementById('result').innerText")
+    best, = albert_tf.fill_masks(from_onnx(str(folder)), VOCABULARY.tokenizer(), MASKED[0], 1)[0]
+    assert shown.split("\n")[:2] == ["Most likely at the mask", best.piece.removeprefix("\u2581")]
+    assert not page.script("return document.getElementById('programs').checkVisibility()")  # it is about a server
+    assert "sends nothing" in page.script("return document.getElementById('description').textContent")
+
+
+def test_the_page_is_not_allowed_to_connect_to_other_hosts(pages):
+    _, page = pages("score")
+    hosts = page.script("return performance.getEntriesByType('resource').map((each) => new URL(each.name).origin)")
+    assert set(hosts) == {page.script("return location.origin")} and page.errors() == []
+    page.script("fetch('http://127.0.0.1:9/').catch((error) => { window.refused = error.message; })")
+    page.wait_for("return window.refused")
+    assert any("Content Security Policy" in error for error in page.errors())
+
+
+def test_texts_are_compared_by_the_cosines_of_their_vectors(pages):
+    folder, page = pages("sentence_encoder")
+    page.fill("text", "The door is open.\n\nWell, no.\nThe door is open.")
+    page.click("Compare", "#form button")
+    shown = page.wait_for("return document.getElementById('result').innerText").split("\n")
+    a, b = (expected["sentence_embedding"] for expected in expected_answers(
+        folder, "serving_default", [dict(text="The door is open."), dict(text="Well, no.")]))
+    assert shown == ["The door is open.", "1.000", "Well, no.", f"{a @ b:.3f}"]
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_words_of_a_wordpiece_vocabulary_have_their_offsets(golden, pages, lower):
+    vocabulary = VocabularyFiles(None, str(golden / "wordpiece/vocab.txt"), lower, not lower)
+    config = CONFIG.replace(vocab_size=vocabulary.tokenizer().vocab_size, embedding_size=32)
+    folder, page = pages(f"bert_{lower}", new_head("span", config), vocabulary=vocabulary)
+    signature, rows = CASES["span"]
+    for answer, expected in zip(answers(page, signature, rows), expected_answers(folder, signature, rows)):
+        check_equal(answer, expected)
+
+
+# --- without a browser ------------------------------------------------------------------------------------------------
+
+
+def test_what_the_page_cannot_do_is_refused():
+    for model, message in [
+            (albert_tf.AlbertModel(CONFIG), "no form for a model with the head encoder"),
+            (head_named("classifier").model(CONFIG, num_labels=2, max_windows=3), "cannot split long texts"),
+            (head_named("sentence_encoder").model(CONFIG, pooling="mean", vector_precision="binary"), "no form")]:
+        with pytest.raises(ValueError, match=message):
+            page_files("model", OnnxModel(to_onnx(model, separator=3), settings_of(model), VOCABULARY), "model.onnx")
+
+
+def test_a_head_without_weights_is_not_shown():
+    model = albert_tf.from_pretrained("albert_tiny_en", model="pretrainer")
+    onnx = OnnxModel(to_onnx(model, separator=3), settings_of(model), VOCABULARY)
+    files = page_files("model", onnx, "model.onnx", has_sentence_order=False)
+    model, = json.loads(files["models.json"])["models"]
+    assert list(model["signatures"]) == ["serving_default"]
+
+
+def test_missing_and_other_versions_of_the_javascript_are_named_with_the_command_that_installs_them(tmp_path):
+    install = "npm install --ignore-scripts onnxruntime-web@1.30.0 @huggingface/tokenizers@0.2.0"
+    with pytest.raises(ValueError, match=f"package.json does not exist: run `{install}`"):
+        scripts(str(tmp_path))
+    (tmp_path / "onnxruntime-web").mkdir()
+    (tmp_path / "onnxruntime-web/package.json").write_text('{"version": "1.20.0"}')
+    with pytest.raises(ValueError, match=f"must have version 1.30.0. Received: 1.20.0. Run `{install}`"):
+        scripts(str(tmp_path))
