@@ -1,8 +1,8 @@
 """The page, TensorFlow Serving's REST interface for the models, and other servers' endpoints, as an ASGI application.
 
     GET  /                               the page, with /style.css, /page.js and /backend.js
-    GET  /v1/models                      the models with their signatures
-    GET  /v1/models/NAME                 TensorFlow Serving's state of a model, and its signatures
+    GET  /v1/models                      the models with their signatures, and as OpenAI lists them
+    GET  /v1/models/NAME                 TensorFlow Serving's state of a model, its signatures, and OpenAI's description
     GET  /v1/models/NAME/metadata        TensorFlow Serving's description of the signatures
     POST /v1/models/NAME:predict         predictions (albert_tf/server/requests.py)
     POST /v1/models/NAME:classify        the labels of texts, each with its probability
@@ -92,13 +92,15 @@ class _Models:
         self._batchers = {model.name: batcher for model, batcher in zip(models, batchers)}
 
     async def list(self, request: Request) -> Response:
-        return JSONResponse(dict(models=[described(model) for model in self._models.values()]))
+        models = [described(model) for model in self._models.values()]
+        return JSONResponse(dict(models=models, object="list", data=[_of_openai(name) for name in self._models]))
 
     async def state(self, request: Request) -> Response:
         if ":" in request.path_params["name"]:
             raise HTTPException(HTTPStatus.METHOD_NOT_ALLOWED, "predictions need a POST request")
         state = dict(version="1", state="AVAILABLE", status=dict(error_code="OK", error_message=""))
-        return JSONResponse(dict(model_version_status=[state], **described(self._model(request))))
+        model = self._model(request)
+        return JSONResponse(dict(model_version_status=[state], **described(model), **_of_openai(model.name)))
 
     async def metadata(self, request: Request) -> Response:
         return JSONResponse(metadata(self._model(request)))
@@ -174,6 +176,11 @@ def _prediction(form: Form, body: bytes, model: ServedModel) -> Call:
                          f"{', '.join(model.signatures)}")
     return Call(model.name, signature, input_arrays(request, signature, MAX_ROWS),
                 lambda rows: form.response(request, rows, signature))
+
+
+def _of_openai(name: str) -> dict[str, Any]:
+    """OpenAI's description of a model."""
+    return dict(id=name, object="model", created=0, owned_by="albert_tf")
 
 
 def _page(content: Callable[[], bytes], type_: str):

@@ -43,6 +43,9 @@ _FORMATS = {
     "*.index": "tf1",
     **dict.fromkeys((CONFIG, WEIGHTS, INDEX, "pytorch_model.bin", MODULES), "hugging_face.reading"),
 }
+# Names of files of weights, and the ending of ONNX models, which may be in a subfolder named onnx.
+_WEIGHTS = (_SAVED_MODEL, "*.h5", "*.index", "*.safetensors", INDEX, "*.bin")
+_ONNX = ".onnx"
 # The first bytes of pickles, and those of zip files, the format of newer PyTorch files.
 _STARTS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 _ZIP = b"PK\x03\x04"
@@ -156,6 +159,9 @@ def _copy_in(directory: str, name: str) -> StoredModel:
 def _read(path: str) -> StoredModel:
     """The stored model in a folder, or of a checkpoint."""
     names = names_in(path) if tf.io.gfile.isdir(path) else []
+    has_weights = any(fnmatch.filter(names, pattern) for pattern in _WEIGHTS)
+    if path.endswith(_ONNX) or not has_weights and ("onnx" in names or fnmatch.filter(names, f"*{_ONNX}")):
+        raise ValueError(f"{path} has an ONNX model and no weights: open it with from_onnx, or serve --onnx_model")
     module = next((module for marker, module in _FORMATS.items() if fnmatch.filter(names, marker)), "tf1")
     return importlib.import_module(f"albert_tf.weights.{module}").read(path)
 

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from new_head import new_head
 from ordinary_text import sentences
-from peers import run_client, run_transformers_js
+from peers import run_client, run_transformers_js, transformers_js_in_chromium
 from scipy.special import expit, softmax
 
 import albert_tf
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.export import PRECISIONS
+from albert_tf.export.conversion import save_pretrained
 from albert_tf.export.onnx.hugging_face import FILES
 from albert_tf.export.onnx.session import from_onnx
 from albert_tf.export.onnx.writing import to_onnx, write_hugging_face_folder
@@ -152,6 +153,17 @@ def test_from_onnx_opens_the_folder_as_the_model(exports, name):
             np.testing.assert_allclose(theirs[key], ours[key], atol=1e-4)
 
 
+def test_from_pretrained_says_how_to_open_the_folder(exports, tmp_path):
+    _, folder, _ = exports("sentence_encoder")
+    for path in (folder, f"{folder}/onnx", f"{folder}/onnx/model.onnx"):
+        with pytest.raises(ValueError, match=f"^{path} has an ONNX model and no weights: open it with from_onnx"):
+            albert_tf.from_pretrained(path)
+    model = new_model("classifier")
+    save_pretrained(model, str(tmp_path / "both"), to="hugging_face")
+    (tmp_path / "both/onnx").mkdir()
+    assert albert_tf.from_pretrained(str(tmp_path / "both"), model="classifier").num_labels == 3
+
+
 def test_files_are_small_and_say_what_readers_ask_for(exports):
     model, folder, _ = exports("sentence_encoder")
     folder = pathlib.Path(folder)
@@ -272,12 +284,15 @@ JOBS = dict(
     vectors=("sentence_encoder", "feature-extraction", ROWS[:300], dict(pooling="mean", normalize=True)))
 
 
-@pytest.fixture(scope="module")
-def js_answers(exports, tmp_path_factory):
+@pytest.fixture(scope="module", params=["Node", "Chromium"])
+def js_answers(request, exports, tmp_path_factory):
     """{name in JOBS: the answer of transformers.js}"""
     jobs = [dict(folder=exports(export)[1], task=task, dtype="fp32", rows=rows, options=options)
             for export, task, rows, options in JOBS.values()]
-    return dict(zip(JOBS, answers_of(run_transformers_js, jobs, tmp_path_factory.mktemp("js"))))
+    folder = tmp_path_factory.mktemp("js")
+    is_node = request.param == "Node"
+    return dict(zip(JOBS, answers_of(run_transformers_js, jobs, folder) if is_node else
+                    transformers_js_in_chromium(jobs, folder)))
 
 
 @pytest.mark.parametrize("name", JOBS)

@@ -61,9 +61,9 @@ class Page:
         """Runs a function body with `arguments` and returns its value."""
         return _post(f"{self._session}/execute/sync", dict(script=script, args=arguments))
 
-    def wait_for(self, script, *arguments):
+    def wait_for(self, script, *arguments, seconds=_TIMEOUT):
         """Runs `script` until its value is true, and returns that value."""
-        end = time.monotonic() + _TIMEOUT
+        end = time.monotonic() + seconds
         while not (value := self.script(script, *arguments)):
             assert time.monotonic() < end, f"never true: {script}: {self.script('return document.body.innerText')}"
             time.sleep(0.02)

@@ -14,6 +14,8 @@ answers["float"] = [row.embedding for row in client.embeddings.create(
     model="encoder", input=texts, encoding_format="float").data]
 answers["dimensions"] = client.embeddings.create(model="encoder", input=texts[0], dimensions=4).data[0].embedding
 answers["tokens"] = embeddings.usage.prompt_tokens
+answers["models"] = [model.id for model in client.models.list()]
+answers["model"] = client.models.retrieve("ranker").id
 for model, name in (("other", "unknown"), ("ranker", "unfit")):
     try:
         client.embeddings.create(model=model, input="a")

@@ -254,6 +254,7 @@ def test_openai_and_huggingface_hub_read_the_answers(server, vectors, sentence_p
     np.testing.assert_allclose(answers["dimensions"], of_length_1(vectors[0, :4]), atol=1e-5)
     np.testing.assert_allclose(answers["feature_extraction"], vectors[:1], atol=1e-5)
     assert answers["tokens"] == sum(min(20, 2 + len(sentence_pieces.encode(text))) for text in TEXTS)
+    assert "encoder" in answers["models"] and answers["model"] == "ranker"
     assert answers["unknown"][:2] == ["NotFoundError", "model_not_found"]
     assert "no model 'other'" in answers["unknown"][2]
     assert answers["unfit"][0] == "BadRequestError" and "a model of the kind embedding" in answers["unfit"][2]

@@ -57,7 +57,8 @@ def test_predictions_in_tensorflow_servings_form(server):
 
 
 def test_models_and_the_state_of_one(server):
-    assert json.loads(ask(server, "GET", "/v1/models")[1]) == dict(models=[dict(
+    of_openai = dict(id="a model", object="model", created=0, owned_by="albert_tf")
+    assert json.loads(ask(server, "GET", "/v1/models")[1]) == dict(object="list", data=[of_openai], models=[dict(
         name="a model", description="for tests", signatures=dict(serving_default=dict(
             view="json", inputs=dict(text=dict(dtype="string", shape=[None], optional=False)))))])
     state = json.loads(ask(server, "GET", "/v1/models/a%20model")[1])

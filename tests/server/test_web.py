@@ -8,7 +8,8 @@ import pytest
 from browser import browser
 from new_head import new_head
 from ordinary_text import sentences
-from web_pages import NODE_MODULES, VOCABULARY, static_site, write_page
+from static_site import static_site
+from web_pages import NODE_MODULES, VOCABULARY, write_page
 
 import albert_tf
 from albert_tf import keras

@@ -1,20 +1,17 @@
-// Reads folders with ONNX models by transformers.js, without a network: node transformers_js_client.cjs JOBS.json ANSWERS.json
+// Reads folders with ONNX models by transformers.js, without a network, in Node or in a browser:
+// node transformers_js_client.mjs JOBS.json ANSWERS.json
 //
 // The environment variable ALBERT_TF_TRANSFORMERS_JS names a folder with node_modules/@huggingface/transformers. A job is
 // {folder, task, dtype, rows, options}: rows [text, pair or null] for the pipeline of the task. An answer is
 // {ids, results, outputs}: outputs has the arrays of logits, but not those of all pieces.
-const fs = require("fs");
-const path = require("path");
-const { createRequire } = require("module");
-const { env, pipeline } = createRequire(path.resolve(process.env.ALBERT_TF_TRANSFORMERS_JS) + "/")(
-  "@huggingface/transformers",
-);
 
-async function answer({ folder, task, dtype, rows, options }) {
+export async function answer({ env, pipeline }, { folder, task, dtype, rows, options }) {
+  const name = folder.split("/").pop();
   env.allowRemoteModels = false;
   env.allowLocalModels = true;
-  env.localModelPath = path.dirname(folder) + "/";
-  const run = await pipeline(task, path.basename(folder), { dtype });
+  env.useBrowserCache = false;
+  env.localModelPath = folder.slice(0, -name.length);
+  const run = await pipeline(task, name, { dtype });
   const found = { ids: [], results: [], outputs: [] };
   for (const [text, pair] of rows) {
     const inputs = run.tokenizer(text, { text_pair: pair, padding: true, truncation: true });
@@ -30,9 +27,13 @@ async function answer({ folder, task, dtype, rows, options }) {
   return found;
 }
 
-(async () => {
+if (globalThis.process) {
+  const [fs, path, { createRequire }] = await Promise.all(["fs", "path", "module"].map((name) => import(name)));
+  const packages = createRequire(path.resolve(process.env.ALBERT_TF_TRANSFORMERS_JS) + "/");
   const [jobs, answers] = process.argv.slice(2);
   const found = [];
-  for (const job of JSON.parse(fs.readFileSync(jobs, "utf-8"))) found.push(await answer(job));
+  for (const job of JSON.parse(fs.readFileSync(jobs, "utf-8"))) {
+    found.push(await answer(packages("@huggingface/transformers"), job));
+  }
   fs.writeFileSync(answers, JSON.stringify(found));
-})();
+}
