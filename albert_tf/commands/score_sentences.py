@@ -4,8 +4,8 @@
     python -m albert_tf score_sentences --init_checkpoint=model_dir --pairs=blimp --output_file=blimp.json
 
 The first form prints a score in nats and the sentence for each line. The second form prints the share of pairs whose
-grammatical sentence has the higher score, by file, by field and over all pairs. The manifest next to --output_file
-lists what the results were made from.
+grammatical sentence has the higher score, by file, by field, as the mean of the files (the BabyLM challenge's average)
+and over all pairs. The manifest next to --output_file lists what the results were made from.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class Options(shared.SourceFlags, shared.PrecisionFlags):
         "has sentence_good, sentence_bad and, for accuracies by field, field.")
     output_file: str | None = fields.string(
         None, "Path of a JSON file for the results: {\"scores\": [...]} in the order of the lines, or with --pairs "
-        "{\"all\": ..., \"files\": {...}, \"fields\": {...}}. Default: results are only printed.")
+        "{\"all\": ..., \"mean_of_files\": ..., \"files\": {...}, \"fields\": {...}}. Default: results are only "
+        "printed.")
     within_word_l2r: bool = fields.boolean(
         False, "Whether to also mask the pieces to the right of the scored one in the same word. Without this flag, "
         "the scores of words of several pieces are too high.")
@@ -84,7 +85,8 @@ def score_pairs(options: Options) -> dict:
     sentences = [sentence for pair in pairs for sentence in (pair.good, pair.bad)]
     scores = score(options, sentences, [pair.place for pair in pairs for _ in range(2)])
     results = accuracies(pairs, scores[::2], scores[1::2])
-    overall = {f"all {count_of(len(pairs), 'pair')}": results["all"]}
+    overall = {f"mean of {count_of(len(results['files']), 'file')}": results["mean_of_files"],
+               f"all {count_of(len(pairs), 'pair')}": results["all"]}
     for accuracy_of in (results["files"], results["fields"], overall):
         for name, value in accuracy_of.items():
             print(f"{value:.3f}  {name}")

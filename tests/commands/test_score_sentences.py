@@ -71,9 +71,10 @@ def test_words_from_left_to_right(script, scores, lines, tmp_path):
 def test_accuracy_on_pairs_by_file_by_field_and_in_all(script, pairs, tmp_path):
     printed = script.run(pairs=pairs, output_file=tmp_path / "out.json")
     assert json.loads((tmp_path / "out.json").read_text()) == {
-        "all": 0.5, "files": {"a": 0.5, "b": 0.5}, "fields": {"syntax": 0.75, "morphology": 0.0}}
+        "all": 0.5, "mean_of_files": 0.5, "files": {"a": 0.5, "b": 0.5}, "fields": {"syntax": 0.75, "morphology": 0.0}}
     assert [line for line in printed.splitlines() if line[:2] in ("0.", "1.")] == [
-        "0.500  a", "0.500  b", "0.750  syntax", "0.000  morphology", "0.500  all 3 pairs"]
+        "0.500  a", "0.500  b", "0.750  syntax", "0.000  morphology", "0.500  mean of 2 files",
+        "0.500  all 3 pairs"]
 
 
 def test_bfloat16_scores_are_near_and_are_not_those_of_float32(script, scores, lines, tmp_path):

@@ -7,7 +7,8 @@ lines as in BLiMP (Warstadt et al., 2020)::
 
     {"sentence_good": "The cats annoy Tim.", "sentence_bad": "The cats annoys Tim.", "field": "morphology"}
 
-"field" is optional. Other keys are ignored.
+"field" is optional. Other keys are ignored. Scores and accuracies are those of the BabyLM challenge's evaluation of
+masked language models, except that a tie counts as half: there, the first sentence, which is the good one, wins.
 """
 
 from __future__ import annotations
@@ -158,17 +159,19 @@ def _pair(values: dict[str, Any], file: str, place: str) -> MinimalPair:
     if not isinstance(good, str) or not isinstance(bad, str):
         raise ValueError(f"{place}: sentence_good and sentence_bad must be strings. "
                          f"Received: {reprlib.repr([good, bad])}")
-    return MinimalPair(good, bad, file, field if field is None else str(field), place)
+    if field is not None:  # one of BLiMP's files spells it in the second way
+        field = str(field).replace("syntax_semantics", "syntax/semantics")
+    return MinimalPair(good, bad, file, field, place)
 
 
 def accuracies(pairs: Sequence[MinimalPair], good: Sequence[float], bad: Sequence[float]) -> dict:
-    """Accuracy over all pairs, by file and by field; a tie counts as half.
+    """Accuracy over all pairs, by file and by field; a tie counts as half. "mean_of_files" weighs all files equally.
 
-      {"all": 0.75, "files": {"anaphor_number_agreement": 0.75}, "fields": {"morphology": 0.75}}
+      {"all": 0.75, "mean_of_files": 0.75, "files": {"anaphor_number_agreement": 0.75}, "fields": {"morphology": 0.75}}
     """
     credit = (1 + np.sign(np.subtract(good, bad))) / 2  # 1, 0.5 for a tie, or 0
-    return {"all": float(np.mean(credit)),
-            "files": _means((pair.file for pair in pairs), credit),
+    files = _means((pair.file for pair in pairs), credit)
+    return {"all": float(np.mean(credit)), "mean_of_files": float(np.mean(list(files.values()))), "files": files,
             "fields": _means((pair.field for pair in pairs), credit)}
 
 

@@ -124,12 +124,20 @@ def test_a_folder_a_glob_and_a_list_of_files_name_the_same_pairs(folder):
 def test_accuracies_by_file_and_field_count_a_tie_as_half(folder):
     pairs = read_minimal_pairs(str(folder))
     assert accuracies(pairs, good=[-1.0, -5.0, -2.0], bad=[-2.0, -5.0, -1.0]) == {
-        "all": 0.5, "files": {"agreement": 1.0, "island": 0.25}, "fields": {"morphology": 1.0, "syntax": 0.25}}
+        "all": 0.5, "mean_of_files": 0.625, "files": {"agreement": 1.0, "island": 0.25},
+        "fields": {"morphology": 1.0, "syntax": 0.25}}
 
 
 def test_pairs_without_a_field_count_in_all_and_in_their_file(tmp_path):
     pairs = read_minimal_pairs(write(tmp_path / "own.jsonl", ("a", "b", {}), ("c", "d", dict(field="syntax"))))
-    assert accuracies(pairs, [2, 1], [1, 2]) == {"all": 0.5, "files": {"own": 0.5}, "fields": {"syntax": 0.0}}
+    assert accuracies(pairs, [2, 1], [1, 2]) == {
+        "all": 0.5, "mean_of_files": 0.5, "files": {"own": 0.5}, "fields": {"syntax": 0.0}}
+
+
+def test_both_spellings_of_a_field_of_blimp_are_one_field(tmp_path):
+    fields = ("syntax_semantics", "syntax/semantics", "semantics")
+    pairs = read_minimal_pairs(write(tmp_path / "own.jsonl", *(("a", "b", dict(field=field)) for field in fields)))
+    assert accuracies(pairs, [2, 1, 1], [1, 2, 2])["fields"] == {"syntax/semantics": 0.5, "semantics": 0.0}
 
 
 @pytest.mark.parametrize("line, message", [
