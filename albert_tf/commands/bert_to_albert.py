@@ -19,7 +19,7 @@ from albert_tf.utils import bounds
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(shared.SharingFlags, shared.PrecisionFlags):
+class Options(shared.NumLayersFlags, shared.SharingFlags, shared.PrecisionFlags):
     """The flags of this command."""
 
     init_checkpoint: str = fields.required("The BERT, or an ALBERT that shares no weights, in any format of "
@@ -28,6 +28,9 @@ class Options(shared.SharingFlags, shared.PrecisionFlags):
     text_column: str | None = shared.text_column("text")
     output_dir: str = fields.required("Directory of the start of the training (start), the training (training) and the "
                                       "model (model).")
+    cached_dir: str | None = fields.string(
+        None, "Directory of the BERT's vectors, so that several trainings compute them once. Default: that of the "
+        "training.")
     data_dir: str | None = fields.string(
         None, "Directory that holds GLUE's STS-B, by whose dev set the training is scored. Default: it is not scored, "
         "and the last step is the model.")
@@ -44,17 +47,28 @@ def define_flags() -> None:
 
 def main() -> None:
     options = fields.from_flags(Options)
-    start, training, model = (os.path.join(options.output_dir, name) for name in ("start", "training", "model"))
+    training = learn(options, convert(options))
     is_plain = not (options.layer_rank or options.layer_biases)
-    run_script("convert_checkpoint", init_checkpoint=options.init_checkpoint, to="ours", model="sentence_encoder",
-               output_dir=start, **{field.name: getattr(options, field.name)
-                                    for field in dataclasses.fields(shared.SharingFlags)})
-    run_script("run_sentence_embeddings", objective="distillation", init_checkpoint=start,
-               teacher_checkpoint=options.init_checkpoint, train_file=options.text, text_column=options.text_column,
-               output_dir=training, do_train=True, do_eval=options.data_dir is not None, data_dir=options.data_dir,
-               hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-               **{name: getattr(options, name) for name in (
-                   "max_seq_length", "train_batch_size", "num_train_epochs", "learning_rate", "random_seed",
-                   "precision")})
     run_script("convert_checkpoint", init_checkpoint=training, to="hugging_face" if is_plain else "ours",
-               output_dir=model)
+               output_dir=os.path.join(options.output_dir, "model"))
+
+
+def convert(options: Options) -> str:
+    """Writes the start of the training, and returns its path."""
+    start = os.path.join(options.output_dir, "start")
+    run_script("convert_checkpoint", init_checkpoint=options.init_checkpoint, to="ours", model="sentence_encoder",
+               output_dir=start, **{field.name: getattr(options, field.name) for group in (
+                   shared.SharingFlags, shared.NumLayersFlags) for field in dataclasses.fields(group)})
+    return start
+
+
+def learn(options: Options, start: str) -> str:
+    """Trains the model at `start`, or continues, and returns the path of the training."""
+    training = os.path.join(options.output_dir, "training")
+    run_script("run_sentence_embeddings", objective="distillation", init_checkpoint=start,
+               teacher_checkpoint=options.init_checkpoint, train_file=options.text, output_dir=training, do_train=True,
+               do_eval=options.data_dir is not None, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+               **{name: getattr(options, name) for name in (
+                   "text_column", "cached_dir", "data_dir", "max_seq_length", "train_batch_size", "num_train_epochs",
+                   "learning_rate", "random_seed", "precision")})
+    return training

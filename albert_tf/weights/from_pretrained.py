@@ -48,8 +48,8 @@ def from_pretrained(
       config: the model's config; None for the config that comes with the weights.
       trust_module: whether to accept a TF2 module whose variables do not have the release's names. Its own graph then
         runs, like any program of its author.
-      num_layers: the number of layers, from the first on, to which a model with exit heads is cut. Its output is then
-        that of the exit head after them. None for all layers.
+      num_layers: the number of layers, from the first on, to which a sentence encoder is cut, or a model with exit
+        heads, whose output is then that of the exit head after them. None for all layers.
       **arguments: arguments of the model's constructor. By default they are those that are stored with the weights,
         such as a classifier's num_labels, label_names and max_seq_length.
 

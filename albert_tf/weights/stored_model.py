@@ -294,16 +294,19 @@ def _copies(name: str, config: AlbertConfig) -> Iterator[str]:
 
 
 def first_layers(source: StoredModel, num_layers: int | None) -> StoredModel:
-    """The source of a model of the first layers of a model with exit heads, which has the output layer after them.
+    """The source of a model of the first layers of another one.
+
+    A model with exit heads gets the output layer after them. A sentence encoder may need further training.
 
     Args:
       num_layers: the number of layers; None for the unchanged source.
     """
     if num_layers is None:
         return source
-    if not source.settings.exit_heads:
-        raise ValueError(f"num_layers needs a model that was trained with exit heads (--exit_heads), and {source.path} "
-                         f"was not. Received: num_layers={num_layers}")
+    has_exits = source.settings.exit_heads
+    if not has_exits and source.settings.head != "sentence_encoder":
+        raise ValueError("num_layers needs a sentence encoder, or a model that was trained with exit heads "
+                         f"(--exit_heads), and {source.path} is neither. Received: num_layers={num_layers}")
     config, settings = source.config, source.settings.replaced(exit_heads=False)
     Bounds(1, config.num_hidden_layers).check("num_layers", num_layers)
     groups = config.num_hidden_groups if config.cross_layer_sharing != "all" else (
@@ -314,8 +317,9 @@ def first_layers(source: StoredModel, num_layers: int | None) -> StoredModel:
     blocks = {name: block_variable(name) for name in source.shapes}
     used = {True: cut.num_attention_blocks, False: cut.num_ffn_blocks}
     names = {name: name for name, block in blocks.items() if not name.startswith(EXIT_HEADS) and (
-        block is None or block.group * cut.inner_group_num + block.inner < used[block.is_of_attention])}
-    if num_layers < config.num_hidden_layers:
+        block is None or block.group * cut.inner_group_num + block.inner < used[block.is_of_attention]) and not (
+            (own := OWN_NAME.fullmatch(name)) and int(own[2]) >= num_layers * cut.inner_group_num)}
+    if has_exits and num_layers < config.num_hidden_layers:
         settings = settings.replaced(pooling=settings.exit_pooling)
         scope = next(name for name in LABEL_VARIABLES if name in names).rpartition("output_")[0]
         names.update({f"{scope}{name}": f"{EXIT_HEADS}{num_layers}/{name}"

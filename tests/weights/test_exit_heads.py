@@ -51,6 +51,22 @@ def test_a_model_that_is_cut_after_a_layer_has_the_output_of_its_head(tmp_path, 
     assert not build(source, head)[1].not_used and not build(source, head)[1].not_restored
 
 
+@pytest.mark.parametrize("config", [BERT, ALBERT, ALBERT.replace(num_hidden_groups=2, layer_rank=2, layer_biases=True)],
+                         ids=["BERT", "all", "groups with weights of layers"])
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_sentence_encoder_is_cut_after_a_layer_without_exit_heads(tmp_path, inputs, config, number):
+    model = albert_tf.AlbertSentenceEncoder(config, pooling="cls")
+    for weight in model.weights:  # low-rank matrices begin with a product of 0
+        weight.assign(np.random.default_rng(weight.shape.num_elements()).normal(0, 0.3, weight.shape))
+    save(model, str(tmp_path), "ours")
+    source = first_layers(open_source(str(tmp_path)), number)
+    cut, report = build(source, "sentence_encoder")
+    assert not report.not_used and not report.not_restored
+    expected = model(inputs)["encoder_outputs"][number - 1]
+    np.testing.assert_allclose(cut(inputs)["sequence_output"], expected, atol=1e-5)
+    np.testing.assert_allclose(cut(inputs)["sentence_embedding"], expected[:, 0], atol=1e-5)
+
+
 @pytest.mark.parametrize("head", HEADS)
 def test_the_export_of_a_cut_model_reads_what_its_output_reads(tmp_path, inputs, head):
     pytest.importorskip("onnxruntime")
@@ -115,7 +131,7 @@ def test_a_wrong_number_of_layers_is_named(tmp_path):
         with pytest.raises(ValueError, match="num_layers must be a whole number from 1 to 4. Received"):
             albert_tf.from_pretrained(str(tmp_path / "exits"), "classifier", num_layers=number)
     save(albert_tf.AlbertClassifier(ALBERT, 3), str(tmp_path / "plain"), "ours")
-    with pytest.raises(ValueError, match="num_layers needs a model that was trained with exit heads .*plain.* was not"):
+    with pytest.raises(ValueError, match="num_layers needs a sentence encoder, or .* exit heads .*plain.* is neither"):
         albert_tf.from_pretrained(str(tmp_path / "plain"), "classifier", num_layers=2)
 
 

@@ -1,0 +1,158 @@
+"""Quality over size of ALBERTs made from a BERT: ranks, embedding sizes, groups, starts, fewer layers.
+
+    python -m benchmarks.bert_to_albert --model=all-MiniLM-L6-v2 --data=data --text=lines.txt --output_dir=out
+
+Each configuration learns the vectors of --model, a sentence encoder, by the two steps of bert_to_albert: from the first
+--num_lines lines of --text, a sentence on each line, read once. The last step is measured. The program writes a row for
+each configuration, seed and number of lines to bert_to_albert.csv in --output_dir:
+
+    start_spearman, spearman   Spearman's correlation on STS-B's dev set, before and after the training
+    int8_spearman, megabytes   the correlation and the size as an ONNX file in int8
+    milliseconds               processor's time of that file for a sentence on one thread: the median of STS-B's
+    parameters                 their number
+    recall@1                   of the paragraphs of SQuAD's dev-v1.1.json by question, cut to the length of --model
+
+Rows that are there are not measured again, and a training that was stopped continues. bert_to_albert.svg draws
+int8_spearman over megabytes, the means of seeds with the most lines.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import os
+import time
+from typing import Any
+
+import numpy as np
+from absl import flags
+
+from albert_tf import from_pretrained, tokenizer_from_pretrained
+from albert_tf.commands import app, bert_to_albert
+from albert_tf.commands.flag_fields import define_integer, define_required
+from albert_tf.export.conversion import save_random
+from albert_tf.export.onnx.session import OnnxModel
+from albert_tf.export.onnx.writing import to_onnx
+from albert_tf.tasks.classification.data import find_task, read_examples
+from albert_tf.tasks.scores import scorer
+from albert_tf.tasks.sentence_vectors.search import unit_vectors_function
+from albert_tf.text.lines import read_lines
+from albert_tf.utils.charts import Curve, Panel, write_charts
+from albert_tf.utils.files import make_directory
+from albert_tf.utils.outputs import write_csv, write_text
+from albert_tf.weights.settings import settings_of
+from albert_tf.weights.stored_model import open_source
+from benchmarks import common_flags
+from benchmarks.retrieval import BEST, scores, squad  # defines --model and --data
+from studies.intervals import standard_error
+
+BASE = dict(share_layers=1, layer_rank=32, layer_biases=True, embedding_size=128, num_layers=None)
+UNSHARED = dict(share_layers=None, layer_rank=0, layer_biases=False, embedding_size=None)
+CURVES: dict[str, dict[str, dict[str, Any]]] = {  # what differs from BASE, by the name of a configuration
+    "rank of layers": {f"rank {rank}": dict(layer_rank=rank) for rank in (0, 8, 16, 32, 64)},
+    "plain ALBERT": {"plain": dict(layer_rank=0, layer_biases=False)},
+    "embedding size, rank 32": {f"E {size}": dict(embedding_size=size) for size in (64, 96, 192)},
+    "groups, rank 0": {f"{groups} groups": dict(layer_rank=0, share_layers=groups) for groups in (2, 3)},
+    "random start, rank 32": {"random start": {}},
+    "3 layers": {"3 layers, rank 32": dict(num_layers=3),
+                 "3 layers, unshared, E 128": dict(num_layers=3, share_layers=3, layer_rank=0, layer_biases=False),
+                 "3 layers, unshared": dict(UNSHARED, num_layers=3)},
+}
+CONFIGURATIONS = {name: {**BASE, **changes} for curve in CURVES.values() for name, changes in curve.items()}
+TEACHER = "teacher"
+KEYS = ("configuration", "seed", "lines")
+COLUMNS = (*KEYS, "start_spearman", "spearman", "int8_spearman", "megabytes", "milliseconds", "parameters", "recall@1")
+
+define_required("text", "Path of the text, with one sentence on each line.")
+common_flags.define_output_dir()
+flags.DEFINE_list("configurations", [TEACHER, "albert_tiny_en_sentences", *CONFIGURATIONS], f"Names of configurations, "
+                  f"in the order of their trainings. {TEACHER}, and paths of weights, are measured as they are.")
+flags.DEFINE_list("seeds", ["1", "2", "3"], "Seeds of the trainings.")
+define_integer("num_lines", 40_000, "Number of lines of --text.", 128, 10**9)
+FLAGS = flags.FLAGS
+
+
+def main():
+    make_directory(FLAGS.output_dir)
+    table = os.path.join(FLAGS.output_dir, "bert_to_albert.csv")
+    rows = list(csv.DictReader(open(table, encoding="utf-8"))) if os.path.exists(table) else []
+    for seed, name in itertools.product(FLAGS.seeds, FLAGS.configurations):
+        key = (name, seed, str(FLAGS.num_lines)) if name in CONFIGURATIONS else (name, "", "")
+        if key not in [tuple(row[column] for column in KEYS) for row in rows]:
+            values = trained(*key) if name in CONFIGURATIONS else measured(FLAGS.model if name == TEACHER else name)
+            rows.append({column: str({**dict(zip(KEYS, key)), **values}.get(column, "")) for column in COLUMNS})
+            write_csv(table, [COLUMNS, *(row.values() for row in rows)])
+            print(*(f"{column} {value}" for column, value in rows[-1].items() if value), sep=", ", flush=True)
+    draw(rows, os.path.splitext(table)[0] + ".svg")
+
+
+def trained(name: str, seed: str, num_lines: str) -> dict[str, Any]:
+    """The measured values of a configuration, which is trained first."""
+    folder, text = (os.path.join(FLAGS.output_dir, each) for each in (
+        f"{name.replace(', ', '_').replace(' ', '_')}_{seed}_{num_lines}", f"lines_{num_lines}.txt"))
+    write_text(text, "".join(f"{line}\n" for line in itertools.islice(read_lines(FLAGS.text), int(num_lines))))
+    options = bert_to_albert.Options(
+        init_checkpoint=FLAGS.model, text=text, text_column=None, output_dir=folder, cached_dir=FLAGS.output_dir,
+        data_dir=None, max_seq_length=64, train_batch_size=128, num_train_epochs=1.0, learning_rate=5e-4,
+        random_seed=int(seed), precision="mixed_bfloat16", **CONFIGURATIONS[name])
+    start = bert_to_albert.convert(options)
+    if name == "random start":
+        source, start = open_source(start), os.path.join(folder, "random")
+        save_random(source.config, start, "ours", "sentence_encoder", source.vocabulary, seed=int(seed))
+    start_spearman = spearman_of(start)(from_pretrained(start, "sentence_encoder")).value
+    return dict(start_spearman=f"{start_spearman:.4f}", **measured(bert_to_albert.learn(options, start)))
+
+
+def spearman_of(path: str):
+    """A function from a model to its score on STS-B's dev set, with the vocabulary at the path."""
+    return scorer("sentence_encoder", os.path.join(FLAGS.data, "glue/STS-B/dev.tsv"), tokenizer_from_pretrained(path),
+                  find_task("sts-b"))
+
+
+def measured(path: str) -> dict[str, Any]:
+    """The measured values of a model that is trained."""
+    model = from_pretrained(path, "sentence_encoder",
+                            max_seq_length=from_pretrained(FLAGS.model, "sentence_encoder").max_seq_length)
+    tokenizer, content, score = tokenizer_from_pretrained(path), to_onnx(model, "int8"), spearman_of(path)
+    int8 = OnnxModel(content, settings_of(model), threads=1)
+    vectors_of, (questions, paragraphs, answers) = unit_vectors_function(model, tokenizer), squad("dev")
+    order = np.argsort(-(vectors_of(questions) @ vectors_of(paragraphs).T), axis=1, kind="stable")[:, :BEST]
+    return {"spearman": f"{score(model).value:.4f}", "int8_spearman": f"{score(int8).value:.4f}",
+            "megabytes": f"{len(content) / 1e6:.2f}", "milliseconds": f"{milliseconds(int8, tokenizer):.2f}",
+            "parameters": model.count_params(), "recall@1": scores(order, answers)["recall@1"]}
+
+
+def milliseconds(model: OnnxModel, tokenizer) -> float:
+    """The median of the processor's times for the sentences of STS-B's dev set, one at a time."""
+    times = []
+    for example in read_examples(find_task("sts-b"), os.path.join(FLAGS.data, "glue"), "dev"):
+        inputs = tokenizer([example.text_a], max_seq_length=model.row_length)
+        start = time.process_time()
+        model(inputs)
+        times.append(time.process_time() - start)
+    return 1000 * float(np.median(times))
+
+
+def draw(rows: list[dict[str, str]], path: str) -> None:
+    """Writes the chart: a curve for each entry of CURVES and each model that was not trained; the teacher as a line."""
+    lines = max((int(row["lines"]) for row in rows if row["lines"]), default=0)
+    points: dict[str, list[tuple[float, float]]] = {}  # of the seeds of a configuration: megabytes, score
+    for row in rows:
+        if row["lines"] in ("", str(lines)):
+            points.setdefault(row["configuration"], []).append((float(row["megabytes"]), float(row["int8_spearman"])))
+    untrained = {name: {name} for name in points if name not in (*CONFIGURATIONS, TEACHER)}
+    curves = []
+    for title, names in {**CURVES, **untrained}.items():
+        measured = [np.array(points[name]) for name in names if name in points]  # [seeds, 2] each
+        if measured:
+            curves.append(Curve([tuple(each.mean(axis=0)) for each in measured], title,
+                                [standard_error(each[:, 1]) for each in measured]))
+    if TEACHER in points and curves:
+        sizes = [x for curve in curves for x, _ in curve.points]
+        curves.append(Curve([(x, points[TEACHER][0][1]) for x in (min(sizes), max(sizes))], TEACHER))
+    if curves:
+        write_charts(path, [Panel("Spearman's correlation on STS-B", curves, "megabytes in int8")])
+
+
+if __name__ == "__main__":
+    app.run(main)
