@@ -78,6 +78,11 @@ class Options(shared.VectorFlags, shared.VectorPrecisionFlags, shared.PromptFlag
         "outputs from the teacher's, whose vocabulary must be the same. The teacher's are kept in memory and in "
         "--cached_dir: 1.5 GB for a million tokens of 384 numbers.", 0.0, needs="objective=distillation")
 
+    distillation_depths: tuple[int, ...] = fields.whole_numbers(
+        (), "Comma-separated numbers of layers, such as 2,3,4. The loss of --objective=distillation is the mean of "
+        "those of the model and of the models of its first 2, 3 and 4 layers, to which convert_checkpoint --num_layers "
+        "cuts it. Default: the model is trained as a whole.", bounds.LAYERS, needs="objective=distillation")
+
     @functools.cached_property
     def vector_pooling(self) -> dict[str, Any]:
         """The arguments of the sentence encoder for its pooling."""

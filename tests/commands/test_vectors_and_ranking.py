@@ -155,6 +155,7 @@ def test_rankings_and_vectors_of_fewer_dimensions_are_learned_from_a_teacher(ses
     ("search_sentences", dict(rerank_checkpoint="{model}"), "has no classifier: set num_labels"),
     ("run_sentence_embeddings", dict(num_negatives=2), "--num_negatives=2 has no effect without --objective=pairs"),
     ("run_sentence_embeddings", dict(matryoshka_dims="16,x"), "--matryoshka_dims"),
+    ("run_sentence_embeddings", dict(distillation_depths="1"), "no effect without --objective=distillation"),
     ("export_to_onnx", dict(model="encoder", truncate_dim=4), "--truncate_dim is for --model=sentence_encoder."),
 ])
 def test_a_wrong_flag_ends_in_one_line(folder, tmp_path, capsys, script, flags, message):

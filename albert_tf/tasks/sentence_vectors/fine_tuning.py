@@ -80,7 +80,7 @@ class SentenceEmbeddings(FineTuning):
         objective = "contrastive" if options.objective in ("pairs", "simcse") else "similarity"
         return SentenceVectorTask(model, objective, options.temperature, options.matryoshka_dims,
                                   options.distillation_cosines, options.distillation_tokens,
-                                  options.whole_batch_negatives)
+                                  options.whole_batch_negatives, options.distillation_depths)
 
     def training_table(self):
         options = self.options
