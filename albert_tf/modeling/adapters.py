@@ -86,6 +86,24 @@ def add_adapters(encoder: AlbertModel, options: LoraOptions) -> list[LowRankAdap
     return adapters
 
 
+def merge_adapters(encoder: AlbertModel) -> None:
+    """Adds the updates of an encoder's adapters to its kernels, and removes the adapters, so that it can be saved.
+
+    Raises:
+      ValueError: layers that share a kernel have adapters of their own.
+    """
+    by_scope: dict[str, LowRankAdapter] = {}
+    for adapter in encoder.encoder.adapters:
+        scope = ADAPTER_NAME.sub(r"\1", release_name(adapter.a))
+        if by_scope.setdefault(scope, adapter) is not adapter:
+            raise ValueError(f"adapters of several layers (per_layer) cannot be merged into one kernel: {scope}/kernel")
+    for dense in encoder.submodules:
+        if isinstance(dense, ReleaseDense) and (scope := release_name(dense.kernel).rpartition("/")[0]) in by_scope:
+            dense.kernel.assign_add(by_scope[scope].update())
+            dense.kernel_update = None
+    encoder.encoder.adapters = []
+
+
 def _update(adapters: dict[int | None, LowRankAdapter], layer: int) -> tf.Tensor:
     return adapters[layer if layer in adapters else None].update()
 

@@ -51,7 +51,10 @@ class ConfiguredModel(Arguments, keras.Model):
         self.built = True
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments of the constructor, for Keras."""
+        """The arguments of the constructor, for Keras. Raises ValueError if the model has low-rank adapters."""
+        if any("/lora_" in weight.name for weight in self.weights):
+            raise ValueError("a model with low-rank adapters cannot be saved or cloned: first add them to its kernels, "
+                             "by merge_adapters in albert_tf.modeling.adapters")
         arguments = {name: getattr(self, name) for name in self.arguments()}
         return dict(name=self.name, trainable=self.trainable, config=self.config.to_dict(), **arguments)
 

@@ -8,10 +8,11 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.adapters import LoraOptions, add_adapters
+from albert_tf.export.conversion import save_pretrained
+from albert_tf.modeling.adapters import LoraOptions, add_adapters, merge_adapters
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.layers import release_name
-from albert_tf.weights.from_pretrained import build
+from albert_tf.weights.from_pretrained import build, from_pretrained
 from albert_tf.weights.settings import Settings
 from albert_tf.weights.stored_model import StoredModel, merged
 
@@ -55,6 +56,27 @@ def test_merged_weights_compute_the_same_without_adapters(sharing, per_layer):
     np.testing.assert_allclose(plain(BATCH)["logits"], model(BATCH)["logits"], atol=1e-5)
     is_shared = plain.config.num_attention_blocks < plain.config.num_hidden_layers * plain.config.inner_group_num
     assert is_shared == (not per_layer and sharing.get("cross_layer_sharing") != "none")
+
+
+@pytest.mark.both_stacks
+def test_a_model_is_saved_after_its_adapters_were_merged(tmp_path):
+    model, _ = adapted(LoraOptions(2, 3.0))
+    expected = model(BATCH)["logits"].numpy()
+    for save in (lambda: model.save(tmp_path / "model.keras"), lambda: save_pretrained(model, str(tmp_path / "saved"))):
+        with pytest.raises(ValueError, match="low-rank adapters cannot be saved or cloned: first .* merge_adapters"):
+            save()
+    merge_adapters(model.albert)
+    model.save(tmp_path / "model.keras")
+    save_pretrained(model, str(tmp_path / "saved"))
+    for saved in (model, keras.models.load_model(tmp_path / "model.keras"), from_pretrained(
+            str(tmp_path / "saved"), "classifier")):
+        np.testing.assert_allclose(saved(BATCH)["logits"], expected, atol=1e-5)
+
+
+def test_adapters_of_several_layers_are_not_merged_into_the_kernel_that_they_share():
+    model, _ = adapted(LoraOptions(2, per_layer=True))
+    with pytest.raises(ValueError, match=r"several layers \(per_layer\) cannot be merged into one kernel: bert/enc"):
+        merge_adapters(model.albert)
 
 
 def test_the_update_is_alpha_by_rank_times_the_product():
