@@ -18,10 +18,9 @@ suppress_warnings = [
 
 # The docstrings are read without importing the package: the reference needs no TensorFlow.
 autoapi_dirs = [str(_PACKAGE)]
-autoapi_ignore = ["*/commands/*"]  # programs, whose --help describes them
-autoapi_root = "reference"
-autoapi_options = ["members", "show-module-summary"]
+autoapi_generate_api_docs = False  # reference.rst has the public names
 autoapi_add_toctree_entry = False
+add_module_names = False
 autoapi_python_class_content = "both"
 napoleon_google_docstring = True
 napoleon_use_ivar = True  # attributes as fields of their class: properties are documented by themselves

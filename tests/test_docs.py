@@ -14,7 +14,8 @@ PATHS = [*(REPOSITORY / name for name in ("README.md", "SECURITY.md", "studies/R
          *sorted((REPOSITORY / "docs").glob("*.md"))]
 PAGES = {str(path.relative_to(REPOSITORY)): Page(path) for path in PATHS}
 # The pages whose commands are run, by the mark of the test.
-RUN = {"README.md": (), "docs/languages.md": (), "docs/from_hugging_face_and_keras_hub.md": pytest.mark.long,
+RUN = {"README.md": (), "docs/languages.md": (), "docs/keras.md": (pytest.mark.long, pytest.mark.both_stacks),
+       "docs/from_hugging_face_and_keras_hub.md": pytest.mark.long,
        "docs/weights.md": pytest.mark.long}
 RUN_SLOWLY = ["docs/from_the_release.md", "docs/pretraining.md", "docs/fine_tuning.md", "docs/serving.md",
               "docs/sentence_vectors.md"]

@@ -173,7 +173,7 @@ def test_the_ways_to_a_faster_model_follow_from_the_scores_and_times_of_the_seed
     ways, short = by_steps["600"], by_steps["300"]
     assert table_rows("faster.md", "The ways side by side")[1:] == [
         [name, *over_seeds(rows), rows[0]["megabytes"]] for name, rows in ways.items()
-        if not name.startswith("early exit")]  # the table of early exit has them over more seeds
+        if not re.search("early exit|patience", name)]  # of version 0.3; the table of early exit has those of Keras
     text = " ".join((DOCS / "faster.md").read_text("utf-8").split())
     assert f"The teacher's gain is {mean_difference(ways['4 layers, taught'], ways['4 layers'])}." in text
     assert (f"After 300 steps, three layers had {mean_score(short['3 layers'])} alone and "
@@ -211,11 +211,11 @@ def test_the_rows_of_early_exit_follow_from_the_scores_and_times_of_the_seeds():
     text = " ".join((DOCS / "faster.md").read_text("utf-8").split())
     minilm, deep = "all-MiniLM-L6-v2", "albert_tiny_en deepened to 12 layers"
 
-    def rows_of(model, task, exits, program, exit_pooling="mean"):
+    def rows_of(model, task, exits, program):
         return [row for row in measured if [row[name] for name in (
-            "model", "task", "exits", "program", "exit_pooling")] == [model, task, exits, program, exit_pooling]]
+            "model", "task", "exits", "program", "exit_pooling")] == [model, task, exits, program, "mean"]]
 
-    assert len(shown) > 15
+    assert len(shown) > 10
     for name, program, layers, *cells in shown[1:]:
         label, _, seeds = name.partition("; ")
         task, _, depth = label.lower().partition(", ")
@@ -229,14 +229,11 @@ def test_the_rows_of_early_exit_follow_from_the_scores_and_times_of_the_seeds():
             (minilm, "sst-2", "patience 3", "patience 3 of SST-2 changes the score by {}"),
             (minilm, "sts-b", "first 4 layers", "its first 4 layers change the score by +{}"),
             (minilm, "rte", "first 4 layers", "on RTE (chance: 0.527) they change it by +{}"),
-            (deep, "sst-2", "patience 4", "patience 4 of the 12 layers changes it by {}"),
-            (deep, "sst-2", "patience 12", "the last output, which is trained further, by {}")):
+            (deep, "sst-2", "patience 4", "patience 4 of the 12 layers changes it by {}")):
         rows = [rows_of(model, task, "afterwards", each) for each in (program, "without exits")]
         assert len(rows[0]) == 5 and shown_as.format(mean_difference(*rows)) in text
     (exits,), (whole,) = (rows_of(minilm, "sts-b", "together", each) for each in ("patience 6", "without exits"))
     assert f"was {float(exits['score']):.3f} instead of {float(whole['score']):.3f} with all layers (one seed)" in text
-    of_cls = rows_of(minilm, "sst-2", "together", "patience 2", "pooler")
-    assert f"patience 2 had {mean_score(of_cls)} on SST-2" in text
 
 
 def test_the_rows_of_the_shipped_model_follow_from_the_scores_of_the_seeds():

@@ -1,16 +1,35 @@
 """The names of `import albert_tf`, which imports nothing until they are used."""
 
 import importlib
+import re
 import subprocess
 import sys
 
+from script_session import REPOSITORY
+
 import albert_tf
+
+# Neither packages nor the version.
+CALLABLE = [name for name in albert_tf.__all__ if callable(getattr(albert_tf, name))]
 
 
 def test_every_public_name_is_there():
     for name in albert_tf.__all__:
         assert getattr(albert_tf, name) is not None
     assert albert_tf.AlbertClassifier.__name__ == "AlbertClassifier"
+
+
+def test_the_reference_has_the_public_names_alone_where_they_are_defined():
+    reference = (REPOSITORY / "docs/reference.rst").read_text("utf-8")
+    shown = re.findall(r"^\.\. autoapi(?:class|function):: (.+)$", reference, re.MULTILINE)
+    defined = {f"{getattr(albert_tf, name).__module__}.{name}" for name in CALLABLE}
+    assert len(defined) > 20 and sorted(shown) == sorted(defined)
+
+
+def test_a_page_names_every_public_name():
+    paths = [REPOSITORY / "README.md", *(REPOSITORY / "docs").glob("*.md")]
+    pages = " ".join(path.read_text("utf-8") for path in paths)
+    assert [name for name in CALLABLE if not re.search(rf"\b{name}\b", pages)] == []
 
 
 def test_modules_are_reached_by_their_path_without_an_import():
