@@ -54,9 +54,9 @@ CURVES: dict[str, dict[str, dict[str, Any]]] = {  # what differs from BASE, by t
     "embedding size, rank 32": {f"E {size}": dict(embedding_size=size) for size in (64, 96, 192)},
     "groups, rank 0": {f"{groups} groups": dict(layer_rank=0, share_layers=groups) for groups in (2, 3)},
     "random start, rank 32": {"random start": {}},
-    "3 layers": {"3 layers, rank 32": dict(num_layers=3),
-                 "3 layers, unshared, E 128": dict(num_layers=3, share_layers=3, layer_rank=0, layer_biases=False),
-                 "3 layers, unshared": dict(UNSHARED, num_layers=3)},
+    "3 layers": {"3 layers rank 32": dict(num_layers=3),
+                 "3 layers unshared E 128": dict(num_layers=3, share_layers=3, layer_rank=0, layer_biases=False),
+                 "3 layers unshared": dict(UNSHARED, num_layers=3)},
 }
 CONFIGURATIONS = {name: {**BASE, **changes} for curve in CURVES.values() for name, changes in curve.items()}
 TEACHER = "teacher"
@@ -89,7 +89,7 @@ def main():
 def trained(name: str, seed: str, num_lines: str) -> dict[str, Any]:
     """The measured values of a configuration, which is trained first."""
     folder, text = (os.path.join(FLAGS.output_dir, each) for each in (
-        f"{name.replace(', ', '_').replace(' ', '_')}_{seed}_{num_lines}", f"lines_{num_lines}.txt"))
+        f"{name.replace(' ', '_')}_{seed}_{num_lines}", f"lines_{num_lines}.txt"))
     write_text(text, "".join(f"{line}\n" for line in itertools.islice(read_lines(FLAGS.text), int(num_lines))))
     options = bert_to_albert.Options(
         init_checkpoint=FLAGS.model, text=text, text_column=None, output_dir=folder, cached_dir=FLAGS.output_dir,
