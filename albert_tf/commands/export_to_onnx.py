@@ -117,6 +117,8 @@ def main() -> None:
                 model, options.output_dir, selected.vocabulary, contents, options.init_path, files)
             for precision, content in contents.items():
                 print_differences(os.path.join(options.output_dir, names[precision]), content, compared[precision])
+            if is_page:
+                print(f"the page, on this machine: python -m http.server --directory {options.output_dir}")
             return
         with model_files(options.output_dir, "onnx", {}, names.values()):
             write_companions(model, options.output_dir, selected.vocabulary)
