@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import json
 import re
 import shutil
 
@@ -15,7 +16,7 @@ PATHS = [*(REPOSITORY / name for name in ("README.md", "SECURITY.md", "studies/R
 PAGES = {str(path.relative_to(REPOSITORY)): Page(path) for path in PATHS}
 # The pages whose commands are run, by the mark of the test.
 RUN = {"README.md": (), "docs/languages.md": (), "docs/keras.md": (pytest.mark.long, pytest.mark.both_stacks),
-       "docs/from_hugging_face_and_keras_hub.md": pytest.mark.long,
+       "docs/first_hour.md": pytest.mark.long, "docs/from_hugging_face_and_keras_hub.md": pytest.mark.long,
        "docs/weights.md": pytest.mark.long}
 RUN_SLOWLY = ["docs/from_the_release.md", "docs/pretraining.md", "docs/fine_tuning.md", "docs/serving.md",
               "docs/sentence_vectors.md"]
@@ -98,6 +99,11 @@ def test_commands_and_snippets_run_in_order(name, folder):
             if name == "README.md" and block.language == "text":
                 check_printed(block.text, page.printed)
         assert session.ended == page.scripts_to_run() != []
+    if name == "docs/first_hour.md":
+        scores = json.loads((folder / "verdicts/eval_results.json").read_text())
+        assert scores["eval_accuracy"] > 0.85
+        answer, = page.answer["predictions"]
+        assert answer["labels"] == "bad"
 
 
 def test_links_to_missing_files_and_headings_are_broken(tmp_path):

@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -34,6 +35,12 @@ def test_a_notebook_runs_and_beats_the_more_frequent_answer(path, tmp_path, monk
     shown = re.search(r"^accuracy ([\d.]+); always the more frequent answer: ([\d.]+)$", stored, re.MULTILINE)
     for name, value in zip(("accuracy", "majority"), shown.groups()):
         assert names[name] == pytest.approx(float(value), abs=0.05)  # other Pythons have other documentation
+
+
+def test_the_reviews_are_those_that_their_program_writes(tmp_path):
+    subprocess.run([sys.executable, EXAMPLES / "reviews/make_reviews.py", tmp_path], check=True)
+    for name in ("train.csv", "dev.csv", "test.csv"):
+        assert (tmp_path / name).read_bytes() == (EXAMPLES / "reviews" / name).read_bytes()
 
 
 def test_mteb_gives_the_correlations_of_our_vectors(golden, tmp_path):

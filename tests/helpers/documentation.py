@@ -11,6 +11,8 @@ A fenced block is run by its language:
     ```json reviews.json  a file that the reader writes, of any language
     ```json               the answer to the last request
     ```text               output, not run; so are the languages of NOT_COMMANDS
+
+Pages in WHOLE are run with the flags that they show.
 """
 
 import contextlib
@@ -53,6 +55,7 @@ SMALL = {
     "run_tagging": dict(FINE_TUNING, max_seq_length=24),
     "run_sentence_embeddings": dict(FINE_TUNING, max_seq_length=24, matryoshka_dims=8),
 }
+WHOLE = ("first_hour.md",)
 # Scripts whose recipe or space sets the sizes: other tests run them, and test_docs.py checks the flags.
 NOT_RUN = {"pretrain_from_text", "search_settings"}
 # A block that imports one of them is not run: they are not installed where the tests run.
@@ -88,7 +91,8 @@ class Page:
         self.blocks = list(_blocks(self.text))
         self.names = {}  # of its python blocks
         self.printed = ""  # by the last block of commands or Python
-        self._server, self._url, self._answer = None, "", None  # a ScriptProcess, and the JSON of the last answer
+        self._server, self._url, self.answer = None, "", None  # a ScriptProcess, and the JSON of the last answer
+        self._is_small = path.name not in WHOLE
 
     def commands(self):
         """The words of each command of the shell blocks."""
@@ -141,7 +145,7 @@ class Page:
                     exec(compile(code, str(self.path), "exec"), self.names)
                 self.printed = printed.getvalue()
         elif block.language == "json":
-            check_close(json.loads(block.text), self._answer)
+            check_close(json.loads(block.text), self.answer)
         else:
             assert block.language in NOT_COMMANDS, block
 
@@ -161,9 +165,9 @@ class Page:
             data = words[words.index("-d") + 1].encode() if "-d" in words else None
             url = words[-1].replace("http://127.0.0.1:8501/", self._url)
             with urllib.request.urlopen(urllib.request.Request(url, data), timeout=60) as response:
-                self._answer = json.load(response)
+                self.answer = json.load(response)
         else:
-            return run_command(words, folder, session)
+            return run_command(words, folder, session, self._is_small)
         return ""
 
 
@@ -251,14 +255,14 @@ def _numbers_apart(line):
     return re.sub(pattern, "#", line), list(map(float, re.findall(pattern, line)))
 
 
-def run_command(words, folder, session):
-    """Runs a command and returns what a script of ours printed."""
+def run_command(words, folder, session, is_small):
+    """Runs a command and returns what it printed, or a script of ours."""
     program, *arguments = words
     if script_commands(words):
         script, *arguments = script_commands(words)
         if not is_run(script):
             return ""
-        flags = small(script, flags_of(arguments))
+        flags = small(script, flags_of(arguments)) if is_small else flags_of(arguments)
         return session.run(script=script, eagerly="train_step" in flags and "export_dir" not in flags, **flags)
     elif program == "make":
         targets = re.findall(r"^([\w-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
@@ -267,9 +271,14 @@ def run_command(words, folder, session):
         subprocess.run([sys.executable, *arguments], cwd=REPOSITORY, check=True, stdout=subprocess.DEVNULL)
     elif program == "pip":
         check_installation(arguments)
-    elif program in ("sudo", "git", "python3"):  # done where the tests run
+    elif program in ("sudo", "git", "python3") or "&&" in words:  # done where the tests run
         assert shlex.join(words) in ("sudo apt install git python3-venv", "git clone URL albert_tf '&&' cd albert_tf",
-                                     "python3 -m venv .venv '&&' . .venv/bin/activate")
+                                     "python3 -m venv .venv '&&' . .venv/bin/activate",
+                                     "mkdir ../first_hour '&&' cd ../first_hour")
+    elif program == "cat":
+        return (folder / arguments[0]).read_text()
+    elif words == ["cp", "-r", "../albert_tf/examples/reviews", "."]:
+        shutil.copytree(REPOSITORY / "examples/reviews", folder / "reviews")
     elif program == "printf":
         text, _, file = arguments
         (folder / file).write_text(text.replace("\\n", "\n"))
