@@ -17,6 +17,7 @@ they are made (training/strategy.py). A GPU or a TPU core computes a batch as a 
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 from albert_tf.utils.imports import tensorflow as tf
@@ -51,6 +52,17 @@ def count(strategy: Any) -> int:
 def is_cpu_alone() -> bool:
     """Whether this machine computes on its CPU, since it has no GPU."""
     return not tf.config.list_physical_devices("GPU")
+
+
+def has_bfloat16() -> bool:
+    """Whether bfloat16 is no slower than float32: on other devices than a CPU, and on one with instructions for it."""
+    if not is_cpu_alone():
+        return True
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            return bool(re.search(r"\b(avx512_bf16|amx_bf16|bf16)\b", file.read()))
+    except OSError:  # not Linux
+        return False
 
 
 def available_cores() -> int:

@@ -7,14 +7,12 @@ learned to use more of the sentence. docs/pretraining.md explains how to leave t
 from __future__ import annotations
 
 import dataclasses
-from typing import Iterator
 
 import numpy as np
-import tensorflow as tf
 from scipy import sparse
 
 from albert_tf.pretraining.dynamic_masking import original_ids
-from albert_tf.pretraining.reading import RecordSet, parser
+from albert_tf.pretraining.reading import RecordSet, record_batches
 
 # How many tokens are counted, and how many masked tokens are predicted. This takes a few seconds.
 _COUNTED_TOKENS, _PREDICTED_TOKENS = 1_500_000, 20_000
@@ -47,7 +45,7 @@ def neighbour_baseline(training: RecordSet, evaluation: RecordSet, vocab_size: i
 
     The probability of a masked token w between l and r is P(w | l) P(w | r) / P(w), divided by its sum over all w.
     """
-    counted = next(_batches(training, _COUNTED_TOKENS // training.max_seq_length))
+    counted = next(record_batches(training, _COUNTED_TOKENS // training.max_seq_length))
     ids, real = original_ids(counted).numpy(), counted["input_mask"].numpy() > 0
     frequencies = np.bincount(ids[real], minlength=vocab_size) + 1.0
     frequencies /= frequencies.sum()
@@ -75,7 +73,7 @@ def _row_sums(matrix) -> np.ndarray:
 def _masked_tokens(records: RecordSet) -> np.ndarray:
     """The first masked tokens, and the tokens before and after each of them, int [3, masked tokens]."""
     parts: list[np.ndarray] = []
-    for batch in _batches(records, _EXAMPLES_AT_ONCE):
+    for batch in record_batches(records, _EXAMPLES_AT_ONCE):
         rows, columns = np.nonzero(batch["masked_lm_weights"])
         positions, inputs = batch["masked_lm_positions"].numpy()[rows, columns], batch["input_ids"].numpy()
         # [CLS] and [SEP] are never masked: both neighbours exist.
@@ -84,9 +82,3 @@ def _masked_tokens(records: RecordSet) -> np.ndarray:
         if sum(part.shape[1] for part in parts) >= _PREDICTED_TOKENS:
             break
     return np.concatenate(parts, axis=1)[:, :_PREDICTED_TOKENS]
-
-
-def _batches(records: RecordSet, examples: int) -> Iterator[dict[str, tf.Tensor]]:
-    parse = parser(records.max_seq_length, records.max_predictions_per_seq)
-    for serialized in tf.data.TFRecordDataset([file.path for file in records.files]).batch(examples):
-        yield parse(serialized, None)

@@ -1,5 +1,6 @@
 """The decisions by the kind of device. No test machine has a TPU: another strategy takes its place."""
 
+import io
 import json
 
 import pytest
@@ -34,6 +35,15 @@ def test_the_strategy_of_the_scope_is_the_default(monkeypatch):
         assert devices.is_tpu()
     in_replica = tf.function(lambda: tf.constant(devices.is_tpu()))
     assert tf.function(lambda: strategy.run(in_replica))()
+
+
+@pytest.mark.parametrize("flags_of_cpu, has_gpu, expected", [
+    ("fma avx2 avx512f avx512_bf16 amx_tile", False, True), ("fp asimd bf16 i8mm", False, True),
+    ("fma avx2 avx512f", False, False), ("fma avx2", True, True)])
+def test_a_cpu_without_its_instructions_has_no_bfloat16(flags_of_cpu, has_gpu, expected, monkeypatch):
+    monkeypatch.setattr(devices, "is_cpu_alone", lambda: not has_gpu)
+    monkeypatch.setattr("builtins.open", lambda *_, **__: io.StringIO(f"model name\t: X\nflags\t\t: {flags_of_cpu}\n"))
+    assert devices.has_bfloat16() is expected
 
 
 def options():

@@ -1,11 +1,14 @@
 """Pre-trains a model from raw text by a recipe: vocabulary, records, training, model.
 
-    python -m albert_tf pretrain_from_text --recipe=quick --text=train.txt --dev_text=dev.txt --output_dir=tiny
+    python -m albert_tf pretrain_from_text --recipe=quick --text=text.txt --output_dir=tiny
 
-The recipe `quick` takes minutes, on any text from half a megabyte; `albert_tiny_en` takes hours. A recipe is a JSON
-file: runs of the other scripts by name, with their flags. A run with "like" has the flags of an earlier run, and its
-own flags replace them. "configs" has presets with changes, which are written into --output_dir with the size of the
-recipe's vocabulary.
+The recipe `quick` takes minutes, on any text from half a megabyte; `albert_tiny_en` takes hours. The last line that is
+printed says how well masks are filled in text that was not trained on, by the model and by the frequencies of pieces.
+Without --dev_text, this is a part of --text, which is split into train.txt and dev.txt in --output_dir.
+
+A recipe is a JSON file: runs of the other scripts by name, with their flags. A run with "like" has the flags of an
+earlier run, and its own flags replace them. "configs" has presets with changes, which are written into --output_dir
+with the size of the recipe's vocabulary. Where a recipe has mixed_bfloat16 and the device does not, it is float32.
 
 If the script is started again, it continues where it stopped; if a text was changed in the meantime, this is an error.
 So is another text with the same --output_dir, whose vocabulary and records would be replaced.
@@ -25,17 +28,22 @@ from absl import logging
 import albert_tf
 from albert_tf.commands import flag_fields as fields, shared_flags as shared
 from albert_tf.commands.command_runs import Run, arguments, filled, parse_runs, placeholders, run_script
-from albert_tf.config import AlbertConfig
+from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.data.feature_table import fingerprint
+from albert_tf.data.rows import read_document_lines
+from albert_tf.devices import has_bfloat16
 from albert_tf.text.pieces import load_model
 from albert_tf.utils.charts import Curve, Panel, write_charts
-from albert_tf.utils.files import absolute, check_keys, errors_at, read_json_object
-from albert_tf.utils.outputs import checked_manifest, manifest_path, write_text
+from albert_tf.utils.files import absolute, check_keys, errors_at, expand_globs, read_json_object
+from albert_tf.utils.imports import tensorflow as tf
+from albert_tf.utils.outputs import checked_manifest, manifest_path, output_set, write_text
 
 RECIPES = pathlib.Path(albert_tf.__file__).parent / "recipes" / "pretraining"
 
 READERS_OF_TEXTS = ("train_vocabulary", "create_pretraining_data")  # the scripts that have --text_column
 PLACES = ("text", "dev_text", "init_checkpoint", "earlier_text", "earlier_dev_text", "output_dir")
+# Without --dev_text, blocks of as many lines are held out of every 200 lines, or of more if that is over 2,000 lines.
+HELD_OUT_BLOCK, HELD_OUT_EVERY, HELD_OUT_LINES = 10, 200, 2000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +52,9 @@ class Options:
 
     text: str = fields.required("Path of the text to train on, with one sentence per line and a blank line between "
                                 "documents.")
-    dev_text: str = fields.required("Path of the text to evaluate on, in the same format as --text.")
+    dev_text: str | None = fields.string(
+        None, "Path of the text to evaluate on, in the same format as --text. Default: 10 of every 200 lines of --text "
+        "(at most 2,000 lines in all), which are not trained on.")
     output_dir: str = fields.required("Directory of the vocabulary, the records, the checkpoints and the model.")
     init_checkpoint: str | None = fields.string(
         None, "Weights to start from, for the recipe `continued`: albert_tiny_en, a folder, or a checkpoint. They must "
@@ -67,7 +77,12 @@ def main() -> None:
     options = fields.from_flags(Options)
     places = {name: getattr(options, name) for name in PLACES if getattr(options, name) is not None}
     configs, recipe = read_recipe(options.recipe)
-    for name in placeholders([run.flags for run in recipe.values()]):
+    names = placeholders([run.flags for run in recipe.values()])
+    split: dict[str, str] = {}  # the files to make of --text
+    if options.dev_text is None and "dev_text" in names:
+        split = {name: os.path.join(options.output_dir, f"{name}.txt") for name in ("train", "dev")}
+        places.update(text=split["train"], dev_text=split["dev"])
+    for name in names:
         if name not in PLACES:
             raise ValueError(f"the recipe {options.recipe} has an unknown placeholder {{{name}}}; the known ones are "
                              f"{', '.join(PLACES)}")
@@ -76,10 +91,15 @@ def main() -> None:
     planned = [Run(run.script, {name: filled(value, places) for name, value in run.flags.items()})
                for run in recipe.values()]
     for run in planned:
-        if options.text_column and run.script in READERS_OF_TEXTS:
+        if options.text_column and not split and run.script in READERS_OF_TEXTS:
             run.flags["text_column"] = options.text_column
+        if run.flags.get("precision") == "mixed_bfloat16" and not has_bfloat16():
+            run.flags["precision"] = "float32"
+    is_split = not split or is_made(split["train"], dict(text=options.text, text_column=options.text_column))
     finished = [is_finished(run) for run in planned]  # before anything is written
-    stages: list[str] = []
+    if not is_split:
+        split_text(options, split["train"], split["dev"])
+    stages: list[dict] = []  # the flags of the runs of run_pretraining
     if all(run.script != "train_vocabulary" for run in planned):
         write_configs(configs, options.output_dir)
     for run, skipped in zip(planned, finished):
@@ -92,8 +112,30 @@ def main() -> None:
             write_configs({name: config.replace(vocab_size=pieces) for name, config in configs.items()},
                           options.output_dir)
         if run.script == "run_pretraining":
-            stages.append(run.flags["output_dir"])
-            draw_training(stages, os.path.join(options.output_dir, "training.svg"))
+            stages.append(run.flags)
+            draw_training([flags["output_dir"] for flags in stages], os.path.join(options.output_dir, "training.svg"))
+    if stages and {"input_file", "eval_input_file"} <= stages[-1].keys():
+        report(stages[-1])
+
+
+def split_text(options: Options, train: str, dev: str) -> None:
+    """Writes the lines of --text that are trained on, and those that are held out, each block as a document."""
+    paths = expand_globs(options.text)
+
+    def lines():
+        return (line for path in paths for line in read_document_lines(path, options.text_column))
+
+    every = max(HELD_OUT_EVERY, sum(1 for _ in lines()) * HELD_OUT_BLOCK // HELD_OUT_LINES)
+    with output_set({train: [train, dev]}) as outputs:
+        with (tf.io.gfile.GFile(outputs.temporary[train], "w") as training,
+              tf.io.gfile.GFile(outputs.temporary[dev], "w") as held_out):
+            for number, line in enumerate(lines()):
+                (held_out if number % every < HELD_OUT_BLOCK else training).write(f"{line}\n")
+                if number % every == HELD_OUT_BLOCK - 1:
+                    held_out.write("\n")
+                    training.write("\n")
+        flags = {name: value for name in ("text", "text_column") if (value := getattr(options, name)) is not None}
+        outputs.made_from = dict(shared.origin(paths), flags=flags)
 
 
 def is_finished(run: Run) -> bool:
@@ -103,13 +145,17 @@ def is_finished(run: Run) -> bool:
     """
     if run.script not in READERS_OF_TEXTS:
         return False
-    output = run.flags.get("output_file") or f"{run.flags['model_prefix']}.model"
+    return is_made(run.flags.get("output_file") or f"{run.flags['model_prefix']}.model", run.flags)
+
+
+def is_made(output: str, flag_values: dict) -> bool:
+    """Whether an output is complete. Raises ValueError if it was made with other flags, or of files that changed."""
     try:
         content = checked_manifest(manifest_path(output))
     except ValueError:  # none, or of an incomplete output
         return False
     made_from = content["made_from"]
-    flags = {name: str(value) for name, value in run.flags.items()}
+    flags = {name: str(value) for name, value in flag_values.items() if value is not None}
     for name in sorted({*flags, *made_from["flags"]}):
         if len({value and absolute(value) for value in (flags.get(name), made_from["flags"].get(name))}) > 1:
             raise ValueError(f"{output} was made with another --{name}, and would be replaced: choose another "
@@ -140,6 +186,29 @@ def _changed_preset(content: dict, place: str) -> AlbertConfig:
     check_keys(content, place, dict(like=str, changes=dict))
     with errors_at(place):
         return AlbertConfig.from_dict({**AlbertConfig.preset(content["like"]).to_dict(), **content["changes"]})
+
+
+def report(flags: dict) -> None:
+    """Prints how well a run fills the masks of its first evaluation set, and how well frequencies of pieces do."""
+    from albert_tf.pretraining.reading import frequency_baseline, lengths_of_records, open_records
+    from albert_tf.pretraining.task import PretrainingTask
+    from albert_tf.training.evaluation import best_of, read_history
+
+    directory, metric = flags["output_dir"], PretrainingTask.best_metric
+    best = best_of(read_history(directory, metric), metric)
+    if best is None:
+        return
+    vocab_size = AlbertConfig.from_json_file(os.path.join(directory, CONFIG_NAME)).vocab_size
+
+    def records(value):
+        paths = expand_globs(value[0] if isinstance(value, list) else value)
+        lengths = lengths_of_records(paths[0])
+        assert lengths is not None  # the run has read them
+        return open_records(paths, *lengths, vocab_size)
+
+    accuracy, loss = frequency_baseline(records(flags["input_file"]), records(flags["eval_input_file"]), vocab_size)
+    print(f"masked pieces of the text to evaluate on: accuracy {best[metric]:.3f} (always the most frequent piece: "
+          f"{accuracy:.3f}), cross entropy {best['masked_lm_loss']:.2f} nats (frequencies of pieces: {loss:.2f})")
 
 
 def draw_training(directories: list[str], path: str) -> None:

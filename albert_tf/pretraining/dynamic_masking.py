@@ -91,9 +91,7 @@ def new_masks(
     ids = original_ids(batch)  # [rows, seq]
     rows, seq = tf.shape(ids)[0], ids.shape[1]
     order, sizes, fates, pieces = tf.unstack(chance, axis=1)
-    last = tf.reduce_sum(batch["input_mask"], axis=1, keepdims=True) - 1
-    sep_ids = tf.gather(ids, last, batch_dims=1)  # [rows, 1]
-    free = (batch["input_mask"] > 0) & (ids != sep_ids) & (tf.range(seq) > 0)  # [rows, seq]: the first one is [CLS]
+    free = maskable(ids, batch["input_mask"])
     goals = _goals(batch["input_mask"], options, masked_lm_prob)
     masked = _draw_tokens(free, _words(batch["token_boundary"], free, options), goals, order, sizes, options)
 
@@ -122,6 +120,12 @@ def original_ids(batch: dict) -> tf.Tensor:
     row_of = tf.broadcast_to(tf.range(rows)[:, None], tf.shape(columns))
     wider = tf.concat([ids, tf.zeros([rows, 1], ids.dtype)], axis=1)
     return tf.tensor_scatter_nd_update(wider, tf.stack([row_of, columns], axis=-1), batch["masked_lm_ids"])[:, :seq]
+
+
+def maskable(ids: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
+    """Which tokens are neither special ones nor padding, bool [rows, seq], by the original ids."""
+    sep_ids = tf.gather(ids, tf.reduce_sum(input_mask, axis=1, keepdims=True) - 1, batch_dims=1)  # [rows, 1]
+    return (input_mask > 0) & (ids != sep_ids) & (tf.range(ids.shape[1]) > 0)  # the first one is [CLS]
 
 
 def options_of_records(files: Sequence[RecordFile], max_predictions_per_seq: int) -> MaskingOptions:

@@ -12,7 +12,7 @@ batches of short examples have more rows::
 from __future__ import annotations
 
 import dataclasses
-from typing import Callable, Sequence
+from typing import Callable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -21,7 +21,14 @@ from google.protobuf.message import DecodeError
 
 from albert_tf.data import streaming
 from albert_tf.data.records import CountedFile, check_records, pretraining_features, without_autotuning
-from albert_tf.pretraining.dynamic_masking import MaskedShare, dynamic_masking, find_mask_id, options_of_records
+from albert_tf.pretraining.dynamic_masking import (
+    MaskedShare,
+    dynamic_masking,
+    find_mask_id,
+    maskable,
+    options_of_records,
+    original_ids,
+)
 from albert_tf.pretraining.examples import OBJECTIVES
 from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
 from albert_tf.utils.bounds import check_one_of
@@ -184,6 +191,29 @@ def parser(max_seq_length: int, max_predictions_per_seq: int) -> Callable:
                 for name, values in batch.items()}
 
     return parse
+
+
+def record_batches(records: RecordSet, examples: int = 1000) -> Iterator[dict[str, tf.Tensor]]:
+    """The examples of records once, in their order, in parsed batches."""
+    parse = parser(records.max_seq_length, records.max_predictions_per_seq)
+    for serialized in tf.data.TFRecordDataset([file.path for file in records.files]).batch(examples):
+        yield parse(serialized, None)
+
+
+def frequency_baseline(training: RecordSet, evaluation: RecordSet, vocab_size: int) -> tuple[float, float]:
+    """How well the frequencies of pieces in training records predict the masked tokens of evaluation records.
+
+    Returns:
+      The accuracy of the most frequent piece, and the mean cross entropy of the frequencies, in nats. Each piece counts
+      once more than it occurs.
+    """
+    counts = np.ones(vocab_size)
+    for batch in record_batches(training):
+        ids = original_ids(batch)
+        counts += np.bincount(ids[maskable(ids, batch["input_mask"])], minlength=vocab_size)
+    labels = np.concatenate([batch["masked_lm_ids"][batch["masked_lm_weights"] > 0]
+                             for batch in record_batches(evaluation)])
+    return float(np.mean(labels == counts.argmax())), float(np.log(counts.sum()) - np.log(counts[labels]).mean())
 
 
 def _compare_tokenizers(files: Sequence[CountedFile], tokenizer: FullTokenizer) -> None:

@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+import math
 import pathlib
+import re
 from unittest import mock
 
 import pytest
@@ -16,6 +18,7 @@ from albert_tf.commands import command_runs
 from albert_tf.commands.command_runs import parse_runs, placeholders
 from albert_tf.commands.pretrain_from_text import READERS_OF_TEXTS
 from albert_tf.data.feature_table import fingerprint
+from albert_tf.training.evaluation import best_of, read_history
 from albert_tf.utils.outputs import output_set, write_text
 
 RECIPES = pathlib.Path(albert_tf.__file__).parent / "recipes" / "pretraining"
@@ -44,8 +47,8 @@ def test_a_recipe_has_only_flags_that_its_scripts_have(recipe):
 
 @pytest.mark.long
 @pytest.mark.parametrize("recipe", sorted(path.stem for path in RECIPES.glob("*.json")))
-def test_a_recipe_leads_from_a_text_to_a_model_that_fills_masks(recipe, tmp_path, monkeypatch):
-    """With a tiny model, two steps in each stage, and one process for all scripts."""
+def test_a_recipe_leads_from_a_text_to_a_model_that_fills_masks(recipe, tmp_path, monkeypatch, capsys):
+    """With a tiny model, two steps in each stage, and one process for all scripts. Where it can, text is held out."""
     write_synthetic_text(tmp_path / "text.txt")
     content = json.loads((RECIPES / f"{recipe}.json").read_text())
     tiny = {**CONFIG, "vocab_size": 50, "num_hidden_layers": 4, "max_position_embeddings": 100}
@@ -65,7 +68,8 @@ def test_a_recipe_leads_from_a_text_to_a_model_that_fills_masks(recipe, tmp_path
         monkeypatch.setattr(command_runs, "run_to_end", run_in_session)
         for expected in (len(runs), 2 * len(runs) - skipped):  # the second time, vocabulary and records are there
             text = str(tmp_path / "text.txt")
-            assert pretrain_from_text(recipe=str(tmp_path / "recipe.json"), text=text, dev_text=text,
+            dev_text = {} if recipe == "quick" else dict(dev_text=text)
+            assert pretrain_from_text(recipe=str(tmp_path / "recipe.json"), text=text, **dev_text,
                                       init_checkpoint="albert_tiny_en", earlier_text=text, earlier_dev_text=text,
                                       output_dir=str(tmp_path / "out")) == 0
             assert len(commands) == expected
@@ -75,6 +79,13 @@ def test_a_recipe_leads_from_a_text_to_a_model_that_fills_masks(recipe, tmp_path
     curve = (tmp_path / "out/training.svg").read_text()
     stages = [name for name, run in runs.items() if run.script == "run_pretraining" and "num_train_steps" in run.flags]
     assert stages and all(f">{stage.replace('_', ' ')}<" in curve for stage in stages)
+    if recipe == "quick":
+        best = best_of(read_history(str(tmp_path / "out/stage_1"), "masked_lm_accuracy"), "masked_lm_accuracy")
+        pattern = r"masked pieces .*: accuracy ([\d.]+) \(.* ([\d.]+)\), cross entropy ([\d.]+) nats \(.* ([\d.]+)\)"
+        accuracy, of_piece, loss, of_frequencies = map(float, re.search(pattern, capsys.readouterr().out).groups())
+        assert accuracy == pytest.approx(best["masked_lm_accuracy"], abs=6e-4)
+        assert loss == pytest.approx(best["masked_lm_loss"], abs=6e-3)
+        assert 0 <= of_piece < 0.5 and 2 < of_frequencies < math.log(50)
     if recipe == "albert_tiny_en":
         assert [layers(tmp_path / "out" / stage) for stage in stages] == [2, 4, 4]
 
@@ -126,6 +137,34 @@ def texts(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("text", "dev", "other"):
         (tmp_path / f"{name}.txt").write_text(name)
+
+
+def test_without_a_dev_text_lines_all_over_the_text_are_held_out(tmp_path, texts, capsys, started):
+    lines = [f"line {number}" for number in range(430)]
+    (tmp_path / "text.txt").write_text("\n".join(lines) + "\n")
+    with loaded("pretrain_from_text") as pretrain_from_text:
+        assert pretrain_from_text(recipe="quick", text="text.txt", output_dir="out") == 0
+        train, dev = ((tmp_path / f"out/{name}.txt").read_text() for name in ("train", "dev"))
+        documents = [document.splitlines() for document in dev.strip().split("\n\n")]
+        assert documents == [lines[:10], lines[200:210], lines[400:410]]
+        assert train.split() == "\n".join(lines[10:200] + lines[210:400] + lines[410:]).split()
+        assert "line 199\n\nline 210\n" in train
+        (tmp_path / "out/dev.txt").unlink()
+        assert pretrain_from_text(recipe="quick", text="text.txt", output_dir="out") == 0
+        assert (tmp_path / "out/dev.txt").read_text() == dev
+        before = contents(tmp_path / "out")
+        assert pretrain_from_text(recipe="quick", text="other.txt", output_dir="out") == 1
+        assert "out/train.txt was made with another --text, and would be replaced" in capsys.readouterr().err
+        assert contents(tmp_path / "out") == before
+
+
+def test_of_a_long_text_2000_lines_are_held_out(tmp_path, texts, started):
+    (tmp_path / "text.txt").write_text("".join(f"line {number}\n" for number in range(100_000)))
+    with loaded("pretrain_from_text") as pretrain_from_text:
+        assert pretrain_from_text(recipe="quick", text="text.txt", output_dir="out") == 0
+    held_out = (tmp_path / "out/dev.txt").read_text()
+    assert [document.split("\n")[0] for document in held_out.split("\n\n")[:3]] == ["line 0", "line 500", "line 1000"]
+    assert held_out.count("line") == 2000
 
 
 def contents(folder):

@@ -1,11 +1,13 @@
 """Pre-training records are checked before a run. An error names the file."""
 
+import collections
 import contextlib
+import math
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from synthetic_records import VOCAB_SIZE, example, write_records
+from synthetic_records import FIRST_ID, VOCAB_SIZE, example, write_records
 
 from albert_tf.data.feature_table import FeatureSchema, FeatureTable
 from albert_tf.data.records import RecordFile, record_writer, serialize
@@ -14,6 +16,7 @@ from albert_tf.pretraining.examples import MaskingOptions
 from albert_tf.pretraining.reading import (
     TrainingBatches,
     check_tokenizer,
+    frequency_baseline,
     lengths_of_records,
     open_records,
     parser,
@@ -113,6 +116,25 @@ def test_records_of_another_tokenizer_are_refused(golden, tmp_path, vocabulary, 
 def test_the_length_of_records_is_read_from_the_first_one(tmp_path):
     assert lengths_of_records(write_records(tmp_path / "x.tfrecord", 3, 24, 5)) == (24, 5)
     assert lengths_of_records(write(tmp_path / "junk.tfrecord", [JUNK])) is None
+
+
+def test_the_baseline_knows_how_frequent_pieces_are_and_counts_no_special_tokens(tmp_path):
+    """Sets of records with as many positions as tokens; the counts are made from the ids before masking."""
+    sets, texts, masked = [], [], []
+    for seed, count in ((1, 30), (2, 20)):
+        rng = np.random.default_rng(seed)
+        rows = [example(rng, 16, MaskingOptions(3)) for _ in range(count)]
+        path = write(tmp_path / f"{seed}.tfrecord", [serialize(**features) for features, *_ in rows])
+        sets.append(open_records([path], 16, 3, VOCAB_SIZE))
+        texts.append([piece for _, ids, _ in rows for piece in ids.tolist() if piece >= FIRST_ID])
+        masked.append([piece for features, *_ in rows for piece, weight
+                       in zip(features["masked_lm_ids"].tolist(), features["masked_lm_weights"]) if weight])
+    counts = collections.Counter({piece: 1 for piece in range(VOCAB_SIZE)})
+    counts.update(texts[0])
+    best, total = counts.most_common(1)[0][0], sum(counts.values())
+    accuracy, loss = frequency_baseline(*sets, VOCAB_SIZE)
+    assert accuracy == pytest.approx(np.mean([piece == best for piece in masked[1]]))
+    assert loss == pytest.approx(-np.mean([math.log(counts[piece] / total) for piece in masked[1]]))
 
 
 @pytest.mark.parametrize("shares, sets", [
