@@ -209,30 +209,26 @@ def test_the_rows_of_int8_by_depth_follow_from_the_measured_values():
 def test_the_rows_of_early_exit_follow_from_the_scores_and_times_of_the_seeds():
     measured, shown = read_rows("early_exit.csv"), table_rows("faster.md", "Early exit")
     text = " ".join((DOCS / "faster.md").read_text("utf-8").split())
-    minilm, deep = "all-MiniLM-L6-v2", "albert_tiny_en deepened to 12 layers"
 
-    def rows_of(model, task, exits, program):
+    def rows_of(task, exits, program):
         return [row for row in measured if [row[name] for name in (
-            "model", "task", "exits", "program", "exit_pooling")] == [model, task, exits, program, "mean"]]
+            "model", "task", "exits", "program", "exit_pooling")] == ["all-MiniLM-L6-v2", task, exits, program, "mean"]]
 
-    assert len(shown) > 10
+    assert len(shown) > 8
     for name, program, layers, *cells in shown[1:]:
         label, _, seeds = name.partition("; ")
-        task, _, depth = label.lower().partition(", ")
-        exits = "together" if program.startswith("together: ") else "afterwards"
-        rows = rows_of(deep if depth else minilm, task, exits, program.removeprefix("together: "))
+        rows = rows_of(label.lower(), "afterwards", program)
         used = [float(row["layers"]) for row in rows if row["layers"]]
         assert layers == (f"{statistics.mean(used):.1f}" if used else "")
         assert seeds == f"{len(rows)}" and cells == over_seeds(rows)
 
-    for model, task, program, shown_as in (
-            (minilm, "sst-2", "patience 3", "patience 3 of SST-2 changes the score by {}"),
-            (minilm, "sts-b", "first 4 layers", "its first 4 layers change the score by +{}"),
-            (minilm, "rte", "first 4 layers", "on RTE (chance: 0.527) they change it by +{}"),
-            (deep, "sst-2", "patience 4", "patience 4 of the 12 layers changes it by {}")):
-        rows = [rows_of(model, task, "afterwards", each) for each in (program, "without exits")]
+    for task, program, shown_as in (
+            ("sst-2", "patience 3", "patience 3 of SST-2 changes the score by {}"),
+            ("sts-b", "first 4 layers", "its first 4 layers change the score by +{}"),
+            ("rte", "first 4 layers", "on RTE (chance: 0.527) they change it by +{}")):
+        rows = [rows_of(task, "afterwards", each) for each in (program, "without exits")]
         assert len(rows[0]) == 5 and shown_as.format(mean_difference(*rows)) in text
-    (exits,), (whole,) = (rows_of(minilm, "sts-b", "together", each) for each in ("patience 6", "without exits"))
+    (exits,), (whole,) = (rows_of("sts-b", "together", each) for each in ("patience 6", "without exits"))
     assert f"was {float(exits['score']):.3f} instead of {float(whole['score']):.3f} with all layers (one seed)" in text
 
 
