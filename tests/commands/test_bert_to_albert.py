@@ -29,7 +29,8 @@ def bert(tmp_path_factory, word_pieces):
     config = AlbertConfig(vocab_size=len(word_pieces.vocab), embedding_size=32, hidden_size=32, num_hidden_layers=2,
                           num_attention_heads=2, intermediate_size=64, max_position_embeddings=32,
                           initializer_range=0.2, cross_layer_sharing="none")
-    save(AlbertSentenceEncoder(config), str(folder / "bert"), "ours", VocabularyFiles.from_tokenizer(word_pieces))
+    save(AlbertSentenceEncoder(config, max_seq_length=32), str(folder / "bert"), "ours",
+         VocabularyFiles.from_tokenizer(word_pieces))
     (folder / "lines.txt").write_text("\n".join(LINES) + "\n")
     return folder
 
@@ -72,6 +73,14 @@ def test_a_format_without_own_weights_of_layers_gets_layers_without_sharing(bert
     ours, theirs = (albert_tf.from_pretrained(str(tmp_path / name))(tokenizer(LINES[:4]))["sequence_output"]
                     for name in ("ours", "tf1"))
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_tokens_are_compared_in_lines_that_are_cut_for_the_model_and_not_for_its_teacher(bert, tmp_path):
+    with loaded("run_sentence_embeddings") as run:
+        assert run(objective="distillation", init_checkpoint=bert / "bert", teacher_checkpoint=bert / "bert",
+                   train_file=bert / "lines.txt", do_train=True, max_seq_length=5, distillation_tokens=1.0,
+                   num_train_epochs=1, train_batch_size=12, output_dir=tmp_path / "out") == 0
+    assert len(np.load(next((tmp_path / "out").glob("teacher_sequence_output_*.npy")))) == 5 * len(LINES)
 
 
 def test_the_loss_of_cosines_and_tokens_equals_numpy():

@@ -113,10 +113,12 @@ class SentenceEmbeddings(FineTuning):
         return (text for pair in (self._scored_pairs(split) if is_scored else self.pairs) for text in pair.texts)
 
     def teacher_table(self, table):
-        """The same lines, with the vocabulary and the length of the teacher."""
+        """The same lines, with the teacher's vocabulary, and its length unless tokens are compared."""
+        length = self.options.max_seq_length
+        if not self.options.distillation_tokens:
+            length = self.teacher.row_length(length)
         return line_table(FeatureCache(self.teacher.tokenizer, self.options.cached_dir),
-                          prompted(self.teacher.source.settings, self.lines),
-                          self.teacher.row_length(self.options.max_seq_length))
+                          prompted(self.teacher.source.settings, self.lines), length)
 
     def targets(self, answers):
         """The teacher's vectors, as wide as those of the model and near those of its initial weights.
