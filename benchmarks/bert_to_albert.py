@@ -10,7 +10,7 @@ each configuration, seed and number of lines to bert_to_albert.csv in --output_d
     int8_spearman, megabytes   the correlation and the size as an ONNX file in int8
     milliseconds               processor's time of that file for a sentence on one thread: the median of STS-B's
     parameters                 their number
-    recall@1                   of the paragraphs of SQuAD's dev-v1.1.json by question, cut to the length of --model
+    recall@1                   of the paragraphs of SQuAD's dev-v1.1.json by question, cut to the model's length
 
 Rows that are there are not measured again, and a training that was stopped continues. bert_to_albert.svg draws
 int8_spearman over megabytes, the means of seeds with the most lines.
@@ -93,12 +93,13 @@ def trained(name: str, seed: str, num_lines: str) -> dict[str, Any]:
     write_text(text, "".join(f"{line}\n" for line in itertools.islice(read_lines(FLAGS.text), int(num_lines))))
     options = bert_to_albert.Options(
         init_checkpoint=FLAGS.model, text=text, text_column=None, output_dir=folder, cached_dir=FLAGS.output_dir,
-        data_dir=None, max_seq_length=64, train_batch_size=128, num_train_epochs=1.0, learning_rate=5e-4,
+        data_dir=None, max_seq_length=None, train_batch_size=128, num_train_epochs=1.0, learning_rate=5e-4,
         random_seed=int(seed), precision="mixed_bfloat16", **CONFIGURATIONS[name])
     start = bert_to_albert.convert(options)
     if name == "random start":
         source, start = open_source(start), os.path.join(folder, "random")
-        save_random(source.config, start, "ours", "sentence_encoder", source.vocabulary, seed=int(seed))
+        save_random(source.config, start, "ours", "sentence_encoder", source.vocabulary, seed=int(seed),
+                    max_seq_length=source.settings.max_seq_length)
     start_spearman = spearman_of(start)(from_pretrained(start, "sentence_encoder")).value
     return dict(start_spearman=f"{start_spearman:.4f}", **measured(bert_to_albert.learn(options, start)))
 
@@ -111,9 +112,8 @@ def spearman_of(path: str):
 
 def measured(path: str) -> dict[str, Any]:
     """The measured values of a model that is trained."""
-    model = from_pretrained(path, "sentence_encoder",
-                            max_seq_length=from_pretrained(FLAGS.model, "sentence_encoder").max_seq_length)
-    tokenizer, content, score = tokenizer_from_pretrained(path), to_onnx(model, "int8"), spearman_of(path)
+    model, tokenizer = from_pretrained(path, "sentence_encoder"), tokenizer_from_pretrained(path)
+    content, score = to_onnx(model, "int8"), spearman_of(path)
     int8 = OnnxModel(content, settings_of(model), threads=1)
     vectors_of, (questions, paragraphs, answers) = unit_vectors_function(model, tokenizer), squad("dev")
     order = np.argsort(-(vectors_of(questions) @ vectors_of(paragraphs).T), axis=1, kind="stable")[:, :BEST]

@@ -34,7 +34,9 @@ class Options(shared.NumLayersFlags, shared.SharingFlags, shared.PrecisionFlags)
     data_dir: str | None = fields.string(
         None, "Directory that holds GLUE's STS-B, by whose dev set the training is scored. Default: it is not scored, "
         "and the last step is the model.")
-    max_seq_length: int = fields.integer(64, "Largest number of tokens of a text.", bounds.ROW_LENGTH)
+    max_seq_length: int | None = fields.integer(
+        None, "Largest number of tokens of a text, in the training and of the model. Default: that of the BERT, or 128 "
+        "if none is stored.", bounds.ROW_LENGTH)
     train_batch_size: int = fields.integer(128, "Number of texts in a training step.", bounds.BATCH_SIZE)
     num_train_epochs: float = fields.number(4.0, "Number of passes over the text.", 0.0)
     learning_rate: float = fields.number(5e-4, "The peak learning rate, after the warm-up.", 0.0)
@@ -64,11 +66,14 @@ def convert(options: Options) -> str:
 
 def learn(options: Options, start: str) -> str:
     """Trains the model at `start`, or continues, and returns the path of the training."""
+    from albert_tf.weights.stored_model import open_source
+
     training = os.path.join(options.output_dir, "training")
     run_script("run_sentence_embeddings", objective="distillation", init_checkpoint=start,
                teacher_checkpoint=options.init_checkpoint, train_file=options.text, output_dir=training, do_train=True,
                do_eval=options.data_dir is not None, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+               max_seq_length=options.max_seq_length or open_source(start).settings.max_seq_length,
                **{name: getattr(options, name) for name in (
-                   "text_column", "cached_dir", "data_dir", "max_seq_length", "train_batch_size", "num_train_epochs",
-                   "learning_rate", "random_seed", "precision")})
+                   "text_column", "cached_dir", "data_dir", "train_batch_size", "num_train_epochs", "learning_rate",
+                   "random_seed", "precision")})
     return training
