@@ -14,6 +14,7 @@ from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.modeling import encoder
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.configured_model import ENCODER_INPUTS
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.weights.from_pretrained import build, from_pretrained, load_into
@@ -292,6 +293,13 @@ def test_a_model_whose_layers_have_weights_of_their_own_is_saved_exported_and_tr
     save(model, str(tmp_path / "ours"), "ours")
     again = from_pretrained(str(tmp_path / "ours"), "encoder")
     np.testing.assert_array_equal(again(batch())["sequence_output"], expected)
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(again(batch())["sequence_output"], expected)
+    model.export(str(tmp_path / "served"))
+    exported = tf.saved_model.load(str(tmp_path / "served"))
+    served = exported.serve({name: tf.constant(batch()[name], tf.int32) for name in ENCODER_INPUTS})
+    np.testing.assert_allclose(served["sequence_output"], expected, atol=1e-5)
     session = onnxruntime.InferenceSession(to_onnx(model))
     inputs = {each.name: batch()[each.name].astype(np.int32) for each in session.get_inputs()}
     np.testing.assert_allclose(session.run(["sequence_output"], inputs)[0], expected, atol=1e-4)
