@@ -65,7 +65,7 @@ OPTIONAL_LIBRARIES = ("onnx", "onnxruntime", "ai_edge_litert")
 NEEDED_LIBRARY = {"export_to_onnx": "onnx"}
 TINY_CONFIG = dict(embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16,
                    max_position_embeddings=64)
-NOT_COMMANDS = ("text", "bibtex")
+NOT_COMMANDS = ("text", "bibtex", "js")
 _CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
