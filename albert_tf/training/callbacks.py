@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import collections
+import concurrent.futures
 import contextlib
 import signal
 import sys
 import time
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
 import tensorflow as tf
 from absl import logging
@@ -100,17 +102,54 @@ class Curves(StepCallback):
 
 
 class Saving(StepCallback):
-    """Calls save(step) every `every` steps, and at the last step."""
+    """Every `every` steps, and at the last step, calls write(step) and then evaluate(step).
 
-    def __init__(self, first_step: int, num_train_steps: int, every: int, save):
+    The values of jax are written by a thread while it computes the next steps, unless they are evaluated first. This
+    class is a context manager, at whose end they are written.
+    """
+
+    def __init__(self, first_step: int, num_train_steps: int, every: int, write: Callable[[int], None],
+                 evaluate: Callable[[int], None] | None = None):
         super().__init__(first_step)
-        self._total, self._every, self._save, self._saved = num_train_steps, every, save, first_step
+        self._total, self._every, self._write, self._saved = num_train_steps, every, write, first_step
+        self._evaluate = evaluate
+        self._thread = concurrent.futures.ThreadPoolExecutor(1)
+        self._written: concurrent.futures.Future | None = None  # by the thread
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._thread.shutdown()
 
     def on_step(self, step, logs):
         """Saves if a multiple of the interval, or the last step, has been reached."""
+        if self._written is not None and self._written.done():
+            self._wait()
         if step // self._every > self._saved // self._every or step == self._total:
             self._saved = step
-            self._save(step)
+            if self._evaluate is None and step < self._total and devices.is_jax(self.model.distribute_strategy):
+                self._wait()
+                self._written = self._thread.submit(self._stored_and_written, self.model.snapshot(), step)
+                return
+            self.save(step)
+            if self._evaluate is not None:
+                self._evaluate(step)
+
+    def save(self, step: int) -> None:
+        """Saves a step, and returns when it is written."""
+        self._wait()
+        self._stored_and_written(self.model.snapshot(), step)
+
+    def _stored_and_written(self, store: Callable[[], None], step: int) -> None:
+        store()
+        self._write(step)
+
+    def _wait(self) -> None:
+        """Waits for the thread, and raises its error."""
+        written, self._written = self._written, None
+        if written is not None:
+            written.result()
 
 
 class EndOnSignal(StepCallback):
@@ -118,21 +157,29 @@ class EndOnSignal(StepCallback):
 
     A second Ctrl-C ends the process at once.
 
-    Only the process that writes files does so. The other workers ignore SIGTERM and SIGHUP until that process has
-    ended, since it would wait for them in its last step. This class is a context manager, and handles the signal only
-    in its block.
+    Several processes of jax agree on the step: a signal to one of them ends all. Of several workers of TensorFlow, the
+    one that writes files ends; the others ignore SIGTERM and SIGHUP until then, since it would wait for them in its
+    last step. This class is a context manager, and handles the signal only in its block.
+
+    Args:
+      save: function that saves a step.
+      writes: whether this process writes files.
+      largest_of_all: in several processes of jax, function from a number to the largest of those of all processes.
     """
 
-    def __init__(self, first_step: int, save, writes: bool):
+    def __init__(self, first_step: int, save: Callable[[int], None], writes: bool,
+                 largest_of_all: Callable[[int], Any] | None = None):
         super().__init__(first_step)
-        self._save, self._writes = save, writes
+        self._save, self._handles, self._largest_of_all = save, writes or largest_of_all is not None, largest_of_all
+        self._largest: collections.deque[Any] = collections.deque()  # the largest signal after each of the last steps
+        self._step = first_step
         self._received: int | None = None  # the signal
         self._saved_step: int | None = None  # in the block of `saved`
         self._raised: BaseException | None = None  # after a signal
 
     def __enter__(self):
-        handlers: dict = dict.fromkeys(ending_signals(), self._receive if self._writes else signal.SIG_IGN)
-        if self._writes:
+        handlers: dict = dict.fromkeys(ending_signals(), self._receive if self._handles else signal.SIG_IGN)
+        if self._handles:
             handlers[signal.SIGINT] = self._receive
         self._previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         return self
@@ -146,7 +193,13 @@ class EndOnSignal(StepCallback):
 
     @contextlib.contextmanager
     def saved(self, step: int) -> Iterator[None]:
-        """A block in which the signal ends the process at once, since nothing is lost: `step` is saved."""
+        """A block in which the signal ends the process at once, since nothing is lost: `step` is saved.
+
+        Several processes of jax would wait for each other, and end after the block.
+        """
+        if self._largest_of_all is not None:
+            yield
+            return
         self._saved_step = step
         try:
             if self._received:
@@ -156,10 +209,23 @@ class EndOnSignal(StepCallback):
             self._saved_step = None
 
     def on_step(self, step, logs):
-        """Saves and ends the run after a signal."""
-        if self._received:
+        """Saves and ends the run after a signal; in several processes, after one that any had by the step before."""
+        self._step = step
+        received = self._received
+        if self._largest_of_all is not None:
+            self._largest.append(self._largest_of_all(received or 0))
+            received = int(self._largest.popleft()) if len(self._largest) > 1 else 0
+        if received:
+            self._received = received
             self._save(step)
             self._end(step)
+
+    def on_train_end(self, logs=None):
+        """Ends the run if a process received a signal in the last step, which is saved."""
+        for each in self._largest:
+            self._received = int(each)
+            if self._received:
+                self._end(self._step)
 
     def _receive(self, number, _):
         if number == self._received == signal.SIGINT:
@@ -210,7 +276,6 @@ class SkippedSteps(StepCallback):
         self._known = skipped
         logging.warning("step %d was skipped since a gradient was not finite; %s so far", step,
                         count_of(skipped, "skipped step"))
-        self.model.store()
-        if self.model.skipped_in_a_row >= MOST_SKIPPED_IN_A_ROW:
+        if self.model.value_of(self.model.skipped_in_a_row) >= MOST_SKIPPED_IN_A_ROW:
             raise ValueError(f"the gradients of {MOST_SKIPPED_IN_A_ROW} steps in a row were not finite: "
                              "lower --learning_rate, or train in another --precision")

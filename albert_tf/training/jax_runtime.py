@@ -28,6 +28,8 @@ from albert_tf.training.options import AUTO, JaxOptions
 _MACHINES, _DEVICES = "machines", "devices"  # the axes of the mesh
 # Steps that are started before the results of the first of them are needed.
 _STEPS_AHEAD = 2
+# After so many seconds without a sign of life of a process, the others end.
+_LOST_SECONDS = 60
 
 
 class JaxStrategy(tf.distribute.OneDeviceStrategy):
@@ -40,14 +42,16 @@ class JaxStrategy(tf.distribute.OneDeviceStrategy):
         if options.jax_cache_dir:
             jax.config.update("jax_compilation_cache_dir", options.jax_cache_dir)
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-        if options.jax_coordinator == AUTO:
-            jax.distributed.initialize()
-        elif options.jax_coordinator:
-            jax.distributed.initialize(options.jax_coordinator, options.jax_num_processes, options.jax_process_id)
+        if options.jax_coordinator:
+            jax.config.update("jax_enable_preemption_service", False)  # it would replace our handlers of SIGTERM
+            address = None if options.jax_coordinator == AUTO else options.jax_coordinator
+            jax.distributed.initialize(address, options.jax_num_processes, options.jax_process_id,
+                                       heartbeat_timeout_seconds=_LOST_SECONDS)
         super().__init__("/cpu:0")
         devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
         self.mesh = Mesh(np.array(devices).reshape(jax.process_count(), -1), (_MACHINES, _DEVICES))
         self.shard_weights = options.shard_weights
+        self._largest = jax.jit(jax.numpy.max, out_shardings=self.sharding())
 
     @property
     def platform(self) -> str:
@@ -78,6 +82,11 @@ class JaxStrategy(tf.distribute.OneDeviceStrategy):
         """Which rows of a batch this process reads."""
         return tf.distribute.InputContext(jax.process_count(), jax.process_index(), jax.process_count())
 
+    @property
+    def has_several_processes(self) -> bool:
+        """Whether other processes compute a step together with this one."""
+        return jax.process_count() > 1
+
     def on_batches(self, function: Callable[[Any], Any], micro_batches: int = 1) -> Steps:
         """A function of a batch as a function of an iterator (see Steps)."""
         return Steps(function, self, micro_batches)
@@ -85,6 +94,12 @@ class JaxStrategy(tf.distribute.OneDeviceStrategy):
     def values_of_all(self, value: int) -> list[int]:
         """The values of all processes. Waits until all have called it."""
         return np.ravel(multihost_utils.process_allgather(np.int64(value))).tolist()
+
+    def largest_of_all(self, value: int) -> jax.Array:
+        """The largest of the values of all processes. It is computed after the steps that run."""
+        values = np.full(jax.local_device_count(), value, np.int32)
+        return self._largest(jax.make_array_from_process_local_data(
+            self.sharding((_MACHINES, _DEVICES)), values, (self.num_devices,)))
 
     def sharding(self, *axes) -> NamedSharding:
         """Which device has which part of an array: `axes` are the mesh's, for each axis of the array."""
@@ -115,7 +130,7 @@ class Steps:
         self._function, self._strategy, self._micro_batches = function, strategy, micro_batches
         self._programs: dict[tuple, _Program] = {}
         self._values: dict[Any, jax.Array] = {}  # by the variable's reference
-        self._changed: set[Any] = set()
+        self._changed: dict[Any, jax.Array] = {}  # in the same order in all processes
         self._running: collections.deque[Any] = collections.deque()
         self._iterator: Iterator | None = None
 
@@ -141,15 +156,27 @@ class Steps:
             jax.block_until_ready(self._running.popleft())
         return outputs
 
-    def store(self) -> None:
-        """Copies the variables that the steps have changed to TensorFlow."""
-        arrays = [(reference.deref(), self._values[reference]) for reference in self._changed]
-        for _, array in arrays:
+    def snapshot(self) -> Callable[[], None]:
+        """A function that copies the variables that the steps have changed to TensorFlow, as they are now.
+
+        Steps can run meanwhile. They use the memory of their variables again, so the values are copied on the devices.
+        """
+        variables = [reference.deref() for reference in self._changed]
+        arrays = _copied(list(self._changed.values()))
+        for array in arrays:
             for shard in array.addressable_shards:
                 shard.data.copy_to_host_async()
-        for variable, array in arrays:
-            variable.assign(_on_host(array))
         self._changed.clear()
+
+        def store():
+            for variable, array in zip(variables, arrays):
+                variable.assign(_on_host(array))
+
+        return store
+
+    def value_of(self, variable: tf.Variable) -> np.ndarray:
+        """The current value of a variable of the steps."""
+        return _on_host(self._values[variable.ref()])
 
 
 class _Program:
@@ -228,6 +255,11 @@ class _Program:
         written = set(self._written)
         return ([value for place, value in enumerate(values) if place not in written],
                 [values[place] for place in self._written])
+
+
+@jax.jit
+def _copied(arrays: list[jax.Array]) -> list[jax.Array]:
+    return [jax.numpy.copy(array) for array in arrays]
 
 
 def _on_devices(value: np.ndarray, sharding: NamedSharding) -> jax.Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from typing import Callable, Iterable, Iterator
+from typing import Any, Callable, Iterable, Iterator
 
 import tensorflow as tf
 from absl import logging
@@ -188,29 +188,28 @@ def _take_steps(trainer: Trainer, batches, checkpoints: Checkpoints, options: Ru
     if writes:
         make_directory(options.output_dir)
 
-    def save_checkpoint(step: int) -> None:
+    def write(step: int) -> None:
         if writes and not is_remote(options.output_dir) and not os.path.isdir(options.output_dir):
             raise FileNotFoundError(errno.ENOENT, "the folder was removed during the training", options.output_dir)
-        trainer.store()
         checkpoints.save(step)
 
-    end_on_signal = EndOnSignal(first_step, save_checkpoint, writes)
+    def evaluate(step: int) -> None:
+        assert evaluator is not None
+        with end_on_signal.saved(step):
+            evaluator(step)
+        if evaluator.patience_is_over:
+            logging.info("step %d: not better than step %d, the run ends early", step, evaluator.best_step)
+            trainer.stop_training = True
 
-    def save(step: int) -> None:
-        save_checkpoint(step)
-        if evaluator is not None:
-            with end_on_signal.saved(step):
-                evaluator(step)
-            if evaluator.patience_is_over:
-                logging.info("step %d: not better than step %d, the run ends early", step, evaluator.best_step)
-                trainer.stop_training = True
-
-    callbacks = [SkippedSteps(first_step), Saving(first_step, last_step, schedule.save_checkpoints_steps, save),
-                 end_on_signal]
+    saving = Saving(first_step, last_step, schedule.save_checkpoints_steps, write, evaluate if evaluator else None)
+    strategy: Any = trainer.distribute_strategy
+    agree = devices.is_jax(strategy) and strategy.has_several_processes
+    end_on_signal = EndOnSignal(first_step, saving.save, writes, strategy.largest_of_all if agree else None)
+    callbacks = [SkippedSteps(first_step), saving, end_on_signal]
     if writes:
         callbacks += [Progress(first_step, last_step, options.train_batch_size),
                       Curves(first_step, last_step, os.path.join(options.output_dir, "train"))]
-    with end_on_signal:
+    with end_on_signal, saving:
         logging.info("training from step %d to %d", first_step, last_step)
         trainer.fit(batches, steps_per_epoch=last_step - first_step, verbose=0, callbacks=callbacks)
     step = int(tf.convert_to_tensor(trainer.optimizer.iterations))

@@ -182,11 +182,18 @@ class Trainer(keras.Model):
             self.test_function = on_batches(self._test_on_replicas, self.distribute_strategy)
         return self.test_function
 
-    def store(self) -> None:
-        """Copies the variables that jax has changed to TensorFlow; without jax, they are there."""
-        for function in (self.train_function, self.test_function) if devices.is_jax(self.distribute_strategy) else ():
-            if function is not None:
-                function.store()
+    def snapshot(self) -> Callable[[], None]:
+        """A function that copies the variables of training from jax to TensorFlow, as they are now; steps can run on.
+
+        Without jax, they are there already.
+        """
+        if self.train_function is None or not devices.is_jax(self.distribute_strategy):
+            return lambda: None
+        return self.train_function.snapshot()
+
+    def value_of(self, variable: tf.Variable):
+        """The current value of a variable that steps change."""
+        return self.train_function.value_of(variable) if devices.is_jax(self.distribute_strategy) else variable
 
     @property
     def metrics(self):
@@ -197,7 +204,8 @@ class Trainer(keras.Model):
         """The same as in Keras, for exactly `steps` batches."""
         counter = _BatchCounter()
         results = super().evaluate(batches, steps=steps, callbacks=[counter], **arguments)
-        self.store()  # the metrics
+        if devices.is_jax(self.distribute_strategy):
+            self.test_function.snapshot()()  # the metrics
         if counter.count < steps:  # Keras interprets every OutOfRangeError as the end of the data
             raise ValueError(f"evaluation ended after {counter.count} of {steps} batches: the data has changed since "
                              "the run started")

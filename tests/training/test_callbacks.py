@@ -4,12 +4,15 @@ import contextlib
 import logging
 import os
 import signal
+import threading
+import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from slope import Task
 
+from albert_tf import devices
 from albert_tf.training import callbacks
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW, Trainer
@@ -52,6 +55,50 @@ def test_saving_at_multiples_and_at_the_end(first_step, every, expected):
     saved = []
     fit([1.0] * (8 - first_step), callbacks.Saving(first_step, 8, every, saved.append))
     assert saved == expected
+
+
+@pytest.fixture
+def saving(monkeypatch):
+    """Saves each second step of six by jax. A step is in `saving.done` before and after it is written."""
+    def write(step):
+        saving.done.append(f"writing {step}")
+        saving.may_end.wait(60)
+        if step == 4:
+            raise OSError("disk full")
+        saving.done.append(f"{step} is written")
+
+    monkeypatch.setattr(devices, "is_jax", lambda strategy: True)
+    with callbacks.Saving(0, 6, 2, write) as saving:
+        saving.done, saving.may_end = [], threading.Event()
+        saving.set_model(types.SimpleNamespace(distribute_strategy=None, snapshot=lambda: lambda: None))
+        yield saving
+
+
+def test_steps_of_jax_run_while_one_is_written(saving):
+    for step in (1, 2, 3):
+        saving.on_step(step, {})
+    assert "2 is written" not in saving.done
+    saving.may_end.set()
+    saving.save(3)
+    assert saving.done == ["writing 2", "2 is written", "writing 3", "3 is written"]
+
+
+def test_an_error_of_writing_while_steps_of_jax_run_ends_the_run(saving):
+    saving.may_end.set()
+    for step in (1, 2, 3, 4):
+        saving.on_step(step, {})
+    with pytest.raises(OSError, match="disk full"):
+        saving.on_step(6, {})
+    assert saving.done == ["writing 2", "2 is written", "writing 4"]
+
+
+@pytest.mark.parametrize("step, expected", [(2, [3]), (4, [])])
+def test_a_signal_to_another_process_of_jax_ends_this_one_after_the_next_step(step, expected):
+    saved, others = [], [signal.SIGTERM if step == each else 0 for each in (1, 2, 3, 4)]
+    with pytest.raises(SystemExit) as ended:
+        with callbacks.EndOnSignal(0, saved.append, False, lambda own: max(own, others.pop(0))) as end_on_signal:
+            fit([1.0] * 4, end_on_signal)
+    assert saved == expected and ended.value.code == 128 + signal.SIGTERM  # the last step is saved in any case
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT], ids=lambda number: number.name)

@@ -1,5 +1,6 @@
 """--runtime=jax trains, evaluates and predicts as TensorFlow does: on one device, on four, and in two processes."""
 
+import contextlib
 import json
 import pathlib
 import random
@@ -92,6 +93,23 @@ class Runs:
     def start(self, name: str, directory: str, **changed) -> ScriptProcess:
         """Starts a process of its own."""
         return start(RUNS[name][0], self.flags(name, directory, **changed), environment=QUICK, merged=True)
+
+    @contextlib.contextmanager
+    def start_two(self, name: str, directory: str, **changed):
+        """Starts two processes that train together, and kills them at the end of the block."""
+        port, = free_ports(1)
+        changed.update(runtime="jax", jax_coordinator=f"127.0.0.1:{port}", jax_num_processes=2)
+        with self.start(name, directory, jax_process_id=0, **changed) as first:
+            with self.start(name, directory, jax_process_id=1, **changed) as second:
+                yield first, second
+
+    def run_two(self, name: str, directory: str, **changed) -> str:
+        """Runs two processes that train together to their end, and returns the directory."""
+        with self.start_two(name, directory, **changed) as processes:
+            for process in processes:
+                printed, _ = process.communicate()
+                assert process.returncode == 0, printed
+        return directory
 
     def end_of(self, directory: str, step: int = STEPS) -> dict[str, np.ndarray]:
         """All values of a run's checkpoint."""
@@ -192,15 +210,33 @@ def test_a_signal_saves_the_step_that_has_run(runs):
 
 
 def test_two_processes_get_what_one_gets(runs):
-    port, = free_ports(1)
-    changed = dict(runtime="jax", jax_coordinator=f"127.0.0.1:{port}", jax_num_processes=2, teacher_checkpoint=None)
-    processes = [runs.start("distillation", "two processes", jax_process_id=index, **changed) for index in (0, 1)]
-    for process in processes:
-        printed, _ = process.communicate()
-        assert process.returncode == 0, printed
+    runs.run_two("distillation", "two processes", teacher_checkpoint=None)
     runs.run("distillation", "one process", teacher_checkpoint=None)
     assert_close(runs.end_of("two processes"), runs.end_of("one process"))
     assert_same_files(runs.files_of("two processes"), runs.files_of("one process"))
+
+
+@pytest.mark.parametrize("receivers", [(0, 1), (1,)], ids=["both", "one"])
+def test_a_signal_to_two_processes_or_one_of_them_saves_once_and_ends_both(runs, receivers):
+    directory = f"pre-training/two ended, {len(receivers)}"
+    with runs.start_two("pre-training", directory, do_eval=False, save_checkpoints_steps=STEPS) as processes:
+        for process in processes:
+            process.wait_for("training from step 0")
+        for index in receivers:
+            processes[index].send_signal(signal.SIGTERM)
+        start = time.monotonic()
+        printed = [process.communicate()[0] for process in processes]
+    assert time.monotonic() - start < 120  # a barrier of jax would end after 300; the first step is compiled
+    assert [process.returncode for process in processes] == [128 + signal.SIGTERM] * 2, printed
+    steps = [int(re.search(r"ending after SIGTERM; step (\d+) is saved", text)[1]) for text in printed]
+    assert steps[0] == steps[1]
+    assert [path.name for path in (runs.folder / directory).glob("model.ckpt-*.index")] == [
+        f"model.ckpt-{steps[0]}.index"]
+    whole = "pre-training/two"
+    if not (runs.folder / whole).exists():
+        runs.run_two("pre-training", whole, do_eval=False)
+    runs.run_two("pre-training", directory, do_eval=False)
+    assert_bit_equal(runs.end_of(directory), runs.end_of(whole))
 
 
 def test_steps_whose_gradients_are_not_finite_are_skipped_and_a_run_without_others_ends(runs):
