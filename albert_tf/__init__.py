@@ -32,6 +32,7 @@ _MODULE_OF = {
     "fill_masks": "albert_tf.tasks.masked_lm.fill_mask",
     "classify_texts": "albert_tf.tasks.classification.answers",
     "answer_questions": "albert_tf.tasks.squad.answers",
+    "text_vectors": "albert_tf.tasks.sentence_vectors.vectors",
     "from_onnx": "albert_tf.export.onnx.session",
 }
 _PACKAGES = ("text", "data", "modeling", "training", "weights", "export", "pretraining", "tasks")

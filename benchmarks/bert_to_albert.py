@@ -65,7 +65,7 @@ COLUMNS = (*KEYS, "start_spearman", "spearman", "int8_spearman", "megabytes", "m
 
 define_required("text", "Path of the text, with one sentence on each line.")
 common_flags.define_output_dir()
-flags.DEFINE_list("configurations", [TEACHER, "albert_tiny_en_sentences", *CONFIGURATIONS], f"Names of configurations, "
+flags.DEFINE_list("configurations", [TEACHER, "albert_minilm_en", *CONFIGURATIONS], f"Names of configurations, "
                   f"in the order of their trainings. {TEACHER}, and paths of weights, are measured as they are.")
 flags.DEFINE_list("seeds", ["1", "2", "3"], "Seeds of the trainings.")
 define_integer("num_lines", 40_000, "Number of lines of --text.", 128, 10**9)

