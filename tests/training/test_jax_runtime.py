@@ -239,6 +239,21 @@ def test_a_signal_to_two_processes_or_one_of_them_saves_once_and_ends_both(runs,
     assert_bit_equal(runs.end_of(directory), runs.end_of(whole))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", [0, 1])
+def test_if_one_of_two_processes_is_killed_the_other_ends_and_the_run_can_continue(runs, lost):
+    directory = f"pre-training/lost {lost}"
+    with runs.start_two("pre-training", directory, do_eval=False, num_train_steps=10**6) as processes:
+        while not (runs.folder / directory / f"model.ckpt-{STEPS}.index").exists():
+            time.sleep(0.1)
+        processes[lost].kill()
+        processes[1 - lost].communicate(timeout=150)
+        assert processes[1 - lost].returncode != 0
+    step = int(tf.train.latest_checkpoint(str(runs.folder / directory)).rpartition("-")[2]) + STEPS
+    runs.run_two("pre-training", directory, do_eval=False, num_train_steps=step)
+    assert runs.end_of(directory, step)["step/.ATTRIBUTES/VARIABLE_VALUE"] == step
+
+
 def test_steps_whose_gradients_are_not_finite_are_skipped_and_a_run_without_others_ends(runs):
     flags = dict(runtime="jax", learning_rate=1e38, do_eval=False, num_train_steps=200)
     printed = runs.run("pre-training", "pre-training/skipped", expect=1, **flags)
