@@ -57,9 +57,9 @@ SMALL = {
 }
 WHOLE = ("first_hour.md",)
 # Scripts whose recipe or space sets the sizes: other tests run them, and test_docs.py checks the flags.
-NOT_RUN = {"pretrain_from_text", "search_settings"}
+NOT_RUN = {"pretrain_from_text", "search_settings", "bert_to_albert"}
 # A block that imports one of them is not run: they are not installed where the tests run.
-OTHER_LIBRARIES = ("transformers", "keras", "keras_hub", "torch", "openai")
+OTHER_LIBRARIES = ("transformers", "keras", "keras_hub", "torch", "openai", "datasets")
 # What needs one of them is not run where it is not installed.
 OPTIONAL_LIBRARIES = ("onnx", "onnxruntime", "ai_edge_litert")
 NEEDED_LIBRARY = {"export_to_onnx": "onnx"}
@@ -328,6 +328,8 @@ def write_reader_files(folder, golden):
     (folder / "blimp/agreement.jsonl").write_text(json.dumps(dict(
         sentence_good="The names are known.", sentence_bad="The names is known.", field="morphology")) + "\n")
     (folder / "pairs.tsv").write_text("The name is known.\tThe file has a name.\nShe came.\tShe is here.\n")
+    row = dict(text_a="The name is known.", text_b="The file has a name.", negative_1="She came.", negative_2="It is.")
+    (folder / "mined.jsonl").write_text(f"{json.dumps(row)}\n{json.dumps(dict(row, text_a='A known name.'))}\n")
     (folder / "my_reviews").mkdir()
     (folder / "my_reviews/dev.csv").write_text("review,verdict\nA dull film.,bad\nA fine day at sea.,good\n")
     for task in ("RTE", "STS-B"):
