@@ -45,7 +45,13 @@ from albert_tf.tasks.masked_lm.fill_mask import Filling, best_pieces, fill_texts
 from albert_tf.tasks.multiple_choice.answers import choose_options
 from albert_tf.tasks.sentence_vectors.vectors import prompted, text_vectors
 from albert_tf.tasks.squad.answers import answer_questions, feature_options as squad_options
-from albert_tf.tasks.tagging.text_tags import WORDS, feature_options as tagging_options, split_words, tag_words
+from albert_tf.tasks.tagging.text_tags import (
+    WORDS,
+    feature_options as tagging_options,
+    split_words,
+    tag_names,
+    tag_words,
+)
 from albert_tf.text.packing import padded_rows
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.weights.from_pretrained import build, warn_of_random_parts
@@ -295,7 +301,7 @@ def _multiple_choice(model: _Model, tokenizer: FullTokenizer, top_k: int) -> _Pa
 
 
 def _token_classifier(model: _Model, tokenizer: FullTokenizer, top_k: int) -> _Parts:
-    names = _bytes(model.label_names or [f"label {number}" for number in range(model.num_labels)])
+    names = _bytes(tag_names(model))
     specs = dict(tags=Spec("string", (None, None)), scores=Spec("float32", (None, None)))
     text_specs = dict(words=Spec("string", (None, None)), **specs, start=Spec("int32", (None, None)),
                       end=Spec("int32", (None, None)))

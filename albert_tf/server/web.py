@@ -14,9 +14,10 @@ from typing import Any
 from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.server.models import served_model
 from albert_tf.server.signatures import SENTENCE_ORDER, described, description_of
+from albert_tf.tasks.multiple_choice.data import MAX_QA_LENGTH
 from albert_tf.tasks.sentence_vectors.vectors import prompted
 from albert_tf.tasks.squad.answers import AnswerOptions, feature_options as squad_options
-from albert_tf.tasks.tagging.text_tags import feature_options as tagging_options
+from albert_tf.tasks.tagging.text_tags import feature_options as tagging_options, tag_names
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.files import read_bytes, read_json_object
 
@@ -93,12 +94,11 @@ def _settings(model: OnnxModel, tokenizer: FullTokenizer) -> dict[str, Any]:
                         max_query_length=options.max_query_length, n_best_size=answers.n_best_size,
                         max_answer_length=answers.max_answer_length)
     elif head == "multiple_choice":
-        settings.update(max_qa_length=model.max_qa_length or 128)
+        settings.update(max_qa_length=model.max_qa_length or MAX_QA_LENGTH)
     elif head == "token_classifier":
         windows = tagging_options(model)
         settings.update(max_seq_length=windows.max_seq_length, doc_stride=windows.stride,
-                        label_all_pieces=windows.label_all_pieces,
-                        label_names=model.label_names or [f"label {number}" for number in range(model.num_labels)])
+                        label_all_pieces=windows.label_all_pieces, label_names=tag_names(model))
     elif head == "sentence_encoder":
         settings.update(prompt=prompted(model, [""])[0])
     else:

@@ -16,6 +16,7 @@ from albert_tf.tasks.classification.metrics import mean_cross_entropy
 from albert_tf.tasks.multiple_choice.data import (
     ALL_LEVELS,
     BLANK,
+    MAX_QA_LENGTH,
     MultipleChoiceExample,
     convert_examples_to_features,
     letters,
@@ -44,7 +45,7 @@ def choose_options(
     check_reads_texts(model, tokenizer, "multiple_choice")
     examples = [MultipleChoiceExample("", context, question, tuple(choices))
                 for context, question, choices in zip(contexts, questions, options)]
-    features = convert_examples_to_features(examples, tokenizer, model.row_length, model.max_qa_length or 128,
+    features = convert_examples_to_features(examples, tokenizer, model.row_length, model.max_qa_length or MAX_QA_LENGTH,
                                             model.num_choices)
     rows = list(features)
 

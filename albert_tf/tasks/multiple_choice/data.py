@@ -36,6 +36,7 @@ SPLITS = ("train", "dev", "test")
 LEVELS = ("middle", "high")
 FEWEST_CHOICES, MOST_CHOICES = 2, 10
 # In a question, this character is replaced by the option.
+MAX_QA_LENGTH = 128  # the release's
 BLANK = "_"
 # The name that results of all questions have in the place of a level's: eval_accuracy.
 ALL_LEVELS = "eval"

@@ -10,11 +10,9 @@ from albert_tf.modeling.classifier import NUM_CHOICES, AlbertMultipleChoice
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.tasks.fine_tuning import FineTuning, report_predicted
 from albert_tf.tasks.multiple_choice.answers import BEST_METRIC, evaluate, export_multiple_choice, write_predictions
-from albert_tf.tasks.multiple_choice.data import ChoiceData, feature_table
+from albert_tf.tasks.multiple_choice.data import MAX_QA_LENGTH, ChoiceData, feature_table
 from albert_tf.training.evaluation import mean_of
 from albert_tf.utils.progress import count_of
-
-MAX_QA_LENGTH = 128  # the release's
 
 
 class MultipleChoice(FineTuning):

@@ -82,6 +82,11 @@ def feature_options(model: PredictingModel) -> TaggingFeatureOptions:
     return TaggingFeatureOptions(length, min(model.doc_stride or 0, length - SPECIAL_TOKENS), model.label_all_pieces)
 
 
+def tag_names(model: PredictingModel) -> Sequence[str]:
+    """The names of a model's tags, which are numbered if it has none."""
+    return model.label_names or [f"label {number}" for number in range(model.num_labels)]
+
+
 # --- exported models --------------------------------------------------------------------------------------------------
 
 
