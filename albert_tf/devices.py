@@ -65,6 +65,11 @@ def has_bfloat16() -> bool:
         return False
 
 
+def fast_precision() -> str:
+    """The precision of recipes: bfloat16 where it is no slower than float32."""
+    return "mixed_bfloat16" if has_bfloat16() else "float32"
+
+
 def available_cores() -> int:
     """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

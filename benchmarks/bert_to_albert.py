@@ -94,7 +94,7 @@ def trained(name: str, seed: str, num_lines: str) -> dict[str, Any]:
     options = bert_to_albert.Options(
         init_checkpoint=FLAGS.model, text=text, text_column=None, output_dir=folder, cached_dir=FLAGS.output_dir,
         data_dir=None, max_seq_length=None, train_batch_size=128, num_train_epochs=1.0, learning_rate=5e-4,
-        random_seed=int(seed), precision="mixed_bfloat16", **CONFIGURATIONS[name])
+        random_seed=int(seed), precision=None, **CONFIGURATIONS[name])
     start = bert_to_albert.convert(options)
     if name == "random start":
         source, start = open_source(start), os.path.join(folder, "random")

@@ -44,6 +44,7 @@ def test_a_cpu_without_its_instructions_has_no_bfloat16(flags_of_cpu, has_gpu, e
     monkeypatch.setattr(devices, "is_cpu_alone", lambda: not has_gpu)
     monkeypatch.setattr("builtins.open", lambda *_, **__: io.StringIO(f"model name\t: X\nflags\t\t: {flags_of_cpu}\n"))
     assert devices.has_bfloat16() is expected
+    assert devices.fast_precision() == ("mixed_bfloat16" if expected else "float32")
 
 
 def options():

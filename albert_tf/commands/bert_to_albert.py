@@ -15,11 +15,12 @@ import os
 
 from albert_tf.commands import flag_fields as fields, shared_flags as shared
 from albert_tf.commands.command_runs import run_script
+from albert_tf.devices import fast_precision
 from albert_tf.utils import bounds
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(shared.NumLayersFlags, shared.SharingFlags, shared.PrecisionFlags):
+class Options(shared.NumLayersFlags, shared.SharingFlags):
     """The flags of this command."""
 
     init_checkpoint: str = fields.required("The BERT, or an ALBERT that shares no weights, in any format of "
@@ -41,10 +42,13 @@ class Options(shared.NumLayersFlags, shared.SharingFlags, shared.PrecisionFlags)
     num_train_epochs: float = fields.number(4.0, "Number of passes over the text.", 0.0)
     learning_rate: float = fields.number(5e-4, "The peak learning rate, after the warm-up.", 0.0)
     random_seed: int = fields.integer(12345, "Seed of the order of the texts.", bounds.SEED)
+    precision: str | None = fields.choice(
+        None, shared.PRECISIONS, "Data type of the training's computations. Default: mixed_bfloat16, or float32 on a "
+        "processor without instructions for bfloat16.")
 
 
 def define_flags() -> None:
-    fields.define_fields(Options, share_layers=1, embedding_size=128, precision="mixed_bfloat16")
+    fields.define_fields(Options, share_layers=1, embedding_size=128)
 
 
 def main() -> None:
@@ -73,7 +77,8 @@ def learn(options: Options, start: str) -> str:
                teacher_checkpoint=options.init_checkpoint, train_file=options.text, output_dir=training, do_train=True,
                do_eval=options.data_dir is not None, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
                max_seq_length=options.max_seq_length or open_source(start).settings.max_seq_length,
+               precision=options.precision or fast_precision(),
                **{name: getattr(options, name) for name in (
                    "text_column", "cached_dir", "data_dir", "train_batch_size", "num_train_epochs", "learning_rate",
-                   "random_seed", "precision")})
+                   "random_seed")})
     return training

@@ -31,7 +31,7 @@ from albert_tf.commands.command_runs import Run, arguments, filled, parse_runs, 
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.data.feature_table import fingerprint
 from albert_tf.data.rows import read_document_lines
-from albert_tf.devices import has_bfloat16
+from albert_tf.devices import fast_precision
 from albert_tf.text.pieces import load_model
 from albert_tf.utils.charts import Curve, Panel, write_charts
 from albert_tf.utils.files import absolute, check_keys, errors_at, expand_globs, read_json_object
@@ -93,8 +93,8 @@ def main() -> None:
     for run in planned:
         if options.text_column and not split and run.script in READERS_OF_TEXTS:
             run.flags["text_column"] = options.text_column
-        if run.flags.get("precision") == "mixed_bfloat16" and not has_bfloat16():
-            run.flags["precision"] = "float32"
+        if run.flags.get("precision") == "mixed_bfloat16":
+            run.flags["precision"] = fast_precision()
     is_split = not split or is_made(split["train"], dict(text=options.text, text_column=options.text_column))
     finished = [is_finished(run) for run in planned]  # before anything is written
     if not is_split:
