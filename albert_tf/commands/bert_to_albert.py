@@ -77,7 +77,7 @@ def learn(options: Options, start: str) -> str:
                teacher_checkpoint=options.init_checkpoint, train_file=options.text, output_dir=training, do_train=True,
                do_eval=options.data_dir is not None, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
                max_seq_length=options.max_seq_length or open_source(start).settings.max_seq_length,
-               precision=options.precision or fast_precision(),
+               precision=options.precision or fast_precision(), bias_correction=True,
                **{name: getattr(options, name) for name in (
                    "text_column", "cached_dir", "data_dir", "train_batch_size", "num_train_epochs", "learning_rate",
                    "random_seed")})

@@ -1,5 +1,6 @@
 """bert_to_albert as a user runs it, and the loss with which a model learns its teacher's vectors."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -10,6 +11,7 @@ from in_process import loaded
 
 import albert_tf
 from albert_tf import keras
+from albert_tf.commands import bert_to_albert
 from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
@@ -55,6 +57,18 @@ def test_a_bert_becomes_a_small_albert_that_learns_its_vectors(bert, tmp_path, l
     assert config.get("layer_rank", 0) == layer_rank
     before, after = (cosine_to_teacher(tmp_path / "out" / name, bert / "bert") for name in ("start", "model"))
     assert after > max(before, 0.8)
+
+
+def test_the_training_does_not_begin_with_the_large_steps_of_moments_whose_bias_is_not_corrected(monkeypatch):
+    """Adam's first steps are up to 6.6 times as large without the correction, which the release does not have."""
+    steps = np.arange(1, 400)
+    factors = (1 - 0.9 ** steps) / np.sqrt(1 - 0.999 ** steps)
+    assert 6.5 < factors.max() < 6.6 and factors[77] > 3.5
+    flags = {}
+    monkeypatch.setattr(bert_to_albert, "run_script", lambda _, **values: flags.update(values))
+    options = dict.fromkeys([field.name for field in dataclasses.fields(bert_to_albert.Options)])
+    bert_to_albert.learn(bert_to_albert.Options(**dict(options, output_dir="out", max_seq_length=16)), "start")
+    assert flags["bias_correction"] is True
 
 
 def test_the_rank_of_layers_needs_shared_ones(bert, tmp_path, capsys):
