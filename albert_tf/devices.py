@@ -16,8 +16,8 @@ they are made (training/strategy.py). A GPU or a TPU core computes a batch as a 
 
 from __future__ import annotations
 
+import functools
 import os
-import re
 from typing import Any
 
 from albert_tf.utils.imports import tensorflow as tf
@@ -56,13 +56,36 @@ def is_cpu_alone() -> bool:
 
 def has_bfloat16() -> bool:
     """Whether bfloat16 is no slower than float32: on other devices than a CPU, and on one with instructions for it."""
-    if not is_cpu_alone():
-        return True
+    return not is_cpu_alone() or not cpu_instructions().isdisjoint({"avx512_bf16", "amx_bf16", "bf16"})
+
+
+def adds_bias_separately(dtype: Any) -> bool:
+    """Whether products and biases stay two operations: in bfloat16 on a CPU with AMX (see docs/speed.md).
+
+    TensorFlow would make one operation of both, for which oneDNN has half the speed of a product there.
+    """
+    return dtype == "bfloat16" and is_cpu_alone() and "amx_bf16" in cpu_instructions()
+
+
+def cpu_instructions() -> frozenset[str]:
+    """The sets of instructions of the CPU, by the names of Linux; none on other systems."""
+    return frozenset(_cpu().get("flags", _cpu().get("Features", "")).split())
+
+
+def cpu_name() -> str:
+    """The model name of the CPU; "" where Linux does not tell it."""
+    return _cpu().get("model name", "")
+
+
+@functools.cache
+def _cpu() -> dict[str, str]:
+    """What Linux says about the first processor, by the name of the line."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
-            return bool(re.search(r"\b(avx512_bf16|amx_bf16|bf16)\b", file.read()))
+            lines = file.read().partition("\n\n")[0].splitlines()
     except OSError:  # not Linux
-        return False
+        return {}
+    return {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
 def fast_precision() -> str:

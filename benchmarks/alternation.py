@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterator, Mapping, Sequence, TypeVar
 
 ROOT = pathlib.Path(__file__).parents[1]
 Name = TypeVar("Name")
-THREADS = ("OMP_NUMTHREADS", "TF_NUM_INTRAOPTHREADS", "TF_NUM_INTEROPTHREADS")
+THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 
 
 class Worker:

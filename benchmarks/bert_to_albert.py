@@ -43,6 +43,7 @@ from albert_tf.utils.outputs import write_csv, write_text
 from albert_tf.weights.settings import settings_of
 from albert_tf.weights.stored_model import open_source
 from benchmarks import common_flags
+from benchmarks.processor import naming_processor
 from benchmarks.retrieval import BEST, scores, squad  # defines --model and --data
 from studies.intervals import standard_error
 
@@ -155,4 +156,4 @@ def draw(rows: list[dict[str, str]], path: str) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(naming_processor(main))

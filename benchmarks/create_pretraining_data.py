@@ -19,6 +19,7 @@ from absl import flags
 from albert_tf.commands import app
 from benchmarks import common_flags
 from benchmarks.alternation import ROOT
+from benchmarks.processor import naming_processor
 
 flags.DEFINE_string("input_file", None, "Path of a text: one sentence on each line, a blank line between documents.",
                     required=True)
@@ -67,4 +68,4 @@ def encode() -> float:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(naming_processor(main))

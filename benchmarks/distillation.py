@@ -33,6 +33,7 @@ from albert_tf.utils.outputs import write_csv, write_text
 from albert_tf.weights.stored_model import open_source
 from benchmarks import common_flags
 from benchmarks.fine_tuning_settings import SETTINGS
+from benchmarks.processor import naming_processor
 
 define_required("teacher", "Folder of a BERT in the format of sentence-transformers; part pretraining: any weights.")
 define_required("data", "Folder that has glue/, squad/ and corpus/.")
@@ -143,4 +144,4 @@ def rows_of_results(part, student, seed, history, metrics):
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(naming_processor(main))

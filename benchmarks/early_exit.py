@@ -52,6 +52,7 @@ from benchmarks.fine_tuned_classifiers import (
     times_of_a_text,
     write_rows,
 )
+from benchmarks.processor import naming_processor
 from studies.intervals import standard_error
 
 define_flags(tasks=["sst-2", "sts-b", "rte"], seeds=["1", "2", "3", "4", "5"])
@@ -180,4 +181,4 @@ def draw(means: list[Mean], path: str) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(naming_processor(main))

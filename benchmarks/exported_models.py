@@ -31,6 +31,7 @@ from albert_tf.text.graph.packing import pack_texts
 from albert_tf.utils import bounds
 from benchmarks import common_flags
 from benchmarks.alternation import Worker, latencies, output_of
+from benchmarks.processor import naming_processor
 from benchmarks.workers.exported_model import runner
 
 flags.DEFINE_string("init_checkpoint", None, "Checkpoint of a fine-tuned classifier, or its folder.", required=True)
@@ -139,4 +140,4 @@ def size(path: str) -> int:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(naming_processor(main))

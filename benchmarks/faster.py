@@ -35,6 +35,7 @@ from benchmarks.fine_tuned_classifiers import (
     times_of_a_text,
     write_rows,
 )
+from benchmarks.processor import naming_processor
 from studies.intervals import standard_error
 
 define_flags(tasks=["sst-2"], seeds=["1", "2", "3"])
@@ -98,4 +99,4 @@ def report(rows: list[dict]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(naming_processor(main))

@@ -28,6 +28,7 @@ from albert_tf.utils.outputs import write_text
 from benchmarks import common_flags
 from benchmarks.alternation import output_of
 from benchmarks.fine_tuning_settings import SETTINGS, TAGGED, files
+from benchmarks.processor import naming_processor
 
 common_flags.define_model()
 define_required("data", "Folder that has glue/, squad/, race/ and tagging/.")
@@ -149,4 +150,4 @@ def report(task, results):
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(naming_processor(main))

@@ -23,6 +23,7 @@ from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
 from albert_tf.utils.imports import tensorflow as tf
 from benchmarks.computing import set_precision, use_one_thread
+from benchmarks.processor import naming_processor
 from benchmarks.workers.workloads import WORKLOADS, with_dropout
 
 flags.DEFINE_bool("graph_for_each_length", False, "Whether each length has its own graph.")
@@ -73,4 +74,4 @@ def one_batch(vocab_size: int, length: int) -> tf.data.Dataset:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(naming_processor(main))

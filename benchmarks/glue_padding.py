@@ -19,6 +19,7 @@ from albert_tf.data.feature_table import FeatureCache
 from albert_tf.tasks.classification.data import feature_table, find_task
 from benchmarks import common_flags
 from benchmarks.alternation import Worker, in_turns, running
+from benchmarks.processor import naming_processor
 
 flags.DEFINE_string("data_dir", None, "Folder that has the folder of SST-2.", required=True)
 common_flags.define_spm_model_file()
@@ -70,4 +71,4 @@ def compare(path: str) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(naming_processor(main))

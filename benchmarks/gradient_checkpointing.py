@@ -14,6 +14,7 @@ from absl import flags
 from albert_tf.commands import app
 from albert_tf.config import PRESETS
 from benchmarks.alternation import json_of
+from benchmarks.processor import naming_processor
 
 flags.DEFINE_enum("size", "albert_large_v2", list(PRESETS), "Name of the model size.")
 flags.DEFINE_integer("seq", 512, "Number of tokens of a row.", lower_bound=1)
@@ -52,4 +53,4 @@ def summary(runs: list) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(naming_processor(main))

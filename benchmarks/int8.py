@@ -33,6 +33,7 @@ from albert_tf.tasks.masked_lm.fill_mask import MASK, masked_ids, softmax
 from albert_tf.text.lines import read_lines
 from albert_tf.utils.charts import Curve, Panel, write_charts
 from albert_tf.weights.settings import settings_of
+from benchmarks.processor import naming_processor
 
 flags.DEFINE_string("init_checkpoint", "albert_tiny_en", "A fine-tuned classifier, or with --depth any weights with a "
                     "masked-LM head.")
@@ -144,4 +145,4 @@ def relative_error(values: np.ndarray, expected: np.ndarray) -> float:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(naming_processor(main))

@@ -27,6 +27,7 @@ from albert_tf.tasks.scores import scorer
 from albert_tf.weights.settings import settings_of
 from benchmarks.fine_tuned_classifiers import define_flags, fine_tuned, run_folder, settings_of_run, write_rows
 from benchmarks.fine_tuning_settings import SETTINGS, TAGGED, files
+from benchmarks.processor import naming_processor
 from studies.intervals import standard_error
 
 define_flags(tasks=["sst-2", "sts-b", "squad-1.1", "wnut17", "ud_ewt"], seeds=["1", "2", "3"])
@@ -89,4 +90,4 @@ def report(rows: list[dict]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(naming_processor(main))

@@ -13,6 +13,7 @@ from absl import flags
 from albert_tf.commands import app
 from albert_tf.config import PRESETS
 from benchmarks.alternation import json_of
+from benchmarks.processor import naming_processor
 
 flags.DEFINE_enum("size", "albert_xxlarge_v2", list(PRESETS), "Name of the model size.")
 FLAGS = flags.FLAGS
@@ -30,4 +31,4 @@ def main():
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(naming_processor(main))

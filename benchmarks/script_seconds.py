@@ -20,6 +20,7 @@ from albert_tf.commands.flag_fields import define_required
 from benchmarks import common_flags
 from benchmarks.alternation import THREADS, in_turns, output_of
 from benchmarks.fine_tuning_settings import SETTINGS
+from benchmarks.processor import naming_processor
 
 common_flags.define_model()
 define_required("data", "Folder that has glue/.")
@@ -67,4 +68,4 @@ def seconds_of(command, steps, settings):
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(naming_processor(main))

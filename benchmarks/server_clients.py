@@ -26,6 +26,7 @@ from albert_tf.commands import app
 from albert_tf.commands.command_runs import process_of
 from albert_tf.text.lines import read_lines
 from benchmarks.alternation import ROOT
+from benchmarks.processor import naming_processor
 
 flags.DEFINE_string("init_checkpoint", "albert_tiny_en", "The weights to serve, with a masked-LM head.")
 flags.DEFINE_string("onnx_model", None, "An ONNX model with a masked-LM head to serve instead.")
@@ -115,4 +116,4 @@ def megabytes(pid: int) -> float:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(naming_processor(main))

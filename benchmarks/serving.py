@@ -29,6 +29,7 @@ from albert_tf.weights.settings import VocabularyFiles
 from benchmarks import common_flags
 from benchmarks.alternation import Worker, latencies
 from benchmarks.computing import set_precision
+from benchmarks.processor import naming_processor
 
 common_flags.define_peer_python()
 flags.DEFINE_string("spm_model_file", None, "Path of a SentencePiece model with 30,000 pieces.", required=True)
@@ -105,4 +106,4 @@ def seconds_of(worker: Worker) -> float:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(naming_processor(main))

@@ -14,6 +14,7 @@ from albert_tf.commands import app
 from albert_tf.tasks.squad.reading import read_squad_file
 from benchmarks import common_flags
 from benchmarks.alternation import Worker, latencies
+from benchmarks.processor import naming_processor
 
 flags.DEFINE_string("train_file", None, "Path of SQuAD's training file, JSON.", required=True)
 common_flags.define_spm_model_file()
@@ -48,4 +49,4 @@ def compare() -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(naming_processor(main))

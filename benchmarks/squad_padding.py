@@ -32,6 +32,7 @@ from albert_tf.training.trainer import Trainer
 from benchmarks import common_flags
 from benchmarks.alternation import in_turns
 from benchmarks.computing import take_step_of_each_bucket
+from benchmarks.processor import naming_processor
 
 flag_fields.define_fields(shared_flags.ModelFlags)
 flag_fields.define_fields(training_flags.DeviceFlags)
@@ -138,4 +139,4 @@ def report(what: str, rates: dict[str, float]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(naming_processor(main))

@@ -31,6 +31,7 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2  # noqa: E402
 from albert_tf.training.optimizer import create_optimizer  # noqa: E402
 from benchmarks import common_flags  # noqa: E402
 from benchmarks.computing import set_precision, use_one_thread  # noqa: E402
+from benchmarks.processor import naming_processor  # noqa: E402
 from benchmarks.workers.ours import whole_step  # noqa: E402
 from benchmarks.workers.workloads import WORKLOADS  # noqa: E402
 
@@ -200,4 +201,4 @@ def report(products: dict, operations: dict, machine: float, cpu_milliseconds: f
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(naming_processor(main))

@@ -3,8 +3,17 @@
 import csv
 import json
 import shutil
+import sys
 
 from in_process import loaded
+
+from benchmarks.alternation import THREADS, output_of
+
+
+def test_a_measured_program_reads_its_number_of_threads_where_torch_and_tensorflow_look_for_it():
+    program = "import os, sys; print(*map(os.environ.get, sys.argv[1:]))"
+    names = ["OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"]
+    assert output_of([sys.executable, "-c", program, *names], **dict.fromkeys(THREADS, "2")) == "2 2 2\n"
 
 
 def test_retrieval_measures_each_form_of_vectors_and_a_model_that_ranks(golden, tmp_path):

@@ -15,6 +15,7 @@ from albert_tf.commands import flag_fields as fields, run_race
 from albert_tf.training import run
 from albert_tf.training.options import TpuAddress
 from albert_tf.utils import imports
+from benchmarks.processor import naming_processor
 
 TWO_WORKERS = json.dumps({"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}})
 
@@ -37,14 +38,56 @@ def test_the_strategy_of_the_scope_is_the_default(monkeypatch):
     assert tf.function(lambda: strategy.run(in_replica))()
 
 
-@pytest.mark.parametrize("flags_of_cpu, has_gpu, expected", [
-    ("fma avx2 avx512f avx512_bf16 amx_tile", False, True), ("fp asimd bf16 i8mm", False, True),
-    ("fma avx2 avx512f", False, False), ("fma avx2", True, True)])
-def test_a_cpu_without_its_instructions_has_no_bfloat16(flags_of_cpu, has_gpu, expected, monkeypatch):
-    monkeypatch.setattr(devices, "is_cpu_alone", lambda: not has_gpu)
-    monkeypatch.setattr("builtins.open", lambda *_, **__: io.StringIO(f"model name\t: X\nflags\t\t: {flags_of_cpu}\n"))
+@pytest.fixture
+def cpu_with(monkeypatch):
+    """A function that replaces what Linux says about the CPU."""
+
+    def replace(flags_of_cpu, name="flags\t\t", has_gpu=False):
+        content = f"processor\t: 0\nmodel name\t: Xeon 4\n{name}: {flags_of_cpu}\n\nprocessor\t: 1\nmodel name\t: X\n"
+        monkeypatch.setattr(devices, "is_cpu_alone", lambda: not has_gpu)
+        monkeypatch.setattr("builtins.open", lambda *_, **__: io.StringIO(content))
+        devices._cpu.cache_clear()
+
+    yield replace
+    devices._cpu.cache_clear()
+
+
+@pytest.mark.parametrize("flags_of_cpu, name, has_gpu, expected", [
+    ("fma avx2 avx512f avx512_bf16 amx_tile", "flags", False, True), ("fp asimd bf16 i8mm", "Features", False, True),
+    ("fma avx2 avx512f", "flags", False, False), ("fma avx2", "flags", True, True)])
+def test_a_cpu_without_its_instructions_has_no_bfloat16(flags_of_cpu, name, has_gpu, expected, cpu_with):
+    cpu_with(flags_of_cpu, name, has_gpu)
     assert devices.has_bfloat16() is expected
     assert devices.fast_precision() == ("mixed_bfloat16" if expected else "float32")
+
+
+@pytest.mark.parametrize("flags_of_cpu, dtype, has_gpu, expected", [
+    ("avx512f amx_bf16 amx_tile", tf.bfloat16, False, True), ("avx512f amx_bf16 amx_tile", tf.float32, False, False),
+    ("avx512f amx_bf16 amx_tile", tf.bfloat16, True, False), ("avx512f avx512_bf16", tf.bfloat16, False, False)])
+def test_biases_are_separate_in_bfloat16_on_a_cpu_with_amx_alone(flags_of_cpu, dtype, has_gpu, expected, cpu_with):
+    cpu_with(flags_of_cpu, has_gpu=has_gpu)
+    assert devices.adds_bias_separately(dtype) is expected
+
+
+def test_the_first_processor_tells_the_name_and_the_instructions(cpu_with):
+    cpu_with("fma avx2")
+    assert devices.cpu_name() == "Xeon 4" and devices.cpu_instructions() == {"fma", "avx2"}
+
+
+def test_without_linux_a_cpu_has_no_name_and_no_instructions(cpu_with, monkeypatch):
+    def missing(*_, **__):
+        raise FileNotFoundError
+
+    cpu_with("fma")
+    monkeypatch.setattr("builtins.open", missing)
+    assert devices.cpu_name() == "" and not devices.cpu_instructions() and not devices.has_bfloat16()
+
+
+def test_a_benchmark_first_names_the_processor_and_its_instructions_for_products(cpu_with, monkeypatch, capsys):
+    cpu_with("fpu avx512_vnni avx2 amx_tile avx512f amx_bf16")
+    monkeypatch.setattr(devices, "available_cores", lambda: 2)
+    naming_processor(lambda: print("results"))()
+    assert capsys.readouterr().out == "Xeon 4, 2 cores: avx2 avx512f avx512_vnni amx_bf16\nresults\n"
 
 
 def options():

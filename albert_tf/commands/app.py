@@ -10,6 +10,7 @@ import atexit
 import contextlib
 import gc
 import importlib
+import inspect
 import logging as python_logging
 import os
 import re
@@ -91,7 +92,7 @@ def run(main: Callable[..., None], operands: int = 0) -> None:
 
     if not _HELP.isdisjoint(sys.argv[1:]):
         with _ending_with_the_reader():
-            print(usage.help_text(main.__globals__["__doc__"], main.__module__))
+            print(usage.help_text(inspect.unwrap(main).__globals__["__doc__"], main.__module__))
         sys.exit(0)
     logging.get_absl_handler().setFormatter(_LINE)
     app.run(guarded, flags_parser=_parsed)

@@ -4,8 +4,9 @@
 
 A piece is printed as the vocabulary has it: with SentencePiece, one that begins a word begins with "\u2581".
 
-Without --text, texts are read from standard input, one per line. With --export_dir the model is written as a SavedModel
-that does the same with raw text, for processes that have only tensorflow and tensorflow_text:
+Without --text, texts are read from standard input, one per line. ONNX Runtime computes them on a CPU if the extra
+`onnx` is installed. With --export_dir the model is written as a SavedModel that does the same with raw text, for
+processes that have only tensorflow and tensorflow_text:
 
     python -m albert_tf fill_mask --init_checkpoint=model_dir --export_dir=served
 """
@@ -20,6 +21,7 @@ from absl import logging
 
 from albert_tf.commands import flag_fields as fields, shared_flags as shared
 from albert_tf.config import check_length
+from albert_tf.devices import is_cpu_alone
 from albert_tf.text.lines import read_standard_input
 from albert_tf.utils import bounds
 from albert_tf.utils.files import check_characters
@@ -59,15 +61,21 @@ def main() -> None:
         check_installed("--export_dir", "tensorflow_text")
     model, tokenizer = options.masked_lm()
     check_length(options.max_seq_length, model.config)
-    fill = functools.partial(fill_masks, model, tokenizer, top_k=options.top_k)
     if options.export_dir:
         export_mask_filling(options.export_dir, with_precision(model, options.export_precision), tokenizer,
                             options.top_k, options.max_seq_length, options.max_predictions_per_seq)
         logging.info("%s: a SavedModel that fills masks", options.export_dir)
     for text in options.text or ():
-        print_filled(text, fill(text))
+        print_filled(text, fill_masks(model, tokenizer, text, options.top_k))
     if not (options.text or options.export_dir):
-        fill_standard_input(fill)
+        fill_standard_input(functools.partial(fill_masks, _for_many_texts(model), tokenizer, top_k=options.top_k))
+
+
+def _for_many_texts(model):
+    """The model in ONNX Runtime, or itself on a GPU or where ONNX Runtime is not installed."""
+    from albert_tf.export.onnx.writing import in_onnx_runtime
+
+    return is_cpu_alone() and in_onnx_runtime(model) or model
 
 
 def fill_standard_input(fill: Callable[[str], list]) -> None:

@@ -11,7 +11,15 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling import cudnn_attention
 from albert_tf.modeling.dropout import dropped
 from albert_tf.modeling.fused import compiled
-from albert_tf.modeling.layers import ALL_SHARED, LayerNorm, LayerWeights, ReleaseDense, activation, layer_norm
+from albert_tf.modeling.layers import (
+    ALL_SHARED,
+    LayerNorm,
+    LayerWeights,
+    ReleaseDense,
+    activation,
+    add_bias,
+    layer_norm,
+)
 
 
 class AttentionWeights(NamedTuple):
@@ -61,7 +69,7 @@ class AttentionBlock(keras.layers.Layer):
 
     def queries_keys_values(self, x, weights: AttentionWeights) -> tf.Tensor:
         """The queries, keys and values of x [tokens, H] side by side, [tokens, 3 H]. The queries are scaled."""
-        return tf.nn.bias_add(tf.matmul(x, weights.qkv_kernel), weights.qkv_bias)
+        return add_bias(tf.matmul(x, weights.qkv_kernel), weights.qkv_bias)
 
     def call(self, x, additive_mask, weights: AttentionWeights, dropouts):
         """x: [batch * seq, H]; additive_mask: float32 [batch, 1, 1, seq]. Returns the shape of x."""
@@ -78,7 +86,7 @@ class AttentionBlock(keras.layers.Layer):
                 query, key, value, additive_mask, *dropout)
         context = tf.transpose(context, [0, 2, 1, 3])  # [batch, seq, heads, head_size]
         context = tf.reshape(context, [-1, self.config.hidden_size])
-        attended = tf.nn.bias_add(tf.matmul(context, weights.output_kernel), weights.output_bias)
+        attended = add_bias(tf.matmul(context, weights.output_kernel), weights.output_bias)
         return layer_norm(attended, x, weights.gamma, weights.beta, dropouts.training,
                           dropouts.next_mask(self.config.hidden_dropout_prob))
 
@@ -117,8 +125,8 @@ class FeedForwardBlock(keras.layers.Layer):
     def call(self, x, weights: FeedForwardWeights, dropouts):
         """x: [batch * seq, H]. Returns the same shape."""
         act = activation(self.config.hidden_act, dropouts.training)
-        wide = act(tf.nn.bias_add(tf.matmul(x, weights.intermediate_kernel), weights.intermediate_bias))
-        narrow = tf.nn.bias_add(tf.matmul(wide, weights.output_kernel), weights.output_bias)
+        wide = act(add_bias(tf.matmul(x, weights.intermediate_kernel), weights.intermediate_bias))
+        narrow = add_bias(tf.matmul(wide, weights.output_kernel), weights.output_bias)
         return layer_norm(narrow, x, weights.gamma, weights.beta, dropouts.training,
                           dropouts.next_mask(self.config.hidden_dropout_prob))
 

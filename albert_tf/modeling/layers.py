@@ -10,7 +10,7 @@ from typing import Callable, NamedTuple
 
 import tensorflow as tf
 
-from albert_tf import keras
+from albert_tf import devices, keras
 from albert_tf.modeling.dropout import dropped
 from albert_tf.modeling.fused import compiled, fused, optimization_barrier
 
@@ -120,7 +120,15 @@ class ReleaseDense(ReleaseLayer):
         # Not tf.matmul: TensorFlow 2.21's product of [batch, 1, seq, H] and [H, outputs] is wrong and accesses memory
         # out of bounds (tensorflow issue 117700). tensordot multiplies matrices.
         x = tf.tensordot(self.in_compute_dtype(x), self.in_compute_dtype(self.kernel), 1)
-        return x if self.bias is None else tf.nn.bias_add(x, self.in_compute_dtype(self.bias))
+        return x if self.bias is None else add_bias(x, self.in_compute_dtype(self.bias))
+
+
+def add_bias(product: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+    """Adds a bias [outputs] to the result of a matrix product, [..., outputs]."""
+    if not devices.adds_bias_separately(product.dtype):
+        return tf.nn.bias_add(product, bias)
+    # TensorFlow fuses a product and a bias only if no other operation is between them.
+    return tf.squeeze(tf.nn.bias_add(tf.expand_dims(product, -2), bias), -2)
 
 
 class OutputDense(ReleaseLayer):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib.util
 import itertools
 import os
 import re
@@ -20,7 +19,7 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.export.onnx.session import OnnxModel
-from albert_tf.export.onnx.writing import to_onnx
+from albert_tf.export.onnx.writing import in_onnx_runtime
 from albert_tf.export.saved_model import (
     EXAMPLES,
     IDS,
@@ -56,7 +55,6 @@ from albert_tf.text.packing import padded_rows
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.weights.from_pretrained import build, warn_of_random_parts
 from albert_tf.weights.heads import head_of
-from albert_tf.weights.settings import settings_of
 from albert_tf.weights.stored_model import StoredModel, head_of_source
 
 Outputs = dict[str, np.ndarray]
@@ -78,8 +76,7 @@ def model_of_source(
     kind = model or head_of_source(source)
     built, report = build(source, kind, **(vectors or {} if kind == "sentence_encoder" else {}))
     warn_of_random_parts(kind, report, source.path)
-    has_onnx = all(map(importlib.util.find_spec, ("onnx", "onnxruntime")))
-    runtime = OnnxModel(to_onnx(built), settings_of(built)) if has_onnx else _KerasModel(built)
+    runtime = in_onnx_runtime(built) or _KerasModel(built)
     served = served_model(name, runtime, tokenizer, top_k, source.path, prompt_name)
     random = [*([RAW_TEXT, IDS, EXAMPLES] if any(map(_MASKED_LM.match, report.not_restored)) else []),
               *([SENTENCE_ORDER] if any(map(_SENTENCE_ORDER.match, report.not_restored)) else [])]

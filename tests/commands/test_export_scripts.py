@@ -17,7 +17,7 @@ from script_session import ScriptSession
 from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.export.conversion import save
-from albert_tf.export.onnx.session import from_onnx
+from albert_tf.export.onnx.session import OnnxModel, from_onnx
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier, AlbertMultipleChoice
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -243,6 +243,20 @@ def test_a_line_without_a_mask_does_not_end_the_filling_of_a_file(released, monk
     printed = capsys.readouterr().out.splitlines()
     assert [line for line in printed if "[MASK]" in line] == ["the [MASK] of", "[MASK] name"]
     assert "line 3: there is no [MASK]" in caplog.text and "line 4: the text has 43 tokens, but the" in caplog.text
+
+
+@needs_onnx
+def test_onnx_runtime_fills_the_lines_of_standard_input_where_it_is_installed(released, monkeypatch, capsys):
+    printed, computed, call = [], [], OnnxModel.__call__
+    monkeypatch.setattr(OnnxModel, "__call__", lambda *arguments: computed.append(1) or call(*arguments))
+    for packages in ("both", "none"):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"the [MASK] of\n[MASK] name [MASK]\n")))
+        with monkeypatch.context() as patched, loaded("fill_mask") as run:
+            if packages == "none":
+                patched.setattr(importlib.util, "find_spec", lambda package: None)
+            assert run(init_checkpoint=released[0]) == 0
+        printed.append(capsys.readouterr().out)
+    assert len(computed) == 2 and printed[0] == printed[1] and len(printed[0].splitlines()) == 5
 
 
 @pytest.mark.long

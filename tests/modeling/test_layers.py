@@ -5,8 +5,9 @@ import re
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.eager import context
 
-from albert_tf import keras
+from albert_tf import devices, keras
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.blocks import attention, attention_in_training
 from albert_tf.modeling.dropout import Dropouts, dropped
@@ -28,6 +29,41 @@ def test_dense_multiplies_the_last_axis_of_inputs_of_any_rank(shape, in_graph):
     for seed in range(5):
         x = np.random.default_rng(seed).normal(size=shape).astype(np.float32)
         np.testing.assert_allclose(call(x), x @ layer.kernel.numpy() + np.arange(7), atol=1e-4)
+
+
+def result_and_operations(function):
+    """What the first call of a tf.function returns, and the names of the operations that TensorFlow makes of it."""
+    context.enable_run_metadata()
+    try:
+        result = function()
+        graphs = context.export_run_metadata().function_graphs
+    finally:
+        context.disable_run_metadata()
+    return result, {node.op for graph in graphs for node in graph.post_optimization_graph.node}
+
+
+def test_products_with_separate_biases_are_not_fused_and_have_equal_outputs_and_gradients(
+        tiny_config, tiny_batch, monkeypatch):
+    model, forms = AlbertModel(tiny_config), []
+    for variable in model.trainable_variables:
+        variable.assign(np.random.default_rng(1).normal(size=variable.shape, scale=0.3))
+    inputs = {name: tf.constant(tiny_batch[name]) for name in ("input_ids", "input_mask", "segment_ids")}
+    for separate in (False, True):
+        monkeypatch.setattr(devices, "adds_bias_separately", lambda dtype, separate=separate: separate)
+
+        @tf.function
+        def outputs_and_gradients():
+            with tf.GradientTape() as tape:
+                outputs = model(inputs, training=True)
+                loss = tf.reduce_sum(outputs["sequence_output"] ** 3) + tf.reduce_sum(outputs["pooled_output"])
+            return outputs["sequence_output"], *map(tf.convert_to_tensor, tape.gradient(
+                loss, model.trainable_variables))
+
+        forms.append(result_and_operations(outputs_and_gradients))
+    (fused, operations), (separated, operations_of_separated) = forms
+    assert "_FusedMatMul" in operations and "_FusedMatMul" not in operations_of_separated
+    for expected, actual in zip(fused, separated):
+        np.testing.assert_allclose(actual, expected, atol=1e-5 * float(tf.reduce_max(tf.abs(expected))))
 
 
 @pytest.mark.parametrize("dtype, rounding", [("bfloat16", 2**-8), ("float16", 2**-11)])

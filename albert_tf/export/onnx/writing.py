@@ -7,6 +7,7 @@ name of its model's entry in the registry of heads (albert_tf/weights/heads.py).
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from types import MappingProxyType
 from typing import Callable, Collection, Mapping
@@ -19,6 +20,7 @@ from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.export.onnx import hugging_face
 from albert_tf.export.onnx.graph import EncoderGraph, OnnxGraph, import_package, pooled
+from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.saved_model import exported_outputs, graph as traced, largest_differences, random_inputs
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import MISSING_CHOICE, AlbertClassifier, AlbertMultipleChoice, AlbertTokenClassifier
@@ -71,6 +73,16 @@ def to_onnx(model: keras.Model, precision: str = "float32", in_float32: str = ""
     outputs = add_head(graph, model, inputs)
     return graph.model(input_specs, {theirs: (outputs[name], specs[name]) for name, theirs in names.items()
                                      if name in specs}, metadata)
+
+
+def in_onnx_runtime(model: keras.Model) -> OnnxModel | None:
+    """A model in ONNX Runtime, in float32; None where onnx or onnxruntime is not installed. Raises what to_onnx raises.
+
+    The conversion takes as long as some ten short texts in Keras, and ONNX Runtime a sixth of their time or less.
+    """
+    if all(map(importlib.util.find_spec, ("onnx", "onnxruntime"))):
+        return OnnxModel(to_onnx(model), settings_of(model))
+    return None
 
 
 def write_companions(model: keras.Model, folder: str, vocabulary: VocabularyFiles) -> None:
