@@ -1,11 +1,13 @@
 """albert_tf: ALBERT (Lan et al., 2020) for TensorFlow 2 and Keras, as google-research/albert released it.
 
 The public names are loaded when first used, so that importing the package takes no time. The import hides the log
-messages of TensorFlow's C++ code, unless the environment variable TF_CPP_MIN_LOG_LEVEL is set.
+messages of TensorFlow's C++ code, unless the environment variable TF_CPP_MIN_LOG_LEVEL is set, and turns oneDNN's
+operations on for CPUs with AVX-512, unless TF_ENABLE_ONEDNN_OPTS is set.
 """
 
 import importlib
 
+from albert_tf import devices
 from albert_tf.utils import imports
 
 __version__ = "0.3.0"
@@ -40,6 +42,7 @@ _PACKAGES = ("text", "data", "modeling", "training", "weights", "export", "pretr
 __all__ = ["__version__", *_MODULE_OF, *_PACKAGES]
 
 imports.hide_messages_of_cpp()
+devices.use_onednn()
 
 
 def __getattr__(name):

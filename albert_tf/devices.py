@@ -67,6 +67,15 @@ def adds_bias_separately(dtype: Any) -> bool:
     return dtype == "bfloat16" and is_cpu_alone() and "amx_bf16" in cpu_instructions()
 
 
+def use_onednn() -> None:
+    """Turns oneDNN's operations on where TensorFlow does not, though they are faster: with AVX-512, but without VNNI.
+
+    TensorFlow reads TF_ENABLE_ONEDNN_OPTS when it is imported. What the user has set stays. See docs/speed.md.
+    """
+    if "avx512f" in cpu_instructions():
+        os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+
+
 def cpu_instructions() -> frozenset[str]:
     """The sets of instructions of the CPU, by the names of Linux; none on other systems."""
     return frozenset(_cpu().get("flags", _cpu().get("Features", "")).split())

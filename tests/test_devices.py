@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 
 import pytest
 import tensorflow as tf
@@ -88,6 +89,17 @@ def test_a_benchmark_first_names_the_processor_and_its_instructions_for_products
     monkeypatch.setattr(devices, "available_cores", lambda: 2)
     naming_processor(lambda: print("results"))()
     assert capsys.readouterr().out == "Xeon 4, 2 cores: avx2 avx512f avx512_vnni amx_bf16\nresults\n"
+
+
+@pytest.mark.parametrize("flags_of_cpu, by_user, expected", [
+    ("fma avx2 avx512f", None, "1"), ("fma avx2 avx512f", "0", "0"), ("fma avx2", None, None)])
+def test_onednn_is_on_with_avx512_unless_the_user_has_set_it(flags_of_cpu, by_user, expected, cpu_with, monkeypatch):
+    monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS", raising=False)
+    if by_user is not None:
+        monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", by_user)
+    cpu_with(flags_of_cpu)
+    devices.use_onednn()
+    assert os.environ.get("TF_ENABLE_ONEDNN_OPTS") == expected
 
 
 def options():
