@@ -7,8 +7,8 @@ XLA compiles whole steps on a TPU, and not on a CPU or a GPU. So:
 - up to iterations_per_loop steps are between two returns to the host (training/run.py); otherwise one
 - no program is compiled for the host at the start (set_up in training/run.py); otherwise one is
 
-With --runtime=jax, jax compiles whole steps on every kind of device, and all devices are one replica
-(training/jax_runtime.py).
+With --runtime=jax, jax compiles whole steps on every kind of device, all devices are one replica
+(training/jax_runtime.py), and the host starts each step.
 
 The cores of a CPU compute parts of a batch at the same time (training/trainer.py), and a CPU reads its batches where
 they are made (training/strategy.py). A GPU or a TPU core computes a batch as a whole, and batches are copied to it.

@@ -129,8 +129,8 @@ class Steps:
     def __init__(self, function: Callable[[Any], Any], strategy: JaxStrategy, micro_batches: int = 1):
         self._function, self._strategy, self._micro_batches = function, strategy, micro_batches
         self._programs: dict[tuple, _Program] = {}
-        self._values: dict[Any, jax.Array] = {}  # by the variable's reference
-        self._changed: dict[Any, jax.Array] = {}  # in the same order in all processes
+        self._values: dict[int, jax.Array] = {}  # by the variable's id; programs keep the variables
+        self._changed: dict[int, tf.Variable] = {}  # in the same order in all processes
         self._running: collections.deque[Any] = collections.deque()
         self._iterator: Iterator | None = None
 
@@ -141,16 +141,15 @@ class Steps:
             self._values.clear()
             self._changed.clear()
         batch = {name: tensor.numpy() for name, tensor in next(iterator).items()}
-        key = tuple((name, batch[name].shape, batch[name].dtype) for name in sorted(batch))
-        program = self._programs.get(key)
+        kind = tuple((name, batch[name].shape, batch[name].dtype) for name in sorted(batch))
+        program = self._programs.get(kind)
         if program is None:
-            program = self._programs[key] = _Program(self._function, batch, self._strategy, self._micro_batches)
-        for variable in program.variables:
-            if variable.ref() not in self._values:
-                self._values[variable.ref()] = _on_devices(variable.numpy(), self._strategy.sharding_of(variable))
-        outputs, changed = program(batch, [self._values[variable.ref()] for variable in program.variables])
-        self._values.update(changed)
-        self._changed.update(changed)
+            program = self._programs[kind] = _Program(self._function, batch, self._strategy, self._micro_batches)
+        for key, variable in program.variables.items():
+            if key not in self._values:
+                self._values[key] = _on_devices(variable.numpy(), self._strategy.sharding_of(variable))
+        outputs = program(batch, self._values)
+        self._changed.update(program.written)
         self._running.append(outputs)
         if len(self._running) > _STEPS_AHEAD:
             jax.block_until_ready(self._running.popleft())
@@ -161,8 +160,8 @@ class Steps:
 
         Steps can run meanwhile. They use the memory of their variables again, so the values are copied on the devices.
         """
-        variables = [reference.deref() for reference in self._changed]
-        arrays = _copied(list(self._changed.values()))
+        variables = list(self._changed.values())
+        arrays = _copied([self._values[key] for key in self._changed])
         for array in arrays:
             for shard in array.addressable_shards:
                 shard.data.copy_to_host_async()
@@ -176,14 +175,14 @@ class Steps:
 
     def value_of(self, variable: tf.Variable) -> np.ndarray:
         """The current value of a variable of the steps."""
-        return _on_host(self._values[variable.ref()])
+        return _on_host(self._values[id(variable)])
 
 
 class _Program:
     """The program of a function for batches of one shape.
 
-    `variables` are those that it reads. Called with a batch and their values, it returns the function's outputs, and
-    the new values of the variables that it writes, by their references.
+    `variables` are those that it reads, by their ids, and `written` are those of them that it writes. Called with a
+    batch and the values of variables by id, it returns the function's outputs and replaces the values that it writes.
     """
 
     def __init__(self, function, batch: dict[str, np.ndarray], strategy: JaxStrategy, micro_batches: int):
@@ -199,25 +198,25 @@ class _Program:
         zeros = {name: tf.zeros(shape, batch[name].dtype) for name, shape in shapes.items()}
         graph = compiled.get_concrete_function(zeros)
         by_handle = {id(variable.handle): variable for variable in graph.graph.variables}
-        self.variables = [by_handle[id(handle)] for handle in graph.captured_inputs]
+        variables = [by_handle[id(handle)] for handle in graph.captured_inputs]
+        self.variables = {id(variable): variable for variable in variables}
         self._structure = graph.structured_outputs
         # XLA returns the new values of these variables after the outputs, in the order of all variables.
-        self._written = [place for place, handle in enumerate(graph.inputs[len(zeros):])
-                         if any(operation.type.startswith("Assign") for operation in handle.consumers())]
+        self.written = {id(variable): variable for variable, handle in zip(variables, graph.inputs[len(zeros):])
+                        if any(operation.type.startswith("Assign") for operation in handle.consumers())}
+        self._kept = [key for key in self.variables if key not in self.written]
         program = compiled.experimental_get_compiler_ir(zeros)(stage="stablehlo_serialized")
         exported = self._exported(program, zeros)
 
         def call(arrays, kept, written):
-            values, kept = dict(zip(self._written, written)), iter(kept)
-            return exported.call(arrays, [values[place] if place in values else next(kept)
-                                          for place in range(len(self.variables))])
+            values = {**dict(zip(self._kept, kept)), **dict(zip(self.written, written))}
+            return exported.call(arrays, [values[key] for key in self.variables])
 
-        shardings = [strategy.sharding_of(variable) for variable in self.variables]
+        shardings = {key: strategy.sharding_of(variable) for key, variable in self.variables.items()}
         self._call = jax.jit(
             call, donate_argnums=2,  # the memory of variables that are written is used again
             in_shardings=([self._batch_sharding] * len(zeros), *self._divided(shardings)),
-            out_shardings=([strategy.sharding()] * len(tf.nest.flatten(self._structure)),
-                           [shardings[place] for place in self._written]))
+            out_shardings=([strategy.sharding()] * len(tf.nest.flatten(self._structure)), self._divided(shardings)[1]))
 
     def _exported(self, module: bytes, inputs: dict[str, tf.Tensor]) -> jax.export.Exported:
         """A program of XLA as a function of jax: of the inputs, and of the values of the variables.
@@ -229,20 +228,21 @@ class _Program:
 
         def placeholder(_, values):
             return ([jax.numpy.zeros(output.shape, output.dtype.as_numpy_dtype) for output in outputs],
-                    [values[place] for place in self._written])
+                    [value for key, value in zip(self.variables, values) if key in self.written])
 
         arguments = ([jax.ShapeDtypeStruct(tensor.shape, tensor.dtype.as_numpy_dtype) for tensor in tensors]
-                     for tensors in ([inputs[name] for name in self._names], self.variables))
+                     for tensors in ([inputs[name] for name in self._names], self.variables.values()))
         exported = jax.export.export(jax.jit(placeholder, keep_unused=True))(*arguments)
         return dataclasses.replace(exported, mlir_module_serialized=module)
 
-    def __call__(self, batch: dict[str, np.ndarray], values: list[jax.Array]):
-        arrays = [jax.make_array_from_process_local_data(
-            self._batch_sharding, np.reshape(batch[name], self._shape(batch[name])),
-            self._shape(batch[name], jax.process_count())) for name in self._names]
+    def __call__(self, batch: dict[str, np.ndarray], values: dict[int, jax.Array]) -> Any:
+        arrays = [np.reshape(batch[name], self._shape(batch[name])) for name in self._names]
+        if self._strategy.has_several_processes:  # otherwise the call places them, which takes the host less time
+            arrays = jax.make_array_from_process_local_data(
+                self._batch_sharding, arrays, [self._shape(batch[name], jax.process_count()) for name in self._names])
         outputs, written = self._call(arrays, *self._divided(values))
-        return (tf.nest.pack_sequence_as(self._structure, outputs),
-                {self.variables[place].ref(): value for place, value in zip(self._written, written)})
+        values.update(zip(self.written, written))
+        return tf.nest.pack_sequence_as(self._structure, outputs)
 
     def _shape(self, values: np.ndarray, processes: int = 1) -> tuple[int, ...]:
         """The shape of an input, for a batch of this process or of all, with an axis for micro-batches."""
@@ -250,11 +250,9 @@ class _Program:
         rows, *others = values.shape
         return (rows * processes, *others) if count == 1 else (count, rows * processes // count, *others)
 
-    def _divided(self, values: list) -> tuple[list, list]:
+    def _divided(self, values: dict[int, Any]) -> tuple[list, list]:
         """Something of each variable: that of the variables that are only read, and that of those that are written."""
-        written = set(self._written)
-        return ([value for place, value in enumerate(values) if place not in written],
-                [values[place] for place in self._written])
+        return [values[key] for key in self._kept], [values[key] for key in self.written]
 
 
 @jax.jit

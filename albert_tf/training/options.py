@@ -34,7 +34,7 @@ class RunOptions:
 
     Args:
       train_batch_size: examples of a step, over all replicas.
-      iterations_per_loop: on TPU, the largest number of steps between two returns to the host.
+      iterations_per_loop: on TPU, the largest number of steps between two returns to the host; no effect with jax.
     """
 
     output_dir: str

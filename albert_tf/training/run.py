@@ -95,7 +95,7 @@ def new_trainer(
 def steps_per_execution(
     iterations_per_loop: int, save_checkpoints_steps: int, strategy: tf.distribute.Strategy
 ) -> int:
-    """The number of steps between two returns to the host: more than 1 on TPU only, where returning takes time.
+    """The number of steps between two returns to the host: more than 1 on TPU without jax, where returning takes time.
 
     The number is the largest divisor of save_checkpoints_steps up to iterations_per_loop, because checkpoints are saved
     after a return.
