@@ -234,13 +234,28 @@ def test_the_rows_of_the_shipped_model_follow_from_the_scores_of_the_seeds():
     assert shown == expected
 
 
-def test_the_rows_of_a_bert_that_becomes_an_albert_are_the_measured_scores():
+def test_the_rows_of_losses_of_a_bert_that_becomes_an_albert_are_the_measured_scores():
     measured = {(row["model"], row["loss"], row["step"]): f"{float(row['spearman']):.3f}"
-                for row in read_rows("bert_to_albert.csv")}
-    head, *rows = table_rows("sentence_vectors.md", "From BERT to ALBERT")
+                for row in read_rows("bert_to_albert_losses.csv")}
+    rows = table_rows("sentence_vectors.md", "From BERT to ALBERT")
+    head, *rows = rows[rows.index(["model", "loss", "step 300", "step 937"]):]
     shown = {(*row[:2], step.removeprefix("step ")): score for row in rows for step, score in zip(head[2:], row[2:])
              if score}
     assert len(shown) == 8 and shown.items() <= measured.items()
+
+
+def test_the_rows_of_sizes_of_a_bert_that_becomes_an_albert_are_the_measured_ones():
+    measured = [row for row in read_rows("bert_to_albert.csv") if row["bias_correction"] != "no"]
+    rows = table_rows("sentence_vectors.md", "From BERT to ALBERT")
+    shown = rows[1:rows.index(["model", "loss", "step 300", "step 937"])]
+    columns = {"megabytes": ".2f", "parameters": ".1f", "start_spearman": ".3f", "int8_spearman": ".3f",
+               "recall@1": ".3f", "milliseconds": ".1f"}
+    assert len(shown) == len(measured) >= 10
+    for (name, *cells), row in zip(shown, measured):
+        values = dict(row, parameters=int(row["parameters"]) / 1e6)
+        assert name.split(",")[0] == {"teacher": "all-MiniLM-L6-v2"}.get(row["configuration"], row["configuration"])
+        assert cells == [format(float(values[column]), digits) if values[column] else ""
+                         for column, digits in columns.items()]
 
 
 def test_the_rows_of_the_steps_on_a_gpu_follow_from_the_measured_values():
