@@ -42,6 +42,11 @@ def folder(tmp_path, golden, monkeypatch):
 
 
 @every_page
+def test_headings_stand_at_the_start_of_a_line(page):
+    assert re.findall(r"^[^#\n].* ##+ .*$", page.prose(), re.MULTILINE) == []
+
+
+@every_page
 def test_links_and_named_paths_exist(page):
     assert page.broken_links() == []
 

@@ -94,6 +94,10 @@ class Page:
         self._server, self._url, self.answer = None, "", None  # a ScriptProcess, and the JSON of the last answer
         self._is_small = path.name not in WHOLE
 
+    def prose(self):
+        """The page without its blocks of code."""
+        return _CODE.sub("", self.text)
+
     def commands(self):
         """The words of each command of the shell blocks."""
         return [words for block in self.blocks if block.language == "bash" for words in commands(block.text)]
@@ -105,7 +109,7 @@ class Page:
 
     def broken_links(self):
         """Local links whose file or heading does not exist, and paths in backquotes that do not."""
-        prose = _CODE.sub("", self.text)
+        prose = self.prose()
         broken = []
         for link in re.findall(r"\]\((?!https?:)([^)]+)\)", prose):
             file, _, anchor = link.partition("#")
@@ -118,7 +122,7 @@ class Page:
     def anchors(self):
         """The anchors of the headings, as GitHub makes them."""
         found = []
-        for heading in re.findall(r"^#+ (.+)$", _CODE.sub("", self.text), re.MULTILINE):
+        for heading in re.findall(r"^#+ (.+)$", self.prose(), re.MULTILINE):
             slug = re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
             earlier = sum(re.fullmatch(rf"{slug}(-\d+)?", other) is not None for other in found)
             found.append(f"{slug}-{earlier}" if earlier else slug)
