@@ -13,6 +13,8 @@ from script_session import REPOSITORY, ScriptSession
 
 PATHS = [*(REPOSITORY / name for name in ("README.md", "SECURITY.md", "studies/README.md")),
          *sorted((REPOSITORY / "docs").glob("*.md"))]
+MARKDOWN = [*PATHS, *(REPOSITORY / name for name in ("CONTRIBUTING.md", "CHANGELOG.md")),
+            *sorted((REPOSITORY / "albert_tf/models").glob("*/README.md"))]
 PAGES = {str(path.relative_to(REPOSITORY)): Page(path) for path in PATHS}
 # The pages whose commands are run, by the mark of the test.
 RUN = {"README.md": (), "docs/languages.md": (), "docs/keras.md": (pytest.mark.long, pytest.mark.both_stacks),
@@ -42,13 +44,13 @@ def folder(tmp_path, golden, monkeypatch):
 
 
 @every_page
-def test_headings_stand_at_the_start_of_a_line(page):
-    assert re.findall(r"^[^#\n].* ##+ .*$", page.prose(), re.MULTILINE) == []
-
-
-@every_page
 def test_links_and_named_paths_exist(page):
     assert page.broken_links() == []
+
+
+@pytest.mark.parametrize("path", MARKDOWN, ids=lambda path: str(path.relative_to(REPOSITORY)))
+def test_headings_stand_at_the_start_of_a_line(path):
+    assert Page(path).headings_within_lines() == []
 
 
 def test_the_map_of_the_releases_modules_names_ours_as_they_are():
@@ -116,3 +118,9 @@ def test_links_to_missing_files_and_headings_are_broken(tmp_path):
     paths = "`albert_tf/missing.py` `albert_tf/config.py`"
     (tmp_path / "page.md").write_text(f"# A heading\n## A (heading)\n{links} {paths}\n```text\n# no\n[f](no.md)\n```\n")
     assert Page(tmp_path / "page.md").broken_links() == ["missing.md", "#missing", "albert_tf/missing.py"]
+
+
+def test_a_heading_behind_other_text_is_no_heading(tmp_path):
+    code = "`a ## b`, C# and issue #12.\n```python\nx = 1  # No heading\n```\n    make ## An indented block\n"
+    (tmp_path / "page.md").write_text(f"# A heading\nText.\n## Another one\nA sentence. ## Search\n{code}")
+    assert Page(tmp_path / "page.md").headings_within_lines() == ["A sentence. ## Search"]

@@ -119,6 +119,11 @@ class Page:
         named = re.findall(r"`((?:albert_tf|docs|tests|benchmarks|models|examples|studies)/[\w./-]*)`", prose)
         return broken + [path for path in named if not (REPOSITORY / path).exists()]
 
+    def headings_within_lines(self):
+        """The lines of prose with the mark of a heading behind other text, which is shown as it is."""
+        return [line for line in self.prose().splitlines()
+                if not line.startswith("    ") and re.search(r"\S +#+ ", re.sub(r"`[^`]*`", "``", line))]
+
     def anchors(self):
         """The anchors of the headings, as GitHub makes them."""
         found = []
@@ -276,7 +281,8 @@ def run_command(words, folder, session, is_small):
     elif program == "pip":
         check_installation(arguments)
     elif program in ("sudo", "git", "python3") or "&&" in words:  # done where the tests run
-        assert shlex.join(words) in ("sudo apt install git python3-venv", "git clone URL albert_tf '&&' cd albert_tf",
+        assert shlex.join(words) in ("sudo apt install git python3-venv make curl",
+                                     "git clone URL albert_tf '&&' cd albert_tf",
                                      "python3 -m venv .venv '&&' . .venv/bin/activate",
                                      "mkdir ../first_hour '&&' cd ../first_hour")
     elif program == "cat":
