@@ -201,7 +201,18 @@ def _save_checkpoint(
                             name_of=bert_name_of)
     else:
         with output_checkpoint(prefix) as temporary:
-            tf.train.Checkpoint(model=model).write(temporary)
+            tf.train.Checkpoint(model=_without_optimizer(model)).write(temporary)
+
+
+def _without_optimizer(model: keras.Model) -> keras.Model:
+    """The model, or a copy if `compile` has given it an optimizer, whose moments are twice the size of the weights."""
+    if getattr(model, "optimizer", None) is None:
+        return model
+    weights = {weight.name: weight for weight in model.weights}
+    copy = type(model).from_config(model.get_config())
+    for weight in copy.weights:
+        weight.assign(weights[weight.name])
+    return copy
 
 
 def save_pretrained(model: keras.Model, folder: str, tokenizer: FullTokenizer | None = None, to: str = "ours",

@@ -6,11 +6,13 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
+from albert_tf.export.conversion import save_pretrained
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier, AlbertMultipleChoice, AlbertTokenClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.span import AlbertConditionalSpan, AlbertSpan
+from albert_tf.weights.from_pretrained import from_pretrained
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=8, initializer_range=0.2)
@@ -129,6 +131,18 @@ def test_a_classifier_learns_by_compile_and_fit(loss, metrics, label_names):
     accuracy = np.mean(predicted["logits"].argmax(-1) == labels)
     assert accuracy > 0.9
     assert accuracy == pytest.approx(next(value for name, value in results.items() if name.endswith("accuracy")))
+
+
+def test_save_pretrained_leaves_out_the_optimizer_of_a_fitted_model(tmp_path):
+    model, inputs = AlbertClassifier(TINY, num_labels=2), features()
+    model.albert.trainable = False  # changes the order of model.weights
+    model.compile(keras.optimizers.Adam(1e-3), SparseCrossEntropy(from_logits=True))
+    model.fit(inputs, labels_of(inputs), verbose=0)
+    save_pretrained(model, str(tmp_path / "model"))
+    stored = [name for name, _ in tf.train.list_variables(str(tmp_path / "model/model.ckpt-best"))]
+    assert not [name for name in stored if "optimizer" in name]
+    read = from_pretrained(str(tmp_path / "model"), "classifier")
+    np.testing.assert_array_equal(model(inputs)["logits"], read(inputs)["logits"])
 
 
 def test_the_loss_is_that_of_the_logits_and_sample_weights_count():
