@@ -16,6 +16,7 @@ from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.export import FORMATS
 from albert_tf.export.tf_hub import export_encoder
 from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.configured_model import copy_of
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.text.tokenization import FullTokenizer
@@ -201,18 +202,8 @@ def _save_checkpoint(
                             name_of=bert_name_of)
     else:
         with output_checkpoint(prefix) as temporary:
-            tf.train.Checkpoint(model=_without_optimizer(model)).write(temporary)
-
-
-def _without_optimizer(model: keras.Model) -> keras.Model:
-    """The model, or a copy if `compile` has given it an optimizer, whose moments are twice the size of the weights."""
-    if getattr(model, "optimizer", None) is None:
-        return model
-    weights = {weight.name: weight for weight in model.weights}
-    copy = type(model).from_config(model.get_config())
-    for weight in copy.weights:
-        weight.assign(weights[weight.name])
-    return copy
+            # A checkpoint of a compiled model has the optimizer too, whose moments are twice the size of the weights.
+            tf.train.Checkpoint(model=copy_of(model) if model.optimizer else model).write(temporary)
 
 
 def save_pretrained(model: keras.Model, folder: str, tokenizer: FullTokenizer | None = None, to: str = "ours",

@@ -18,7 +18,7 @@ import tensorflow as tf
 from albert_tf import keras
 from albert_tf.modeling.albert_model import AlbertModel, Embeddings
 from albert_tf.modeling.blocks import AttentionBlock, FeedForwardBlock
-from albert_tf.modeling.configured_model import ENCODER_INPUTS, ConfiguredModel
+from albert_tf.modeling.configured_model import ENCODER_INPUTS, ConfiguredModel, copy_of
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.outputs import folder_of_this_process, output_folder, write_bytes, write_text
@@ -282,8 +282,6 @@ def with_precision(model: ConfiguredModel, precision: str | None) -> ConfiguredM
     policy = keras.mixed_precision.global_policy()
     keras.mixed_precision.set_global_policy(precision)
     try:
-        copy = type(model).from_config(model.get_config())
+        return copy_of(model)
     finally:
         keras.mixed_precision.set_global_policy(policy)
-    copy.set_weights(model.get_weights())
-    return copy

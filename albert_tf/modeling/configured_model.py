@@ -137,6 +137,18 @@ class ConfiguredModel(Arguments, keras.Model):
         return outputs if len(outputs) > 1 or are_named else next(iter(outputs.values()))
 
 
+def copy_of(model: ConfiguredModel) -> ConfiguredModel:
+    """A model with the same arguments and weights, in the precision of the global policy and without an optimizer.
+
+    Weights are found by their names, since a frozen layer within others changes the order of `model.weights`.
+    """
+    weights = {weight.name: weight for weight in model.weights}
+    copy = type(model).from_config(model.get_config())
+    for weight in copy.weights:
+        weight.assign(weights[weight.name])
+    return copy
+
+
 def register(model_class: type) -> type:
     """Class decorator that registers a model class, so that Keras finds it when it loads a saved model."""
     return keras.saving.register_keras_serializable(package="albert_tf")(model_class)

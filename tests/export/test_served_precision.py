@@ -9,6 +9,7 @@ from new_head import new_head
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.export.saved_model import with_precision
+from albert_tf.modeling.blocks import AttentionBlock
 from albert_tf.weights.from_pretrained import from_pretrained
 from albert_tf.weights.heads import HEADS, head_named
 
@@ -39,6 +40,13 @@ def test_in_float32_its_outputs_are_those_of_a_float32_model_with_the_same_weigh
     np.testing.assert_array_equal(logits, expected(INPUTS)["logits"].numpy())
     assert np.abs(logits - bfloat16_model(INPUTS)["logits"].numpy()).max() > 1e-5
     assert keras.mixed_precision.global_policy().name == "float32"
+
+
+def test_frozen_layers_keep_their_weights(bfloat16_model):
+    expected = with_precision(bfloat16_model, "float32")(INPUTS)["logits"].numpy()
+    block, = (layer for layer in bfloat16_model.submodules if isinstance(layer, AttentionBlock))
+    block.trainable = False  # changes the order of model.weights
+    np.testing.assert_array_equal(with_precision(bfloat16_model, "float32")(INPUTS)["logits"].numpy(), expected)
 
 
 def test_without_a_precision_it_is_the_same_model(bfloat16_model):
