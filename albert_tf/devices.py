@@ -17,6 +17,7 @@ they are made (training/strategy.py). A GPU or a TPU core computes a batch as a 
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 from typing import Any
 
@@ -91,7 +92,7 @@ def _cpu() -> dict[str, str]:
     """What Linux says about the first processor, by the name of the line."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
-            lines = file.read().partition("\n\n")[0].splitlines()
+            lines = list(itertools.takewhile(str.strip, file))  # up to the next processor: there may be hundreds
     except OSError:  # not Linux
         return {}
     return {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}

@@ -53,8 +53,8 @@ class TrainingFlags:
     keep_checkpoint_max: int = fields.integer(
         RunOptions.keep_checkpoint_max, "Number of the latest checkpoints to keep, besides the best one.", bounds.STEPS)
     iterations_per_loop: int = fields.integer(
-        RunOptions.iterations_per_loop, "With --use_tpu, the largest number of steps between two returns to the host. "
-        "It has no effect without it.", bounds.STEPS)
+        RunOptions.iterations_per_loop, "On TPU, by TensorFlow, the largest number of steps between two returns to the "
+        "host. It has no effect on other devices, nor with --runtime=jax.", bounds.STEPS)
     random_seed: int = fields.integer(
         12345, "Seed of the initial weights, the order of the data, dynamic masks and dropout.", bounds.SEED)
 
