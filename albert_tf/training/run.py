@@ -210,8 +210,8 @@ def _take_steps(trainer: Trainer, batches, checkpoints: Checkpoints, options: Ru
         callbacks += [Progress(first_step, last_step, options.train_batch_size),
                       Curves(first_step, last_step, os.path.join(options.output_dir, "train"))]
     with end_on_signal, saving:
-        logging.info("training from step %d to %d; the first step of each length is slow: it is compiled",
-                     first_step, last_step)
+        logging.info("training from step %d to %d%s; the first step of each length is slow: it is compiled", first_step,
+                     last_step, f", continuing {options.output_dir} and not other weights" if first_step else "")
         trainer.fit(batches, steps_per_epoch=last_step - first_step, verbose=0, callbacks=callbacks)
     step = int(tf.convert_to_tensor(trainer.optimizer.iterations))
     # Keras' fit interprets every OutOfRangeError as the end of the data, and returns.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from typing import TYPE_CHECKING, Any, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Callable, Collection, Mapping
 
 import tensorflow as tf
 from absl import logging
@@ -14,7 +14,7 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.encoder import EXIT_HEADS, block_variable
 from albert_tf.modeling.layers import check_finite_weights, release_name
-from albert_tf.weights.heads import Head, encoder_of, head_named
+from albert_tf.weights.heads import HEADS, Head, encoder_of, head_named
 from albert_tf.weights.settings import declared
 from albert_tf.weights.stored_model import LABEL_VARIABLES, StoredModel, config_of, first_layers, open_source
 
@@ -28,6 +28,7 @@ _NOT_IN_SHAPES = ("num_hidden_layers", "num_attention_heads", "hidden_act", "cro
 _GROUP = re.compile(r"/group_\d+/")
 # The counter in the release's checkpoints, and the one in SavedModels of tf.train.Checkpoint.
 _COUNTERS = ("global_step", "save_counter")
+_OF_KERAS = ("name", "trainable", "dtype")  # the arguments of all models
 _MISSING = "missing"  # the reason for a variable without a stored value, such as that of a new head
 _POSITIONS = "bert/embeddings/position_embeddings"
 
@@ -58,17 +59,26 @@ def from_pretrained(
       instead of an AlbertModel.
 
     Raises:
-      ValueError: the kind of model is unknown; there are no weights or no config at the path, or no variable matches; a
+      ValueError: the kind of model is unknown, or has no such argument; there are no weights or no config at the path, or no variable matches; a
         value is not finite; or the module at the path is not trusted.
 
     Example::
 
       model = albert_tf.from_pretrained("albert_base_v2", model="pretrainer")
     """
-    head_named(model)  # raises for an unknown name before anything is read
+    _check_arguments(model, arguments)  # before anything is read
     built, report = build(first_layers(open_source(path, trust_module), num_layers), model, config, **arguments)
     warn_of_random_parts(model, report, path)
     return built
+
+
+def _check_arguments(model: str, names: Collection[str]) -> None:
+    """Raises ValueError if the kind of model is unknown, or has no arguments of these names."""
+    known = {*head_named(model).model.arguments(), *_OF_KERAS}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        others = " or ".join(f'model="{head.name}"' for head in HEADS if {*unknown} <= {*head.model.arguments()})
+        raise ValueError(f'model="{model}" has no argument {", ".join(unknown)}' + (f": set {others}" if others else ""))
 
 
 def tokenizer_from_pretrained(path: str) -> FullTokenizer:

@@ -86,6 +86,14 @@ def test_a_head_for_another_number_of_labels_is_said_to_have_another_shape(tmp_p
     assert "two has weights of other shapes for them" in caplog.text
 
 
+def test_an_argument_of_another_kind_of_model_is_named_with_the_kinds_that_have_it():
+    with pytest.raises(ValueError, match='model="encoder" has no argument num_labels: set model="classifier" or '
+                                         'model="token_classifier"$'):
+        albert_tf.from_pretrained("no such folder", num_labels=3)
+    with pytest.raises(ValueError, match='model="span" has no argument labels$'):
+        albert_tf.from_pretrained("no such folder", model="span", name="mine", labels=3)
+
+
 @pytest.mark.parametrize("kind", ["encoder", "pretrainer", "span", "conditional_span", "multiple_choice"])
 def test_every_kind_of_model_takes_a_pretrained_encoder(folder, kind):
     kernel = saved(folder, "model.ckpt-best")

@@ -39,6 +39,8 @@ def test_a_file_or_folder_of_the_same_name_comes_first(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"no checkpoint at no_such_model, which does not exist: .*"
                                          rf"\({SENTENCES}, {NAME}\)"):
         open_source("no_such_model")
+    with pytest.raises(ValueError, match=r"which does not exist \(did you mean hf://albert/albert-base-v2\?\): "):
+        open_source("albert/albert-base-v2")
     assert shipped_model("no_such_model") is None and shipped_model(f"../models/{NAME}") is None
 
 

@@ -100,7 +100,7 @@ def upload(folder: str, name: str, private: bool) -> str:
     from huggingface_hub import HfApi
 
     api = HfApi()
-    with _one_clear_error(SCHEME + name, "uploaded"):
+    with _one_clear_error(SCHEME + name, f"uploaded ({folder} is written, and stays)"):
         repository = api.create_repo(name, private=private, exist_ok=True).repo_id
         is_public = private and not api.repo_info(repository).private
         if not is_public:
