@@ -3,9 +3,10 @@
     python -m albert_tf bert_to_albert --init_checkpoint=all-MiniLM-L6-v2 --text=lines.txt --output_dir=small
 
 The layers become one that all layers share, and the word table one of 128 columns with a projection (convert_checkpoint
---share_layers --embedding_size). Then the model learns the vectors that the BERT makes of the lines of --text
-(run_sentence_embeddings --objective=distillation). The result is in --output_dir/model, in Hugging Face's format unless
-layers have weights of their own. If the script is started again with the same flags, it continues where it stopped.
+--share_layers --embedding_size). Then the model learns the vectors that the BERT makes of the lines of --text, half of
+which have words replaced (run_sentence_embeddings --objective=distillation). The result is in --output_dir/model, in
+Hugging Face's format unless layers have weights of their own. If the script is started again with the same flags, it
+continues where it stopped.
 """
 
 from __future__ import annotations
@@ -27,8 +28,11 @@ class Options(shared.NumLayersFlags, shared.SharingFlags):
                                            "--init_checkpoint of the other commands.")
     text: str = fields.required("Path of the text, with one sentence on each line, or of a table with --text_column.")
     text_column: str | None = shared.text_column("text")
-    output_dir: str = fields.required("Directory of the start of the training (start), the training (training) and the "
-                                      "model (model).")
+    output_dir: str = fields.required("Directory of the start of the training (start), its texts (lines.txt), the "
+                                      "training (training) and the model (model).")
+    replaced_words: float = fields.number(
+        0.3, "Share, from 0 to 1, of the words of every second line of --text in whose place are others of the BERT's "
+        "vocabulary, so that the model learns words that the text does not have.", 0.0, 1.0)
     cached_dir: str | None = fields.string(
         None, "Directory of the BERT's vectors, so that several trainings compute them once. Default: that of the "
         "training.")
@@ -40,8 +44,8 @@ class Options(shared.NumLayersFlags, shared.SharingFlags):
         "if none is stored.", bounds.ROW_LENGTH)
     train_batch_size: int = fields.integer(128, "Number of texts in a training step.", bounds.BATCH_SIZE)
     num_train_epochs: float = fields.number(4.0, "Number of passes over the text.", 0.0)
-    learning_rate: float = fields.number(5e-4, "The peak learning rate, after the warm-up.", 0.0)
-    random_seed: int = fields.integer(12345, "Seed of the order of the texts.", bounds.SEED)
+    learning_rate: float = fields.number(1.5e-3, "The peak learning rate, after the warm-up.", 0.0)
+    random_seed: int = fields.integer(12345, "Seed of the order of the texts and of the replaced words.", bounds.SEED)
     precision: str | None = fields.choice(
         None, shared.PRECISIONS, "Data type of the training's computations. Default: mixed_bfloat16, or float32 on a "
         "processor without instructions for bfloat16.")
@@ -70,15 +74,20 @@ def convert(options: Options) -> str:
 
 def learn(options: Options, start: str) -> str:
     """Trains the model at `start`, or continues, and returns the path of the training."""
-    from albert_tf.weights.stored_model import open_source
+    from albert_tf.tasks.sentence_vectors.data import read_single_texts, with_replaced_words
+    from albert_tf.utils.outputs import write_text
+    from albert_tf.weights.from_pretrained import tokenizer_from_pretrained
 
-    training = os.path.join(options.output_dir, "training")
+    tokenizer = tokenizer_from_pretrained(start)
+    training, lines = (os.path.join(options.output_dir, name) for name in ("training", "lines.txt"))
+    texts = read_single_texts(options.text, options.text_column)
+    write_text(lines, "".join(f"{line}\n" for line in with_replaced_words(
+        texts, tokenizer, options.replaced_words, options.random_seed)))
     run_script("run_sentence_embeddings", objective="distillation", init_checkpoint=start,
-               teacher_checkpoint=options.init_checkpoint, train_file=options.text, output_dir=training, do_train=True,
+               teacher_checkpoint=options.init_checkpoint, train_file=lines, output_dir=training, do_train=True,
                do_eval=options.data_dir is not None, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-               max_seq_length=options.max_seq_length or open_source(start).settings.max_seq_length,
+               max_seq_length=options.max_seq_length or tokenizer.max_seq_length,
                precision=options.precision or fast_precision(), bias_correction=True,
                **{name: getattr(options, name) for name in (
-                   "text_column", "cached_dir", "data_dir", "train_batch_size", "num_train_epochs", "learning_rate",
-                   "random_seed")})
+                   "cached_dir", "data_dir", "train_batch_size", "num_train_epochs", "learning_rate", "random_seed")})
     return training

@@ -59,16 +59,45 @@ def test_a_bert_becomes_a_small_albert_that_learns_its_vectors(bert, tmp_path, l
     assert after > max(before, 0.8)
 
 
-def test_the_training_does_not_begin_with_the_large_steps_of_moments_whose_bias_is_not_corrected(monkeypatch):
+@pytest.fixture
+def started(monkeypatch, bert, tmp_path):
+    """A function that starts the training, and returns the flags of its script."""
+    def learn(**options):
+        flags = {}
+        monkeypatch.setattr(bert_to_albert, "run_script", lambda _, **values: flags.update(values))
+        unset = dict.fromkeys([field.name for field in dataclasses.fields(bert_to_albert.Options)])
+        bert_to_albert.learn(bert_to_albert.Options(**{**unset, **dict(
+            text=str(bert / "lines.txt"), output_dir=str(tmp_path), replaced_words=0.0, random_seed=1), **options}),
+            str(bert / "bert"))
+        return flags
+
+    return learn
+
+
+def test_the_training_does_not_begin_with_the_large_steps_of_moments_whose_bias_is_not_corrected(started):
     """Adam's first steps are up to 6.6 times as large without the correction, which the release does not have."""
     steps = np.arange(1, 400)
     factors = (1 - 0.9 ** steps) / np.sqrt(1 - 0.999 ** steps)
     assert 6.5 < factors.max() < 6.6 and factors[77] > 3.5
-    flags = {}
-    monkeypatch.setattr(bert_to_albert, "run_script", lambda _, **values: flags.update(values))
-    options = dict.fromkeys([field.name for field in dataclasses.fields(bert_to_albert.Options)])
-    bert_to_albert.learn(bert_to_albert.Options(**dict(options, output_dir="out", max_seq_length=16)), "start")
-    assert flags["bias_correction"] is True
+    assert started()["bias_correction"] is True
+
+
+def test_words_of_every_second_line_are_replaced_by_others_of_the_vocabulary(started, word_pieces, tmp_path):
+    def trained_on(**options):
+        with open(started(**options)["train_file"], encoding="utf-8") as file:
+            return file.read().splitlines()
+
+    assert trained_on() == LINES
+    lines = trained_on(replaced_words=0.5)
+    assert lines == trained_on(replaced_words=0.5) != trained_on(replaced_words=0.5, random_seed=2)
+    assert lines[::2] == LINES[::2]
+    changes = [(old, new) for before, after in zip(LINES[1::2], lines[1::2], strict=True)
+               for old, new in zip(before.split(), after.split(), strict=True) if old != new]
+    words = sum(len(line.split()) for line in LINES[1::2])
+    assert 0.35 < len(changes) / words < 0.65
+    new = {new for _, new in changes}
+    assert len(new) > 20 and new <= set(word_pieces.vocab)
+    assert all(word.isalnum() and len(word) > 1 for word in new)
 
 
 def test_the_rank_of_layers_needs_shared_ones(bert, tmp_path, capsys):

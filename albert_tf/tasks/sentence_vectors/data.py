@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Iterator, NamedTuple, Sequence
 
+import numpy as np
+
 from albert_tf.data.feature_table import FeatureCache, FeatureSchema, FeatureTable, digest
 from albert_tf.data.rows import ShortRow, is_of_objects, read_rows, read_texts
 from albert_tf.data.worker_pool import chunks
 from albert_tf.tasks.classification.data import read_examples
 from albert_tf.tasks.classification.task_config import TaskData
 from albert_tf.text.packing import PairPacker, by_feature
-from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.text.tokenization import WORD_START, FullTokenizer, word_starts
 from albert_tf.utils.imports import tensorflow as tf
 
 DROPOUT = 0.1  # with which simcse reads a line twice (Gao et al., 2021), if the config has none
@@ -66,6 +68,18 @@ def read_single_texts(path: str, text_column: str | None = None) -> list[str]:
     if not texts:
         raise ValueError(f"{path} has no lines")
     return texts
+
+
+def with_replaced_words(lines: Sequence[str], tokenizer: FullTokenizer, share: float, seed: int) -> Iterator[str]:
+    """The lines; in every second one, others of the vocabulary take the place of about this share of the words."""
+    starts = word_starts(tokenizer)
+    pieces = (piece.removeprefix(WORD_START) for piece, piece_id in tokenizer.vocab.items() if starts[piece_id])
+    words = [piece for piece in pieces if piece.isalnum() and len(piece) > 1]
+    rng = np.random.default_rng(seed)
+    for number, line in enumerate(lines):
+        own = line.split()
+        chosen = (rng.random(len(own)) < share) & bool(number % 2 and words)
+        yield " ".join(words[rng.integers(len(words))] if each else word for word, each in zip(own, chosen))
 
 
 def read_twice(path: str, text_column: str | None = None) -> list[TextPair]:
