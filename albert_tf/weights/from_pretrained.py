@@ -59,8 +59,8 @@ def from_pretrained(
       instead of an AlbertModel.
 
     Raises:
-      ValueError: the kind of model is unknown, or has no such argument; there are no weights or no config at the path, or no variable matches; a
-        value is not finite; or the module at the path is not trusted.
+      ValueError: the kind of model is unknown, or has no such argument; there are no weights or no config at the path,
+        or no variable matches; a value is not finite; or the module at the path is not trusted.
 
     Example::
 
@@ -77,8 +77,9 @@ def _check_arguments(model: str, names: Collection[str]) -> None:
     known = {*head_named(model).model.arguments(), *_OF_KERAS}
     unknown = [name for name in names if name not in known]
     if unknown:
-        others = " or ".join(f'model="{head.name}"' for head in HEADS if {*unknown} <= {*head.model.arguments()})
-        raise ValueError(f'model="{model}" has no argument {", ".join(unknown)}' + (f": set {others}" if others else ""))
+        with_them = [f'model="{head.name}"' for head in HEADS if {*unknown} <= {*head.model.arguments()}]
+        raise ValueError(f'model="{model}" has no argument {", ".join(unknown)}'
+                         + (f": set {' or '.join(with_them)}" if with_them else ""))
 
 
 def tokenizer_from_pretrained(path: str) -> FullTokenizer:
