@@ -131,19 +131,19 @@ def _seconds(finished: ScriptRuns, run: PlannedRun) -> float | None:
 
 
 def _baseline(trial: Trial) -> NeighbourBaseline:
-    """The baseline of the first records that are evaluated; of several training sets, the first has their length."""
-    flags, evaluation = trial.runs["pretraining"].flags, trial.runs["dev_records"].flags
-    training = flags["input_file"]
-    return _baseline_of_records(training if isinstance(training, str) else training[0], evaluation["output_file"],
-                                evaluation["max_seq_length"], evaluation["max_predictions_per_seq"],
-                                trial.config.vocab_size)
+    """The baseline of the first of the records that are trained on, and of those that are evaluated."""
+    training, evaluation = trial.runs["pretraining"].flags["input_file"], trial.runs["dev_records"].flags
+    first = training if isinstance(training, str) else training[0]
+    made_by = {run.flags.get("output_file"): run.flags for run in trial.runs.values()}
+    both = {first: made_by.get(first, evaluation), evaluation["output_file"]: evaluation}
+    return _baseline_of_records(trial.config.vocab_size, *(
+        (paths, flags["max_seq_length"], flags["max_predictions_per_seq"]) for paths, flags in both.items()))
 
 
 @functools.lru_cache(maxsize=None)  # configurations share records, and results are collected after each trial
-def _baseline_of_records(training: str, evaluation: str, max_seq_length: int, max_predictions: int, vocab_size: int):
-    records = (reading.open_records(expand_globs(paths), max_seq_length, max_predictions, vocab_size)
-               for paths in (training, evaluation))
-    return neighbour_baseline(*records, vocab_size)
+def _baseline_of_records(vocab_size: int, *records: tuple[str, int, int]) -> NeighbourBaseline:
+    return neighbour_baseline(*(reading.open_records(expand_globs(paths), length, predictions, vocab_size)
+                                for paths, length, predictions in records), vocab_size)
 
 
 # --- the answers of a run to each example, so that two models can be compared in pairs on the same examples ----------

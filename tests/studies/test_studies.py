@@ -194,7 +194,7 @@ def test_a_wrong_study_is_refused_by_file_and_key(tmp_path, change, message):
 def test_an_unknown_study_and_a_wrong_setting_are_one_line(tmp_path, capsys):
     with loaded("studies/__main__.py") as run:
         assert run("shearing") == 1
-        assert "error: no study 'shearing': use one of additional_data, depth" in capsys.readouterr().err
+        assert "error: no study 'shearing': use one of additional_data, batches" in capsys.readouterr().err
         (tmp_path / "depth.json").write_text((REPOSITORY / "studies/depth.json").read_text("utf-8"))
         assert run(str(tmp_path / "depth.json")) == 1
         assert "its reports would replace those of the study 'depth'" in capsys.readouterr().err
@@ -280,6 +280,16 @@ def test_scores_of_pre_training_are_those_of_the_best_evaluation_whose_weights_o
     monkeypatch.setattr(results, "expand_globs", lambda path: [path])
     row, = collect([trial], types.SimpleNamespace(seconds=lambda *_, **__: 60.0), ["masked_lm"])
     assert row.values == {"masked_lm": {1: 30.0}} and row.masked_lm_losses == {1: 4.5} and not row.is_on_plateau
+
+
+def test_the_baseline_is_of_records_that_may_be_longer_than_those_of_the_evaluation(monkeypatch):
+    trial, opened = planned("batches")[2], []
+    assert trial.label == "32 x 128"
+    monkeypatch.setattr(results, "neighbour_baseline", lambda *_: NeighbourBaseline(6.3, 4.95))
+    monkeypatch.setattr(results.reading, "open_records", lambda _, *sizes: opened.append(sizes))
+    monkeypatch.setattr(results, "expand_globs", lambda path: [path])
+    assert results._baseline(trial).neighbour_loss == 4.95
+    assert opened == [(128, 20, 8000), (32, 5, 8000)]
 
 
 def test_of_the_intervals_over_seeds_and_over_examples_the_wider_one_is_used():
