@@ -77,16 +77,16 @@ def learn(options: Options, start: str) -> str:
     from albert_tf.tasks.sentence_vectors.data import read_single_texts, with_replaced_words
     from albert_tf.utils.outputs import write_text
     from albert_tf.weights.from_pretrained import tokenizer_from_pretrained
+    from albert_tf.weights.stored_model import open_source
 
-    tokenizer = tokenizer_from_pretrained(start)
     training, lines = (os.path.join(options.output_dir, name) for name in ("training", "lines.txt"))
     texts = read_single_texts(options.text, options.text_column)
     write_text(lines, "".join(f"{line}\n" for line in with_replaced_words(
-        texts, tokenizer, options.replaced_words, options.random_seed)))
+        texts, tokenizer_from_pretrained(start), options.replaced_words, options.random_seed)))
     run_script("run_sentence_embeddings", objective="distillation", init_checkpoint=start,
                teacher_checkpoint=options.init_checkpoint, train_file=lines, output_dir=training, do_train=True,
                do_eval=options.data_dir is not None, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-               max_seq_length=options.max_seq_length or tokenizer.max_seq_length,
+               max_seq_length=options.max_seq_length or open_source(start).settings.max_seq_length,
                precision=options.precision or fast_precision(), bias_correction=True,
                **{name: getattr(options, name) for name in (
                    "cached_dir", "data_dir", "train_batch_size", "num_train_epochs", "learning_rate", "random_seed")})

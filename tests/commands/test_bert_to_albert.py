@@ -62,13 +62,13 @@ def test_a_bert_becomes_a_small_albert_that_learns_its_vectors(bert, tmp_path, l
 @pytest.fixture
 def started(monkeypatch, bert, tmp_path):
     """A function that starts the training, and returns the flags of its script."""
-    def learn(**options):
+    def learn(start="bert", **options):
         flags = {}
         monkeypatch.setattr(bert_to_albert, "run_script", lambda _, **values: flags.update(values))
         unset = dict.fromkeys([field.name for field in dataclasses.fields(bert_to_albert.Options)])
         bert_to_albert.learn(bert_to_albert.Options(**{**unset, **dict(
             text=str(bert / "lines.txt"), output_dir=str(tmp_path), replaced_words=0.0, random_seed=1), **options}),
-            str(bert / "bert"))
+            str(bert / start))
         return flags
 
     return learn
@@ -80,6 +80,13 @@ def test_the_training_does_not_begin_with_the_large_steps_of_moments_whose_bias_
     factors = (1 - 0.9 ** steps) / np.sqrt(1 - 0.999 ** steps)
     assert 6.5 < factors.max() < 6.6 and factors[77] > 3.5
     assert started()["bias_correction"] is True
+
+
+def test_texts_are_cut_to_the_length_that_is_stored_and_not_to_all_positions(started, bert, word_pieces):
+    assert started()["max_seq_length"] == 32 and started(max_seq_length=16)["max_seq_length"] == 16
+    config = albert_tf.from_pretrained(str(bert / "bert"), model="sentence_encoder").config
+    save(AlbertSentenceEncoder(config), str(bert / "no length"), "ours", VocabularyFiles.from_tokenizer(word_pieces))
+    assert started("no length")["max_seq_length"] is None  # then the script has its default
 
 
 def test_words_of_every_second_line_are_replaced_by_others_of_the_vocabulary(started, word_pieces, tmp_path):
