@@ -135,9 +135,9 @@ def _baseline(trial: Trial) -> NeighbourBaseline:
     training, evaluation = trial.runs["pretraining"].flags["input_file"], trial.runs["dev_records"].flags
     first = training if isinstance(training, str) else training[0]
     made_by = {run.flags.get("output_file"): run.flags for run in trial.runs.values()}
-    both = {first: made_by.get(first, evaluation), evaluation["output_file"]: evaluation}
+    both = (first, made_by.get(first, evaluation)), (evaluation["output_file"], evaluation)
     return _baseline_of_records(trial.config.vocab_size, *(
-        (paths, flags["max_seq_length"], flags["max_predictions_per_seq"]) for paths, flags in both.items()))
+        (paths, flags["max_seq_length"], flags["max_predictions_per_seq"]) for paths, flags in both))
 
 
 @functools.lru_cache(maxsize=None)  # configurations share records, and results are collected after each trial
