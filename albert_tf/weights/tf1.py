@@ -28,7 +28,7 @@ from albert_tf.modeling.layers import release_name
 from albert_tf.training.checkpoints import AUXILIARY, best_or_latest, saved_step, stored_variables
 from albert_tf.utils.files import errors_at, read_json_object
 from albert_tf.utils.outputs import output_checkpoint, write_text
-from albert_tf.weights.hugging_face import SCHEME
+from albert_tf.weights.hugging_face import NAME_ON_THE_HUB, SCHEME
 from albert_tf.weights.settings import settings_in, vocabulary_in
 from albert_tf.weights.stored_model import StoredModel, merged
 
@@ -39,7 +39,6 @@ _OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _ALBERT_ZH = "bert/encoder/layer_shared/"
 _BERT = re.compile(r"bert/encoder/layer_\d+/")
 # The endings of the files of a TF1 checkpoint.
-_NAME_ON_THE_HUB = re.compile(r"[\w.-]+/[\w.-]+")
 _ENDINGS = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 BERT_CONFIG = "bert_config.json"
 _LAYER = re.compile(r"bert/encoder/layer_(\d+)/(.+)/(\w+)")
@@ -130,7 +129,7 @@ def checkpoint_prefix(path: str) -> str:
         from albert_tf.weights.stored_model import shipped_models
 
         where = "" if tf.io.gfile.exists(path) else ", which does not exist"
-        if where and _NAME_ON_THE_HUB.fullmatch(path) and not os.path.isdir(os.path.dirname(path)):
+        if where and re.fullmatch(NAME_ON_THE_HUB, path) and not os.path.isdir(os.path.dirname(path)):
             where += f" (did you mean {SCHEME}{path}?)"
         raise ValueError(f"no checkpoint at {path}{where}: expected a directory with model.ckpt-*, the path of a "
                          "checkpoint, a Hugging Face folder, a TF-Hub module, a .tar.gz of one of them, "

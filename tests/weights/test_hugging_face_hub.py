@@ -229,10 +229,12 @@ def test_a_conversion_is_uploaded_with_its_card_and_is_private(model_hub, folder
     (dict(to="tf1", upload="org/mine"), "--upload needs --to=hugging_face"),
     (dict(upload="mine"), "a model on the hub is hf://org/name"),
     (dict(upload="org/mine@v1"), "is org/name, without revision and subfolder. Received: org/mine@v1"),
-    (dict(upload="org/mine"), "is written, and stays): ")])
+    (dict(upload="org/mine"), "hf://org/mine cannot be uploaded (")])
 def test_an_upload_that_is_not_possible_is_one_clear_error(model_hub, folder, tmp_path, capsys, flags, error):
     with loaded("convert_checkpoint") as run:
         assert run(**{**dict(init_checkpoint=str(folder), to="hugging_face", output_dir=str(tmp_path / "out")), **flags}
                    ) == 1
-    assert error in capsys.readouterr().err
-    assert (tmp_path / "out").exists() == (error.endswith("stays): "))
+    printed = capsys.readouterr().err
+    assert error in printed
+    is_written = error.endswith("uploaded (")
+    assert (tmp_path / "out").exists() == is_written == (f"{tmp_path / 'out'} is written, and stays): " in printed)

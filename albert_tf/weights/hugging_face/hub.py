@@ -19,7 +19,16 @@ from typing import Iterator, NamedTuple
 from absl import logging
 
 from albert_tf.config import CONFIG_NAME
-from albert_tf.weights.hugging_face import CONFIG, INDEX, MODULES, PICKLES, SCHEME, TOKENIZER_CONFIG, TOKENIZER_JSON
+from albert_tf.weights.hugging_face import (
+    CONFIG,
+    INDEX,
+    MODULES,
+    NAME_ON_THE_HUB,
+    PICKLES,
+    SCHEME,
+    TOKENIZER_CONFIG,
+    TOKENIZER_JSON,
+)
 
 # The release's and Hugging Face's names; keras-hub's vocabularies are in a folder.
 _VOCABULARIES = ("spiece.model", "30k-clean.model", "vocab.txt", "vocab_chinese.txt", "assets/tokenizer/*")
@@ -28,7 +37,7 @@ _FILES = (CONFIG, CONFIG_NAME, INDEX, TOKENIZER_CONFIG, TOKENIZER_JSON, *_VOCABU
           "sentence_bert_config.json", "[0-9]_*/*.json", "albert_tf.json", "task.json")
 _WEIGHTS = ("model.safetensors", "model-*.safetensors", "0_*/model.safetensors", "0_*/model-*.safetensors",
             "model.weights.h5", "task.weights.h5")
-_PATH = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(@(?P<revision>refs/pr/\d+|[^/@]+))?(/(?P<subfolder>.*))?")
+_PATH = re.compile(rf"(?P<name>{NAME_ON_THE_HUB})(@(?P<revision>refs/pr/\d+|[^/@]+))?(/(?P<subfolder>.*))?")
 _EXAMPLE = f"{SCHEME}albert/albert-base-v2"
 
 
