@@ -62,8 +62,12 @@ def test_products_with_separate_biases_are_not_fused_and_have_equal_outputs_and_
         forms.append(result_and_operations(outputs_and_gradients))
     (fused, operations), (separated, operations_of_separated) = forms
     assert "_FusedMatMul" in operations and "_FusedMatMul" not in operations_of_separated
-    for expected, actual in zip(fused, separated):
-        np.testing.assert_allclose(actual, expected, atol=1e-5 * float(tf.reduce_max(tf.abs(expected))))
+    largest = [float(tf.reduce_max(tf.abs(expected))) for expected in fused]
+    for variable, expected, actual, scale in zip([None, *model.trainable_variables], fused, separated, largest):
+        if variable is not None and "key/bias" in variable.name:  # softmax is the same with any: the gradient is 0
+            assert max(np.abs(expected).max(), np.abs(actual).max()) < 1e-7 * max(largest)
+        else:
+            np.testing.assert_allclose(actual, expected, atol=1e-5 * scale)
 
 
 @pytest.mark.parametrize("dtype, rounding", [("bfloat16", 2**-8), ("float16", 2**-11)])
