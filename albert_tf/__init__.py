@@ -2,7 +2,7 @@
 
 The public names are loaded when first used, so that importing the package takes no time. The import hides the log
 messages of TensorFlow's C++ code, unless the environment variable TF_CPP_MIN_LOG_LEVEL is set, and turns oneDNN's
-operations on for CPUs with AVX-512, unless TF_ENABLE_ONEDNN_OPTS is set.
+operations on for CPUs with AVX2, unless TF_ENABLE_ONEDNN_OPTS is set.
 """
 
 import importlib

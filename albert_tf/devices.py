@@ -69,11 +69,11 @@ def adds_bias_separately(dtype: Any) -> bool:
 
 
 def use_onednn() -> None:
-    """Turns oneDNN's operations on where TensorFlow does not, though they are faster: with AVX-512, but without VNNI.
+    """Turns oneDNN's operations on where TensorFlow does not, though training is faster: with AVX2, but without VNNI.
 
     TensorFlow reads TF_ENABLE_ONEDNN_OPTS when it is imported. What the user has set stays. See docs/speed.md.
     """
-    if "avx512f" in cpu_instructions():
+    if "avx2" in cpu_instructions():
         os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 

@@ -92,8 +92,8 @@ def test_a_benchmark_first_names_the_processor_and_its_instructions_for_products
 
 
 @pytest.mark.parametrize("flags_of_cpu, by_user, expected", [
-    ("fma avx2 avx512f", None, "1"), ("fma avx2 avx512f", "0", "0"), ("fma avx2", None, None)])
-def test_onednn_is_on_with_avx512_unless_the_user_has_set_it(flags_of_cpu, by_user, expected, cpu_with, monkeypatch):
+    ("fma avx2 avx512f", None, "1"), ("fma avx2", None, "1"), ("fma avx2", "0", "0"), ("sse2 avx", None, None)])
+def test_onednn_is_on_with_avx2_unless_the_user_has_set_it(flags_of_cpu, by_user, expected, cpu_with, monkeypatch):
     monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS", raising=False)
     if by_user is not None:
         monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", by_user)
