@@ -10,6 +10,7 @@ piece's id.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import unicodedata
 
@@ -142,14 +143,16 @@ def basic_tokens(text: str, lower: bool, keep_accents: bool = False) -> list[str
     Control characters are removed. With `lower`, the text is lower-cased and, without `keep_accents`, accents are
     removed.
     """
-    cleaned = "".join(map(clean, text))
-    tokens = []
-    for word in cleaned.split():
-        if lower:
-            word = lower_case(word, keep_accents)
-        tokens += "".join(f" {c} " if c in _ASCII_PUNCTUATION or unicodedata.category(c).startswith("P") else c
-                          for c in word).split()
-    return tokens
+    return [token for word in text.translate(_CLEANED).split() for token in _tokens_of_word(word, lower, keep_accents)]
+
+
+@functools.lru_cache(2**16)  # most words of a text have come before
+def _tokens_of_word(word: str, lower: bool, keep_accents: bool) -> list[str]:
+    """The tokens of a word without control characters."""
+    if lower:
+        word = lower_case(word, keep_accents)
+    return "".join(f" {c} " if c in _ASCII_PUNCTUATION or unicodedata.category(c).startswith("P") else c
+                   for c in word).split()
 
 
 def lower_case(text: str, keep_accents: bool) -> str:
@@ -192,3 +195,14 @@ def clean(character: str) -> str:
     if category == "Zs":
         return " "
     return f" {character} " if any(low <= code <= high for low, high in _CJK_BLOCKS) else character
+
+
+class _Cleaned(dict):
+    """What `clean` returns, by the code of a character, for str.translate. It grows with the characters that come."""
+
+    def __missing__(self, code: int) -> str:
+        self[code] = clean(chr(code))
+        return self[code]
+
+
+_CLEANED = _Cleaned()
