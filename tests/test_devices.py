@@ -120,6 +120,21 @@ def test_no_program_for_the_host_is_compiled_on_a_tpu(tpu, monkeypatch):
     assert compiled == [True] * (not tpu)
 
 
+@pytest.mark.parametrize("precision, cpu_has_it, tpu, warns", [
+    ("mixed_bfloat16", False, False, True), ("mixed_bfloat16", True, False, False),
+    ("mixed_bfloat16", False, True, False), ("float32", False, False, False)])
+def test_a_run_in_bfloat16_on_a_cpu_without_its_instructions_is_warned(
+        precision, cpu_has_it, tpu, warns, monkeypatch, caplog):
+    monkeypatch.setattr(run, "create_strategy", lambda *_: tf.distribute.OneDeviceStrategy("CPU:0"))
+    monkeypatch.setattr(keras.mixed_precision, "set_global_policy", lambda policy: None)
+    monkeypatch.setattr(devices, "has_bfloat16", lambda: cpu_has_it)
+    monkeypatch.setattr(devices, "is_tpu", lambda *_: tpu)
+    with loaded("run_race"), flagsaver.flagsaver():
+        flags.FLAGS(["run_race", "--data_dir=race", "--output_dir=out", f"--precision={precision}"])
+        run.set_up(options().devices)
+    assert ("no instructions for bfloat16" in caplog.text) == warns
+
+
 @pytest.mark.parametrize("values, environment, has_gpu, expected", [
     ({}, {}, False, [3]), (dict(train_batch_size=16), {}, False, []),
     (dict(do_eval=True, eval_batch_size=8), {}, False, []), (dict(cpu_parts=2), {}, False, [2]),
