@@ -245,7 +245,7 @@ def test_the_losses_of_a_bert_that_becomes_an_albert_have_the_measured_scores():
 def test_the_rows_of_sizes_and_settings_of_a_bert_that_becomes_an_albert_are_the_measured_ones():
     all_rows = read_rows("bert_to_albert.csv")
     by_default = [row for row in all_rows if (row["lines"], row["learning_rate"], row["replaced_words"]) in (
-        ("10000", "0.0015", "0.3"), ("", "", ""))]
+        ("10000", "0.0005" if row["configuration"] == "rank 64" else "0.0015", "0.3"), ("", "", ""))]
     settings, measured = [row for row in all_rows if row not in by_default], by_default
     rows = table_rows("sentence_vectors.md", "From BERT to ALBERT")
     first = next(place for place, row in enumerate(rows) if row[:2] == ["model, lines", "corrected"])

@@ -44,7 +44,9 @@ class Options(shared.NumLayersFlags, shared.SharingFlags):
         "if none is stored.", bounds.ROW_LENGTH)
     train_batch_size: int = fields.integer(128, "Number of texts in a training step.", bounds.BATCH_SIZE)
     num_train_epochs: float = fields.number(4.0, "Number of passes over the text.", 0.0)
-    learning_rate: float = fields.number(1.5e-3, "The peak learning rate, after the warm-up.", 0.0)
+    learning_rate: float | None = fields.number(
+        None, "The peak learning rate, after the warm-up. Default: 0.0015, or 0.0005 with a --layer_rank above 32, "
+        "with which 0.0015 forgets the start.", 0.0)
     random_seed: int = fields.integer(12345, "Seed of the order of the texts and of the replaced words.", bounds.SEED)
     precision: str | None = fields.choice(
         None, shared.PRECISIONS, "Data type of the training's computations. Default: mixed_bfloat16, or float32 on a "
@@ -80,6 +82,9 @@ def learn(options: Options, start: str) -> str:
     from albert_tf.weights.stored_model import open_source
 
     training, lines = (os.path.join(options.output_dir, name) for name in ("training", "lines.txt"))
+    learning_rate = options.learning_rate
+    if learning_rate is None:
+        learning_rate = 5e-4 if options.layer_rank > 32 else 1.5e-3
     texts = read_single_texts(options.text, options.text_column)
     write_text(lines, "".join(f"{line}\n" for line in with_replaced_words(
         texts, tokenizer_from_pretrained(start), options.replaced_words, options.random_seed)))
@@ -87,7 +92,7 @@ def learn(options: Options, start: str) -> str:
                teacher_checkpoint=options.init_checkpoint, train_file=lines, output_dir=training, do_train=True,
                do_eval=options.data_dir is not None, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
                max_seq_length=options.max_seq_length or open_source(start).settings.max_seq_length,
-               precision=options.precision or fast_precision(), bias_correction=True,
+               precision=options.precision or fast_precision(), bias_correction=True, learning_rate=learning_rate,
                **{name: getattr(options, name) for name in (
-                   "cached_dir", "data_dir", "train_batch_size", "num_train_epochs", "learning_rate", "random_seed")})
+                   "cached_dir", "data_dir", "train_batch_size", "num_train_epochs", "random_seed")})
     return training

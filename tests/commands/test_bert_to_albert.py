@@ -67,8 +67,8 @@ def started(monkeypatch, bert, tmp_path):
         monkeypatch.setattr(bert_to_albert, "run_script", lambda _, **values: flags.update(values))
         unset = dict.fromkeys([field.name for field in dataclasses.fields(bert_to_albert.Options)])
         bert_to_albert.learn(bert_to_albert.Options(**{**unset, **dict(
-            text=str(bert / "lines.txt"), output_dir=str(tmp_path), replaced_words=0.0, random_seed=1), **options}),
-            str(bert / start))
+            text=str(bert / "lines.txt"), output_dir=str(tmp_path), replaced_words=0.0, random_seed=1, layer_rank=0),
+            **options}), str(bert / start))
         return flags
 
     return learn
@@ -87,6 +87,13 @@ def test_texts_are_cut_to_the_length_that_is_stored_and_not_to_all_positions(sta
     config = albert_tf.from_pretrained(str(bert / "bert"), model="sentence_encoder").config
     save(AlbertSentenceEncoder(config), str(bert / "no length"), "ours", VocabularyFiles.from_tokenizer(word_pieces))
     assert started("no length")["max_seq_length"] is None  # then the script has its default
+
+
+@pytest.mark.parametrize("options, expected", [
+    ({}, 0.0015), (dict(layer_rank=32), 0.0015), (dict(layer_rank=64), 0.0005),
+    (dict(layer_rank=64, learning_rate=0.001), 0.001)])
+def test_layers_of_a_large_rank_learn_at_a_rate_that_keeps_their_start(options, expected, started):
+    assert started(**options)["learning_rate"] == expected
 
 
 def test_words_of_every_second_line_are_replaced_by_others_of_the_vocabulary(started, word_pieces, tmp_path):
