@@ -143,7 +143,8 @@ def basic_tokens(text: str, lower: bool, keep_accents: bool = False) -> list[str
     Control characters are removed. With `lower`, the text is lower-cased and, without `keep_accents`, accents are
     removed.
     """
-    return [token for word in text.translate(_CLEANED).split() for token in _tokens_of_word(word, lower, keep_accents)]
+    return [token for word in "".join(map(clean, text)).split()
+            for token in _tokens_of_word(word, lower, keep_accents)]
 
 
 @functools.lru_cache(2**16)  # most words of a text have come before
@@ -180,6 +181,7 @@ def word_pieces(word: str, vocab: dict[str, int]) -> list[str]:
     return pieces
 
 
+@functools.cache
 def clean(character: str) -> str:
     """The replacement of a character: nothing, a space, the character, or (for CJK) the character between spaces."""
     code = ord(character)
@@ -195,14 +197,3 @@ def clean(character: str) -> str:
     if category == "Zs":
         return " "
     return f" {character} " if any(low <= code <= high for low, high in _CJK_BLOCKS) else character
-
-
-class _Cleaned(dict):
-    """What `clean` returns, by the code of a character, for str.translate. It grows with the characters that come."""
-
-    def __missing__(self, code: int) -> str:
-        self[code] = clean(chr(code))
-        return self[code]
-
-
-_CLEANED = _Cleaned()
