@@ -52,8 +52,8 @@ def set_up(options: DeviceOptions) -> tf.distribute.Strategy:
                              f"Received: {size}")
     if not devices.is_tpu(strategy):  # TensorFlow issue 58934: it fails on a TPU VM
         imports.start_xla()
-    is_fast = options.jax or devices.is_tpu(strategy) or devices.has_bfloat16()
-    if options.precision == "mixed_bfloat16" and not is_fast:
+    if options.precision == "mixed_bfloat16" and not (
+            options.jax or devices.is_tpu(strategy) or devices.has_bfloat16()):
         logging.warning("this CPU has no instructions for bfloat16: float32, the default of --precision, is faster")
     keras.utils.set_random_seed(options.random_seed)
     keras.mixed_precision.set_global_policy(options.precision)
