@@ -78,7 +78,7 @@ def test_commands_have_the_flags_of_their_scripts(page):
     for words in filter(None, map(script_commands, page.commands())):
         script, *arguments = words
         with loaded(script), flagsaver.flagsaver():
-            flags.FLAGS([script, *arguments_of(flags_of(arguments))])
+            assert flags.FLAGS([script, *arguments_of(flags_of(arguments))]) == [script]
 
 
 def compiles(text):
