@@ -21,7 +21,9 @@ import jax.numpy
 import numpy as np
 import tensorflow as tf
 from jax.experimental import multihost_utils
+from jax.extend.mlir.dialects import stablehlo
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxlib import _jax, xla_client
 
 from albert_tf.training.options import AUTO, JaxOptions
 
@@ -205,7 +207,7 @@ class _Program:
         self.written = {id(variable): variable for variable, handle in zip(variables, graph.inputs[len(zeros):])
                         if any(operation.type.startswith("Assign") for operation in handle.consumers())}
         self._kept = [key for key in self.variables if key not in self.written]
-        program = compiled.experimental_get_compiler_ir(zeros)(stage="stablehlo_serialized")
+        program = _stable_hlo(compiled.experimental_get_compiler_ir(zeros)(stage="hlo_serialized"))
         exported = self._exported(program, zeros)
 
         def call(arrays, kept, written):
@@ -253,6 +255,17 @@ class _Program:
     def _divided(self, values: dict[int, Any]) -> tuple[list, list]:
         """Something of each variable: that of the variables that are only read, and that of those that are written."""
         return [values[key] for key in self._kept], [values[key] for key in self.written]
+
+
+def _stable_hlo(program: bytes) -> bytes:
+    """A program of XLA, which TensorFlow wrote, in the portable form that compilers of all devices take.
+
+    TensorFlow writes this form itself, but not of calls of cuDNN, and with copies that the form does not have: of
+    the new values of variables. Here they are reshapes to the same shape, which the compilers remove.
+    """
+    text = _jax.mlir.xla_computation_to_mlir_module(xla_client.XlaComputation(program))
+    text = re.sub(r"mhlo\.copy (%\w+) : (tensor<[^>]*>)", r"stablehlo.reshape \1 : (\2) -> \2", text)
+    return stablehlo.serialize_portable_artifact_str(text, stablehlo.get_current_version())
 
 
 @jax.jit

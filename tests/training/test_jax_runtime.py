@@ -1,6 +1,7 @@
 """--runtime=jax trains, evaluates and predicts as TensorFlow does: on one device, on four, and in two processes."""
 
 import contextlib
+import dataclasses
 import json
 import pathlib
 import random
@@ -19,6 +20,7 @@ from script_session import ScriptSession
 from synthetic_records import VOCAB_SIZE, write_records
 from two_workers import free_ports
 
+from albert_tf.modeling.cudnn_attention import attention
 from albert_tf.training.options import JaxOptions
 from albert_tf.training.strategy import jax_strategy
 
@@ -291,6 +293,34 @@ def test_a_second_run_finds_its_programs_in_the_cache(runs):
         assert process.returncode == 0, printed
         programs.append({path.name for path in (runs.folder / "programs").glob("*-cache")})
     assert programs[0] == programs[1] and programs[0]
+
+
+def test_a_program_for_a_gpu_calls_cudnn_and_has_no_operation_that_its_compiler_does_not_take(monkeypatch):
+    from albert_tf.training import jax_runtime
+
+    monkeypatch.setattr(jax_runtime.JaxStrategy, "has_cudnn_attention", True)
+    exported = jax_runtime._Program._exported
+    monkeypatch.setattr(jax_runtime._Program, "_exported", lambda *arguments: dataclasses.replace(
+        exported(*arguments), platforms=("cuda",)))
+    strategy, count = jax_strategy(JaxOptions()), tf.Variable(1, dtype=tf.int64)
+
+    def step(batch):
+        count.assign_add(1)  # TensorFlow's program has a copy of the new value
+        query = batch["query"]
+        with tf.GradientTape() as tape:
+            tape.watch(query)
+            context = attention(query, query, query, tf.zeros([2, 1, 1, 8]))
+        return dict(gradient=tape.gradient(context, query))
+
+    batch = dict(query=tf.zeros([2, 1, 8, 16], tf.bfloat16).numpy())
+    with strategy.scope():
+        program = jax_runtime._Program(step, batch, strategy, 1)
+    traced = program._call.trace([batch["query"]], [], [np.int64(1)])
+    operations = set(re.findall(r"\b(?:mhlo|stablehlo)\.\w+|@__cudnn\w*[$]\w+", traced.lower(
+        lowering_platforms=("cuda",)).as_text()))
+    assert {"@__cudnn$fmhaSoftmax", "@__cudnn$fmhaSoftmaxBackward"} <= operations
+    attributes = {"mhlo.frontend_attributes", "mhlo.num_partitions", "mhlo.num_replicas"}
+    assert not {name for name in operations if name.startswith("mhlo")} - attributes
 
 
 @pytest.mark.parametrize("capability, expected", [("8.0", True), ("10.0", True), ("7.5", False), ("gfx942", False),
