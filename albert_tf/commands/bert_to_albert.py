@@ -17,6 +17,7 @@ import os
 from albert_tf.commands import flag_fields as fields, shared_flags as shared
 from albert_tf.commands.command_runs import run_script
 from albert_tf.devices import fast_precision
+from albert_tf.training.options import RUNTIMES
 from albert_tf.utils import bounds
 
 
@@ -48,9 +49,10 @@ class Options(shared.NumLayersFlags, shared.SharingFlags):
         None, "The peak learning rate, after the warm-up. Default: 0.0015, or 0.0005 with a --layer_rank above 32, "
         "with which 0.0015 forgets the start.", 0.0)
     random_seed: int = fields.integer(12345, "Seed of the order of the texts and of the replaced words.", bounds.SEED)
+    runtime: str = fields.choice("tensorflow", RUNTIMES, "What computes the training: as in run_sentence_embeddings.")
     precision: str | None = fields.choice(
-        None, shared.PRECISIONS, "Data type of the training's computations. Default: mixed_bfloat16, or float32 on a "
-        "processor without instructions for bfloat16.")
+        None, shared.PRECISIONS, "Data type of the training's computations. Default: mixed_bfloat16, or float32 if "
+        "TensorFlow computes on a processor without instructions for bfloat16.")
 
 
 def define_flags() -> None:
@@ -85,6 +87,7 @@ def learn(options: Options, start: str) -> str:
     learning_rate = options.learning_rate
     if learning_rate is None:
         learning_rate = 5e-4 if options.layer_rank > 32 else 1.5e-3
+    precision = options.precision or ("mixed_bfloat16" if options.runtime == "jax" else fast_precision())
     texts = read_single_texts(options.text, options.text_column)
     write_text(lines, "".join(f"{line}\n" for line in with_replaced_words(
         texts, tokenizer_from_pretrained(start), options.replaced_words, options.random_seed)))
@@ -92,7 +95,7 @@ def learn(options: Options, start: str) -> str:
                teacher_checkpoint=options.init_checkpoint, train_file=lines, output_dir=training, do_train=True,
                do_eval=options.data_dir is not None, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
                max_seq_length=options.max_seq_length or open_source(start).settings.max_seq_length,
-               precision=options.precision or fast_precision(), bias_correction=True, learning_rate=learning_rate,
+               precision=precision, bias_correction=True, learning_rate=learning_rate,
                **{name: getattr(options, name) for name in (
-                   "cached_dir", "data_dir", "train_batch_size", "num_train_epochs", "random_seed")})
+                   "cached_dir", "data_dir", "runtime", "train_batch_size", "num_train_epochs", "random_seed")})
     return training

@@ -96,6 +96,15 @@ def test_layers_of_a_large_rank_learn_at_a_rate_that_keeps_their_start(options, 
     assert started(**options)["learning_rate"] == expected
 
 
+@pytest.mark.parametrize("options, expected", [
+    (dict(runtime="jax"), "mixed_bfloat16"), (dict(runtime="jax", precision="float32"), "float32"),
+    (dict(runtime="tensorflow"), "float32")])
+def test_the_cpu_decides_on_bfloat16_only_if_it_computes_the_training(options, expected, started, monkeypatch):
+    monkeypatch.setattr(bert_to_albert, "fast_precision", lambda: "float32")
+    flags = started(**options)
+    assert flags["precision"] == expected and flags["runtime"] == options["runtime"]
+
+
 def test_words_of_every_second_line_are_replaced_by_others_of_the_vocabulary(started, word_pieces, tmp_path):
     def trained_on(**options):
         with open(started(**options)["train_file"], encoding="utf-8") as file:
