@@ -265,6 +265,14 @@ def test_the_rows_of_sizes_and_settings_of_a_bert_that_becomes_an_albert_are_the
                          for column, digits in columns.items()]
 
 
+def test_the_card_has_the_measured_scores_of_the_first_layers():
+    card = (REPOSITORY / "albert_tf/models/albert_minilm_en/README.md").read_text("utf-8")
+    for row in read_rows("distillation_depths.csv"):
+        scores = (", ".join(f"{float(row[f'{name}_{when}']):.3f}" for name in ("spearman", "recall@1"))
+                  for when in ("before", "after"))
+        assert f"| {row['layers']} | {' | '.join(scores)} |" in card
+
+
 def test_the_rows_of_the_steps_on_a_gpu_follow_from_the_measured_values():
     measured = {(row["step"], row["program"]): row for row in read_rows("device_steps.csv")}
 
@@ -286,6 +294,17 @@ def test_the_rows_of_the_steps_on_a_gpu_follow_from_the_measured_values():
             "albert_tf", "Hugging Face, eager", "Hugging Face, compiled"))
         memory = f"{float(ours['memory_gb']):.1f}"
         assert cells == [thousands(ours), span(ours, "share"), memory, *map(thousands, theirs)]
+
+
+def test_the_speed_of_the_command_on_a_gpu_follows_from_the_measured_values():
+    of_step = {row["program"]: row for row in read_rows("device_steps.csv")
+               if row["step"] == "pre-training-albert_base_v2-32x512-bfloat16-step-cudnn-attention"}
+    command = float(of_step["albert_tf, run_pretraining"]["tokens_lowest"])
+    slow, fast = (command / float(of_step["albert_tf"][f"tokens_{end}"]) for end in ("highest", "lowest"))
+    theirs = command / float(of_step["Hugging Face, compiled"]["tokens_highest"])
+    text = " ".join((DOCS / "devices.md").read_text("utf-8").split())
+    assert (f"{command / 1000:.0f} thousand tokens a second from records there, {100 * slow:.0f} to {100 * fast:.0f} % of "
+            f"the bare step and {theirs:.2f} times Hugging Face's compiled one") in text
 
 
 def test_the_missed_ratio_to_torch_compile_follows_from_the_measured_values():
