@@ -303,8 +303,8 @@ def test_the_speed_of_the_command_on_a_gpu_follows_from_the_measured_values():
     slow, fast = (command / float(of_step["albert_tf"][f"tokens_{end}"]) for end in ("highest", "lowest"))
     theirs = command / float(of_step["Hugging Face, compiled"]["tokens_highest"])
     text = " ".join((DOCS / "devices.md").read_text("utf-8").split())
-    assert (f"{command / 1000:.0f} thousand tokens a second from records there, {100 * slow:.0f} to {100 * fast:.0f} % of "
-            f"the bare step and {theirs:.2f} times Hugging Face's compiled one") in text
+    assert (f"{command / 1000:.0f} thousand tokens a second from records there, {100 * slow:.0f} to {100 * fast:.0f} % "
+            f"of the bare step and {theirs:.2f} times Hugging Face's compiled one") in text
 
 
 def test_the_missed_ratio_to_torch_compile_follows_from_the_measured_values():
