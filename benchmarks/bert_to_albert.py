@@ -96,7 +96,7 @@ def trained(name: str, seed: str, num_lines: str) -> dict[str, Any]:
     options = bert_to_albert.Options(
         init_checkpoint=FLAGS.model, text=text, text_column=None, output_dir=folder, cached_dir=FLAGS.output_dir,
         data_dir=None, max_seq_length=None, train_batch_size=128, num_train_epochs=1.0, learning_rate=None,
-        replaced_words=0.3, random_seed=int(seed), runtime="tensorflow", precision=None,
+        replaced_words=0.3, distillation_depths=(), random_seed=int(seed), runtime="tensorflow", precision=None,
         **CONFIGURATIONS[name])
     start = bert_to_albert.convert(options)
     if name == RANDOM:

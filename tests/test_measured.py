@@ -273,6 +273,20 @@ def test_the_card_has_the_measured_scores_of_the_first_layers():
         assert f"| {row['layers']} | {' | '.join(scores)} |" in card
 
 
+def test_the_gain_of_depths_that_are_trained_is_the_measured_one():
+    scores = {(row["seed"], row["distillation_depths"], row["layers"]): float(row["spearman"])
+              for row in read_rows("distillation_depths_seeds.csv")}
+    seeds = sorted({seed for seed, *_ in scores})
+    means = [f"{statistics.mean(scores[seed, depths, layers] for seed in seeds):.3f}"
+             for layers in ("3", "6") for depths in ("2 3 4", "")]
+    gains = [scores[seed, "2 3 4", "6"] - scores[seed, "", "6"] for seed in seeds]
+    expected = ("with 3 layers, `plain` has {} instead of {}, with 6 layers {} instead of {} ([three seeds]"
+                "(measured/distillation_depths_seeds.csv); standard error of the difference with 6 layers {:.4f})")
+    assert len(seeds) == 3
+    assert expected.format(*means, standard_error(gains)) in " ".join(
+        (DOCS / "sentence_vectors.md").read_text("utf-8").split())
+
+
 def test_the_rows_of_the_steps_on_a_gpu_follow_from_the_measured_values():
     measured = {(row["step"], row["program"]): row for row in read_rows("device_steps.csv")}
 

@@ -48,6 +48,9 @@ class Options(shared.NumLayersFlags, shared.SharingFlags):
     learning_rate: float | None = fields.number(
         None, "The peak learning rate, after the warm-up. Default: 0.0015, or 0.0005 with a --layer_rank above 32, "
         "with which 0.0015 forgets the start.", 0.0)
+    distillation_depths: tuple[int, ...] = fields.whole_numbers(
+        (), "Comma-separated numbers of layers, such as 2,3,4. The models of the first 2, 3 and 4 layers learn the "
+        "vectors, too. Default: the model is trained as a whole.", bounds.LAYERS)
     random_seed: int = fields.integer(12345, "Seed of the order of the texts and of the replaced words.", bounds.SEED)
     runtime: str = fields.choice("tensorflow", RUNTIMES, "What computes the training: as in run_sentence_embeddings.")
     precision: str | None = fields.choice(
@@ -96,6 +99,7 @@ def learn(options: Options, start: str) -> str:
                do_eval=options.data_dir is not None, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
                max_seq_length=options.max_seq_length or open_source(start).settings.max_seq_length,
                precision=precision, bias_correction=True, learning_rate=learning_rate,
+               distillation_depths=",".join(map(str, options.distillation_depths)) or None,
                **{name: getattr(options, name) for name in (
                    "cached_dir", "data_dir", "runtime", "train_batch_size", "num_train_epochs", "random_seed")})
     return training

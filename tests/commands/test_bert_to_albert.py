@@ -67,7 +67,8 @@ def started(monkeypatch, bert, tmp_path):
         monkeypatch.setattr(bert_to_albert, "run_script", lambda _, **values: flags.update(values))
         unset = dict.fromkeys([field.name for field in dataclasses.fields(bert_to_albert.Options)])
         bert_to_albert.learn(bert_to_albert.Options(**{**unset, **dict(
-            text=str(bert / "lines.txt"), output_dir=str(tmp_path), replaced_words=0.0, random_seed=1, layer_rank=0),
+            text=str(bert / "lines.txt"), output_dir=str(tmp_path), replaced_words=0.0, random_seed=1, layer_rank=0,
+            distillation_depths=()),
             **options}), str(bert / start))
         return flags
 
@@ -103,6 +104,11 @@ def test_the_cpu_decides_on_bfloat16_only_if_it_computes_the_training(options, e
     monkeypatch.setattr(bert_to_albert, "fast_precision", lambda: "float32")
     flags = started(**options)
     assert flags["precision"] == expected and flags["runtime"] == options["runtime"]
+
+
+def test_the_first_layers_learn_the_vectors_if_they_are_asked_to(started):
+    assert started()["distillation_depths"] is None
+    assert started(distillation_depths=(2, 3))["distillation_depths"] == "2,3"
 
 
 def test_words_of_every_second_line_are_replaced_by_others_of_the_vocabulary(started, word_pieces, tmp_path):
