@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import difflib
 import fnmatch
 import json
 import math
@@ -129,8 +130,12 @@ def checkpoint_prefix(path: str) -> str:
         from albert_tf.weights.stored_model import shipped_models
 
         where = "" if tf.io.gfile.exists(path) else ", which does not exist"
-        if where and re.fullmatch(NAME_ON_THE_HUB, path) and not os.path.isdir(os.path.dirname(path)):
-            where += f" (did you mean {SCHEME}{path}?)"
+        meant = difflib.get_close_matches(path, shipped_models(), n=1)
+        if (re.fullmatch(NAME_ON_THE_HUB, path) and not os.path.isdir(os.path.dirname(path))
+                and not path.endswith(".safetensors")):
+            meant = [f"{SCHEME}{path}"]
+        if where and meant:
+            where += f" (did you mean {meant[0]}?)"
         raise ValueError(f"no checkpoint at {path}{where}: expected a directory with model.ckpt-*, the path of a "
                          "checkpoint, a Hugging Face folder, a TF-Hub module, a .tar.gz of one of them, "
                          "hf://org/name on the Hugging Face Hub, "
