@@ -86,13 +86,17 @@ def test_each_line_finds_itself_with_the_defaults_of_both_commands(session, fold
 
 @pytest.mark.parametrize("flags, name", [
     (dict(pooling="max"), "pooling=mean"), (dict(max_seq_length=5), "max_seq_length=16"),
-    (dict(keep_accents=True), "keep_accents=False"), (dict(init_checkpoint="{other}"), "weights_sha256=")])
+    (dict(keep_accents=True), "keep_accents=False"), (dict(init_checkpoint="other"), "weights_sha256="),
+    (dict(init_checkpoint="deeper"), f"num_hidden_layers={CONFIG.num_hidden_layers}")])
 def test_vectors_that_were_made_otherwise_are_refused(session, folder, extracted, golden, flags, name):
-    other = folder / "other"
-    if not other.exists():
-        save(AlbertSentenceEncoder(CONFIG, max_seq_length=16), str(other), "ours",
-             VocabularyFiles(str(golden / "tiny_spm/tiny.model")))
-    flags = {key: str(other) if value == "{other}" else value for key, value in flags.items()}
+    path = folder / flags.get("init_checkpoint", "model")
+    if not path.exists():
+        config = CONFIG.replace(num_hidden_layers=CONFIG.num_hidden_layers + (path.name == "deeper"))
+        model = AlbertSentenceEncoder(config, max_seq_length=16)
+        if path.name == "deeper":  # the same weights, which all layers share
+            model.set_weights(albert_tf.from_pretrained(str(folder / "model"), "sentence_encoder").get_weights())
+        save(model, str(path), "ours", VocabularyFiles(str(golden / "tiny_spm/tiny.model")))
+    flags = dict(flags, init_checkpoint=path)
     printed = session.run(script="search_sentences", input_file=folder / "lines.txt", query="a", truncate_dim=12,
                           vectors_file=folder / "float32.npy", expect=1, **flags)
     assert f"float32.npy was made with {name}" in printed.splitlines()[-1]

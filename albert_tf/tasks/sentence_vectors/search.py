@@ -124,7 +124,7 @@ def made_with(model: AlbertSentenceEncoder, tokenizer: FullTokenizer) -> dict[st
         if model.uses_pooler or "/pooler/" not in variable.name:  # a pooler without use may be random
             weights.update(variable.numpy().tobytes())
     return dict(tokenizer_key(tokenizer), weights_sha256=weights.hexdigest(), pooling=model.pooling,
-                max_seq_length=model.row_length)
+                max_seq_length=model.row_length, num_hidden_layers=model.config.num_hidden_layers)
 
 
 def open_vectors(
