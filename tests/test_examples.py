@@ -4,15 +4,17 @@ import json
 import os
 import pathlib
 import re
+import runpy
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 from peers import python_of
+from script_session import ScriptSession
 
 import albert_tf
-from albert_tf import keras
+from albert_tf import AlbertConfig, keras
 from albert_tf.tasks.classification.data import find_task, read_examples
 from albert_tf.tasks.classification.metrics import correlations
 from albert_tf.tasks.sentence_vectors.search import unit_vectors_function
@@ -41,6 +43,32 @@ def test_the_reviews_are_those_that_their_program_writes(tmp_path):
     subprocess.run([sys.executable, EXAMPLES / "reviews/make_reviews.py", tmp_path], check=True)
     for name in ("train.csv", "dev.csv", "test.csv"):
         assert (tmp_path / name).read_bytes() == (EXAMPLES / "reviews" / name).read_bytes()
+
+
+def test_a_search_runs_the_trials_that_are_missing_and_shows_the_best_settings(golden, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("optuna")
+    config = AlbertConfig(2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+                          intermediate_size=16, max_position_embeddings=64)
+    (tmp_path / "config.json").write_text(config.to_json_string())
+    command = ["run_classifier", "--task_name=rte", f"--data_dir={golden}/glue", "--max_seq_length=24",
+               "--train_step=2", f"--albert_config_file={tmp_path}/config.json",
+               f"--spm_model_file={golden}/tiny_spm/tiny.model"]
+    commands = []
+    with ScriptSession(eagerly=True) as session:
+        def run(command, check):
+            commands.append(list(map(str, command)))
+            assert session.run_command(commands[-1]) == 0
+
+        monkeypatch.setattr(subprocess, "run", run)
+        for trials in (1, 2):
+            monkeypatch.setattr(sys, "argv", ["search_settings.py", f"--trials={trials}", "--metric=eval_accuracy",
+                                              f"--output_dir={tmp_path}", *command])
+            runpy.run_path(str(EXAMPLES / "search_settings.py"), run_name="__main__")
+    best = capsys.readouterr().out.splitlines()[-1]
+    scores = [json.loads((tmp_path / f"trial_{number}/eval_results.json").read_text())["eval_accuracy"]
+              for number in (0, 1)]
+    assert re.match(rf"eval_accuracy {max(scores):.4f} with --learning_rate=\S+ --train_batch_size=(16|32) ", best)
+    assert f"--output_dir={tmp_path}/trial_1" in commands[-1] and len(commands) == 2
 
 
 def test_mteb_gives_the_correlations_of_our_vectors(golden, tmp_path):

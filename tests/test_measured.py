@@ -62,14 +62,6 @@ def test_the_rows_of_a_part_of_the_weights_follow_from_the_scores_of_the_seeds(t
     assert row_of(name)[1:] == list(map(median_and_range, measured)) and set(map(len, measured)) == {5}
 
 
-@pytest.mark.parametrize("task, name", [("sts-b", "STS-B, Pearson; "), ("rte", "RTE, accuracy; ")])
-def test_the_rows_of_searched_settings_follow_from_the_scores_of_the_seeds(task, name):
-    recipe, search = (scores(read_rows("searched_settings.csv"), task=task, settings=settings)
-                      for settings in ("recipe", "search"))
-    assert len(recipe) == len(search) == 5
-    assert row_of(name) == [median_and_range(recipe), median_and_range(search), difference_of_medians(search, recipe)]
-
-
 def test_the_losses_of_taught_pre_training_are_means_over_seeds_that_agree():
     text = (DOCS / "accuracy.md").read_text("utf-8").partition("\n**Pre-training**, ")[2].partition("\n\n")[0]
     losses = collections.defaultdict(list)

@@ -12,7 +12,7 @@ import pathlib
 import re
 import shlex
 import sys
-from typing import Any, Callable, Sequence
+from typing import Any, Sequence
 
 from albert_tf.commands import usage
 from albert_tf.utils.files import check_keys, errors_at
@@ -85,19 +85,12 @@ def run_script(script: str, **flag_values) -> None:
     run_process(script, command_line)
 
 
-def run_process(
-    script: str, command_line_flags: Sequence[str], name: str | None = None,
-    should_end: Callable[[], bool] | None = None,
-) -> None:
-    """Runs a command in a new process, which imports the same albert_tf as this one from any working directory.
-
-    Args:
-      should_end: called every few seconds; when it returns True, the command is ended. None for no such call.
-    """
+def run_process(script: str, command_line_flags: Sequence[str], name: str | None = None) -> None:
+    """Runs a command in a new process, which imports the same albert_tf as this one from any working directory."""
     paths = [str(pathlib.Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     command = process_of(script, command_line_flags)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    status = run_to_end(command, environment, should_end)
+    status = run_to_end(command, environment)
     if status:
         raise ValueError(f"{name or script} ended with status {status}")
 

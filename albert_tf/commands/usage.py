@@ -23,7 +23,7 @@ from albert_tf.commands.flag_fields import FLAG_GROUPS, group_of
 COMMANDS = {
     "Pre-training": ("train_vocabulary", "create_pretraining_data", "run_pretraining", "pretrain_from_text"),
     "Fine-tuning": ("run_classifier", "run_glue", "run_squad", "run_race", "run_tagging", "run_sentence_embeddings",
-                    "bert_to_albert", "search_settings"),
+                    "bert_to_albert"),
     "Use of a model": ("fill_mask", "score_sentences", "extract_embeddings", "search_sentences", "serve"),
     "Conversion and export": ("convert_checkpoint", "export_to_tfhub", "export_to_onnx", "export_to_tflite"),
 }

@@ -112,7 +112,6 @@ _EXTRAS = {
     "matplotlib": ("training", "matplotlib"),
     "onnx": ("onnx", "onnx"),
     "onnxruntime": ("onnx", "onnxruntime"),
-    "optuna": ("search", "optuna"),
     "prometheus_client": ("serve", "prometheus_client"),
     "pyarrow": ("parquet", "pyarrow"),
     "sentencex": ("sentences", "sentencex"),

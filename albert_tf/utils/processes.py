@@ -8,9 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
-from typing import Callable, Iterator, Mapping, Sequence
-
-_SECONDS = 5.0  # between two calls of should_end
+from typing import Iterator, Mapping, Sequence
 
 
 def ending_signals() -> list[signal.Signals]:
@@ -62,16 +60,11 @@ def leave_terminal(number: int) -> None:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
-def run_to_end(
-    command: Sequence[str], environment: Mapping[str, str] | None = None, should_end: Callable[[], bool] | None = None
-) -> int:
-    """Runs a command and returns its exit status; 0 if should_end has ended it.
+def run_to_end(command: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
+    """Runs a command and returns its exit status.
 
     After Ctrl-C, SIGTERM or SIGHUP, this function waits until the command has ended, so that a training can save its
     step. SIGTERM and SIGHUP are passed on as SIGTERM; Ctrl-C is not, because a terminal sends it to both.
-
-    Args:
-      should_end: called every few seconds; when it returns True, the command receives SIGTERM. None for no such call.
 
     Raises:
       KeyboardInterrupt: Ctrl-C was pressed.
@@ -87,7 +80,7 @@ def run_to_end(
 
         previous = {number: signal.signal(number, receive) for number in (signal.SIGINT, *ending_signals())}
         try:
-            status = _wait(process, should_end)
+            status = process.wait()
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
@@ -96,15 +89,3 @@ def run_to_end(
             raise KeyboardInterrupt
         sys.exit(128 + number)
     return status
-
-
-def _wait(process: subprocess.Popen, should_end: Callable[[], bool] | None) -> int:
-    while should_end is not None:
-        try:
-            return process.wait(_SECONDS)
-        except subprocess.TimeoutExpired:
-            if should_end():
-                process.terminate()
-                process.wait()
-                return 0
-    return process.wait()

@@ -168,8 +168,7 @@ REQUIRED = {
     "export_to_tflite": ("output_dir",), "run_pretraining": ("output_dir",), "run_squad": ("output_dir",),
     "run_classifier": ("output_dir",), "run_glue": ("data_dir", "output_dir"),
     "run_race": ("output_dir",), "run_sentence_embeddings": ("output_dir",),
-    "search_sentences": ("input_file", "vectors_file"),
-    "search_settings": ("space", "output_dir")}
+    "search_sentences": ("input_file", "vectors_file")}
 
 
 @pytest.mark.parametrize("script", REQUIRED)

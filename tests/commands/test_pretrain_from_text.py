@@ -61,7 +61,7 @@ def test_a_recipe_leads_from_a_text_to_a_model_that_fills_masks(recipe, tmp_path
     (tmp_path / "recipe.json").write_text(json.dumps(content))
     commands, skipped = [], sum(run.script in READERS_OF_TEXTS for run in runs.values())
     with ScriptSession() as session, loaded("pretrain_from_text") as pretrain_from_text:
-        def run_in_session(command, environment, should_end):
+        def run_in_session(command, environment):
             commands.append(command)
             return session.run_command(command)
 

@@ -90,8 +90,6 @@ SCENARIOS = dict(
     glue=Scenario("run_glue --data_dir=glue --init_checkpoint=$classifier/run --output_dir=OUT/glue --num_runs=1 "
                   f"--max_seq_length=16 {TRAINING}--train_step=4 --warmup_step=1", progress=STATE, cost=12,
                   starts_commands=True),
-    search=Scenario("search_settings --space=space.json --output_dir=OUT/search --num_trials=2", progress=STATE,
-                    cost=12, starts_commands=True),
     recipe=Scenario("pretrain_from_text --recipe=recipe.json --text=text1.txt --dev_text=text2.txt "
                     "--output_dir=OUT/run", progress=STATE, cost=12,
                     starts_commands=True),
@@ -157,11 +155,6 @@ def write_data(folder):
     write("task.json", task)
     write("scores.json", dict(name="scores", regression=True, columns=dict(text_a="a", text_b="b", label="score"),
                               files={split: f"{split}_scores.tsv" for split in files}))
-    write("space.json", dict(
-        script="run_classifier", metric="eval_accuracy",
-        space=dict(learning_rate=dict(type="float", low=1e-5, high=1e-2, log=True)),
-        flags=dict(task_config="task.json", data_dir=".", albert_config_file="config.json", max_seq_length=16,
-                   spm_model_file="vocabulary.model", train_step=4, save_checkpoints_steps=2, train_batch_size=8)))
     own = {"spm_model_file": "{output_dir}/vocabulary.model", "max_seq_length": 32, "max_predictions_per_seq": 5}
     write("recipe.json", dict(
         configs=dict(small=dict(like="albert_tiny_en", changes={

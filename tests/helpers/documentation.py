@@ -56,8 +56,8 @@ SMALL = {
     "run_sentence_embeddings": dict(FINE_TUNING, max_seq_length=24, matryoshka_dims=8),
 }
 WHOLE = ("first_hour.md",)
-# Scripts whose recipe or space sets the sizes: other tests run them, and test_docs.py checks the flags.
-NOT_RUN = {"pretrain_from_text", "search_settings", "bert_to_albert"}
+# Scripts whose recipe sets the sizes: other tests run them, and test_docs.py checks the flags.
+NOT_RUN = {"pretrain_from_text", "bert_to_albert"}
 # A block that imports one of them is not run: they are not installed where the tests run.
 OTHER_LIBRARIES = ("transformers", "keras", "keras_hub", "torch", "openai", "datasets")
 # What needs one of them is not run where it is not installed.

@@ -20,7 +20,7 @@ def started(monkeypatch):
     """The commands that were started. A script with --fail=True has exit status 3."""
     commands = []
 
-    def run(command, environment, should_end):
+    def run(command, environment):
         commands.append(command)
         return 3 if "--fail=True" in command else 0
 
@@ -92,7 +92,7 @@ def test_a_file_that_a_run_writes_may_change_later(tmp_path, monkeypatch):
     """Each run reads and rewrites the file, as after a run that was interrupted."""
     records, commands = tmp_path / "train.tfrecord", []
 
-    def run(command, environment, should_end):
+    def run(command, environment):
         commands.append(command)
         records.write_text(f"{len(commands)} runs")
         return 0
@@ -130,7 +130,7 @@ def test_the_seconds_of_a_run_include_its_unfinished_attempts(tmp_path, monkeypa
     clock, endings = [0.0], [3, KeyboardInterrupt, 0]
     monkeypatch.setattr(finished_runs.time, "monotonic", lambda: clock[0])
 
-    def run(command, environment, should_end):
+    def run(command, environment):
         clock[0] += 10
         ending = endings.pop(0) if command[4:] == ["--top_k=1"] else 0
         if ending is KeyboardInterrupt:

@@ -373,7 +373,7 @@ def scripts_in_session(monkeypatch, failing=()):
     """Gives a list of the commands that have run, in one process. The first run of a script of `failing` is killed."""
     commands, to_fail = [], list(failing)
     with ScriptSession(eagerly=True) as session:
-        def run_in_session(command, environment, should_end):
+        def run_in_session(command, environment):
             script = command[3]
             if script in to_fail:
                 to_fail.remove(script)

@@ -40,13 +40,6 @@ def test_the_exit_status_is_returned(status):
     assert run_to_end([sys.executable, "-c", f"import sys; sys.exit({status})"]) == status
 
 
-def test_a_command_is_ended_when_it_should_end(monkeypatch):
-    monkeypatch.setattr(processes, "_SECONDS", 0.01)
-    calls = iter([False, False, True])
-    assert run_to_end([sys.executable, "-c", "import time; time.sleep(60)"], should_end=lambda: next(calls)) == 0
-    assert run_to_end([sys.executable, "-c", "import sys; sys.exit(3)"], should_end=lambda: False) == 3
-
-
 @pytest.mark.parametrize("number, to_group, status", [
     (signal.SIGINT, True, 7), (signal.SIGTERM, False, 143), (signal.SIGHUP, False, 129)],
     ids=["Ctrl-C", "SIGTERM", "SIGHUP"])
