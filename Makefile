@@ -1,5 +1,5 @@
-# Every target sets up what it needs: a virtual environment with a Python 3.10 to 3.13, and the requirements, which
-# choose TensorFlow by the version of Python. STACK=newest takes the newest TensorFlow on Python 3.10 and 3.11 too.
+# Every target sets up what it needs: a virtual environment with a Python 3.11 to 3.13, and the requirements, which
+# choose TensorFlow by the version of Python. STACK=newest takes the newest TensorFlow on Python 3.11 too.
 
 STACK ?=
 CORPUS ?=
@@ -13,11 +13,11 @@ ENVIRONMENTS := .environments
 ifeq ($(STACK),newest)
 VENV := $(ENVIRONMENTS)/newest
 REQUIREMENTS := requirements-newest.txt
-VERSIONS := 3.13 3.12 3.11 3.10
+VERSIONS := 3.13 3.12 3.11
 else ifeq ($(STACK),)
 VENV := $(ENVIRONMENTS)/tests
 REQUIREMENTS := requirements.txt
-VERSIONS := 3.11 3.10 3.13 3.12
+VERSIONS := 3.11 3.13 3.12
 else
 $(error STACK must be newest or empty. Received: $(STACK))
 endif
@@ -104,7 +104,6 @@ dist: $(ENVIRONMENTS)/release/installed
 
 # requirements-beam.txt is for --engine=beam.
 $(VENV)/installed: $(REQUIREMENTS) requirements-beam.txt
-# It needs Python 3.11 or later.
 $(JAX)/installed: requirements-newest.txt requirements-jax.txt
 $(ENVIRONMENTS)/lint/installed: requirements-dev.txt
 $(ENVIRONMENTS)/docs/installed: requirements-docs.txt

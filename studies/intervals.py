@@ -49,9 +49,7 @@ def paired_difference_over_seeds(a: Sequence[float], b: Sequence[float]) -> Inte
     Raises:
       ValueError: the numbers of values differ.
     """
-    if len(a) != len(b):  # zip has `strict` from Python 3.10 on
-        raise ValueError(f"{len(a)} and {len(b)} values cannot be compared in pairs")
-    differences = [left - right for left, right in zip(a, b)]
+    differences = [left - right for left, right in zip(a, b, strict=True)]
     difference, error = float(np.mean(differences)), standard_error(differences)
     half = 0.0 if error == 0 else stats.t.ppf(0.975, len(differences) - 1) * error
     return Interval(difference, difference - half, difference + half)

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import zipfile
 
 import pytest
@@ -19,11 +20,6 @@ from packaging.version import Version
 
 import albert_tf
 from albert_tf.utils import imports
-
-try:
-    import tomllib
-except ModuleNotFoundError:  # Python 3.10
-    from pip._vendor import tomli as tomllib
 
 REPOSITORY = pathlib.Path(__file__).parents[1]
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -116,7 +112,7 @@ def pins(file: str, python: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("python, tensorflow", [
-    ("3.10", "==2.15.1"), ("3.11", "==2.15.1"), ("3.12", "==2.21.0"), ("3.13", "==2.21.0")])
+    ("3.11", "==2.15.1"), ("3.12", "==2.21.0"), ("3.13", "==2.21.0")])
 def test_the_version_of_python_chooses_tensorflow(python, tensorflow):
     chosen = pins("requirements.txt", python)
     assert chosen["tensorflow"] == tensorflow
@@ -128,14 +124,14 @@ def test_both_files_have_the_same_newest_stack(python):
     assert pins("requirements.txt", python) == pins("requirements-newest.txt", python)
 
 
-@pytest.mark.parametrize("python", ["3.10", "3.11", "3.12", "3.13"])
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
 @pytest.mark.parametrize("file", ["requirements.txt", "requirements-beam.txt"])
 def test_every_version_is_pinned(file, python):
     assert pins(file, python)
     assert all(version.startswith("==") for version in pins(file, python).values())
 
 
-@pytest.mark.parametrize("python", ["3.10", "3.11", "3.12", "3.13"])
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
 def test_beam_can_be_installed_after_tensorflow_2_15(python):
     """proto-plus 1.29 needs protobuf 6.33; then TensorFlow 2.15, which needs less than 5, cannot be imported."""
     version = pins("requirements-beam.txt", python)["proto-plus"].removeprefix("==")
@@ -160,7 +156,7 @@ def uv(tmp_path_factory):
                                       "x86_64-pc-windows-msvc"])
 def test_every_platform_has_wheels_of_all_requirements(uv, file, platform):
     file, *extras = file.split()
-    for python in ("3.10", "3.11", "3.12", "3.13"):
+    for python in ("3.11", "3.12", "3.13"):
         command = [uv, "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--only-binary=:all:",
                    f"--python-platform={platform}", f"--python-version={python}",
                    *(f"--extra={each}" for each in extras)]

@@ -250,7 +250,7 @@ def test_standard_errors_and_intervals_of_known_values():
     assert paired == pytest.approx((2.0, 2 - 4.3027 / np.sqrt(3), 2 + 4.3027 / np.sqrt(3)), abs=1e-3)
     assert not difference_over_seeds([73.0, 66.0, 72.0], [71.0, 65.0, 69.0]).excludes_zero
     assert not paired_difference_over_seeds([5.0], [1.0]).excludes_zero
-    with pytest.raises(ValueError, match="2 and 1 values cannot be compared in pairs"):
+    with pytest.raises(ValueError, match="shorter"):
         paired_difference_over_seeds([5.0, 6.0], [1.0])
 
 
