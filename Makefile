@@ -102,21 +102,24 @@ dist: $(ENVIRONMENTS)/release/installed
 	$(ENVIRONMENTS)/release/bin/python -m build
 	$(ENVIRONMENTS)/release/bin/python -m twine check --strict dist/*
 
-# requirements-beam.txt is for --engine=beam.
-$(VENV)/installed: $(REQUIREMENTS) requirements-beam.txt
-$(JAX)/installed: requirements-newest.txt requirements-jax.txt
-$(ENVIRONMENTS)/lint/installed: requirements-dev.txt
-$(ENVIRONMENTS)/docs/installed: requirements-docs.txt
-$(ENVIRONMENTS)/release/installed: requirements-release.txt
+# JAX may be VENV, which then has both.
+$(VENV)/installed: PACKAGES += -r $(REQUIREMENTS) --group beam
+$(JAX)/installed: PACKAGES += -r requirements-newest.txt --group jax
+$(ENVIRONMENTS)/lint/installed: PACKAGES := --group dev
+$(ENVIRONMENTS)/docs/installed: PACKAGES := --group docs
+$(ENVIRONMENTS)/release/installed: PACKAGES := --group release
+$(VENV)/installed: $(REQUIREMENTS)
+$(JAX)/installed: requirements-newest.txt
 $(sort $(VENV)/installed $(JAX)/installed): COST := 3 GB, 3 minutes or more
 $(ENVIRONMENTS)/lint/installed: COST := 0.2 GB, a minute
 $(ENVIRONMENTS)/docs/installed: COST := 0.2 GB, a minute
 $(ENVIRONMENTS)/release/installed: COST := 0.1 GB, a minute
-$(sort $(VENV)/installed $(JAX)/installed) $(ENVIRONMENTS)/lint/installed $(ENVIRONMENTS)/docs/installed $(ENVIRONMENTS)/release/installed:
+$(sort $(VENV)/installed $(JAX)/installed) $(ENVIRONMENTS)/lint/installed $(ENVIRONMENTS)/docs/installed $(ENVIRONMENTS)/release/installed: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "albert_tf needs one of Python $(VERSIONS), with its module venv: install one and name it with PYTHON=/path/to/python (uv venv --python 3.12 ../python3.12 makes ../python3.12/bin/python)" >&2; exit 1; }
 	@test -x $(@D)/bin/python || "$(PYTHON)" -m venv $(@D)
-	@echo "Setting up $(@D) with $^: about $(COST), once. Packages are listed as they come; the last step installs all of them."
-	$(@D)/bin/python -m pip install --progress-bar=off --disable-pip-version-check $(^:%=-r %)
+	@echo "Setting up $(@D) with $(strip $(PACKAGES)): about $(COST), once. Packages are listed as they come; the last step installs all of them."
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
+	$(@D)/bin/python -m pip install --progress-bar=off --disable-pip-version-check $(PACKAGES)
 	@touch $@
 
 clean:

@@ -22,7 +22,8 @@ import albert_tf
 from albert_tf.utils import imports
 
 REPOSITORY = pathlib.Path(__file__).parents[1]
-PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PYPROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = PYPROJECT["project"]
 
 
 @pytest.fixture(scope="module")
@@ -125,16 +126,14 @@ def test_both_files_have_the_same_newest_stack(python):
 
 
 @pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
-@pytest.mark.parametrize("file", ["requirements.txt", "requirements-beam.txt"])
-def test_every_version_is_pinned(file, python):
-    assert pins(file, python)
-    assert all(version.startswith("==") for version in pins(file, python).values())
+def test_every_version_is_pinned(python):
+    groups = [str(Requirement(each).specifier) for group in PYPROJECT["dependency-groups"].values() for each in group]
+    assert all(version.startswith("==") for version in [*pins("requirements.txt", python).values(), *groups])
 
 
-@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
-def test_beam_can_be_installed_after_tensorflow_2_15(python):
+def test_beam_can_be_installed_after_tensorflow_2_15():
     """proto-plus 1.29 needs protobuf 6.33; then TensorFlow 2.15, which needs less than 5, cannot be imported."""
-    version = pins("requirements-beam.txt", python)["proto-plus"].removeprefix("==")
+    version, = re.findall("proto-plus==(.*)", " ".join(PYPROJECT["dependency-groups"]["beam"]))
     assert Version(version) < Version("1.29")
     extra = {each.name: each for each in map(Requirement, PROJECT["optional-dependencies"]["beam"])}
     assert version in extra["proto-plus"].specifier and "1.29.0" not in extra["proto-plus"].specifier

@@ -66,8 +66,7 @@ def create_strategy(name: str = "auto", tpu: TpuAddress | None = None) -> tf.dis
 def jax_strategy(options: JaxOptions) -> tf.distribute.Strategy:
     """The strategy whose steps jax computes. Raises ValueError if jax is not installed or finds no devices."""
     if tf.__version__.startswith("2.15."):  # jax needs NumPy 2
-        raise ValueError("--runtime=jax needs TensorFlow 2.21: pip install -r requirements-newest.txt "
-                         "-r requirements-jax.txt")
+        raise ValueError("--runtime=jax needs TensorFlow 2.21: in a clone of albert_tf pip install '.[all,jax]'")
     check_installed("--runtime=jax", "jax")
     from albert_tf.training.jax_runtime import JaxStrategy
 

@@ -28,9 +28,9 @@ PRELOADED = ["filelock", "huggingface_hub", "matplotlib.backends.backend_svg", "
 OUTLIVES = 30  # seconds that the workers of a killed command may take to end
 LIMIT = 300  # seconds of a run
 TEMPORARY = re.compile(r"\.(tmp|lock)\b")
-# Event files have the time in their names; a search's journal and chart have the numbers of interrupted trials;
-# TensorFlow 2.21 draws a SavedModel's fingerprint; temporary files are reported apart.
-NOT_COMPARED = re.compile(rf"events\.out\.tfevents|trials\.journal|search\.svg|fingerprint\.pb|{TEMPORARY.pattern}")
+# Event files have the time in their names; TensorFlow 2.21 draws a SavedModel's fingerprint; temporary files are
+# reported apart.
+NOT_COMPARED = re.compile(rf"events\.out\.tfevents|fingerprint\.pb|{TEMPORARY.pattern}")
 # In the list of an export's files: the size of what TensorFlow 2.21 draws.
 FINGERPRINT = re.compile(rb'"fingerprint\.pb": \{[^}]*\}')
 

@@ -49,7 +49,7 @@ def test_an_unknown_strategy_is_refused():
 
 
 @pytest.mark.parametrize("version, message", [
-    ("2.15.1", "--runtime=jax needs TensorFlow 2.21: pip install"),
+    ("2.15.1", "--runtime=jax needs TensorFlow 2.21: in a clone"),
     ("2.21.0", "--runtime=jax needs the package jax, which is not installed: pip install jax")])
 def test_jax_is_refused_without_what_it_needs(monkeypatch, version, message):
     monkeypatch.setattr(tf, "__version__", version)
