@@ -10,6 +10,7 @@ from typing import Any, Sequence
 
 from albert_tf.utils import bounds
 from albert_tf.utils.files import errors_at, read_json_object
+from albert_tf.utils.foreign_keys import check_supported
 from albert_tf.utils.imports import tensorflow as tf
 
 # The name of the config file next to a checkpoint.
@@ -27,34 +28,23 @@ _WHOLE_NUMBERS = dict(
     type_vocab_size=bounds.WIDTH, layer_rank=bounds.WIDTH.at_least(0))
 _FRACTIONS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
 
-# The release calls the tanh approximation "gelu"; Hugging Face uses that name for the exact function.
-_HUGGING_FACE_ACTS = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "gelu": "gelu_exact"}
-
+# Transformers has other names: the tanh approximation, which the release calls "gelu", and the exact function.
+_ACTS_OF_TRANSFORMERS = {
+    **dict.fromkeys(("gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate"), "gelu"),
+    **dict.fromkeys(("gelu", "gelu_python"), "gelu_exact")}
+# Every config.json of transformers has one of these keys.
+_OF_TRANSFORMERS = ("model_type", "architectures", "transformers_version")
 _IGNORED_KEYS = frozenset(
     # in the release's files, but not used by its code
     "net_structure_type gap_size num_memory_blocks down_scale_factor layers_to_keep "
     # in Google's bert_config.json: the pooler of its multilingual model
-    "directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type "
-    # in Hugging Face's files: its classes, tokenizers, heads and generation
-    "model_type architectures transformers_version torch_dtype dtype pad_token_id bos_token_id eos_token_id "
-    "layer_norm_eps classifier_dropout_prob classifier_dropout position_embedding_type tie_word_embeddings "
-    "id2label label2id problem_type sentence_transformers sbert_ce_default_activation_function "
-    "finetuning_task num_labels output_attentions output_hidden_states use_cache return_dict gradient_checkpointing "
-    "chunk_size_feed_forward pruned_heads summary_type summary_use_proj summary_activation summary_last_dropout "
-    "summary_first_dropout is_decoder _name_or_path _num_labels _attn_implementation "
-    # written by older versions of Hugging Face's library for every kind of model
-    "add_cross_attention bad_words_ids begin_suppress_tokens cls_token_id cross_attention_hidden_size "
-    "decoder_start_token_id diversity_penalty do_sample early_stopping encoder_no_repeat_ngram_size eos_token_ids "
-    "exponential_decay_length_penalty forced_bos_token_id forced_eos_token_id is_encoder_decoder length_penalty "
-    "max_length min_length no_repeat_ngram_size num_beam_groups num_beams num_return_sequences output_past "
-    "output_scores prefix remove_invalid_values repetition_penalty return_dict_in_generate sep_token_id "
-    "suppress_tokens task_specific_params temperature tf_legacy_loss tie_encoder_decoder tokenizer_class top_k top_p "
-    "torchscript typical_p use_bfloat16 xla_device".split()
-)
-
+    "directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head "
+    "pooler_type".split())
+_NOT_OF_TRANSFORMERS = ("cross_layer_sharing", "layer_rank", "layer_biases")
 # Hyper-parameters that BERT does not have.
-_NOT_OF_BERT = ("embedding_size", "num_hidden_groups", "inner_group_num", "cross_layer_sharing", "layer_rank",
-                "layer_biases")
+_NOT_OF_BERT = ("embedding_size", "num_hidden_groups", "inner_group_num", *_NOT_OF_TRANSFORMERS)
+_DEFAULTS_OF_BERT = dict(hidden_size=768, num_attention_heads=12, intermediate_size=3072, hidden_dropout_prob=0.1,
+                         attention_probs_dropout_prob=0.1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,7 +126,7 @@ class AlbertConfig:
 
     @classmethod
     def from_dict(cls, values: dict, is_bert: bool = False) -> AlbertConfig:
-        """Makes a config of a parsed JSON file: the release's, Hugging Face's (model_type "albert" or "bert") or ours.
+        """Makes a config of a parsed JSON file: the release's, transformers' (model_type "albert" or "bert") or ours.
 
         BERT is an ALBERT that shares no weights and does not factorize its embedding (Lan et al., 2020, section 3.1).
 
@@ -146,26 +136,26 @@ class AlbertConfig:
             bert_config.json).
 
         Raises:
-          ValueError: a key is unknown, vocab_size is missing, model_type is another one, or a value is wrong.
+          ValueError: vocab_size is missing, or a value is wrong; a key of the release's or our file is unknown; or a
+            key of transformers' file, where others are ignored, has a value that is not supported.
         """
         known = {field.name for field in dataclasses.fields(cls)}
+        is_foreign = any(key in values for key in _OF_TRANSFORMERS)
         unknown = sorted(set(values) - known - _IGNORED_KEYS)
-        model_type = values.get("model_type", "albert")
-        _require(model_type in ("albert", "bert"), "the config is of another kind of model", "model_type", model_type)
-        _require(values.get("layer_norm_eps", 1e-12) == 1e-12, "only the release's layer_norm_eps 1e-12 is supported",
-                 "layer_norm_eps", values.get("layer_norm_eps"))
-        if unknown:
+        if is_foreign:
+            check_supported("config.json", values)
+        elif unknown:
             raise ValueError(f"unknown config key: {', '.join(unknown)}; known keys: {', '.join(sorted(known))}")
-        is_bert = is_bert or model_type == "bert"
-        for name in ("vocab_size", "hidden_size")[: 1 + is_bert]:
-            if name not in values:
-                raise ValueError(f"the config has no {name}")
-        arguments = {key: value for key, value in values.items() if key in known}
+        is_bert = is_bert or values.get("model_type") == "bert"
+        if "vocab_size" not in values:
+            raise ValueError("the config has no vocab_size")
+        known -= {*_NOT_OF_BERT} if is_bert else {*_NOT_OF_TRANSFORMERS} if is_foreign else set()
+        arguments = {**(_DEFAULTS_OF_BERT if is_bert else {}), **{key: values[key] for key in known & values.keys()}}
         if is_bert:
-            arguments.update(embedding_size=values["hidden_size"], cross_layer_sharing="none")
-        if "model_type" in values and "hidden_act" in arguments:
-            act = arguments["hidden_act"]
-            arguments["hidden_act"] = _HUGGING_FACE_ACTS.get(act, act) if isinstance(act, str) else act
+            arguments.update(embedding_size=arguments["hidden_size"], cross_layer_sharing="none")
+        if is_foreign:
+            act = values.get("hidden_act", "gelu" if is_bert else "gelu_new")
+            arguments["hidden_act"] = _ACTS_OF_TRANSFORMERS.get(act, act) if isinstance(act, str) else act
         return cls(**arguments)
 
     @classmethod

@@ -35,9 +35,19 @@ def test_reads_hugging_faces_file_and_its_name_for_the_tanh_gelu(golden):
     assert (config.num_hidden_groups, config.embedding_size, config.hidden_act) == (2, 10, "gelu")
 
 
-def test_hugging_faces_plain_gelu_is_the_exact_one():
-    values = dict(model_type="albert", vocab_size=60, hidden_size=16, num_attention_heads=2, hidden_act="gelu")
-    assert AlbertConfig.from_dict(values).hidden_act == "gelu_exact"
+@pytest.mark.parametrize("key", ["model_type", "architectures", "transformers_version"])
+def test_the_names_of_activations_are_those_of_the_library(key):
+    theirs = dict(gelu="gelu_exact", gelu_python="gelu_exact", gelu_new="gelu", gelu_fast="gelu", relu="relu")
+    for name, ours in theirs.items():
+        values = {key: "albert", "vocab_size": 60, "hidden_act": name}
+        assert AlbertConfig.from_dict(values).hidden_act == ours
+    assert AlbertConfig.from_dict(dict(vocab_size=60, hidden_act="gelu")).hidden_act == "gelu"
+
+
+def test_what_a_config_of_bert_does_not_say_is_berts_default():
+    config = AlbertConfig.from_dict(dict(vocab_size=60, model_type="bert", num_hidden_groups=2, layer_rank=3))
+    assert config == AlbertConfig.preset("bert_base").replace(vocab_size=60, hidden_act="gelu_exact",
+                                                              max_position_embeddings=512)
 
 
 def test_keys_that_nobody_reads_are_ignored():
@@ -106,7 +116,7 @@ def test_layers_are_assigned_to_groups_with_floating_point_numbers_as_in_the_rel
     (dict(vocab_size=60, hidden_dropout_prob=1.0), "hidden_dropout_prob must be a number of at least 0 and below 1"),
     (dict(vocab_size=60, initializer_range=math.inf), "initializer_range must be a number .* Received: .*=inf"),
     (dict(vocab_size=60, attention_probs_dropout_prob=math.nan), "attention_probs_dropout_prob must be .*=nan"),
-    (dict(vocab_size=60, model_type="roberta"), "another kind of model"),
+    (dict(vocab_size=60, model_type="roberta"), "only albert and bert"),
     (dict(vocab_size=60, layer_norm_eps=1e-5), "layer_norm_eps"),
 ])
 def test_what_does_not_fit_is_refused_by_name(values, message):

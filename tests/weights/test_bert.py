@@ -164,11 +164,6 @@ def test_an_albert_is_not_written_as_googles_bert(tmp_path):
         convert(open_source(str(tmp_path / "albert")), str(tmp_path / "bert"), "tf1_bert")
 
 
-def test_a_bert_config_without_a_width_is_refused():
-    with pytest.raises(ValueError, match="has no hidden_size"):
-        AlbertConfig.from_dict(dict(model_type="bert", vocab_size=20))
-
-
 def test_vocabulary_and_casing_come_along(golden, tmp_path):
     shutil.copytree(golden / "bert/encoder", tmp_path / "cased")
     (tmp_path / "cased/vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "Cat", "cat"]))

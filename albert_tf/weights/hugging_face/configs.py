@@ -25,7 +25,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.vectors import POOLINGS
-from albert_tf.utils.files import check_name, check_one_line, read_json_list, read_json_object
+from albert_tf.utils.files import check_name, check_one_line, errors_at, read_json_list, read_json_object
 from albert_tf.utils.outputs import write_or_remove, write_text
 from albert_tf.weights.heads import HEADS, Head, head_named
 from albert_tf.weights.hugging_face import CONFIG, LENGTH_CONFIG, MODULES
@@ -56,15 +56,14 @@ def read_config(folder: str) -> tuple[AlbertConfig, str, str]:
     The class is "" if the folder does not name it.
     """
     path = os.path.join(folder, CONFIG)
-    config = AlbertConfig.from_json_file(path)
-    values = read_json_object(path)
+    values = read_json_object(path, "config file")
+    model_type = values.get("model_type") or "albert"
+    with errors_at(path):
+        config = AlbertConfig.from_dict(dict(values, model_type=model_type))
     architectures = values.get("architectures") or [""]
     if not isinstance(architectures, list) or not isinstance(architectures[0], str):
         raise ValueError(f"{path}: architectures must be a list of class names. "
                          f"Received: {reprlib.repr(architectures)}")
-    if not values.get("tie_word_embeddings", True) or values.get("position_embedding_type", "absolute") != "absolute":
-        raise ValueError(f"{path}: only tied word embeddings and absolute positions are supported")
-    model_type = values.get("model_type", "albert")
     if model_type == "albert" and _their_groups(config) != _our_groups(config):
         if config.num_hidden_groups != config.num_hidden_layers:
             raise ValueError(f"{path}: {config.num_hidden_layers} layers are assigned to {config.num_hidden_groups} "
