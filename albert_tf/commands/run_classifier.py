@@ -48,6 +48,9 @@ class Options(DistillationOptions, tuning_flags.PooledExitFlags, tuning_flags.Op
                                      "if a text can have several labels, a threshold for each label. They are stored "
                                      "with the best run in --output_dir, for predictions, exports and serve.")
     predict_split: str = fields.choice("test", ["dev", "test"], "The split that --do_predict predicts.")
+    excel_separator: str | None = fields.choice(
+        None, [",", ";"], "Write the predictions (.csv) for Excel: with a byte-order mark and this separator, \";\" in "
+        "languages with a decimal comma, which numbers then have. Default: a plain CSV file.", needs="do_predict")
     threshold_to_export: float | None = fields.number(None, "A number that the exported SavedModel returns with its "
                                                       "predictions, for clients that compare probabilities with it. "
                                                       "Default: none.", needs="export_dir")

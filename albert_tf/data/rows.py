@@ -3,8 +3,9 @@
     text file                     a line is a text, and a blank line ends a document
     with the name of a column     a row is a text, or a document: its lines are the document's lines
 
-Byte-order marks and CRLF line ends of tables are accepted. In a TSV file, a quote is a plain character, as in GLUE. In
-a CSV file, fields may be quoted. An error names file and line; for Parquet, the line is the number of the row, from 1.
+For ends of lines and byte-order marks see albert_tf/text/lines.py; ends within a quoted field become newlines. In a TSV
+file, a quote is a plain character, as in GLUE. In a CSV file, fields may be quoted. A JSON file may also be a list of
+objects. An error names file and line; for Parquet, the line is the number of the row, from 1.
 Files may be remote, and those of text may be compressed (.gz, .bz2).
 """
 
@@ -20,16 +21,16 @@ from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeV
 from absl import logging
 
 from albert_tf.text.lines import read_lines, uncompressed_name
-from albert_tf.utils.files import check_is_file, open_binary, parse_json_object
+from albert_tf.utils.files import check_is_file, open_binary, parse_json_list, parse_json_object
 from albert_tf.utils.imports import check_installed
 from albert_tf.utils.progress import count_of
 
 csv.field_size_limit(2**31 - 1)  # a field may be a whole document
 
-_BYTE_ORDER_MARK = "\ufeff"
-_DELIMITED = {".tsv": dict(delimiter="\t", quoting=csv.QUOTE_NONE), ".csv": dict(delimiter=",", strict=True)}
-_RETURN = "\ufdd0"  # is no character, in the place of a carriage return within a line of a .csv file
-_JSON_LINES = (".jsonl", ".json")
+_DELIMITED: dict[str, dict[str, Any]] = {
+    ".tsv": dict(delimiter="\t", quoting=csv.QUOTE_NONE), ".csv": dict(delimiter=",", strict=True)}
+_OTHER_SEPARATORS = ";\t"  # of .csv files: Excel's where a comma is the decimal sign, and of pasted tables
+_JSON = (".jsonl", ".json")
 PARQUET = ".parquet"
 _PARQUET_BATCH = 1024  # rows that are made to Python objects at a time
 _PARQUET_BUFFER_BYTES = 1 << 20
@@ -54,35 +55,49 @@ class ShortRow(NamedTuple):
     got: int
 
 
-def read_rows(path: str, columns: Mapping[str, Column], has_header: bool = True) -> Iterator[Row | ShortRow]:
-    """Reads the rows of a file. Its extension gives its format: .tsv, .csv, .parquet, or JSON lines (.jsonl, .json).
+def read_rows(path: str, columns: Mapping[str, Column], has_header: bool = True, separator: str | None = None
+              ) -> Iterator[Row | ShortRow]:
+    """Reads the rows of a file. Its extension gives its format: .tsv, .csv, .parquet, or JSON (.jsonl, .json).
 
     Empty lines are skipped, with a warning if rows follow.
 
-    `columns` maps each field name of Row.fields to its column. With has_header, the first line of a .tsv or .csv has
-    their names.
+    Args:
+      columns: the column of each field of Row.fields.
+      has_header: whether the first line of a .tsv or .csv file has the names of the columns.
+      separator: the character between two columns of a .tsv or .csv file. Default: a tab in a .tsv file; in a .csv
+        file a comma, or a semicolon or tab if the header has it and no comma.
     """
     ending = _ending(path)
-    if is_of_objects(path):
-        names = {field: str(column) for field, column in columns.items()}
-        return (Row(line, {field: as_text(values[name]) for field, name in names.items()})
-                for line, values in read_objects(path, list(names.values())))
     if ending in _DELIMITED:
-        return _delimited_rows(path, columns, has_header, _DELIMITED[ending])
-    endings = ", ".join([*_DELIMITED, *_JSON_LINES, PARQUET])
-    raise ValueError(f"{path}: unknown file format; the file's extension must be one of {endings}")
+        return _delimited_rows(path, columns, has_header, ending, separator)
+    if not is_of_objects(path):
+        endings = ", ".join([*_DELIMITED, *_JSON, PARQUET])
+        raise ValueError(f"{path}: unknown file format; the file's extension must be one of {endings}")
+    if separator:
+        raise ValueError(f"{path} has no separator {separator!r}: it is for {' and '.join(_DELIMITED)} files")
+    names = {field: str(column) for field, column in columns.items()}
+    return (Row(line, {field: as_text(values[name]) for field, name in names.items()})
+            for line, values in read_objects(path, list(names.values())))
 
 
 def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Reads the objects of a JSON-lines file, each with its line number (from 1)."""
-    lines = ((number, line if line.strip() else "") for number, line in enumerate(existing_lines(path), start=1))
-    for number, line in _without_empty(lines, path):
+    """Reads the objects of a JSON-lines file or of a JSON list, each with the number of its first line (from 1)."""
+    lines, start = existing_lines(path), []
+    for line in lines:
+        start.append(line)
+        if line.strip():
+            break
+    if start[-1].lstrip().startswith("["):
+        yield from parse_json_list("\n".join([*start, *lines]), path)
+        return
+    numbered = enumerate(itertools.chain(start, lines), start=1)
+    for number, line in _without_empty(((number, line.strip() and line) for number, line in numbered), path):
         yield number, parse_json_object(line, path, line=number)
 
 
 def is_of_objects(path: str) -> bool:
     """Whether the rows of a file have names of columns in every row, by its extension: JSON lines or Parquet."""
-    return _ending(path) in _JSON_LINES or is_parquet(path)
+    return _ending(path) in _JSON or is_parquet(path)
 
 
 def is_parquet(path: str) -> bool:
@@ -115,14 +130,12 @@ def read_texts(path: str, column: str | None = None) -> Iterator[str]:
 def read_document_lines(path: str, column: str | None = None) -> Iterator[str]:
     """The lines of documents, with an empty line after each document.
 
-    With a column, a row is a document, whose lines are split at newlines; its empty lines are skipped, and a lone
-    carriage return becomes a space.
+    With a column, a row is a document, and its empty lines are skipped.
     """
     if column is None:
         return itertools.chain(_lines(path), [""])
     return (line for text in _column(path, column)
-            for line in itertools.chain(filter(str.strip, text.replace("\r\n", "\n").replace("\r", " ").split("\n")),
-                                         [""]))
+            for line in itertools.chain(filter(str.strip, text.replace("\r", "\n").split("\n")), [""]))
 
 
 def warn_of_empty_texts(path: str, lines: Sequence[int]) -> None:
@@ -138,25 +151,28 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def existing_lines(path: str, keep_returns: bool = False) -> Iterator[str]:
-    """The lines of a file, without line ends and byte-order mark; for keep_returns see read_lines."""
-    lines = read_lines(path, keep_returns=keep_returns)
+def existing_lines(path: str) -> Iterator[str]:
+    """The lines of a file, of which there must be one; see read_lines."""
+    lines = read_lines(path)
     first = next(lines, None)
     if first is None:
         raise ValueError(f"{path} is empty")
-    return itertools.chain([first[first.startswith(_BYTE_ORDER_MARK):]], lines)
+    return itertools.chain([first], lines)
 
 
 def _ending(path: str) -> str:
     return os.path.splitext(uncompressed_name(path))[1].lower()
 
 
-def _delimited_rows(path: str, columns: Mapping[str, Column], has_header: bool, form: dict) -> Iterator[Row | ShortRow]:
-    is_quoted = form.get("quoting") != csv.QUOTE_NONE
-    # The csv reader needs line ends, since a quoted field may span several lines. It refuses lone carriage returns
-    # without quotes, which pandas writes.
-    lines = (line.replace("\r", _RETURN) + "\n" for line in existing_lines(path, keep_returns=is_quoted))
-    rows = _numbered(csv.reader(lines, **form), path)
+def _delimited_rows(path: str, columns: Mapping[str, Column], has_header: bool, ending: str, separator: str | None
+                    ) -> Iterator[Row | ShortRow]:
+    lines, form, is_quoted = existing_lines(path), _DELIMITED[ending], ending == ".csv"
+    first = next(lines)
+    if is_quoted and has_header and form["delimiter"] not in first:
+        separator = separator or next((mark for mark in _OTHER_SEPARATORS if mark in first), None)
+    form = dict(form, delimiter=separator or form["delimiter"])
+    # The csv reader needs line ends, since a quoted field may span several lines.
+    rows = _numbered(csv.reader((line + "\n" for line in itertools.chain([first], lines)), **form), path)
     header = [name.strip() for name in next(rows)[1]] if has_header else None
     places = {field: _place(column, header, path, form["delimiter"]) for field, column in columns.items()}
     # Up to the last requested column, or all columns if one is counted from the end.
@@ -164,9 +180,9 @@ def _delimited_rows(path: str, columns: Mapping[str, Column], has_header: bool, 
     for line, values in _without_empty(rows, path):
         if is_quoted and header and len(values) > len(header):
             raise ValueError(f"{path} line {line} has {len(values)} fields, but the header has "
-                             f"{len(header)}: put quotes around a text with a comma")
+                             f"{len(header)}: put quotes around a text with {form['delimiter']!r} in it")
         if len(values) >= expected:
-            yield Row(line, {field: values[place].replace(_RETURN, "\r") for field, place in places.items()})
+            yield Row(line, {field: values[place] for field, place in places.items()})
         else:
             yield ShortRow(line, expected, len(values))
 

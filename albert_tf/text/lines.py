@@ -1,4 +1,6 @@
-"""Lines of text as the release reads them: UTF-8, split at newlines only. Carriage returns are removed.
+"""Lines of text: UTF-8, ended by a newline, a carriage return (Excel for Mac) or both, with or without byte-order mark.
+
+U+2028, U+0085 and the like end no line, as in the release.
 
 A line may be split into sentences, with the package sentencex (extra `sentences`), which is imported on first use.
 """
@@ -8,14 +10,15 @@ from __future__ import annotations
 import bz2
 import contextlib
 import gzip
+import itertools
 import os
 import re
 import sys
 import zlib
-from typing import Any, BinaryIO, Callable, Iterable, Iterator
+from typing import Any, BinaryIO, Iterable, Iterator, Sequence
 
 from albert_tf.utils.files import check_is_file, decode_utf8, open_binary
-from albert_tf.utils.imports import check_installed, tensorflow as tf
+from albert_tf.utils.imports import check_installed
 
 _DECOMPRESSORS: dict[str, Any] = {".gz": lambda file: gzip.GzipFile(fileobj=file), ".bz2": bz2.BZ2File}
 
@@ -30,14 +33,13 @@ def uncompressed_name(path: str) -> str:
     return os.path.splitext(path)[0] if is_compressed(path) else path
 
 
-def read_lines(path: str, start: int = 0, stop: int | None = None, keep_returns: bool = False) -> Iterator[str]:
-    """The lines of a file, decompressed if its name ends in .gz or .bz2.
+def read_lines(path: str, start: int = 0, stop: int | None = None) -> Iterator[str]:
+    """The lines of a file, decompressed if its name ends in .gz or .bz2, without their ends.
 
     Args:
       path: the file.
       start: the first byte of the range in which lines begin. It must be 0 for a compressed file.
       stop: one past the last byte of the range; None for the end of the file. Consecutive ranges give every line once.
-      keep_returns: whether carriage returns are removed at the end of a line only.
 
     Raises:
       ValueError: the file does not exist, a line is not UTF-8 (file and line are named), or a compressed file is
@@ -51,8 +53,7 @@ def read_lines(path: str, start: int = 0, stop: int | None = None, keep_returns:
                 file.seek(start - 1)
                 file.readline()
                 start = file.tell()
-            for line in _decoded(_until(file, stop), path, lambda: _count_newlines(path, start)):
-                yield line if keep_returns else line.replace("\r", "")
+            yield from _decoded(_until(file, stop), path, start)
     except (EOFError, zlib.error, OSError) as error:
         if not is_compressed(path) or getattr(error, "errno", None):  # errors of the file system have a number
             raise
@@ -61,11 +62,11 @@ def read_lines(path: str, start: int = 0, stop: int | None = None, keep_returns:
 
 def read_standard_input() -> Iterator[str]:
     """The lines of standard input, each as soon as it arrives. A line that is not UTF-8 raises a ValueError."""
-    return (line.replace("\r", "") for line in _decoded(sys.stdin.buffer, "standard input", lambda: 0))
+    return _decoded(sys.stdin.buffer, "standard input")
 
 
 def _until(file: BinaryIO, stop: int | None) -> Iterator[bytes]:
-    """The lines that begin before `stop`."""
+    """The parts of a file that end with a newline and begin before `stop`."""
     if stop is None:
         yield from file
         return
@@ -73,22 +74,26 @@ def _until(file: BinaryIO, stop: int | None) -> Iterator[bytes]:
         yield line
 
 
-def _decoded(lines: Iterable[bytes], path: str, lines_before: Callable[[], int]) -> Iterator[str]:
-    for number, line in enumerate(lines, start=1):
+def _decoded(parts: Iterable[bytes], path: str, start: int = 0) -> Iterator[str]:
+    """The lines of parts of a file, of which the first begins at byte `start` and each ends with a newline."""
+    for number, line in enumerate(itertools.chain.from_iterable(map(_lines_of, parts)), start=1):
         try:
-            text = line.decode("utf-8")
+            yield line.decode("utf-8" if start or number > 1 else "utf-8-sig")
         except UnicodeDecodeError:
-            text = decode_utf8(line, path, number + lines_before())  # raises the error that names file and line
-        yield text.rstrip("\r\n")
+            decode_utf8(line, path, number + (_count_lines(path, start) if start else 0))  # raises; names file and line
 
 
-def _count_newlines(path: str, stop: int) -> int:
-    """Newlines among the first `stop` bytes of a file. They are counted only for an error message."""
-    count = 0
-    with tf.io.gfile.GFile(path, "rb") as file:
-        for start in range(0, stop, 1 << 20):
-            count += file.read(min(1 << 20, stop - start)).count(b"\n")
-    return count
+def _lines_of(part: bytes) -> Sequence[bytes]:
+    """The lines of a part of a file without their ends. Carriage returns before a newline are one end with it."""
+    if b"\r" not in part:
+        return (part.removesuffix(b"\n"),)
+    return (part.rstrip(b"\r\n") if part.endswith(b"\n") else part.removesuffix(b"\r")).split(b"\r")
+
+
+def _count_lines(path: str, stop: int) -> int:
+    """The number of lines that begin before byte `stop` of a file. They are counted only for an error message."""
+    with open_binary(path) as file:
+        return sum(len(_lines_of(part)) for part in _until(file, stop))
 
 
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z0-9]+)*")  # en, zh, pt-br

@@ -189,7 +189,8 @@ class _Remote(io.RawIOBase):
         return len(content)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._file.tell(), io.SEEK_END: self._file.size()}[whence]
+        # Each size is a request to the store.
+        start = 0 if whence == io.SEEK_SET else self.tell() if whence == io.SEEK_CUR else self._file.size()
         self._file.seek(start + offset)
         return start + offset
 
@@ -207,7 +208,7 @@ def decode_utf8(content: bytes, path: str, first_line: int = 1) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        line = first_line + content.count(b"\n", 0, error.start)
+        line = first_line + len((content[: error.start] + b".").splitlines()) - 1
         raise ValueError(f"{path} line {line}: not UTF-8 ({error.reason})") from error
 
 
@@ -222,6 +223,7 @@ _MOST_BYTES = 1 << 26
 # Only an escape can be a surrogate, since UTF-8 has none.
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_BETWEEN = re.compile(r"[\s,]*")  # two values of a list
 
 
 def read_json_object(path: str, kind: str = "file") -> dict[str, Any]:
@@ -235,11 +237,7 @@ def read_json_object(path: str, kind: str = "file") -> dict[str, Any]:
 
 def read_json_list(path: str) -> list[dict[str, Any]]:
     """Reads a list of JSON objects from a file."""
-    text = _read(path, "file")
-    value = _parse(text, path, None)
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise ValueError(f"{path}: expected a list of JSON objects, got {text.strip()[:40]!r}")
-    return value
+    return [value for _, value in parse_json_list(_read(path, "file"), path)]
 
 
 def _read(path: str, kind: str) -> str:
@@ -262,6 +260,21 @@ def parse_json_object(text: str, path: str, line: int | None = None) -> dict[str
     if not isinstance(value, dict):
         raise ValueError(f"{_place(path, line)}: expected a JSON object, got {text.strip()[:40]!r}")
     return value
+
+
+def parse_json_list(text: str, path: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Parses a list of JSON objects, and yields each with the number of the line on which it begins, from 1."""
+    values = _parse(text, path, None)
+    if not isinstance(values, list):
+        raise ValueError(f"{path}: expected a list of JSON objects, got {text.strip()[:40]!r}")
+    line, counted, end = 1, 0, text.index("[") + 1
+    for value in values:
+        start = _BETWEEN.match(text, end).end()  # type: ignore[union-attr]  # it matches the empty text too
+        line, counted = line + text.count("\n", counted, start), start
+        if not isinstance(value, dict):
+            raise ValueError(f"{path} line {line}: expected a JSON object, got {text[start:start + 40]!r}")
+        yield line, value
+        end = _DECODER.raw_decode(text, start)[1]
 
 
 def _place(path: str, line: int | None) -> str:

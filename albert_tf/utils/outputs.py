@@ -203,11 +203,21 @@ def write_text(path: str, text: str) -> None:
     write_bytes(path, text.encode())
 
 
-def write_csv(path: str, rows: Iterable[Sequence[Any]]) -> None:
-    """Writes rows, of which the first one has the names of the columns, to a CSV file as write_text does."""
+def write_csv(path: str, rows: Iterable[Sequence[Any]], excel_separator: str | None = None) -> None:
+    """Writes rows, of which the first one has the names of the columns, to a CSV file as write_text does.
+
+    Args:
+      excel_separator: for Excel, which needs a byte-order mark, the separator of its language: "," or, where numbers
+        have a decimal comma, ";".
+    """
+    def cell(value: Any) -> Any:
+        if isinstance(value, float) and excel_separator == ";":
+            return str(value).replace(".", ",")
+        return value.replace("\r\n", "\n").replace("\r", "\n") if isinstance(value, str) else value
+
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    write_text(path, text.getvalue())
+    csv.writer(text, delimiter=excel_separator or ",", lineterminator="\n").writerows(map(cell, row) for row in rows)
+    write_text(path, "\ufeff" * bool(excel_separator) + text.getvalue())
 
 
 def write_or_remove(path: str, text: str | None) -> None:

@@ -5,6 +5,7 @@ import datetime
 import decimal
 import gzip
 import hashlib
+import itertools
 import json
 import re
 
@@ -40,27 +41,55 @@ def test_empty_lines_at_the_end_of_a_file_mean_nothing(tmp_path, caplog, name, c
     assert not caplog.text
 
 
-@pytest.mark.parametrize("quoting", [csv.QUOTE_ALL, csv.QUOTE_MINIMAL])
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("name", ["rows.csv", "rows.csv.gz"])
-def test_carriage_returns_stay_within_a_field_of_csv(tmp_path, name, end, quoting):
-    """Fields with quotes that Python's csv module writes, and ones without, as pandas writes them."""
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_ends_of_lines_within_a_field_of_csv_become_newlines(tmp_path, name, end):
     random = np.random.default_rng(1)
     texts = ["one\rtwo", *("".join(random.choice([*"abé ,\"", "\r", "\n", "\r\n"], 12)) + "." for _ in range(500))]
     with gzip.open(tmp_path / name, "wt", encoding="utf-8", newline="") if name.endswith(".gz") else open(
             tmp_path / name, "w", encoding="utf-8", newline="") as file:
-        csv.writer(file, lineterminator=end, quoting=quoting).writerows([["id", "text"], *enumerate(texts)])
+        csv.writer(file, lineterminator=end, quoting=csv.QUOTE_ALL).writerows([["id", "text"], *enumerate(texts)])
     rows = [row.fields["text"] for row in read_rows(str(tmp_path / name), dict(text="text"))]
-    assert rows == [re.sub("\r+\n", "\n", text) for text in texts]
-    lines = list(read_document_lines(str(tmp_path / name), "text"))
-    assert lines[:2] == ["one two", ""] and not any("\r" in line for line in lines)
+    assert rows == [re.sub("\r*\n|\r", "\n", text) for text in texts]
+    assert list(read_document_lines(str(tmp_path / name), "text"))[:3] == ["one", "two", ""]
 
 
-def test_other_files_lose_carriage_returns(tmp_path):
-    """As the release's."""
-    (tmp_path / "rows.tsv").write_bytes(b"text\r\none\rtwo\r\n")
-    assert next(read_rows(str(tmp_path / "rows.tsv"), dict(text="text"))).fields == dict(text="onetwo")
-    assert list(read_texts(str(tmp_path / "rows.tsv"))) == ["text", "onetwo"]
+CSV = "text,label", '"a, ""b""",0', "c,1"
+SEMICOLONS = "text;label", '"a, ""b""";0', "c;1"
+TSV = "text\tlabel", 'a, "b"\t0', "c\t1"
+JSON = '{"text": "a, \\"b\\"", "label": 0}', '{"label": "1", "text": "c"}'
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n", "\r", ("\r", "\r\n", "\n"), ("\n", "\r"), ("\r\r\n",)], ids=ascii)
+@pytest.mark.parametrize("start", ["", "\ufeff"], ids=ascii)
+@pytest.mark.parametrize("name, lines, options", [
+    ("rows.csv", CSV, {}), ("rows.csv", SEMICOLONS, {}), ("rows.csv", ("text\tlabel", '"a, ""b"""\t0', "c\t1"), {}),
+    ("rows.csv", ("text|label", '"a, ""b"""|0', "c|1"), dict(separator="|")),
+    ("rows.csv", SEMICOLONS[1:], dict(separator=";", has_header=False)),
+    ("rows.tsv", TSV, {}), ("rows.jsonl", JSON, {}),
+    ("rows.json", ("[", " {", '  "text": "a, \\"b\\"",', '  "label": 0', " },", JSON[1], "]"), {}),
+    ("rows.json", (f"[{JSON[0]},{JSON[1]}]",), {}),
+])
+def test_rows_are_the_same_whatever_ends_lines_and_separates_columns(tmp_path, name, lines, options, start, ends):
+    content = start + "".join(line + end for line, end in zip(lines, itertools.cycle(ends)))
+    for text in (content, content.rstrip("\r\n")):
+        (tmp_path / name).write_bytes(text.encode())
+        columns = dict(a="text", b="label") if options.get("has_header", True) else dict(a=0, b=1)
+        rows = list(read_rows(str(tmp_path / name), columns, **options))
+        assert [row.fields for row in rows] == [dict(a='a, "b"', b="0"), dict(a="c", b="1")]
+        if len(lines) > 3:
+            assert [row.line for row in rows] == [2, 6]
+
+
+def test_a_list_in_json_names_the_line_of_what_is_wrong(tmp_path):
+    path = tmp_path / "rows.json"
+    for content, message in (('[\n{"a": 1},\n 2]', "line 3: expected a JSON object, got '2]'"),
+                             ('[\n{"a": 1}\n', "line 2: not JSON"), ('[{"b": 1}]', "line 1: no 'a' among 'b'")):
+        path.write_text(content)
+        with pytest.raises(ValueError, match=re.escape(f"{path} {message}")):
+            list(read_objects(str(path), ["a"]))
+    path.write_text("[]")
+    assert list(read_objects(str(path))) == []
 
 
 def test_a_short_row_has_its_line_and_an_empty_field_is_a_row(tmp_path, caplog):

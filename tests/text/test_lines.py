@@ -9,8 +9,8 @@ import pytest
 from albert_tf.pretraining.examples import CreationOptions, MaskingOptions, SegmentOptions
 from albert_tf.text.lines import check_splitting, read_lines, split_lines
 
-TEXT = "one\r\ntwo\n\nthree\u2028four\n\xe4\r\nlast".encode()
-LINES = ["one", "two", "", "three\u2028four", "\xe4", "last"]
+TEXT = "\ufeffone\r\ntwo\n\nthree\u2028four\n\xe4\r\nfive\rsix\r\rseven\r\r\nlast".encode()
+LINES = ["one", "two", "", "three\u2028four", "\xe4", "five", "six", "", "seven", "last"]
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def file(tmp_path):
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 5, 7, 100])
-@pytest.mark.parametrize("content", [TEXT, TEXT + b"\n"])
+@pytest.mark.parametrize("content", [TEXT, TEXT + b"\n", TEXT + b"\r"])
 def test_ranges_that_follow_each_other_have_every_line_once(file, step, content):
     path = file("text.txt", content)
     ranges = [(start, start + step) for start in range(0, len(content), step)]
@@ -36,7 +36,7 @@ def test_ranges_that_follow_each_other_have_every_line_once(file, step, content)
 def test_a_compressed_file_has_the_lines_of_its_text(file, name, compress):
     assert list(read_lines(file(name, compress(TEXT)))) == LINES
     # Two files one after the other are one, as for gzip and bzip2 themselves.
-    assert list(read_lines(file(name, compress(TEXT + b"\n") + compress(TEXT)))) == LINES + LINES
+    assert list(read_lines(file(name, compress(TEXT + b"\n") + compress(TEXT)))) == LINES + ["\ufeffone", *LINES[1:]]
 
 
 @pytest.mark.parametrize("name, compress", [("text.txt.gz", gzip.compress), ("text.bz2", bz2.compress)])
@@ -50,7 +50,7 @@ def test_a_damaged_compressed_file_is_named(file, name, compress, damage):
 
 @pytest.mark.parametrize("start", [0, 3, 8, 9])
 def test_the_line_that_is_not_utf8_is_named_wherever_its_range_begins(file, start):
-    path = file("text.txt", b"fine\nok\nnot \xff fine\n" if start < 9 else b"fine\r\nok\n\nnot \xff fine\n")
+    path = file("text.txt", b"fine\rok\nnot \xff fine\n" if start < 9 else b"fine\r\nok\n\nnot \xff fine\n")
     with pytest.raises(ValueError, match=f"text.txt line {3 if start < 9 else 4}: not UTF-8"):
         list(read_lines(path, start))
 

@@ -182,12 +182,12 @@ def predicted_labels(
 
 def write_predictions(
     directory: str, task: TaskData, examples: Sequence[InputExample], probabilities: np.ndarray, suffix: str = "",
-    split: str = "test", thresholds: Sequence[float] | None = None,
+    split: str = "test", thresholds: Sequence[float] | None = None, excel_separator: str | None = None,
 ) -> str:
     """Writes SPLIT_predictions.csv, with the texts next to their predictions, and returns its path.
 
     The columns are index, text_a, text_b (if the task has pairs), prediction (labels, or a score), and for
-    classification the probability of each label, which has its name.
+    classification the probability of each label, which has its name. For excel_separator see write_csv.
     """
     has_pairs = any(example.text_b is not None for example in examples)
     rows: list[list[Any]] = [["index", "text_a", *["text_b"] * has_pairs, "prediction", *(task.labels or ())]]
@@ -197,7 +197,7 @@ def write_predictions(
         prediction = row if task.labels is None else [answers[number], *row]
         rows.append([example.guid, *texts, *prediction])
     path = os.path.join(directory, f"{split}_predictions{suffix}.csv")
-    write_csv(path, rows)
+    write_csv(path, rows, excel_separator)
     return path
 
 

@@ -112,7 +112,7 @@ def read_examples(task_name: str | TaskData, data_dir: str, split: str) -> list[
     source = task.source(split)
     path = source.path_in(data_dir)
     examples, lines, skipped = [], [], 0
-    for row in read_rows(path, source.columns, source.has_header):
+    for row in read_rows(path, source.columns, source.has_header, source.separator):
         if isinstance(row, Row):
             examples.append(_example(task, split, path, row))
             lines.append(row.line)

@@ -184,7 +184,8 @@ class TextClassification(FineTuning):
         guids = [example.guid for example in examples]
         where = suffix, options.predict_split, self._calibration.thresholds
         write_answers(options.output_dir, task, guids, probabilities, *where)
-        path = write_predictions(options.output_dir, task, examples, probabilities, *where)
+        path = write_predictions(options.output_dir, task, examples, probabilities, *where,
+                                 excel_separator=options.excel_separator)
         logging.info("%s: %s predicted: %s", task.name, count_of(len(guids), f"{options.predict_split} example"), path)
 
 

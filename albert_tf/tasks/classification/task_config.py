@@ -8,10 +8,12 @@ data.py has those of GLUE. Those of one's own are read from a JSON file (--task_
      "labels": ["bad", "good"],
      "metrics": ["eval_accuracy", "f1"]}
 
-"files" are paths relative to --data_dir: .tsv (a quote is a plain character), .csv or JSON lines. "columns" maps text_a
-and label, and optionally text_b and guid, to a name in the header or the JSON object, or to a number from 0. For a
-regression, write "regression": true instead of "labels"; for a ranking, "ranking": true (text_a is a query, text_b a
-passage, and the label 1 or 0 says whether it is relevant). "has_header": false means that the first line is a row.
+"files" are paths relative to --data_dir: .tsv (a quote is a plain character), .csv or JSON. "separator" is what is
+between columns (see read_rows). "columns" maps text_a and label, and optionally text_b and guid, to a name in the
+header or the JSON object, or to a number from 0. "has_header": false means that the first line is a row.
+
+For a regression, write "regression": true instead of "labels"; for a ranking, "ranking": true (text_a is a query,
+text_b a passage, and the label 1 or 0 says whether it is relevant).
 A text can have several labels, or none, with "multi_label": true. The label column then has a JSON list of names, or
 names that "label_separator" (default: a comma) separates. "class_weights" are the weights of the labels in the loss: a
 number for each, or "balanced" (see class_weights in task.py).
@@ -51,6 +53,7 @@ class SplitFile:
     path: str  # relative to data_dir
     columns: Mapping[str, Column]
     has_header: bool = True
+    separator: str | None = None  # see read_rows
 
     def path_in(self, data_dir: str) -> str:
         """The path of the file in data_dir, which has the folders of all tasks, or is itself the folder of this one."""
@@ -177,8 +180,9 @@ _Kind = tuple[type | tuple[type, ...], str]  # the types of a value, and their n
 _STRING, _OBJECT, _LIST, _BOOL = (str, "a string"), (dict, "an object"), (list, "a list"), (bool, "true or false")
 _WEIGHTS = ((str, list), f'"{BALANCED}" or a list of numbers')
 _CONFIG_KEYS: dict[str, _Kind] = dict(
-    name=_STRING, files=_OBJECT, columns=_OBJECT, test_columns=_OBJECT, has_header=_BOOL, labels=_LIST,
-    regression=_BOOL, ranking=_BOOL, metrics=_LIST, multi_label=_BOOL, label_separator=_STRING, class_weights=_WEIGHTS)
+    name=_STRING, files=_OBJECT, columns=_OBJECT, test_columns=_OBJECT, has_header=_BOOL, separator=_STRING,
+    labels=_LIST, regression=_BOOL, ranking=_BOOL, metrics=_LIST, multi_label=_BOOL, label_separator=_STRING,
+    class_weights=_WEIGHTS)
 
 
 def load_task_config(path: str) -> TaskData:
@@ -206,11 +210,14 @@ def _from_config(config: dict[str, Any]) -> TaskData:
     for column in (*columns.values(), *test_columns.values()):
         if type(column) not in (int, str):
             raise ValueError(f"a column is a name, or a number from 0. Received: {reprlib.repr(column)}")
+    has_header, separator = config.get("has_header", True), config.get("separator")
+    if separator is not None and (len(separator) != 1 or separator in '"\r\n'):
+        raise ValueError(f'separator must be one character, such as ";". Received: {separator!r}')
     test_columns = {field: column for field, column in test_columns.items() if field != "label"}
     labels, metrics = _labels_and_metrics(config)
     return TaskData(
         config["name"],
-        {split: SplitFile(name, test_columns if split == "test" else columns, config.get("has_header", True))
+        {split: SplitFile(name, test_columns if split == "test" else columns, has_header, separator)
          for split, name in files.items()},
         labels, metrics, multi_label=config.get("multi_label", False), label_separator=_label_separator(config, labels),
         class_weights=_class_weights(config, labels), is_ranking=config.get("ranking", False))

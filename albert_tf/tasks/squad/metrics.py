@@ -144,7 +144,7 @@ def _questions(dataset: list) -> Iterator[tuple[str, dict]]:
     for article in dataset:
         for paragraph in article["paragraphs"]:
             for question in paragraph["qas"]:
-                yield question["id"], question
+                yield str(question["id"]), question  # a whole number in some files
 
 
 def _texts(question: dict) -> list[str]:

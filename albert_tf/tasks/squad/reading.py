@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import reprlib
 from typing import Any, Iterator, NamedTuple
 
 from absl import logging
@@ -177,8 +178,9 @@ def _answer_texts(question: dict, place: str) -> list[str]:
 
 
 def _example(question: Any, context: str, place: str, is_training: bool) -> SquadExample:
-    qas_id, text = _field(question, "id", str, place), _field(question, "question", str, place)
-    example = SquadExample(qas_id, text, context)
+    has_number = isinstance(question, dict) and type(question.get("id")) is int
+    qas_id, text = _field(question, "id", int if has_number else str, place), _field(question, "question", str, place)
+    example = SquadExample(str(qas_id), text, context)
     if not is_training:
         return example
     if "is_impossible" in question and _field(question, "is_impossible", bool, place):
@@ -214,7 +216,7 @@ def _field(value: Any, name: str, kind: type, place: str) -> Any:
     field = value.get(name) if isinstance(value, dict) else None
     if type(field) is not kind:  # not isinstance: true is not a whole number
         names = {str: "a string", list: "a list", int: "a whole number", bool: "true or false"}
-        raise ValueError(f"{place}: {name!r} must be {names[kind]}. Received: {str(field)[:40]!r}")
+        raise ValueError(f"{place}: {name!r} must be {names[kind]}. Received: {reprlib.repr(field)}")
     if isinstance(field, str):
         check_characters(field, f"{place}: {name!r}")
     return field

@@ -138,3 +138,8 @@ def test_predictions_of_a_regression_on_pairs_are_scores_next_to_both_texts(tmp_
         assert list(csv.reader(file)) == [["index", "text_a", "text_b", "prediction"],
                                           ["7", "One.", "Two.", "5.5"], ["8", "One.", "", "-0.5"]]
     assert path.endswith("test_predictions_sts.csv")
+    examples = [InputExample("7", "One;\rtwö.", "Two, too.")]
+    for separator, row in ((",", '7,"One;\ntwö.","Two, too.",5.5'), (";", '7;"One;\ntwö.";Two, too.;5,5')):
+        write_predictions(str(tmp_path), TASKS["sts-b"], examples, np.array([[5.5]]), "_sts", excel_separator=separator)
+        with open(path, newline="", encoding="utf-8") as file:
+            assert file.read() == "\ufeffindex,text_a,text_b,prediction\n".replace(",", separator) + row + "\n"

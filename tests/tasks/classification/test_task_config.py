@@ -136,6 +136,15 @@ def test_a_text_may_have_several_labels_as_a_json_list_or_with_separators(tmp_pa
         read_examples(task, str(tmp_path), "dev")
 
 
+def test_columns_may_have_another_separator(tmp_path):
+    (tmp_path / "train.csv").write_text('review|verdict\n"a | b, c; d"|good\n')
+    task = config(tmp_path, files=dict(train="train.csv"), separator="|")
+    assert read_examples(task, str(tmp_path), "train")[0].text_a == "a | b, c; d"
+    (tmp_path / "train.jsonl").write_text("{}\n")
+    with pytest.raises(ValueError, match="train.jsonl has no separator '|': it is for .tsv and .csv files"):
+        read_examples(config(tmp_path, files=dict(train="train.jsonl"), separator="|"), str(tmp_path), "train")
+
+
 def test_the_weights_of_labels_are_balanced_or_numbers(tmp_path):
     assert config(tmp_path, class_weights="balanced").class_weights == "balanced"
     assert config(tmp_path, class_weights=[1, 2.5]).class_weights == (1.0, 2.5)
@@ -170,6 +179,7 @@ def test_the_test_set_may_have_other_columns_and_no_label(tmp_path):
     (dict(multi_label="yes"), "multi_label must be true or false. Received: 'yes'"),
     (dict(multi_label=True), "metrics must be some of micro_f1, macro_f1, average_precision, eval_accuracy. Received"),
     (dict(labels=None, regression=True, multi_label=True, metrics=None), 'give "multi_label": true, or "regression"'),
+    (dict(separator="; "), "separator must be one character, such as \";\". Received: '; '"),
     (dict(label_separator=";"), 'label_separator needs "multi_label": true'),
     (dict(multi_label=True, metrics=None, label_separator=""), "label_separator must be text that does not begin with"),
     (dict(multi_label=True, metrics=None, labels=["a,b", "c"]), "the label 'a,b' has the label_separator ',' in it"),
@@ -188,9 +198,10 @@ def test_a_config_that_makes_no_sense_is_one_clear_line(tmp_path, changes, messa
     ("x.csv", 'review,verdict\n"open,good\n', r"x.csv line 2: unexpected end of data"),
     ("x.csv", "text,verdict\nfine,good\n",
      "x.csv: no column 'review' in the header, which is the first line: 'text', 'verdict'$"),
-    ("x.csv", "review;verdict\nfine;good\n", "first line: 'review;verdict'. Columns must be separated by ','$"),
+    ("x.csv", "review|verdict\nfine|good\n", "first line: 'review|verdict'. Columns must be separated by ','$"),
+    ("x.csv", "review;verdict\nfine;long;good\n", "x.csv line 2 has 3 fields, .*: put quotes around a text with ';'"),
     ("x.csv", "review,verdict\nfine,good\nlong, and dull,bad\n",
-     "x.csv line 3 has 3 fields, but the header has 2: put quotes around a text with a comma"),
+     "x.csv line 3 has 3 fields, but the header has 2: put quotes around a text with ',' in it"),
     ("x.jsonl", '{"review": "fine"\n', r"x.jsonl line 1: not JSON"),
     ("x.jsonl", '["fine"]\n', r"x.jsonl line 1: expected a JSON object"),
     ("x.jsonl", '{"review": "fine"}\n', r"x.jsonl line 1: no 'verdict' among 'review'"),

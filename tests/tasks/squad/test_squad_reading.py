@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from albert_tf.tasks.squad import read_squad_examples
+from albert_tf.tasks.squad import evaluate_v1, read_squad_examples
 from albert_tf.tasks.squad.reading import DatasetSummary, ReadingNotes, read_paragraphs, read_squad_file
 
 
@@ -99,6 +99,14 @@ def test_answers_may_be_null_where_there_are_none(tmp_path):
     assert summary_of(file_of(tmp_path, dict(question(), answers=None))) == DatasetSummary("1.1", 1, has_answers=False)
 
 
+def test_ids_may_be_whole_numbers(tmp_path):
+    questions = [dict(id=number, question="Who?", answers=[dict(text="Ada", answer_start=0)]) for number in (0, 12)]
+    data = [dict(paragraphs=[dict(context="Ada left.", qas=questions)])]
+    path = raw(tmp_path, json.dumps(dict(data=data)).encode())
+    assert [example.qas_id for example in read_squad_examples(path, is_training=True)] == ["0", "12"]
+    assert evaluate_v1(data, {"0": "Ada", "12": "Bob"}) == dict(exact_match=50.0, f1=50.0)
+
+
 def test_other_files_in_the_folder_of_the_data_do_not_matter(tmp_path):
     path = raw(tmp_path, b'\xef\xbb\xbf {"n": 12, "data" : [ {"paragraphs": []} , {"paragraphs": [{"context": "x", '
                b'"qas":[{"id": "a", "question": "?"}]}]}], "more": {"data": [1]}} ')
@@ -109,7 +117,7 @@ def test_other_files_in_the_folder_of_the_data_do_not_matter(tmp_path):
     (b"", "json is empty"), (b"\xef\xbb\xbf", "json line 1: not JSON"), (b"[1]", "is not a SQuAD file: expected '{'"),
     (b"{}", "no articles in \"data\""),
     (b'{"data": []}', "no articles in \"data\""), (b'{"data": [{"paragraphs": [', "line 1: not JSON"),
-    (b'{"data": [{}]}', r"data\[0\]: 'paragraphs' must be a list. Received: 'None'"),
+    (b'{"data": [{}]}', r"data\[0\]: 'paragraphs' must be a list. Received: None"),
     (b'{"data": [7]}', r"data\[0\]: 'paragraphs' must be a list"),
     (b'{"data": 7}', r"data\[0\]: 'paragraphs' must be a list"),
     (b'{"data": []} {"data": []}', r"line 1: not JSON \(Extra data\)"),
@@ -126,6 +134,7 @@ def test_a_file_that_is_not_squad_is_refused(tmp_path, content, message, read):
     (b'{"data": [{"paragraphs": [{"context": "x", "qas": [5]}]}]}', r"qas\[0\]: 'id' must be a string"),
     (b'{"data": [{"paragraphs": [{"context": "x", "qas": [{"id": "a"}]}]}]}',
      r"qas\[0\]: 'question' must be a string"),
+    (b'{"data": [{"paragraphs": [{"context": "x", "qas": [{"id": 1.0}]}]}]}', r"'id' must be a string. Received: 1.0"),
     (b'{"data": [{"paragraphs": [{"context": "\\ud83d", "qas": [5]}]}]}', r"'context': '.ud83d' is half of a")])
 def test_a_wrong_value_is_named(tmp_path, content, message):
     with pytest.raises(ValueError, match=message):
@@ -136,7 +145,7 @@ def test_a_wrong_value_is_named(tmp_path, content, message):
     (question(answer=None), r"qas\[0\]: no answer to train on; a question without an answer needs"),
     (question(answer=("Ada", "0")), r"answers\[0\]: 'answer_start' must be a whole number. Received: '0'"),
     (question(is_impossible="false"), r"qas\[0\]: 'is_impossible' must be true or false. Received: 'false'"),
-    (question(answer=("Ada", True)), r"'answer_start' must be a whole number. Received: 'True'"),
+    (question(answer=("Ada", True)), r"'answer_start' must be a whole number. Received: True"),
     (question(answer=(None, 0)), r"answers\[0\]: 'text' must be a string")])
 def test_training_questions_without_a_usable_answer_are_reported(tmp_path, wrong, message):
     with pytest.raises(ValueError, match=message):
