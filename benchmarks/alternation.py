@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
 import pathlib
 import statistics
 import subprocess
 import sys
 import tempfile
-from typing import Any, Callable, Iterator, Mapping, Sequence, TypeVar
+from typing import Callable, Iterator, Mapping, Sequence, TypeVar
 
 ROOT = pathlib.Path(__file__).parents[1]
 Name = TypeVar("Name")
@@ -57,18 +56,6 @@ class Worker:
             self._log.seek(0)
             raise ValueError(f"{self._name} ended: {_last_line(self._log.read())}")
         return answer
-
-
-def json_of(module: str, *arguments: str, python: str = sys.executable) -> Any:
-    """Runs a module of benchmarks.workers as a process and returns what it prints, parsed as JSON.
-
-    Args:
-      module, arguments, python: see Worker.
-
-    Raises:
-      ValueError: the process cannot be started, or it fails.
-    """
-    return json.loads(output_of([python, "-m", f"benchmarks.workers.{module}", *arguments]))
 
 
 def output_of(command: Sequence[str], **environment: str) -> str:

@@ -28,7 +28,7 @@ import numpy as np
 from absl import flags
 
 from albert_tf import from_pretrained, tokenizer_from_pretrained
-from albert_tf.commands import app, bert_to_albert
+from albert_tf.commands import bert_to_albert
 from albert_tf.commands.flag_fields import define_integer, define_required
 from albert_tf.export.conversion import save_random
 from albert_tf.export.onnx.session import OnnxModel
@@ -43,7 +43,7 @@ from albert_tf.utils.outputs import write_csv, write_text
 from albert_tf.weights.settings import settings_of
 from albert_tf.weights.stored_model import open_source
 from benchmarks import common_flags
-from benchmarks.processor import naming_processor
+from benchmarks.processor import run
 from benchmarks.retrieval import BEST, scores, squad  # defines --model and --data
 from studies.intervals import standard_error
 
@@ -158,4 +158,4 @@ def draw(rows: list[dict[str, str]], path: str) -> None:
 
 
 if __name__ == "__main__":
-    app.run(naming_processor(main))
+    run(main)

@@ -53,6 +53,6 @@ def define_turn_seconds() -> None:
     define_float("seconds", 10, "Approximate number of seconds of a turn.", lower_bound=0.1)
 
 
-def define_distillation() -> None:
-    define_float("temperature", 2.0, "The temperature of the distillation.", 0.0)
-    define_float("alpha", 0.9, "The weight of the teacher's logits.", 0.0, 1.0)
+def define_distillation(temperature: float = 2.0, alpha: float = 0.9) -> None:
+    define_float("temperature", temperature, "The temperature of the distillation.", 0.0)
+    define_float("alpha", alpha, "The weight of the teacher's logits.", 0.0, 1.0)

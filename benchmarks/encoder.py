@@ -10,10 +10,9 @@ import itertools
 
 from absl import flags
 
-from albert_tf.commands import app
 from benchmarks import common_flags
 from benchmarks.alternation import Worker, compare, print_head, print_row
-from benchmarks.processor import naming_processor
+from benchmarks.processor import run
 from benchmarks.workers.workloads import WORKLOADS
 
 common_flags.define_peer_python("keras-hub")
@@ -37,4 +36,4 @@ def main():
 
 
 if __name__ == "__main__":
-    app.run(naming_processor(main))
+    run(main)

@@ -16,11 +16,10 @@ import numpy as np
 import scipy.stats
 from absl import flags
 
-from albert_tf.commands import app
 from albert_tf.commands.command_runs import run_script
 from albert_tf.commands.flag_fields import define_required
 from albert_tf.tasks.classification.data import find_task, read_examples
-from albert_tf.tasks.squad.metrics import evaluate_v1, evaluate_v2
+from albert_tf.tasks.squad.metrics import evaluate_v1
 from albert_tf.tasks.tagging import metrics as tagging_metrics
 from albert_tf.tasks.tagging.data import label_names, read_tagged_text
 from albert_tf.utils.files import read_json_object
@@ -28,18 +27,16 @@ from albert_tf.utils.outputs import write_text
 from benchmarks import common_flags
 from benchmarks.alternation import output_of
 from benchmarks.fine_tuning_settings import SETTINGS, TAGGED, files
-from benchmarks.processor import naming_processor
+from benchmarks.processor import run
 
 common_flags.define_model()
-define_required("data", "Folder that has glue/, squad/, race/ and tagging/.")
+define_required("data", "Folder that has glue/, squad/ and tagging/.")
 common_flags.define_peer_python()
 common_flags.define_output_dir()
-flags.DEFINE_list("tasks", ["sst-2", "sts-b", "rte", "squad-1.1", "squad-2.0", "race", "wnut17", "ud_ewt"],
+flags.DEFINE_list("tasks", ["sst-2", "sts-b", "rte", "squad-1.1", "wnut17", "ud_ewt"],
                   "Names of the tasks to fine-tune on.")
 flags.DEFINE_integer("seeds", 3, "Number of runs of each program, each with another seed.", lower_bound=2)
 FLAGS = flags.FLAGS
-
-EVERY_QUESTION = 1e9  # SQuAD 2.0: a threshold with which every question is answered
 
 
 def main():
@@ -47,18 +44,18 @@ def main():
     for task in FLAGS.tasks:
         results = {"ours": [], "hugging_face": []}
         for seed in range(1, FLAGS.seeds + 1):
-            for side, run in (("ours", run_ours), ("hugging_face", run_hugging_face)):
-                results[side].append(once(f"{task}_{side}_{seed}", lambda run=run, seed=seed: run(task, seed)))
+            for side, tune in (("ours", run_ours), ("hugging_face", run_hugging_face)):
+                results[side].append(once(f"{task}_{side}_{seed}", lambda tune=tune, seed=seed: tune(task, seed)))
         report(task, results)
 
 
-def once(name, run):
+def once(name, tune):
     """(score, seconds) of a run. The results of a run that has finished are read from its folder."""
     path = os.path.join(FLAGS.output_dir, f"{name}.json")
     if not os.path.exists(path):
         os.makedirs(FLAGS.output_dir, exist_ok=True)
         started = time.time()
-        score = run()
+        score = tune()
         write_text(path, json.dumps(dict(score=score, seconds=time.time() - started)))
     found = read_json_object(path)
     return found["score"], found["seconds"]
@@ -75,19 +72,14 @@ def run_ours(task, seed):
         # Hugging Face's from the end of the warm-up; bias correction; batches of any lengths.
         learning_rate=settings.learning_rate * settings.steps / (settings.steps - warmup), bias_correction=True,
         group_by_length=False)
-    if task.startswith("squad"):
+    if task == "squad-1.1":
         train, dev = files(task, FLAGS.data)
         # With a question of usual length, windows then overlap by about as many tokens as on Hugging Face's side (48).
-        run_script("run_squad", train_file=train, predict_file=dev, do_predict=True, doc_stride=125,
-                   null_score_diff_threshold=EVERY_QUESTION, **common)
-        with open(dev, encoding="utf-8") as file:
-            dataset = json.load(file)["data"]
-        return squad_score(task, dataset, read_json_object(os.path.join(output_dir, "predictions.json")))
+        run_script("run_squad", train_file=train, predict_file=dev, do_predict=True, doc_stride=125, **common)
+        return score(task, dev, read_json_object(os.path.join(output_dir, "predictions.json")))
     if task in TAGGED:
         train, dev = files(task, FLAGS.data)
         run_script("run_tagging", train_file=train, eval_file=dev, do_eval=True, **common)
-    elif task == "race":
-        run_script("run_race", data_dir=os.path.join(FLAGS.data, "race", "all_txt"), do_eval=True, **common)
     else:
         run_script("run_classifier", task_name=task, data_dir=os.path.join(FLAGS.data, "glue"), do_eval=True, **common)
     return read_json_object(os.path.join(output_dir, "eval_results.json"))[settings.metric]
@@ -102,39 +94,22 @@ def run_hugging_face(task, seed):
     output_of([FLAGS.peer_python, "-m", "benchmarks.workers.fine_tuning_hugging_face", json.dumps(options)])
     with open(output, encoding="utf-8") as file:
         answers = json.load(file)
-    if task.startswith("squad"):
-        with open(dev, encoding="utf-8") as file:
-            return squad_score(task, json.load(file)["data"], answers)
     return score(task, dev, answers)
 
 
-def squad_score(task, dataset, answers):
-    """F1 in percent. For SQuAD 2.0, that of the best spans on the questions that have an answer.
-
-    With data of this size, a model that may leave questions unanswered leaves all of them unanswered.
-    """
-    if task == "squad-1.1":
-        return evaluate_v1(dataset, answers)["f1"]
-    return evaluate_v2(dataset, answers)["HasAns_f1"]
-
-
 def score(task, dev, answers):
-    """The score of Hugging Face's answers: accuracy, Pearson's correlation for sts-b, F1 of entities for wnut17."""
+    """The score of Hugging Face's answers: accuracy, Pearson's correlation for sts-b, F1 for squad-1.1 and wnut17."""
+    if task == "squad-1.1":
+        return evaluate_v1(read_json_object(dev)["data"], answers)["f1"]
     if task in TAGGED:
         text = read_tagged_text(dev)
         return tagging_metrics.evaluate_tags(text.tags, answers, label_names([text]))[SETTINGS[task].metric]
-    if task == "race":
-        labels = []
-        for path in dev:
-            with open(path, encoding="utf-8") as file:
-                labels += [ord(answer) - ord("A") for line in file for answer in json.loads(line)["answers"]]
-    else:
-        glue_task = find_task(task)
-        examples = read_examples(glue_task, os.path.join(FLAGS.data, "glue"), "dev")
-        if task == "sts-b":
-            return float(scipy.stats.pearsonr(answers, [float(example.label) for example in examples])[0])
-        names = dict(rte=["entailment", "not_entailment"]).get(task, ["0", "1"])
-        labels = [names.index(example.label) for example in examples]
+    glue_task = find_task(task)
+    examples = read_examples(glue_task, os.path.join(FLAGS.data, "glue"), "dev")
+    if task == "sts-b":
+        return float(scipy.stats.pearsonr(answers, [float(example.label) for example in examples])[0])
+    names = dict(rte=["entailment", "not_entailment"]).get(task, ["0", "1"])
+    labels = [names.index(example.label) for example in examples]
     return float(np.mean(np.array(answers) == np.array(labels)))
 
 
@@ -150,4 +125,4 @@ def report(task, results):
 
 
 if __name__ == "__main__":
-    app.run(naming_processor(main))
+    run(main)

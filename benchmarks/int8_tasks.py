@@ -4,8 +4,7 @@
 
 --model is a BERT in Hugging Face's format (see fine_tuning.py). For each task and seed, a script fine-tunes the model;
 the scores are those of export_to_onnx and export_to_tflite with --score_data. The benchmark continues where it stopped
-if it is run again, writes the values of each seed to int8_tasks.csv, and prints means with standard errors. Runs in the
-output_dir of early_exit.py are not repeated.
+if it is run again, writes the values of each seed to int8_tasks.csv, and prints means with standard errors.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import numpy as np
 from absl import flags
 
 from albert_tf import from_pretrained, keras, tokenizer_from_pretrained
-from albert_tf.commands import app
 from albert_tf.commands.command_runs import run_script
 from albert_tf.export import tflite
 from albert_tf.export.onnx.session import OnnxModel
@@ -27,7 +25,7 @@ from albert_tf.tasks.scores import scorer
 from albert_tf.weights.settings import settings_of
 from benchmarks.fine_tuned_classifiers import define_flags, fine_tuned, run_folder, settings_of_run, write_rows
 from benchmarks.fine_tuning_settings import SETTINGS, TAGGED, files
-from benchmarks.processor import naming_processor
+from benchmarks.processor import run
 from studies.intervals import standard_error
 
 define_flags(tasks=["sst-2", "sts-b", "squad-1.1", "wnut17", "ud_ewt"], seeds=["1", "2", "3"])
@@ -90,4 +88,4 @@ def report(rows: list[dict]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(naming_processor(main))
+    run(main)

@@ -1,4 +1,4 @@
-"""Names the processor at the head of what a benchmark prints, since its instructions decide what is fast."""
+"""Starts a benchmark, which first names the processor, since its instructions decide what is fast."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ import functools
 from typing import Callable
 
 from albert_tf import devices
+from albert_tf.commands import app
 
 # The instructions for matrix products, by the names of Linux, from the slowest on.
 _OF_PRODUCTS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8", "asimd", "bf16", "i8mm")
 
 
-def naming_processor(main: Callable[[], None]) -> Callable[[], None]:
-    """A benchmark's main function that first prints the processor."""
-
+def run(main: Callable[[], None]) -> None:
     @functools.wraps(main)
     def with_head() -> None:
         print(processor(), flush=True)
         main()
 
-    return with_head
+    app.run(with_head)
 
 
 def processor() -> str:

@@ -14,7 +14,6 @@ import numpy as np
 import scipy.stats
 from absl import flags, logging
 
-from albert_tf.commands import app
 from albert_tf.commands.flag_fields import define_integer, define_required
 from albert_tf.modeling.vectors import VectorPrecision, as_ranges
 from albert_tf.tasks.classification.answers import RelevanceScorer
@@ -23,7 +22,7 @@ from albert_tf.tasks.sentence_vectors.search import cosines, unit_vectors_functi
 from albert_tf.utils.files import read_json_object
 from albert_tf.utils.outputs import write_csv
 from albert_tf.weights.from_pretrained import from_pretrained, tokenizer_from_pretrained
-from benchmarks.processor import naming_processor
+from benchmarks.processor import run
 
 define_required("model", "The sentence encoder: any path that --init_checkpoint accepts.")
 define_required("data", "Folder that has squad/ and glue/.")
@@ -144,4 +143,4 @@ def write_training_rows(vectors_of, negatives=3):
 
 
 if __name__ == "__main__":
-    app.run(naming_processor(main))
+    run(main)

@@ -14,13 +14,12 @@ import time
 
 from absl import flags
 
-from albert_tf.commands import app
 from albert_tf.commands.command_runs import arguments, process_of
 from albert_tf.commands.flag_fields import define_required
 from benchmarks import common_flags
 from benchmarks.alternation import THREADS, in_turns, output_of
 from benchmarks.fine_tuning_settings import SETTINGS
-from benchmarks.processor import naming_processor
+from benchmarks.processor import run
 
 common_flags.define_model()
 define_required("data", "Folder that has glue/.")
@@ -68,4 +67,4 @@ def seconds_of(command, steps, settings):
 
 
 if __name__ == "__main__":
-    app.run(naming_processor(main))
+    run(main)

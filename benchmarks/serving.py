@@ -18,7 +18,6 @@ import tempfile
 
 from absl import flags
 
-from albert_tf.commands import app
 from albert_tf.config import AlbertConfig
 from albert_tf.export.onnx.writing import to_onnx, write_companions
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -29,7 +28,7 @@ from albert_tf.weights.settings import VocabularyFiles
 from benchmarks import common_flags
 from benchmarks.alternation import Worker, latencies
 from benchmarks.computing import set_precision
-from benchmarks.processor import naming_processor
+from benchmarks.processor import run
 
 common_flags.define_peer_python()
 flags.DEFINE_string("spm_model_file", None, "Path of a SentencePiece model with 30,000 pieces.", required=True)
@@ -106,4 +105,4 @@ def seconds_of(worker: Worker) -> float:
 
 
 if __name__ == "__main__":
-    app.run(naming_processor(main))
+    run(main)

@@ -11,10 +11,9 @@ import functools
 
 from absl import flags
 
-from albert_tf.commands import app
 from benchmarks import common_flags
 from benchmarks.alternation import Worker, compare, print_head, print_row
-from benchmarks.processor import naming_processor
+from benchmarks.processor import run
 from benchmarks.workers.workloads import WORKLOADS
 
 common_flags.define_peer_python()
@@ -51,4 +50,4 @@ def measure(name: str, precision: str, variants: dict[str, list[str]]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(naming_processor(main))
+    run(main)

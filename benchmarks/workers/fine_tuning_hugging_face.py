@@ -1,4 +1,4 @@
-"""Hugging Face's fine-tuning, as its run_glue.py, run_qa.py, run_swag.py and run_ner.py do it, with our settings.
+"""Hugging Face's fine-tuning, as its run_glue.py, run_qa.py and run_ner.py do it, with our settings.
 
     python -m benchmarks.workers.fine_tuning_hugging_face '{"task": "sts-b", "model": "minilm", ...}'
 
@@ -19,7 +19,7 @@ import torch
 import transformers
 
 from albert_tf.data.worker_pool import chunks
-from benchmarks.workers.fine_tuning_squad_hugging_face import Squad1, Squad2
+from benchmarks.workers.fine_tuning_squad_hugging_face import Squad
 
 GLUE_COLUMNS = {"sst-2": ("sentence", None, "label"), "sts-b": ("sentence1", "sentence2", "score"),
                 "rte": ("sentence1", "sentence2", "label")}
@@ -40,7 +40,7 @@ def main():
 
 
 def kind_of(task):
-    kinds = {"squad-1.1": Squad1, "squad-2.0": Squad2, "race": Race, "wnut17": Tagging, "ud_ewt": Tagging}
+    kinds = {"squad-1.1": Squad, "wnut17": Tagging, "ud_ewt": Tagging}
     return kinds.get(task, Glue)
 
 
@@ -99,45 +99,6 @@ class Glue:
             with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=self._options["bfloat16"]):
                 logits = self.model(**self.batch(rows)).logits.float()
             found += (logits[:, 0] if logits.shape[1] == 1 else logits.argmax(1)).tolist()
-        return found
-
-
-class Race:
-    """Multiple choice. Each row is the passage with the question and one option."""
-
-    def __init__(self, options, tokenizer):
-        self._options, self._tokenizer = options, tokenizer
-        self.model = transformers.AutoModelForMultipleChoice.from_pretrained(options["model"])
-
-    def training_examples(self):
-        return self._read(self._options["train"])
-
-    def _read(self, paths):
-        found = []
-        for path in paths:
-            with open(path, encoding="utf-8") as file:
-                for passage in map(json.loads, file):
-                    for question, options, answer in zip(passage["questions"], passage["options"], passage["answers"]):
-                        endings = [question.replace("_", option) if "_" in question else f"{question} {option}"
-                                   for option in options]
-                        encoded = self._tokenizer([passage["article"]] * len(options), endings, truncation="only_first",
-                                                  max_length=self._options["length"])
-                        found.append((encoded, ord(answer) - ord("A")))
-        return found
-
-    def batch(self, rows):
-        choices = [{name: values[i] for name, values in encoded.items()} for encoded, _ in rows
-                   for i in range(len(encoded["input_ids"]))]
-        padded = self._tokenizer.pad(choices, return_tensors="pt")
-        grouped = {name: values.view(len(rows), -1, values.shape[1]) for name, values in padded.items()}
-        return dict(grouped, labels=torch.tensor([label for _, label in rows]))
-
-    def answers(self):
-        self.model.eval()
-        found = []
-        for rows in chunks(self._read(self._options["dev"]), 8):
-            with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=self._options["bfloat16"]):
-                found += self.model(**self.batch(rows)).logits.argmax(1).tolist()
         return found
 
 
