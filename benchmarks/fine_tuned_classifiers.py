@@ -1,4 +1,4 @@
-"""What faster.py and int8_tasks.py share: flags, classifiers that are fine-tuned once, and rows for each seed."""
+"""What faster, int8_tasks and trainable_weights share: flags, fine-tuning runs, and rows for each seed."""
 
 from __future__ import annotations
 

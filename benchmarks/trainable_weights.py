@@ -1,79 +1,56 @@
 """Fine-tunes all weights, low-rank adapters or the head alone, with the same data and seeds, and compares the scores.
 
-    python -m benchmarks.trainable_weights --model=all-MiniLM-L6-v2 --data_dir=glue --output_dir=out --seeds=3
+    python -m benchmarks.trainable_weights --model=all-MiniLM-L6-v2 --data=data --output_dir=out
 
-It writes OUTPUT_DIR/scores.csv, with the score of each seed. Runs that have finished are not repeated. The learning
-rates were set beforehand and not tuned.
+The benchmark continues where it stopped if it is run again, and writes the score of each seed to trainable_weights.csv.
+The learning rates were set beforehand and not tuned.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import pathlib
+import os
 import statistics
-from typing import Sequence
 
-from albert_tf.utils.outputs import write_csv
+from absl import flags
+
+from albert_tf.commands.command_runs import run_script
+from albert_tf.utils.files import read_json_object
+from benchmarks.fine_tuned_classifiers import define_flags, run_folder, settings_of_run, write_rows
 from benchmarks.fine_tuning_settings import SETTINGS
-from studies.finished_runs import ScriptRuns
+from benchmarks.processor import run
 
-TASKS = ("sst-2", "sts-b")
+define_flags(tasks=["sst-2", "sts-b"], seeds=["1", "2", "3", "4", "5"])
+FLAGS = flags.FLAGS
+
+STEPS = {"sst-2": 100, "sts-b": 300}
 KINDS = {
     "all": dict(learning_rate=5e-5),
     "adapters": dict(lora_rank=8, lora_alpha=16, learning_rate=5e-4),
     "head": dict(trainable="head", learning_rate=1e-3),
 }
+COLUMNS = ("task", "trained", "steps", "seed", "score")
 
 
-def main() -> None:
-    parser = parser_of_runs(__doc__, TASKS)
-    parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=list(KINDS), help="what is trained")
-    parser.add_argument("--seeds", type=int, default=3, help="number of seeds, from 1 on")
-    parser.add_argument("--steps", type=int, default=100)
-    options = parser.parse_args()
-    for task in options.tasks:
-        for kind in options.kinds:
-            fine_tune(options, task, kind)
-    write_scores(pathlib.Path(options.output_dir), options.steps)
+def main():
+    rows = write_rows("trainable_weights", COLUMNS, measure)
+    for task, kind in dict.fromkeys((row["task"], row["trained"]) for row in rows):
+        scores = [row["score"] for row in rows if (row["task"], row["trained"]) == (task, kind)]
+        print(f"{task:8}{kind:10}median {statistics.median(scores):.3f}, {min(scores):.3f} to {max(scores):.3f}")
 
 
-def parser_of_runs(description: str, tasks: Sequence[str]) -> argparse.ArgumentParser:
-    """A parser of the flags of fine-tuning runs on these tasks."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", required=True, help="the pre-trained model")
-    parser.add_argument("--data_dir", required=True, help="folder of the tasks, as in GLUE")
-    parser.add_argument("--output_dir", required=True)
-    parser.add_argument("--tasks", nargs="+", default=list(tasks), choices=list(tasks))
-    return parser
+def measure(task: str, seed: str) -> list[dict]:
+    return [dict(zip(COLUMNS, (task, kind, STEPS[task], seed, score(task, seed, kind)))) for kind in KINDS]
 
 
-def fine_tune(options: argparse.Namespace, task: str, kind: str) -> None:
-    directory = pathlib.Path(options.output_dir) / task / kind
-    ScriptRuns(str(directory)).run(
-        "run_classifier", task_name=task, data_dir=options.data_dir, init_checkpoint=options.model,
-        output_dir=directory, cached_dir=directory.parent, max_seq_length=64, train_batch_size=32,
-        train_step=options.steps, warmup_step=options.steps // 10, save_checkpoints_steps=options.steps,
-        keep_checkpoint_max=1, eval_batch_size=32, seed=1, num_runs=options.seeds, do_train=True, do_eval=True,
-        **KINDS[kind])
-
-
-def write_scores(directory: pathlib.Path, steps: int) -> None:
-    """Writes the scores of all seeds of what has finished, also in earlier commands, and prints their medians."""
-    by_run = {(task, kind): scores_of(directory / task / kind, task) for task in TASKS for kind in KINDS}
-    rows = [[*run, steps, seed, round(score, 4)] for run, own in by_run.items() for seed, score in own.items()]
-    write_csv(str(directory / "scores.csv"), [["task", "trained", "steps", "seed", "score"], *rows])
-    for task, kind in dict.fromkeys((row[0], row[1]) for row in rows):
-        scores = [row[-1] for row in rows if (row[0], row[1]) == (task, kind)]
-        print(f"{task:8}{kind:10}median {statistics.median(scores):.4f}, {min(scores):.4f} to {max(scores):.4f}")
-
-
-def scores_of(directory: pathlib.Path, task: str) -> dict[int, float]:
-    """The best score of each seed by the task's first metric; none if the runs have not finished."""
-    path = directory / "eval_runs.json"
-    results = json.loads(path.read_text(encoding="utf-8"))["seeds"] if path.is_file() else {}
-    return {int(seed): result[SETTINGS[task].metric] for seed, result in results.items()}
+def score(task: str, seed: str, kind: str) -> float:
+    values = dict(settings_of_run(task, seed, kind), max_seq_length=64, train_step=STEPS[task],
+                  warmup_step=STEPS[task] // 10, save_checkpoints_steps=STEPS[task], bias_correction=False,
+                  precision="float32", do_eval=True)
+    run_script("run_classifier", task_name=task, data_dir=os.path.join(FLAGS.data, "glue"),
+               cached_dir=os.path.join(FLAGS.output_dir, "cached"), **{**values, **KINDS[kind]})
+    results = read_json_object(os.path.join(run_folder(task, seed, kind), "eval_results.json"))
+    return round(results[SETTINGS[task].metric], 4)
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -1,4 +1,4 @@
-"""The figures of docs/accuracy.md and docs/studies.md, and some of docs/speed.md, follow from the measured values."""
+"""The tables of the pages follow from the measured values in docs/measured."""
 
 import collections
 import csv
@@ -18,11 +18,15 @@ def read_rows(name):
         return list(csv.DictReader(file))
 
 
+def table_lines(page, heading):
+    """The cells of each line of a section's tables; the line below a head begins with "---"."""
+    section = (DOCS / page).read_text("utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
+
+
 def table_rows(page, heading):
     """The cells of the rows of a section's tables, with their heads."""
-    section = (DOCS / page).read_text("utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines()
-            if line.startswith("| ")]
+    return [cells for cells in table_lines(page, heading) if cells[0] != "---"]
 
 
 def scores(rows, **values):
@@ -62,29 +66,6 @@ def test_the_rows_of_a_part_of_the_weights_follow_from_the_scores_of_the_seeds(t
     assert row_of(name)[1:] == list(map(median_and_range, measured)) and set(map(len, measured)) == {5}
 
 
-def test_the_losses_of_taught_pre_training_are_means_over_seeds_that_agree():
-    text = (DOCS / "accuracy.md").read_text("utf-8").partition("\n**Pre-training**, ")[2].partition("\n\n")[0]
-    losses = collections.defaultdict(list)
-    for row in read_rows("distillation.csv"):
-        if row["part"] == "pretraining" and row["metric"] == "masked_lm_loss":
-            losses[row["step"], row["student"]].append(float(row["score"]))
-    short, longer = ([losses[steps, name] for name in ("alone", "logits", "hidden", "attention")]
-                     for steps in ("200", "600"))
-    assert re.findall(r"\b\d\.\d{3}\b", text) == [f"{statistics.mean(values):.3f}" for values in short + longer]
-    for alone, logits, hidden, attention in zip(*short):
-        assert alone > logits > attention > hidden
-
-
-def test_the_gains_of_taught_students_follow_from_the_scores_of_the_seeds():
-    text = " ".join((DOCS / "accuracy.md").read_text("utf-8").split())
-    for task, shown in (("sst-2", "SST-2 after 300 steps: {} alone, {} with the teacher, which has {}; gain {}."),
-                        ("sts-b", "STS-B after 540 steps: {}, {} and {}; gain {}.")):
-        rows = of_program([row for row in read_rows("distillation.csv") if row["part"] == task], "student")
-        assert len(rows["alone"]) == len(rows["taught"]) == 5
-        assert shown.format(*(mean_score(rows[name]) for name in ("alone", "taught", "teacher")),
-                            mean_difference(rows["taught"], rows["alone"])) in text
-
-
 def test_every_interval_of_the_verdicts_is_one_of_the_differences():
     verdicts = (DOCS / "studies.md").read_text("utf-8").partition("## Verdicts")[2].partition("\n## ")[0]
     shown = re.findall(r"([+-][\d.]+) to ([+-][\d.]+)", verdicts)
@@ -93,29 +74,12 @@ def test_every_interval_of_the_verdicts_is_one_of_the_differences():
 
 
 def test_the_table_of_sizes_and_precisions_follows_from_the_measured_values():
-    all_rows, page = read_rows("retrieval.csv"), (DOCS / "accuracy.md").read_text("utf-8")
-    rows, first, reranked = all_rows[:-3], all_rows[-3], all_rows[-2:]  # two seeds
-    whole, bits = float(rows[0]["spearman"]), dict(float32=32, int8=8, binary=1)
-    measured = {
-        " | ".join([row["dims"], row["precision"], f"{int(row['dims']) * bits[row['precision']] // 8:,}",
-                    f"{float(row['recall@1']):.3f}", f"{float(row['recall@10']):.3f}", f"{float(row['spearman']):.4f}"])
-        for row in rows}
-    shown = re.findall(r"^\| (\d+ \| (?:float32|int8|binary) \| .*) \|$", page, re.MULTILINE)
-    assert len(shown) > 5 and set(shown) <= measured
-    by_precision = {name: [row for row in rows if row["precision"] == name] for name in bits}
-    for full, small in zip(by_precision["float32"], by_precision["int8"]):
-        assert full["dims"] == small["dims"]
-        for name in ("recall@1", "recall@10", "spearman"):
-            assert abs(float(full[name]) - float(small[name])) < 0.002
-    kept = {(row["dims"], row["precision"]): f"{100 * float(row['spearman']) / whole:.1f} %" for row in rows}
-    assert (f"half of the dimensions keep {kept['192', 'float32']} (target: 98), int8 {kept['384', 'int8']} (99) and "
-            f"binary vectors {kept['384', 'binary']} (92).") in " ".join(page.split())
-    recall, questions = float(rows[0]["recall@1"]), int(rows[0]["questions"])
-    assert f"the first recall@1 is {(recall * (1 - recall) / questions) ** 0.5:.3f}." in page
-    assert [row["precision"] for row in (first, *reranked)] == ["first stage", "reranked", "reranked"]
-    raised = [f"{name} from {float(first[key]):.3f} to {' and '.join(f'{float(row[key]):.3f}' for row in reranked)}"
-              for name, key in (("recall@1", "recall@1"), ("MRR@10", "mrr@10"))]
-    assert f"raises {', '.join(raised)} (two seeds)" in " ".join(page.split())
+    bits = dict(float32=32, int8=8, binary=1)
+    measured = [[row["dims"], row["precision"], f"{int(row['dims']) * bits[row['precision']] // 8:,}",
+                 f"{float(row['recall@1']):.3f}", f"{float(row['recall@10']):.3f}", f"{float(row['spearman']):.4f}"]
+                for row in read_rows("retrieval.csv") if row["dims"]]
+    shown = [row for row in table_rows("accuracy.md", "Sentence vectors") if row[0].isdecimal()]
+    assert len(shown) > 5 and all(row in measured for row in shown)
 
 
 def over_seeds(rows):
@@ -152,15 +116,9 @@ def of_program(rows, column):
 
 
 def test_the_ways_to_a_faster_model_follow_from_the_scores_and_times_of_the_seeds():
-    by_steps = {steps: of_program(rows, "way") for steps, rows in of_program(read_rows("faster.csv"), "steps").items()}
-    ways, short = by_steps["600"], by_steps["300"]
+    ways = of_program([row for row in read_rows("faster.csv") if row["steps"] == "600"], "way")
     assert table_rows("faster.md", "The ways side by side")[1:] == [
-        [name, *over_seeds(rows), rows[0]["megabytes"]] for name, rows in ways.items()
-        if not re.search("early exit|patience", name)]  # of version 0.3; the table of early exit has those of Keras
-    text = " ".join((DOCS / "faster.md").read_text("utf-8").split())
-    assert f"The teacher's gain is {mean_difference(ways['4 layers, taught'], ways['4 layers'])}." in text
-    assert (f"After 300 steps, three layers had {mean_score(short['3 layers'])} alone and "
-            f"{mean_score(short['3 layers, taught'])} with it") in text
+        [name, *over_seeds(rows), rows[0]["megabytes"]] for name, rows in ways.items()]
 
 
 def test_the_rows_of_int8_follow_from_the_scores_of_the_seeds():
@@ -226,14 +184,6 @@ def test_the_rows_of_the_shipped_model_follow_from_the_scores_of_the_seeds():
     assert shown == expected
 
 
-def test_the_losses_of_a_bert_that_becomes_an_albert_have_the_measured_scores():
-    measured = {row["loss"]: f"{float(row['spearman']):.3f}" for row in read_rows("bert_to_albert_losses.csv")
-                if (row["model"], row["step"]) == ("plain ALBERT", "937")}
-    vectors, cosines, tokens = measured.values()
-    assert (f"{vectors} with vectors alone, {cosines} with cosines and {tokens} with cosines and tokens"
-            in " ".join((DOCS / "sentence_vectors.md").read_text("utf-8").split()))
-
-
 def test_the_rows_of_sizes_and_settings_of_a_bert_that_becomes_an_albert_are_the_measured_ones():
     all_rows = read_rows("bert_to_albert.csv")
     by_default = [row for row in all_rows if (row["lines"], row["learning_rate"], row["replaced_words"]) in (
@@ -265,20 +215,6 @@ def test_the_card_has_the_measured_scores_of_the_first_layers():
         assert f"| {row['layers']} | {' | '.join(scores)} |" in card
 
 
-def test_the_gain_of_depths_that_are_trained_is_the_measured_one():
-    scores = {(row["seed"], row["distillation_depths"], row["layers"]): float(row["spearman"])
-              for row in read_rows("distillation_depths_seeds.csv")}
-    seeds = sorted({seed for seed, *_ in scores})
-    means = [f"{statistics.mean(scores[seed, depths, layers] for seed in seeds):.3f}"
-             for layers in ("3", "6") for depths in ("2 3 4", "")]
-    gains = [scores[seed, "2 3 4", "6"] - scores[seed, "", "6"] for seed in seeds]
-    expected = ("with 3 layers, `plain` has {} instead of {}, with 6 layers {} instead of {} ([three seeds]"
-                "(measured/distillation_depths_seeds.csv); standard error of the difference with 6 layers {:.4f})")
-    assert len(seeds) == 3
-    assert expected.format(*means, standard_error(gains)) in " ".join(
-        (DOCS / "sentence_vectors.md").read_text("utf-8").split())
-
-
 def test_the_rows_of_the_steps_on_a_gpu_follow_from_the_measured_values():
     measured = {(row["step"], row["program"]): row for row in read_rows("device_steps.csv")}
 
@@ -302,21 +238,13 @@ def test_the_rows_of_the_steps_on_a_gpu_follow_from_the_measured_values():
         assert cells == [thousands(ours), span(ours, "share"), memory, *map(thousands, theirs)]
 
 
-def test_the_speed_of_the_command_on_a_gpu_follows_from_the_measured_values():
-    of_step = {row["program"]: row for row in read_rows("device_steps.csv")
-               if row["step"] == "pre-training-albert_base_v2-32x512-bfloat16-step-cudnn-attention"}
-    command = float(of_step["albert_tf, run_pretraining"]["tokens_lowest"])
-    slow, fast = (command / float(of_step["albert_tf"][f"tokens_{end}"]) for end in ("highest", "lowest"))
-    theirs = command / float(of_step["Hugging Face, compiled"]["tokens_highest"])
-    text = " ".join((DOCS / "devices.md").read_text("utf-8").split())
-    assert (f"{command / 1000:.0f} thousand tokens a second from records there, {100 * slow:.0f} to {100 * fast:.0f} % "
-            f"of the bare step and {theirs:.2f} times Hugging Face's compiled one") in text
-
-
-def test_the_missed_ratio_to_torch_compile_follows_from_the_measured_values():
-    measured = {(row["step"], row["program"]): row for row in read_rows("device_steps.csv")}
-    ratios = [(float(measured[step, "albert_tf"]["tokens_lowest"]) / float(theirs["tokens_highest"]),
-               float(measured[step, "albert_tf"]["tokens_highest"]) / float(theirs["tokens_lowest"]))
-              for (step, program), theirs in measured.items() if program == "Hugging Face, compiled"]
-    shown, = (row for row in table_rows("speed.md", "Missed targets") if "torch.compile" in row[0])
-    assert shown[2] == f"{min(low for low, _ in ratios):.2f} to {max(high for _, high in ratios):.2f}"
+def test_the_tables_of_speed_are_the_measured_values():
+    measured = read_rows("speed.csv")
+    for section in dict.fromkeys(row["section"] for row in measured):
+        lines, shown, head = table_lines("speed.md", section), {}, []
+        for cells, below in zip(lines, [*lines[1:], [""]]):
+            if below[0] == "---":
+                head = cells
+            elif cells[0] != "---":
+                shown.update({(cells[0], column): cell for column, cell in zip(head[1:], cells[1:]) if cell})
+        assert shown == {(row["row"], row["column"]): row["value"] for row in measured if row["section"] == section}

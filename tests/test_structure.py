@@ -1,69 +1,55 @@
-"""The packages import in one direction, and the counts of benchmarks.structure are right."""
+"""The packages of albert_tf import in one direction, and no modules import each other."""
 
-from benchmarks import structure
+import ast
 
+from script_session import REPOSITORY
 
-def test_packages_import_only_from_those_above_them():
-    assert structure.upward_imports() == []
-
-
-def test_an_import_that_runs_upward_is_found(tmp_path, monkeypatch):
-    package = tmp_path / "albert_tf"
-    files = {"text/a.py": "from albert_tf.tasks import b\n", "tasks/b.py": "import albert_tf.text.a\n"}
-    for name, content in files.items():
-        (package / name).parent.mkdir(parents=True)
-        (package / name).write_text(content)
-    monkeypatch.setattr(structure, "ROOT", tmp_path)
-    monkeypatch.setattr(structure, "PACKAGE", package)
-    assert structure.upward_imports() == [("albert_tf.text.a", "albert_tf.tasks.b")]
-    assert structure.cycles() == [{"albert_tf.text.a", "albert_tf.tasks.b"}]
+PACKAGE = REPOSITORY / "albert_tf"
+# Each package imports only from those before it.
+LAYERS = ("utils", "config", "keras", "devices", "text", "data", "modeling", "training", "weights", "export",
+          "pretraining", "tasks", "server", "beam", "commands")
 
 
-def test_no_modules_import_each_other():
-    assert structure.cycles() == []
+def import_graph(package):
+    """The modules of the package that each of them imports, anywhere in it."""
+    paths = {".".join(path.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__"): path
+             for path in package.rglob("*.py")}
+    graph = {}
+    for name, path in paths.items():
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        imported = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+        for node in nodes:
+            if isinstance(node, ast.ImportFrom) and node.module:
+                imported += [each if (each := f"{node.module}.{alias.name}") in paths else node.module
+                             for alias in node.names]
+        graph[name] = set(imported) & set(paths) - {name, package.name}
+    return graph
 
 
-def test_lines_of_code_have_no_blank_line_comment_docstring_or_import(tmp_path):
-    file = tmp_path / "module.py"
-    file.write_text('''"""A module
-of two lines."""
+def upward_imports(graph):
+    def layer(module):
+        package = (module.split(".") + [""])[1]
+        return LAYERS.index(package) if package in LAYERS else len(LAYERS)
 
-import os
-from os.path import (
-    join,
-)
-
-# a comment
-TEXT = """one
-
-two"""  # three lines, of which one is blank
+    return {(module, other) for module, others in graph.items() for other in others if layer(other) > layer(module)}
 
 
-def name(a,  # a comment
-         b):
-    """A docstring."""
-    return join(a, b)
-''')
-    assert (structure.lines([file]), structure.code_lines(file)) == (18, 5)
+def in_cycles(graph):
+    """The modules that import themselves by way of others."""
+    while ends := {module for module, others in graph.items() if not others & graph.keys()}:
+        graph = {module: others for module, others in graph.items() if module not in ends}
+    return set(graph)
 
 
-def test_a_setting_is_counted_by_the_files_that_name_it_outside_its_task():
-    assert "modeling/classifier.py" in structure.files_that_name("single_texts")
-    assert not any(name.startswith("tasks/classification/") for name in structure.files_that_name("single_texts"))
-    assert "training/callbacks.py" not in structure.files_that_name("early exit")  # __exit__
+def test_packages_import_only_from_those_above_them_and_no_modules_import_each_other():
+    graph = import_graph(PACKAGE)
+    assert len(graph) > 100 and not upward_imports(graph) and not in_cycles(graph)
 
 
-def test_a_profile_lists_the_files_whose_functions_are_called():
-    from albert_tf.utils import bounds
-
-    with structure.recording() as files:
-        bounds.check_one_of("a", 1, (1, 2))
-    assert files == {"utils/bounds.py"}
-
-
-def test_a_model_of_the_package_imports_only_the_modules_of_its_format():
-    names, _ = structure.imported_by_from_pretrained()
-    assert len(names) <= 50
-    assert "albert_tf.weights.hugging_face.reading" in names
-    others = ("archive", "download", "tf1", "tf_hub")
-    assert not set(names) & {f"albert_tf.weights.{other}" for other in others}
+def test_an_import_that_runs_upward_and_a_cycle_are_found(tmp_path):
+    for name, content in {"text/a": "from albert_tf.tasks import b", "tasks/b": "import albert_tf.text.a"}.items():
+        (tmp_path / "albert_tf" / name).parent.mkdir(parents=True)
+        (tmp_path / "albert_tf" / f"{name}.py").write_text(content)
+    graph = import_graph(tmp_path / "albert_tf")
+    assert upward_imports(graph) == {("albert_tf.text.a", "albert_tf.tasks.b")}
+    assert in_cycles(graph) == {"albert_tf.text.a", "albert_tf.tasks.b"}
