@@ -1,11 +1,7 @@
-"""The package as a wheel and an image, and the requirements of each Python."""
+"""The package as a wheel, and wheels of its requirements for each platform."""
 
-import fnmatch
-import json
 import os
 import pathlib
-import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -14,16 +10,12 @@ import tomllib
 import zipfile
 
 import pytest
-from in_process import loaded
 from packaging.requirements import Requirement
-from packaging.version import Version
 
 import albert_tf
 from albert_tf.utils import imports
 
 REPOSITORY = pathlib.Path(__file__).parents[1]
-PYPROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
-PROJECT = PYPROJECT["project"]
 
 
 @pytest.fixture(scope="module")
@@ -60,15 +52,6 @@ def test_a_script_beside_the_clone_imports_the_package_and_not_the_folder(clone,
     assert done.stdout == "AlbertConfig\n", done.stderr
 
 
-def test_one_command_starts_all():
-    assert PROJECT["scripts"] == {"albert-tf": "albert_tf.__main__:main"}
-
-
-def test_pytest_is_no_run_time_dependency_and_nothing_is_pinned():
-    dependencies = PROJECT["dependencies"]
-    assert not any(name in dependency for dependency in dependencies for name in ("pytest", "addons", "=="))
-
-
 def test_the_wheel_has_all_files_that_the_package_reads(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     assert wheel.name.startswith(f"albert_tf-{albert_tf.__version__}-")
@@ -101,44 +84,6 @@ def test_the_wheel_alone_runs_the_scripts(wheel, tmp_path):
     assert glue.returncode == 0 and "--num_runs" in glue.stdout, glue.stderr
 
 
-def pins(file: str, python: str) -> dict[str, str]:
-    """The version of each package, as this Python reads the file."""
-    lines = [line.split(" #")[0].strip() for line in (REPOSITORY / file).read_text().splitlines()]
-    requirements = [Requirement(line) for line in lines if line and not line.startswith("#")]
-    chosen = [requirement for requirement in requirements
-              if requirement.marker is None or requirement.marker.evaluate(dict(python_version=python))]
-    versions = {requirement.name: str(requirement.specifier) for requirement in chosen}
-    assert len(versions) == len(chosen), "a package stands twice"
-    return versions
-
-
-@pytest.mark.parametrize("python, tensorflow", [
-    ("3.11", "==2.15.1"), ("3.12", "==2.21.0"), ("3.13", "==2.21.0")])
-def test_the_version_of_python_chooses_tensorflow(python, tensorflow):
-    chosen = pins("requirements.txt", python)
-    assert chosen["tensorflow"] == tensorflow
-    assert ("tensorflow-addons" in chosen) == (tensorflow == "==2.15.1") == ("tf-keras" not in chosen)
-
-
-@pytest.mark.parametrize("python", ["3.12", "3.13"])
-def test_both_files_have_the_same_newest_stack(python):
-    assert pins("requirements.txt", python) == pins("requirements-newest.txt", python)
-
-
-@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
-def test_every_version_is_pinned(python):
-    groups = [str(Requirement(each).specifier) for group in PYPROJECT["dependency-groups"].values() for each in group]
-    assert all(version.startswith("==") for version in [*pins("requirements.txt", python).values(), *groups])
-
-
-def test_beam_can_be_installed_after_tensorflow_2_15():
-    """proto-plus 1.29 needs protobuf 6.33; then TensorFlow 2.15, which needs less than 5, cannot be imported."""
-    version, = re.findall("proto-plus==(.*)", " ".join(PYPROJECT["dependency-groups"]["beam"]))
-    assert Version(version) < Version("1.29")
-    extra = {each.name: each for each in map(Requirement, PROJECT["optional-dependencies"]["beam"])}
-    assert version in extra["proto-plus"].specifier and "1.29.0" not in extra["proto-plus"].specifier
-
-
 @pytest.fixture(scope="module")
 def uv(tmp_path_factory):
     """uv, which evaluates markers for other platforms; `pip --platform` evaluates them for this machine."""
@@ -169,63 +114,8 @@ def test_every_platform_has_wheels_of_all_requirements(uv, file, platform):
 
 
 def test_the_message_of_a_missing_module_names_an_extra_that_has_it():
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = {name: {Requirement(each).name for each in requirements}
-              for name, requirements in PROJECT["optional-dependencies"].items()}
+              for name, requirements in project["optional-dependencies"].items()}
     for extra, requirements in imports._EXTRAS.values():
         assert requirements.split()[0] in extras[extra]
-        assert extra in ("beam", "jax") or extra in Requirement(PROJECT["optional-dependencies"]["all"][0]).extras
-
-
-PAGE = (REPOSITORY / "docs/serving.md").read_text(encoding="utf-8")
-
-
-@pytest.fixture(scope="module")
-def instructions():
-    """The instructions of the Dockerfile in order, each with its text."""
-    text = (REPOSITORY / "Dockerfile").read_text(encoding="utf-8")
-    lines = re.sub(r"\\\n\s*", "", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)).splitlines()
-    return [tuple(line.split(maxsplit=1)) for line in lines if line]
-
-
-def texts_of(instructions, name):
-    return [text for instruction, text in instructions if instruction == name]
-
-
-def is_sent(path, patterns):
-    """Whether the builder gets a path, by the patterns of .dockerignore, of which the last one that matches counts."""
-    sent = True
-    for pattern in patterns:
-        name = pattern.lstrip("!")
-        if name == "*" or fnmatch.fnmatch(path, name) or path.startswith(f"{name}/"):
-            sent = pattern.startswith("!")
-    return sent
-
-
-def test_files_that_are_copied_exist_and_are_sent_to_the_builder(instructions):
-    patterns = [line for line in (REPOSITORY / ".dockerignore").read_text().splitlines() if line and line[0] != "#"]
-    sources = [source for text in texts_of(instructions, "COPY") for source in text.split()[:-1]]
-    assert {"pyproject.toml", "albert_tf", "requirements.txt", PROJECT["readme"]} <= set(sources)
-    for source in sources:
-        assert (REPOSITORY / source).exists() and is_sent(source, patterns), source
-    assert not is_sent(".git/config", patterns) and not is_sent("tests/test_packaging.py", patterns)
-
-
-def test_the_default_command_is_serve(instructions):
-    (program,), command = (json.loads(texts_of(instructions, name)[0]) for name in ("ENTRYPOINT", "CMD"))
-    assert program in PROJECT["scripts"]
-    assert command[0] == "serve"
-    flags = dict(flag.lstrip("-").split("=") for flag in command[1:])
-    assert flags["port"] == texts_of(instructions, "EXPOSE")[0] and flags["host"] == "0.0.0.0"
-    with loaded("serve") as run:
-        assert {flag.name for flag in run.flags} >= flags.keys()
-    assert (REPOSITORY / "albert_tf/models" / flags["init_checkpoint"]).is_dir()
-
-
-def test_the_commands_of_its_comment_and_of_the_page_have_flags_of_serve(instructions):
-    for text in ((REPOSITORY / "Dockerfile").read_text(), PAGE):
-        commands = re.findall(r"docker run .* albert_tf (serve .*)", text)
-        assert commands
-        with loaded("serve") as run:
-            known = {flag.name for flag in run.flags}
-        for command in commands:
-            assert {flag[2:].partition("=")[0] for flag in shlex.split(command)[1:]} <= known
