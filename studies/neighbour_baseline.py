@@ -6,8 +6,6 @@ learned to use more of the sentence. docs/pretraining.md explains how to leave t
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 from scipy import sparse
 
@@ -23,27 +21,11 @@ _PRIOR_COUNT = 100.0
 _EXAMPLES_AT_ONCE = 1_000  # examples whose masked tokens are read at a time
 
 
-@dataclasses.dataclass(frozen=True)
-class NeighbourBaseline:
-    """Mean cross entropies of masked tokens, in nats.
-
-    Args:
-      frequency_loss: the loss if tokens are predicted by their frequencies.
-      neighbour_loss: the loss if tokens are predicted by their frequencies and by the tokens before and after them.
-    """
-
-    frequency_loss: float
-    neighbour_loss: float
-
-    def explains(self, masked_lm_loss: float) -> bool:
-        """Whether the baseline explains a model's loss: the model is not better than frequencies and neighbours."""
-        return masked_lm_loss >= self.neighbour_loss
-
-
-def neighbour_baseline(training: RecordSet, evaluation: RecordSet, vocab_size: int) -> NeighbourBaseline:
+def neighbour_baseline(training: RecordSet, evaluation: RecordSet, vocab_size: int) -> float:
     """Counts tokens and pairs in training records, and predicts masked tokens of evaluation records from them.
 
-    The probability of a masked token w between l and r is P(w | l) P(w | r) / P(w), divided by its sum over all w.
+    The result is the mean cross entropy of masked tokens, in nats. The probability of a masked token w between l and r
+    is P(w | l) P(w | r) / P(w), divided by its sum over all w.
     """
     counted = next(record_batches(training, _COUNTED_TOKENS // training.max_seq_length))
     ids, real = original_ids(counted).numpy(), counted["input_mask"].numpy() > 0
@@ -63,7 +45,7 @@ def neighbour_baseline(training: RecordSet, evaluation: RecordSet, vocab_size: i
     total = (_row_sums(by_left.multiply(by_right).multiply(1 / frequencies))
              + _PRIOR_COUNT * (_row_sums(by_left) + _row_sums(by_right)) + _PRIOR_COUNT**2)
     probabilities = of_label[0] * of_label[1] / frequencies[labels] / total
-    return NeighbourBaseline(-float(np.log(frequencies[labels]).mean()), -float(np.log(probabilities).mean()))
+    return -float(np.log(probabilities).mean())
 
 
 def _row_sums(matrix) -> np.ndarray:

@@ -1,94 +1,91 @@
-"""Variables, compute and pre-training cost of models, beside the paper's figures (Lan et al., 2020, tables 1, 3, 4).
-
-    python -m studies sizes
-"""
+"""Variables, operations and speed of the published models, and the cost of a pre-training run."""
 
 from __future__ import annotations
 
-from typing import Any, Iterable
+import time
+from typing import Any
 
+from albert_tf import keras
 from albert_tf.config import AlbertConfig
+from albert_tf.utils.imports import tensorflow as tf
 
-# The paper's long run (section 4.1): 125,000 steps of 4,096 sequences of 512 tokens.
-PRETRAINING_TOKENS = 125_000 * 4096 * 512
-_LEGEND = f"""\
-compute   number of weights that a token is multiplied with; shared weights count once per layer
-x tokens  times {PRETRAINING_TOKENS:.1e} tokens (125,000 steps of 4,096 x 512)
-FLOPs     6 per weight and token, forward and backward"""
-
-_BASE, _BASE_E768 = "albert_base_v2", dict(embedding_size=768)
-
-Row = tuple[str, str, dict[str, Any], str]  # name, preset, changes to it, number of variables in the paper
-# The rows of the paper's table 1, and of its tables 3 and 4.
-NAMED_SIZES: tuple[Row, ...] = (
-    ("albert base", "albert_base_v2", {}, "12M"),
-    ("albert large", "albert_large_v2", {}, "18M"),
-    ("albert xlarge", "albert_xlarge_v2", {}, "60M"),
-    ("albert xxlarge", "albert_xxlarge_v2", {}, "235M"),
-    ("bert base", "bert_base", {}, "108M"),
-    ("bert large", "bert_large", {}, "334M"),
-)
-BASE_VARIANTS: tuple[Row, ...] = (
-    ("all shared, E 64", _BASE, dict(embedding_size=64), "10M"),
-    ("all shared, E 128", _BASE, {}, "12M"),
-    ("all shared, E 256", _BASE, dict(embedding_size=256), "16M"),
-    ("all shared, E 768", _BASE, _BASE_E768, "31M"),
-    ("attention shared, E 128", _BASE, dict(cross_layer_sharing="attention"), "64M"),
-    ("attention shared, E 768", _BASE, dict(_BASE_E768, cross_layer_sharing="attention"), "83M"),
-    ("ffn shared, E 128", _BASE, dict(cross_layer_sharing="ffn"), "38M"),
-    ("ffn shared, E 768", _BASE, dict(_BASE_E768, cross_layer_sharing="ffn"), "57M"),
-    ("not shared, E 64", _BASE, dict(cross_layer_sharing="none", embedding_size=64), "87M"),
-    ("not shared, E 128", _BASE, dict(cross_layer_sharing="none"), "89M"),
-    ("not shared, E 256", _BASE, dict(cross_layer_sharing="none", embedding_size=256), "93M"),
-    ("not shared, E 768", _BASE, dict(_BASE_E768, cross_layer_sharing="none"), "108M"),
-)
+PRETRAINING_TOKENS = 125_000 * 4096 * 512  # the paper's long run (section 4.1): steps, sequences, tokens
+SEQUENCES, SEQ, PREDICTIONS, STEPS = 4, 128, 20, 10  # of a measured step
+# The rows of the paper's table 2, with the speed of training there, with BERT large as 1.
+PUBLISHED = {"bert_large": 1.0, "bert_base": 4.7, "albert_base_v2": 5.6, "albert_large_v2": 1.7,
+             "albert_xlarge_v2": 0.6, "albert_xxlarge_v2": 0.3}
 
 
 def print_sizes() -> None:
-    """Prints all sizes, and base with other E and sharing."""
-    print(table(published(NAMED_SIZES)), table(published(BASE_VARIANTS)), _LEGEND, sep="\n\n")
-
-
-def published(rows: Iterable[Row]) -> list[tuple[str, AlbertConfig, str]]:
-    """The rows of NAMED_SIZES or BASE_VARIANTS with configs, as arguments of `table`."""
-    return [(what, AlbertConfig.preset(preset).replace(**changes), paper) for what, preset, changes, paper in rows]
+    """Prints the sizes of tables 1, 3 and 4: the published ones, and base with other E and sharing."""
+    configs = {name: AlbertConfig.preset(name) for name in PUBLISHED}
+    configs |= {f"base, sharing {sharing}, E {size}": AlbertConfig.preset("albert_base_v2").replace(
+        cross_layer_sharing=sharing, embedding_size=size)
+        for sharing in ("all", "attention", "ffn", "none") for size in (64, 128, 256, 768)}
+    print(f"{'':32}{'variables':>13}{'with heads':>13}  operations of 125,000 steps of 4,096 x 512 tokens")
+    for name, config in configs.items():
+        print(f"{name:32}{variable_count(config):>13,}{variable_count(config, with_heads=True):>13,}"
+              f"{6 * compute_parameters(config) * PRETRAINING_TOKENS:>9.1e}")
 
 
 def variable_count(config: AlbertConfig, with_heads: bool = False) -> int:
     """The number of trainable values of an AlbertModel (including the pooler), or with_heads of an AlbertPretrainer."""
     # The paper's letters.
     V, E, H, I = config.vocab_size, config.embedding_size, config.hidden_size, config.intermediate_size  # noqa: E741
-    layer_norm = 2
-    embeddings = (V + config.type_vocab_size + config.max_position_embeddings + layer_norm) * E
-    mapping = (E + 1) * H if E != H else 0
-    attention = config.num_attention_blocks * (4 * (H + 1) * H + layer_norm * H)
-    ffn = config.num_ffn_blocks * ((H + 1) * I + (I + 1) * H + layer_norm * H)
-    pooler = (H + 1) * H
-    encoder = embeddings + mapping + attention + ffn + pooler
-    if not with_heads:
-        return encoder
-    masked_lm = (H + 1) * E + layer_norm * E + V
-    sentence_order = (H + 1) * 2
-    return encoder + masked_lm + sentence_order
+    embeddings = (V + config.type_vocab_size + config.max_position_embeddings + 2) * E + ((E + 1) * H if E != H else 0)
+    attention = config.num_attention_blocks * (4 * (H + 1) * H + 2 * H)
+    ffn = config.num_ffn_blocks * ((H + 1) * I + (I + 1) * H + 2 * H)
+    heads = (H + 1) * E + 2 * E + V + (H + 1) * 2 if with_heads else 0  # masked LM, sentence order
+    return embeddings + attention + ffn + (H + 1) * H + heads
 
 
 def compute_parameters(config: AlbertConfig, share_predicted: float = 1.0) -> float:
     """The number of weights that a token is multiplied with: V*E + E*H + L*12*H*H + H*H. Shared ones count per layer.
 
     Args:
-      config: the model's config.
       share_predicted: share of the tokens whose logits are computed; V*E counts only for these.
     """
     V, E, H = config.vocab_size, config.embedding_size, config.hidden_size
     return V * E * share_predicted + E * H + config.num_hidden_layers * 12 * H * H + H * H
 
 
-def table(rows) -> str:
-    """A text table for rows of (name, config, number of variables in the paper)."""
-    lines = [f"{'':<26}{'variables':>13}{'with heads':>13}{'paper':>7}{'compute':>10}{'x tokens':>10}{'FLOPs':>9}"]
-    for what, config, paper in rows:
-        compute = compute_parameters(config)
-        cost = compute * PRETRAINING_TOKENS
-        lines.append(f"{what:<26}{variable_count(config):>13,}{variable_count(config, with_heads=True):>13,}{paper:>7}"
-                     f"{compute / 1e6:>9,.1f}M{cost:>10.1e}{6 * cost:>9.1e}")
-    return "\n".join(lines)
+def training_flops(flag_values: dict[str, Any], config: AlbertConfig) -> float:
+    """Operations of a run of run_pretraining: 6 for each weight and token, with logits for masked tokens only."""
+    tokens, predictions = flag_values["max_seq_length"], flag_values["max_predictions_per_seq"]
+    examples = flag_values["num_train_steps"] * flag_values["train_batch_size"]
+    return 6 * compute_parameters(config, predictions / tokens) * tokens * examples
+
+
+def print_speed() -> None:
+    """Prints trained tokens per second in bfloat16, and their multiple of BERT large's, here and in the paper."""
+    keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    reference = None
+    for name, in_paper in PUBLISHED.items():
+        # BERT's presets have dropout and ALBERT's have none, so their speeds would differ by the time of dropout.
+        rate = tokens_per_second(AlbertConfig.preset(name).replace(
+            hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0))
+        reference = reference or rate
+        print(f"{name:20}{rate:10.1f} tokens/s{rate / reference:8.2f}{in_paper:8.1f} in the paper", flush=True)
+
+
+def tokens_per_second(config: AlbertConfig) -> float:
+    """Trained tokens per second of the whole training step with AdamW."""
+    from albert_tf.modeling.pretrainer import AlbertPretrainer
+    from albert_tf.pretraining.task import PretrainingTask
+    from albert_tf.training.optimizer import create_optimizer
+    from albert_tf.training.trainer import Trainer
+
+    trainer = Trainer(PretrainingTask(AlbertPretrainer(config)))
+    trainer.compile(create_optimizer("adamw", learning_rate=1e-4, num_train_steps=1000, num_warmup_steps=0))
+    ids = tf.random.uniform([SEQUENCES, SEQ], 5, config.vocab_size, tf.int32)
+    batch = dict(input_ids=ids, input_mask=tf.ones_like(ids), segment_ids=0 * ids, next_sentence_labels=0 * ids[:, :1],
+                 masked_lm_ids=ids[:, :PREDICTIONS], masked_lm_weights=tf.ones([SEQUENCES, PREDICTIONS]),
+                 masked_lm_positions=0 * ids[:, :PREDICTIONS] + tf.range(1, PREDICTIONS + 1))
+    batches, train = iter(tf.data.Dataset.from_tensors(batch).repeat()), trainer.make_train_function()
+    float(train(batches)["loss"])  # traces and allocates
+    start = time.perf_counter()
+    for _ in range(STEPS):
+        float(train(batches)["loss"])
+    seconds = time.perf_counter() - start
+    keras.backend.clear_session()
+    return STEPS * SEQUENCES * SEQ / seconds
