@@ -16,7 +16,15 @@ class _Refused(NamedTuple):
     accepted: tuple[Any, ...] = ()
 
 
-_CODE = _Refused("the model is code of its own, which is not run", ({},))
+_CODE = _Refused("it is code of its own, which is not run", ({},))
+_TOKENIZER = _Refused("only BERT's and ALBERT's tokenizers can be read; without the key, the weights alone are", (
+    *(f"{name}Tokenizer{ending}" for name in ("Albert", "Bert", "DistilBert", "Electra") for ending in ("", "Fast")),
+    "PreTrainedTokenizerFast", "TokenizersBackend"))
+_ARGUMENTS = _Refused("arguments of transformers are not followed", ({},))
+_TASK_LENGTH = _Refused("all texts have the same largest length, max_seq_length")
+_TOKENS = _Refused("rows have [CLS] first, and [SEP] after each text")
+_MODALITIES = tuple({"text": {"method": "forward", "method_output_name": name}} for name in (
+    "last_hidden_state", "logits"))
 # By the file's name in its library.
 REFUSED: dict[str, dict[str, _Refused]] = {
     "config.json": {
@@ -32,6 +40,55 @@ REFUSED: dict[str, dict[str, _Refused]] = {
         "auto_map": _CODE,
         "configuration_files": _Refused("rename the file for your version to config.json", ([],)),
         "transformers_weights": _Refused("rename the file of weights to model.safetensors", ("model.safetensors",)),
+        "tokenizer_class": _TOKENIZER,
+    },
+    "tokenizer_config.json": {
+        "tokenizer_class": _TOKENIZER,
+        "auto_map": _CODE,
+        "tokenize_chinese_chars": _Refused("Chinese characters are always words of their own", (True,)),
+        "add_prefix_space": _Refused("texts always begin with the mark of a word", (True,)),
+        "add_bos_token": _TOKENS,
+        "add_eos_token": _TOKENS,
+        "padding_side": _Refused("rows are padded at their end", ("right",)),
+        "truncation_side": _Refused("long texts are cut at their end", ("right",)),
+    },
+    "sentence_bert_config.json": {
+        "transformer_task": _Refused("only vectors and scores can be computed", (
+            "feature-extraction", "sequence-classification")),
+        "modality_config": _Refused("only the last layer's vectors, and logits, can be computed", _MODALITIES),
+        "module_output_name": _Refused("only vectors of tokens, and scores, can be computed", (
+            "token_embeddings", "scores")),
+        "processing_kwargs": _ARGUMENTS,
+        **dict.fromkeys(("model_args", "model_kwargs", "tokenizer_args", "processor_kwargs", "config_args",
+                         "config_kwargs"), _ARGUMENTS),
+        "query_length": _TASK_LENGTH,
+        "document_length": _TASK_LENGTH,
+        "query_expansion": _Refused("mask tokens are not added to queries"),
+        "tokenizer_name_or_path": _Refused("the tokenizer must be in the folder"),
+    },
+    "config_sentence_transformers.json": {
+        "model_type": _Refused("only SentenceTransformer and CrossEncoder can be read", (
+            "SentenceTransformer", "CrossEncoder")),
+        "similarity_fn_name": _Refused("texts are compared by cosines; without the key, the vectors alone are read", (
+            "cosine",)),
+    },
+    "1_Pooling/config.json": {
+        "include_prompt": _Refused("the tokens of a prompt are always part of the pooling", (True,)),
+    },
+    "2_Normalize/config.json": {
+        name: _Refused("only the vectors of texts can be normalized", ("sentence_embedding",))
+        for name in ("module_input_name", "module_output_name")
+    },
+    "keras-hub's task.json": {
+        "activation": _Refused("only logits and their softmax can be computed", ("linear", "softmax")),
+    },
+    "keras-hub's preprocessor.json": {
+        "truncate": _Refused("of a pair that is too long, the longer text is cut first", ("round_robin",)),
+    },
+    "keras-hub's tokenizer.json": {
+        "add_bos": _Refused("the preprocessor adds [CLS]", (False,)),
+        "add_eos": _Refused("the preprocessor adds [SEP]", (False,)),
+        "sequence_length": _Refused("the preprocessor has the length of rows"),
     },
 }
 

@@ -26,7 +26,9 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.encoder import block_scope, block_variable
+from albert_tf.utils.bounds import ROW_LENGTH
 from albert_tf.utils.files import errors_at, read_json_object
+from albert_tf.utils.foreign_keys import check_supported
 from albert_tf.utils.outputs import local_copy
 from albert_tf.weights.hugging_face.reading import without_identity
 from albert_tf.weights.settings import Settings, VocabularyFiles, options_in
@@ -95,8 +97,26 @@ def read(folder: str) -> StoredModel:
 
     path = os.path.join(folder, VOCABULARY)
     vocabulary = VocabularyFiles(path if tf.io.gfile.exists(path) else None, None, *options_in(folder))
-    return without_identity(StoredModel(folder, shapes, read_value, lambda: config, vocabulary,
-                                        Settings(head or "encoder")))
+    settings = Settings(head or "encoder", dict(max_seq_length=_length(folder, config)))
+    return without_identity(StoredModel(folder, shapes, read_value, lambda: config, vocabulary, settings))
+
+
+def _length(folder: str, config: AlbertConfig) -> int | None:
+    """The preprocessor's number of tokens of a row; None if it is unknown, or does not fit the model."""
+    _checked(folder, "tokenizer.json")
+    length = _checked(folder, "preprocessor.json").get("sequence_length")
+    return length if type(length) is int and ROW_LENGTH.lower <= length <= config.max_position_embeddings else None
+
+
+def _checked(folder: str, name: str) -> dict[str, Any]:
+    """The "config" of an object's file, whose keys are checked; {} without the file."""
+    path = os.path.join(folder, name)
+    values = read_json_object(path).get("config") if tf.io.gfile.exists(path) else {}
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} is not a file of keras-hub: it has no config")
+    with errors_at(path):
+        check_supported(f"keras-hub's {name}", values)
+    return values
 
 
 def _config(folder: str) -> AlbertConfig:
@@ -123,6 +143,7 @@ def _head(folder: str) -> str | None:
     name = read_json_object(path).get("class_name")
     if name not in HEAD_OF_CLASS:
         raise ValueError(f"{path}: only {', '.join(HEAD_OF_CLASS)} are supported. Received: {reprlib.repr(name)}")
+    _checked(folder, TASK)
     return HEAD_OF_CLASS[name]
 
 

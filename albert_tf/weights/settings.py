@@ -25,7 +25,8 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.arguments import Argument
 from albert_tf.utils.bounds import check_one_of
-from albert_tf.utils.files import check_keys, errors_naming_origin, names_in, read_bytes, read_json_object
+from albert_tf.utils.files import check_keys, errors_at, errors_naming_origin, names_in, read_bytes, read_json_object
+from albert_tf.utils.foreign_keys import check_supported
 from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.outputs import manifest_of, output, read_manifest, write_or_remove
 from albert_tf.weights.heads import HEAD_NAMES, check_vocabulary, head_named, head_of
@@ -164,16 +165,19 @@ def options_beside(vocabulary_file: str) -> TokenizerOptions:
 def options_in(directory: str) -> TokenizerOptions:
     """The options in a directory's tokenizer_config.json.
 
-    Warns if accents are to be removed from text that is not lower-cased: only Hugging Face's BERT can do this.
+    Raises ValueError for what FullTokenizer cannot do, such as removing accents from text that is not lower-cased.
     """
     path = os.path.join(directory, TOKENIZER_CONFIG)
     stored = read_json_object(path) if tf.io.gfile.exists(path) else {}
+    with errors_at(path):
+        check_supported(TOKENIZER_CONFIG, stored)
     for name in (*TokenizerOptions._fields, STRIP_ACCENTS):
         if not isinstance(stored.get(name), (bool, type(None))):
             raise ValueError(f"{path}: {name} must be true or false. Received: {reprlib.repr(stored[name])}")
     lower, keep_accents, strip_accents = map(stored.get, (*TokenizerOptions._fields, STRIP_ACCENTS))
     if strip_accents and lower is False:
-        logging.warning("%s: %s is true, but accents are kept here, since text is not lower-cased", path, STRIP_ACCENTS)
+        raise ValueError(f"{path}: {STRIP_ACCENTS} is true and do_lower_case false: accents can be removed only from "
+                         "text that is lower-cased")
     if keep_accents is None and strip_accents is not None:
         keep_accents = not strip_accents
     return TokenizerOptions(lower, keep_accents)

@@ -29,7 +29,7 @@ from albert_tf.modeling.layers import check_finite_weights, layer_scope
 from albert_tf.utils.bounds import Bounds
 from albert_tf.utils.files import errors_naming_origin, names_in
 from albert_tf.weights.heads import HEAD_NAMES, HEADS, head_named, head_of_variables
-from albert_tf.weights.hugging_face import CONFIG, INDEX, MODULES, PICKLES, SCHEME, WEIGHTS
+from albert_tf.weights.hugging_face import ADAPTER, CONFIG, INDEX, MODULES, PICKLES, SCHEME, WEIGHTS
 from albert_tf.weights.settings import SETTINGS, Settings, VocabularyFiles
 
 # The models that come with the package.
@@ -41,7 +41,7 @@ _FORMATS = {
     _SAVED_MODEL: "tf_hub",
     "model.weights.h5": "keras_hub",
     "*.index": "tf1",
-    **dict.fromkeys((CONFIG, WEIGHTS, INDEX, "pytorch_model.bin", MODULES), "hugging_face.reading"),
+    **dict.fromkeys((CONFIG, WEIGHTS, INDEX, "pytorch_model.bin", MODULES, ADAPTER), "hugging_face.reading"),
 }
 # Names of files of weights, and the ending of ONNX models, which may be in a subfolder named onnx.
 _WEIGHTS = (_SAVED_MODEL, "*.h5", "*.index", "*.safetensors", INDEX, "*.bin")

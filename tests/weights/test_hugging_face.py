@@ -165,6 +165,8 @@ def test_several_files_are_read_by_their_index(tmp_path):
 def test_an_index_names_files_of_its_own_folder_alone(tmp_path, index):
     _, folder = folder_of(tmp_path)
     (folder / "model.safetensors.index.json").write_text(index)
+    open_source(str(folder))  # beside model.safetensors it is not read
+    (folder / "model.safetensors").unlink()
     with pytest.raises(ValueError, match="but must name .safetensors files in its own folder"):
         open_source(str(folder))
 
@@ -173,13 +175,30 @@ def test_half_precision_and_copies_are_read(tmp_path):
     model, folder = folder_of(tmp_path)
     tensors = {key: value.astype(np.float16) for key, value in load_file(folder / "model.safetensors").items()}
     tensors["predictions.decoder.weight"] = tensors["albert.embeddings.word_embeddings.weight"].copy()
-    tensors["predictions.decoder.bias"] = tensors["predictions.bias"].copy()
+    tensors["predictions.decoder.bias"] = tensors.pop("predictions.bias")
     tensors["albert.embeddings.position_ids"] = np.arange(6)[None]
     save_file(tensors, folder / "model.safetensors")
     again = head_named("pretrainer").model(TINY)
     assert not load_into(again, open_source(str(folder))).not_used
     for name, value in values_of(model).items():
         np.testing.assert_array_equal(values_of(again)[name], value.astype(np.float16))
+
+
+def test_a_decoder_with_another_word_table_is_refused(tmp_path):
+    _, folder = folder_of(tmp_path)
+    tensors = load_file(folder / "model.safetensors")
+    tensors["predictions.decoder.weight"] = tensors["albert.embeddings.word_embeddings.weight"] + 1
+    save_file(tensors, folder / "model.safetensors")
+    albert_tf.from_pretrained(str(folder))  # an encoder has no decoder
+    with pytest.raises(ValueError, match="predictions.decoder.weight differs from the word embeddings"):
+        albert_tf.from_pretrained(str(folder), model="pretrainer")
+
+
+def test_an_adapter_of_peft_is_named(tmp_path):
+    for folder in (tmp_path, folder_of(tmp_path)[1]):
+        (folder / "adapter_config.json").write_text("{}")
+        with pytest.raises(ValueError, match=r"adapter of PEFT \(adapter_config.json\).*merge_and_unload"):
+            open_source(str(folder))
 
 
 def test_a_classifier_of_tokens_is_not_taken_for_one_of_texts(tmp_path):

@@ -119,7 +119,7 @@ def test_a_revision_and_a_subfolder_are_selected(model_hub, folder, tmp_path):
 def test_a_pooling_and_weights_in_several_files_are_read(model_hub, tmp_path):
     from safetensors.numpy import load_file, save_file
 
-    encoder = AlbertSentenceEncoder(CONFIG, pooling="max", normalize=True, max_seq_length=12)
+    encoder = AlbertSentenceEncoder(CONFIG, "max", True, max_seq_length=12, prompts=dict(query="find: "))
     save(encoder, str(tmp_path / "st"), "hugging_face")
     tensors = load_file(tmp_path / "st/model.safetensors")
     shards = {key: f"model-0000{1 + number % 2}-of-00002.safetensors" for number, key in enumerate(tensors)}

@@ -1,5 +1,6 @@
 """Folders of sentence-transformers: its vectors, round trips, errors."""
 
+import contextlib
 import json
 import pathlib
 import shutil
@@ -163,7 +164,8 @@ def test_wrong_prompts_are_refused(arguments, message):
     ("config_sentence_transformers.json", lambda values: dict(values, truncate_dim=0), "json: truncate_dim"),
     ("modules.json", lambda values: values[:1], "the steps must be Transformer, Pooling"),
     ("modules.json", lambda values: [*values, dict(path="3_Dense", type="sentence_transformers.models.Dense")],
-     "only Transformer, Pooling, Normalize are supported. Received: .*Dense"),
+     "only Transformer, Pooling, Normalize of sentence-transformers are supported. Received: .*Dense"),
+    ("modules.json", lambda values: [dict(values[0], type="custom.Transformer"), *values[1:]], "Received: .*custom"),
     ("modules.json", lambda values: [dict(values[0], path="../x"), *values[1:]], "modules.json: path .*x"),
     ("modules.json", lambda values: dict(a=1), "expected a list of JSON objects"),
     ("1_Pooling/config.json", lambda values: dict(values, pooling_mode="lasttoken"),
@@ -177,14 +179,23 @@ def test_what_is_not_known_here_is_refused(folder, file, change, message):
         open_source(str(path))
 
 
-def test_a_pooling_without_the_tokens_of_prompts_is_refused(folder):
-    path = folder("mean_normalized")
-    for file, change in (("1_Pooling/config.json", dict(include_prompt=False)),
-                         ("config_sentence_transformers.json", dict(prompts=PROMPTS))):
-        values = json.loads((path / file).read_text())
-        (path / file).write_text(json.dumps(dict(values, **change)))
-    with pytest.raises(ValueError, match="include_prompt must be true"):
-        open_source(str(path))
+@pytest.mark.parametrize("case, values, is_cosine", [
+    ("mean_normalized", dict(), True), ("max", dict(), False), ("mean_normalized", dict(truncate_dim=4), False)])
+def test_dot_products_are_refused_unless_they_are_cosines(folder, case, values, is_cosine):
+    path = folder(case) / "config_sentence_transformers.json"
+    path.write_text(json.dumps(dict(values, similarity_fn_name="dot")))
+    with contextlib.nullcontext() if is_cosine else pytest.raises(ValueError, match="similarity_fn_name 'dot' is not"):
+        open_source(str(path.parent))
+
+
+def test_texts_that_the_library_lower_cases_keep_their_accents(folder):
+    path = folder("cls")
+    tokenizer = json.loads((path / "tokenizer_config.json").read_text())
+    (path / "tokenizer_config.json").write_text(json.dumps(dict(tokenizer, do_lower_case=False)))
+    (path / "sentence_bert_config.json").rename(path / "sentence_albert_config.json")
+    (path / "sentence_albert_config.json").write_text('{"max_seq_length": 8, "do_lower_case": true}')
+    read = albert_tf.tokenizer_from_pretrained(str(path))
+    assert (read.do_lower_case, read.keep_accents, read.max_seq_length) == (True, True, 8)
 
 
 def test_vocabulary_and_pooling_are_written_together(golden, tmp_path):

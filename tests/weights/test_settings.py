@@ -228,7 +228,8 @@ def test_accents_have_another_name_in_hugging_faces_bert(tmp_path, stored, optio
 
 @pytest.mark.parametrize("stored, message", [
     (dict(keep_accents="yes"), "keep_accents must be true or false. Received: 'yes'"),
-    (dict(strip_accents=1), "strip_accents must be true or false. Received: 1")])
+    (dict(strip_accents=1), "strip_accents must be true or false. Received: 1"),
+    (dict(strip_accents=True, do_lower_case=False), "strip_accents is true and do_lower_case false")])
 def test_a_wrong_option_is_named(tmp_path, stored, message):
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(stored))
     with pytest.raises(ValueError, match=f"tokenizer_config.json: {message}"):
@@ -259,12 +260,6 @@ def test_a_tokenizer_config_that_is_no_json_is_named(tmp_path, text):
     (VocabularyFiles(vocab_file="vocab.txt", do_lower_case=False), VocabularyFiles(None, "vocab.txt", False))])
 def test_a_user_sets_the_file_or_an_option_or_both(user, expected):
     assert VocabularyFiles("a.model", None, True).replaced_by(user) == expected
-
-
-def test_accents_that_cannot_be_removed_are_warned_of(tmp_path, caplog):
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(dict(strip_accents=True, do_lower_case=False)))
-    assert options_in(str(tmp_path)).do_lower_case is False
-    assert "strip_accents is true, but accents are kept here, since text is not lower-cased" in caplog.text
 
 
 def test_options_that_nobody_sets_are_those_beside_the_vocabulary(tmp_path):

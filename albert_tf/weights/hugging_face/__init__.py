@@ -6,6 +6,13 @@ INDEX = f"{WEIGHTS}.index.json"  # of weights in several files
 TOKENIZER_JSON, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 MODULES, LENGTH_CONFIG = "modules.json", "sentence_bert_config.json"  # of sentence-transformers
 LENGTH = "model_max_length"  # the key of TOKENIZER_CONFIG
+ADAPTER = "adapter_config.json"  # of PEFT
 PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle")  # their endings
 SCHEME, NAME_ON_THE_HUB = "hf://", r"[\w.-]+/[\w.-]+"
 DTYPES = ("float32", "float16", "bfloat16")  # of weights
+
+
+def without_base_model(path: str) -> str:
+    """The error message for a folder of PEFT, whose adapter is not followed."""
+    return (f"{path} has an adapter of PEFT ({ADAPTER}), which is not read: in Python, load it with "
+            "peft.AutoPeftModel...from_pretrained, call merge_and_unload() and save_pretrained(), and use that folder")

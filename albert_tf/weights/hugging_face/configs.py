@@ -10,7 +10,7 @@ The pooling of a sentence encoder is in these files, next to weights in any form
 
     modules.json                the steps: Transformer, Pooling, Normalize
     1_Pooling/config.json       the pooling
-    sentence_bert_config.json   the largest number of tokens of a text
+    sentence_bert_config.json   the largest number of tokens of a text, and whether it is lower-cased
     config_sentence_transformers.json   truncate_dim, prompts, default_prompt_name; written if one is set
 """
 
@@ -26,6 +26,7 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.vectors import POOLINGS
 from albert_tf.utils.files import check_name, check_one_line, errors_at, read_json_list, read_json_object
+from albert_tf.utils.foreign_keys import check_supported
 from albert_tf.utils.outputs import write_or_remove, write_text
 from albert_tf.weights.heads import HEADS, Head, head_named
 from albert_tf.weights.hugging_face import CONFIG, LENGTH_CONFIG, MODULES
@@ -44,6 +45,9 @@ _BEFORE_VERSION_4 = "sbert_ce_default_activation_function"
 _THEIR_ACTS = {"gelu": "gelu_new", "gelu_exact": "gelu"}
 _POOLING_FOLDER, _NORMALIZE_FOLDER = "1_Pooling", "2_Normalize"
 _STEPS = ("Transformer", "Pooling", "Normalize")
+_LIBRARY = "sentence_transformers."
+# The models in the name of sentence_bert_config.json, of which the first one's file is read.
+_TRANSFORMERS = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 _THEIRS = ("mean", "max", "cls")
 # The keys of sentence-transformers. The key of the pooler is this package's own.
 _KEYS = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens", "max": "pooling_mode_max_tokens",
@@ -151,8 +155,30 @@ def _their_groups(config: AlbertConfig) -> list[int]:
 
 def is_cross_encoder(folder: str) -> bool:
     """Whether sentence-transformers from version 6 on has saved a CrossEncoder here."""
-    path = os.path.join(folder, _SENTENCE_TRANSFORMERS)
-    return tf.io.gfile.exists(path) and read_json_object(path).get("model_type") == "CrossEncoder"
+    return _content(folder, _SENTENCE_TRANSFORMERS).get("model_type") == "CrossEncoder"
+
+
+def read_transformer_config(folder: str) -> dict[str, Any]:
+    """The content of sentence_bert_config.json, or of the file for another model; {} if there is none."""
+    for model in _TRANSFORMERS:
+        name = f"sentence_{model}_config.json"
+        values = _content(folder, name)
+        if values:
+            _check(folder, name, values, LENGTH_CONFIG)
+            return values
+    return {}
+
+
+def _content(folder: str, name: str) -> dict[str, Any]:
+    """The content of a file; {} without the file."""
+    path = os.path.join(folder, name)
+    return read_json_object(path) if tf.io.gfile.exists(path) else {}
+
+
+def _check(folder: str, name: str, values: dict[str, Any], kind: str | None = None) -> None:
+    """Raises ValueError for keys that are refused. `kind` is the file's name in the table, if it is another one."""
+    with errors_at(os.path.join(folder, name)):
+        check_supported(kind or name, values)
 
 
 def _activation_fn(folder: str, values: dict[str, Any]) -> str | None:
@@ -180,18 +206,23 @@ def pooling_in(folder: str) -> dict[str, Any] | None:
 
     None if there are none, or if they are those of a CrossEncoder.
     """
-    if not tf.io.gfile.exists(os.path.join(folder, MODULES)) or is_cross_encoder(folder):
+    if not tf.io.gfile.exists(os.path.join(folder, MODULES)):
         return None
-    modules = _modules(folder)
-    names = [module["type"] for module in modules]
-    path, file = os.path.join(folder, modules[1]["path"], "config.json"), os.path.join(folder, _SENTENCE_TRANSFORMERS)
-    stored = read_json_object(file) if tf.io.gfile.exists(file) else {}
+    modules, stored = _modules(folder), _content(folder, _SENTENCE_TRANSFORMERS)
+    is_normalized, file = len(modules) == len(_STEPS), os.path.join(folder, _SENTENCE_TRANSFORMERS)
+    is_cosine = is_normalized and not stored.get("truncate_dim") and stored.get("similarity_fn_name") == "dot"
+    _check(folder, _SENTENCE_TRANSFORMERS, dict(stored, similarity_fn_name="cosine") if is_cosine else stored)
+    if is_cross_encoder(folder):
+        if stored.get("default_prompt_name") is not None:
+            raise ValueError(f"{file}: a CrossEncoder with a default_prompt_name is not supported")
+        return None
+    for name, module in zip((_POOLING_FOLDER, _NORMALIZE_FOLDER), modules[1:]):
+        _check(folder, os.path.join(module["path"], CONFIG), _content(folder, os.path.join(module["path"], CONFIG)),
+               f"{name}/{CONFIG}")
     arguments = head_named("sentence_encoder").model.arguments()
     values = {name: arguments[name].checked(f"{file}: {name}", stored[name]) for name in _OF_VECTORS
               if stored.get(name) is not None}
-    if values.get("prompts") and read_json_object(path).get("include_prompt") is False:
-        raise ValueError(f"{path}: include_prompt must be true: a pooling without the prompt's tokens is not supported")
-    return dict(values, pooling=_pooling(path), normalize="Normalize" in names)
+    return dict(values, pooling=_pooling(os.path.join(folder, modules[1]["path"], CONFIG)), normalize=is_normalized)
 
 
 def transformer_folder(folder: str) -> str:
@@ -232,17 +263,22 @@ def _write_json(values: Any, path: str) -> None:
 
 
 def _modules(folder: str) -> list[dict[str, str]]:
-    """The steps of modules.json as path and type (the name of the class); the first two are Transformer and Pooling."""
+    """The steps of modules.json as path and type (the name of the class): one for a CrossEncoder, else two or three."""
     file = os.path.join(folder, MODULES)
     modules = []
     for module in read_json_list(file):
-        path, kind = module.get("path"), str(module.get("type")).rpartition(".")[2]
-        if not isinstance(path, str) or kind not in _STEPS:
-            raise ValueError(f"{file}: only {', '.join(_STEPS)} are supported. Received: {reprlib.repr(module)}")
+        path, kind = module.get("path"), str(module.get("type"))
+        name = kind.rpartition(".")[2]
+        if not isinstance(path, str) or name not in _STEPS or not kind.startswith(_LIBRARY):
+            raise ValueError(f"{file}: only {', '.join(_STEPS)} of sentence-transformers are supported. "
+                             f"Received: {reprlib.repr(module)}")
         if path:
             check_name(path, f"{file}: path")
-        modules.append(dict(path=path, type=kind))
-    if [module["type"] for module in modules] not in (list(_STEPS[:2]), list(_STEPS)):
+        modules.append(dict(path=path, type=name))
+    steps = [module["type"] for module in modules]
+    if is_cross_encoder(folder) and steps != ["Transformer"]:
+        raise ValueError(f"{file}: the only step of a CrossEncoder must be Transformer. Received: {', '.join(steps)}")
+    if not is_cross_encoder(folder) and steps not in (list(_STEPS[:2]), list(_STEPS)):
         raise ValueError(f"{file}: the steps must be {', '.join(_STEPS[:2])} and, if vectors are normalized, Normalize")
     return modules
 

@@ -20,6 +20,7 @@ from absl import logging
 
 from albert_tf.config import CONFIG_NAME
 from albert_tf.weights.hugging_face import (
+    ADAPTER,
     CONFIG,
     INDEX,
     MODULES,
@@ -28,13 +29,16 @@ from albert_tf.weights.hugging_face import (
     SCHEME,
     TOKENIZER_CONFIG,
     TOKENIZER_JSON,
+    without_base_model,
 )
 
 # The release's and Hugging Face's names; keras-hub's vocabularies are in a folder.
-_VOCABULARIES = ("spiece.model", "30k-clean.model", "vocab.txt", "vocab_chinese.txt", "assets/tokenizer/*")
+_VOCABULARIES = ("spiece.model", "30k-clean.model", "vocab.txt", "vocab_chinese.txt", "assets/tokenizer/*",
+                 "0_*/spiece.model", "0_*/vocab.txt")
 # modules.json and others are those of sentence-transformers, task.json is that of keras-hub, and albert_tf.json ours.
 _FILES = (CONFIG, CONFIG_NAME, INDEX, TOKENIZER_CONFIG, TOKENIZER_JSON, *_VOCABULARIES, MODULES,
-          "sentence_bert_config.json", "[0-9]_*/*.json", "albert_tf.json", "task.json")
+          "config_sentence_transformers.json", "sentence_*_config.json", "[0-9]_*/*.json", ADAPTER, "albert_tf.json",
+          "task.json", "preprocessor.json")
 _WEIGHTS = ("model.safetensors", "model-*.safetensors", "0_*/model.safetensors", "0_*/model-*.safetensors",
             "model.weights.h5", "task.weights.h5")
 _PATH = re.compile(rf"(?P<name>{NAME_ON_THE_HUB})(@(?P<revision>refs/pr/\d+|[^/@]+))?(/(?P<subfolder>.*))?")
@@ -147,6 +151,8 @@ def _without_weights(path: str, hub_path: HubPath) -> str:
     except Exception as error:
         logging.debug("the files of %s cannot be listed: %s", path, error)
         return f"{path}: its weights are not in the cache, and the hub cannot be reached: load it once with a network"
+    if ADAPTER in names:
+        return without_base_model(path)
     pickles = [name for name in names if name.endswith(PICKLES)]
     if pickles:
         return (f"{path} has its weights only as a pickle ({pickles[0]}), which can run any code when it is read: use "

@@ -23,17 +23,19 @@ from albert_tf.utils.files import read_json_object
 from albert_tf.utils.outputs import local_copy
 from albert_tf.weights.heads import DENSE, HEADS, LAYER_NORM
 from albert_tf.weights.hugging_face import (
+    ADAPTER,
     INDEX,
     LENGTH,
-    LENGTH_CONFIG,
     TOKENIZER_CONFIG,
     TOKENIZER_JSON,
     WEIGHTS,
+    without_base_model,
 )
 from albert_tf.weights.hugging_face.configs import (
     HEAD_OF_CLASS,
     pooling_in,
     read_config,
+    read_transformer_config,
     settings_of_config,
     transformer_folder,
 )
@@ -41,8 +43,11 @@ from albert_tf.weights.settings import VocabularyFiles, settings_in, vocabulary_
 from albert_tf.weights.stored_model import StoredModel, refuse_pickle
 
 _MAPPING = [f"bert/encoder/embedding_hidden_mapping_in/{name}" for name in ("kernel", "bias")]
-# Copies of the word table and its bias, and the numbers 0, 1, 2, ..., which older files have too.
-_COPIES = ("predictions.decoder.weight", "predictions.decoder.bias", "embeddings.position_ids")
+_WORDS, _OUTPUT_BIAS = "bert/embeddings/word_embeddings", "cls/predictions/output_bias"
+_SEGMENTS = "bert/embeddings/token_type_embeddings"
+# The second names of tied weights, which a file may have instead of the first ones, or too.
+_TIED = {"predictions.decoder.weight": _WORDS, "predictions.decoder.bias": _OUTPUT_BIAS}
+_POSITION_IDS = "embeddings.position_ids"  # the numbers 0, 1, 2, ... in older files
 # The oldest files have TensorFlow's names for a LayerNorm's weight and bias.
 _OLD_ENDINGS = {".gamma": ".weight", ".beta": ".bias"}
 _TYPES = ("F64", "F32", "F16", "BF16")
@@ -59,16 +64,31 @@ def read(folder: str) -> StoredModel:
         folder = transformer_folder(folder)
     _check_weights(folder)
     config, model_type, architecture = read_config(folder)
-    tensors = _by_release_name(stored_tensors(folder), NAMES[model_type], HEAD_OF_CLASS.get(architecture))
+    tensors, decoder = _by_release_name(stored_tensors(folder), NAMES[model_type], HEAD_OF_CLASS.get(architecture))
     shapes = {name: tensor.shape[::-1] if is_transposed(name) else tensor.shape for name, tensor in tensors.items()}
     vocabulary, settings, told = _vocabulary(folder), settings_in(folder), settings_of_config(folder)
     told["activation_fn"] = settings.activation_fn or told["activation_fn"]
     settings = settings.replaced(
         head="sentence_encoder" if pooling else settings.head or HEAD_OF_CLASS.get(architecture),
         max_seq_length=_length(folder, config.max_position_embeddings), **told, **(pooling or {}))
-    return without_identity(StoredModel(
-        folder, shapes, lambda name: tensors[name].read(transpose=is_transposed(name)), lambda: config, vocabulary,
-        settings))
+    has_segments = _has_segments(folder)
+
+    def read_value(name: str) -> tf.Tensor:
+        value = tensors[name].read(transpose=is_transposed(name))
+        if name == _OUTPUT_BIAS and decoder and not np.array_equal(decoder.read(), tensors[_WORDS].read()):
+            raise ValueError(f"{folder}: {decoder.key} differs from the word embeddings, and the release has one table")
+        if name == _SEGMENTS and not has_segments:  # transformers gives the model zeros
+            return tf.repeat(value[:1], len(value), axis=0)
+        return value
+
+    return without_identity(StoredModel(folder, shapes, read_value, lambda: config, vocabulary, settings))
+
+
+def _has_segments(folder: str) -> bool:
+    """Whether the tokenizer gives the model token_type_ids, as it does unless model_input_names lacks them."""
+    path = os.path.join(folder, TOKENIZER_CONFIG)
+    names = read_json_object(path).get("model_input_names") if tf.io.gfile.exists(path) else None
+    return not isinstance(names, list) or "token_type_ids" in names
 
 
 def _length(folder: str, positions: int) -> int | None:
@@ -76,24 +96,30 @@ def _length(folder: str, positions: int) -> int | None:
 
     A number that does not fit the model is none. transformers writes a huge one for "no limit".
     """
-    for name, key in ((LENGTH_CONFIG, "max_seq_length"), (TOKENIZER_CONFIG, LENGTH)):
-        path = os.path.join(folder, name)
-        length = read_json_object(path).get(key) if tf.io.gfile.exists(path) else None
+    path = os.path.join(folder, TOKENIZER_CONFIG)
+    of_tokenizer = read_json_object(path).get(LENGTH) if tf.io.gfile.exists(path) else None
+    for length in (read_transformer_config(folder).get("max_seq_length"), of_tokenizer):
         if type(length) is int and bounds.ROW_LENGTH.lower <= length <= positions:
             return length
     return None
 
 
 def _vocabulary(folder: str) -> VocabularyFiles:
+    """The vocabulary. sentence-transformers may lower-case texts before the tokenizer, which then keeps accents."""
     vocabulary = vocabulary_in(folder)
-    if vocabulary or not tf.io.gfile.exists(os.path.join(folder, TOKENIZER_JSON)):
-        return vocabulary
-    from albert_tf.weights.hugging_face.tokenizer_json import vocabulary_of_tokenizer_json
+    if not vocabulary and tf.io.gfile.exists(os.path.join(folder, TOKENIZER_JSON)):
+        from albert_tf.weights.hugging_face.tokenizer_json import vocabulary_of_tokenizer_json
 
-    return vocabulary_of_tokenizer_json(folder)
+        vocabulary = vocabulary_of_tokenizer_json(folder)
+    if read_transformer_config(folder).get("do_lower_case") and vocabulary.do_lower_case is False:
+        keeps_accents = bool(vocabulary.vocab_file or vocabulary.keep_accents)
+        return dataclasses.replace(vocabulary, do_lower_case=True, keep_accents=keeps_accents)
+    return vocabulary
 
 
 def _check_weights(folder: str) -> None:
+    if tf.io.gfile.exists(os.path.join(folder, ADAPTER)):
+        raise ValueError(without_base_model(folder))
     if any(tf.io.gfile.exists(os.path.join(folder, name)) for name in (WEIGHTS, INDEX)):
         return
     for name in sorted(tf.io.gfile.listdir(folder)):
@@ -103,16 +129,24 @@ def _check_weights(folder: str) -> None:
 
 def _by_release_name(
     tensors: dict[str, StoredTensor], names: NameTable, head: str | None
-) -> dict[str, StoredTensor]:
-    """The tensors by the release's names. A tensor without one keeps its key, and is reported as not used."""
-    named = {}
+) -> tuple[dict[str, StoredTensor], StoredTensor | None]:
+    """The tensors by the release's names, and the decoder's word table if there are two.
+
+    A tensor without a name keeps its key, and is reported as not used.
+    """
+    named: dict[str, StoredTensor] = {}
+    tied: dict[str, StoredTensor] = {}
     for key, tensor in tensors.items():
         full = names.prefix + key if key.startswith(("embeddings.", "encoder.", "pooler.")) else key
         stem, dot, ending = full.rpartition(".")
         full = stem + _OLD_ENDINGS.get(dot + ending, dot + ending)
-        if not full.endswith(_COPIES):
+        second_name = next((name for ending, name in _TIED.items() if full.endswith(ending)), None)
+        if second_name:
+            tied[second_name] = tensor
+        elif not full.endswith(_POSITION_IDS):
             named[names.ours(full, head) or key] = tensor
-    return named
+    decoder = tied.pop(_WORDS, None) if _WORDS in named else None
+    return {**named, **tied}, decoder  # of two biases that differ, transformers uses the decoder's
 
 
 def without_identity(source: StoredModel) -> StoredModel:
@@ -156,10 +190,10 @@ class StoredTensor:
 
 
 def stored_tensors(folder: str) -> dict[str, StoredTensor]:
-    """The tensors of a folder, by key."""
-    index = os.path.join(folder, INDEX)
-    if not tf.io.gfile.exists(index):
-        return _tensors_of(os.path.join(folder, WEIGHTS))
+    """The tensors of a folder, by key. As in transformers, an index is not read beside model.safetensors."""
+    path, index = os.path.join(folder, WEIGHTS), os.path.join(folder, INDEX)
+    if tf.io.gfile.exists(path) or not tf.io.gfile.exists(index):
+        return _tensors_of(path)
     tensors = {}
     for name in _shards(index):
         tensors.update(_tensors_of(os.path.join(folder, name)))
