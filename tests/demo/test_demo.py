@@ -1,21 +1,17 @@
 """The demo: its corpus, its baselines, and a corpus of the user."""
 
-import itertools
 import pathlib
-import shlex
-import sys
 
 import numpy as np
 import pytest
 from absl import flags
 from absl.testing import flagsaver
-from in_process import loaded
 
 from albert_tf.data.records import record_writer, serialize
 from albert_tf.tasks.classification.data import read_examples
 from albert_tf.tasks.classification.task_config import load_task_config
 from demo import __main__ as demo, baselines, python_docs, word_order_task
-from demo.__main__ import masked_sentences, split_corpus, write_corpus
+from demo.__main__ import masked_sentences, models_folder, split_corpus, write_corpus
 
 
 @pytest.mark.long
@@ -104,73 +100,10 @@ def test_guessing_is_the_share_of_the_most_frequent(tmp_path):
     assert baselines.baselines(path, 16, 4) == {"masked_lm_accuracy": 3 / 5, "sentence_order_accuracy": 2 / 3}
 
 
-@pytest.fixture
-def models_of(tmp_path, monkeypatch, capsys):
-    """Function of a corpus: the last line that the demo prints, and the folders of the models that it trains."""
-    scores, folders = itertools.count(), []
-
-    def run_script(script, output_dir=None, **flags):
-        if flags.get("do_train") or "num_train_steps" in flags:
-            folders.append(pathlib.Path(output_dir))
-
-    monkeypatch.setattr(demo, "run_script", run_script)
-    monkeypatch.setattr(demo, "ask", lambda saved_model, questions: None)
-    monkeypatch.setattr(demo, "read_json_object", lambda path: dict(
-        masked_lm_accuracy=next(scores), sentence_order_accuracy=0.5, eval_accuracy=0.5))
-    monkeypatch.setattr(demo, "baselines", lambda *_, **__: dict(masked_lm_accuracy=0, sentence_order_accuracy=0))
-    (tmp_path / "out").mkdir()
-    flags.FLAGS.mark_as_parsed()
-
-    def run(text):
-        (tmp_path / "mine.txt").write_text(text)
-        folders.clear()
-        with flagsaver.flagsaver(output_dir=str(tmp_path / "out"), corpus=str(tmp_path / "mine.txt")):
-            demo.main()
-        return capsys.readouterr().out.splitlines()[-1], list(folders)
-
-    return run
-
-
-CORPUS = "\n\n".join(f"The name of file {i} is known.\nReturn it to the caller." for i in range(20))
-
-
-def test_each_corpus_has_models_of_its_own(models_of):
+def test_each_corpus_has_models_of_its_own(tmp_path):
     """A finished run is not repeated, so in the same folder it would have the results of the earlier corpus."""
-    _, first = models_of(CORPUS)
-    assert [folder.name for folder in first] == ["continued", "fine_tuned", "not_pretrained", "own"]
-    for document in (0, 1):  # of the text to evaluate on, and of the text to train on
-        _, other = models_of(CORPUS.replace(f"file {document} ", "file 99 "))
-        assert not set(first) & set(other)
-    assert models_of(CORPUS)[1] == first
-
-
-def test_a_corpus_of_the_user_is_asked_about_itself(models_of, monkeypatch):
-    models_of(CORPUS)
-    asked = []
-    monkeypatch.setattr(demo, "run_script", lambda script, text=None, **flags: asked.extend(text or ()))
-    monkeypatch.setattr(demo, "ask", lambda saved_model, questions: asked.extend(questions))
-    models_of(CORPUS)
-    of_every_corpus = {*demo.NOVEL_SENTENCES, demo.LAST_SENTENCE, demo.PARAGRAPH + demo.LAST_SENTENCE}
-    assert set(asked) - of_every_corpus == {
-        "The name of file 0 is [MASK].", "[MASK] it to the caller.", "The name of file 10 is [MASK]."}
-
-
-def test_long_scripts_log_their_progress_where_there_is_no_terminal(models_of, monkeypatch):
-    models_of(CORPUS)
-    verbosities = {}
-    monkeypatch.setattr(demo, "run_script", lambda script, verbosity=None, **_: verbosities.update({script: verbosity}))
-    models_of(CORPUS)
-    of_all = -1 if sys.stderr.isatty() else None  # a terminal has progress bars
-    assert {script for script, verbosity in verbosities.items() if verbosity == of_all} >= {
-        "create_pretraining_data", "run_pretraining", "run_classifier", "train_vocabulary"}
-
-
-def test_it_ends_with_the_command_that_opens_its_models_on_a_page(models_of):
-    last_line, (continued, fine_tuned, *_) = models_of(CORPUS)
-    python, *module, command = shlex.split(last_line.partition(": ")[2])[:4]
-    given = shlex.split(last_line.partition(": ")[2])[4:]
-    assert pathlib.Path(python).resolve() == pathlib.Path(sys.executable).resolve()
-    assert (module, command) == (["-m", "albert_tf"], "serve")
-    assert given == [f"--init_checkpoint={folder}" for folder in (continued, fine_tuned)]
-    with loaded("serve") as run:
-        assert "init_checkpoint" in {flag.name for flag in run.flags}
+    folders = []
+    for content in ("one", "two", "one"):
+        (tmp_path / "train.txt").write_text(content)
+        folders.append(models_folder("out", str(tmp_path / "train.txt")))
+    assert folders[0] == folders[2] != folders[1]
