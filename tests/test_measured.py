@@ -20,7 +20,9 @@ def read_rows(name):
 
 def table_lines(page, heading):
     """The cells of each line of a section's tables; the line below a head begins with "---"."""
-    section = (DOCS / page).read_text("utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    text = (DOCS / page).read_text("utf-8")
+    found = re.search(rf"^(#+) {re.escape(heading)}$", text, re.MULTILINE)
+    section = re.split(rf"^#{{2,{max(2, len(found[1]))}}} ", text[found.end():], flags=re.MULTILINE)[0]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
 
 
@@ -240,11 +242,12 @@ def test_the_rows_of_the_steps_on_a_gpu_follow_from_the_measured_values():
 
 def test_the_tables_of_speed_are_the_measured_values():
     measured = read_rows("speed.csv")
-    for section in dict.fromkeys(row["section"] for row in measured):
-        lines, shown, head = table_lines("speed.md", section), {}, []
+    for page, section in dict.fromkeys((row["page"], row["section"]) for row in measured):
+        lines, shown, head = table_lines(page, section), {}, []
         for cells, below in zip(lines, [*lines[1:], [""]]):
             if below[0] == "---":
                 head = cells
             elif cells[0] != "---":
                 shown.update({(cells[0], column): cell for column, cell in zip(head[1:], cells[1:]) if cell})
-        assert shown == {(row["row"], row["column"]): row["value"] for row in measured if row["section"] == section}
+        assert shown == {(row["row"], row["column"]): row["value"] for row in measured
+                         if (row["page"], row["section"]) == (page, section)}
