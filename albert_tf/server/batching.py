@@ -145,18 +145,17 @@ class Batcher:
         """Runs a batch. If it fails, its parts run one by one, so that one bad row fails alone."""
         try:
             rows = _outputs(parts[0].job.signature, concatenated(part.columns() for part in parts))
-        except Exception as error:  # any error of a model is the answer to its request, and the thread continues
+            self.on_batch(len(rows))
+            for job, numbers in parts:
+                job.add(numbers, rows[: len(numbers)])
+                rows = rows[len(numbers) :]
+        except Exception as error:  # any error is the answer to its request, and the thread continues
             if len(parts) == 1:
                 with contextlib.suppress(InvalidStateError):  # the client has gone
                     parts[0].job.result.set_exception(error)
             else:
                 for part in parts:
                     self._run([part])
-            return
-        self.on_batch(len(rows))
-        for job, numbers in parts:
-            job.add(numbers, rows[: len(numbers)])
-            rows = rows[len(numbers) :]
 
 
 def _sizes(largest: int) -> list[int]:

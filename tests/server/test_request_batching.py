@@ -2,6 +2,7 @@
 
 import queue
 import threading
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -66,6 +67,16 @@ def test_a_bad_row_spoils_no_other_request(recorder):
     assert [values(futures[i]) for i in (0, 1, 3)] == [[2], [4], [6]]
     with pytest.raises(ValueError, match="13 is refused"):
         futures[2].result(60)
+    batcher.close()
+
+
+def test_an_error_in_counting_a_batch_is_an_answer_and_the_thread_goes_on(recorder):
+    batcher = Batcher(batch_size=8)
+    recorder.go.set()
+    batcher.on_batch = mock.Mock(side_effect=[KeyError("no such count"), None])
+    with pytest.raises(KeyError):
+        batcher.submit(recorder.signature, dict(x=np.array([1]))).result(60)
+    assert values(batcher.submit(recorder.signature, dict(x=np.array([2])))) == [4]
     batcher.close()
 
 
