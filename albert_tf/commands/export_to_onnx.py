@@ -74,10 +74,10 @@ def main() -> None:
         write_hugging_face_folder,
     )
     from albert_tf.export.saved_model import print_differences, write_and_compare
+    from albert_tf.server.models import names_of
     from albert_tf.server.web import page_files, scripts
     from albert_tf.tasks.scores import check_scores
     from albert_tf.training.checkpoints import check_no_run
-    from albert_tf.weights.model_card import model_name
     from albert_tf.weights.settings import settings_of
 
     options = fields.from_flags(Options)
@@ -111,7 +111,8 @@ def main() -> None:
             assert selected.initial is not None  # pretrained would have raised
             onnx = OnnxModel(contents[precisions[0]], settings_of(model), selected.vocabulary)
             has_sentence_order = any(name.startswith("cls/seq_relationship/") for name in selected.initial.shapes)
-            files.update(page_files(model_name(selected.initial.path), onnx, names[precisions[0]], has_sentence_order))
+            name, = names_of([selected.initial.path])
+            files.update(page_files(name, onnx, names[precisions[0]], has_sentence_order))
         if is_theirs:
             write_hugging_face_folder(
                 model, options.output_dir, selected.vocabulary, contents, options.init_path, files)

@@ -77,7 +77,7 @@ def model_of_source(
     built, report = build(source, kind, **(vectors or {} if kind == "sentence_encoder" else {}))
     warn_of_random_parts(kind, report, source.path)
     runtime = in_onnx_runtime(built) or _KerasModel(built)
-    served = served_model(name, runtime, tokenizer, top_k, source.path, prompt_name)
+    served = served_model(name, runtime, tokenizer, top_k, prompt_name)
     random = [*([RAW_TEXT, IDS, EXAMPLES] if any(map(_MASKED_LM.match, report.not_restored)) else []),
               *([SENTENCE_ORDER] if any(map(_SENTENCE_ORDER.match, report.not_restored)) else [])]
     signatures = {key: each for key, each in served.signatures.items() if key not in random}
@@ -85,14 +85,13 @@ def model_of_source(
 
 
 def served_model(
-    name: str, model: _Model, tokenizer: FullTokenizer, top_k: int = 5, path: str | None = None,
-    prompt_name: str | None = None,
+    name: str, model: _Model, tokenizer: FullTokenizer, top_k: int = 5, prompt_name: str | None = None,
 ) -> ServedModel:
     """A model with the signatures of the SavedModel that the head's script exports.
 
     A pre-trained model also predicts whether two texts are in order. An encoder takes ids only.
 
-    The page shows `path`; None: that of the ONNX file. prompt_name is that of a sentence encoder; None: its default.
+    prompt_name is that of a sentence encoder; None: its default.
     """
     head = head_of(model).name
     if head not in _HEADS:
@@ -106,7 +105,7 @@ def served_model(
                                        functools.partial(_of_examples, parts), parts.outputs)}
     signatures = {key: dataclasses.replace(each, labels=labels) for key, each in signatures.items()}
     reader = TextReader(name, **dict(dict(kind=head, tokenizer=tokenizer, row_length=model.row_length), **parts.reader))
-    return ServedModel(name, description_of(head, path or model.path, model.config), signatures, reader,
+    return ServedModel(name, description_of(head, name, model.config), signatures, reader,
                        counting.take_tokens)
 
 
@@ -130,7 +129,7 @@ class _KerasModel:
     """A Keras model that is called like an OnnxModel, and has the same attributes."""
 
     def __init__(self, model: keras.Model):
-        self._model, self.head, self.path = model, head_of(model), ""
+        self._model, self.head = model, head_of(model)
         self._run = tf.function(functools.partial(exported_outputs, model), autograph=False, reduce_retracing=True)
         specs = model.input_specs()
         self.input_names = tuple(specs)

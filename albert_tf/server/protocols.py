@@ -26,7 +26,7 @@ from albert_tf.server.requests import PredictRequest, input_arrays, read_object
 from albert_tf.server.signatures import TEXT, Columns, Signature, TextReader
 from albert_tf.text.origins import trace_pieces
 
-MAX_ROWS = 1024
+MAX_ROWS, _MAX_OPENAI_ROWS = 1024, 2048
 EMBEDDING, RERANKER, CLASSIFIER = "embedding", "reranker", "classifier"  # text-embeddings-inference's kinds of models
 _OPENAI = "/v1/embeddings"
 # text-embeddings-inference's status and type of an error, by the status in TensorFlow Serving's interface.
@@ -140,11 +140,11 @@ def _fits(value: Any, schema: _Json) -> bool:
 # --- calls -----------------------------------------------------------------------------------------------------------
 
 
-def _columns(signature: Signature, **texts: Sequence[str]) -> Columns:
-    return input_arrays(PredictRequest("", None, texts), signature, MAX_ROWS)
+def _columns(signature: Signature, texts: Mapping[str, Sequence[str]], max_rows: int = MAX_ROWS) -> Columns:
+    return input_arrays(PredictRequest("", None, texts), signature, max_rows)
 
 
-def _embed(values: _Json, reader: TextReader) -> Call:
+def _embed(values: _Json, reader: TextReader, max_rows: int = MAX_ROWS) -> Call:
     texts, size = reader.prompted(_listed(values["inputs"]), values["prompt_name"]), values["dimensions"]
     largest = reader.signature.outputs["sentence_embedding"].shape[-1] or 0
     if size and size > largest:
@@ -156,11 +156,11 @@ def _embed(values: _Json, reader: TextReader) -> Call:
             vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), LEAST_LENGTH)
         return vectors.tolist()
 
-    return Call(reader.name, reader.signature, _columns(reader.signature, text=texts), answer)
+    return Call(reader.name, reader.signature, _columns(reader.signature, dict(text=texts), max_rows), answer)
 
 
 def _openai_embeddings(values: _Json, reader: TextReader) -> Call:
-    call = _embed(dict(values, inputs=values["input"], normalize=True), reader)
+    call = _embed(dict(values, inputs=values["input"], normalize=True), reader, _MAX_OPENAI_ROWS)
     encoded = reader.tokenizer.encode_batch(reader.prompted(_listed(values["input"]), values["prompt_name"]))
     tokens = sum(min(len(ids) + 2, reader.row_length) for ids in encoded)
 
@@ -184,7 +184,7 @@ def _rerank(values: _Json, reader: TextReader) -> Call:
                 for rank in ranks]
 
     return Call(reader.name, reader.signature,
-                _columns(reader.signature, text_a=[values["query"]] * len(texts), text_b=texts), answer)
+                _columns(reader.signature, dict(text_a=[values["query"]] * len(texts), text_b=texts)), answer)
 
 
 def _predict(values: _Json, reader: TextReader) -> Call:
@@ -201,12 +201,12 @@ def _predict(values: _Json, reader: TextReader) -> Call:
                   for row in scores]
         return labels if is_batch else labels[0]
 
-    return Call(reader.name, reader.signature, _columns(reader.signature, **texts), answer)
+    return Call(reader.name, reader.signature, _columns(reader.signature, texts), answer)
 
 
 def _tokenize(values: _Json, reader: TextReader) -> Call:
     texts, tokenizer = reader.prompted(_listed(values["inputs"]), values["prompt_name"]), reader.tokenizer
-    _columns(Signature(dict(text=TEXT), dict), text=texts)  # raises for too many or too long ones
+    _columns(Signature(dict(text=TEXT), dict), dict(text=texts))  # raises for too many or too long ones
     ids = (tokenizer.cls_id, tokenizer.sep_id)
     first, last = ([dict(id=piece_id, text=piece, special=True, start=None, stop=None)] * values["add_special_tokens"]
                    for piece_id, piece in zip(ids, tokenizer.convert_ids_to_tokens(list(ids))))

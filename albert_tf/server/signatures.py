@@ -97,9 +97,9 @@ class ServedModel:
     take_tokens: Callable[[], int] = int
 
 
-def description_of(head: str, path: str, config: AlbertConfig) -> str:
-    """The description of a model of these weights."""
-    return (f"{head.replace('_', ' ')} from {path}: {config.num_hidden_layers} layers, "
+def description_of(head: str, name: str, config: AlbertConfig) -> str:
+    """The description of a model with this name. It has no path, since every client can read it."""
+    return (f"{head.replace('_', ' ')} from {name}: {config.num_hidden_layers} layers, "
             f"hidden size {config.hidden_size}, {config.vocab_size:,} pieces")
 
 

@@ -24,6 +24,7 @@ VIEWS = dict(
     answer=({"question", "context"}, {"answer", "start", "end"}),
     choose=({"question", "context", "options"}, set()),
     tag=({"text"}, {"words", "tags"}),
+    compare=({"text"}, {"sentence_embedding"}),
 )
 OPTIONAL_INPUTS = dict(text_b="")
 

@@ -175,7 +175,7 @@ def test_the_stored_head_tells_a_regression_from_a_multiple_choice(config, sente
     path = tmp_path / "score"
     save(head_named("classifier").model(config, num_labels=1), str(path), "tf1",
          VocabularyFiles.from_tokenizer(sentence_pieces))
-    assert model_of_source("score", open_source(str(path))).description.startswith("classifier from ")
+    assert model_of_source("score", open_source(str(path))).description.startswith("classifier from score: ")
     (path / "albert_tf.json").write_text("{}")
     with pytest.raises(ValueError, match="can be a regression or a multiple-choice model: set the model to classifier"):
         model_of_source("score", open_source(str(path)))
@@ -348,10 +348,10 @@ def test_answers_under_way_are_sent_before_a_signal_ends_the_script(served):
         assert process.returncode == 0 and printed.splitlines()[-1].endswith("] ended")
 
 
-def test_a_port_that_is_taken_is_named(served):
+def test_a_port_that_is_taken_is_named():
     with running([]) as server:
-        done = script_process.run("serve", dict(init_checkpoint=served("encoder")[2], port=server.server_address[1]),
-                                  merged=True)
+        done = script_process.run("serve", dict(init_checkpoint="no such model", port=server.server_address[1]),
+                                  merged=True)  # before it loads
     assert done.returncode == 1
     assert f"error: --host=127.0.0.1 --port={server.server_address[1]} cannot be used: " in done.stdout
 

@@ -48,7 +48,7 @@ def models(sentence_pieces):
 @pytest.fixture(scope="module")
 def server(models, sentence_pieces):
     with running([served_model(name, OnnxModel(to_onnx(model), settings_of(model)), sentence_pieces)
-                  for name, model in models.items()], max_body_bytes=10_000) as server:
+                  for name, model in models.items()], max_body_bytes=20_000) as server:
         yield server
 
 
@@ -82,6 +82,7 @@ def test_embeddings_as_openai_has_them(server, vectors, sentence_pieces):
     _, answer = ask(server, "v1/embeddings", dict(input=TEXTS[0], dimensions=4, encoding_format="base64"))
     decoded = np.frombuffer(base64.b64decode(answer["data"][0]["embedding"]), "<f4")
     np.testing.assert_allclose(decoded, of_length_1(vectors[0, :4]), atol=1e-5)
+    assert len(ask(server, "v1/embeddings", dict(input=["a"] * 2048))[1]["data"]) == 2048
 
 
 @pytest.mark.parametrize("body, status, code, message", [
@@ -93,7 +94,7 @@ def test_embeddings_as_openai_has_them(server, vectors, sentence_pieces):
     (dict(input="a", dimensions=0), 400, None, '"dimensions" must be a number from 1'),
     (dict(input="a", encoding_format="int8"), 400, None, "float or base64"),
     (dict(input="a", inputs="a"), 400, None, "the body may have input, model"),
-    (dict(input=["a"] * 1025), 400, None, "1 to 1,024 rows"), (dict(input="a" * 10_001), 413, None, "10,000 bytes"),
+    (dict(input=["a"] * 2049), 400, None, "1 to 2,048 rows"), (dict(input="a" * 20_001), 413, None, "20,000 bytes"),
     ("no object", 400, None, "must be a JSON object")])
 def test_errors_as_openai_has_them(server, body, status, code, message):
     answered, answer = ask(server, "v1/embeddings", body)
@@ -180,7 +181,7 @@ def test_tokenize(server, sentence_pieces):
     ("embed", dict(inputs="a", truncation_direction="Left"), 422, "Validation", "must be Right"),
     ("embed?model=x", dict(inputs="a"), 404, "Validation", "there is no model 'x'"),
     ("embed?model=tags", dict(inputs="a"), 422, "Validation", "Received: tags (classifier)"),
-    ("embed", dict(inputs="a" * 10_001), 413, "Validation", "at most 10,000 bytes"),
+    ("embed", dict(inputs="a" * 20_001), 413, "Validation", "at most 20,000 bytes"),
     ("embed", None, 405, "Validation", "send a POST request"),
     ("embed?model=prompted", dict(inputs="a", prompt_name="x"), 422, "Validation", "the model has no prompt 'x'"),
     ("rerank", dict(query="a", texts="b"), 422, "Validation", '"texts" must be a list of texts'),

@@ -102,12 +102,13 @@ def with_arguments(name):
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
-def test_every_head_answers_texts_as_its_saved_model_in_either_runtime(made, monkeypatch, name):
+def test_every_head_answers_texts_as_its_saved_model_in_either_runtime(made, monkeypatch, caplog, name):
     saved_model, onnx, folder = made(name, **with_arguments(name))
     weights = of_weights("weights", folder, name)
     with monkeypatch.context() as patched:
         patched.setattr(importlib.util, "find_spec", lambda package: None)
         in_keras = of_weights("keras", folder, name)
+    assert "since onnx and onnxruntime is not installed" in caplog.text
     models = [saved_model, onnx, weights, in_keras]
     with running(models) as server:
         expected, *others = (post(server, f"{model.name}:predict", instances=REQUESTS[name]) for model in models)
@@ -220,7 +221,7 @@ def test_the_command_serves_an_onnx_file_beside_other_models(made, monkeypatch):
     with loaded("serve") as run:
         assert run(onnx_model=[f"{folder}/model.onnx", folder], init_checkpoint="albert_tiny_en", port=0) == 0
     assert [model.name for model in found] == ["albert_tiny_en", "model", "onnx"]
-    assert found[1].description.startswith("classifier from ")
+    assert found[1].description.startswith("classifier from model: ")
 
 
 def test_vectors_have_the_precision_of_the_export(config, sentence_pieces):

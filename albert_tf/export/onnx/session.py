@@ -145,7 +145,8 @@ class OnnxModel(LabelProbabilities):
         try:
             return self._session.run(inputs, self.output_names)
         except self._errors as error:
-            raise ValueError(f"{self.path or 'the ONNX model'} refuses its inputs: {_one_line(error)}") from error
+            raise ValueError(  # without the folder: clients of a server read it
+                f"{os.path.basename(self.path) or 'the ONNX model'} refuses its inputs: {_one_line(error)}") from error
 
     def _check_names(self) -> None:
         wanted = {*ENCODER_INPUTS, *getattr(self.head.model, "HEAD_OUTPUTS", ())}
