@@ -48,6 +48,9 @@ class Options(shared.VocabularyFlags, shared.VectorPrecisionFlags, shared.Prompt
     port: int = fields.integer(8501, "Port to listen on. 0: any free port.", bounds.Bounds(0, 65_535))
     top_k: int = fields.integer(5, "Number of pieces to show for each mask.", bounds.CANDIDATES)
     predict_batch_size: int = fields.integer(16, "Largest number of rows of a batch.", bounds.BATCH_SIZE)
+    allowed_hosts: list[str] = fields.strings(
+        [], "Name of a host that requests may be sent to, without its port: that of a proxy in front of the server. "
+        "Repeat the flag for several. Default: only loopback hosts, or any if --host is another address.")
     max_body_bytes: int = fields.integer(1_000_000, "Largest size of a request, in bytes.", bounds.TOKENS)
 
 
@@ -57,27 +60,33 @@ def define_flags() -> None:
 
 def main() -> None:
     check_installed("serve", "uvicorn", "starlette", "h11", "prometheus_client")
+    from albert_tf.server.app import host_name
     from albert_tf.server.batching import Batcher
-    from albert_tf.server.server import ModelServer
+    from albert_tf.server.server import ModelServer, listen
 
     options = fields.from_flags(Options)
-    models = load(options)
+    for host in options.allowed_hosts:
+        if host_name(host) != host:
+            raise ValueError(f"--allowed_hosts must be a name in lower case, without https:// and port: {host!r}")
     try:
-        server = ModelServer(models, options.host, options.port, options.max_body_bytes,
-                             batcher=functools.partial(Batcher, options.predict_batch_size))
+        listener = listen(options.host, options.port)  # before the models, which take longer
     except (OSError, OverflowError) as error:
         raise ValueError(f"--host={options.host} --port={options.port} cannot be used: {error}. "
                          "--port=0 takes any free port") from error
-    # uvicorn raises the signal again when all is answered. By its default handler, SIGTERM would end with status 143.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    print(f"{count_of(len(models), 'model')}; open {server.url} (Ctrl-C ends)", flush=True)
-    try:
-        # It is not raised if a script started this process by `serve &`, and so made it ignore SIGINT.
-        with contextlib.suppress(KeyboardInterrupt):
-            server.serve_forever()
-        logging.info("ended")
-    finally:
-        server.server_close()
+    with listener:
+        models = load(options)
+        server = ModelServer(models, listener, options.max_body_bytes, options.allowed_hosts,
+                             functools.partial(Batcher, options.predict_batch_size))
+        # uvicorn raises the signal again when all is answered: SIGTERM would end with status 143 by default.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        print(f"{count_of(len(models), 'model')}; open {server.url} (Ctrl-C ends)", flush=True)
+        try:
+            # It is not raised if a script started this process by `serve &`, and so made it ignore SIGINT.
+            with contextlib.suppress(KeyboardInterrupt):
+                server.serve_forever()
+            logging.info("ended")
+        finally:
+            server.server_close()
 
 
 def load(options: Options) -> list[ServedModel]:
@@ -93,7 +102,7 @@ def load(options: Options) -> list[ServedModel]:
     models = []
     for name, (path, loader) in zip(names, loaders):
         models.append(loader(options, name, path))
-        logging.info("%s: %s", name, models[-1].description)
+        logging.info("%s: %s", path, models[-1].description)
     return models
 
 

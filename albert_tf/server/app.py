@@ -24,7 +24,7 @@ import ipaddress
 import queue
 import time
 from http import HTTPStatus
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Collection, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from absl import logging
@@ -204,15 +204,15 @@ class Guard:
 
     Starlette's TrustedHostMiddleware knows no hosts of IPv6 and no origins, and answers in plain text.
 
-    With is_loopback, only requests whose Host header names a loopback host are answered, so that a page of another site
-    whose domain name resolves to 127.0.0.1 gets no data. num_connections gives the number of connections, used or idle.
+    Unless answers_any_host is set, only requests whose Host header names a loopback host or one of allowed_hosts are
+    answered, so that a page of another site whose domain name resolves to 127.0.0.1 gets no data. Pages of
+    allowed_hosts are answered whatever the Host header is, since a proxy may replace it.
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, is_loopback: bool, max_body_bytes: int, max_connections: int,
-                 num_connections: Callable[[], int]):
-        self._app, self._is_loopback, self._max_body_bytes = app, is_loopback, max_body_bytes
-        self._metrics = metrics
-        self._max_connections, self._num_connections = max_connections, num_connections
+    def __init__(self, app: ASGIApp, metrics: Metrics, max_body_bytes: int, allowed_hosts: Collection[str],
+                 answers_any_host: bool):
+        self._app, self._metrics, self._max_body_bytes = app, metrics, max_body_bytes
+        self._allowed_hosts, self._answers_any_host = allowed_hosts, answers_any_host
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request, or passes it on."""
@@ -236,12 +236,12 @@ class Guard:
 
     def _reason(self, method: str, headers: Headers) -> tuple[HTTPStatus, str] | None:
         """The status and the message of a request that is refused."""
-        if self._num_connections() > self._max_connections:
-            return HTTPStatus.SERVICE_UNAVAILABLE, "too many connections are open: try later"
         host, origin = headers.get("Host", ""), headers.get("Origin")
-        if self._is_loopback and not is_loopback(_name_of(host)):
-            return HTTPStatus.FORBIDDEN, "this server answers only requests to its loopback address"
-        if origin is not None and origin not in (f"http://{host}", f"https://{host}"):  # https: behind a proxy
+        name = host_name(host)
+        if not (self._answers_any_host or name in self._allowed_hosts or is_loopback(name)):
+            return HTTPStatus.FORBIDDEN, "this server answers only requests to its loopback address and --allowed_hosts"
+        if origin is not None and origin not in (f"http://{host}", f"https://{host}") and (  # https: behind a proxy
+                host_name(origin.partition("://")[2]) not in self._allowed_hosts):
             return HTTPStatus.FORBIDDEN, "this server does not answer the pages of other sites"
         length = headers.get("Content-Length")
         if "Transfer-Encoding" in headers or (length is None and method == "POST"):
@@ -283,7 +283,7 @@ async def _skip_body(receive: Receive, headers: Headers) -> None:
             pass
 
 
-def _name_of(host: str) -> str:
+def host_name(host: str) -> str:
     """The name or address in a Host header, without its port; "" if it has none."""
     try:
         return urlsplit(f"//{host}").hostname or ""

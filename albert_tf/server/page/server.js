@@ -1,9 +1,10 @@
 // The models of the server that the page comes from. page.js imports it as backend.js.
 
-const path = (model) => `/v1/models/${encodeURIComponent(model.name)}:predict`;
+// Without a slash at the start, so that a proxy can serve the page below a path of its own.
+const path = (model) => `v1/models/${encodeURIComponent(model.name)}:predict`;
 
 export async function models() {
-  return (await (await fetch("/v1/models")).json()).models;
+  return (await (await fetch("v1/models")).json()).models;
 }
 
 // The answer to a request {signature_name, instances}.
@@ -16,5 +17,5 @@ export async function predict(model, request) {
 
 // How another program sends a request.
 export function command(model, body) {
-  return `curl ${location.origin}${path(model)} -d @- <<'END'\n${body}\nEND`;
+  return `curl ${new URL(path(model), location.href)} -d @- <<'END'\n${body}\nEND`;
 }
