@@ -74,13 +74,12 @@ def tokens_per_second(config: AlbertConfig) -> float:
     from albert_tf.pretraining.task import PretrainingTask
     from albert_tf.training.optimizer import create_optimizer
     from albert_tf.training.trainer import Trainer
+    from benchmarks.workers.ours import random_batch
+    from benchmarks.workers.workloads import Workload
 
     trainer = Trainer(PretrainingTask(AlbertPretrainer(config)))
     trainer.compile(create_optimizer("adamw", learning_rate=1e-4, num_train_steps=1000, num_warmup_steps=0))
-    ids = tf.random.uniform([SEQUENCES, SEQ], 5, config.vocab_size, tf.int32)
-    batch = dict(input_ids=ids, input_mask=tf.ones_like(ids), segment_ids=0 * ids, next_sentence_labels=0 * ids[:, :1],
-                 masked_lm_ids=ids[:, :PREDICTIONS], masked_lm_weights=tf.ones([SEQUENCES, PREDICTIONS]),
-                 masked_lm_positions=0 * ids[:, :PREDICTIONS] + tf.range(1, PREDICTIONS + 1))
+    batch = random_batch(Workload(config.to_dict(), SEQUENCES, SEQ, PREDICTIONS))
     batches, train = iter(tf.data.Dataset.from_tensors(batch).repeat()), trainer.make_train_function()
     float(train(batches)["loss"])  # traces and allocates
     start = time.perf_counter()

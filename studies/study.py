@@ -206,7 +206,8 @@ def plan(study: Study, data: Mapping[str, str | None], output_dir: str) -> list[
             used = {name: versions.get(name, os.path.basename(places[name])) for name in placeholders(flags)
                     if name in places}
             places[run] = path_of(script, flags, used)
-            runs[run] = PlannedRun(script, filled_flags(flags, {**places, "here": places[run]}), places[run])
+            filling = {**places, "here": places[run]}
+            runs[run] = PlannedRun(script, {name: filled(value, filling) for name, value in flags.items()}, places[run])
 
         for run in ("pretraining", *wanted):
             if run not in runs:
@@ -218,10 +219,6 @@ def plan(study: Study, data: Mapping[str, str | None], output_dir: str) -> list[
         return os.path.join(output_dir, "runs", f"{name}-{key}")
 
     return [trial(label, seed, [COLUMNS[column][1] for column in columns]) for seed in study.seeds for label in labels]
-
-
-def filled_flags(flags: dict[str, Any], places: dict[str, str]) -> dict[str, Any]:
-    return {name: filled(value, places) for name, value in flags.items()}
 
 
 def run_trial(trial: Trial) -> bool:
