@@ -46,7 +46,7 @@ LARGEST_BATCH = 32
 IN_SUCCESSION = 16
 Batch = Mapping[str, tf.Tensor]
 Program = Callable[[Batch], Mapping[str, Any]]  # the head's outputs for a batch; "logits" is one of them
-COLUMNS = ("task", "seed", "way", "score", "time_batch_1", "time_batch_32", "megabytes")
+COLUMNS = ("task", "seed", "steps", "way", "score", "time_batch_1", "time_batch_32", "megabytes")
 
 
 def main():
@@ -57,7 +57,8 @@ def measure(task: str, seed: str) -> list[dict]:
     ways = {name: (program, megabytes) for name, program, megabytes in programs(task, seed)}
     rows = dev_rows(task)
     times = times_of_a_text({name: program for name, (program, _) in ways.items()}, rows)
-    return [dict(zip(COLUMNS, (task, seed, name, score_of(task, program, rows))), **times[name],
+    steps = FLAGS.steps or SETTINGS[task].steps
+    return [dict(zip(COLUMNS, (task, seed, steps, name, score_of(task, program, rows))), **times[name],
                  megabytes=megabytes)
             for name, (program, megabytes) in ways.items()]
 

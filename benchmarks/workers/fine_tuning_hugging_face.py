@@ -18,8 +18,7 @@ import sys
 import torch
 import transformers
 
-from albert_tf.data.worker_pool import chunks
-from benchmarks.workers.fine_tuning_squad_hugging_face import Squad
+from benchmarks.workers.fine_tuning_squad_hugging_face import Squad, chunks
 
 GLUE_COLUMNS = {"sst-2": ("sentence", None, "label"), "sts-b": ("sentence1", "sentence2", "score"),
                 "rte": ("sentence1", "sentence2", "label")}

@@ -10,8 +10,6 @@ import json
 import torch
 import transformers
 
-from albert_tf.data.worker_pool import chunks
-
 OVERLAP = 48  # number of tokens that two windows of a paragraph share
 N_BEST = 20  # number of starts, and of ends, that are candidates
 MAX_ANSWER = 30  # tokens
@@ -96,6 +94,11 @@ def span(sequence_ids, offsets, start_character, behind_character):
     while offsets[last][1] >= behind_character:
         last -= 1
     return first - 1, last + 1
+
+
+def chunks(values, size):
+    """The values in lists of a size; the last one may be shorter."""
+    return [values[first : first + size] for first in range(0, len(values), size)]
 
 
 def question_ids(path):
