@@ -103,7 +103,7 @@ def test_onednn_is_on_with_avx2_unless_the_user_has_set_it(flags_of_cpu, by_user
 
 def options():
     """The options of run_race, whose flags are parsed."""
-    return fields.from_flags(run_race.Options, model=None, init_checkpoint=None, release_steps=None, exits={})
+    return fields.from_flags(run_race.Options, model=None, init_checkpoint=None, release_steps=None)
 
 
 @pytest.mark.parametrize("tpu", [False, True])

@@ -11,7 +11,6 @@ from absl import flags
 
 from albert_tf.commands import flag_fields as fields, shared_flags as shared, training_flags, usage
 from albert_tf.data.batching import bucket_lengths
-from albert_tf.modeling.vectors import POOLER, POOLINGS
 from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.training.options import FineTuningOptions, Length, TrainerOptions
 from albert_tf.utils import bounds
@@ -117,8 +116,8 @@ class RunFlags:
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(shared.ModelFlags, training_flags.TrainingFlags, LengthFlags, TrainableFlags, RunFlags,
-              training_flags.DeviceFlags, shared.ExportFlags):
+class Options(shared.ModelFlags, shared.NumLayersFlags, training_flags.TrainingFlags, LengthFlags, TrainableFlags,
+              RunFlags, training_flags.DeviceFlags, shared.ExportFlags):
     """The flags of a command that fine-tunes. A command's own class adds its flags.
 
     Args:
@@ -193,7 +192,7 @@ def define_flags(options_class: type[Options], **defaults: Any) -> None:
     fields.define_alias("seed", "random_seed")
 
 
-def set_defaults(*heads: str, has_exits: bool = False) -> ResolvedModel:
+def set_defaults(*heads: str) -> ResolvedModel:
     """Sets flags that the command line does not set, and finds the model. A command calls it first.
 
     The flags are those of --recipe, and --max_seq_length by the run or the model. A run keeps the length that it was
@@ -202,7 +201,7 @@ def set_defaults(*heads: str, has_exits: bool = False) -> ResolvedModel:
     apply_recipe()
     model = fields.from_flags(shared.ModelFlags).resolve_model(
         *heads, output_dir=FLAGS.output_dir, do_train=FLAGS.do_train, ensemble=tuple(FLAGS.ensemble_checkpoints),
-        num_layers=FLAGS.num_layers if has_exits else None)
+        num_layers=FLAGS.num_layers)
     name = "max_seq_length"
     if requested(name) is None:
         FLAGS.set_default(name, shared.default_length(model, FLAGS.albert_config_file, FLAGS[name].default))
@@ -269,36 +268,3 @@ def options_from_flags(
         raise ValueError(f"nothing to do: set {', '.join(f'--{name}' for name in names[:-1])} or --{names[-1]}")
     return fields.from_flags(options_class, model=model, release_steps=release_steps,
                              cached_dir=FLAGS.cached_dir or FLAGS.output_dir, **values)
-
-
-@dataclasses.dataclass(frozen=True)
-class ExitFlags(shared.NumLayersFlags):
-    """The flags of exit heads and of a model that is cut after one of its first layers."""
-
-    exit_heads: bool | None = fields.boolean(
-        None, "Whether to train an output after every layer (Zhou et al., 2020), so that the model can be cut to its "
-        "first layers (--num_layers). Default: false, or as in the training of the model.")
-
-
-@dataclasses.dataclass(frozen=True)
-class PooledExitFlags(ExitFlags):
-    """The same for outputs that read one vector of a text."""
-
-    exit_pooling: str | None = fields.choice(
-        None, POOLINGS, "With --exit_heads: which vector of a text the outputs before the last layer read: the mean or "
-        "the maximum of the tokens, [CLS], or the pooled output. Default: pooler, or as in the training of the model.")
-
-
-def exit_arguments(options_class: type[ExitFlags], model: ResolvedModel, teacher_checkpoint: str | None = None
-                   ) -> dict[str, Any]:
-    """The arguments of the model's constructor for exit heads, from the flags."""
-    options = fields.from_flags(options_class)
-    exit_heads = bool(model.reconciled("exit_heads", options.exit_heads))
-    if exit_heads and FLAGS.do_train and teacher_checkpoint:
-        raise ValueError("--teacher_checkpoint teaches the last layer alone: train --exit_heads without it")
-    if not isinstance(options, PooledExitFlags):
-        return dict(exit_heads=exit_heads)
-    if options.exit_pooling and not exit_heads:
-        raise ValueError(f"--exit_pooling={options.exit_pooling} needs --exit_heads")
-    return dict(exit_heads=exit_heads, exit_pooling=model.reconciled("exit_pooling", options.exit_pooling) or POOLER,
-                pooling=model.settings.pooling or POOLER)

@@ -26,12 +26,11 @@ _LONG_TEXTS = ("window_pooling", "max_windows", "doc_stride")  # what --long_tex
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(DistillationOptions, tuning_flags.PooledExitFlags, tuning_flags.Options):
-    """The flags of this command; `task`, `windows` and `exits` are made from several flags."""
+class Options(DistillationOptions, tuning_flags.Options):
+    """The flags of this command; `task` and `windows` are made from several flags."""
 
     task: TaskData = fields.made()
     windows: dict[str, Any] = fields.made()
-    exits: dict[str, Any] = fields.made()
     task_name: str | None = fields.string(
         None, "Name of a GLUE task: cola, mnli, mismnli, mrpc, rte, sst-2, sts-b, qqp, qnli, wnli or ax.")
     task_config: str | None = fields.string(
@@ -74,7 +73,7 @@ def define_flags() -> None:
 
 
 def options_from_flags() -> Options:
-    model = tuning_flags.set_defaults("classifier", has_exits=True)
+    model = tuning_flags.set_defaults("classifier")
     if bool(FLAGS.task_name) == bool(FLAGS.task_config):
         raise ValueError("set either --task_name, or --task_config for a task of your own")
     task = load_task_config(FLAGS.task_config) if FLAGS.task_config else find_task(FLAGS.task_name)
@@ -86,8 +85,7 @@ def options_from_flags() -> Options:
     windows = {name: model.reconciled(name, requested.get(name), "long_texts") for name in _LONG_TEXTS}
     windows = {name: value for name, value in windows.items() if value is not None}
     return tuning_flags.options_from_flags(
-        Options, model, ["calibrate"], (1000, 0) if FLAGS.task_name else None, task=task, windows=windows,
-        exits=tuning_flags.exit_arguments(tuning_flags.PooledExitFlags, model, FLAGS.teacher_checkpoint))
+        Options, model, ["calibrate"], (1000, 0) if FLAGS.task_name else None, task=task, windows=windows)
 
 
 def main() -> None:

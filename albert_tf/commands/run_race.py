@@ -13,7 +13,6 @@ albert_tf/tasks/multiple_choice/data.py shows the JSON lines.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from absl import flags
 
@@ -25,12 +24,11 @@ FLAGS = flags.FLAGS
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(tuning_flags.PooledExitFlags, tuning_flags.Options):
-    """The flags of this command; `exits` is made from several flags."""
+class Options(tuning_flags.Options):
+    """The flags of this command."""
 
     LARGEST_INTERVAL = 100
 
-    exits: dict[str, Any] = fields.made()
     data_dir: str | None = fields.string(
         None, "Folder that contains RACE, or the .jsonl files of --data_format=jsonl. An export of a model of RACE "
         "does not need it.")
@@ -66,10 +64,9 @@ def define_flags() -> None:
 
 
 def options_from_flags() -> Options:
-    model = tuning_flags.set_defaults("multiple_choice", has_exits=True)
+    model = tuning_flags.set_defaults("multiple_choice")
     release_steps = (12000, 1000) if FLAGS.data_format == "race" else None
-    return tuning_flags.options_from_flags(Options, model, release_steps=release_steps,
-                                           exits=tuning_flags.exit_arguments(tuning_flags.PooledExitFlags, model))
+    return tuning_flags.options_from_flags(Options, model, release_steps=release_steps)
 
 
 def main() -> None:

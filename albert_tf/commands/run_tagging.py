@@ -10,7 +10,6 @@ continues from the latest checkpoint.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from absl import flags
 
@@ -25,12 +24,11 @@ FLAGS = flags.FLAGS
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(DistillationOptions, tuning_flags.ExitFlags, tuning_flags.Options):
-    """The flags of this command; `exits` is made from several flags."""
+class Options(DistillationOptions, tuning_flags.Options):
+    """The flags of this command."""
 
     LARGEST_INTERVAL = 100
 
-    exits: dict[str, Any] = fields.made()
     train_file: str | None = fields.string(
         None, "Path of the sentences to train on: one word and its tag per line, and a blank line between sentences. "
         "The tags in this file are the labels of the model.")
@@ -61,8 +59,7 @@ def define_flags() -> None:
 
 
 def options_from_flags() -> Options:
-    model = tuning_flags.set_defaults("token_classifier", has_exits=True)
-    exits = tuning_flags.exit_arguments(tuning_flags.ExitFlags, model, FLAGS.teacher_checkpoint)
+    model = tuning_flags.set_defaults("token_classifier")
     columns = None
     if FLAGS.columns is not None:
         try:
@@ -71,7 +68,7 @@ def options_from_flags() -> Options:
             raise ValueError("--columns must be two numbers, such as 0,-1. Received: "
                              f"{','.join(FLAGS.columns)}") from error
         columns = Columns(word, tag)
-    return tuning_flags.options_from_flags(Options, model, columns=columns, exits=exits)
+    return tuning_flags.options_from_flags(Options, model, columns=columns)
 
 
 def main() -> None:

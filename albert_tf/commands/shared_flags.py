@@ -193,10 +193,11 @@ class SharingFlags:
 class NumLayersFlags:
     """The flag of a model that is cut after one of its first layers."""
 
+    GROUP = "Model"
+
     num_layers: int | None = fields.integer(
-        None, "Number of layers, from the first on, that a trained model is cut to. The model must be a sentence "
-        "encoder, or have exit heads (--exit_heads of run_classifier, run_tagging and run_race). Default: all.",
-        bounds.LAYERS)
+        None, "Number of layers, from the first on, that a trained model is cut to. Unless it was trained for that "
+        "number (--distillation_depths), it may need further training. Default: all.", bounds.LAYERS)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -110,7 +110,8 @@ class AlbertModel(ConfiguredModel):
 
     def encode(self, inputs: dict, dropouts) -> dict:
         """The same as `call`, with a Dropouts object that the caller can use for further dropouts."""
-        word_embedding_output, embedding_output, input_mask = self.embed(inputs, dropouts)
+        input_ids, input_mask, segment_ids = required(inputs, ENCODER_INPUTS, "[batch, seq]")
+        word_embedding_output, embedding_output = self.embeddings(self._checked(input_ids), segment_ids, dropouts)
         encoder_outputs = self.encoder(embedding_output, input_mask, dropouts,
                                        recompute=self.gradient_checkpointing and dropouts.training)
         return dict(
@@ -124,9 +125,8 @@ class AlbertModel(ConfiguredModel):
         """pooled_output [batch, H] and sequence_output [batch, seq, H], if a layer with this output is the last one."""
         return dict(pooled_output=tf.tanh(self.pooler(layer_output[:, 0])), sequence_output=layer_output)
 
-    def embed(self, inputs: dict, dropouts) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Checks the inputs. Returns word_embedding_output, embedding_output and input_mask."""
-        input_ids, input_mask, segment_ids = required(inputs, ENCODER_INPUTS, "[batch, seq]")
+    def _checked(self, input_ids: tf.Tensor) -> tf.Tensor:
+        """The same ids. Raises an error if there are more than max_position_embeddings."""
         seq, longest = input_ids.shape[1], self.config.max_position_embeddings
         if seq is None:  # in a graph for any length
             is_short = tf.debugging.assert_less_equal(
@@ -136,8 +136,7 @@ class AlbertModel(ConfiguredModel):
         elif seq > longest:
             raise ValueError(f"the sequence has {seq} tokens, but the model has max_position_embeddings={longest}: "
                              f"make shorter ones, as tokenizer(texts, max_seq_length={longest}) does")
-        word_embedding_output, embedding_output = self.embeddings(input_ids, segment_ids, dropouts)
-        return word_embedding_output, embedding_output, input_mask
+        return input_ids
 
 
 def hidden_states(model: AlbertModel, outputs: dict) -> list[tf.Tensor]:

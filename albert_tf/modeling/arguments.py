@@ -82,6 +82,16 @@ def whole_number(default: Any, bounds: Bounds, **options) -> Any:
     return Argument(default, check, **options)
 
 
+def whole_numbers(bounds: Bounds, **options) -> Any:
+    """Whole numbers within bounds; none by default."""
+    def check(name: str, values: Any) -> tuple[int, ...]:
+        for value in _sequence(name, values):
+            bounds.check(f"a number in {name}", value)
+        return tuple(values)
+
+    return Argument((), check, **options)
+
+
 def real_number(default: Any, lower: float = -math.inf, upper: float = math.inf, **options) -> Any:
     """A number from `lower` to `upper`."""
     return Argument(default, lambda name, value: _number(name, value, lower, upper), **options)

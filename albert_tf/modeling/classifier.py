@@ -12,9 +12,18 @@ from typing import Sequence
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
+from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.arguments import REQUIRED, boolean, choice, names, real_number, real_numbers, whole_number
-from albert_tf.modeling.configured_model import ENCODER_INPUTS, as_rows, register, required, side_by_side
-from albert_tf.modeling.early_exit import EarlyExitModel
+from albert_tf.modeling.configured_model import (
+    ENCODER_INPUTS,
+    ConfiguredModel,
+    as_rows,
+    register,
+    required,
+    side_by_side,
+)
+from albert_tf.modeling.dropout import dropouts
+from albert_tf.modeling.layers import OutputDense
 from albert_tf.modeling.vectors import MEAN_OR_MAX, mean_or_max
 from albert_tf.utils import bounds
 
@@ -55,7 +64,7 @@ class LabelProbabilities:
 
 
 @register
-class AlbertClassifier(LabelProbabilities, EarlyExitModel):
+class AlbertClassifier(LabelProbabilities, ConfiguredModel):
     """AlbertModel, dropout on the pooled output, and a dense layer.
 
     Args:
@@ -72,8 +81,6 @@ class AlbertClassifier(LabelProbabilities, EarlyExitModel):
       activation_fn: one of ACTIVATIONS if the logit is the relevance of a passage for a query, of which this function
         makes the score; None for other models. It is left out if there are several labels.
       single_texts: whether it was trained on single texts, so that functions of texts refuse a second one.
-      exit_heads, exit_pooling, pooling, exit_patience: see EarlyExitModel.
-      exit_tolerance: scores of a regression agree if they differ by less. STS-B's scores are from 0 to 5.
 
     Call it with AlbertModel's inputs, [batch, seq], or with the windows of each text, [batch, windows, seq]; windows
     of padding only are ignored. It returns AlbertModel's outputs, for batch * windows rows, and logits, float32
@@ -97,7 +104,6 @@ class AlbertClassifier(LabelProbabilities, EarlyExitModel):
     thresholds: tuple[float, ...] | None = real_numbers(0.0, 1.0, is_compared=False)
     activation_fn: str | None = choice(None, ACTIVATIONS)
     single_texts: bool = boolean()
-    exit_tolerance: float = real_number(0.1, 0.0, is_stored=False)
 
     def __init__(self, config: AlbertConfig, *arguments, **keywords):
         super().__init__(config, *arguments, **keywords)
@@ -107,37 +113,29 @@ class AlbertClassifier(LabelProbabilities, EarlyExitModel):
                              f"Received: {len(self.thresholds)}")
         if self.num_labels != 1:
             self.activation_fn = None
-        self.add_layers("", self.num_labels)
+        self.albert = AlbertModel(config)
+        self.classifier = OutputDense("", config.hidden_size, self.num_labels, config.initializer_range)
+        self.built = True
 
     @property
     def is_regression(self) -> bool:
         """Whether the single logit is a score."""
         return self.num_labels == 1 and not self.multi_label
 
-    def agreement(self, before, logits, input_mask):
-        """See EarlyExitModel. Scores must nearly be equal, and if a text can have several labels, all be the same."""
-        if self.is_regression:
-            return tf.abs(logits - before)[:, 0] < self.exit_tolerance
-        if not self.multi_label:
-            return super().agreement(before, logits, input_mask)
-        predicted = [self.probabilities(each) >= self.label_thresholds for each in (before, logits)]
-        return tf.reduce_all(tf.equal(*predicted), axis=-1)
-
-    def rows_of(self, inputs):
-        """See EarlyExitModel."""
-        return as_rows(inputs, "windows")
-
-    def logits_of(self, head, outputs, input_mask, count, dropout):
-        """See EarlyExitModel. The logits are pooled over windows."""
-        logits = head(dropout(outputs["pooled_output"], self.classifier_dropout_prob))
-        if count is None:
-            return logits
-        is_there = side_by_side(tf.reduce_max(input_mask, axis=1), count)  # [batch, windows]
-        return mean_or_max(side_by_side(logits, count), is_there, self.window_pooling)
+    def call(self, inputs, training=False):
+        """The outputs that the class describes."""
+        dropout = dropouts(inputs, training)
+        rows, windows = as_rows(inputs, "windows")
+        outputs = self.albert.encode(rows, dropout)
+        logits = self.classifier(dropout(outputs["pooled_output"], self.classifier_dropout_prob))
+        if windows is not None:
+            is_there = side_by_side(tf.reduce_max(rows["input_mask"], axis=1), windows)  # [batch, windows]
+            logits = mean_or_max(side_by_side(logits, windows), is_there, self.window_pooling)
+        return dict(outputs, logits=logits)
 
 
 @register
-class AlbertTokenClassifier(EarlyExitModel):
+class AlbertTokenClassifier(ConfiguredModel):
     """AlbertModel, dropout on the sequence output, and a dense layer (Devlin et al., 2019, section 5.3).
 
     Args:
@@ -148,8 +146,6 @@ class AlbertTokenClassifier(EarlyExitModel):
         The model itself does not use it.
       doc_stride: how raw text is read: the pieces from the start of a window to the start of the next; 0 for half a
         window, as None.
-      exit_heads, exit_patience: see EarlyExitModel. A row exits when the labels of all of its tokens agree;
-        [CLS], [SEP] and padding, which no label is read from, do not count.
 
     Call it with AlbertModel's inputs. It returns AlbertModel's outputs and logits, float32 [batch, seq, num_labels].
 
@@ -167,21 +163,20 @@ class AlbertTokenClassifier(EarlyExitModel):
     def __init__(self, config: AlbertConfig, *arguments, **keywords):
         super().__init__(config, *arguments, **keywords)
         _check_label_names(self.label_names, self.num_labels)
-        self.add_layers("cls/tokens/", self.num_labels)
+        self.albert = AlbertModel(config)
+        self.classifier = OutputDense("cls/tokens/", config.hidden_size, self.num_labels, config.initializer_range)
+        self.built = True
 
-    def logits_of(self, head, outputs, input_mask, count, dropout):
-        """See EarlyExitModel."""
-        return head(dropout(outputs["sequence_output"], self.classifier_dropout_prob))
-
-    def agreement(self, before, logits, input_mask):
-        """Whether the labels of all tokens of a row agree."""
-        is_equal = tf.equal(tf.argmax(logits, -1), tf.argmax(before, -1))  # [batch, seq]
-        has_next = input_mask[:, 1:] > 0  # a token before another one is not [SEP]
-        return tf.reduce_all(is_equal[:, 1:-1] | ~has_next[:, 1:], axis=1)
+    def call(self, inputs, training=False):
+        """The outputs that the class describes."""
+        dropout = dropouts(inputs, training)
+        outputs = self.albert.encode(inputs, dropout)
+        logits = self.classifier(dropout(outputs["sequence_output"], self.classifier_dropout_prob))
+        return dict(outputs, logits=logits)
 
 
 @register
-class AlbertMultipleChoice(EarlyExitModel):
+class AlbertMultipleChoice(ConfiguredModel):
     """AlbertModel over every choice, dropout on the pooled output, and a dense layer to one logit.
 
     Args:
@@ -190,8 +185,6 @@ class AlbertMultipleChoice(EarlyExitModel):
         records).
       max_qa_length: how raw text is read: the largest number of pieces of question and option together; None for the
         default of choose_options and of served models.
-      exit_heads, exit_pooling, pooling, exit_patience: see EarlyExitModel. A question exits when the chosen
-        option agrees.
 
     Call it with AlbertModel's inputs as [batch, choices, seq] or [batch, num_choices * seq]. It returns AlbertModel's
     outputs for batch * choices rows, and logits, float32 [batch, choices]. A choice whose input_mask is all 0 is
@@ -209,20 +202,25 @@ class AlbertMultipleChoice(EarlyExitModel):
 
     def __init__(self, config: AlbertConfig, *arguments, **keywords):
         super().__init__(config, *arguments, **keywords)
-        self.add_layers("", 1)
+        self.albert = AlbertModel(config)
+        self.classifier = OutputDense("", config.hidden_size, 1, config.initializer_range)
+        self.built = True
 
     def input_specs(self, batch_size=None, seq_length=None, num_predictions=None):
         """The inputs' names, shapes and types; None is any size."""
         return {name: tf.TensorSpec([batch_size, self.num_choices, seq_length], tf.int32, name)
                 for name in ENCODER_INPUTS}
 
-    def logits_of(self, head, outputs, input_mask, count, dropout):
-        """See EarlyExitModel."""
-        logits = head(dropout(outputs["pooled_output"], self.dropout_prob))  # [batch * choices, 1]
-        is_choice = tf.reduce_max(input_mask, axis=1, keepdims=True) > 0  # [batch * choices, 1]
-        return tf.reshape(tf.where(is_choice, logits, MISSING_CHOICE), [-1, count])
+    def call(self, inputs, training=False):
+        """The outputs that the class describes."""
+        dropout = dropouts(inputs, training)
+        rows, choices = self._rows(inputs)
+        outputs = self.albert.encode(rows, dropout)
+        logits = self.classifier(dropout(outputs["pooled_output"], self.dropout_prob))  # [batch * choices, 1]
+        is_choice = tf.reduce_max(rows["input_mask"], axis=1, keepdims=True) > 0  # [batch * choices, 1]
+        return dict(outputs, logits=tf.reshape(tf.where(is_choice, logits, MISSING_CHOICE), [-1, choices]))
 
-    def rows_of(self, inputs) -> tuple[dict, int]:
+    def _rows(self, inputs) -> tuple[dict, int]:
         """The inputs as [batch * choices, seq], and the number of choices."""
         if "input_ids" in inputs and tf.convert_to_tensor(inputs["input_ids"]).shape.rank == 2:
             tensors, choices = required(inputs, ENCODER_INPUTS, "[batch, choices * seq]"), self.num_choices

@@ -21,9 +21,6 @@ from albert_tf.modeling.layers import LayerWeights, ReleaseDense
 
 # The release adds this to the attention scores of padding.
 MASKED_SCORE = -10000.0
-# The variables of the exit head of layer N (see early_exit.py) are EXIT_HEADS + "N/output_weights" and "N/output_bias".
-# The last layer has those of the model without exit heads, which can therefore read the weights too.
-EXIT_HEADS = "exit_heads/layer_"
 # The names of what a layer has of its own (see LayerWeights): the rest of the scope, the layer's number, the variable.
 OWN_NAME = re.compile(r"(.+)/layer_(\d+)/(\w+)")
 # The release's names of the variables in a block.

@@ -8,7 +8,15 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.arguments import Argument, boolean, choice, optional_name, texts_by_name, whole_number
+from albert_tf.modeling.arguments import (
+    Argument,
+    boolean,
+    choice,
+    optional_name,
+    texts_by_name,
+    whole_number,
+    whole_numbers,
+)
 from albert_tf.modeling.configured_model import ConfiguredModel, as_rows, register, side_by_side
 from albert_tf.modeling.dropout import dropouts
 from albert_tf.modeling.vectors import (
@@ -37,6 +45,8 @@ class AlbertSentenceEncoder(ConfiguredModel):
       prompts: texts by name, such as dict(query="query: "), one of which functions of texts put before each text; as
         pairs of name and text in the attribute. The model itself reads ids.
       default_prompt_name: the name of that prompt; None for none.
+      distillation_depths: the numbers of first layers that learned the vectors of a teacher as well, so that the model
+        can be cut to them.
       vector_precision, vector_ranges: the precision of the vectors of exported models (see VectorPrecision). Those of a
         call are float32.
 
@@ -48,7 +58,8 @@ class AlbertSentenceEncoder(ConfiguredModel):
       vector_size: truncate_dim, or hidden_size.
 
     Raises:
-      ValueError: there is no such pooling, precision or prompt, ranges do not fit, or truncate_dim exceeds hidden_size.
+      ValueError: there is no such pooling, precision or prompt, ranges do not fit, truncate_dim exceeds hidden_size, or
+        a distillation depth is not below num_hidden_layers.
     """
 
     HEAD_OUTPUTS = ("sentence_embedding",)
@@ -57,6 +68,7 @@ class AlbertSentenceEncoder(ConfiguredModel):
     truncate_dim: int | None = whole_number(None, bounds.WIDTH)
     prompts: Any = texts_by_name()
     default_prompt_name: str | None = optional_name()
+    distillation_depths: tuple[int, ...] = whole_numbers(bounds.LAYERS, is_compared=False)
     vector_precision: str = choice("float32", VECTOR_PRECISIONS, is_stored=False)
     vector_ranges: Any = Argument(None, lambda name, value: as_ranges(value), is_stored=False)
 
@@ -64,6 +76,9 @@ class AlbertSentenceEncoder(ConfiguredModel):
         super().__init__(config, *arguments, **keywords)
         if self.truncate_dim is not None:
             bounds.Bounds(1, config.hidden_size).check("truncate_dim", self.truncate_dim)
+        if self.distillation_depths and max(self.distillation_depths) >= config.num_hidden_layers:
+            raise ValueError("distillation_depths must be less than the model's number of layers, "
+                             f"{config.num_hidden_layers}. Received: {', '.join(map(str, self.distillation_depths))}")
         prompt_text(self.prompts, self.default_prompt_name)  # raises if there is none
         self.albert = AlbertModel(config)
         self.vector_size = self.truncate_dim or config.hidden_size

@@ -19,7 +19,6 @@ from typing import Any, Callable, Iterator, Mapping
 import tensorflow as tf
 
 from albert_tf import devices, keras
-from albert_tf.modeling.early_exit import loss_over_exits
 from albert_tf.training.options import MOST_PARTS
 from albert_tf.training.task import TrainableTask
 
@@ -309,7 +308,7 @@ class Trainer(keras.Model):
                 total = tf.reduce_sum(outputs[self.task.compared_output] * batch[_OUTPUT_GRADIENT])
                 losses: dict[str, tf.Tensor] = {}
             else:
-                total, losses = loss_over_exits(self.task.loss, outputs, batch, denominators)
+                total, losses = self.task.loss(outputs, batch, denominators)
             scaled = total if self.loss_scale is None else total * self.loss_scale.value
         variables = self.model.trainable_variables
         gradients = tape.gradient(scaled, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)

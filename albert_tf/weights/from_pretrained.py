@@ -12,11 +12,11 @@ from absl import logging
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.encoder import EXIT_HEADS, block_variable
+from albert_tf.modeling.encoder import block_variable
 from albert_tf.modeling.layers import check_finite_weights, release_name
 from albert_tf.weights.heads import HEADS, Head, encoder_of, head_named
 from albert_tf.weights.settings import declared
-from albert_tf.weights.stored_model import LABEL_VARIABLES, StoredModel, config_of, first_layers, open_source
+from albert_tf.weights.stored_model import StoredModel, config_of, first_layers, open_source
 
 if TYPE_CHECKING:
     from albert_tf.text.tokenization import FullTokenizer
@@ -30,6 +30,9 @@ _GROUP = re.compile(r"/group_\d+/")
 _COUNTERS = ("global_step", "save_counter")
 _OF_KERAS = ("name", "trainable", "dtype")  # the arguments of all models
 _MISSING = "missing"  # the reason for a variable without a stored value, such as that of a new head
+# Variables with a value for each label.
+_LABEL_VARIABLES = {name for head in HEADS if head.label_weights
+                     for name in (head.label_weights, head.label_weights.replace("weights", "bias"))}
 _POSITIONS = "bert/embeddings/position_embeddings"
 
 
@@ -49,8 +52,8 @@ def from_pretrained(
       config: the model's config; None for the config that comes with the weights.
       trust_module: whether to accept a TF2 module whose variables do not have the release's names. Its own graph then
         runs, like any program of its author.
-      num_layers: the number of layers, from the first on, to which a sentence encoder is cut, or a model with exit
-        heads, whose output is then that of the exit head after them. None for all layers.
+      num_layers: the number of layers, from the first on, that the model is cut to; None for all layers. It warns
+        unless the weights were trained for that number.
       **arguments: arguments of the model's constructor. By default they are those that are stored with the weights,
         such as a classifier's num_labels, label_names and max_seq_length.
 
@@ -259,7 +262,7 @@ class _Matching:
             self._restored.append(name)
             self._used.add(wanted)
             return wanted
-        elif (name in LABEL_VARIABLES or name.startswith(EXIT_HEADS)) and list(theirs[1:]) == ours[1:]:
+        elif name in _LABEL_VARIABLES and list(theirs[1:]) == ours[1:]:
             self._not_restored[name] = f"shape {list(theirs)}, not {ours}"
         else:
             raise ValueError(f"{self._source.path} is another model: {wanted} has shape {list(theirs)}, expected "

@@ -58,7 +58,7 @@ class ModelRequest:
       dropout: the dropout rates that replace those of the config, by their names in the config.
       output_dir: the directory of a training script's runs; None for scripts that do not train.
       do_train: whether the script trains now; None for scripts that never train.
-      num_layers: the number of layers that sentence encoders, or models with exit heads, are cut to; None for all.
+      num_layers: the number of layers that models are cut to; None for all.
     """
 
     init_checkpoint: str | None = None

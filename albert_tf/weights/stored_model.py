@@ -16,19 +16,21 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import functools
 import importlib
 import os
 import pathlib
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
 import tensorflow as tf
+from absl import logging
 
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.encoder import EXIT_HEADS, OWN_NAME, block_scope, block_variable
+from albert_tf.modeling.encoder import OWN_NAME, block_scope, block_variable
 from albert_tf.modeling.layers import check_finite_weights, layer_scope
 from albert_tf.utils.bounds import Bounds
 from albert_tf.utils.files import errors_naming_origin, names_in
-from albert_tf.weights.heads import HEAD_NAMES, HEADS, head_named, head_of_variables
+from albert_tf.weights.heads import HEAD_NAMES, head_named, head_of_variables
 from albert_tf.weights.hugging_face import ADAPTER, CONFIG, INDEX, MODULES, PICKLES, SCHEME, WEIGHTS
 from albert_tf.weights.settings import SETTINGS, Settings, VocabularyFiles
 
@@ -51,9 +53,6 @@ _STARTS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 _ZIP = b"PK\x03\x04"
 # The names of two matrices, and the factor of their product.
 _Product = tuple[str, str, float]
-# Variables with a value for each label.
-LABEL_VARIABLES = {name for head in HEADS if head.label_weights
-                    for name in (head.label_weights, head.label_weights.replace("weights", "bias"))}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -296,19 +295,21 @@ def _copies(name: str, config: AlbertConfig) -> Iterator[str]:
 def first_layers(source: StoredModel, num_layers: int | None) -> StoredModel:
     """The source of a model of the first layers of another one.
 
-    A model with exit heads gets the output layer after them. A sentence encoder may need further training.
+    It warns unless the weights were trained for this number of layers.
 
     Args:
       num_layers: the number of layers; None for the unchanged source.
     """
     if num_layers is None:
         return source
-    has_exits = source.settings.exit_heads
-    if not has_exits and source.settings.head != "sentence_encoder":
-        raise ValueError("num_layers needs a sentence encoder, or a model that was trained with exit heads "
-                         f"(--exit_heads), and {source.path} is neither. Received: num_layers={num_layers}")
-    config, settings = source.config, source.settings.replaced(exit_heads=False)
+    if source.module:
+        raise ValueError(f"{source.path} is a TF2 module whose own graph runs: its layers cannot be cut")
+    config, depths = source.config, source.settings.distillation_depths or ()
     Bounds(1, config.num_hidden_layers).check("num_layers", num_layers)
+    if num_layers == config.num_hidden_layers:
+        return source
+    if num_layers not in depths:
+        _warn_of_depth(source.path, config.num_hidden_layers, num_layers)
     groups = config.num_hidden_groups if config.cross_layer_sharing != "all" else (
         config.attention_blocks[num_layers - 1][0] // config.inner_group_num + 1)
     cut = config.replace(num_hidden_layers=num_layers, num_hidden_groups=groups)
@@ -316,15 +317,19 @@ def first_layers(source: StoredModel, num_layers: int | None) -> StoredModel:
         source, cut = unshared(source), unshared_config(cut)
     blocks = {name: block_variable(name) for name in source.shapes}
     used = {True: cut.num_attention_blocks, False: cut.num_ffn_blocks}
-    names = {name: name for name, block in blocks.items() if not name.startswith(EXIT_HEADS) and (
+    names = {name: name for name, block in blocks.items() if (
         block is None or block.group * cut.inner_group_num + block.inner < used[block.is_of_attention]) and not (
             (own := OWN_NAME.fullmatch(name)) and int(own[2]) >= num_layers * cut.inner_group_num)}
-    if has_exits and num_layers < config.num_hidden_layers:
-        settings = settings.replaced(pooling=settings.exit_pooling)
-        scope = next(name for name in LABEL_VARIABLES if name in names).rpartition("output_")[0]
-        names.update({f"{scope}{name}": f"{EXIT_HEADS}{num_layers}/{name}"
-                      for name in ("output_weights", "output_bias")})
+    settings = source.settings
+    if depths:
+        settings = settings.replaced(distillation_depths=tuple(depth for depth in depths if depth < num_layers))
     return source.renamed(names, read_config=lambda: cut, settings=settings)
+
+
+@functools.cache  # a command opens the same weights several times
+def _warn_of_depth(path: str, trained: int, num_layers: int) -> None:
+    logging.warning("%s was trained with %d layers and is cut to the first %d, for which it may need further training",
+                    path, trained, num_layers)
 
 
 def merged(source: StoredModel) -> StoredModel:

@@ -214,9 +214,6 @@ def use_module(model: keras.Model, path: str) -> HubEncoder:
     if isinstance(model, AlbertPretrainer) or not hasattr(model, "albert"):
         raise ValueError(f"{path} runs its own graph: it can be the encoder of a model with another head, but "
                          f"its weights cannot be loaded into {type(model).__name__}")
-    if getattr(model, "exit_heads", False):
-        raise ValueError(f"{path} runs its own graph, whose layers cannot be computed one by one: it cannot have exit "
-                         "heads")
     if devices.is_jax(model.distribute_strategy):
         raise ValueError(f"{path} runs its own graph, which is TensorFlow's: --runtime=jax cannot compute it")
     with model.distribute_strategy.scope():

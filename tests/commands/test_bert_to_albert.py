@@ -177,22 +177,23 @@ def test_the_loss_of_cosines_and_tokens_equals_numpy():
 def test_the_loss_of_depths_is_the_mean_of_those_of_the_cut_models(tmp_path):
     random = np.random.default_rng(1)
     config = AlbertConfig(vocab_size=9, embedding_size=4, hidden_size=8, num_hidden_layers=4, num_attention_heads=2,
-                          intermediate_size=8, max_position_embeddings=5, initializer_range=0.5, layer_biases=True)
+                          intermediate_size=8, max_position_embeddings=5, initializer_range=0.5)
     keras.utils.set_random_seed(1)
     model = AlbertSentenceEncoder(config)
     save(model, str(tmp_path), "ours")
+    taught = albert_tf.from_pretrained(str(tmp_path), "sentence_encoder", distillation_depths=[1, 3])
     ids = random.integers(1, 9, [3, 5])
     batch = dict(input_ids=ids, input_mask=np.array([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0]]),
                  segment_ids=np.zeros_like(ids))
     teacher = dict(sentence_embedding=tf.constant(random.standard_normal([3, 8]), tf.float32),
                    sequence_output=tf.constant(random.standard_normal([3, 5, 8]), tf.float32))
 
-    def loss(model, depths=()):
-        task = SentenceVectorTask(model, cosine_weight=10.0, token_weight=0.5, depths=depths)
+    def loss(model):
+        task = SentenceVectorTask(model, cosine_weight=10.0, token_weight=0.5)
         return float(task.teacher_loss(model(batch), teacher, batch, dict(examples=tf.constant(3.0)), 1.0))
 
     cut = [loss(albert_tf.from_pretrained(str(tmp_path), "sentence_encoder", num_layers=depth)) for depth in (1, 3)]
-    assert loss(model, (1, 3)) == pytest.approx(np.mean([loss(model), *cut]), rel=1e-5)
+    assert loss(taught) == pytest.approx(np.mean([loss(model), *cut]), rel=1e-5)
     assert len({round(each, 3) for each in (loss(model), *cut)}) == 3
     with pytest.raises(ValueError, match="must be less than the model's number of layers, 4. Received: 2, 4"):
-        SentenceVectorTask(model, depths=(2, 4))
+        AlbertSentenceEncoder(config, distillation_depths=(2, 4))

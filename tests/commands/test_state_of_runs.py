@@ -120,7 +120,6 @@ def test_several_runs_are_not_trained_beside_a_training_in_the_folder_of_one_of_
      "do_lower_case is True in the run and False in --do_lower_case"),
     (dict(max_seq_length=32), "max_seq_length is 24 in the run and 32 in --max_seq_length"),
     (dict(long_texts="mean"), "max_windows is 1 in the run and 8 in --long_texts"),
-    (dict(exit_heads=True), "exit_heads is False in the run and True in --exit_heads"),
 ])
 def test_a_run_is_not_continued_as_another_model(script, apart, shared, folder, flags, message):
     write_config(folder / "other.json", num_attention_heads=4)

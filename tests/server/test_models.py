@@ -356,13 +356,6 @@ def test_a_port_that_is_taken_is_named():
     assert f"error: --host=127.0.0.1 --port={server.server_address[1]} cannot be used: " in done.stdout
 
 
-def test_weights_with_exit_heads_are_served_by_another_head_without_them(config, sentence_pieces, tmp_path):
-    model = head_named("classifier").model(config, num_labels=2, exit_heads=True)
-    save(model, str(tmp_path), "ours", VocabularyFiles.from_tokenizer(sentence_pieces))
-    served = model_of_source("encoder", open_source(str(tmp_path)), "encoder")
-    assert list(served.signatures) == ["ids", "examples"]
-
-
 def test_a_head_with_random_values_is_warned_of(served, caplog):
     _, _, path = served("pretrainer")
     model_of_source("answers", open_source(path), "span", top_k=3)

@@ -272,11 +272,11 @@ def test_a_run_ends_early_if_it_does_not_get_better(runs):
 
 
 @pytest.mark.slow
-def test_several_runs_with_exit_heads_are_an_ensemble(runs):
+def test_several_runs_are_an_ensemble(runs):
     answers = {}
     for runtime in ("tensorflow", "jax"):
         directory = f"several/{runtime}"
-        runs.run("classification", directory, runtime=runtime, num_runs=2, exit_heads=True, train_step=2,
+        runs.run("classification", directory, runtime=runtime, num_runs=2, train_step=2,
                  save_checkpoints_steps=2, albert_config_file="two_layers.json", do_predict=False)
         runs.run("classification", f"{directory} ensemble", runtime=runtime, do_train=False, do_eval=False,
                  ensemble_checkpoints=[str(seed) for seed in sorted((runs.folder / directory).glob("seed_*"))])

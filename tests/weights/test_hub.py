@@ -15,6 +15,7 @@ from hub_modules import BATCH, INPUTS, TINY, Tf2Module, tf1_module, tf2_module, 
 from in_process import loaded
 
 import albert_tf
+from albert_tf import devices
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.classification.task import ClassificationTask
@@ -23,6 +24,7 @@ from albert_tf.weights.from_pretrained import load_into
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.resolved_model import ModelRequest, ResolvedModel
 from albert_tf.weights.stored_model import open_source
+from albert_tf.weights.tf_hub import use_module
 
 
 @pytest.fixture
@@ -318,3 +320,9 @@ def test_an_archive_is_requested_from_a_modules_page_only():
         "https://tfhub.dev/google/albert_base/3?tf-hub-format=compressed")
     assert archive._archive_url("https://host/albert.tar.gz?key=a") == "https://host/albert.tar.gz?key=a"
     assert archive._archive_url("https://host/albert?key=a") == "https://host/albert?key=a&tf-hub-format=compressed"
+
+
+def test_jax_does_not_compute_a_module_that_runs_its_own_graph(monkeypatch):
+    monkeypatch.setattr(devices, "is_jax", lambda strategy: True)
+    with pytest.raises(ValueError, match="module runs its own graph, which is TensorFlow's: --runtime=jax cannot"):
+        use_module(AlbertClassifier(TINY, 3), "module")

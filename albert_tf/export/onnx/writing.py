@@ -210,8 +210,7 @@ def pretrainer(graph: OnnxGraph, model: AlbertPretrainer, inputs: dict[str, str]
 def classifier(graph: OnnxGraph, model: AlbertClassifier, inputs: dict[str, str]) -> dict[str, str]:
     """The logits of the labels."""
     outputs = EncoderGraph(graph, model.albert).outputs(inputs)
-    text = pooled(graph, outputs, inputs["input_mask"], model.pooling)
-    return dict(outputs, logits=output_dense(graph, "classifier", model.classifier)(text))
+    return dict(outputs, logits=output_dense(graph, "classifier", model.classifier)(outputs["pooled_output"]))
 
 
 def token_classifier(graph: OnnxGraph, model: AlbertTokenClassifier, inputs: dict[str, str]) -> dict[str, str]:
@@ -225,10 +224,10 @@ def multiple_choice(graph: OnnxGraph, model: AlbertMultipleChoice, inputs: dict[
     length = graph.node("Shape", inputs["input_ids"], start=2, end=3)
     shape = graph.node("Concat", graph.constant([-1]), length, axis=0)
     rows = {name: graph.node("Reshape", tensor, shape) for name, tensor in inputs.items()}  # [batch * choices, seq]
-    outputs, input_mask = EncoderGraph(graph, model.albert).outputs(rows), rows["input_mask"]
-    text = pooled(graph, outputs, input_mask, model.pooling)
-    logits = output_dense(graph, "classifier", model.classifier)(text)  # [batch * choices, 1]
-    tokens = graph.node("ReduceMax", input_mask, graph.constant([1]), keepdims=1)
+    outputs = EncoderGraph(graph, model.albert).outputs(rows)
+    # [batch * choices, 1]
+    logits = output_dense(graph, "classifier", model.classifier)(outputs["pooled_output"])
+    tokens = graph.node("ReduceMax", rows["input_mask"], graph.constant([1]), keepdims=1)
     is_choice = graph.node("Greater", tokens, graph.constant(0, np.int32))
     logits = graph.node("Where", is_choice, logits, graph.scalar(MISSING_CHOICE))
     return dict(outputs, logits=graph.reshape(logits, [-1, model.num_choices]))

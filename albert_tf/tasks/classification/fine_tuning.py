@@ -55,7 +55,7 @@ class TextClassification(FineTuning):
             max_seq_length=options.max_seq_length, multi_label=task.multi_label,
             temperature=self._calibration.temperature, thresholds=self._calibration.thresholds,
             activation_fn="sigmoid" if task.is_ranking else None, single_texts=not self.has_pairs,
-            **options.windows, **options.exits)
+            **options.windows)
         if task.is_ranking:
             return RankingTask(model)
         return ClassificationTask(model, task.is_regression,

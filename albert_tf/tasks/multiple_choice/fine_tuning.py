@@ -32,8 +32,7 @@ class MultipleChoice(FineTuning):
             self.data.num_choices(*used) if options.data_dir else NUM_CHOICES)
 
     def new_task(self, config):
-        return ClassificationTask(AlbertMultipleChoice(config, self.options.dropout_prob, self.num_choices,
-                                                       **self.options.exits))
+        return ClassificationTask(AlbertMultipleChoice(config, self.options.dropout_prob, self.num_choices))
 
     def training_table(self):
         return self._table("train", self.options.train_file)

@@ -75,12 +75,13 @@ class SentenceEmbeddings(FineTuning):
 
     def new_task(self, config):
         options = self.options
-        model = AlbertSentenceEncoder(config, **self.pooling, vector_precision=self.vectors.name,
-                                      vector_ranges=self.vectors.ranges)
+        depths = options.distillation_depths if options.do_train else options.model.settings.distillation_depths
+        model = AlbertSentenceEncoder(config, **self.pooling, distillation_depths=depths or (),
+                                      vector_precision=self.vectors.name, vector_ranges=self.vectors.ranges)
         objective = "contrastive" if options.objective in ("pairs", "simcse") else "similarity"
         return SentenceVectorTask(model, objective, options.temperature, options.matryoshka_dims,
                                   options.distillation_cosines, options.distillation_tokens,
-                                  options.whole_batch_negatives, options.distillation_depths)
+                                  options.whole_batch_negatives)
 
     def training_table(self):
         options = self.options

@@ -35,9 +35,8 @@ class SentenceVectorTask(TrainableTask):
     1, plus cosine_weight times the squared difference of the cosines with all texts of the part, plus token_weight
     times the squared distance of the last layer's outputs, relative to their squared length and averaged over the
     tokens of a text. The teacher's vectors must be as wide as the model's (see projection), and for token_weight its
-    vocabulary must be the same. With depths, such as [2, 4], it is the mean of this loss of the model and of those of
-    the models of its first 2 and 4 layers, which then are good on their own (all exits at once, as in Zhou et al.,
-    2020).
+    vocabulary must be the same. With distillation_depths of the model, such as [2, 4], it is the mean of this loss of
+    the model and of those of the models of its first 2 and 4 layers, which then are good on their own.
 
     With matryoshka_dims, the loss is the sum of the losses over truncated vectors (Kusupati et al., 2022): those of the
     objective, or the distances from the teacher's vectors, truncated as well.
@@ -49,12 +48,8 @@ class SentenceVectorTask(TrainableTask):
 
     def __init__(self, model: AlbertSentenceEncoder, objective: str = "similarity", temperature: float = 0.05,
                  matryoshka_dims: Sequence[int] = (), cosine_weight: float = 0.0, token_weight: float = 0.0,
-                 whole_batch: bool = False, depths: Sequence[int] = ()):
+                 whole_batch: bool = False):
         super().__init__(model)
-        self._depths = tuple(depths)
-        if depths and not max(depths) < model.config.num_hidden_layers:
-            raise ValueError("distillation_depths must be less than the model's number of layers, "
-                             f"{model.config.num_hidden_layers}. Received: {', '.join(map(str, depths))}")
         self.compared_output = "sentence_embedding" if whole_batch else None
         self._cosine_weight, self._token_weight = cosine_weight, token_weight
         self.TEACHER_OUTPUTS = teacher_outputs(token_weight)
@@ -76,8 +71,8 @@ class SentenceVectorTask(TrainableTask):
         self, outputs: Tensors, teacher: Tensors, batch: Batch, denominators: Tensors, temperature: float
     ) -> tf.Tensor:
         """The micro-batch's share of the mean distance from the teacher's vectors and tokens."""
-        models = [outputs]
-        for state in layer_outputs(self.model.albert, outputs, self._depths) if self._depths else ():
+        models, depths = [outputs], self.model.distillation_depths
+        for state in layer_outputs(self.model.albert, outputs, depths) if depths else ():
             cut = self.model.albert.outputs_of(state)
             models.append(dict(cut, sentence_embedding=self.model.vectors(cut, batch["input_mask"])))
         distances = [self._from_teacher(each, teacher, batch) for each in models]

@@ -87,7 +87,7 @@ class Tagging(FineTuning):
     def new_task(self, config):
         return TaggingTask(AlbertTokenClassifier(
             config, len(self.label_names), self.options.classifier_dropout_prob, self.label_names,
-            self.features.label_all_pieces, **self.options.exits))
+            self.features.label_all_pieces))
 
     def training_table(self):
         return self._table(self.train, "train")

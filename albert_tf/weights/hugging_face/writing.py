@@ -14,7 +14,6 @@ from safetensors.numpy import save_file
 from albert_tf import keras
 from albert_tf.modeling.layers import release_name
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.modeling.vectors import POOLER
 from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.outputs import output, write_text
 from albert_tf.weights.heads import Head, head_of
@@ -41,12 +40,9 @@ def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFil
       dtype: one of DTYPES, to which the values are rounded.
     """
     check_one_of("dtype", dtype, DTYPES)
-    head, settings = head_of(model), settings_of(model)
-    if head.name != "sentence_encoder" and settings.pooling not in (None, POOLER):
-        raise ValueError("the output layer of Hugging Face's classes reads the pooled output, and that of this model "
-                         f"another vector. Received: pooling={settings.pooling}")
     values = _config(model, dtype)
-    tensors = {key: value.astype(dtype) for key, value in _tensors(model, head, model_type_of(model.config)).items()}
+    tensors = {key: value.astype(dtype) for key, value in _tensors(
+        model, head_of(model), model_type_of(model.config)).items()}
     _write_beside_weights(model, values, folder, vocabulary)
     path = os.path.join(folder, WEIGHTS)
     with output(path) as temporary:
