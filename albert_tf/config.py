@@ -25,7 +25,7 @@ _WHOLE_NUMBERS = dict(
     vocab_size=bounds.VOCAB_SIZE, embedding_size=bounds.WIDTH, hidden_size=bounds.WIDTH,
     num_hidden_layers=bounds.LAYERS, num_hidden_groups=bounds.LAYERS, num_attention_heads=bounds.WIDTH,
     intermediate_size=bounds.WIDTH, inner_group_num=bounds.LAYERS, max_position_embeddings=bounds.WIDTH,
-    type_vocab_size=bounds.WIDTH, layer_rank=bounds.WIDTH.at_least(0))
+    type_vocab_size=bounds.WIDTH)
 _FRACTIONS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
 
 # Transformers has other names: the tanh approximation, which the release calls "gelu", and the exact function.
@@ -40,9 +40,8 @@ _IGNORED_KEYS = frozenset(
     # in Google's bert_config.json: the pooler of its multilingual model
     "directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head "
     "pooler_type".split())
-_NOT_OF_TRANSFORMERS = ("cross_layer_sharing", "layer_rank", "layer_biases")
 # Hyper-parameters that BERT does not have.
-_NOT_OF_BERT = ("embedding_size", "num_hidden_groups", "inner_group_num", *_NOT_OF_TRANSFORMERS)
+_NOT_OF_BERT = ("embedding_size", "num_hidden_groups", "inner_group_num", "cross_layer_sharing")
 _DEFAULTS_OF_BERT = dict(hidden_size=768, num_attention_heads=12, intermediate_size=3072, hidden_dropout_prob=0.1,
                          attention_probs_dropout_prob=0.1)
 
@@ -66,9 +65,6 @@ class AlbertConfig:
       max_position_embeddings: the largest number of tokens of a sequence.
       type_vocab_size: number of segment ids.
       initializer_range: standard deviation of the truncated normal distribution of initial values.
-      layer_rank: rank of two matrices that each layer adds to each kernel that it shares, A B; 0 for none (Bae et al.,
-        2024, "Relaxed Recursive Transformers").
-      layer_biases: whether each layer has biases and LayerNorms of its own, beside the kernels that it shares.
       cross_layer_sharing: what layers share (section 3.1 and table 4): "all" (both blocks, within each of
         num_hidden_groups groups), "attention" or "ffn" (only that block, over all layers), or "none".
 
@@ -91,8 +87,6 @@ class AlbertConfig:
     type_vocab_size: int = 2
     initializer_range: float = 0.02
     cross_layer_sharing: str = "all"
-    layer_rank: int = 0
-    layer_biases: bool = False
 
     def __post_init__(self):
         for name, allowed in _WHOLE_NUMBERS.items():
@@ -114,12 +108,6 @@ class AlbertConfig:
         _require(self.num_hidden_layers * self.inner_group_num <= bounds.LAYERS.upper,
                  f"num_hidden_layers {self.num_hidden_layers} times inner_group_num must be at most "
                  f"{bounds.LAYERS.upper:,}", "inner_group_num", self.inner_group_num)
-        narrowest = min(self.hidden_size, self.intermediate_size)
-        _require(self.layer_rank <= narrowest, f"layer_rank must be at most {narrowest}, the smaller width of a kernel",
-                 "layer_rank", self.layer_rank)
-        _require(not (self.layer_rank or self.layer_biases) or self.cross_layer_sharing != "none",
-                 "layer_rank and layer_biases are for layers that share, and these have all weights of their own",
-                 "cross_layer_sharing", self.cross_layer_sharing)
         _require(self.cross_layer_sharing == "all" or self.num_hidden_groups == 1,
                  f"with cross_layer_sharing {self.cross_layer_sharing!r}, num_hidden_groups must be 1",
                  "num_hidden_groups", self.num_hidden_groups)
@@ -149,7 +137,7 @@ class AlbertConfig:
         is_bert = is_bert or values.get("model_type") == "bert"
         if "vocab_size" not in values:
             raise ValueError("the config has no vocab_size")
-        known -= {*_NOT_OF_BERT} if is_bert else {*_NOT_OF_TRANSFORMERS} if is_foreign else set()
+        known -= {*_NOT_OF_BERT} if is_bert else {"cross_layer_sharing"} if is_foreign else set()
         arguments = {**(_DEFAULTS_OF_BERT if is_bert else {}), **{key: values[key] for key in known & values.keys()}}
         if is_bert:
             arguments.update(embedding_size=arguments["hidden_size"], cross_layer_sharing="none")
@@ -229,11 +217,6 @@ class AlbertConfig:
         if self.cross_layer_sharing != "none":
             return self
         return self.replace(cross_layer_sharing="all", num_hidden_groups=self.num_hidden_layers)
-
-    @property
-    def has_layer_weights(self) -> bool:
-        """Whether layers have weights of their own beside those that they share."""
-        return self.layer_rank > 0 or self.layer_biases
 
     @property
     def is_bert(self) -> bool:

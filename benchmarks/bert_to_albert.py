@@ -1,4 +1,4 @@
-"""Quality over size of ALBERTs made from a BERT: ranks, embedding sizes, groups, starts, fewer layers.
+"""Quality over size of ALBERTs made from a BERT: embedding sizes, groups, starts, fewer layers.
 
     python -m benchmarks.bert_to_albert --model=all-MiniLM-L6-v2 --data=data --text=lines.txt --output_dir=out
 
@@ -12,8 +12,7 @@ each configuration, seed and number of lines to bert_to_albert.csv in --output_d
     parameters                 their number
     recall@1                   of the paragraphs of SQuAD's dev-v1.1.json by question, cut to the model's length
 
-Rows that are there are not measured again, and a training that was stopped continues. bert_to_albert.svg draws
-int8_spearman over megabytes, the means of seeds with the most lines, without the random start.
+Rows that are there are not measured again, and a training that was stopped continues.
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ from albert_tf.tasks.classification.data import find_task, read_examples
 from albert_tf.tasks.scores import scorer
 from albert_tf.tasks.sentence_vectors.search import unit_vectors_function
 from albert_tf.text.lines import read_lines
-from albert_tf.utils.charts import Curve, Panel, write_charts
 from albert_tf.utils.files import make_directory
 from albert_tf.utils.outputs import write_csv, write_text
 from albert_tf.weights.settings import settings_of
@@ -45,22 +43,17 @@ from albert_tf.weights.stored_model import open_source
 from benchmarks import common_flags
 from benchmarks.processor import run
 from benchmarks.retrieval import BEST, scores, squad  # defines --model and --data
-from studies.intervals import standard_error
 
-BASE = dict(share_layers=1, layer_rank=32, layer_biases=True, embedding_size=128, num_layers=None)
 RANDOM = "random start"
-UNSHARED = dict(share_layers=None, layer_rank=0, layer_biases=False, embedding_size=None)
-CURVES: dict[str, dict[str, dict[str, Any]]] = {  # what differs from BASE, by the name of a configuration
-    "rank of layers": {f"rank {rank}": dict(layer_rank=rank) for rank in (0, 8, 16, 32, 64)},
-    "plain ALBERT": {"plain": dict(layer_rank=0, layer_biases=False)},
-    "embedding size, rank 32": {f"E {size}": dict(embedding_size=size) for size in (64, 96, 192)},
-    "groups, rank 0": {f"{groups} groups": dict(layer_rank=0, share_layers=groups) for groups in (2, 3)},
-    "random start, rank 32": {RANDOM: {}},
-    "3 layers": {"3 layers rank 32": dict(num_layers=3),
-                 "3 layers unshared E 128": dict(num_layers=3, share_layers=3, layer_rank=0, layer_biases=False),
-                 "3 layers unshared": dict(UNSHARED, num_layers=3)},
+SHARED = dict(share_layers=1, embedding_size=128, num_layers=None)
+CONFIGURATIONS: dict[str, dict[str, Any]] = {
+    "plain": SHARED,
+    **{f"E {size}": dict(SHARED, embedding_size=size) for size in (64, 96, 192)},
+    **{f"{groups} groups": dict(SHARED, share_layers=groups) for groups in (2, 3)},
+    "3 layers unshared E 128": dict(share_layers=3, embedding_size=128, num_layers=3),
+    "3 layers unshared": dict(share_layers=None, embedding_size=None, num_layers=3),
+    RANDOM: SHARED,
 }
-CONFIGURATIONS = {name: {**BASE, **changes} for curve in CURVES.values() for name, changes in curve.items()}
 TEACHER = "teacher"
 KEYS = ("configuration", "seed", "lines")
 COLUMNS = (*KEYS, "start_spearman", "spearman", "int8_spearman", "megabytes", "milliseconds", "parameters", "recall@1")
@@ -85,7 +78,6 @@ def main():
             rows.append({column: str({**dict(zip(KEYS, key)), **values}.get(column, "")) for column in COLUMNS})
             write_csv(table, [COLUMNS, *(row.values() for row in rows)])
             print(*(f"{column} {value}" for column, value in rows[-1].items() if value), sep=", ", flush=True)
-    draw(rows, os.path.splitext(table)[0] + ".svg")
 
 
 def trained(name: str, seed: str, num_lines: str) -> dict[str, Any]:
@@ -95,7 +87,7 @@ def trained(name: str, seed: str, num_lines: str) -> dict[str, Any]:
     write_text(text, "".join(f"{line}\n" for line in itertools.islice(read_lines(FLAGS.text), int(num_lines))))
     options = bert_to_albert.Options(
         init_checkpoint=FLAGS.model, text=text, text_column=None, output_dir=folder, cached_dir=FLAGS.output_dir,
-        data_dir=None, max_seq_length=None, train_batch_size=128, num_train_epochs=1.0, learning_rate=None,
+        data_dir=None, max_seq_length=None, train_batch_size=128, num_train_epochs=1.0, learning_rate=0.0015,
         replaced_words=0.3, distillation_depths=(), random_seed=int(seed), runtime="tensorflow", precision=None,
         **CONFIGURATIONS[name])
     start = bert_to_albert.convert(options)
@@ -134,27 +126,6 @@ def milliseconds(model: OnnxModel, tokenizer) -> float:
         model(inputs)
         times.append(time.process_time() - start)
     return 1000 * float(np.median(times))
-
-
-def draw(rows: list[dict[str, str]], path: str) -> None:
-    """Writes the chart: a curve for each entry of CURVES and each model that was not trained; the teacher as a line."""
-    lines = max((int(row["lines"]) for row in rows if row["lines"]), default=0)
-    points: dict[str, list[tuple[float, float]]] = {}  # of the seeds of a configuration: megabytes, score
-    for row in rows:
-        if row["lines"] in ("", str(lines)):
-            points.setdefault(row["configuration"], []).append((float(row["megabytes"]), float(row["int8_spearman"])))
-    untrained = {name: {name} for name in points if name not in (*CONFIGURATIONS, TEACHER)}
-    curves = []
-    for title, names in {**CURVES, **untrained}.items():
-        measured = [np.array(points[name]) for name in names if name in points]  # [seeds, 2] each
-        if measured and RANDOM not in names:  # so low that the others would be one line
-            curves.append(Curve([tuple(each.mean(axis=0)) for each in measured], title,
-                                [standard_error(each[:, 1]) for each in measured]))
-    if TEACHER in points and curves:
-        sizes = [x for curve in curves for x, _ in curve.points]
-        curves.append(Curve([(x, points[TEACHER][0][1]) for x in (min(sizes), max(sizes))], TEACHER))
-    if curves:
-        write_charts(path, [Panel("Spearman's correlation on STS-B", curves, "megabytes in int8")])
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ def test_defaults_are_the_releases():
         vocab_size=30000, embedding_size=128, hidden_size=4096, num_hidden_layers=12, num_hidden_groups=1,
         num_attention_heads=64, intermediate_size=16384, inner_group_num=1, hidden_act="gelu", hidden_dropout_prob=0,
         attention_probs_dropout_prob=0, max_position_embeddings=512, type_vocab_size=2, initializer_range=0.02,
-        cross_layer_sharing="all", layer_rank=0, layer_biases=False)
+        cross_layer_sharing="all")
 
 
 @pytest.mark.parametrize("model, groups, inner", [
@@ -45,7 +45,7 @@ def test_the_names_of_activations_are_those_of_the_library(key):
 
 
 def test_what_a_config_of_bert_does_not_say_is_berts_default():
-    config = AlbertConfig.from_dict(dict(vocab_size=60, model_type="bert", num_hidden_groups=2, layer_rank=3))
+    config = AlbertConfig.from_dict(dict(vocab_size=60, model_type="bert", num_hidden_groups=2, inner_group_num=3))
     assert config == AlbertConfig.preset("bert_base").replace(vocab_size=60, hidden_act="gelu_exact",
                                                               max_position_embeddings=512)
 

@@ -5,7 +5,7 @@
 The layers become one that all layers share, and the word table one of 128 columns with a projection (convert_checkpoint
 --share_layers --embedding_size). Then the model learns the vectors that the BERT makes of the lines of --text, half of
 which have words replaced (run_sentence_embeddings --objective=distillation). The result is in --output_dir/model, in
-Hugging Face's format unless layers have weights of their own. If the script is started again with the same flags, it
+Hugging Face's format. If the script is started again with the same flags, it
 continues where it stopped.
 """
 
@@ -45,9 +45,7 @@ class Options(shared.NumLayersFlags, shared.SharingFlags):
         "if none is stored.", bounds.ROW_LENGTH)
     train_batch_size: int = fields.integer(128, "Number of texts in a training step.", bounds.BATCH_SIZE)
     num_train_epochs: float = fields.number(4.0, "Number of passes over the text.", 0.0)
-    learning_rate: float | None = fields.number(
-        None, "The peak learning rate, after the warm-up. Default: 0.0015, or 0.0005 with a --layer_rank above 32, "
-        "with which 0.0015 forgets the start.", 0.0)
+    learning_rate: float = fields.number(0.0015, "The peak learning rate, after the warm-up.", 0.0)
     distillation_depths: tuple[int, ...] = fields.whole_numbers(
         (), "Comma-separated numbers of layers, such as 2,3,4. The models of the first 2, 3 and 4 layers learn the "
         "vectors, too. Default: the model is trained as a whole.", bounds.LAYERS)
@@ -65,8 +63,7 @@ def define_flags() -> None:
 def main() -> None:
     options = fields.from_flags(Options)
     training = learn(options, convert(options))
-    is_plain = not (options.layer_rank or options.layer_biases)
-    run_script("convert_checkpoint", init_checkpoint=training, to="hugging_face" if is_plain else "ours",
+    run_script("convert_checkpoint", init_checkpoint=training, to="hugging_face",
                output_dir=os.path.join(options.output_dir, "model"))
 
 
@@ -87,9 +84,6 @@ def learn(options: Options, start: str) -> str:
     from albert_tf.weights.stored_model import open_source
 
     training, lines = (os.path.join(options.output_dir, name) for name in ("training", "lines.txt"))
-    learning_rate = options.learning_rate
-    if learning_rate is None:
-        learning_rate = 5e-4 if options.layer_rank > 32 else 1.5e-3
     precision = options.precision or ("mixed_bfloat16" if options.runtime == "jax" else fast_precision())
     texts = read_single_texts(options.text, options.text_column)
     write_text(lines, "".join(f"{line}\n" for line in with_replaced_words(
@@ -98,8 +92,9 @@ def learn(options: Options, start: str) -> str:
                teacher_checkpoint=options.init_checkpoint, train_file=lines, output_dir=training, do_train=True,
                do_eval=options.data_dir is not None, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
                max_seq_length=options.max_seq_length or open_source(start).settings.max_seq_length,
-               precision=precision, bias_correction=True, learning_rate=learning_rate,
+               precision=precision, bias_correction=True,
                distillation_depths=",".join(map(str, options.distillation_depths)) or None,
                **{name: getattr(options, name) for name in (
-                   "cached_dir", "data_dir", "runtime", "train_batch_size", "num_train_epochs", "random_seed")})
+                   "cached_dir", "data_dir", "runtime", "train_batch_size", "num_train_epochs", "learning_rate",
+                   "random_seed")})
     return training

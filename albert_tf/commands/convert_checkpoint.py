@@ -94,8 +94,7 @@ def main() -> None:
     else:
         source = selected.open(path)
         if options.embedding_size is not None or options.share_layers is not None:
-            source = reshaped(source, options.embedding_size, options.share_layers, options.layer_rank,
-                              options.layer_biases)
+            source = reshaped(source, options.embedding_size, options.share_layers)
             config = config.replace(**{name: getattr(source.config, name) for name in RESHAPED})
         convert(source, output_dir, options.to, head, config, vocabulary, options.dtype, **arguments)
     if options.upload is not None:

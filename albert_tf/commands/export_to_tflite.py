@@ -15,8 +15,6 @@ import functools
 import os
 from typing import Any
 
-from absl import logging
-
 from albert_tf.commands import flag_fields as fields, shared_flags as shared
 from albert_tf.config import check_length
 from albert_tf.export import PRECISIONS
@@ -57,10 +55,6 @@ def main() -> None:
         head = selected.head(options.model)
         model = selected.pretrained(head, **shared.pooling_arguments(selected, head, options))
         check_length(options.max_seq_length, model.config)
-        if model.config.has_layer_weights:  # the converter adds low-rank matrices to the kernels
-            logging.warning("TensorFlow Lite has no layers that share a part of their weights: each layer gets all of "
-                            "them, so that files are larger than the model's %s parameters. export_to_onnx stores "
-                            "shared ones once", f"{model.count_params():,}")
         longest, lengths = options.max_seq_length or model.row_length, None
         if options.signature_lengths is not None:
             lengths = lengths_of(options.signature_lengths, model.config.max_position_embeddings)

@@ -182,11 +182,6 @@ class SharingFlags:
         None, "Number of groups of layers that share their weights in the written model, which then needs further "
         "training: the means of the layers of a BERT or of an ALBERT without sharing. 1: all layers share.",
         bounds.LAYERS)
-    layer_rank: int = fields.integer(
-        0, "With --share_layers: the rank of two matrices that each layer adds to each kernel that it shares.",
-        bounds.WIDTH.at_least(0), needs="share_layers")
-    layer_biases: bool = fields.boolean(
-        False, "With --share_layers: whether each layer keeps its own biases and LayerNorms.", needs="share_layers")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import types
 from typing import Any, Collection, Iterator, Mapping
@@ -38,7 +37,7 @@ from albert_tf.weights.heads import head_named
 from albert_tf.weights.hugging_face.writing import class_of_hugging_face, save_hugging_face
 from albert_tf.weights.model_card import ModelCard, write_model_card
 from albert_tf.weights.settings import VocabularyFiles, settings_in, settings_of, write_settings
-from albert_tf.weights.stored_model import StoredModel, head_of_source, is_url, unshared, unshared_config
+from albert_tf.weights.stored_model import StoredModel, head_of_source, is_url
 from albert_tf.weights.tf1 import bert_name_of, save_tf1_checkpoint, write_bert_config
 
 
@@ -67,10 +66,6 @@ def convert(
         if source.module:
             raise ValueError(f"{source.path} is a TF2 module whose variables do not have the release's names: it can "
                              "be used as an encoder, but cannot be converted")
-        if to != "ours" and (config or source.config).has_layer_weights:
-            size, source, config = _num_parameters(source), unshared(source), config and unshared_config(config)
-            logging.warning("--to=%s has no layers that share a part of their weights: each layer gets all of them, "
-                            "%s parameters in the place of %s", to, f"{_num_parameters(source):,}", f"{size:,}")
         kind = model or head_of_source(source)
         built, report = build(source, kind, config, **arguments)
         if report.not_restored:
@@ -80,10 +75,6 @@ def convert(
         save(built, output_dir, to, source.vocabulary if vocabulary is None else vocabulary, report.not_restored,
              dtype, source.path, made_from)
     logging.info("%s (%s) written to %s", to, kind, output_dir)
-
-
-def _num_parameters(source: StoredModel) -> int:
-    return sum(math.prod(shape) for shape in source.shapes.values())
 
 
 def save_random(
@@ -147,9 +138,6 @@ def save(
     """
     if dtype != "float32" and to != "hugging_face":
         raise ValueError(f"only hugging_face supports weights of type {dtype}. Received: {to}")
-    if to != "ours" and model.config.has_layer_weights:
-        raise ValueError(f"{to} has no layers that share a part of their weights: save the model as ours, and convert "
-                         "that with convert_checkpoint, which gives each layer all of its weights")
     is_module = to == "tf_hub"  # a set of files
     last = [FORMATS[to].last_file]
     with contextlib.nullcontext() if is_module else model_files(output_dir, to, dict(made_from), last):

@@ -82,7 +82,7 @@ def add_adapters(encoder: AlbertModel, options: LoraOptions) -> list[LowRankAdap
                 # A function, since Keras would track the adapters as parts of a layer that is not trained.
                 dense.kernel_update = functools.partial(_update, own)
     transformer.adapters = adapters
-    transformer.has_layer_weights |= options.per_layer
+    transformer.has_layer_adapters |= options.per_layer
     return adapters
 
 

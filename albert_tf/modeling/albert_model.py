@@ -171,7 +171,7 @@ def attention_vectors(model: AlbertModel, outputs: dict, layers: Sequence[int]) 
         """Those of a layer or inner group by its index, that of its input among the states."""
         block = blocks[number]
         x, shape = tf.reshape(states[number], [-1, config.hidden_size]), tf.shape(states[number])
-        own = weights[number if encoder.has_layer_weights else block]
+        own = weights[number if encoder.has_layer_adapters else block]
         query, key, value = (tf.reshape(each, shape) for each in tf.split(
             encoder.attention_blocks[block].queries_keys_values(x, own), 3, axis=-1))
         return [query * head_size**0.5, key, value]

@@ -11,15 +11,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling import cudnn_attention
 from albert_tf.modeling.dropout import dropped
 from albert_tf.modeling.fused import compiled
-from albert_tf.modeling.layers import (
-    ALL_SHARED,
-    LayerNorm,
-    LayerWeights,
-    ReleaseDense,
-    activation,
-    add_bias,
-    layer_norm,
-)
+from albert_tf.modeling.layers import LayerNorm, ReleaseDense, activation, add_bias, layer_norm
 
 
 class AttentionWeights(NamedTuple):
@@ -34,38 +26,31 @@ class AttentionWeights(NamedTuple):
 
 
 class AttentionBlock(keras.layers.Layer):
-    """LayerNorm(x + dropout(dense(attention(x)))). `scope` is the release's, ".../group_0/inner_group_0".
+    """LayerNorm(x + dropout(dense(attention(x)))). `scope` is the release's, ".../group_0/inner_group_0"."""
 
-    `own` is what each layer has of its own.
-    """
-
-    def __init__(self, config: AlbertConfig, scope: str, own: LayerWeights = ALL_SHARED):
+    def __init__(self, config: AlbertConfig, scope: str):
         super().__init__(autocast=False)
         self.config = config
         size, stddev = config.hidden_size, config.initializer_range
-        self.query = ReleaseDense(f"{scope}/attention_1/self/query", size, size, stddev, own=own)
-        self.key = ReleaseDense(f"{scope}/attention_1/self/key", size, size, stddev, own=own)
-        self.value = ReleaseDense(f"{scope}/attention_1/self/value", size, size, stddev, own=own)
-        self.output_dense = ReleaseDense(f"{scope}/attention_1/output/dense", size, size, stddev, own=own)
-        self.layer_norm = LayerNorm(f"{scope}/LayerNorm", size, own)
+        self.query = ReleaseDense(f"{scope}/attention_1/self/query", size, size, stddev)
+        self.key = ReleaseDense(f"{scope}/attention_1/self/key", size, size, stddev)
+        self.value = ReleaseDense(f"{scope}/attention_1/self/value", size, size, stddev)
+        self.output_dense = ReleaseDense(f"{scope}/attention_1/output/dense", size, size, stddev)
+        self.layer_norm = LayerNorm(f"{scope}/LayerNorm", size)
         self.built = True
 
-    @property
-    def projections(self) -> list[tuple[ReleaseDense, float]]:
-        """Query, key and value, each with the factor of its weights: 1 / sqrt(head size) for the query."""
-        scale = (self.config.hidden_size // self.config.num_attention_heads) ** -0.5
-        return [(self.query, scale), (self.key, 1.0), (self.value, 1.0)]
-
     def weights_for_step(self, layer: int = 0) -> AttentionWeights:
-        """The block's weights in the compute dtype. Layers can have weights of their own.
+        """The block's weights in the compute dtype. Adapters can give each layer weights of its own.
 
         Query, key and value are separate variables, since LAMB has one trust ratio per variable, and are concatenated
         here. The query is multiplied by 1 / sqrt(head size), which is cheaper than multiplying the scores.
         """
-        kernel = tf.concat([dense.kernel_of(layer) * scale for dense, scale in self.projections], axis=1)
-        bias = tf.concat([dense.bias_of(layer) * scale for dense, scale in self.projections], axis=0)
+        scale = (self.config.hidden_size // self.config.num_attention_heads) ** -0.5
+        query, key, value = (dense.adapted_kernel(layer) for dense in (self.query, self.key, self.value))
+        kernel = tf.concat([query * scale, key, value], axis=1)
+        bias = tf.concat([self.query.bias * scale, self.key.bias, self.value.bias], axis=0)
         return AttentionWeights(tf.cast(kernel, self.compute_dtype), tf.cast(bias, self.compute_dtype),
-                                *self.output_dense.weights_for_step(layer), *self.layer_norm.weights_for_step(layer))
+                                *self.output_dense.weights_for_step(layer), *self.layer_norm.weights_for_step())
 
     def queries_keys_values(self, x, weights: AttentionWeights) -> tf.Tensor:
         """The queries, keys and values of x [tokens, H] side by side, [tokens, 3 H]. The queries are scaled."""
@@ -103,24 +88,21 @@ class FeedForwardWeights(NamedTuple):
 
 
 class FeedForwardBlock(keras.layers.Layer):
-    """LayerNorm(x + dropout(dense(act(dense(x))))). `scope` is the release's, ".../group_0/inner_group_0".
+    """LayerNorm(x + dropout(dense(act(dense(x))))). `scope` is the release's, ".../group_0/inner_group_0"."""
 
-    `own` is what each layer has of its own.
-    """
-
-    def __init__(self, config: AlbertConfig, scope: str, own: LayerWeights = ALL_SHARED):
+    def __init__(self, config: AlbertConfig, scope: str):
         super().__init__(autocast=False)
         self.config = config
         size, wide, stddev = config.hidden_size, config.intermediate_size, config.initializer_range
-        self.intermediate = ReleaseDense(f"{scope}/ffn_1/intermediate/dense", size, wide, stddev, own=own)
-        self.output_dense = ReleaseDense(f"{scope}/ffn_1/intermediate/output/dense", wide, size, stddev, own=own)
-        self.layer_norm = LayerNorm(f"{scope}/LayerNorm_1", size, own)
+        self.intermediate = ReleaseDense(f"{scope}/ffn_1/intermediate/dense", size, wide, stddev)
+        self.output_dense = ReleaseDense(f"{scope}/ffn_1/intermediate/output/dense", wide, size, stddev)
+        self.layer_norm = LayerNorm(f"{scope}/LayerNorm_1", size)
         self.built = True
 
     def weights_for_step(self, layer: int = 0) -> FeedForwardWeights:
-        """The block's weights in the compute dtype. Layers can have weights of their own."""
+        """The block's weights in the compute dtype. Adapters can give each layer weights of its own."""
         return FeedForwardWeights(*self.intermediate.weights_for_step(layer),
-                                  *self.output_dense.weights_for_step(layer), *self.layer_norm.weights_for_step(layer))
+                                  *self.output_dense.weights_for_step(layer), *self.layer_norm.weights_for_step())
 
     def call(self, x, weights: FeedForwardWeights, dropouts):
         """x: [batch * seq, H]. Returns the same shape."""

@@ -17,12 +17,10 @@ import tensorflow as tf
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.blocks import AttentionBlock, FeedForwardBlock
-from albert_tf.modeling.layers import LayerWeights, ReleaseDense
+from albert_tf.modeling.layers import ReleaseDense
 
 # The release adds this to the attention scores of padding.
 MASKED_SCORE = -10000.0
-# The names of what a layer has of its own (see LayerWeights): the rest of the scope, the layer's number, the variable.
-OWN_NAME = re.compile(r"(.+)/layer_(\d+)/(\w+)")
 # The release's names of the variables in a block.
 _BLOCK = re.compile(r"bert/encoder/transformer/group_(\d+)/inner_group_(\d+)/(.+)")
 
@@ -47,14 +45,10 @@ class Encoder(keras.layers.Layer):
                 config.initializer_range)
         scopes = [block_scope(*divmod(index, config.inner_group_num))
                   for index in range(max(config.num_attention_blocks, config.num_ffn_blocks))]
-        of_attention, of_ffn = (
-            [LayerWeights(tuple(number for number, used in enumerate(blocks) if used == block), config.layer_rank,
-                          config.layer_biases) for block in range(max(blocks) + 1)]
-            for blocks in zip(*self.blocks_in_order()))
-        self.attention_blocks = [AttentionBlock(config, *arguments) for arguments in zip(scopes, of_attention)]
-        self.ffn_blocks = [FeedForwardBlock(config, *arguments) for arguments in zip(scopes, of_ffn)]
+        self.attention_blocks = [AttentionBlock(config, scope) for scope in scopes[: config.num_attention_blocks]]
+        self.ffn_blocks = [FeedForwardBlock(config, scope) for scope in scopes[: config.num_ffn_blocks]]
         self.adapters: list[keras.layers.Layer] = []  # see adapters.py
-        self.has_layer_weights = config.has_layer_weights  # also if adapters give each layer weights of its own
+        self.has_layer_adapters = False  # whether each layer has adapters of its own
         self.built = True
 
     def call(self, embedding_output, input_mask, dropouts, recompute=False):
@@ -69,7 +63,7 @@ class Encoder(keras.layers.Layer):
         for a, f in self.blocks_in_order():
             number = len(outputs)
             layer = self.layer(a, f, additive_mask, dropouts, number)
-            a, f = (number, number) if self.has_layer_weights else (a, f)  # the places of the weights
+            a, f = (number, number) if self.has_layer_adapters else (a, f)  # the places of the weights
             if recompute:
                 x, (attention[a], ffn[f]) = recomputed(layer)(x, (attention[a], ffn[f]))
             else:
@@ -86,9 +80,9 @@ class Encoder(keras.layers.Layer):
     def weights_for_step(self) -> tuple[list, list]:
         """The weights of all attention and all feed-forward blocks, made once per step for all layers.
 
-        If layers have weights of their own, they are those of all layers.
+        If adapters give each layer weights of its own, they are those of all layers.
         """
-        if not self.has_layer_weights:
+        if not self.has_layer_adapters:
             return ([block.weights_for_step() for block in self.attention_blocks],
                     [block.weights_for_step() for block in self.ffn_blocks])
         attention, ffn = zip(*self.blocks_in_order())

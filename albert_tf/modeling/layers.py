@@ -6,7 +6,7 @@ is. So no table of TF1 names is needed, and the optimizer's rules about names ca
 
 from __future__ import annotations
 
-from typing import Callable, NamedTuple
+from typing import Callable
 
 import tensorflow as tf
 
@@ -48,26 +48,6 @@ class ReleaseLayer(keras.layers.Layer):
         return tf.cast(tensor, self.compute_dtype)
 
 
-class LayerWeights(NamedTuple):
-    """What layers have of their own in a block that they share (see AlbertConfig).
-
-    `numbers` are those of the layers (and inner groups) with the block. The names of their variables are
-    "SCOPE/layer_3/low_rank_a", "SCOPE/layer_3/low_rank_b", "SCOPE/layer_3/bias" and so on.
-    """
-
-    numbers: tuple[int, ...] = ()
-    rank: int = 0
-    biases: bool = False
-
-
-ALL_SHARED = LayerWeights()
-
-
-def layer_scope(scope: str, number: int | str) -> str:
-    """The scope of a layer's own variables, beside those of `scope` that it shares."""
-    return f"{scope}/layer_{number}"
-
-
 class ReleaseDense(ReleaseLayer):
     """x W + b on the last axis. Keras warns of layers that have the name of one of its own, such as Dense.
 
@@ -77,43 +57,23 @@ class ReleaseDense(ReleaseLayer):
       initializer_range: standard deviation of the kernel's initial values.
       use_bias: whether to add b.
       dtype: the compute dtype; None for the compute dtype of the global policy.
-      own: what each layer has of its own, if the dense layer is in a block. Its part A B of the kernel starts as zeros.
     """
 
     def __init__(self, scope: str, input_size: int, output_size: int, initializer_range: float, use_bias: bool = True,
-                 dtype=None, own: LayerWeights = ALL_SHARED):
+                 dtype=None):
         super().__init__(dtype=dtype)
-        self._own = own
         self.kernel = self.variable(f"{scope}/kernel", [input_size, output_size], truncated_normal(initializer_range))
-        scopes = [layer_scope(scope, number) for number in own.numbers]
-        self._low_rank = [(
-            self.variable(f"{each}/low_rank_a", [input_size, own.rank], truncated_normal(initializer_range)),
-            self.variable(f"{each}/low_rank_b", [own.rank, output_size], "zeros")) for each in scopes if own.rank]
-        biases = [self.variable(f"{each}/bias", [output_size], "zeros")
-                  for each in (scopes if own.biases else [scope]) if use_bias]
-        self.bias = biases[0] if len(biases) == 1 else None
-        self._biases = biases
+        self.bias = self.variable(f"{scope}/bias", [output_size], "zeros") if use_bias else None
         # What adapters add to the kernel, a function of the number of the layer (see adapters.py).
         self.kernel_update: Callable[[int], tf.Tensor] | None = None
 
-    def low_rank(self, layer: int) -> tuple[tf.Variable, tf.Variable] | None:
-        """The matrices A and B of a layer; None if layers have none of their own."""
-        return self._low_rank[self._own.numbers.index(layer)] if self._low_rank else None
-
-    def bias_of(self, layer: int = 0) -> tf.Variable:
-        """The bias of a layer."""
-        return self._biases[self._own.numbers.index(layer) if self._own.biases else 0]
-
-    def kernel_of(self, layer: int = 0) -> tf.Variable | tf.Tensor:
-        """The kernel of a layer, with what its own matrices and adapters add to the shared one."""
-        kernel, low_rank = self.kernel, self.low_rank(layer)
-        if low_rank is not None:
-            kernel = kernel + tf.matmul(*low_rank)
-        return kernel if self.kernel_update is None else kernel + self.kernel_update(layer)
+    def adapted_kernel(self, layer: int = 0) -> tf.Variable | tf.Tensor:
+        """The kernel, with what the adapters of a layer add to it."""
+        return self.kernel if self.kernel_update is None else self.kernel + self.kernel_update(layer)
 
     def weights_for_step(self, layer: int = 0) -> tuple[tf.Tensor, tf.Tensor]:
         """Kernel and bias in the compute dtype, for all layers that share them."""
-        return self.in_compute_dtype(self.kernel_of(layer)), self.in_compute_dtype(self.bias_of(layer))
+        return self.in_compute_dtype(self.adapted_kernel(layer)), self.in_compute_dtype(self.bias)
 
     def call(self, x):
         """x times the kernel, plus the bias."""
@@ -148,22 +108,17 @@ class OutputDense(ReleaseLayer):
 class LayerNorm(ReleaseLayer):
     """Layer normalisation over the last axis, with epsilon 1e-12 and statistics in float32.
 
-    `scope` is the name of the variables in the release, without "/beta" and "/gamma"; `size` is that of the last axis;
-    `own` is what each layer has of its own.
+    `scope` is the name of the variables in the release, without "/beta" and "/gamma"; `size` is that of the last axis.
     """
 
-    def __init__(self, scope: str, size: int, own: LayerWeights = ALL_SHARED):
+    def __init__(self, scope: str, size: int):
         super().__init__()
-        self._numbers = own.numbers if own.biases else (0,)
-        scopes = [layer_scope(scope, number) for number in own.numbers] if own.biases else [scope]
-        self._betas = [self.variable(f"{each}/beta", [size], "zeros") for each in scopes]
-        self._gammas = [self.variable(f"{each}/gamma", [size], "ones") for each in scopes]
-        self.beta, self.gamma = self._betas[0], self._gammas[0]
+        self.beta = self.variable(f"{scope}/beta", [size], "zeros")
+        self.gamma = self.variable(f"{scope}/gamma", [size], "ones")
 
-    def weights_for_step(self, layer: int = 0) -> tuple[tf.Tensor, tf.Tensor]:
-        """Gamma and beta of a layer, always float32, as arguments of layer_norm."""
-        place = self._numbers.index(layer) if len(self._numbers) > 1 else 0
-        return tf.convert_to_tensor(self._gammas[place]), tf.convert_to_tensor(self._betas[place])
+    def weights_for_step(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Gamma and beta, always float32, as arguments of layer_norm."""
+        return tf.convert_to_tensor(self.gamma), tf.convert_to_tensor(self.beta)
 
     def call(self, x, training=False):
         """Normalises x. The result is in the compute dtype."""

@@ -23,12 +23,12 @@ from absl import logging
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.encoder import block_scope, block_variable
-from albert_tf.modeling.layers import LAYER_NORM_EPSILON, layer_scope
+from albert_tf.modeling.layers import LAYER_NORM_EPSILON
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.stored_model import StoredModel
 
 # What `reshaped` changes in a config.
-RESHAPED = ("embedding_size", "num_hidden_groups", "cross_layer_sharing", "layer_rank", "layer_biases")
+RESHAPED = ("embedding_size", "num_hidden_groups", "cross_layer_sharing")
 # Standard deviation of new columns of the embeddings: a fraction of what trained ones have (0.05 to 0.15).
 _STDDEV = 0.02
 _SEED = 12345  # of the random values of new columns
@@ -41,15 +41,13 @@ _AXES = {**dict.fromkeys(_TABLES.values(), 1), _NORM + "gamma": 0, _NORM + "beta
 _SAMPLES = 20_000  # embeddings to which the projection is fitted
 
 
-def reshaped(source: StoredModel, embedding_size: int | None, num_hidden_groups: int | None, layer_rank: int = 0,
-             layer_biases: bool = False) -> StoredModel:
+def reshaped(source: StoredModel, embedding_size: int | None, num_hidden_groups: int | None) -> StoredModel:
     """The source of a model with another embedding size, and with layers that share their weights.
 
     Args:
       embedding_size: E of the new model; None for that of the source. It is not the hidden size: there would be no
         mapping. Only embeddings that are as wide as the encoder, BERT's, can become narrower.
       num_hidden_groups: the number of groups of layers, each of which shares its weights; None for the source's layers.
-      layer_rank, layer_biases: what each layer has of its own beside shared weights (see AlbertConfig).
 
     Raises:
       ValueError: the source is a TF2 module, has another embedding size than one that can become the new one, or has
@@ -58,7 +56,7 @@ def reshaped(source: StoredModel, embedding_size: int | None, num_hidden_groups:
     if source.module:
         raise ValueError(f"{source.path} is a TF2 module whose own graph runs: its weights cannot be changed")
     if num_hidden_groups is not None:
-        source = shared(source, num_hidden_groups, layer_rank, layer_biases)
+        source = shared(source, num_hidden_groups)
     if embedding_size is None:
         return source
     is_wide = source.config.embedding_size == source.config.hidden_size
@@ -137,16 +135,8 @@ def factorized(source: StoredModel, embedding_size: int) -> StoredModel:
     return _with_values(source, values, config.replace(embedding_size=embedding_size))
 
 
-def shared(source: StoredModel, num_hidden_groups: int, layer_rank: int = 0, layer_biases: bool = False) -> StoredModel:
-    """The source of a model whose layers share their weights in groups of equal size.
-
-    The kernels of a group are the means of its layers'. The matrices that each layer adds are the best of their rank
-    for what is left, by a singular value decomposition; with the rank of a kernel, nothing is lost.
-
-    Args:
-      num_hidden_groups: the number of groups.
-      layer_rank, layer_biases: see AlbertConfig.
-    """
+def shared(source: StoredModel, num_hidden_groups: int) -> StoredModel:
+    """The source of a model whose layers share their weights, their means, in groups of equal size."""
     config = source.config
     layers = config.num_hidden_layers
     if config.num_attention_blocks < layers or config.num_ffn_blocks < layers:
@@ -154,39 +144,19 @@ def shared(source: StoredModel, num_hidden_groups: int, layer_rank: int = 0, lay
     if config.inner_group_num > 1 or layers % num_hidden_groups:
         raise ValueError(f"{source.path} has {layers} layers of {count_of(config.inner_group_num, 'block')}, which "
                          f"cannot be {num_hidden_groups} groups of equal size")
-    config = config.replace(cross_layer_sharing="all", num_hidden_groups=num_hidden_groups, layer_rank=layer_rank,
-                            layer_biases=layer_biases)
+    config = config.replace(cross_layer_sharing="all", num_hidden_groups=num_hidden_groups)
     blocks = {name: block for name in source.shapes if (block := block_variable(name))}
     values: dict[str, np.ndarray] = {}
     kept = []  # of the squared norm of each kernel
     for group, members in enumerate(np.split(np.arange(layers), num_hidden_groups)):
         for name in {block.name for block in blocks.values()}:
-            own = [source.value(f"{block_scope(layer)}/{name}").numpy() for layer in members]
-            scope, _, variable = f"{block_scope(group)}/{name}".rpartition("/")
-            if variable == "kernel":
-                values[f"{scope}/kernel"], low_rank, share = _shared_kernel(np.stack(own), layer_rank)
-                values.update({f"{layer_scope(scope, layer)}/low_rank_{matrix}": value for layer, factors in zip(
-                    members, low_rank) for matrix, value in zip("ab", factors)})
-                kept.append(share)
-            elif layer_biases:
-                values.update({f"{layer_scope(scope, layer)}/{variable}": value for layer, value in zip(members, own)})
-            else:
-                values[f"{scope}/{variable}"] = np.mean(own, axis=0)
+            own = np.stack([source.value(f"{block_scope(layer)}/{name}").numpy() for layer in members])
+            mean = values[f"{block_scope(group)}/{name}"] = own.mean(axis=0)
+            if name.endswith("/kernel"):
+                kept.append(1 - np.sum((own - mean) ** 2) / np.sum(own**2))
     logging.info("%s of layers keep %.2f to %.2f of the kernels' squared norms", count_of(num_hidden_groups, "group"),
                  min(kept), max(kept))
     return _with_values(source, values, config, blocks)
-
-
-def _shared_kernel(kernels: np.ndarray, rank: int) -> tuple[np.ndarray, list[tuple[np.ndarray, np.ndarray]], float]:
-    """The mean of kernels, factors of what each one adds to it, and the share that both keep of the squared norm."""
-    mean, low_rank = kernels.mean(axis=0), []
-    left = kernels - mean
-    if rank:
-        u, sizes, v = np.linalg.svd(left, full_matrices=False)  # sorted by size
-        roots = np.sqrt(sizes[:, None, :rank])
-        low_rank = list(zip(u[:, :, :rank] * roots, np.swapaxes(roots, 1, 2) * v[:, :rank]))
-        left = left - np.stack([a @ b for a, b in low_rank])
-    return mean, low_rank, 1 - np.sum(left**2) / np.sum(kernels**2)
 
 
 def _with_values(

@@ -26,8 +26,8 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.encoder import OWN_NAME, block_scope, block_variable
-from albert_tf.modeling.layers import check_finite_weights, layer_scope
+from albert_tf.modeling.encoder import block_scope, block_variable
+from albert_tf.modeling.layers import check_finite_weights
 from albert_tf.utils.bounds import Bounds
 from albert_tf.utils.files import errors_naming_origin, names_in
 from albert_tf.weights.heads import HEAD_NAMES, head_named, head_of_variables
@@ -51,8 +51,6 @@ _ONNX = ".onnx"
 # The first bytes of pickles, and those of zip files, the format of newer PyTorch files.
 _STARTS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 _ZIP = b"PK\x03\x04"
-# The names of two matrices, and the factor of their product.
-_Product = tuple[str, str, float]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -236,7 +234,7 @@ def config_of(source: StoredModel) -> AlbertConfig | None:
 
 def unshared_config(config: AlbertConfig) -> AlbertConfig:
     """The config of a model with the same layers, none of which share weights."""
-    return config.replace(cross_layer_sharing="none", num_hidden_groups=1, layer_rank=0, layer_biases=False)
+    return config.replace(cross_layer_sharing="none", num_hidden_groups=1)
 
 
 def unshared(source: StoredModel) -> StoredModel:
@@ -249,34 +247,8 @@ def unshared(source: StoredModel) -> StoredModel:
     config = source.config
     if config.in_groups() == unshared_config(config).in_groups():
         return source
-    names: dict[str, str] = {}
-    low_rank: dict[str, _Product] = {}
-    for name in source.shapes:
-        own = OWN_NAME.fullmatch(name)
-        if not (own and block_variable(name)):
-            names.update({new: name for new in _copies(name, config)})
-            continue
-        scope, number, variable = own.groups()
-        unshared_scope = _unshared_scope(scope, number, config)
-        if variable == "low_rank_a":
-            low_rank[f"{unshared_scope}/kernel"] = name, f"{layer_scope(scope, number)}/low_rank_b", 1.0
-        elif variable != "low_rank_b":
-            names[f"{unshared_scope}/{variable}"] = name
-    base = source.renamed(names, read_config=lambda: unshared_config(config))
-    return _with_products(base, source, low_rank)
-
-
-def _with_products(base: StoredModel, source: StoredModel, products: Mapping[str, _Product]) -> StoredModel:
-    """A model with products of two matrices of another one added to its values of these names."""
-
-    def read(name: str) -> tf.Tensor:
-        value = base.read(name)
-        if name not in products:
-            return value
-        a, b, factor = products[name]
-        return value + factor * tf.matmul(source.read(a), source.read(b))
-
-    return dataclasses.replace(base, read=read)
+    names = {new: name for name in source.shapes for new in _copies(name, config)}
+    return source.renamed(names, read_config=lambda: unshared_config(config))
 
 
 def _copies(name: str, config: AlbertConfig) -> Iterator[str]:
@@ -318,8 +290,7 @@ def first_layers(source: StoredModel, num_layers: int | None) -> StoredModel:
     blocks = {name: block_variable(name) for name in source.shapes}
     used = {True: cut.num_attention_blocks, False: cut.num_ffn_blocks}
     names = {name: name for name, block in blocks.items() if (
-        block is None or block.group * cut.inner_group_num + block.inner < used[block.is_of_attention]) and not (
-            (own := OWN_NAME.fullmatch(name)) and int(own[2]) >= num_layers * cut.inner_group_num)}
+        block is None or block.group * cut.inner_group_num + block.inner < used[block.is_of_attention])}
     settings = source.settings
     if depths:
         settings = settings.replaced(distillation_depths=tuple(depth for depth in depths if depth < num_layers))
@@ -348,14 +319,22 @@ def merged(source: StoredModel) -> StoredModel:
         raise ValueError(f"{source.path} has low-rank adapters, and no {SETTINGS} with lora_alpha is beside it: copy "
                          "it from the run's directory")
     config = source.config
-    products: dict[str, _Product] = {}
+    products: dict[str, tuple[str, str, float]] = {}  # by a kernel's name, the names of A and B, and their factor
     for scope, layer in adapters.values():
         a, b = (f"{scope}/lora_{matrix}" + ("" if layer is None else f"_{layer}") for matrix in "ab")
         products[f"{_unshared_scope(scope, layer, config)}/kernel"] = a, b, alpha / source.shapes[a][1]
     base = dataclasses.replace(source, settings=source.settings.replaced(lora_alpha=None), shapes={
         name: shape for name, shape in source.shapes.items() if name not in adapters})
     base = unshared(base) if any(layer is not None for _, layer in adapters.values()) else base
-    return _with_products(base, source, products)
+
+    def read(name: str) -> tf.Tensor:
+        value = base.read(name)
+        if name not in products:
+            return value
+        a, b, factor = products[name]
+        return value + factor * tf.matmul(source.read(a), source.read(b))
+
+    return dataclasses.replace(base, read=read)
 
 
 def _unshared_scope(scope: str, layer: str | None, config: AlbertConfig) -> str:

@@ -46,15 +46,12 @@ def cosine_to_teacher(path, teacher):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("layer_rank", [0, 4])
-def test_a_bert_becomes_a_small_albert_that_learns_its_vectors(bert, tmp_path, layer_rank):
+def test_a_bert_becomes_a_small_albert_that_learns_its_vectors(bert, tmp_path):
     flags = dict(init_checkpoint=bert / "bert", text=bert / "lines.txt", output_dir=tmp_path / "out", embedding_size=8,
-                 num_train_epochs=20, train_batch_size=12, max_seq_length=16, learning_rate=3e-3, precision="float32",
-                 layer_rank=layer_rank, layer_biases=layer_rank > 0)
+                 num_train_epochs=20, train_batch_size=12, max_seq_length=16, learning_rate=3e-3, precision="float32")
     script_process.run("bert_to_albert", flags)
-    config = json.loads((tmp_path / "out/model" / ("albert_config.json" if layer_rank else "config.json")).read_text())
+    config = json.loads((tmp_path / "out/model/config.json").read_text())
     assert config["embedding_size"] == 8 and config["num_hidden_groups"] == 1
-    assert config.get("layer_rank", 0) == layer_rank
     before, after = (cosine_to_teacher(tmp_path / "out" / name, bert / "bert") for name in ("start", "model"))
     assert after > max(before, 0.8)
 
@@ -67,7 +64,7 @@ def started(monkeypatch, bert, tmp_path):
         monkeypatch.setattr(bert_to_albert, "run_script", lambda _, **values: flags.update(values))
         unset = dict.fromkeys([field.name for field in dataclasses.fields(bert_to_albert.Options)])
         bert_to_albert.learn(bert_to_albert.Options(**{**unset, **dict(
-            text=str(bert / "lines.txt"), output_dir=str(tmp_path), replaced_words=0.0, random_seed=1, layer_rank=0,
+            text=str(bert / "lines.txt"), output_dir=str(tmp_path), replaced_words=0.0, random_seed=1,
             distillation_depths=()),
             **options}), str(bert / start))
         return flags
@@ -88,13 +85,6 @@ def test_texts_are_cut_to_the_length_that_is_stored_and_not_to_all_positions(sta
     config = albert_tf.from_pretrained(str(bert / "bert"), model="sentence_encoder").config
     save(AlbertSentenceEncoder(config), str(bert / "no length"), "ours", VocabularyFiles.from_tokenizer(word_pieces))
     assert started("no length")["max_seq_length"] is None  # then the script has its default
-
-
-@pytest.mark.parametrize("options, expected", [
-    ({}, 0.0015), (dict(layer_rank=32), 0.0015), (dict(layer_rank=64), 0.0005),
-    (dict(layer_rank=64, learning_rate=0.001), 0.001)])
-def test_layers_of_a_large_rank_learn_at_a_rate_that_keeps_their_start(options, expected, started):
-    assert started(**options)["learning_rate"] == expected
 
 
 @pytest.mark.parametrize("options, expected", [
@@ -127,24 +117,6 @@ def test_words_of_every_second_line_are_replaced_by_others_of_the_vocabulary(sta
     new = {new for _, new in changes}
     assert len(new) > 20 and new <= set(word_pieces.vocab)
     assert all(word.isalnum() and len(word) > 1 for word in new)
-
-
-def test_the_rank_of_layers_needs_shared_ones(bert, tmp_path, capsys):
-    with loaded("convert_checkpoint") as run:
-        assert run(init_checkpoint=bert / "bert", output_dir=tmp_path / "out", layer_rank=4) == 1
-    assert "--layer_rank=4 has no effect without --share_layers" in capsys.readouterr().err
-
-
-def test_a_format_without_own_weights_of_layers_gets_layers_without_sharing(bert, tmp_path, caplog):
-    with loaded("convert_checkpoint") as run:
-        assert run(init_checkpoint=bert / "bert", output_dir=tmp_path / "ours", to="ours", share_layers=1,
-                   layer_rank=4) == 0
-        assert run(init_checkpoint=tmp_path / "ours", output_dir=tmp_path / "tf1", to="tf1") == 0
-    assert "each layer gets all of them" in caplog.text
-    tokenizer = albert_tf.tokenizer_from_pretrained(str(bert / "bert"))
-    ours, theirs = (albert_tf.from_pretrained(str(tmp_path / name))(tokenizer(LINES[:4]))["sequence_output"]
-                    for name in ("ours", "tf1"))
-    np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
 def test_tokens_are_compared_in_lines_that_are_cut_for_the_model_and_not_for_its_teacher(bert, tmp_path):

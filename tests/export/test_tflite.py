@@ -82,18 +82,6 @@ def test_weights_that_layers_share_are_stored_once(head, precision, bytes_per_we
     assert len(tflite.convert(model, precision, 12, 3)) <= 1.1 * bytes_per_weight * weights
 
 
-def test_layers_with_weights_of_their_own_compute_what_the_model_does(tmp_path, caplog):
-    model = AlbertModel(CONFIG.replace(layer_rank=4, layer_biases=True))
-    for variable in model.weights:  # the low-rank matrices B and the biases start as zeros
-        variable.assign_add(keras.initializers.RandomNormal(stddev=0.2)(variable.shape))
-    save(model, str(tmp_path / "model"), "ours")
-    with loaded("export_to_tflite") as run:
-        assert run(init_checkpoint=tmp_path / "model", output_dir=tmp_path / "out", precision="float32") == 0
-    written = (tmp_path / "out/encoder_float32.tflite").read_bytes()
-    assert np.max([*tflite.differences(written, model, 16).values()]) < 1e-4
-    assert f"files are larger than the model's {model.count_params():,} parameters" in caplog.text
-
-
 LENGTHS = [4, 8, 12]
 
 

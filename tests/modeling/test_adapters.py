@@ -9,6 +9,7 @@ import tensorflow as tf
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save_pretrained
+from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.modeling.adapters import LoraOptions, add_adapters, merge_adapters
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.layers import release_name
@@ -62,7 +63,8 @@ def test_merged_weights_compute_the_same_without_adapters(sharing, per_layer):
 def test_a_model_is_saved_after_its_adapters_were_merged(tmp_path):
     model, _ = adapted(LoraOptions(2, 3.0))
     expected = model(BATCH)["logits"].numpy()
-    for save in (lambda: model.save(tmp_path / "model.keras"), lambda: save_pretrained(model, str(tmp_path / "saved"))):
+    for save in (lambda: model.save(tmp_path / "model.keras"), lambda: save_pretrained(model, str(tmp_path / "saved")),
+                 lambda: to_onnx(model)):
         with pytest.raises(ValueError, match="low-rank adapters cannot be saved or cloned: first .* merge_adapters"):
             save()
     merge_adapters(model.albert)

@@ -6,7 +6,6 @@ it: `matrix` and `table` store it, and return an object that may be used any num
 
 from __future__ import annotations
 
-import functools
 import importlib
 import re
 from types import ModuleType
@@ -19,7 +18,7 @@ from albert_tf.export import PRECISIONS
 from albert_tf.modeling.albert_model import AlbertModel, Embeddings
 from albert_tf.modeling.blocks import AttentionBlock, FeedForwardBlock
 from albert_tf.modeling.encoder import MASKED_SCORE
-from albert_tf.modeling.layers import LAYER_NORM_EPSILON, ReleaseDense, layer_scope
+from albert_tf.modeling.layers import LAYER_NORM_EPSILON
 from albert_tf.modeling.vectors import POOLER
 from albert_tf.utils.imports import check_installed
 
@@ -50,7 +49,6 @@ class OnnxGraph:
         self._num_nodes = 0
         self._stored: list[Any] = []
         self._constants: dict[tuple, str] = {}
-        self._shared: dict[str, Callable[[str], str]] = {}  # the products with kernels that layers share, by name
 
     def node(self, op: str, *inputs: str, **attributes) -> str:
         """Adds a node with one output, whose name it returns."""
@@ -100,24 +98,6 @@ class OnnxGraph:
     def dense(self, name: str, kernel, bias=None) -> Callable[[str], str]:
         """Stores kernel and bias and returns x -> x kernel + bias."""
         return self._with_bias(self.matrix(f"{name}/kernel", kernel), name, bias)
-
-    def dense_of_layer(self, name: str, kernel, layer: int, bias, low_rank: Sequence) -> Callable[[str], str]:
-        """Like `dense`, for a layer that has a bias of its own, and matrices A and B that it adds to the kernel.
-
-        The kernel is stored once for all layers. low_rank has a pair for each part of the outputs, or none.
-        """
-        own = layer_scope(name, layer)
-        if name not in self._shared:
-            self._shared[name] = self.matrix(f"{name}/kernel", kernel)
-        factors = [[self.matrix(f"{own}/low_rank_{matrix}_{part}", values) for matrix, values in zip("ab", pair)]
-                   for part, pair in enumerate(low_rank)]
-
-        def product(x: str) -> str:
-            parts = [b(a(x)) for a, b in factors]
-            added = parts[0] if len(parts) == 1 else self.node("Concat", *parts, axis=-1) if parts else None
-            return self.node("Add", self._shared[name](x), added) if added else self._shared[name](x)
-
-        return self._with_bias(product, own, bias)
 
     def output_dense(self, name: str, kernel, bias=None) -> Callable[[str], str]:
         """Like `dense`, for the last layer of a head. It is never int8, since that error would be in the logits."""
@@ -269,11 +249,9 @@ class EncoderGraph:
         mapping = layers.embedding_hidden_mapping_in
         self._projected = graph.dense("bert/encoder/embedding_hidden_mapping_in", mapping.kernel,
                                       mapping.bias) if mapping is not None else lambda x: x
-        attention = functools.cache(functools.partial(_attention_block, graph, layers.attention_blocks))
-        ffn = functools.cache(functools.partial(_ffn_block, graph, layers.ffn_blocks))
-        # A function for each block, or if layers have weights of their own for each layer.
-        self._blocks = [(attention(a, number), ffn(f, number)) if layers.has_layer_weights else (attention(a), ffn(f))
-                        for number, (a, f) in enumerate(layers.blocks_in_order())]
+        attention = [_attention_block(graph, f"attention_{i}", each) for i, each in enumerate(layers.attention_blocks)]
+        ffn = [_ffn_block(graph, f"ffn_{i}", each) for i, each in enumerate(layers.ffn_blocks)]
+        self._blocks = [(attention[a], ffn[f]) for a, f in layers.blocks_in_order()]
         self._pooler = graph.dense("bert/pooler/dense", encoder.pooler.kernel, encoder.pooler.bias)
 
     def outputs(self, inputs: dict[str, str]) -> dict[str, str]:
@@ -317,24 +295,13 @@ def _embedding_sum(graph: OnnxGraph, embeddings: Embeddings, word_table: Table, 
     return graph.layer_norm("bert/embeddings/LayerNorm", embeddings.layer_norm)(summed)
 
 
-def _attention_block(
-    graph: OnnxGraph, blocks: Sequence[AttentionBlock], index: int, layer: int | None = None
-) -> Callable[[str, str], str]:
-    """Returns a block as a function of x [batch, seq, H] and the additive mask. Shared weights are stored once.
-
-    `layer` is the layer whose own weights are used, if layers have some.
-    """
-    block, name = blocks[index], f"attention_{index}"
-    weights, heads = block.weights_for_step(layer or 0), block.config.num_attention_heads
+def _attention_block(graph: OnnxGraph, name: str, block: AttentionBlock) -> Callable[[str, str], str]:
+    """Returns the block as a function of x [batch, seq, H] and the additive mask. Its weights are stored once."""
+    weights, heads = block.weights_for_step(), block.config.num_attention_heads
     head_size = block.config.hidden_size // heads
-    if layer is None:
-        qkv = graph.dense(f"{name}/qkv", weights.qkv_kernel, weights.qkv_bias)
-    else:
-        shared = np.concatenate([dense.kernel * scale for dense, scale in block.projections], axis=1)
-        low_rank = [(pair[0] * scale, pair[1]) for dense, scale in block.projections if (pair := dense.low_rank(layer))]
-        qkv = graph.dense_of_layer(f"{name}/qkv", shared, layer, weights.qkv_bias, low_rank)
-    output = _dense(graph, f"{name}/output", block.output_dense, layer)
-    norm = graph.layer_norm(_own(f"{name}/LayerNorm", layer), weights)
+    qkv = graph.dense(f"{name}/qkv", weights.qkv_kernel, weights.qkv_bias)
+    output = graph.dense(f"{name}/output", weights.output_kernel, weights.output_bias)
+    norm = graph.layer_norm(f"{name}/LayerNorm", weights)
 
     def of_heads(values: str, perm: list[int]) -> str:
         return graph.node("Transpose", graph.reshape(values, [0, 0, heads, head_size]), perm=perm)
@@ -350,28 +317,15 @@ def _attention_block(
     return apply
 
 
-def _ffn_block(
-    graph: OnnxGraph, blocks: Sequence[FeedForwardBlock], index: int, layer: int | None = None
-) -> Callable[[str], str]:
-    """Returns a block as a function of x [batch, seq, H]. See _attention_block."""
-    block, name = blocks[index], f"ffn_{index}"
-    intermediate = _dense(graph, f"{name}/intermediate", block.intermediate, layer)
-    output = _dense(graph, f"{name}/output", block.output_dense, layer)
-    norm = graph.layer_norm(_own(f"{name}/LayerNorm", layer), block.weights_for_step(layer or 0))
+def _ffn_block(graph: OnnxGraph, name: str, block: FeedForwardBlock) -> Callable[[str], str]:
+    """Returns the block as a function of x [batch, seq, H]. Its weights are stored once."""
+    weights = block.weights_for_step()
+    intermediate = graph.dense(f"{name}/intermediate", weights.intermediate_kernel, weights.intermediate_bias)
+    output = graph.dense(f"{name}/output", weights.output_kernel, weights.output_bias)
+    norm = graph.layer_norm(f"{name}/LayerNorm", weights)
 
     def apply(x: str) -> str:
         wide = graph.activation(block.config.hidden_act, intermediate(x))
         return norm(graph.node("Add", output(wide), x))
 
     return apply
-
-
-def _dense(graph: OnnxGraph, name: str, dense: ReleaseDense, layer: int | None) -> Callable[[str], str]:
-    if layer is None:
-        return graph.dense(name, dense.kernel, dense.bias)
-    pair = dense.low_rank(layer)
-    return graph.dense_of_layer(name, dense.kernel, layer, dense.bias_of(layer), [pair] if pair else [])
-
-
-def _own(name: str, layer: int | None) -> str:
-    return name if layer is None else layer_scope(name, layer)

@@ -25,6 +25,7 @@ from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.saved_model import exported_outputs, graph as traced, largest_differences, random_inputs
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import MISSING_CHOICE, AlbertClassifier, AlbertMultipleChoice, AlbertTokenClassifier
+from albert_tf.modeling.configured_model import ConfiguredModel
 from albert_tf.modeling.layers import OutputDense
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
@@ -60,6 +61,8 @@ def to_onnx(model: keras.Model, precision: str = "float32", in_float32: str = ""
     if add_head is None:
         raise ValueError(f"{type(model).__name__} cannot be exported to ONNX: albert_tf/export/onnx/writing.py has "
                          f"no function {head.name}")
+    if isinstance(model, ConfiguredModel):
+        model.get_config()  # raises for adapters
     graph = OnnxGraph(precision, in_float32)
     if not isinstance(getattr(model, "albert", model), AlbertModel):
         raise ValueError("the encoder is a TF2 module, but only an AlbertModel can be converted to ONNX")

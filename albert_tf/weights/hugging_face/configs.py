@@ -124,8 +124,7 @@ def config_values(config: AlbertConfig, architecture: str, num_labels: int | Non
         raise ValueError(f"Hugging Face assigns {config.num_hidden_layers} layers to {config.num_hidden_groups} groups "
                          "differently than the release")
     values = config.to_bert_dict() if model_type == "bert" else config.to_dict()
-    for name in ("cross_layer_sharing", "layer_rank", "layer_biases"):  # which transformers does not know
-        values.pop(name, None)
+    values.pop("cross_layer_sharing", None)  # which transformers does not know
     values.update(model_type=model_type, architectures=[architecture], layer_norm_eps=1e-12,
                   hidden_act=_THEIR_ACTS.get(config.hidden_act, config.hidden_act))
     if num_labels is not None:
