@@ -281,7 +281,8 @@ def first_layers(source: StoredModel, num_layers: int | None) -> StoredModel:
     if num_layers == config.num_hidden_layers:
         return source
     if num_layers not in depths:
-        _warn_of_depth(source.path, config.num_hidden_layers, num_layers)
+        folder, name = os.path.split(source.path)
+        _warn_of_depth(folder if name.startswith("model.ckpt") else source.path, config.num_hidden_layers, num_layers)
     groups = config.num_hidden_groups if config.cross_layer_sharing != "all" else (
         config.attention_blocks[num_layers - 1][0] // config.inner_group_num + 1)
     cut = config.replace(num_hidden_layers=num_layers, num_hidden_groups=groups)
@@ -297,7 +298,7 @@ def first_layers(source: StoredModel, num_layers: int | None) -> StoredModel:
     return source.renamed(names, read_config=lambda: cut, settings=settings)
 
 
-@functools.cache  # a command opens the same weights several times
+@functools.cache  # a command opens the weights of a run several times
 def _warn_of_depth(path: str, trained: int, num_layers: int) -> None:
     logging.warning("%s was trained with %d layers and is cut to the first %d, for which it may need further training",
                     path, trained, num_layers)

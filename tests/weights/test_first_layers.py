@@ -45,7 +45,7 @@ def test_a_cut_model_has_the_output_of_its_last_layer_and_the_same_head(tmp_path
     for weight in cut.weights:
         if "/transformer/" not in weight.name:
             np.testing.assert_array_equal(weight, weights[weight.name])
-    assert f" was trained with 4 layers and is cut to the first {number}" in caplog.text
+    assert f"{tmp_path} was trained with 4 layers and is cut to the first {number}" in caplog.text
 
 
 def test_depths_that_a_sentence_encoder_was_trained_for_are_no_warning(tmp_path, caplog):
@@ -53,7 +53,7 @@ def test_depths_that_a_sentence_encoder_was_trained_for_are_no_warning(tmp_path,
     cut = albert_tf.from_pretrained(str(tmp_path / "whole"), "sentence_encoder", num_layers=3)
     assert cut.distillation_depths == (1,) and "was trained with" not in caplog.text
     albert_tf.from_pretrained(str(tmp_path / "whole"), "sentence_encoder", num_layers=2)
-    assert caplog.text.count("was trained with 4 layers and is cut to the first 2") == 1
+    assert caplog.text.count("whole was trained with 4 layers and is cut to the first 2") == 1
     assert albert_tf.from_pretrained("albert_minilm_en", "sentence_encoder").distillation_depths == (2, 3, 4)
 
 
@@ -79,11 +79,12 @@ def test_a_command_evaluates_and_predicts_with_the_first_layers(tmp_path, golden
     with loaded("convert_checkpoint") as run:
         assert run(init_checkpoint=tmp_path / "whole", output_dir=tmp_path / "cut", to="ours", num_layers=2) == 0
     answers = []
-    for name, values in (("whole", flags), ("cut", dict(flags, num_layers=None))):
+    for weights, directory, num_layers in (("whole", "of_whole", 2), ("cut", "of_cut", None), (None, "whole", 2)):
         with loaded("run_classifier") as run:
-            assert run(init_checkpoint=tmp_path / name, output_dir=tmp_path / f"of_{name}", **values) == 0
-        answers.append(np.loadtxt(tmp_path / f"of_{name}" / "dev_results.tsv"))
-    np.testing.assert_allclose(*answers, atol=1e-6)
+            assert run(init_checkpoint=weights and tmp_path / weights, output_dir=tmp_path / directory,
+                       **dict(flags, num_layers=num_layers)) == 0
+        answers.append(np.loadtxt(tmp_path / directory / "dev_results.tsv"))
+    np.testing.assert_allclose(answers[1:], [answers[0]] * 2, atol=1e-6)
     with loaded("run_squad") as run:
         assert run(init_checkpoint=tmp_path / "whole", output_dir=tmp_path / "squad", do_train=True, num_layers=2,
                    train_file=tmp_path / "train.json") == 1
