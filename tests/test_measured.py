@@ -104,11 +104,6 @@ def times_in_percent(rows, column):
     return f"{min(times)} to {max(times)}" if min(times) < max(times) else str(times[0])
 
 
-def mean_difference(rows, others):
-    """How much higher the scores of the rows are than those of other rows with the same seeds."""
-    return mean_and_error([float(row["score"]) - float(other["score"]) for row, other in zip(rows, others)])
-
-
 def of_program(rows, column):
     """The rows of each program, in the order of the file."""
     programs = collections.defaultdict(list)
@@ -149,15 +144,6 @@ def test_the_rows_of_int8_by_depth_follow_from_the_measured_values():
     assert max(deep) < 0.8  # "From 18 layers on"
 
 
-def test_early_exit_has_the_measured_scores_and_times():
-    programs = of_program(read_rows("early_exit.csv"), "program")
-    (stopped, time, _), (first, shorter, _) = (over_seeds(programs[name]) for name in (
-        "patience 3, tolerance 1.5", "first 4 layers"))
-    text = " ".join((DOCS / "faster.md").read_text("utf-8").split())
-    assert (f"on STS-B it had {stopped} in {time} % of the time of a text, the first 4 layers alone {first} in "
-            f"{shorter} %") in text
-
-
 def test_the_rows_of_the_shipped_model_follow_from_the_scores_of_the_seeds():
     measured = read_rows("albert_tiny_en.csv")
     shown = [row[1:4] for row in table_rows("accuracy.md", "albert_tiny_en")
@@ -190,21 +176,6 @@ def test_the_rows_of_sizes_and_settings_of_a_bert_that_becomes_an_albert_are_the
         assert name.split(",")[0] == {"teacher": "all-MiniLM-L6-v2"}.get(row["configuration"], row["configuration"])
         assert cells == [format(float(values[column]), digits) if values[column] else ""
                          for column, digits in columns.items()]
-
-
-def test_ranks_of_layers_gained_what_the_page_says():
-    rows = [row for row in read_rows("bert_to_albert.csv") if row["configuration"].startswith("rank ")]
-    by_lines = {lines: [row for row in rows if (row["lines"], row["replaced_words"]) == (lines, "0.3")
-                        and (row["learning_rate"] == "0.0005") == (row["configuration"] == "rank 64")]
-                for lines in ("10000", "1536000")}
-    short = [float(row["int8_spearman"]) for row in by_lines["10000"]]
-    (long,), plain = by_lines["1536000"], next(row for row in read_rows("bert_to_albert.csv") if (
-        row["configuration"], row["lines"]) == ("plain", "1536000"))
-    text = " ".join((DOCS / "sentence_vectors.md").read_text("utf-8").split())
-    assert f"(Spearman {min(short):.3f} to {max(short):.3f};" in text
-    gain = float(long["spearman"]) - float(plain["spearman"])
-    assert (f"and {gain:.3f} after 1.5 million sentences ({long['configuration']}: {float(long['int8_spearman']):.3f}; "
-            f"{long['megabytes']} MB)") in text
 
 
 def test_the_card_has_the_measured_scores_of_the_first_layers():
