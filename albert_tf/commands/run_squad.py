@@ -44,8 +44,9 @@ class Options(DistillationOptions, tuning_flags.Options):
     dropout_prob: float = fields.number(
         0.1, "SQuAD 2.0: dropout rate, from 0 to 1, of the answerability head in training.", 0.0, 1.0)
     null_score_diff_threshold: float | None = fields.number(
-        None, "SQuAD 2.0: a question is answered unless its null score is above this threshold. Default: the threshold "
-        "with the best F1 on --predict_file, or 0 if that has no answers.")
+        None, "SQuAD 2.0: a question is answered unless its null score is above this threshold. The run stores it "
+        "for its exports. Default: the threshold with the best F1 on --predict_file; if that has no answers, the "
+        "stored one, or 0 if none is stored.")
     release_compatible: bool = fields.boolean(
         False, "Whether to do as the release: questions are left out if their paragraph cannot be aligned, a question "
         "whose null score equals the best threshold is not answered, and scores count a question whose null score is "

@@ -58,6 +58,8 @@ class AlbertConditionalSpan(ConfiguredModel):
       start_n_top, end_n_top: the beam: number of starts, and number of ends per start.
       dropout_prob: dropout rate of the answerability head in training.
       doc_stride, max_query_length: see AlbertSpan.
+      null_score_diff_threshold: answer_questions and served models give no answer to a question whose cls_logit is
+        above it; None: they answer every question.
 
     Call it with AlbertModel's inputs and p_mask, int32 [batch, seq], which is 1 for tokens where no answer may start or
     end. If the inputs have start_positions, int32 [batch] (training), the end is conditioned on that start. It then
@@ -85,6 +87,7 @@ class AlbertConditionalSpan(ConfiguredModel):
     dropout_prob: float = real_number(0.1, 0.0, 1.0, is_stored=False)
     doc_stride: int | None = whole_number(None, bounds.SEQ_LENGTH.at_least(0))
     max_query_length: int | None = whole_number(None, bounds.SEQ_LENGTH.at_least(0))
+    null_score_diff_threshold: float | None = real_number(None, is_compared=False)
 
     def __init__(self, config: AlbertConfig, *arguments, **keywords):
         super().__init__(config, *arguments, **keywords)

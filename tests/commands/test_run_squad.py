@@ -14,8 +14,12 @@ from in_process import loaded
 from script_process import run as run_script
 from script_session import ScriptSession
 
+import albert_tf
+from albert_tf.export.onnx.session import OnnxModel
+from albert_tf.export.onnx.writing import to_onnx
+from albert_tf.server.models import served_model
 from albert_tf.tasks.squad import fine_tuning
-from albert_tf.weights.settings import settings_in
+from albert_tf.weights.settings import settings_in, settings_of
 
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
               intermediate_size=16, max_position_embeddings=64)
@@ -183,10 +187,45 @@ def test_predictions_and_scores_use_the_threshold_of_the_user(run, script, golde
 
 
 @pytest.mark.long
+def test_exports_of_a_run_decline_the_questions_that_its_predictions_decline(run, script, folder, golden):
+    version, directory, _ = run
+    if version == "1.1":
+        pytest.skip("SQuAD 1.1 has no threshold")
+    copy = folder / "thresholds"
+    shutil.copytree(directory, copy)
+    null_scores = sorted(read(directory, "null_odds.json").values())
+    threshold = float(np.mean(null_scores[14:16]))
+    flags = dict(output_dir=copy, squad_version=version, eagerly=False)
+    script.run(predict_file=golden / "squad" / FILES[version], do_predict=True, null_score_diff_threshold=threshold,
+               **flags)
+    assert settings_in(str(copy)).null_score_diff_threshold == threshold
+    script.run(predict_file=folder / "no_answers.json", do_predict=True, export_dir=folder / "declining", **flags)
+    predictions = read(copy, "predictions.json")  # of a file without answers, by the stored threshold
+    assert 0 < list(predictions.values()).count("") < len(predictions)
+    asked = {question["id"]: (question["question"], paragraph["context"]) for article in json.loads(
+        (folder / "no_answers.json").read_text())["data"] for paragraph in article["paragraphs"]
+        for question in paragraph["qas"]}
+    questions, contexts = (list(texts) for texts in zip(*asked.values()))
+    model = albert_tf.from_pretrained(str(copy), model="conditional_span")
+    tokenizer = albert_tf.tokenizer_from_pretrained(str(copy))
+    onnx = OnnxModel(to_onnx(model), settings_of(model))
+    served = tf.saved_model.load(str(folder / "declining")).signatures["serving_default"](
+        question=tf.constant(questions), context=tf.constant(contexts))["answer"]
+    of_serve = served_model("m", onnx, tokenizer).signatures["serving_default"].run(dict(
+        question=np.array([text.encode() for text in questions], object),
+        context=np.array([text.encode() for text in contexts], object)))["answer"]
+    of_python = [[answer.answer for answer in albert_tf.answer_questions(each, tokenizer, questions, contexts)]
+                 for each in (model, onnx)]
+    for answers in (*of_python, served.numpy(), of_serve):
+        assert [not answer for answer in answers] == [not predictions[qas_id] for qas_id in asked]
+
+
+@pytest.mark.long
 @pytest.mark.both_stacks
 def test_the_exported_model_answers_text_and_ids(run, script, folder):
     version, directory, _ = run
-    script.run(init_checkpoint=directory, output_dir=directory, export_dir=folder / "served", eagerly=False)
+    script.run(init_checkpoint=directory, output_dir=directory, export_dir=folder / "served", eagerly=False,
+               null_score_diff_threshold=1e4)  # answers every question
     served = tf.saved_model.load(str(folder / "served")).signatures
     found = served["serving_default"](question=tf.constant(["Who built it?", ""]), context=tf.constant([CONTEXT, "x"]))
     text, start, end = (found[name].numpy()[0] for name in ("answer", "start", "end"))

@@ -38,7 +38,7 @@ def export(path, model, tokenizer, top_k=5):
     elif head == "pretrainer":
         export_mask_filling(path, model, tokenizer, top_k)
     elif head in VERSION_OF_HEAD:
-        export_question_answering(path, model, tokenizer, squad_options(model), AnswerOptions(VERSION_OF_HEAD[head]))
+        export_question_answering(path, model, tokenizer, squad_options(model), AnswerOptions.of(model))
     elif head == "multiple_choice":
         export_multiple_choice(path, model, tokenizer, model.row_length, max_qa_length=model.max_qa_length or 128)
     elif head == "token_classifier":

@@ -55,11 +55,24 @@ _NOTHING = {"1.1": Candidate("empty", 0.0, 0.0), "2.0": Candidate("", -1e6, -1e6
 
 @dataclasses.dataclass(frozen=True)
 class AnswerOptions:
-    """How answers are chosen. The length of an answer is in tokens."""
+    """How answers are chosen. The length of an answer is in tokens.
+
+    In SQuAD 2.0, a question whose null score is above `threshold` has no answer; None: every question has one.
+    """
 
     squad_version: str
     n_best_size: int = 20
     max_answer_length: int = 30
+    threshold: float | None = None
+
+    @classmethod
+    def of(cls, model: PredictingModel) -> AnswerOptions:
+        """The options of a model's head, with its threshold."""
+        return cls(VERSION_OF_HEAD[head_of(model).name], threshold=getattr(model, "null_score_diff_threshold", None))
+
+    def declines(self, null_score: float | None) -> bool:
+        """Whether a question with this null score has no answer."""
+        return self.threshold is not None and null_score is not None and null_score > self.threshold
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,8 +211,9 @@ _BATCH, _LENGTH_STEP = 16, 64
 class TextAnswer(NamedTuple):
     """The best answer to a question.
 
-    The answer is context[start:end], or "" if there is none. The score is the sum of the scores of start and end. The
-    no_answer_score is the logit that there is no answer; None for a model of SQuAD 1.1.
+    The answer is context[start:end], or "" if there is none. The score is the sum of the scores of start and end of the
+    best span, also if the model declines. The no_answer_score is the logit that there is no answer; None for a model of
+    SQuAD 1.1. The model declines if it is above the model's null_score_diff_threshold.
     """
 
     answer: str
@@ -232,13 +246,14 @@ def answer_questions(
     if len(questions) != len(contexts):
         raise ValueError(f"there are {len(questions)} questions and {len(contexts)} contexts")
     check_reads_texts(model, tokenizer, *VERSION_OF_HEAD)
-    options = AnswerOptions(VERSION_OF_HEAD[head_of(model).name])
+    options = AnswerOptions.of(model)
     answerer = QuestionAnswerer(model, tokenizer, feature_options(model), options, length_step=1)
     results = []
     for answer in answerer.ask_all(list(zip(questions, contexts))):
         best, null_score = answer.n_best[0], answer.null_score
-        results.append(TextAnswer("", 0, 0, NO_SCORE, null_score) if best.first < 0 else
-                       TextAnswer(best.text, best.first, best.last + 1, best.score, null_score))
+        score = NO_SCORE if best.first < 0 else best.score
+        results.append(TextAnswer("", 0, 0, score, null_score) if best.first < 0 or options.declines(null_score) else
+                       TextAnswer(best.text, best.first, best.last + 1, score, null_score))
     return results
 
 
@@ -296,10 +311,11 @@ class QuestionAnswerer:
             yield from (dict(zip(outputs, row)) for row in zip(*map(np.asarray, outputs.values())))
 
 
-def describe(answer: Answer, count: int = 5) -> str:
+def describe(answer: Answer, count: int = 5, is_declined: bool = False) -> str:
     """The best answers as readable lines: probability (among the n best), start, end and text.
 
     start and end are those of an exported model: text[start:end] is the answer. An empty answer has neither.
+    `is_declined` says that the model gives none of them.
     """
     rows: list[tuple[str, ...]] = [("share", "start", "end", "answer")]
     for candidate, probability in zip(answer.n_best[:count], answer.probabilities):
@@ -309,5 +325,6 @@ def describe(answer: Answer, count: int = 5) -> str:
     lines = ["  ".join([*(cell.rjust(width) for cell, width in zip(row[:-1], widths)), row[-1]]).rstrip()
              for row in rows]
     if answer.null_score is not None:
-        lines.append(f"no answer: {1 / (1 + np.exp(-answer.null_score)):.1%} (score {answer.null_score:.2f})")
+        lines.append(f"no answer: {1 / (1 + np.exp(-answer.null_score)):.1%} (score {answer.null_score:.2f}"
+                     f"{', so the model does not answer' if is_declined else ''})")
     return "\n".join(lines)

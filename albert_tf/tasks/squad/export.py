@@ -106,7 +106,7 @@ def best_answers(
     Contexts are string [pairs], outputs start_logits and end_logits [windows, seq] (1.1), or the beam (2.0).
 
     Returns:
-      answer: string [pairs]; "" if there is no span.
+      answer: string [pairs]; "" if there is no span, or if no_answer_score is above options.threshold.
       start, end: int32 [pairs], the answer's first character in the context and one past its last, as str counts them.
       score: float32 [pairs], the sum of the scores of start and end.
       no_answer_score: float32 [pairs], the logit that there is no answer (2.0 only).
@@ -125,7 +125,12 @@ def best_answers(
     characters = tf.strings.length(tf.strings.substr(context, tf.zeros_like(first), first), "UTF8_CHAR")
     served = dict(answer=answer, start=characters, end=characters + tf.strings.length(answer, "UTF8_CHAR"), score=score)
     if options.squad_version == "2.0":
-        served["no_answer_score"] = tf.math.unsorted_segment_min(outputs["cls_logits"], pair, num_pairs)
+        served["no_answer_score"] = no_answer_score = tf.math.unsorted_segment_min(
+            outputs["cls_logits"], pair, num_pairs)
+        if options.threshold is not None:
+            is_declined = tf.cast(no_answer_score, tf.float64) > options.threshold
+            for name, nothing in (("answer", ""), ("start", 0), ("end", 0)):
+                served[name] = tf.where(is_declined, nothing, served[name])
     return served
 
 

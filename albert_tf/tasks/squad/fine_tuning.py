@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
-from typing import Any
+from typing import Any, Mapping
 
 import tensorflow as tf
 from absl import logging
@@ -29,13 +30,14 @@ from albert_tf.tasks.squad.features import (
     prediction_table,
     training_table,
 )
-from albert_tf.tasks.squad.metrics import BEST_METRIC, Results, write_n_best, write_predictions
+from albert_tf.tasks.squad.metrics import BEST_METRIC, STORED_THRESHOLD, Results, write_n_best, write_predictions
 from albert_tf.tasks.squad.reading import SquadFile, read_squad_file
 from albert_tf.text.lines import read_lines, read_standard_input
 from albert_tf.training.distillation import binary_divergence, divergence
-from albert_tf.training.evaluation import Predictions, shown, write_results
+from albert_tf.training.evaluation import Predictions, checkpoint_of, shown, write_results
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.task import Batch, Tensors, TrainableTask
+from albert_tf.weights.settings import settings_in, write_settings
 from albert_tf.weights.teacher import Teacher
 
 MAX_QUERY_LENGTH = 64  # the release's
@@ -220,6 +222,24 @@ class QuestionAnswering(FineTuning):
         table, questions = self._to_predict
         yield table, functools.partial(self._write, questions)
 
+    def _finish(self, directory, evaluator):
+        super()._finish(directory, evaluator)
+        if evaluator is not None:
+            self._store_threshold(directory, evaluator.best or {})
+
+    def _store_threshold(self, directory: str, scores: Mapping[str, float]) -> None:
+        """Stores the threshold of scores with a run, whose exports then answer the same questions."""
+        if STORED_THRESHOLD in scores and is_chief(self.strategy):
+            settings = settings_in(directory).replaced(null_score_diff_threshold=scores[STORED_THRESHOLD])
+            write_settings(settings, self.config, directory)
+
+    def _threshold(self) -> float | None:
+        """That of the user, or the one that is stored with the weights that predict."""
+        options = self.options
+        if options.null_score_diff_threshold is not None or options.finetuning.ensemble_checkpoints:
+            return options.null_score_diff_threshold
+        return options.model.open(self.checkpoint()).settings.null_score_diff_threshold
+
     def use(self) -> None:
         if self.options.ask:
             model = self.best_model()
@@ -227,7 +247,8 @@ class QuestionAnswering(FineTuning):
                 self._ask(model)
 
     def export(self, directory, model):
-        export_question_answering(directory, model, self.tokenizer, self.features, self.answer_options)
+        options = dataclasses.replace(self.answer_options, threshold=self._threshold())
+        export_question_answering(directory, model, self.tokenizer, self.features, options)
 
     @functools.cached_property
     def _to_predict(self) -> tuple[FeatureTable | None, list[QuestionWindows]]:
@@ -244,6 +265,7 @@ class QuestionAnswering(FineTuning):
     def _write(self, questions: list[QuestionWindows], predictions: Predictions, step: int) -> None:
         """Writes the files of predictions and, if there are answers, the scores with the checkpoint's step."""
         options, threshold = self.options, self.options.null_score_diff_threshold
+        is_of_run = checkpoint_of(options.output_dir) and not options.finetuning.ensemble_checkpoints
         chosen = answers(questions, predictions, self.answer_options)
         results = self._results(write_n_best(options.output_dir, chosen))
         if self.dataset:
@@ -251,7 +273,11 @@ class QuestionAnswering(FineTuning):
             logging.info("%s", shown(scores))
             if not (options.do_train or options.do_eval):
                 write_results(options.output_dir, dict(scores, global_step=step))
+                if is_of_run:
+                    self._store_threshold(os.path.dirname(self.checkpoint()), scores)
             threshold = scores.get("null_score_diff_threshold")
+        else:
+            threshold = self._threshold()
         write_predictions(options.output_dir, results, 0.0 if threshold is None else threshold)
         logging.info("predictions are in %s", options.output_dir)
 
@@ -259,9 +285,11 @@ class QuestionAnswering(FineTuning):
         """Reads questions from standard input and prints the answers, until an empty line or the end."""
         path = self.options.context_file
         text = "\n".join(read_lines(path))
-        answerer = QuestionAnswerer(model, self.tokenizer, self.features, self.answer_options)
+        options = dataclasses.replace(self.answer_options, threshold=self._threshold())
+        answerer = QuestionAnswerer(model, self.tokenizer, self.features, options)
         print(f"Questions about {path}, one per line; an empty line ends.", flush=True)
         for question in read_standard_input():
             if not question.strip():
                 break
-            print(describe(answerer.ask(question.strip(), text)), flush=True)
+            answer = answerer.ask(question.strip(), text)
+            print(describe(answer, is_declined=options.declines(answer.null_score)), flush=True)

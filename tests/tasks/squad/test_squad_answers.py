@@ -131,7 +131,10 @@ def test_the_best_threshold_as_in_the_release_and_corrected(golden, case):
     assert recorded.results(True).predictions(threshold) == recorded.expected["evaluate_v2_predictions"]
     right = recorded.results(release_compatible=False).scores(recorded.dataset)
     assert right["f1"] == pytest.approx(right["best_f1"]) and right["f1"] > scores["f1"]
-    for both in (scores, right):
+    for is_releases, both in ((True, scores), (False, right)):
+        results, stored = recorded.results(is_releases), both["stored_threshold"]
+        assert results.predictions(stored) == results.predictions(threshold)
+        assert stored not in results.null_odds.values()
         assert (both["f1_below"], both["f1_up_to"]) == (scores["f1"], right["f1"])
 
 
