@@ -56,7 +56,7 @@ def test_the_wheel_has_all_files_that_the_package_reads(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     assert wheel.name.startswith(f"albert_tf-{albert_tf.__version__}-")
     expected = {str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "albert_tf").rglob("*")
-                if path.suffix in (".py", ".json", ".typed", ".html", ".css", ".js")}
+                if path.suffix in (".py", ".json", ".typed", ".html", ".css", ".js", ".jinja")}
     expected |= {str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "albert_tf/models").rglob("*")
                  if path.is_file()}
     assert {name for name in names if not name.split("/")[0].endswith(".dist-info")} == expected

@@ -7,6 +7,7 @@ facts as data, under the key albert_tf; the text below it is made of them and ne
 from __future__ import annotations
 
 import dataclasses
+import functools
 import html
 import json
 import math
@@ -50,6 +51,7 @@ _FACTS = "albert_tf"
 _REVISION = "revision of the weights"
 _LEFT_TO_THE_USER = dict(license="# license: to be chosen by you",
                          language="# language: that of the text, for example en")
+_TEMPLATE = os.path.join(os.path.dirname(__file__), "model_card.md.jinja")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,63 +179,18 @@ def _title(directory: str) -> str:
 
 def _text(name: str, fields: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     """The Markdown of a card, with the header's other fields and the facts of this package."""
-    from huggingface_hub import ModelCardData
+    from huggingface_hub import ModelCard as HubCard, ModelCardData
 
-    fields = {**fields, _FACTS: facts}
-    header = [*(line for field, line in _LEFT_TO_THE_USER.items() if field not in fields),
-              ModelCardData(**fields, ignore_metadata_errors=True).to_yaml()]
-    return "\n".join(["---", *header, "---", "", f"# {name}", "", _MARK, "", *_introduction(name, facts),
-                      *_sections(facts), ""])
-
-
-def _introduction(name: str, facts: Mapping[str, Any]) -> list[str]:
-    loaded_by, head, folder = facts.get("loaded_by"), facts["head"], json.dumps(name, ensure_ascii=False)
-    lines = [facts["description"]]
-    if loaded_by == TRANSFORMERS_JS:
-        return [*lines, *_introduction_of_onnx(head, folder)]
-    if loaded_by:
-        package = "sentence_transformers" if loaded_by in _OF_SENTENCE_TRANSFORMERS else "transformers"
-        lines += ["", "```python", f"import {package}", ""]
-        if package == "transformers":
-            lines += [f"model = transformers.{loaded_by}.from_pretrained({folder})",
-                      f"tokenizer = transformers.AutoTokenizer.from_pretrained({folder})"]
-        else:
-            lines.append(f"model = sentence_transformers.{loaded_by}({folder})")
-        lines += ["```", "", "With albert_tf:"]
-    use = _USE_OF_REGRESSION if facts.get("num_labels") == 1 else _USE.get(head)
-    return [*lines, "", "```python", "import albert_tf", "",
-            f'model = albert_tf.from_pretrained({folder}, model="{head}")',
-            f"tokenizer = albert_tf.tokenizer_from_pretrained({folder})", *filter(None, [use]), "```"]
-
-
-def _introduction_of_onnx(head: str, folder: str) -> list[str]:
-    tag = head_named(head).pipeline_tag
-    pipeline = json.dumps("feature-extraction" if tag == "sentence-similarity" else tag)
-    use = _USE.get(head)
-    lines = [] if head == "multiple_choice" else [  # for which transformers.js has no pipeline
-        "", "```js", 'import { pipeline } from "@huggingface/transformers";', "",
-        f"const run = await pipeline({pipeline}, {folder});  // dtype: fp32, fp16 or q8", "```", "", "With albert_tf:"]
-    return [*lines, "", "```python", "import albert_tf", "", f"model = albert_tf.from_onnx({folder})",
-            *([use.replace("tokenizer", "model.tokenizer")] if use else []), "```"]
-
-
-def _sections(facts: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """The sections of a card; then those of the weights that were converted, with their name in the headings."""
-    command, manifests, scores = facts.get("command"), facts.get("manifests"), facts.get("scores", {})
-    lines = ["", f"## {prefix}Made from", "", *_table(facts.get("made_from", {}))]
-    if command:
-        lines += ["", "```bash", command, "```"]
-    if manifests:
-        lines += ["", "What the data was made from, by its manifests:", "", "```json",
-                  json.dumps(manifests, indent=2, sort_keys=True, ensure_ascii=False), "```"]
-    if scores:
-        lines += ["", f"## {prefix}Scores", "", *(["Measured by the command above.", ""] if command else []),
-                  *_table(scores)]
-    if facts.get("calibration"):
-        lines += ["", f"## {prefix}Calibration", "", "Fitted on the dev set. Logits are divided by the temperature.",
-                  "", *_table(facts["calibration"])]
-    base = facts.get("base")
-    return [*lines, *_sections(base, f"{prefix}{base['name']}: ")] if base else lines
+    data = ModelCardData(**{**fields, _FACTS: facts}, ignore_metadata_errors=True)
+    use = _USE_OF_REGRESSION if facts.get("num_labels") == 1 else _USE.get(facts["head"])
+    tag = head_named(facts["head"]).pipeline_tag
+    card = str(HubCard.from_template(
+        data, template_path=_TEMPLATE, name=name, mark=_MARK, facts=facts, use=use, cell=_cell,
+        quoted=functools.partial(json.dumps, ensure_ascii=False),
+        manifest=functools.partial(json.dumps, indent=2, sort_keys=True, ensure_ascii=False),
+        pipeline="feature-extraction" if tag == "sentence-similarity" else tag))
+    header = [line for field, line in _LEFT_TO_THE_USER.items() if field not in fields]  # comments, which data drops
+    return "\n".join(["---", *header, card.removeprefix("---\n")])
 
 
 def model_name(path: str) -> str:
@@ -297,15 +254,10 @@ def _read(path: str) -> str:
         return file.read().decode("utf-8", "replace").replace("\r\n", "\n")
 
 
-def _table(rows: Mapping[str, object]) -> list[str]:
-    cells = [(_plain(name), _plain(f"{value:.4f}" if isinstance(value, float) else str(value)))
-             for name, value in rows.items()]
-    return ["| | |", "|---|---|", *(f"| {name} | {cell} |" for name, cell in cells)]
-
-
-def _plain(text: str) -> str:
-    """A text that Markdown and HTML show as it is, in a cell of a table. Underscores within words stay."""
-    return re.sub(r"([\\`*~|\[\]]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", html.escape(" ".join(text.split()), quote=False))
+def _cell(value: object) -> str:
+    """A value in a cell of a table, as Markdown and HTML show it. Underscores within words stay."""
+    text = " ".join((f"{value:.4f}" if isinstance(value, float) else str(value)).split())
+    return re.sub(r"([\\`*~|\[\]]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", html.escape(text, quote=False))
 
 
 def write_run_card(
