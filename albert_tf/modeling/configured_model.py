@@ -87,28 +87,12 @@ class ConfiguredModel(Arguments, keras.Model):
         archive.write_out(filepath, **kwargs)
 
     def __call__(self, inputs, *args, **kwargs):
-        """The same as in Keras, but raises ValueError for texts, and within Sequential or Keras 3, in one line."""
-        refuse_texts(inputs)
-        _refuse_keras_3(inputs)
-        if isinstance(sys._getframe(1).f_locals.get("self"), keras.Sequential):
-            raise ValueError("keras.Sequential cannot have this model, whose inputs and outputs are dicts: write "
-                             'keras.Model(inputs, head(model(inputs)["pooled_output"]))')
+        """The same as in Keras, but raises ValueError within a model of Keras 3, which would not train our weights."""
+        keras_3 = sys.modules.get("keras.src.backend.common.global_state")  # of Keras 3 alone
+        if keras_3 and keras_3.get_global_attribute("current_call_ctx"):
+            raise ValueError("this model is of Keras 2 and cannot be part of a model of Keras 3: take layers and "
+                             "models of `from albert_tf import keras`")
         return super().__call__(inputs, *args, **kwargs)
-
-    def fit(self, x=None, *args, **kwargs):
-        """The same as in Keras, but raises ValueError for texts, in one line."""
-        refuse_texts(x)
-        return super().fit(x, *args, **kwargs)
-
-    def evaluate(self, x=None, *args, **kwargs):
-        """The same as in Keras, but raises ValueError for texts, in one line."""
-        refuse_texts(x)
-        return super().evaluate(x, *args, **kwargs)
-
-    def predict(self, x, *args, **kwargs):
-        """The same as in Keras, but raises ValueError for texts, in one line."""
-        refuse_texts(x)
-        return super().predict(x, *args, **kwargs)
 
     def predict_step(self, data):
         """The same as in Keras, but returns the outputs of the head only."""
@@ -162,27 +146,6 @@ def encoder_input_specs(batch_size: int | None = None, seq_length: int | None = 
     return {name: tf.TensorSpec([batch_size, seq_length], tf.int32, name) for name in ENCODER_INPUTS}
 
 
-def refuse_texts(inputs: Any) -> None:
-    """Raises ValueError if a model is called with texts: a string, a list of strings, or an array or tensor of them."""
-    first = inputs
-    while isinstance(first, (list, tuple)) and first:
-        first = first[0]
-    dtype = getattr(first, "dtype", None)
-    if isinstance(first, (str, bytes)) or dtype == tf.string or getattr(dtype, "kind", "") in ("U", "S", "O"):
-        raise ValueError("a model takes token ids and not texts: call the tokenizer first, as in "
-                         "model.predict(tokenizer(texts))")
-
-
-def _refuse_keras_3(inputs: Any) -> None:
-    """Raises ValueError within a model of Keras 3, which would not train our weights."""
-    keras_3 = sys.modules.get("keras.src.backend.common.global_state")  # of Keras 3 alone
-    tensors = inputs.values() if isinstance(inputs, Mapping) else [inputs]
-    if keras_3 and (keras_3.get_global_attribute("current_call_ctx")
-                    or any(type(tensor).__module__.startswith("keras.src.") for tensor in tensors)):
-        raise ValueError("this model is of Keras 2 and cannot be part of a model of Keras 3: take layers and models of "
-                         "`from albert_tf import keras`")
-
-
 def as_rows(inputs: Mapping, several: str) -> tuple[dict[str, tf.Tensor], int | tf.Tensor | None]:
     """The encoder's inputs with one sequence in each row.
 
@@ -214,7 +177,8 @@ def required(inputs: Mapping, names: tuple[str, ...], shape: str) -> list[tf.Ten
       shape: the required shape in words, such as "[batch, seq]". Only its rank is checked.
     """
     if not isinstance(inputs, Mapping):
-        raise ValueError(f"the model takes a dict of {', '.join(names)}, .... Received: {type(inputs).__name__}")
+        raise ValueError(f"the model takes a dict of {', '.join(names)}, ..., which the tokenizer makes of texts. "
+                         f"Received: {type(inputs).__name__}")
     missing = [name for name in names if name not in inputs]
     if missing:
         raise ValueError(f"missing input: {', '.join(missing)}. Received: {', '.join(inputs)}")

@@ -206,39 +206,23 @@ def test_no_layer_has_the_name_of_one_of_keras():
     assert [layer for layer in layers if hasattr(keras.layers, layer.__name__)] == []
 
 
-@pytest.mark.parametrize("texts", [["a text"], [["a text"]], "a text", np.array(["a text"]),
-                                   np.array(["a text"], object), lambda: tf.constant(["a text"])])
+@pytest.mark.parametrize("texts", [["a text"], np.array(["a text"]), lambda: tf.constant(["a text"])])
 def test_a_model_that_gets_texts_says_to_call_the_tokenizer(texts):
     model = MODELS["classifier"]()
-    model.compile("adam", SparseCrossEntropy())
-    texts = texts() if callable(texts) else texts
-    for use in (model, model.predict, model.evaluate, model.fit):
-        with pytest.raises(ValueError) as error:
-            use(texts)
-        assert str(error.value) == ("a model takes token ids and not texts: call the tokenizer first, as in "
-                                    "model.predict(tokenizer(texts))")
-
-
-@pytest.mark.both_stacks
-def test_a_model_in_sequential_is_refused_in_one_line():
-    with pytest.raises(ValueError, match="^keras.Sequential cannot have this model, whose"):
-        keras.Sequential([keras.Input([6], dtype="int32"), MODELS["encoder"](), keras.layers.Dense(2)])
-    with pytest.raises(ValueError, match="keras.Sequential cannot have this model"):
-        keras.Sequential([MODELS["encoder"](), keras.layers.Dense(2)])(features())
+    for use in (model, model.predict):
+        with pytest.raises(ValueError, match="takes a dict of input_ids, .*, which the tokenizer makes of texts"):
+            use(texts() if callable(texts) else texts)
 
 
 @pytest.mark.both_stacks
 def test_a_model_within_a_model_of_keras_3_is_refused_in_one_line():
     keras_3 = pytest.importorskip("keras", minversion="3")
     model = MODELS["encoder"]()
-    message = "this model is of Keras 2 and cannot be part of a model of Keras 3: take layers"
-    with pytest.raises(ValueError, match=f"^{message}"):
-        model({name: keras_3.Input([6], dtype="int32") for name in features()})
 
     class Outer(keras_3.Model):
         def call(self, inputs):
             return model(inputs)["pooled_output"]
 
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match="is of Keras 2 and cannot be part of a model of Keras 3: take layers"):
         Outer()(features())
     assert model(features())["pooled_output"].shape == (16, 8)
