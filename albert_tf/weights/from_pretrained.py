@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 _POOLER = "bert/pooler/"
 # Settings that do not change any variable's shape: with another value a checkpoint loads but computes something else.
-_NOT_IN_SHAPES = ("num_hidden_layers", "num_attention_heads", "hidden_act", "cross_layer_sharing")
+_NOT_IN_SHAPES = ("num_hidden_layers", "num_attention_heads", "hidden_act", "cross_layer_sharing", "layer_rank",
+                  "layer_biases")
 _GROUP = re.compile(r"/group_\d+/")
 # The counter in the release's checkpoints, and the one in SavedModels of tf.train.Checkpoint.
 _COUNTERS = ("global_step", "save_counter")
@@ -175,9 +176,9 @@ def build(
     with tf.variable_creator_scope(create):
         made = make()
     report = matching.report()
-    if not isinstance(model, str):
-        _warn_of_another_config(_model_of(made).config, source)
-    elif any(name.startswith(_POOLER) for name in report.not_restored):
+    if config or not isinstance(model, str):
+        _check_config(_model_of(made).config, source, [] if init_from_group0 else report.not_used)
+    if isinstance(model, str) and any(name.startswith(_POOLER) for name in report.not_restored):
         encoder_of(made).mark_pooler_as_random()
     return made, report
 
@@ -198,10 +199,10 @@ def load_into(model: keras.Model, source: StoredModel) -> RestoreReport:
     matching = _Matching(source)
     matches = [(variable, matching.find(release_name(variable), variable.shape)) for variable in model.weights]
     report = matching.report()
+    _check_config(model.config, source, report.not_used)
     for variable, name in matches:
         if name is not None:
             variable.assign(_value(source, name, variable.shape))
-    _warn_of_another_config(model.config, source)
     return report
 
 
@@ -319,11 +320,22 @@ def _module_report(model: keras.Model, encoder: HubEncoder) -> RestoreReport:
     return report
 
 
-def _warn_of_another_config(config: AlbertConfig, source: StoredModel) -> None:
+def _check_config(config: AlbertConfig, source: StoredModel, not_used: Collection[str]) -> None:
+    """Warns of a config with which the weights compute something else; ValueError if the layers' groups are others.
+
+    Args:
+      not_used: the variables of the source that the model does not have. The model may have the first layers alone.
+    """
     theirs = config_of(source)
     if theirs is None:
         return
-    for name in _NOT_IN_SHAPES:
-        ours, there = getattr(config, name), getattr(theirs, name)
-        if ours != there:
+    common = slice(min(config.num_hidden_layers, theirs.num_hidden_layers))
+    if any(map(block_variable, not_used)) and (config.attention_blocks[common], config.ffn_blocks[common]) != (
+            theirs.attention_blocks[common], theirs.ffn_blocks[common]):
+        groups = [f"{each.num_hidden_groups} groups of {each.inner_group_num} blocks, shared by "
+                  f"{each.cross_layer_sharing!r}" for each in (theirs, config)]
+        raise ValueError(f"{source.path} is another model: its layers have {groups[0]}, those of the config "
+                         f"{groups[1]}: use the config that belongs to the weights")
+    for name, (ours, there) in config.differences(theirs).items():
+        if name in _NOT_IN_SHAPES:
             logging.warning("%s was trained with %s=%s, but is used with %s", source.path, name, there, ours)

@@ -12,7 +12,6 @@ another meaning; evaluation, prediction and export use the run's value and log a
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import itertools
@@ -93,6 +92,8 @@ class ResolvedModel:
         self.members = tuple(map(self.open, _written_before(request)))
         if heads:
             self.check_head(heads)
+        for member in self.members:
+            _check_has_config(member)
         _check_members([*([self.run] if self.run and not request.do_train else []), *self.members])
         if self.run:
             differences = list(filter(None, (self._config_difference(), *self._vocabulary_differences())))
@@ -228,8 +229,10 @@ class ResolvedModel:
         """The run's checkpoint. A damaged one is not an error yet: training and evaluation pass over it."""
         directory = os.path.dirname(path)
         for prefix in (path, *reversed(numbered(directory).values())):
-            with contextlib.suppress(ValueError):
+            try:
                 return open_source(prefix)
+            except ValueError as error:
+                logging.warning("%s", error)
         return StoredModel(path, {}, lambda name: None, lambda: AlbertConfig.from_json_file(
             os.path.join(directory, CONFIG_NAME)), vocabulary_in(directory), settings_in(directory))
 
@@ -292,11 +295,10 @@ class ResolvedModel:
     def _initial_config(self) -> AlbertConfig | None:
         """The config of the initial weights, which a run that exists does not need; None if it cannot be read."""
         try:
-            source = self.initial
+            return config_of(self.initial) if self.initial else None
         except ValueError as error:
             logging.warning("%s; the run in --output_dir=%s does not need it", error, self.request.output_dir)
             return None
-        return config_of(source) if source else None
 
     def _vocabulary_differences(self) -> list[str]:
         user, stored = self.request.vocabulary, self.run.vocabulary if self.run else VocabularyFiles()
@@ -317,6 +319,13 @@ def _written_before(request: ModelRequest) -> list[str]:
         return list(request.ensemble)
     directory = os.path.join(os.path.normpath(request.output_dir), "")
     return [path for path in request.ensemble if not os.path.join(os.path.normpath(path), "").startswith(directory)]
+
+
+def _check_has_config(member: StoredModel) -> None:
+    """Raises ValueError if a member of an ensemble has no config, or a wrong one: that of another is not its own."""
+    if not member.module and config_of(member) is None:
+        raise ValueError(f"{member.path} is a member of --ensemble_checkpoints and has no config: copy its "
+                         f"{CONFIG_NAME} beside it")
 
 
 def _check_members(sources: list[StoredModel]) -> None:

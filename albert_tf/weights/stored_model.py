@@ -29,7 +29,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.encoder import block_scope, block_variable
 from albert_tf.modeling.layers import check_finite_weights
 from albert_tf.utils.bounds import Bounds
-from albert_tf.utils.files import errors_naming_origin, names_in
+from albert_tf.utils.files import NoSuchFile, errors_naming_origin, names_in
 from albert_tf.weights.heads import HEAD_NAMES, head_named, head_of_variables
 from albert_tf.weights.hugging_face import ADAPTER, CONFIG, INDEX, MODULES, PICKLES, SCHEME, WEIGHTS
 from albert_tf.weights.settings import SETTINGS, Settings, VocabularyFiles
@@ -225,10 +225,13 @@ def head_of_source(source: StoredModel) -> str:
 
 
 def config_of(source: StoredModel) -> AlbertConfig | None:
-    """The config of a stored model; None if it has none, or it is wrong, or if it is a module with its own graph."""
+    """The config of a stored model; None if it has none, or if it is a module with its own graph.
+
+    Raises ValueError if the config is wrong.
+    """
     try:
         return None if source.module else source.config
-    except ValueError:
+    except NoSuchFile:
         return None
 
 

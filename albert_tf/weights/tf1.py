@@ -27,7 +27,7 @@ from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.modeling.encoder import block_scope, block_variable
 from albert_tf.modeling.layers import release_name
 from albert_tf.training.checkpoints import AUXILIARY, best_or_latest, saved_step, stored_variables
-from albert_tf.utils.files import errors_at, read_json_object
+from albert_tf.utils.files import NoSuchFile, errors_at, read_json_object
 from albert_tf.utils.outputs import output_checkpoint, write_text
 from albert_tf.weights.hugging_face import NAME_ON_THE_HUB, SCHEME
 from albert_tf.weights.settings import settings_in, vocabulary_in
@@ -247,8 +247,9 @@ def _zh_config(prefix: str) -> AlbertConfig:
     names = fnmatch.filter(tf.io.gfile.listdir(directory or "."), _CONFIGS)
     names = [name for name in names if not name.startswith("tokenizer")]
     if len(names) != 1:
-        raise ValueError(f"{directory or '.'} must have one config of the model ({_CONFIGS}). "
-                         f"Received: {', '.join(sorted(names)) or 'none'}")
+        message = (f"{directory or '.'} must have one config of the model ({_CONFIGS}). "
+                   f"Received: {', '.join(sorted(names)) or 'none'}")
+        raise ValueError(message) if names else NoSuchFile(message)
     path = os.path.join(directory, names[0])
     values = read_json_object(path)
     norm = values.pop("ln_type", "postln")

@@ -26,6 +26,7 @@ from albert_tf.modeling.configured_model import ENCODER_INPUTS, encoder_input_sp
 from albert_tf.modeling.dropout import dropouts
 from albert_tf.modeling.encoder import block_scope, block_variable
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.utils.files import NoSuchFile
 from albert_tf.weights.settings import options_in, settings_in, vocabulary_in
 from albert_tf.weights.stored_model import StoredModel
 from albert_tf.weights.tf1 import clear_errors, read_checkpoint
@@ -100,7 +101,7 @@ def _meta_graph(path: str) -> meta_graph_pb2.MetaGraphDef:
 
 
 def _no_config(path: str) -> AlbertConfig:
-    raise ValueError(f"{path} has no {CONFIG_NAME}: set --albert_config_file to the model's config")
+    raise NoSuchFile(f"{path} has no {CONFIG_NAME}: set --albert_config_file to the model's config")
 
 
 def config_of_graph(path: str, graph: graph_pb2.GraphDef, shapes: Mapping[str, Sequence[int]]) -> AlbertConfig:
@@ -119,7 +120,7 @@ def config_of_graph(path: str, graph: graph_pb2.GraphDef, shapes: Mapping[str, S
             max_position_embeddings=shapes["bert/embeddings/position_embeddings"][0],
             type_vocab_size=shapes["bert/embeddings/token_type_embeddings"][0])
     except (KeyError, ValueError) as error:
-        raise ValueError(f"{path} has no config, and its graph does not determine all of it: set --albert_config_file "
+        raise NoSuchFile(f"{path} has no config, and its graph does not determine all of it: set --albert_config_file "
                          "to the model's config") from error
 
 

@@ -200,6 +200,18 @@ def test_members_that_read_texts_in_different_ways_are_refused(script, shared, f
     assert not (folder / "refused").exists()
 
 
+@pytest.mark.parametrize("config, message", [(None, "has no config"), ("{", "albert_config.json line 1: "),
+                                             ('{"vocab_size": 2000, "hidden": 8}', "unknown config key: hidden")])
+def test_a_member_does_not_get_the_config_of_another(script, shared, folder, config, message):
+    member = shutil.copytree(shared, folder / "member", dirs_exist_ok=True)
+    (member / "albert_config.json").unlink()
+    if config:
+        (member / "albert_config.json").write_text(config)
+    printed = script.run(expect=1, output_dir=folder / "refused", do_predict=True,
+                         ensemble_checkpoints=f"{shared},{member}")
+    assert message in printed.splitlines()[-1] and not (folder / "refused").exists()
+
+
 def test_the_folder_of_several_runs_is_its_best_run(script, folder, new):
     directory = folder / "several"
     script.run(output_dir=directory, num_runs=2, seed=7, do_eval=True, **new)

@@ -209,6 +209,22 @@ def test_the_error_of_a_model_that_cannot_be_loaded_says_why(folder, make, argum
         albert_tf.from_pretrained(str(folder), **arguments)
 
 
+@pytest.mark.parametrize("stored, changes, message", [
+    (dict(), dict(num_attention_heads=4), "num_attention_heads=2, but is used with 4"),
+    (dict(), dict(hidden_act="relu"), "hidden_act=gelu, but is used with relu"),
+    (dict(layer_rank=1), dict(layer_rank=0), "layer_rank=1, but is used with 0"),
+    (dict(num_hidden_groups=2), dict(num_hidden_layers=1, num_hidden_groups=1), "num_hidden_layers=2, but is used"),
+    (dict(num_hidden_groups=2), dict(num_hidden_groups=1), None),
+    (dict(inner_group_num=2), dict(inner_group_num=1), None),
+    (dict(cross_layer_sharing="none"), dict(cross_layer_sharing="all"), None)])
+def test_another_config_is_warned_of_or_refused_if_layers_have_other_groups(tmp_path, caplog, stored, changes, message):
+    albert_tf.save_pretrained(AlbertModel(TINY.replace(**stored)), str(tmp_path))
+    config = TINY.replace(**{**stored, **changes})
+    with contextlib.nullcontext() if message else pytest.raises(ValueError, match="another model: its layers have"):
+        albert_tf.from_pretrained(str(tmp_path), config=config)
+        assert message in caplog.text
+
+
 def test_a_path_that_is_not_there_is_named(tmp_path):
     with pytest.raises(ValueError, match="no checkpoint at .*nowhere"):
         albert_tf.from_pretrained(str(tmp_path / "nowhere"))
