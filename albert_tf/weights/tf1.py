@@ -23,7 +23,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import keras
-from albert_tf.config import CONFIG_NAME, AlbertConfig
+from albert_tf.config import CONFIG_NAME, PRESETS, AlbertConfig
 from albert_tf.modeling.encoder import block_scope, block_variable
 from albert_tf.modeling.layers import release_name
 from albert_tf.training.checkpoints import AUXILIARY, best_or_latest, saved_step, stored_variables
@@ -58,6 +58,7 @@ _OURS = {theirs: ours for ours, theirs in LAYERS.items()}
 # Names of albert_zh.
 _WORDS = "bert/embeddings/word_embeddings"
 _PROJECTION = f"{_WORDS}_2"
+_DOWNLOADS = "https://storage.googleapis.com/albert_models"
 _CONFIGS = "*config*.json"  # albert_config_base.json, albert_config_tiny.json, ...
 
 
@@ -134,6 +135,9 @@ def checkpoint_prefix(path: str) -> str:
         if (re.fullmatch(NAME_ON_THE_HUB, path) and not os.path.isdir(os.path.dirname(path))
                 and not path.endswith(".safetensors")):
             meant = [f"{SCHEME}{path}"]
+        published = path.replace("-", "_")
+        if published in PRESETS and published.startswith("albert_"):
+            meant = [f"{SCHEME}albert/{published.replace('_', '-')}, or the release's {_DOWNLOADS}/{published}.tar.gz"]
         if where and meant:
             where += f" (did you mean {meant[0]}?)"
         raise ValueError(f"no checkpoint at {path}{where}: expected a directory with model.ckpt-*, the path of a "

@@ -290,6 +290,7 @@ def test_the_head_of_squad_2_is_refused(tmp_path):
 @pytest.mark.parametrize("changes, message", [
     (dict(model_type="roberta"), "model_type 'roberta' is not supported"),
     (dict(position_embedding_type="relative_key"), "absolute positions"),
+    (dict(problem_type="regression"), "regression is only supported with one label. Received: 2"),
     (dict(tie_word_embeddings=False), "tied word embeddings"),
     (dict(hidden_size=16), r"has shape \[4, 8\], expected \[4, 16\]")])
 def test_another_model_is_refused(tmp_path, changes, message):

@@ -41,6 +41,10 @@ def test_a_file_or_folder_of_the_same_name_comes_first(tmp_path, monkeypatch):
         open_source("no_such_model")
     with pytest.raises(ValueError, match=r"which does not exist \(did you mean hf://albert/albert-base-v2\?\): "):
         open_source("albert/albert-base-v2")
+    for name in ("albert_base_v2", "albert-base-v2"):
+        with pytest.raises(ValueError, match=r"\(did you mean hf://albert/albert-base-v2, or the release's "
+                                             r"https://storage.googleapis.com/albert_models/albert_base_v2.tar.gz\?\)"):
+            open_source(name)
     with pytest.raises(ValueError, match=rf"which does not exist \(did you mean {SENTENCES}\?\): "):
         open_source("albert_minilm_em")
     with pytest.raises(ValueError, match="no checkpoint at folder/model.safetensors, which does not exist: "):

@@ -87,10 +87,13 @@ def settings_of_config(folder: str) -> dict[str, Any]:
     if not isinstance(names, dict) or {*names} != {*map(str, range(len(names)))}:
         raise ValueError(f"{path}: id2label must have a name for each number from 0. Received: {reprlib.repr(names)}")
     ordered = tuple(str(names[str(label)]) for label in range(len(names)))
+    problem_type, num_labels = values.get("problem_type"), len(names) or values.get("num_labels", 2)
+    if problem_type == "regression" and num_labels != 1:
+        raise ValueError(f"{path}: problem_type regression is only supported with one label. Received: {num_labels}")
     for name in ordered:
         check_one_line(name, f"{path}: a name in id2label")
     return dict(label_names=None if ordered == _numbered(len(ordered)) else ordered,
-                multi_label=values.get("problem_type") == _SEVERAL_LABELS, activation_fn=_activation_fn(folder, values))
+                multi_label=problem_type == _SEVERAL_LABELS, activation_fn=_activation_fn(folder, values))
 
 
 def _numbered(num_labels: int) -> tuple[str, ...]:
