@@ -212,7 +212,6 @@ def test_the_error_of_a_model_that_cannot_be_loaded_says_why(folder, make, argum
 @pytest.mark.parametrize("stored, changes, message", [
     (dict(), dict(num_attention_heads=4), "num_attention_heads=2, but is used with 4"),
     (dict(), dict(hidden_act="relu"), "hidden_act=gelu, but is used with relu"),
-    (dict(layer_rank=1), dict(layer_rank=0), "layer_rank=1, but is used with 0"),
     (dict(num_hidden_groups=2), dict(num_hidden_layers=1, num_hidden_groups=1), "num_hidden_layers=2, but is used"),
     (dict(num_hidden_groups=2), dict(num_hidden_groups=1), None),
     (dict(inner_group_num=2), dict(inner_group_num=1), None),
