@@ -22,7 +22,7 @@ VALUES = {
         vocab_size=9, embedding_size=(ALBERT, 5), hidden_size=4, num_hidden_layers=1, num_hidden_groups=(ALBERT, 3),
         num_attention_heads=4, intermediate_size=4, inner_group_num=(ALBERT, 2), hidden_act="gelu_new",
         hidden_dropout_prob=0.5, attention_probs_dropout_prob=0.5, max_position_embeddings=8, type_vocab_size=1,
-        initializer_range=0.5, architectures=(ALBERT, ["AlbertForMultipleChoice"]),
+        initializer_range=0.5, architectures=(ALBERT, ["AlbertForTokenClassification"]),
         id2label=(ALBERT, {"0": "a", "1": "b", "2": "c"}), problem_type=(ALBERT, "multi_label_classification"),
         model_type="roberta", layer_norm_eps=1e-5, position_embedding_type="relative_key", tie_word_embeddings=False,
         is_decoder=True, add_cross_attention=True, pruned_heads={"0": [1]}, per_layer_config={"0": {}},
@@ -120,8 +120,6 @@ def result(path):
     if source.vocabulary:
         inputs = albert_tf.tokenizer_from_pretrained(str(path))(TEXTS, TEXTS[::-1])
     inputs = {name: np.array(values, np.int32) for name, values in inputs.items()}
-    if model.name.endswith("multiple_choice"):
-        inputs = {name: values[:, None] for name, values in inputs.items()}
     outputs = {name: np.round(value, 4).tolist() for name, value in model(inputs).items()
                if name in ("sentence_embedding", "logits", "pooled_output")}
     inputs = {name: values.tolist() for name, values in inputs.items()}
