@@ -17,7 +17,7 @@ class _Refused(NamedTuple):
 
 
 _CODE = _Refused("it is code of its own, which is not run", ({},))
-_TOKENIZER = _Refused("only BERT's and ALBERT's tokenizers can be read; without the key, the weights alone are", (
+_TOKENIZER = _Refused("only BERT's and ALBERT's can be read: remove it and the vocabulary to read the weights", (
     *(f"{name}Tokenizer{ending}" for name in ("Albert", "Bert", "DistilBert", "Electra") for ending in ("", "Fast")),
     "PreTrainedTokenizerFast", "TokenizersBackend"))
 _ARGUMENTS = _Refused("arguments of transformers are not followed", ({},))
