@@ -57,7 +57,7 @@ def export_encoder(
         tf.saved_model.save(module, temporary, signatures)
         assets = os.path.join(temporary, EXTRA_ASSETS)
         write_text(os.path.join(assets, CONFIG_NAME), model.config.to_json_string())
-        options = VocabularyFiles(do_lower_case=tokenizer.do_lower_case, keep_accents=tokenizer.keep_accents)
+        options = VocabularyFiles(**VocabularyFiles.from_tokenizer(tokenizer).options._asdict())
         write_settings(settings_of(model), model.config, assets, options)
 
 

@@ -13,7 +13,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from albert_tf.text.pieces import UNKNOWN, WORD_START, basic_tokens, clean, lower_case, split_digit_comma, word_pieces
+from albert_tf.text.pieces import (
+    BYTE,
+    UNKNOWN,
+    WORD_START,
+    basic_tokens,
+    clean,
+    decoded_bytes,
+    lower_case,
+    split_digit_comma,
+    word_pieces,
+)
 
 NOWHERE = -1
 _WORD = re.compile(r"\S+")
@@ -61,6 +71,8 @@ class TracedPieces(NamedTuple):
 
 def trace_pieces(tokenizer: Any, texts: list[str]) -> list[TracedPieces]:
     """FullTokenizer.encode_batch with the origin of every character."""
+    if tokenizer.added_tokens:
+        return [_joined(tokenizer, text) for text in texts]
     if tokenizer.sp_model is None:
         return [_traced_word_pieces(tokenizer, text) for text in texts]
     normal = [tokenizer.preprocess(text) for text in texts]
@@ -68,32 +80,81 @@ def trace_pieces(tokenizer: Any, texts: list[str]) -> list[TracedPieces]:
     return [_traced_sentence_pieces(tokenizer, *each) for each in zip(texts, normal, encoded)]
 
 
+def _joined(tokenizer: Any, text: str) -> TracedPieces:
+    """The traced pieces of the parts of a text, and its added tokens."""
+    parts = tokenizer.parts(text)
+    traced = [trace_pieces(tokenizer.tokenizer_of_part(text, part), [text[part.start : part.end]])[0]
+              if part.token_id is None else TracedPieces(
+                  np.array([part.token_id], np.int32), np.array([part.end - part.start], np.int32),
+                  text[part.start : part.end], np.arange(part.end - part.start, dtype=np.int32), "") for part in parts]
+    origins = [np.where(each.origins == NOWHERE, NOWHERE, each.origins + part.start)
+               for each, part in zip(traced, parts)]
+    ids, lengths, all_origins = (np.concatenate([np.zeros(0, np.int32), *values]) for values in (
+        [each.ids for each in traced], [each.lengths for each in traced], origins))
+    return TracedPieces(ids, lengths, "".join(each.surface for each in traced), all_origins, forms_of(tokenizer, text))
+
+
 def _traced_sentence_pieces(tokenizer: Any, text: str, normal: str, pieces: list[str]) -> TracedPieces:
-    forms = _forms(tokenizer, text)
-    surface = "".join(pieces).replace(WORD_START, " ")
+    forms = forms_of(tokenizer, text)
+    shown = _with_characters(pieces) if tokenizer.has_bytes else pieces
+    surface = "".join(shown).replace(WORD_START, " ")
     if surface[1:] == forms:  # the only change of length is the space in front
         origins: np.ndarray = np.arange(NOWHERE, len(text), dtype=np.int32)
     else:
         to_original = np.array([*_origins_of_normal(text, forms), NOWHERE], np.int32)
         _, to_normal = tokenizer.sp_model.normalize(normal, with_offsets=True)
         origins = to_original[np.array(to_normal[:-1], np.int64)]
-    if any(piece[-1] == "," and len(piece) > 1 for piece in pieces):
+        if shown is not pieces:
+            origins = np.repeat(origins, _pieces_of_characters(pieces, shown))
+    if any(piece[-1] == "," and len(piece) > 1 for piece in shown):
         replaced = [split_digit_comma(tokenizer.sp_model, piece) for piece in pieces]
-        origins = _with_inserted_spaces(pieces, replaced, origins)
+        origins = _with_inserted_spaces(shown, [[piece] if len(parts) == 1 else parts
+                                                for piece, parts in zip(shown, replaced)], origins)
         pieces = list(itertools.chain.from_iterable(replaced))
-        surface = "".join(pieces).replace(WORD_START, " ")
-    lengths = np.fromiter(map(len, pieces), np.int32, len(pieces))
+        shown = _with_characters(pieces) if tokenizer.has_bytes else pieces
+        surface = "".join(shown).replace(WORD_START, " ")
+    lengths = np.fromiter(map(len, shown), np.int32, len(shown))
     ids = np.array(tokenizer.convert_tokens_to_ids(pieces), np.int32)
     return TracedPieces(ids, lengths, surface, origins, forms)
 
 
-def _forms(tokenizer: Any, text: str) -> list[str] | str:
+def _with_characters(pieces: list[str]) -> list[str]:
+    """The pieces, with a character in place of each of its bytes: "a", "<0xC3>", "<0xA4>" gives "a", "ä", "ä"."""
+    shown: list[str] = []
+    for is_byte, run in itertools.groupby(pieces, lambda piece: bool(BYTE.fullmatch(piece))):
+        shown += run if not is_byte else [
+            character for character in decoded_bytes("".join(run)) for _ in character.encode()]
+    return shown
+
+
+def _pieces_of_characters(pieces: list[str], shown: list[str]) -> list[int]:
+    """The number of characters of `shown` for each character of the text: that of its bytes, or 1."""
+    counts, place = [], 0
+    while place < len(pieces):
+        is_byte = shown[place] != pieces[place]
+        counts += [len(shown[place].encode())] if is_byte else [1] * len(pieces[place])
+        place += counts[-1] if is_byte else 1
+    return counts
+
+
+def forms_of(tokenizer: Any, text: str) -> list[str] | str:
     """The normalised form of each character on its own; a single string if every form is one character."""
+    if tokenizer.sp_model is None:
+        form_of = {character: _form_in_words(tokenizer, character) for character in set(text)}
+        return [form_of[character] for character in text]
     if text.isascii():
         return tokenizer.preprocess(text, remove_space=False)
     form_of = {character: tokenizer.preprocess(character, remove_space=False) for character in set(text)}
     forms = [form_of[character] for character in text]
     return "".join(forms) if all(len(form) == 1 for form in form_of.values()) else forms
+
+
+def _form_in_words(tokenizer: Any, character: str) -> str:
+    """What a character becomes in basic tokens."""
+    form = clean(character).strip()
+    if tokenizer.do_lower_case:
+        form = lower_case(form, tokenizer.keep_accents)
+    return "".join(form.split())
 
 
 def _origins_of_normal(text: str, forms: list[str] | str) -> list[int]:
@@ -132,13 +193,7 @@ def _traced_word_pieces(tokenizer: Any, text: str) -> TracedPieces:
         is_unknown = of_word == [UNKNOWN]
         lengths += [len(word)] if is_unknown else [len(piece) - 2 * (i > 0) for i, piece in enumerate(of_word)]
         pieces += of_word
-    form_of = {}  # what a character becomes in basic tokens
-    for character in set(text):
-        form = clean(character).strip()
-        if tokenizer.do_lower_case:
-            form = lower_case(form, tokenizer.keep_accents)
-        form_of[character] = "".join(form.split())
-    forms = [form_of[character] for character in text]
+    forms = forms_of(tokenizer, text)
     # Basic tokens keep the order of characters, so it is enough to know how many characters each one becomes.
     origins = np.array([i for i, form in enumerate(forms) for _ in form], np.int32)
     ids = np.array(tokenizer.convert_tokens_to_ids(pieces), np.int32)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import re
 import unicodedata
 
 import numpy as np
@@ -22,6 +23,7 @@ from albert_tf.utils.files import decode_utf8, read_bytes
 
 WORD_START = "\u2581"
 UNKNOWN = "[UNK]"
+BYTE = re.compile("<0x([0-9A-F]{2})>")  # a byte of an unknown character, in models with byte fallback
 LONGEST_WORD = 200
 _CJK_BLOCKS = ((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F),
                (0x2B820, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F))
@@ -50,15 +52,26 @@ def load_model(path: str) -> sentencepiece.SentencePieceProcessor:
     """Loads a SentencePiece model.
 
     Raises:
-      ValueError: the file is missing or is not a SentencePiece model.
+      ValueError: the file is missing, is not a SentencePiece model, or has other marks of words than U+2581 in front.
     """
-    model = read_bytes(path, "SentencePiece model")
+    content = read_bytes(path, "SentencePiece model")
     try:
-        if not model:
+        if not content:
             raise RuntimeError("it is empty")
-        return sentencepiece.SentencePieceProcessor(model_proto=model)
+        model = sentencepiece.SentencePieceProcessor(model_proto=content)
     except RuntimeError as error:
         raise ValueError(f"{path} is not a SentencePiece model") from error
+    normalized = model.normalize("1 1")
+    if normalized.endswith(WORD_START) or WORD_START not in normalized:
+        raise ValueError(f"{path} marks the ends of words (treat_whitespace_as_suffix) or no words "
+                         "(escape_whitespaces=false), which is not supported")
+    return model
+
+
+def without_dummy_prefix(sp_model: sentencepiece.SentencePieceProcessor) -> sentencepiece.SentencePieceProcessor:
+    """The same model, but the start of a text is not the start of a word."""
+    # The message ends with another normalizer_spec, whose add_dummy_prefix (false) replaces that of the first one.
+    return sentencepiece.SentencePieceProcessor(model_proto=sp_model.serialized_model_proto() + b"\x1a\x02\x18\x00")
 
 
 def encode_pieces(sp_model: sentencepiece.SentencePieceProcessor, text: str) -> list[str]:
@@ -70,6 +83,12 @@ def encode_pieces(sp_model: sentencepiece.SentencePieceProcessor, text: str) -> 
 def encode_ids(sp_model: sentencepiece.SentencePieceProcessor, text: str) -> list[int]:
     """The ids of the pieces that encode_pieces returns."""
     return [sp_model.piece_to_id(piece) for piece in encode_pieces(sp_model, text)]
+
+
+def decoded_bytes(text: str) -> str:
+    """A text of pieces, with a character in place of the pieces of its bytes."""
+    return re.sub(f"({BYTE.pattern})+",
+                  lambda run: bytes.fromhex("".join(BYTE.findall(run[0]))).decode("utf-8", "replace"), text)
 
 
 class DigitCommaTable:
@@ -120,11 +139,13 @@ def split_digit_comma(sp_model: sentencepiece.SentencePieceProcessor, piece: str
 def load_vocab(path: str) -> dict[str, int]:
     """Reads the first column of each line. A repeated token gets no second id. A blank line is the token " ".
 
+    A byte-order mark at the start of the file does not count.
+
     Raises:
       ValueError: the file is missing, is not UTF-8, or has no [UNK].
     """
     vocab: dict[str, int] = {}
-    lines = decode_utf8(read_bytes(path, "vocabulary file"), path).removesuffix("\n").split("\n")
+    lines = decode_utf8(read_bytes(path, "vocabulary file"), path).removeprefix("\ufeff").removesuffix("\n").split("\n")
     for line in lines:
         columns = line.split()
         vocab.setdefault(columns[0] if columns else " ", len(vocab))

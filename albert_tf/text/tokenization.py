@@ -6,6 +6,8 @@ And which pieces start a word, what ids depend on, and a warning of unknown piec
 from __future__ import annotations
 
 import collections
+import copy
+import functools
 import hashlib
 import re
 from typing import Sequence
@@ -13,17 +15,20 @@ from typing import Sequence
 import numpy as np
 from absl import logging
 
-from albert_tf.text.origins import trace_pieces
+from albert_tf.text.added_tokens import AddedToken, Part, split_at_tokens
+from albert_tf.text.origins import forms_of, trace_pieces
 from albert_tf.text.packing import PairPacker, padded_rows, padding_values
 from albert_tf.text.pieces import (
     UNKNOWN,
     WORD_START,
     DigitCommaTable,
     basic_tokens,
+    decoded_bytes,
     encode_pieces,
     load_model,
     load_vocab,
     preprocess_text,
+    without_dummy_prefix,
     word_pieces,
 )
 from albert_tf.utils.bounds import check_one_of
@@ -42,13 +47,20 @@ class FullTokenizer:
       keep_accents: whether texts keep their accents. If false, a SentencePiece tokenizer removes accents; a WordPiece
         tokenizer removes them only when it lower-cases, as in the release.
       max_seq_length: the largest number of tokens of a row, if a call does not set it.
+      added_tokens: tokens that a Hugging Face folder adds to the vocabulary. Special and user-defined pieces are left
+        out: written in a text, [MASK] and the like are text, as in the release.
+      prefixes_parts: whether a text that follows an added token without a space begins with a word-start mark, as by
+        AlbertTokenizer of transformers.
 
     Attributes:
       vocabulary_file: path of the file that was read.
       vocab: dict from piece to id.
+      vocab_of_file: the same without added tokens.
+      has_bytes: whether the bytes of unknown characters are pieces (byte fallback).
 
     Raises:
-      ValueError: neither path is set, the file cannot be read, or it lacks [CLS], [SEP], [MASK] or the padding piece.
+      ValueError: neither path is set, the file cannot be read, it lacks [CLS], [SEP], [MASK] or the padding piece, or
+        an added token has the id of another piece.
 
     Example::
 
@@ -58,10 +70,12 @@ class FullTokenizer:
     """
 
     def __init__(self, vocab_file: str | None = None, do_lower_case: bool = True, spm_model_file: str | None = None,
-                 keep_accents: bool = False, max_seq_length: int = 512):
+                 keep_accents: bool = False, max_seq_length: int = 512, added_tokens: Sequence[AddedToken] = (),
+                 prefixes_parts: bool = False):
         self.do_lower_case, self.keep_accents = do_lower_case, keep_accents
         self.max_seq_length = max_seq_length
         self.sp_model = None
+        self.vocabulary_file = spm_model_file or vocab_file
         if spm_model_file:
             self.sp_model = load_model(spm_model_file)
             self._digit_comma = DigitCommaTable(self.sp_model)
@@ -70,11 +84,33 @@ class FullTokenizer:
             self.vocab = load_vocab(vocab_file)
         else:
             raise ValueError("a tokenizer needs spm_model_file or vocab_file")
+        self.vocab_of_file = dict(self.vocab)
+        self.has_bytes = self.sp_model is not None and any(map(self.sp_model.is_byte, self.vocab.values()))
+        self.added_tokens = self._added(added_tokens)
+        self.prefixes_parts = prefixes_parts and self.sp_model is not None
         self._pieces = {piece_id: piece for piece, piece_id in self.vocab.items()}
-        self.vocabulary_file = spm_model_file or vocab_file
         self.cls_id, self.sep_id, self.mask_id = (self._special(piece) for piece in ("[CLS]", "[SEP]", "[MASK]"))
         self.pad_id = self._special("<pad>" if self.sp_model else "[PAD]")
         self.unk_id = self.sp_model.unk_id() if self.sp_model else self._special(UNKNOWN)
+
+    def _added(self, tokens: Sequence[AddedToken]) -> tuple[AddedToken, ...]:
+        """Gives added tokens their ids, and adds them to the vocabulary. Special and user-defined ones are left out."""
+        added, old_size = [], len(self.vocab)
+        for token in sorted(tokens, key=lambda token: (token.id is None, token.id)):
+            token_id = self.vocab.get(token.content, len(self.vocab))
+            if token.id not in (None, token_id):
+                raise ValueError(f"{self.vocabulary_file}: the added token {token.content!r} must have the id "
+                                 f"{token_id}, the next one or its piece's. Received: {token.id}")
+            self.vocab[token.content] = token_id
+            if token_id >= old_size or not self._is_reserved(token.content, token_id):
+                added.append(token._replace(id=token_id))
+        return tuple(sorted(added, key=lambda token: token.id or 0))
+
+    def _is_reserved(self, piece: str, piece_id: int) -> bool:
+        if not self.sp_model:
+            return piece in ("[PAD]", UNKNOWN, "[CLS]", "[SEP]", "[MASK]")
+        # User-defined pieces have no score, and are pieces wherever a text has them.
+        return self.sp_model.is_control(piece_id) or not self.sp_model.get_score(piece_id)
 
     @property
     def vocab_size(self) -> int:
@@ -85,7 +121,12 @@ class FullTokenizer:
         """preprocess_text with this tokenizer's options. For a WordPiece vocabulary, the text is returned unchanged."""
         if not self.sp_model:
             return text
-        return preprocess_text(text, remove_space, self.do_lower_case, self.keep_accents)
+        if not self.added_tokens:
+            return preprocess_text(text, remove_space, self.do_lower_case, self.keep_accents)
+        text = "".join(text[part.start : part.end] if part.token_id is not None
+                       else self._between_tokens.preprocess(text[part.start : part.end], False)
+                       for part in self.parts(text))
+        return " ".join(text.split()) if remove_space else text
 
     def tokenize(self, text: str) -> list[str]:
         """Splits a text into pieces.
@@ -93,6 +134,10 @@ class FullTokenizer:
         As in the release, text for a SentencePiece model must have been normalised and lower-cased, by `preprocess` or
         preprocess_text. `encode`, and calling the tokenizer, do this themselves.
         """
+        if self.added_tokens:
+            return [piece for part in self.parts(text) for piece in (
+                [self._pieces[part.token_id]] if part.token_id is not None
+                else self.tokenizer_of_part(text, part).tokenize(text[part.start : part.end].strip()))]
         if self.sp_model:
             return encode_pieces(self.sp_model, text)
         words = basic_tokens(text, self.do_lower_case, self.keep_accents)
@@ -119,7 +164,8 @@ class FullTokenizer:
         skipped = (self.cls_id, self.sep_id, self.pad_id)
         pieces = self.convert_ids_to_tokens([i for i in np.asarray(ids).tolist() if i not in skipped])
         if self.sp_model:
-            return "".join(pieces).replace(WORD_START, " ").strip()
+            text = "".join(pieces)
+            return (decoded_bytes(text) if self.has_bytes else text).replace(WORD_START, " ").strip()
         return " ".join(pieces).replace(" ##", "")
 
     def encode(self, text: str) -> list[int]:
@@ -128,13 +174,49 @@ class FullTokenizer:
 
     def encode_batch(self, texts: list[str]) -> list[np.ndarray]:
         """`encode` for several texts at once, int32 [pieces] each."""
+        if self.added_tokens:
+            return [np.array([i for part in self.parts(text) for i in (
+                [part.token_id] if part.token_id is not None
+                else self.tokenizer_of_part(text, part).encode(text[part.start : part.end]))], np.int32)
+                for text in texts]
         if self.sp_model:
             return self._digit_comma.encode_batch([self.preprocess(text) for text in texts])
         return [np.array(self.convert_tokens_to_ids(self.tokenize(text)), np.int32) for text in texts]
 
+    def parts(self, text: str) -> list[Part]:
+        """The added tokens of a text, and the texts between them."""
+        def forms(part: str) -> list[str]:
+            between = forms_of(self._between_tokens, part)
+            return [" " if character.isspace() else form for character, form in zip(part, between)]
+
+        has_spaces = self.sp_model and not self.prefixes_parts  # as in the tokenizer.json of such a model
+        return split_at_tokens(text, self.added_tokens, forms,
+                               self.vocab.get(WORD_START, self.unk_id) if has_spaces else None)
+
+    def tokenizer_of_part(self, text: str, part: Part) -> FullTokenizer:
+        """The tokenizer, without added tokens, of a part of a text. A part within a word gets no word-start mark."""
+        is_inside = part.start and not self.prefixes_parts and not text[part.start].isspace()
+        return self._inside_words if is_inside else self._between_tokens
+
+    @functools.cached_property
+    def _between_tokens(self) -> FullTokenizer:
+        tokenizer = copy.copy(self)
+        tokenizer.added_tokens, tokenizer.vocab = (), self.vocab_of_file
+        return tokenizer
+
+    @functools.cached_property
+    def _inside_words(self) -> FullTokenizer:
+        tokenizer = copy.copy(self._between_tokens)
+        if self.sp_model:
+            tokenizer.sp_model = without_dummy_prefix(self.sp_model)
+            tokenizer._digit_comma = DigitCommaTable(tokenizer.sp_model)
+        return tokenizer
+
     def _special(self, piece: str) -> int:
         if piece not in self.vocab:
-            raise ValueError(f"{self.vocabulary_file} has no {piece}: it is not a vocabulary for ALBERT")
+            kind = ("XLM-RoBERTa's vocabularies, with <s> and </s>, are not supported" if "<s>" in self.vocab
+                    else "it is not a vocabulary for ALBERT")
+            raise ValueError(f"{self.vocabulary_file} has no {piece}: {kind}")
         return self.vocab[piece]
 
     def __call__(
@@ -227,7 +309,10 @@ def tokenizer_key(tokenizer: FullTokenizer) -> dict:
     model, pieces = tokenizer.sp_model, list(tokenizer.vocab)
     if model:
         # Not of the file, since one with the same pieces can be made of Hugging Face's tokenizer.json.
-        pieces = [f"{model.id_to_piece(i)} {model.get_score(i)!r} {model.is_control(i)}" for i in range(len(pieces))]
+        pieces = [f"{model.id_to_piece(i)} {model.get_score(i)!r} {model.is_control(i)}"
+                  for i in range(model.vocab_size())]
+    if tokenizer.added_tokens:
+        pieces += [repr((*token, tokenizer.prefixes_parts)) for token in tokenizer.added_tokens]
     keep_accents = tokenizer.keep_accents or not (model or tokenizer.do_lower_case)
     digest = hashlib.sha256("\n".join(pieces).encode()).hexdigest()
     return dict(vocabulary_sha256=digest, do_lower_case=tokenizer.do_lower_case, keep_accents=keep_accents)

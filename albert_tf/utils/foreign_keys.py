@@ -51,6 +51,18 @@ REFUSED: dict[str, dict[str, _Refused]] = {
         "add_eos_token": _TOKENS,
         "padding_side": _Refused("rows are padded at their end", ("right",)),
         "truncation_side": _Refused("long texts are cut at their end", ("right",)),
+        "split_special_tokens": _Refused("texts are cut at added tokens", (False,)),
+    },
+    "tokenizer.json": {  # the types of steps, and the directions
+        "model": _Refused("only Unigram (SentencePiece) and WordPiece can be read", ("Unigram", "WordPiece")),
+        "normalizer": _Refused("only the steps of ALBERT and BERT can be read", (
+            "BertNormalizer", "NFKD", "NFD", "StripAccents", "Lowercase", "Precompiled", "Strip", "Replace")),
+        "pre_tokenizer": _Refused("only the steps of ALBERT and BERT can be read", (
+            "BertPreTokenizer", "WhitespaceSplit", "Metaspace")),
+        "post_processor": _Refused("rows have [CLS] first, and [SEP] after each text", (
+            "BertProcessing", "[CLS]:0 A:0 [SEP]:0, [CLS]:0 A:0 [SEP]:0 B:1 [SEP]:1")),
+        "truncation": _Refused("long texts are cut at their end", ("Right",)),
+        "padding": _Refused("rows are padded at their end", ("Right",)),
     },
     "sentence_bert_config.json": {
         "transformer_task": _Refused("only vectors and scores can be computed", (

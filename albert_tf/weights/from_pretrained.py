@@ -95,14 +95,14 @@ def tokenizer_from_pretrained(path: str) -> FullTokenizer:
       path: see from_pretrained.
 
     Raises:
-      ValueError: there are no weights at the path, or no vocabulary comes with them.
+      ValueError: there are no weights at the path, no vocabulary comes with them, or it has more pieces than the model.
     """
     source = open_source(path, trust_module=True)  # only vocabulary and config are read: no graph runs
     if not source.vocabulary:
         raise ValueError(f"no vocabulary comes with the weights at {path}: pass a file to FullTokenizer("
                          "spm_model_file=...) or FullTokenizer(vocab_file=...)")
-    tokenizer = source.vocabulary.tokenizer()
     config = config_of(source)  # some weights come without one
+    tokenizer = source.vocabulary.tokenizer(config)
     lengths = source.settings.max_seq_length, config and config.max_position_embeddings
     tokenizer.max_seq_length = min(filter(None, lengths), default=tokenizer.max_seq_length)
     return tokenizer

@@ -24,13 +24,14 @@ from absl import logging
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.arguments import Argument
+from albert_tf.text.added_tokens import AddedToken
 from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.files import check_keys, errors_at, errors_naming_origin, names_in, read_bytes, read_json_object
 from albert_tf.utils.foreign_keys import check_supported
 from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.outputs import manifest_of, output, read_manifest, write_or_remove
 from albert_tf.weights.heads import HEAD_NAMES, check_vocabulary, head_named, head_of
-from albert_tf.weights.hugging_face import MODULES, TOKENIZER_CONFIG
+from albert_tf.weights.hugging_face import MODULES, TOKENIZER_CONFIG, tokenizer_files
 
 if TYPE_CHECKING:
     from albert_tf.text.tokenization import FullTokenizer
@@ -43,6 +44,7 @@ POOLING = ("pooling", "normalize", "truncate_dim", "prompts", "default_prompt_na
 _SENTENCEPIECE = ("30k-clean.model", "spiece.model", "*.model")
 _WORDPIECE = ("vocab_chinese.txt", "vocab.txt", "*vocab*.txt")
 VOCABULARIES = (*_SENTENCEPIECE, *_WORDPIECE)
+_CASING = ("do_lower_case", "keep_accents")
 STRIP_ACCENTS = "strip_accents"  # of Hugging Face's BERT, the opposite of keep_accents
 
 
@@ -51,10 +53,20 @@ class TokenizerOptions(NamedTuple):
 
     do_lower_case: bool | None = None
     keep_accents: bool | None = None
+    added_tokens: tuple[AddedToken, ...] | None = None
+    prefixes_parts: bool | None = None
 
     def completed_by(self, other: TokenizerOptions) -> TokenizerOptions:
         """These options, and those of `other` where nothing is stored here."""
-        return TokenizerOptions(*(theirs if own is None else own for own, theirs in zip(self, other)))
+        return self._replace(**{name: value for name, value in other._asdict().items() if getattr(self, name) is None})
+
+    def to_json(self) -> dict[str, Any]:
+        """The options that are set, as in tokenizer_config.json."""
+        values = {name: value for name, value in self._asdict().items() if value is not None}
+        tokens = values.pop("added_tokens", ())
+        if tokens:
+            values["added_tokens_decoder"] = {str(token.id): token.to_json() for token in tokens}
+        return values
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +76,7 @@ class VocabularyFiles:
     Args:
       do_lower_case: whether to lower-case text; None if nothing is stored.
       keep_accents: whether texts keep their accents; None if nothing is stored.
+      added_tokens, prefixes_parts: as in FullTokenizer; None if nothing is stored.
       archive: path of the archive or repository of which the files are a copy, for messages; None if there is none.
       made_from: path of the tokenizer.json of which the file was made, for messages; None if there is none.
     """
@@ -72,6 +85,8 @@ class VocabularyFiles:
     vocab_file: str | None = None
     do_lower_case: bool | None = None
     keep_accents: bool | None = None
+    added_tokens: tuple[AddedToken, ...] | None = None
+    prefixes_parts: bool | None = None
     archive: str | None = None
     made_from: str | None = None
 
@@ -85,15 +100,16 @@ class VocabularyFiles:
 
     @property
     def options(self) -> TokenizerOptions:
-        """do_lower_case and keep_accents."""
-        return TokenizerOptions(self.do_lower_case, self.keep_accents)
+        """The options of the tokenizer."""
+        return TokenizerOptions(*(getattr(self, name) for name in TokenizerOptions._fields))
 
     @classmethod
     def from_tokenizer(cls, tokenizer: FullTokenizer) -> VocabularyFiles:
         """The file and the options of a tokenizer."""
         path = tokenizer.vocabulary_file
         return cls(path if tokenizer.sp_model else None, None if tokenizer.sp_model else path,
-                   tokenizer.do_lower_case, tokenizer.keep_accents)
+                   tokenizer.do_lower_case, tokenizer.keep_accents, tokenizer.added_tokens or None,
+                   tokenizer.prefixes_parts if tokenizer.added_tokens else None)
 
     def replaced_by(self, user: VocabularyFiles) -> VocabularyFiles:
         """The user's file and options where they are set, and these otherwise. Warns of a file with another content.
@@ -120,7 +136,8 @@ class VocabularyFiles:
         named = (self.made_from, self.path) if self.made_from else (self.archive or directory, directory)
         with errors_naming_origin(*named):
             tokenizer = FullTokenizer(self.vocab_file, self.do_lower_case is not False, self.spm_model_file,
-                                      bool(self.keep_accents))
+                                      bool(self.keep_accents), added_tokens=self.added_tokens or (),
+                                      prefixes_parts=bool(self.prefixes_parts))
         if config is not None:
             check_vocabulary(tokenizer, config)
         return tokenizer
@@ -147,7 +164,9 @@ def copy_vocabulary(files: VocabularyFiles, directory: str, name: str | None = N
         target = os.path.join(directory, name)
         with output(target) as temporary:  # source and target can be the same file, or the target read-only
             tf.io.gfile.copy(files.path, temporary, overwrite=True)
-    values = {name: value for name, value in files.options._asdict().items() if value is not None}
+    # Only a tokenizer knows the ids of all added tokens.
+    resolved = VocabularyFiles.from_tokenizer(files.tokenizer()) if files and files.added_tokens else files
+    values = resolved.options.to_json()
     if files or values:
         write_or_remove(os.path.join(directory, TOKENIZER_CONFIG), json.dumps(values) if values else None)
 
@@ -158,12 +177,12 @@ def options_beside(vocabulary_file: str) -> TokenizerOptions:
     with contextlib.suppress(ValueError):  # the manifest of something else
         manifest = manifest_of(vocabulary_file)
         made_from = read_manifest(manifest)["made_from"] if manifest else {}
-    trained_with = TokenizerOptions(*map(made_from.get, TokenizerOptions._fields))
+    trained_with = TokenizerOptions(*map(made_from.get, _CASING))
     return options_in(os.path.dirname(vocabulary_file)).completed_by(trained_with)
 
 
 def options_in(directory: str) -> TokenizerOptions:
-    """The options in a directory's tokenizer_config.json.
+    """The options in a directory's tokenizer_config.json, and the added tokens of all files (see tokenizer_files.py).
 
     Raises ValueError for what FullTokenizer cannot do, such as removing accents from text that is not lower-cased.
     """
@@ -171,16 +190,17 @@ def options_in(directory: str) -> TokenizerOptions:
     stored = read_json_object(path) if tf.io.gfile.exists(path) else {}
     with errors_at(path):
         check_supported(TOKENIZER_CONFIG, stored)
-    for name in (*TokenizerOptions._fields, STRIP_ACCENTS):
+    for name in (*_CASING, STRIP_ACCENTS):
         if not isinstance(stored.get(name), (bool, type(None))):
             raise ValueError(f"{path}: {name} must be true or false. Received: {reprlib.repr(stored[name])}")
-    lower, keep_accents, strip_accents = map(stored.get, (*TokenizerOptions._fields, STRIP_ACCENTS))
+    lower, keep_accents, strip_accents = map(stored.get, (*_CASING, STRIP_ACCENTS))
     if strip_accents and lower is False:
         raise ValueError(f"{path}: {STRIP_ACCENTS} is true and do_lower_case false: accents can be removed only from "
                          "text that is lower-cased")
     if keep_accents is None and strip_accents is not None:
         keep_accents = not strip_accents
-    return TokenizerOptions(lower, keep_accents)
+    files = tokenizer_files.read(directory)
+    return TokenizerOptions(lower, keep_accents, *(files if files.added_tokens else ()))
 
 
 def _first(directory: str, patterns: tuple[str, ...]) -> str | None:

@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 import sentencepiece
 
+from albert_tf.tasks.squad.alignment import align_paragraphs
+from albert_tf.text.added_tokens import AddedToken
+from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.pieces import encode_ids, encode_pieces, load_vocab, preprocess_text
 from albert_tf.text.tokenization import FullTokenizer, warn_of_unknown_pieces, word_starts
@@ -233,3 +236,37 @@ def test_less_than_one_per_cent_is_not_warned_of(golden, caplog):
     warn_of_unknown_pieces(FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model")),
                            [*UNKNOWN[:1], *["a quiet day"] * 200], "train.csv")
     assert not caplog.messages
+
+
+BYTES_TEXT, BYTES = "the \u8239, 1\u524d", {"\u8239": 3, "\u524d": 3}
+
+
+def test_bytes_of_unknown_characters_have_the_span_of_the_character(tmp_path):
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["the boat, 19"] * 9), vocab_size=290, byte_fallback=True, hard_vocab_limit=False,
+        model_prefix=str(tmp_path / "bytes"), pad_id=0, unk_id=1, bos_id=-1, eos_id=-1, minloglevel=2,
+        control_symbols=["[CLS]", "[SEP]", "[MASK]"])
+    tokenizer = FullTokenizer(spm_model_file=str(tmp_path / "bytes.model"))
+    batch = tokenizer([BYTES_TEXT], return_offsets=True)
+    spans = [BYTES_TEXT[start:end] for start, end in batch["offsets"][0]]
+    assert {character: spans.count(character) for character in BYTES} == BYTES
+    assert tokenizer.decode(batch["input_ids"][0]) == BYTES_TEXT
+    paragraph, = align_paragraphs(tokenizer, [BYTES_TEXT])
+    first, last = paragraph.pieces_of(4, 4)
+    assert last - first == 2 and {*paragraph.starts[first : last + 1], *paragraph.ends[first : last + 1]} == {4}
+    graph_ids, starts, ends = GraphTokenizer(tokenizer).tokenize_with_offsets([BYTES_TEXT * 2])
+    assert graph_ids[0].numpy().tolist() == tokenizer.encode(BYTES_TEXT * 2)
+    spans = [(BYTES_TEXT * 2).encode()[start:end].decode() for start, end in zip(starts[0], ends[0])]
+    assert {character: spans.count(character) // 2 for character in BYTES} == BYTES
+
+
+def test_a_byte_order_mark_is_no_part_of_a_vocabulary(tmp_path):
+    content = (GOLDEN / "wordpiece/vocab.txt").read_text("utf-8")
+    (tmp_path / "vocab.txt").write_text(content, "utf-8-sig")
+    assert load_vocab(str(tmp_path / "vocab.txt")) == load_vocab(str(GOLDEN / "wordpiece/vocab.txt"))
+
+
+def test_a_graph_refuses_added_tokens(word_pieces):
+    tokenizer = FullTokenizer(vocab_file=word_pieces.vocabulary_file, added_tokens=[AddedToken("[E1]")])
+    with pytest.raises(ValueError, match=r"has no added tokens, and that of .*vocab.txt has '\[E1\]'"):
+        GraphTokenizer(tokenizer)

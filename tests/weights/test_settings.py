@@ -223,7 +223,7 @@ def test_a_vocabulary_beside_which_a_copy_would_not_be_found_is_named(tmp_path, 
     (dict(keep_accents=False, strip_accents=False), (None, False))])
 def test_accents_have_another_name_in_hugging_faces_bert(tmp_path, stored, options):
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(stored))
-    assert options_in(str(tmp_path)) == options
+    assert options_in(str(tmp_path))[:2] == options
 
 
 @pytest.mark.parametrize("stored, message", [

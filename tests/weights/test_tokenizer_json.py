@@ -1,18 +1,27 @@
 """The vocabulary of a folder that transformers 5 has saved, which has tokenizer.json and no vocabulary file."""
 
 import json
+import pathlib
 import shutil
 
 import pytest
+import sentencepiece
 
 from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
 from albert_tf.weights.from_pretrained import tokenizer_from_pretrained
-from albert_tf.weights.hugging_face.tokenizer_json import tokenizer_json, vocabulary_of_tokenizer_json
+from albert_tf.weights.hugging_face.tokenizer_json import (
+    tokenizer_json,
+    vocabulary_of_tokenizer_json,
+    write_tokenizer,
+)
+from albert_tf.weights.settings import copy_vocabulary, vocabulary_in
 
 pytestmark = pytest.mark.both_stacks
+GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
+ADDED = json.loads((GOLDEN / "added_tokens.json").read_text("utf-8"))
 
 
 def test_the_sentencepiece_model_that_is_made_encodes_as_the_original_one(golden):
@@ -82,10 +91,10 @@ def test_the_normalization_says_whether_accents_are_kept(tmp_path, normalizer, k
 
 
 @pytest.mark.parametrize("content, message", [
-    (dict(model=dict(type="BPE"), added_tokens=[]), r"must be Unigram \(SentencePiece\) or WordPiece. Received: 'BPE'"),
+    (dict(model=dict(type="BPE"), added_tokens=[]), "model 'BPE' is not supported: only Unigram"),
     (dict(model=dict(type="Unigram", unk_id=0, vocab=[["a"]]), added_tokens=[]), "is not a tokenizer.json of transf"),
     (dict(model=dict(type="WordPiece"), added_tokens=[]), "is not a tokenizer.json of transformers: KeyError"),
-    ({}, "its model must be .* Received: None"), (dict(model=[]), "its model must be .* Received: None")])
+    ({}, "model 'none' is not supported"), (dict(model=[]), "model 'none' is not supported")])
 def test_a_damaged_file_is_named(tmp_path, content, message):
     (tmp_path / "tokenizer.json").write_text(json.dumps(content))
     with pytest.raises(ValueError, match=f"^{tmp_path}/tokenizer.json.*{message}"):
@@ -101,3 +110,95 @@ def test_what_we_write_is_read_as_the_same_tokenizer(golden, tmp_path, lower, ke
     assert (made.do_lower_case, made.keep_accents) == (lower, keep_accents)
     for text in ("She said \"no\" (to him) - 1000 caf\u00e9s.", "", "a..b--c"):
         assert made.encode(text) == original.encode(text)
+    assert tokenizer_key(made) == tokenizer_key(original)
+
+
+@pytest.mark.parametrize("name", ADDED)
+def test_texts_are_cut_at_added_tokens_as_by_transformers_also_after_a_conversion(tmp_path, name):
+    case, folder = ADDED[name], tmp_path / "theirs"
+    folder.mkdir()
+    for file, content in case["files"].items():
+        (folder / file).write_text(json.dumps(content))
+    is_sentencepiece = case["vocabulary"].endswith(".model")
+    shutil.copy(GOLDEN / case["vocabulary"], folder / ("spiece.model" if is_sentencepiece else "vocab.txt"))
+    if "added" in case:
+        content = tokenizer_json(FullTokenizer(spm_model_file=str(GOLDEN / case["vocabulary"])))
+        content["added_tokens"] += case["added"]
+        (folder / "tokenizer.json").write_text(json.dumps(content))
+    vocabulary = vocabulary_in(str(folder))
+    write_tokenizer(vocabulary, str(tmp_path / "converted"), AlbertConfig(vocab_size=9000), None)
+    copy_vocabulary(vocabulary, str(tmp_path / "run"))
+    shutil.copytree(tmp_path / "converted", tmp_path / "without_model")
+    (tmp_path / "without_model/spiece.model").unlink(missing_ok=True)
+    read = [vocabulary, vocabulary_in(str(tmp_path / "converted")), vocabulary_in(str(tmp_path / "run"))]
+    if is_sentencepiece:
+        read.append(vocabulary_of_tokenizer_json(str(tmp_path / "without_model")))
+    for tokenizer in (each.tokenizer() for each in read):
+        assert [tokenizer(text)["input_ids"][0].tolist() for text in case["texts"]] == case["ids"]
+        assert tokenizer_key(tokenizer) == tokenizer_key(vocabulary.tokenizer())
+        for text, batch in ((text, tokenizer(text, return_offsets=True)) for text in case["texts"]):
+            assert batch["input_ids"][0].tolist() == tokenizer(text)["input_ids"][0].tolist()
+            for token_id, (start, end) in zip(batch["input_ids"][0], batch["offsets"][0]):
+                if token_id >= tokenizer.vocab_size - 3:
+                    assert text[start:end].strip().lower() in "[e1] [/e1] covid19 f\u00f3o foo new boat the"
+
+
+def trained(path, **options):
+    """The tokenizer of a SentencePiece model with these options of its trainer."""
+    sentences = [f"the boat {i} was sold in 19{i}, (it) had a new sail" for i in range(40)]
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(sentences), model_prefix=str(path / "m"), minloglevel=2, hard_vocab_limit=False,
+        **{**dict(
+            pad_id=0, unk_id=1, bos_id=-1, eos_id=-1, vocab_size=70, control_symbols=["[CLS]", "[SEP]", "[MASK]"]),
+            **options})
+    return FullTokenizer(spm_model_file=str(path / "m.model"))
+
+
+# Options, a text, and one of its pieces. transformers 5.24 gives the same ids with the tokenizer.json that is written.
+OPTIONS = {
+    "byte_fallback": (dict(byte_fallback=True, vocab_size=330), "the \u8239 sold", "<0xE8>"),
+    "add_dummy_prefix": (dict(add_dummy_prefix=False), "the sold", "t"),
+    "split_by_whitespace": (dict(split_by_whitespace=False, user_defined_symbols=["\u2581in\u258119"]),
+                            "was sold in 19", "\u2581in\u258119"),
+    "user_defined_symbols": (dict(user_defined_symbols=["old", "1,"]), "sold", "old"),
+    "control_symbols": (dict(control_symbols=["[CLS]", "[SEP]", "[MASK]", "[E1]"]), "the [E1]", "<unk>")}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options_of_the_trainer_are_in_tokenizer_json_and_read_from_it(tmp_path, name):
+    options, text, piece = OPTIONS[name]
+    original = trained(tmp_path, **options)
+    content = tokenizer_json(original)
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    made = vocabulary_of_tokenizer_json(str(tmp_path)).tokenizer()
+    assert tokenizer_key(made) == tokenizer_key(original)
+    assert made.encode(text) == original.encode(text)
+    assert piece in original.convert_ids_to_tokens(original.encode(text))
+    assert content["model"]["byte_fallback"] is (name == "byte_fallback")
+    assert content["pre_tokenizer"]["split"] is (name != "split_by_whitespace")
+    assert ("[E1]" in [token["content"] for token in content["added_tokens"]]) is (name == "control_symbols")
+
+
+@pytest.mark.parametrize("options, message", [
+    (dict(treat_whitespace_as_suffix=True), "marks the ends of words"),
+    (dict(model_type="bpe"), "is no unigram model")])
+def test_options_that_are_not_supported_are_refused(tmp_path, options, message):
+    with pytest.raises(ValueError, match=f"m.model {message}"):
+        tokenizer_json(trained(tmp_path, **options))
+
+
+@pytest.mark.parametrize("file, content, message", [
+    ("tokenizer_config.json", dict(added_tokens_decoder={"90": dict(content="x")}), "'x' must have the id 45"),
+    ("added_tokens.json", {"x": "60"}, "the id of an added token must be a whole number"),
+    ("tokenizer.json", dict(added_tokens=[{}]), "an added token must have a content")])
+def test_added_tokens_that_cannot_be_read_are_refused(golden, tmp_path, file, content, message):
+    shutil.copy(golden / "tiny_spm/tiny.model", tmp_path / "spiece.model")
+    (tmp_path / file).write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=message) as error:
+        vocabulary_in(str(tmp_path)).tokenizer()
+    assert str(error.value).startswith(str(tmp_path)) and "\n" not in str(error.value)
+
+
+def test_a_vocabulary_of_xlm_roberta_is_refused_by_its_name(tmp_path):
+    with pytest.raises(ValueError, match="m.model has no .CLS.: XLM-RoBERTa's vocabularies, with <s> and <"):
+        trained(tmp_path, bos_id=2, eos_id=3, control_symbols=["[MASK]"])

@@ -30,6 +30,7 @@ import math
 import os
 import re
 import reprlib
+import unicodedata
 from typing import Any, Iterable, Mapping
 
 from albert_tf.data.rows import Column, as_text
@@ -120,8 +121,8 @@ class TaskData:
     def label_id(self, label: str | float | None) -> LabelId:
         """The id of a class, or the value of a score. None gives 0.
 
-        White space around a class does not count, and case does not if only one class has these letters (the release
-        lower-cases labels).
+        White space around a class does not count, and neither do case and Unicode normalization if only one class has
+        these letters (the release lower-cases labels).
 
         With several labels per text: for each label, 1.0 if it is among those of the field, else 0.0.
         """
@@ -150,12 +151,16 @@ def _names(field: str, separator: str) -> list[str]:
 
 def _class_id(label: str, labels: tuple[str, ...]) -> int:
     if label not in labels:
-        alike = [known for known in labels if known.lower() == label.lower()]
+        alike = [known for known in labels if _letters(known) == _letters(label)]
         label = alike[0] if len(alike) == 1 else label
     if label not in labels:
         problem = f"unknown label {label!r}" if label else "the label is missing"
         raise ValueError(f"{problem} (allowed: {', '.join(labels)})")
     return labels.index(label)
+
+
+def _letters(label: str) -> str:
+    return unicodedata.normalize("NFC", label).lower()
 
 
 def _score(label: str | float) -> float:

@@ -57,15 +57,17 @@ class AlignedParagraph:
     @functools.cached_property
     def _surface_of(self) -> tuple[np.ndarray, np.ndarray]:
         """For each original character, the surface offsets of a span's start and of a span's end at that character."""
-        inverse = np.full(self._text_length, NOWHERE, np.int32)
-        places = np.flatnonzero(self._matches != NOWHERE)[::-1]
-        inverse[self._matches[places]] = places
-        return _as_start(inverse), _as_end(inverse)
+        first, last = np.full([2, self._text_length], NOWHERE, np.int32)
+        places = np.flatnonzero(self._matches != NOWHERE)
+        last[self._matches[places]] = places  # of several, such as bytes of one character
+        first[self._matches[places[::-1]]] = places[::-1]
+        return _as_start(first), _as_end(last)
 
 
 def align_paragraphs(tokenizer: FullTokenizer, texts: list[str]) -> list[AlignedParagraph]:
     """The pieces of each text and their offsets in it."""
-    return [_align(traced, len(text), tokenizer.sp_model is not None)
+    as_released = tokenizer.sp_model is not None and not (tokenizer.has_bytes or tokenizer.added_tokens)
+    return [_align(traced, len(text), as_released)
             for traced, text in zip(trace_pieces(tokenizer, texts), texts)]
 
 

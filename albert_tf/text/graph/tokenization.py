@@ -24,6 +24,14 @@ _TO_THE_END = np.iinfo(np.int64).max // 2
 _UTF8_BYTES = 4  # the most bytes of a character
 
 
+def check_in_graph(tokenizer: FullTokenizer) -> None:
+    """Raises ValueError if a graph cannot tokenize as this tokenizer does."""
+    if tokenizer.added_tokens:
+        raise ValueError("a tokenizer in a SavedModel has no added tokens, and that of "
+                         f"{tokenizer.vocabulary_file} has {tokenizer.added_tokens[0].content!r}: convert the model to "
+                         "hugging_face, or export it to ONNX")
+
+
 class GraphTokenizer(tf.Module):
     """Converts raw text to ids in a graph. The ids are those of FullTokenizer.encode.
 
@@ -43,6 +51,7 @@ class GraphTokenizer(tf.Module):
 
     def __init__(self, tokenizer: FullTokenizer):
         super().__init__()
+        check_in_graph(tokenizer)
         self.cls_id, self.sep_id, self.mask_id = tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id
         self.pad_id, self.unk_id = tokenizer.pad_id, tokenizer.unk_id
         self._is_sentencepiece = tokenizer.sp_model is not None
@@ -110,6 +119,7 @@ class GraphSentencePieces(tf.Module):
         self._num_parts = tf.constant([len(ids) for ids in parts], tf.int64)
         self._first_part = tf.cumsum(self._num_parts, exclusive=True)
         spans = [span for ids in parts for span in _spans([pieces[i].replace(WORD_START, "") for i in ids])]
+        self._is_byte = tf.constant([sp_model.is_byte(i) for i in range(len(pieces))])
         self._begins, self._ends = tf.unstack(tf.constant(spans, tf.int64), axis=1)
 
     def pieces(self, normalized: NormalizedTexts) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
@@ -118,6 +128,9 @@ class GraphSentencePieces(tf.Module):
         first_byte = tf.gather(normalized.byte_splits, ids.value_rowids())
         begins, ends = (tf.gather(normalized.num_non_space_before, first_byte + tf.cast(offsets.values, tf.int64))
                         for offsets in (begins, ends))
+        # Of the bytes of a character, only the last has a span; and yet each of them stands for the character.
+        is_empty_byte = tf.gather(self._is_byte, ids.values) & (begins == ends)
+        ends = tf.where(is_empty_byte, begins + 1, ends)
         num_parts = tf.gather(self._num_parts, ids.values)  # by the rule about commas
         piece, index = repeated(num_parts)
         part = tf.gather(self._first_part, tf.gather(ids.values, piece)) + index
@@ -153,7 +166,12 @@ class GraphWordPieces(tf.Module):
 
 
 def codes_without_piece(sp_model: sentencepiece.SentencePieceProcessor) -> tuple[list[int], list[int]]:
-    """The code points that are unknown pieces wherever they stand, and those that the model's normalization removes."""
+    """The code points that are unknown pieces wherever they stand, and those that the model's normalization removes.
+
+    None with byte fallback, since no piece is unknown there.
+    """
+    if any(map(sp_model.is_byte, range(sp_model.vocab_size()))):
+        return [], []
     pieces = "".join(sp_model.id_to_piece(i) for i in range(sp_model.vocab_size()) if not sp_model.is_control(i))
     known = {*pieces, *unicodedata.normalize("NFKD", pieces), WORD_START}  # two characters can compose a known one
     forms = apart(lambda text: sp_model.normalize(text.encode("utf-8", "replace").decode()))  # surrogates become "?"

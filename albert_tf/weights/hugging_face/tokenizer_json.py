@@ -15,20 +15,24 @@ from __future__ import annotations
 import base64
 import functools
 import json
+import math
 import os
 import sys
 import unicodedata
-from typing import Any
+from typing import Any, Iterable
 
 import tensorflow as tf
 from google.protobuf import descriptor_pb2, message_factory, text_format
 
 from albert_tf.config import AlbertConfig
-from albert_tf.text.pieces import LONGEST_WORD, WORD_START, ends_in_digit_comma
+from albert_tf.text.added_tokens import AddedToken
+from albert_tf.text.pieces import BYTE, LONGEST_WORD, WORD_START, ends_in_digit_comma
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.utils.files import read_json_object, version
+from albert_tf.utils.files import errors_at, read_json_object, version
+from albert_tf.utils.foreign_keys import check_supported
 from albert_tf.utils.outputs import folder_of_this_process, write_bytes, write_or_remove, write_text
 from albert_tf.weights.hugging_face import LENGTH, TOKENIZER_CONFIG, TOKENIZER_JSON
+from albert_tf.weights.hugging_face.tokenizer_files import SPECIAL_TOKENS_MAP, prepend_scheme, steps
 from albert_tf.weights.settings import (
     STRIP_ACCENTS,
     TokenizerOptions,
@@ -45,7 +49,8 @@ message_type { name: "Piece"
   field { name: "score" number: 2 type: TYPE_FLOAT label: LABEL_OPTIONAL }
   field { name: "type" number: 3 type: TYPE_INT32 label: LABEL_OPTIONAL } }
 message_type { name: "Trainer"
-  field { name: "model_type" number: 3 type: TYPE_INT32 label: LABEL_OPTIONAL default_value: "1" } }
+  field { name: "model_type" number: 3 type: TYPE_INT32 label: LABEL_OPTIONAL default_value: "1" }
+  field { name: "byte_fallback" number: 35 type: TYPE_BOOL label: LABEL_OPTIONAL } }
 message_type { name: "Normalizer"
   field { name: "charsmap" number: 2 type: TYPE_BYTES label: LABEL_OPTIONAL }
   field { name: "add_dummy_prefix" number: 3 type: TYPE_BOOL label: LABEL_OPTIONAL default_value: "true" } }
@@ -55,15 +60,14 @@ message_type { name: "Model"
   field { name: "normalizer" number: 3 type: TYPE_MESSAGE type_name: "Normalizer" label: LABEL_OPTIONAL } }
 """
 _UNIGRAM = 1  # a type of models
-_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4  # types of pieces
-# Subtracted from the score of a piece that ends in a digit and a comma, so that it is never chosen. It is the number
-# of transformers 4.
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = range(1, 7)  # types of pieces
+# Subtracted from the score of a piece that must never be chosen, such as one that ends in a digit and a comma. It is
+# the number of transformers 4.
 _NEVER_CHOSEN = 100.0
 _SPECIAL_TOKENS = dict(pad_token="<pad>", unk_token="<unk>", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]",
                        bos_token="[CLS]", eos_token="[SEP]")
 _SPECIAL_TOKENS_OF_BERT = dict(pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
                                mask_token="[MASK]")
-_SPECIAL_TOKENS_MAP = "special_tokens_map.json"
 # In this order, as AlbertTokenizer and BertTokenizer of transformers 4 have it. Without token_type_ids, transformers 5
 # does not give a model the segments of a pair.
 _INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
@@ -88,13 +92,12 @@ def write_tokenizer(vocabulary: VocabularyFiles, folder: str, config: AlbertConf
         if earlier or max_seq_length:
             write_text(path, json.dumps({**earlier, LENGTH: length}))
         return
-    made = tokenizer_json(vocabulary.tokenizer()) if sentencepiece else None
+    tokenizer = vocabulary.tokenizer()
+    made = tokenizer_json(tokenizer) if sentencepiece else None
     special = _SPECIAL_TOKENS if sentencepiece else _SPECIAL_TOKENS_OF_BERT
     if needs_tokenizer_json:
-        made = made if sentencepiece else _tokenizer_json_of_wordpiece(vocabulary.tokenizer())
-        if made is None:
-            raise ValueError(f"{vocabulary.path} is no unigram model, and so cannot be written as {TOKENIZER_JSON}")
-        write_text(os.path.join(folder, _SPECIAL_TOKENS_MAP), json.dumps(special, indent=2) + "\n")
+        made = made or _tokenizer_json_of_wordpiece(tokenizer)
+        write_text(os.path.join(folder, SPECIAL_TOKENS_MAP), json.dumps(special, indent=2) + "\n")
     content = json.dumps(made, ensure_ascii=False) + "\n" if made else None
     write_or_remove(os.path.join(folder, TOKENIZER_JSON), content)
     values: dict[str, Any] = {
@@ -108,13 +111,15 @@ def write_tokenizer(vocabulary: VocabularyFiles, folder: str, config: AlbertConf
         values[STRIP_ACCENTS] = False
     if made:
         values.update(special)
-    albert = "PreTrainedTokenizerFast" if made else "AlbertTokenizer"
-    values["tokenizer_class"] = albert if sentencepiece else "BertTokenizer"
+    if tokenizer.added_tokens:
+        values["added_tokens_decoder"] = {
+            str(token.pop("id")): token for token in _added(tokenizer, _special_ids(tokenizer, special))}
+    values["tokenizer_class"] = "PreTrainedTokenizerFast" if sentencepiece else "BertTokenizer"
     write_text(path, json.dumps(values, indent=2, sort_keys=True) + "\n")
 
 
-def tokenizer_json(tokenizer: FullTokenizer) -> dict[str, Any] | None:
-    """The content of tokenizer.json for a SentencePiece tokenizer; None if its model is not a unigram model.
+def tokenizer_json(tokenizer: FullTokenizer) -> dict[str, Any]:
+    """The content of tokenizer.json for a SentencePiece tokenizer. Raises ValueError if it is not a unigram model.
 
     The ids are those of FullTokenizer.encode, except in these cases. Special tokens that are written in the text are
     special tokens. Where the vocabulary has a piece such as "1," without a word-start mark, the release's digit-comma
@@ -124,41 +129,50 @@ def tokenizer_json(tokenizer: FullTokenizer) -> dict[str, Any] | None:
     assert tokenizer.sp_model is not None
     model = _model_class().FromString(tokenizer.sp_model.serialized_model_proto())
     if model.trainer.model_type != _UNIGRAM:
-        return None
-    user_defined = {index for index, piece in enumerate(model.pieces) if piece.type == _USER_DEFINED}
-    adds_prefix = model.normalizer.add_dummy_prefix
-    special = _ids_of(tokenizer, _SPECIAL_TOKENS)
+        raise ValueError(f"{tokenizer.vocabulary_file} is no unigram model, and so cannot be written as "
+                         f"{TOKENIZER_JSON}: convert to another format than Hugging Face's")
+    scheme = "never" if not model.normalizer.add_dummy_prefix else "always" if tokenizer.prefixes_parts else "first"
+    is_across_words = any(WORD_START in piece.piece.decode()[1:].lstrip(WORD_START) for piece in model.pieces)
+    metaspace = dict(type="Metaspace", replacement=WORD_START, prepend_scheme=scheme, split=not is_across_words)
+    special = _special_ids(tokenizer, _SPECIAL_TOKENS)
     return dict(
-        version="1.0", truncation=None, padding=None, added_tokens=_added(special),
+        version="1.0", truncation=None, padding=None, added_tokens=_added(tokenizer, special),
         normalizer=dict(type="Sequence", normalizers=_normalizers(tokenizer, model.normalizer.charsmap)),
-        pre_tokenizer=_metaspace(adds_prefix), decoder=_metaspace(adds_prefix),
+        pre_tokenizer=(dict(type="Sequence", pretokenizers=[dict(type="WhitespaceSplit"), metaspace])
+                       if scheme == "always" else metaspace),
+        decoder=(dict(type="Sequence", decoders=[dict(type="ByteFallback"), metaspace])
+                 if tokenizer.has_bytes else metaspace),
         post_processor=_packing(special),
-        model=dict(type="Unigram", unk_id=tokenizer.unk_id, vocab=_vocabulary(tokenizer, user_defined),
-                   byte_fallback=False))
+        model=dict(type="Unigram", unk_id=tokenizer.unk_id, vocab=_vocabulary(model),
+                   byte_fallback=tokenizer.has_bytes))
 
 
 def _tokenizer_json_of_wordpiece(tokenizer: FullTokenizer) -> dict[str, Any]:
     """The content of tokenizer.json for a WordPiece vocabulary, as BertTokenizerFast of transformers 4 has it."""
-    special = _ids_of(tokenizer, _SPECIAL_TOKENS_OF_BERT)
+    special = _special_ids(tokenizer, _SPECIAL_TOKENS_OF_BERT)
     return dict(
-        version="1.0", truncation=None, padding=None, added_tokens=_added(special),
+        version="1.0", truncation=None, padding=None, added_tokens=_added(tokenizer, special),
         normalizer=dict(type="BertNormalizer", clean_text=True, handle_chinese_chars=True,
                         strip_accents=not tokenizer.keep_accents and tokenizer.do_lower_case,
                         lowercase=tokenizer.do_lower_case),
         pre_tokenizer=dict(type="BertPreTokenizer"), post_processor=_packing(special),
         decoder=dict(type="WordPiece", prefix="##", cleanup=True),
         model=dict(type="WordPiece", unk_token="[UNK]", continuing_subword_prefix="##",
-                   max_input_chars_per_word=LONGEST_WORD, vocab=dict(tokenizer.vocab)))
+                   max_input_chars_per_word=LONGEST_WORD, vocab=tokenizer.vocab_of_file))
 
 
-def _ids_of(tokenizer: FullTokenizer, special: dict[str, str]) -> dict[str, int]:
-    return {token: tokenizer.vocab[token] for token in dict.fromkeys(special.values()) if token in tokenizer.vocab}
+def _special_ids(tokenizer: FullTokenizer, special: dict[str, str]) -> dict[str, int]:
+    """The ids of special tokens, and of other pieces that no text has."""
+    vocab, sp_model = tokenizer.vocab_of_file, tokenizer.sp_model
+    controls = [piece for piece, piece_id in vocab.items() if sp_model.is_control(piece_id)] if sp_model else []
+    return {token: vocab[token] for token in dict.fromkeys([*special.values(), *controls]) if token in vocab}
 
 
-def _added(special: dict[str, int]) -> list[dict[str, Any]]:
-    return [dict(id=token_id, content=token, single_word=False, lstrip=token == "[MASK]", rstrip=False,
-                 normalized=False, special=True)
-            for token, token_id in sorted(special.items(), key=lambda item: item[1])]
+def _added(tokenizer: FullTokenizer, special: dict[str, int]) -> list[dict[str, Any]]:
+    """The special tokens, and those that a folder has added."""
+    tokens = [AddedToken(token, token_id, lstrip=token == "[MASK]") for token, token_id in special.items()]
+    tokens += tokenizer.added_tokens
+    return [dict(id=token.id, **token.to_json()) for token in sorted(tokens, key=lambda token: token.id or 0)]
 
 
 def _normalizers(tokenizer: FullTokenizer, charsmap: bytes) -> list[dict[str, Any]]:
@@ -188,12 +202,6 @@ def _combining_characters() -> str:
     return "[" + "".join(f"{chr(start)}-{chr(end)}" for start, end in zip(starts, ends)) + "]"
 
 
-def _metaspace(adds_prefix: bool) -> dict[str, Any]:
-    """Spaces as word-start marks. "first" adds one at the start of the text, but not after a special token in it."""
-    return dict(type="Metaspace", replacement=WORD_START, prepend_scheme="first" if adds_prefix else "never",
-                split=True)
-
-
 def _packing(special: dict[str, int]) -> dict[str, Any]:
     """[CLS] a [SEP], and [CLS] a [SEP] b [SEP] with segment 1 for b and its [SEP]."""
     def token(name: str, segment: int) -> dict:
@@ -205,21 +213,25 @@ def _packing(special: dict[str, int]) -> dict[str, Any]:
                 special_tokens={name: dict(id=name, ids=[special[name]], tokens=[name]) for name in ("[CLS]", "[SEP]")})
 
 
-def _vocabulary(tokenizer: FullTokenizer, user_defined: set[int]) -> list[list]:
+def _vocabulary(model: Any) -> list[list]:
     """The pieces and their scores. User-defined pieces have the score with which SentencePiece always chooses them."""
-    sp_model = tokenizer.sp_model
-    assert sp_model is not None
-    scores = [sp_model.get_score(i) for i in range(sp_model.vocab_size())]
-    best = max((score for i, score in enumerate(scores) if score and i not in user_defined), default=0.0)
-    vocabulary = []
-    for piece_id, score in enumerate(scores):
-        piece = sp_model.id_to_piece(piece_id)
-        if piece_id in user_defined:
-            score = len(piece) * best - 0.1
-        elif ends_in_digit_comma(piece):
+    best, vocabulary = _best_score(piece.score for piece in model.pieces if piece.type != _USER_DEFINED), []
+    for message in model.pieces:
+        piece, score = message.piece.decode(), message.score
+        if message.type == _USER_DEFINED:
+            score = _score_of_user_defined(piece, best)
+        elif message.type in (_UNUSED, _BYTE) or ends_in_digit_comma(piece):
             score -= _NEVER_CHOSEN
         vocabulary.append([piece, score])
     return vocabulary
+
+
+def _best_score(scores: Iterable[float]) -> float:
+    return max(filter(None, scores), default=0.0)
+
+
+def _score_of_user_defined(piece: str, best: float) -> float:
+    return len(piece) * best - 0.1
 
 
 @functools.lru_cache(maxsize=None)
@@ -244,25 +256,21 @@ def _made(path: str, length: int, mtime_nsec: int) -> tuple[str, TokenizerOption
     content = read_json_object(path)
     model: dict[str, Any] = content["model"] if isinstance(content.get("model"), dict) else {}
     kind = model.get("type")
-    if kind not in ("Unigram", "WordPiece"):
-        raise ValueError(f"{path}: its model must be Unigram (SentencePiece) or WordPiece. Received: {kind!r}")
+    with errors_at(path):
+        check_supported(TOKENIZER_JSON, dict(model=kind or "none"))
     try:
-        normalizers = _steps(content.get("normalizer"))
+        normalizers = steps(content, "normalizer")
         if kind == "WordPiece":
             pieces = sorted(model["vocab"], key=model["vocab"].__getitem__)
             name, vocabulary = "vocab.txt", "".join(f"{piece}\n" for piece in pieces).encode()
         else:
-            name, vocabulary = "spiece.model", _sentencepiece_model(model, content["added_tokens"], normalizers)
+            name, vocabulary = "spiece.model", _sentencepiece_model(model, content, normalizers)
         lower = any(step["type"] == "Lowercase" or step.get("lowercase") for step in normalizers)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"{path} is not a tokenizer.json of transformers: {error!r}") from error
     made = os.path.join(folder_of_this_process(), name)
     write_bytes(made, vocabulary)
     return made, TokenizerOptions(lower, not any(map(_strips_accents, normalizers)))
-
-
-def _steps(normalizer: dict[str, Any] | None) -> list[dict[str, Any]]:
-    return (normalizer["normalizers"] if normalizer["type"] == "Sequence" else [normalizer]) if normalizer else []
 
 
 def _strips_accents(step: dict[str, Any]) -> bool:
@@ -274,13 +282,26 @@ def _strips_accents(step: dict[str, Any]) -> bool:
     return step["type"] == "StripAccents" or removes and "\u0300" in step["pattern"].get("Regex", "")
 
 
-def _sentencepiece_model(model: dict[str, Any], added: list[dict], normalizers: list[dict[str, Any]]) -> bytes:
-    """A serialized SentencePiece model. Of the added tokens, special ones are not found in texts."""
-    made = _model_class()()
-    added_kinds = {token["content"]: _CONTROL if token["special"] else _USER_DEFINED for token in added}
+def _sentencepiece_model(model: dict[str, Any], content: dict[str, Any], normalizers: list[dict[str, Any]]) -> bytes:
+    """A serialized SentencePiece model. Of the added tokens, special ones are not found in texts.
+
+    Pieces have the types and scores of the model of which the file was made (see _vocabulary), as far as it tells them.
+    """
+    made, has_bytes = _model_class()(), bool(model.get("byte_fallback"))
+    added_kinds = {token["content"]: _CONTROL if token["special"] else _USER_DEFINED
+                   for token in content["added_tokens"]}
+    best = _best_score(score for piece, score in model["vocab"] if piece not in added_kinds)
     for index, (piece, score) in enumerate(model["vocab"]):
         kind = _UNKNOWN if index == model["unk_id"] else added_kinds.get(piece, _NORMAL)
-        made.pieces.add(piece=piece.encode(), score=score, type=kind)
+        if has_bytes and BYTE.fullmatch(piece):
+            kind = _BYTE
+        elif kind == _NORMAL and math.isclose(score, _score_of_user_defined(piece, best), rel_tol=1e-12):
+            kind = _USER_DEFINED
+        elif kind == _NORMAL and ends_in_digit_comma(piece) and score <= -_NEVER_CHOSEN:
+            score += _NEVER_CHOSEN
+        made.pieces.add(piece=piece.encode(), score=score if kind == _NORMAL else 0.0, type=kind)
+    made.trainer.byte_fallback = has_bytes
+    made.normalizer.add_dummy_prefix = prepend_scheme(content) != "never"
     made.normalizer.charsmap = b"".join(base64.b64decode(step["precompiled_charsmap"]) for step in normalizers
                                         if step["type"] == "Precompiled")
     return made.SerializeToString()
