@@ -11,6 +11,7 @@ import contextlib
 import gc
 import importlib
 import inspect
+import io
 import logging as python_logging
 import os
 import re
@@ -22,7 +23,7 @@ from typing import Callable, Iterator, NoReturn
 
 from absl import app, flags, logging
 
-from albert_tf.commands import usage
+from albert_tf.commands import flag_fields, usage
 from albert_tf.utils import imports
 from albert_tf.utils.processes import ended_by_signals
 
@@ -41,6 +42,7 @@ if resource.RLIM_INFINITY != _memory < _LEAST_MEMORY:
              f"TensorFlow needs at least {_LEAST_MEMORY:,}")
 
 _STDOUT = 1  # the file descriptor
+_NOT_UTF8 = re.compile("[\udc80-\udcff]")  # in the place of bytes that are not
 # absl answers --helpshort without the flags of the package, which are most of them.
 _HELP = {"--help", "-help", "-h", "--helpshort", "-helpshort"}
 
@@ -90,12 +92,22 @@ def run(main: Callable[..., None], operands: int = 0) -> None:
             print("interrupted", file=sys.stderr)
             sys.exit(128 + signal.SIGINT)
 
+    _use_utf8()
     if not _HELP.isdisjoint(sys.argv[1:]):
         with _ending_with_the_reader():
             print(usage.help_text(inspect.unwrap(main).__globals__["__doc__"], main.__module__))
         sys.exit(0)
     logging.get_absl_handler().setFormatter(_LINE)
     app.run(guarded, flags_parser=_parsed)
+
+
+def _use_utf8() -> None:
+    """Makes arguments and paths UTF-8 whatever the locale is, and prints \\xe4 for what its encoding lacks."""
+    if sys.getfilesystemencoding() != "utf-8" and os.environ.get("PYTHONUTF8") != "1":
+        environment = dict(PYTHONIOENCODING=sys.stdout.encoding, **os.environ) | dict(PYTHONUTF8="1")
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _import_tensorflow() -> None:
@@ -128,8 +140,13 @@ def _run(main: Callable[..., None], argv: list[str]) -> None:
 
 def _parsed(argv: list[str]) -> list[str]:
     """Parses the flags. Returns the other arguments."""
+    for argument in argv:
+        if _NOT_UTF8.search(argument):
+            _end_with_error(argv, f"an argument is not UTF-8: {ascii(argument)}")
     try:
-        return flags.FLAGS(argv)
+        others = flags.FLAGS(argv)
+        flag_fields.expand_home()
+        return others
     except flags.Error as error:
         _end_with_error(argv, usage.described_error(error))
 

@@ -33,8 +33,8 @@ from albert_tf.utils.outputs import check_export
 class Options(shared.SourceFlags, shared.ExportFlags):
     """The flags of this command."""
 
-    text: list[str] | None = fields.strings(
-        None, "A text with at least one [MASK]. Repeat the flag for several texts. Default: the lines of standard "
+    text: list[str] | None = fields.texts(
+        "A text with at least one [MASK]. Repeat the flag for several texts. Default: the lines of standard "
         "input; no text with --export_dir.")
     top_k: int = fields.integer(5, "Number of pieces to show for each mask.", bounds.CANDIDATES)
     max_seq_length: int | None = fields.integer(

@@ -20,6 +20,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
+import re
 from typing import Any, Callable, Sequence, TypeVar
 
 from absl import flags
@@ -31,6 +33,7 @@ flags.disclaim_key_flags()  # a flag belongs to the command that calls these fun
 AnyOptions = TypeVar("AnyOptions")
 FLAG_GROUPS = ("Model", "Runs", "Training", "Devices", "Export")
 _GROUP_OF: dict[str, Any] = {}  # by the flag's name
+_HOME = re.compile(r"(^|[,=] *)(~[\w.-]*)(?=[/,]|$)")  # at the start of a path: ~/a,~/b or name=~/a
 
 
 def group_of(flag: str) -> str | None:
@@ -68,6 +71,15 @@ def define_integer(name: str, default: int | None, help: str, lower_bound: int, 
 def string(default: str | None, help: str, needs: str | None = None) -> Any:
     """A field of options whose flag is a string. See `field` for `needs`."""
     return field(flags.DEFINE_string, default, help, needs=needs)
+
+
+def texts(help: str) -> Any:
+    """A field of options whose flag is a text that is no path and can be repeated."""
+    def define(name: str, default: None) -> None:
+        flags.DEFINE_multi_string(name, default, help)
+        FLAGS[name].is_text = True  # ~ is a letter like others
+
+    return field(define, None)
 
 
 def strings(default: list[str] | None, help: str) -> Any:
@@ -158,6 +170,20 @@ def define_alias(name: str, original: str) -> None:
 def present() -> dict[str, str]:
     """The flags that are set, as text, by name."""
     return {name: str(flag.value) for name in FLAGS if (flag := FLAGS[name]).present}
+
+
+def expand_home() -> None:
+    """Replaces ~ at the start of the paths in flags that are set, since a shell leaves it in --flag=~/path."""
+    def expanded(value: Any) -> Any:
+        if isinstance(value, list):
+            return [expanded(item) for item in value]
+        if not isinstance(value, str):
+            return value
+        return _HOME.sub(lambda match: match[1] + os.path.expanduser(match[2]), value)
+
+    for flag in map(FLAGS.__getitem__, FLAGS):
+        if flag.present and not hasattr(flag, "is_text"):
+            flag.value = expanded(flag.value)
 
 
 def from_flags(options_class: type[AnyOptions], **values) -> AnyOptions:

@@ -34,7 +34,7 @@ from albert_tf.data.rows import read_document_lines
 from albert_tf.devices import fast_precision
 from albert_tf.text.pieces import load_model
 from albert_tf.utils.charts import Curve, Panel, write_charts
-from albert_tf.utils.files import absolute, check_keys, errors_at, expand_globs, read_json_object
+from albert_tf.utils.files import absolute, check_keys, check_no_wildcard, errors_at, expand_globs, read_json_object
 from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.outputs import checked_manifest, manifest_path, output_set, write_text
 
@@ -75,6 +75,7 @@ def define_flags() -> None:
 
 def main() -> None:
     options = fields.from_flags(Options)
+    check_no_wildcard(options.output_dir)
     places = {name: getattr(options, name) for name in PLACES if getattr(options, name) is not None}
     configs, recipe = read_recipe(options.recipe)
     names = placeholders([run.flags for run in recipe.values()])

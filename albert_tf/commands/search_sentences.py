@@ -29,8 +29,8 @@ class Options(shared.SourceFlags, shared.PoolingFlags, shared.PromptFlags, share
     vectors_file: str = fields.required(
         "Path of the vectors of the lines that extract_embeddings has written, with the same model, --pooling, "
         "--truncate_dim and --max_seq_length.")
-    query: list[str] | None = fields.strings(
-        None, "A text to search for. Repeat the flag for several queries. Default: the lines of standard input that "
+    query: list[str] | None = fields.texts(
+        "A text to search for. Repeat the flag for several queries. Default: the lines of standard input that "
         "are not empty.")
     top_k: int = fields.integer(5, "Number of lines to print for each query.", bounds.CANDIDATES)
     rerank_checkpoint: str | None = fields.string(

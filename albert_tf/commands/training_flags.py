@@ -19,7 +19,7 @@ from albert_tf.training.options import (
     TrainerOptions,
 )
 from albert_tf.utils import bounds
-from albert_tf.utils.files import check_directory
+from albert_tf.utils.files import check_directory, check_no_wildcard
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,5 +189,6 @@ def trainer_options(options: Any, devices: DeviceOptions, **values: Any) -> Trai
 
 def run_options(options: TrainingFlags) -> RunOptions:
     """RunOptions from the options of a command that trains."""
+    check_no_wildcard(options.output_dir)
     check_directory(options.output_dir)
     return fields.made_from(RunOptions, options)

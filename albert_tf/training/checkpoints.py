@@ -19,7 +19,7 @@ from albert_tf.modeling.layers import check_finite_weights, release_name
 from albert_tf.training.optimizer import SLOTS
 from albert_tf.training.options import BEST
 from albert_tf.utils.files import check_no_wildcard, names_in
-from albert_tf.utils.outputs import output_checkpoint, write_text
+from albert_tf.utils.outputs import checkpoint_reader, output_checkpoint, write_text
 
 NAME = "model.ckpt"
 # What the names of variables begin with that are trained with a model but are no part of it. Only training needs them.
@@ -100,7 +100,7 @@ class Checkpoints:
           ValueError: the checkpoint is that of another model or optimizer.
         """
         try:
-            reader = tf.compat.v1.train.NewCheckpointReader(prefix)
+            reader = checkpoint_reader(prefix)
             self._check_variables(reader, to_train)
             checkpoint = self._checkpoint if reader.has_tensor(_LOSS_SCALE) else self._without_loss_scale
             # Partial: an earlier precision's loss scale is not read. _check_variables has compared all others.
@@ -261,7 +261,7 @@ def run_directory(directory: str, seed: int) -> str:
 
 def _step_in(prefix: str) -> int | None:
     """The step in a checkpoint; None for weights that were not saved by a run."""
-    reader = tf.compat.v1.train.NewCheckpointReader(prefix)
+    reader = checkpoint_reader(prefix)
     return int(reader.get_tensor(_STEP)) if reader.has_tensor(_STEP) else None
 
 

@@ -117,11 +117,11 @@ def check_directory(path: str) -> None:
         raise ValueError(f"{path} is a file, but must be a directory")
 
 
-def check_no_wildcard(directory: str) -> None:
-    """Raises ValueError if the name of a directory for checkpoints has * ? or [, which TensorFlow would interpret."""
-    if glob.has_magic(directory):
-        raise ValueError("the name of output_dir must not have * ? or [, since TensorFlow could not read checkpoints "
-                         f"from it. Received: {directory}")
+def check_no_wildcard(path: str) -> None:
+    """Raises ValueError if the path of a checkpoint or a SavedModel is one that TensorFlow would read as a pattern."""
+    if glob.has_magic(path) or "\\" in path:
+        raise ValueError("the path of a checkpoint or a SavedModel must not have * ? [ or \\, which TensorFlow reads "
+                         f"as a pattern: rename the folder, or choose another one. Received: {path}")
 
 
 def check_name(name: str, what: str) -> None:

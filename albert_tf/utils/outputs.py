@@ -43,6 +43,7 @@ import numpy as np
 from albert_tf.utils.files import (
     check_directory,
     check_is_file,
+    check_no_wildcard,
     is_remote,
     make_directory,
     names_in,
@@ -283,6 +284,7 @@ def output_checkpoint(prefix: str) -> Iterator[str]:
     The index is renamed last, so a checkpoint with an index is complete. All checkpoints of a directory have the same
     lock and temporary folder, so that the next one removes what a killed one left.
     """
+    check_no_wildcard(prefix)
     directory, name = os.path.split(prefix)
     with _temporary_folder(os.path.join(directory, "checkpoints")) as folder, _errors_naming(prefix, folder):
         yield os.path.join(folder, name)
@@ -290,6 +292,12 @@ def output_checkpoint(prefix: str) -> Iterator[str]:
         if len(parts) < 2 or parts[-1] != f"{name}.index":
             raise OSError(f"{prefix} was not saved, since another program has removed its temporary files: start again")
         _move([f"{prefix}.index"], {os.path.join(directory, part): os.path.join(folder, part) for part in parts})
+
+
+def checkpoint_reader(prefix: str) -> Any:
+    """TensorFlow's reader of the checkpoint at a prefix."""
+    check_no_wildcard(prefix)
+    return tf.compat.v1.train.NewCheckpointReader(prefix)
 
 
 # --- manifests -------------------------------------------------------------------------------------------------------
@@ -479,6 +487,7 @@ def output_folder(path: str, made_from: dict[str, Any] | None = None) -> Iterato
 def check_export(*paths: str | None) -> None:
     """Checks that output_folder may write folders. Commands call it before they start their work."""
     for path in filter(None, paths):
+        check_no_wildcard(path)
         path = written_path(path.rstrip("/"))
         check_directory(path)
         has_files = any(not name.startswith(".") for name in names_in(path))

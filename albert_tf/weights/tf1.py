@@ -27,8 +27,8 @@ from albert_tf.config import CONFIG_NAME, PRESETS, AlbertConfig
 from albert_tf.modeling.encoder import block_scope, block_variable
 from albert_tf.modeling.layers import release_name
 from albert_tf.training.checkpoints import AUXILIARY, best_or_latest, saved_step, stored_variables
-from albert_tf.utils.files import NoSuchFile, errors_at, read_json_object
-from albert_tf.utils.outputs import output_checkpoint, write_text
+from albert_tf.utils.files import NoSuchFile, errors_at, names_in, read_json_object
+from albert_tf.utils.outputs import checkpoint_reader, output_checkpoint, write_text
 from albert_tf.weights.hugging_face import NAME_ON_THE_HUB, SCHEME
 from albert_tf.weights.settings import settings_in, vocabulary_in
 from albert_tf.weights.stored_model import StoredModel, merged
@@ -82,7 +82,7 @@ def read(path: str) -> StoredModel:
 def read_checkpoint(prefix: str) -> StoredModel:
     """A checkpoint of the release, with the albert_config.json and the vocabulary next to it."""
     with clear_errors(prefix):
-        reader = tf.compat.v1.train.NewCheckpointReader(prefix)
+        reader = checkpoint_reader(prefix)
     shapes, types = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
     _check_sizes(prefix, shapes, types)
     keys = {_MODULE.sub("", key): key for key in shapes}
@@ -120,8 +120,8 @@ def checkpoint_prefix(path: str) -> str:
     path = _ENDINGS.sub("", path)
     if tf.io.gfile.exists(f"{path}.index"):
         return path
-    indexes = tf.io.gfile.glob(os.path.join(path, "*.index")) if tf.io.gfile.isdir(path) else []
-    prefixes = [index[: -len(".index")] for index in sorted(indexes)]
+    names = sorted(name.removesuffix(".index") for name in names_in(path) if name.endswith(".index"))
+    prefixes = [os.path.join(path, name) for name in names]
     if len(prefixes) != 1:
         from albert_tf.training.evaluation import checkpoint_of
 

@@ -26,7 +26,8 @@ from albert_tf.modeling.configured_model import ENCODER_INPUTS, encoder_input_sp
 from albert_tf.modeling.dropout import dropouts
 from albert_tf.modeling.encoder import block_scope, block_variable
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.utils.files import NoSuchFile
+from albert_tf.utils.files import NoSuchFile, check_no_wildcard
+from albert_tf.utils.outputs import checkpoint_reader
 from albert_tf.weights.settings import options_in, settings_in, vocabulary_in
 from albert_tf.weights.stored_model import StoredModel
 from albert_tf.weights.tf1 import clear_errors, read_checkpoint
@@ -81,7 +82,7 @@ def _tf2_source(path: str) -> StoredModel:
 def _keys_by_name(prefix: str) -> dict[str, str]:
     """The keys of variables in the checkpoint of a SavedModel, by the variables' names."""
     with clear_errors(prefix):
-        graph = tf.compat.v1.train.NewCheckpointReader(prefix).get_tensor(_OBJECTS)
+        graph = checkpoint_reader(prefix).get_tensor(_OBJECTS)
     objects = trackable_object_graph_pb2.TrackableObjectGraph.FromString(graph)
     return {attribute.full_name: attribute.checkpoint_key
             for node in objects.nodes for attribute in node.attributes if attribute.full_name}
@@ -162,6 +163,7 @@ class HubEncoder(keras.Model):
         super().__init__(**kwargs)
         self.built = True
         self.path = path
+        check_no_wildcard(path)
         try:
             self.module = tf.saved_model.load(path)
         except (OSError, ValueError, RuntimeError, tf.errors.OpError) as error:

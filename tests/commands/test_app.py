@@ -210,6 +210,7 @@ def one_flag(monkeypatch):
     flags.DEFINE_integer("top_k", 5, "", lower_bound=1, flag_values=values)
     flags.DEFINE_bool("do_train", False, "", flag_values=values)
     flags.DEFINE_string("init_checkpoint", None, "", flag_values=values)
+    flags.DEFINE_float("num_train_epochs", 3.0, "", flag_values=values)
     flags.DEFINE_float("rate", 1.0, "", lower_bound=0.0, flag_values=values)
     flags.DEFINE_enum("model", "span", ["span", "classifier"], "", flag_values=values)
     monkeypatch.setattr(flags, "FLAGS", values)
@@ -227,6 +228,7 @@ def one_flag(monkeypatch):
     ("--batch=3", "unknown flag --batch; --help lists all flags"),
     ("--model_name_or_path=albert", "unknown flag --model_name_or_path (did you mean --init_checkpoint?); --help lists "
                                     "all flags"),
+    ("--num_epochs=3", "unknown flag --num_epochs (did you mean --num_train_epochs?); --help lists all flags"),
     ("--top_k=many", "--top_k must be a whole number. Received: many"),
     ("--top_k=0", "--top_k must be a positive integer. Received: 0"),
     ("--rate=fast", "--rate must be a number. Received: fast"),
@@ -237,6 +239,33 @@ def one_flag(monkeypatch):
 def test_a_wrong_flag_is_one_line(one_flag, capsys, argument, message):
     one_flag(argument)
     assert capsys.readouterr().err == f"script: error: {message}\n"
+
+
+_PRINTS = """
+from absl import flags
+from albert_tf.commands import app, flag_fields
+flags.DEFINE_list("files", None, "Paths.")
+flags.DEFINE_multi_string("model", None, "NAME=PATH.")
+flag_fields.texts("Texts.").metadata["define"]("text", None)
+app._import_tensorflow, app._run = lambda: None, lambda main, argv: main()
+app.run(lambda: print(*(flags.FLAGS.files or ()), *(flags.FLAGS.model or ()), *(flags.FLAGS.text or ()), sep="|"))
+"""
+
+
+@pytest.mark.parametrize("environment", [
+    {}, dict(PYTHONIOENCODING="ascii"), dict(PYTHONIOENCODING="latin-1"), dict(LC_ALL="C", PYTHONUTF8="0"),
+    dict(LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0"), dict(LC_ALL="POSIX", PYTHONIOENCODING="ascii:strict")])
+def test_arguments_are_utf8_and_a_tilde_is_home_whatever_the_terminal_is(environment):
+    def run(*arguments):
+        return subprocess.run([sys.executable, "-c", _PRINTS, *arguments], capture_output=True,
+                              env={**os.environ, "HOME": "/h", **environment})
+
+    ended = run("--files=~/é 日,/x/~/y, ~/z", "--model=a=~/m", "--model=~", "--text=~/é", "--text", "\U0001F600")
+    texts = "/h/é 日|/x/~/y|/h/z|a=/h/m|/h|~/é|\U0001F600\n"
+    encoding = environment.get("PYTHONIOENCODING", "ascii" if "PYTHONUTF8" in environment else "utf-8").split(":")[0]
+    assert ended.stdout == texts.encode(encoding, "backslashreplace"), ended.stderr
+    ended = run(b"--text=caf\xe9")
+    assert ended.returncode == 1 and ended.stderr == b"-c: error: an argument is not UTF-8: '--text=caf\\udce9'\n"
 
 
 def test_ctrl_c_ends_a_script_with_the_status_of_other_programs(run):

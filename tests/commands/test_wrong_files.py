@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 import sys
 from unittest import mock
 
@@ -147,6 +148,26 @@ def test_an_output_that_cannot_be_written_is_refused_before_a_model_is_made(path
                 error, = [line for line in capsys.readouterr().err.splitlines() if "error: " in line]
                 assert f"error: {file} " in error
     assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("script", sorted(OUTPUTS.keys() - {
+    "create_pretraining_data", "score_sentences", "export_to_onnx", "export_to_tflite"}))
+def test_a_path_that_tensorflow_reads_as_a_pattern_is_refused_before_a_model_is_made(paths, tmp_path, capsys, script):
+    base = {name: str(value).format(out=tmp_path / "out", **paths) for name, value in SCRIPTS[script][0].items()}
+    no_model = mock.Mock(side_effect=AssertionError("a model is made"))
+    with loaded(script) as run, mock.patch.object(AlbertModel, "__init__", no_model):
+        for name in OUTPUTS[script]:
+            for output in ("a [1]/x", "a*", "a?", "a\\b"):
+                assert run(**{**base, name: tmp_path / output}) == 1
+                assert "must not have * ? [ or \\, which TensorFlow reads as a pattern" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_checkpoint_that_tensorflow_would_read_as_a_pattern_is_refused(paths, tmp_path, capsys):
+    shutil.copytree(paths["model"], tmp_path / "m[1]")
+    with loaded("fill_mask") as run:
+        assert run(init_checkpoint=tmp_path / "m[1]", text="a [MASK]") == 1
+    assert "must not have * ? [ or \\, which TensorFlow reads as a pattern" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("output_dir, export_dir", [("served", "served/"), ("served/run", "served"), ("run", ".")])

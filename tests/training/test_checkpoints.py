@@ -380,7 +380,7 @@ def test_one_of_several_processes_writes(tmp_path):
 
 
 def test_a_directory_that_could_not_be_read_again_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="the name of output_dir must not have"):
+    with pytest.raises(ValueError, match="the path of a checkpoint or a SavedModel must not have"):
         new_run(tmp_path / "run[1]")
 
 

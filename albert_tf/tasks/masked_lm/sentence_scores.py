@@ -25,7 +25,7 @@ from albert_tf.data.rows import is_parquet, read_objects
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.text.packing import SpecialTokens
 from albert_tf.text.tokenization import FullTokenizer, list_of_strings, word_starts
-from albert_tf.utils.files import expand_globs
+from albert_tf.utils.files import expand_globs, names_in
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.heads import check_vocabulary
 
@@ -139,7 +139,9 @@ def read_minimal_pairs(paths: str) -> list[MinimalPair]:
     pairs: list[MinimalPair] = []
     path_of: dict[str, str] = {}
     parts = filter(None, (part.strip() for part in paths.split(",")))
-    patterns = (os.path.join(part, f"*{_ENDING}") if tf.io.gfile.isdir(part) else part for part in parts)
+    patterns = (pattern for part in parts for pattern in (
+        [os.path.join(part, name) for name in sorted(names_in(part)) if name.endswith(_ENDING)]
+        or [os.path.join(part, f"*{_ENDING}") if tf.io.gfile.isdir(part) else part]))
     for path in expand_globs(",".join(patterns)):
         name = os.path.splitext(os.path.basename(path))[0] if is_parquet(path) else (
             os.path.basename(path).removesuffix(_ENDING))
