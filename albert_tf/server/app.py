@@ -7,7 +7,7 @@
     POST /v1/models/NAME:predict         predictions (albert_tf/server/requests.py)
     POST /v1/models/NAME:classify        the labels of texts, each with its probability
     POST /v1/models/NAME:regress         the scores of texts
-    POST /v1/embeddings, /embed, ...     the endpoints of OpenAI and text-embeddings-inference (protocols.py)
+    POST /v1/embeddings, /embed, /, ...  the endpoints of OpenAI and text-embeddings-inference (protocols.py)
     GET  /health, /info                  whether the server answers; a model, as text-embeddings-inference describes it
     GET  /metrics                        counts for Prometheus (metrics.py)
     GET  /openapi.json                   the description of the endpoints
@@ -43,7 +43,7 @@ import albert_tf
 from albert_tf.server import protocols
 from albert_tf.server.batching import Batcher, Rows
 from albert_tf.server.metrics import Metrics
-from albert_tf.server.protocols import ENDPOINTS, MAX_ROWS, Call, UnknownModelError, error_of
+from albert_tf.server.protocols import ENDPOINTS, MAX_ROWS, ROOT, Call, UnknownModelError, error_of
 from albert_tf.server.requests import FORMS, Form, input_arrays
 from albert_tf.server.signatures import ServedModel, described, metadata
 
@@ -69,7 +69,7 @@ def application(models: Sequence[ServedModel], batchers: Sequence[Batcher], **li
     for path in ("/v1/models/{name}", version):
         routes += [Route(f"{path}:{{form}}", served.predict, methods=["POST"]), Route(path, served.state),
                    Route(f"{path}/metadata", served.metadata)]
-    routes += [Route(path, served.endpoint, methods=["POST"]) for path in ENDPOINTS]
+    routes += [Route(path, served.endpoint, methods=["POST"]) for path in (ROOT, *ENDPOINTS)]
     metrics = Metrics(models, batchers)
     routes += [Route("/health", _page(lambda: b"", "text/plain")), Route("/info", served.info),
                Route("/metrics", _page(metrics.content, CONTENT_TYPE_LATEST)),
@@ -147,8 +147,6 @@ class _Models:
 
     async def _rows(self, request: Request, call: Call) -> Rows:
         """The outputs of each row. If the client goes away first, its request is taken back."""
-        if call.signature is None:
-            return []
         rows = asyncio.wrap_future(self._batchers[call.model].submit(call.signature, call.columns))
         gone = asyncio.ensure_future(request.receive())  # the next message after the body: the client has gone
         try:

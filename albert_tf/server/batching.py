@@ -6,7 +6,7 @@ import contextlib
 import queue
 import threading
 from concurrent.futures import Future, InvalidStateError
-from typing import Any, Callable, Hashable, Iterable, NamedTuple
+from typing import Any, Callable, Iterable, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from albert_tf.text.packing import concatenated
 
 Rows = list[dict[str, np.ndarray]]
 _SHORTEST = 64  # bytes; texts up to this length are of one group
+_BATCH_BYTES = 1 << 16  # a batch of longer texts has fewer rows
 
 
 class _Job:
@@ -27,13 +28,17 @@ class _Job:
         self.signature, self.columns = signature, columns
         self.result: Future[Rows] = Future()
         shapes = id(signature), *(column.shape[1:] for column in columns.values())
-        self.groups: dict[Hashable, list[int]] = {}
+        self.groups: dict[tuple, list[int]] = {}
         for number, length in enumerate(_bytes_of_rows(columns)):
             self.groups.setdefault((*shapes, (max(_SHORTEST, length) - 1).bit_length()), []).append(number)
         self.size = sum(map(len, self.groups.values()))
         self.outputs: dict[int, dict[str, np.ndarray]] = {}
 
-    def take(self, group: Hashable, count: int) -> _Part:
+    def shortest(self) -> int:
+        """The base-2 logarithm of the bytes of the shortest waiting rows."""
+        return min(group[-1] for group in self.groups)
+
+    def take(self, group: tuple, count: int) -> _Part:
         """Removes the first waiting rows of a group."""
         rows = self.groups[group]
         self.groups[group] = rows[count:]
@@ -64,6 +69,7 @@ class Batcher:
 
     Requests take turns: the next one gives a batch of its rows, which others fill up with rows of the same group, and
     goes to the end of the line if it has more. So a small request waits for at most one batch of each other request.
+    Every second turn is that of the request with the shortest rows, so that long texts do not hold up short ones.
     The thread never waits for a batch to become full. Batches have a few sizes only (1, 2, 3, 4, 6, 8, 12, 16, ...),
     since TensorFlow keeps memory for each shape that it has met; what is too much for a size waits for the next turn.
     A request whose future is cancelled gets no further batch.
@@ -76,7 +82,7 @@ class Batcher:
         self.on_batch: Callable[[int], Any] = lambda rows: None
         self._sizes = _sizes(batch_size)
         self._waiting: list[_Job] = []  # in the order of their turns
-        self._is_closed = False
+        self._is_closed = self._is_turn_of_shortest = False
         self._changed = threading.Condition()  # guards both, and the groups of the jobs
         self._thread = threading.Thread(target=self._work, name="batcher", daemon=True)
         self._thread.start()
@@ -126,13 +132,16 @@ class Batcher:
                     return []
                 self._changed.wait()
                 self._drop_ended()
-            first, *others = self._waiting
+            self._is_turn_of_shortest = not self._is_turn_of_shortest
+            first = min(self._waiting, key=_Job.shortest) if self._is_turn_of_shortest else self._waiting[0]
+            others = [job for job in self._waiting if job is not first]
             group, rows = next(iter(first.groups.items()))
-            taken = [(first, max(size for size in self._sizes if size <= len(rows)))]
+            largest = min(self._sizes[-1], max(1, _BATCH_BYTES >> group[-1]))
+            taken = [(first, max(size for size in self._sizes if size <= min(largest, len(rows))))]
             total = taken[0][1]
             for job in others:
                 count = len(job.groups.get(group, ()))
-                if 0 < count <= self._sizes[-1] - total:
+                if 0 < count <= largest - total:
                     taken.append((job, count))
                     total += count
             while total not in self._sizes:

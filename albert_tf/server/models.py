@@ -60,6 +60,7 @@ from albert_tf.weights.stored_model import StoredModel, head_of_source
 Outputs = dict[str, np.ndarray]
 # Variables of the heads of a pre-trained model.
 _MASKED_LM, _SENTENCE_ORDER = re.compile("cls/predictions/"), re.compile("cls/seq_relationship/")
+_LONG_TEXT = 1000  # characters
 _MAX_PREDICTIONS = 20  # masked_lm_positions of a tf.Example, as in export_mask_filling
 
 
@@ -154,22 +155,37 @@ class _KerasModel:
         return {name: outputs[name].numpy() for name in self.output_names}
 
 
+class _Tokenizer(FullTokenizer):
+    """A tokenizer that remembers the ids of long texts: each row of a request to /rerank has the same query."""
+
+    def __init__(self, tokenizer: FullTokenizer):
+        vars(self).update(vars(tokenizer))
+        self._ids_of = functools.lru_cache(maxsize=8)(lambda text: tokenizer.encode_batch([text])[0])
+
+    def encode_batch(self, texts: list[str]) -> list[np.ndarray]:
+        """`encode` for several texts at once, int32 [pieces] each."""
+        others = iter(super().encode_batch([text for text in texts if len(text) < _LONG_TEXT]))
+        return [next(others) if len(text) < _LONG_TEXT else self._ids_of(text) for text in texts]
+
+
 class _Counting:
     """A model that counts the tokens that it computes, without padding. `arguments` replace some of its own."""
 
     def __init__(self, model: _Model, arguments: Mapping[str, Any]):
-        self._model, self._arguments, self._num_tokens = model, arguments, 0
+        self._model, self._arguments = model, arguments
+        self.lengths: list[np.ndarray] = []  # of the rows of each call since take_tokens
 
     def __getattr__(self, name: str):
         return self._arguments[name] if name in self._arguments else getattr(self._model, name)
 
     def __call__(self, inputs: Mapping[str, Any], training: bool = False) -> Outputs:
-        self._num_tokens += int(np.sum(inputs["input_mask"]))
+        self.lengths.append(np.sum(inputs["input_mask"], axis=-1))
         return self._model(inputs)
 
     def take_tokens(self) -> int:
         """The number of tokens since the last call."""
-        count, self._num_tokens = self._num_tokens, 0
+        count = sum(int(np.sum(lengths)) for lengths in self.lengths)
+        self.lengths.clear()
         return count
 
 
@@ -186,12 +202,12 @@ class _Parts(NamedTuple):
     reader: Mapping[str, Any] = types.MappingProxyType({})
 
 
-def _encoder(model: _Model, tokenizer: FullTokenizer, top_k: int) -> _Parts:
+def _encoder(model: _Counting, tokenizer: FullTokenizer, top_k: int) -> _Parts:
     return _Parts({}, model, _output_specs(model), sequence_features(model.row_length))
 
 
-def _classifier(model: _Model, tokenizer: FullTokenizer, top_k: int) -> _Parts:
-    is_regression = model.num_labels == 1 and not model.multi_label
+def _classifier(model: _Counting, tokenizer: FullTokenizer, top_k: int) -> _Parts:
+    tokenizer, is_regression = _Tokenizer(tokenizer), model.num_labels == 1 and not model.multi_label
     predicted = (None, model.num_labels) if model.multi_label else (None,)
     specs = dict(probabilities=Spec("float32", (None, model.num_labels)),
                  predictions=Spec("float32" if is_regression else "int32", predicted))
@@ -235,7 +251,7 @@ def _classifier(model: _Model, tokenizer: FullTokenizer, top_k: int) -> _Parts:
                   sequence_features(model.row_length, model.max_windows), reader)
 
 
-def _pretrainer(model: _Model, tokenizer: FullTokenizer, top_k: int) -> _Parts:
+def _pretrainer(model: _Counting, tokenizer: FullTokenizer, top_k: int) -> _Parts:
     count = min(top_k, tokenizer.vocab_size)
     specs = dict(pieces=Spec("string", (None, None, count)),
                  probabilities=Spec("float32", (None, None, count)))
@@ -261,7 +277,7 @@ def _pretrainer(model: _Model, tokenizer: FullTokenizer, top_k: int) -> _Parts:
     return _Parts(texts, of_ids, specs, features)
 
 
-def _answers(model: _Model, tokenizer: FullTokenizer, top_k: int) -> _Parts:
+def _answers(model: _Counting, tokenizer: FullTokenizer, top_k: int) -> _Parts:
     specs = dict(answer=Spec("string", (None,)), start=Spec("int32", (None,)),
                  end=Spec("int32", (None,)), score=Spec("float32", (None,)))
     if head_of(model).name == "conditional_span":
@@ -278,7 +294,7 @@ def _answers(model: _Model, tokenizer: FullTokenizer, top_k: int) -> _Parts:
                   _output_specs(model), {name: tf.io.FixedLenFeature([length], tf.int64) for name in model.input_names})
 
 
-def _multiple_choice(model: _Model, tokenizer: FullTokenizer, top_k: int) -> _Parts:
+def _multiple_choice(model: _Counting, tokenizer: FullTokenizer, top_k: int) -> _Parts:
     specs = dict(probabilities=Spec("float32", (None, model.num_choices)),
                  predictions=Spec("int32", (None,)))
 
@@ -296,7 +312,7 @@ def _multiple_choice(model: _Model, tokenizer: FullTokenizer, top_k: int) -> _Pa
                   sequence_features(model.num_choices * model.row_length))
 
 
-def _token_classifier(model: _Model, tokenizer: FullTokenizer, top_k: int) -> _Parts:
+def _token_classifier(model: _Counting, tokenizer: FullTokenizer, top_k: int) -> _Parts:
     names = _bytes(tag_names(model))
     specs = dict(tags=Spec("string", (None, None)), scores=Spec("float32", (None, None)))
     text_specs = dict(words=Spec("string", (None, None)), **specs, start=Spec("int32", (None, None)),
@@ -326,7 +342,7 @@ def _token_classifier(model: _Model, tokenizer: FullTokenizer, top_k: int) -> _P
                   sequence_features(tagging_options(model).max_seq_length))
 
 
-def _sentence_encoder(model: _Model, tokenizer: FullTokenizer, top_k: int) -> _Parts:
+def _sentence_encoder(model: _Counting, tokenizer: FullTokenizer, top_k: int) -> _Parts:
     specs = _output_specs(model)
 
     prompted(model, [])  # raises if there is no such prompt
@@ -334,16 +350,20 @@ def _sentence_encoder(model: _Model, tokenizer: FullTokenizer, top_k: int) -> _P
     def texts(columns: Columns, prompt_name: str | None = None) -> Outputs:
         return dict(sentence_embedding=text_vectors(model, tokenizer, _texts(columns["text"]), prompt_name=prompt_name))
 
+    def without_prompt(columns: Columns) -> Outputs:
+        first = len(model.lengths)
+        return dict(texts(columns, prompt_name=""), num_tokens=np.concatenate(model.lengths[first:]))
+
     # The other endpoints have no form for vectors in int8, and add prompts themselves.
-    without_prompt = _signature(dict(text=TEXT), functools.partial(texts, prompt_name=""), specs)
-    reader = dict(kind=EMBEDDING, signature=without_prompt, pooling=model.pooling,
+    counting = _signature(dict(text=TEXT), without_prompt, dict(specs, num_tokens=Spec("int32", (None,))))
+    reader = dict(kind=EMBEDDING, signature=counting, pooling=model.pooling,
                   prompted=functools.partial(prompted, model)) if specs["sentence_embedding"].dtype == "float32" else {}
     view = "compare" if specs["sentence_embedding"].dtype == "float32" else "json"
     return _Parts({RAW_TEXT: _signature(dict(text=TEXT), texts, specs, view)}, model, specs,
                   sequence_features(model.row_length), reader)
 
 
-_HEADS: Mapping[str, Callable[[_Model, FullTokenizer, int], _Parts]] = dict(
+_HEADS: Mapping[str, Callable[[_Counting, FullTokenizer, int], _Parts]] = dict(
     encoder=_encoder, classifier=_classifier, pretrainer=_pretrainer, span=_answers, conditional_span=_answers,
     multiple_choice=_multiple_choice, token_classifier=_token_classifier, sentence_encoder=_sentence_encoder)
 

@@ -1,10 +1,12 @@
 """The endpoints of other servers, for the clients that exist for them.
 
     POST /v1/embeddings    vectors of texts, as OpenAI has it
-    POST /embed            vectors of texts, as text-embeddings-inference has this and the next three
+    POST /embed            vectors of texts, as text-embeddings-inference has this and the next four
     POST /rerank           texts by their relevance for a query
     POST /predict          labels of texts, or of pairs of texts
+    POST /similarity       cosines of a text and others
     POST /tokenize         the pieces of texts
+    POST /                 /embed, /predict or /similarity, whichever the model can answer, for huggingface_hub's client
 
 An endpoint turns a request into a Call: inputs of one of the model's signatures, and a function from its outputs to the
 answer. The application runs it like a request of TensorFlow Serving's. The fields of a request are JSON schemas, by
@@ -22,13 +24,13 @@ import numpy as np
 
 from albert_tf.modeling.vectors import LEAST_LENGTH
 from albert_tf.server.batching import Rows
-from albert_tf.server.requests import PredictRequest, input_arrays, read_object
+from albert_tf.server.requests import PredictRequest, input_arrays, read_object, signature_name
 from albert_tf.server.signatures import TEXT, Columns, Signature, TextReader
-from albert_tf.text.origins import trace_pieces
 
 MAX_ROWS, _MAX_OPENAI_ROWS = 1024, 2048
 EMBEDDING, RERANKER, CLASSIFIER = "embedding", "reranker", "classifier"  # text-embeddings-inference's kinds of models
-_OPENAI = "/v1/embeddings"
+_OPENAI, ROOT = "/v1/embeddings", "/"
+_MAX_PIECES_OF = 100_000  # characters of the texts of a request to /tokenize; as many pieces can take seconds
 # text-embeddings-inference's status and type of an error, by the status in TensorFlow Serving's interface.
 _TEI_ERRORS: Mapping[int, tuple[int, str]] = {
     HTTPStatus.BAD_REQUEST: (422, "Validation"), HTTPStatus.INTERNAL_SERVER_ERROR: (424, "Backend"),
@@ -38,10 +40,10 @@ _JSON = "application/json"
 
 
 class Call(NamedTuple):
-    """What a request asks of a model. Without a signature nothing is computed, and `answer` gets no rows."""
+    """What a request asks of a model."""
 
     model: str
-    signature: Signature | None
+    signature: Signature
     columns: Columns
     answer: Callable[[Rows], Any]
 
@@ -73,8 +75,14 @@ def read_call(path: str, body: bytes, readers: Mapping[str, TextReader], name: s
     `name` is that of ?model=; OpenAI's field "model" has it too. Without one, the first model that can answer does.
     Raises UnknownModelError, or ValueError for a wrong request.
     """
+    content = read_object(body)
+    if path != _OPENAI and isinstance(content.get("parameters"), dict):  # of huggingface_hub's client
+        content.update(content.pop("parameters"))
+    if path == ROOT:
+        path = "/similarity" if isinstance(content.get("inputs"), dict) else (
+            "/embed" if chosen(readers, name).kind == EMBEDDING else "/predict")
     endpoint = ENDPOINTS[path]
-    content, _ = read_object(body, tuple(endpoint.fields))
+    signature_name(content, endpoint.fields)
     values = {key: _value(key, content.get(key), schema) for key, schema in endpoint.fields.items()}
     return endpoint.call(values, chosen(readers, values.get("model") or name, endpoint.kinds))
 
@@ -132,6 +140,9 @@ def _fits(value: Any, schema: _Json) -> bool:
     if schema["type"] == "array":
         return isinstance(value, list) and 0 < len(value) <= schema.get("maxItems", len(value)) and all(
             _fits(item, schema["items"]) for item in value)
+    if schema["type"] == "object":
+        return isinstance(value, dict) and value.keys() == schema["properties"].keys() and all(
+            _fits(value[key], each) for key, each in schema["properties"].items())
     if schema["type"] == "integer":
         return type(value) is int and value >= schema["minimum"]
     return isinstance(value, dict(string=str, boolean=bool)[schema["type"]]) and value in schema.get("enum", [value])
@@ -161,11 +172,10 @@ def _embed(values: _Json, reader: TextReader, max_rows: int = MAX_ROWS) -> Call:
 
 def _openai_embeddings(values: _Json, reader: TextReader) -> Call:
     call = _embed(dict(values, inputs=values["input"], normalize=True), reader, _MAX_OPENAI_ROWS)
-    encoded = reader.tokenizer.encode_batch(reader.prompted(_listed(values["input"]), values["prompt_name"]))
-    tokens = sum(min(len(ids) + 2, reader.row_length) for ids in encoded)
 
     def answer(rows: Rows) -> dict[str, Any]:
         vectors: list = call.answer(rows)
+        tokens = sum(int(row["num_tokens"]) for row in rows)
         if values["encoding_format"] == "base64":
             vectors = [base64.b64encode(np.array(vector, "<f4").tobytes()).decode() for vector in vectors]
         data = [dict(object="embedding", index=index, embedding=vector) for index, vector in enumerate(vectors)]
@@ -176,15 +186,30 @@ def _openai_embeddings(values: _Json, reader: TextReader) -> Call:
 
 def _rerank(values: _Json, reader: TextReader) -> Call:
     texts = values["texts"]
+    columns = _columns(Signature(dict(text_b=TEXT), dict), dict(text_b=texts))
+    query = _columns(Signature(dict(text_a=TEXT), dict), dict(text_a=[values["query"]]))
+    first = {text: texts.index(text) for text in dict.fromkeys(texts)}  # equal texts have one score, to the last digit
+    columns = dict(text_a=np.repeat(query["text_a"], len(first)), text_b=columns["text_b"][list(first.values())])
 
     def answer(rows: Rows) -> list[dict[str, Any]]:
-        scores = [float(row["logits" if values["raw_scores"] else "scores"][0]) for row in rows]
+        score_of = dict(zip(first, (float(row["logits" if values["raw_scores"] else "scores"][0]) for row in rows)))
+        scores = [score_of[text] for text in texts]
         ranks = np.argsort(-np.array(scores), kind="stable").tolist()
         return [dict(dict(index=rank, score=scores[rank]), **({"text": texts[rank]} if values["return_text"] else {}))
                 for rank in ranks]
 
-    return Call(reader.name, reader.signature,
-                _columns(reader.signature, dict(text_a=[values["query"]] * len(texts), text_b=texts)), answer)
+    return Call(reader.name, reader.signature, columns, answer)
+
+
+def _similarity(values: _Json, reader: TextReader) -> Call:
+    texts = [values["inputs"]["source_sentence"], *values["inputs"]["sentences"]]
+    call = _embed(dict(values, inputs=texts, dimensions=None, normalize=True), reader)
+
+    def answer(rows: Rows) -> list[float]:
+        vectors = np.array(call.answer(rows))
+        return (vectors[1:] @ vectors[0]).tolist()
+
+    return call._replace(answer=answer)
 
 
 def _predict(values: _Json, reader: TextReader) -> Call:
@@ -206,14 +231,17 @@ def _predict(values: _Json, reader: TextReader) -> Call:
 
 def _tokenize(values: _Json, reader: TextReader) -> Call:
     texts, tokenizer = reader.prompted(_listed(values["inputs"]), values["prompt_name"]), reader.tokenizer
-    _columns(Signature(dict(text=TEXT), dict), dict(text=texts))  # raises for too many or too long ones
+    columns = _columns(reader.pieces, dict(text=texts))
+    if sum(map(len, texts)) > _MAX_PIECES_OF:
+        raise ValueError(f"the texts of a request may have {_MAX_PIECES_OF:,} characters in all. Received: "
+                         f"{sum(map(len, texts)):,}")
     ids = (tokenizer.cls_id, tokenizer.sep_id)
     first, last = ([dict(id=piece_id, text=piece, special=True, start=None, stop=None)] * values["add_special_tokens"]
                    for piece_id, piece in zip(ids, tokenizer.convert_ids_to_tokens(list(ids))))
-    answer = [[*first, *(dict(id=piece_id, text=text[start:stop], special=False, start=start, stop=stop)
-                         for piece_id, (start, stop) in zip(pieces.ids.tolist(), pieces.offsets.tolist())), *last]
-              for text, pieces in zip(texts, trace_pieces(tokenizer, texts))]
-    return Call(reader.name, None, {}, lambda rows: answer)
+    return Call(reader.name, reader.pieces, columns, lambda rows: [
+        [*first, *(dict(id=piece_id, text=text[start:stop], special=False, start=start, stop=stop)
+                   for piece_id, (start, stop) in zip(row["ids"].tolist(), row["offsets"].tolist())), *last]
+        for text, row in zip(texts, rows)])
 
 
 def _listed(texts: str | list[str]) -> list[str]:
@@ -265,6 +293,11 @@ ENDPOINTS: Mapping[str, Endpoint] = {
         "Labels of a text, of two texts, or of each row of a list",
         dict(inputs=_SEQUENCES, raw_scores=_NO, **_TRUNCATION), _predict, (CLASSIFIER, RERANKER),
         dict(oneOf=[_LABELS, _list(_LABELS)])),
+    "/similarity": Endpoint(
+        "Cosines of a text and of each of a list",
+        dict(inputs=dict(_object(source_sentence=_STRING, sentences=_list(_STRING)),
+                         description="an object with source_sentence, a text, and sentences, a list of texts"),
+             prompt_name=_NAME, **_TRUNCATION), _similarity, (EMBEDDING,), _list(_NUMBER)),
     "/tokenize": Endpoint(
         "Pieces of texts, and their characters",
         dict(inputs=_TEXTS, add_special_tokens=_YES, prompt_name=_NAME), _tokenize, (),

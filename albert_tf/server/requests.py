@@ -13,7 +13,7 @@ import base64
 import binascii
 import json
 import reprlib
-from typing import Any, Callable, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Collection, Mapping, NamedTuple
 
 import numpy as np
 
@@ -34,28 +34,34 @@ class PredictRequest(NamedTuple):
 
 def read_request(body: bytes) -> PredictRequest:
     """Reads the JSON of a request."""
-    request, name = read_object(body, _KEYS)
+    request = read_object(body)
+    name = signature_name(request, _KEYS)
     if ("instances" in request) == ("inputs" in request):
         raise ValueError('the body must have either "instances" or "inputs"')
     rows = rows_of(request, "instances") if "instances" in request else None
     return PredictRequest(name, rows, request.get("inputs"))
 
 
-def read_object(body: bytes, keys: Sequence[str]) -> tuple[dict[str, Any], str]:
-    """Reads a JSON object that may have these keys. Returns it and the name of the signature."""
+def read_object(body: bytes) -> dict[str, Any]:
+    """Reads a JSON object."""
     try:
         request = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the body is not JSON: {error}") from error
     if not isinstance(request, dict):
         raise ValueError(f"the body must be a JSON object. Received: {reprlib.repr(request)}")
+    return request
+
+
+def signature_name(request: Mapping[str, Any], keys: Collection[str]) -> str:
+    """The name of the signature in a request that may have these keys. Raises ValueError for another key."""
     unknown = [key for key in request if key not in keys]
     if unknown:
         raise ValueError(f"the body may have {', '.join(keys)}. Received: {reprlib.repr(unknown[0])}")
     name = request.get("signature_name", DEFAULT_SIGNATURE)
     if not isinstance(name, str):
         raise ValueError(f'"signature_name" must be a string. Received: {reprlib.repr(name)}')
-    return request, name
+    return name
 
 
 def rows_of(request: dict[str, Any], key: str) -> list:
@@ -205,7 +211,8 @@ class Form(NamedTuple):
 
 
 def _read_examples(body: bytes) -> PredictRequest:
-    request, name = read_object(body, ("signature_name", "context", "examples"))
+    request = read_object(body)
+    name = signature_name(request, ("signature_name", "context", "examples"))
     context = request.get("context", {})
     if not isinstance(context, dict):
         raise ValueError('"context" must be an object')

@@ -6,11 +6,13 @@ A model has named signatures, which are functions from batches of inputs to outp
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple
 
 import numpy as np
 
 from albert_tf.config import AlbertConfig
+from albert_tf.text.origins import trace_pieces
 
 if TYPE_CHECKING:
     from albert_tf.text.tokenization import FullTokenizer
@@ -68,8 +70,9 @@ class TextReader:
       name: the model's name.
       kind: "embedding", "reranker" or "classifier"; of another model, its head.
       row_length: the largest number of tokens of a row.
-      signature: of an embedding, from text to sentence_embedding, float32; of a reranker or a classifier, from text_a
-        and text_b to logits and scores, which are probabilities. It is not called for another model.
+      signature: of an embedding, from text to sentence_embedding, float32, and num_tokens; of a reranker or a
+        classifier, from text_a and text_b to logits and scores, which are probabilities. It is not called for another
+        model.
       prompted: function from texts and the name of a prompt (None: the default) to texts behind the prompt.
     """
 
@@ -81,6 +84,18 @@ class TextReader:
     label_names: tuple[str, ...] = ()
     pooling: str = ""
     prompted: Callable[[list[str], str | None], list[str]] = lambda texts, prompt_name: texts
+
+    @functools.cached_property
+    def pieces(self) -> Signature:
+        """From text to the ids of its pieces, [pieces], and their offsets, [pieces, 2]."""
+        def run(columns: Columns) -> dict[str, np.ndarray]:
+            traced = trace_pieces(self.tokenizer, [text.decode() for text in columns["text"]])
+            outputs = {name: np.empty(len(traced), object) for name in ("ids", "offsets")}
+            for i, each in enumerate(traced):
+                outputs["ids"][i], outputs["offsets"][i] = each.ids, each.offsets
+            return outputs
+
+        return Signature(dict(text=TEXT), run)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import queue
 import urllib.error
 import urllib.request
 
@@ -18,10 +19,12 @@ from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.server.batching import Batcher
 from albert_tf.server.models import served_model
 from albert_tf.server.protocols import ENDPOINTS
 from albert_tf.tasks.classification.answers import text_logits
 from albert_tf.tasks.sentence_vectors.vectors import text_vectors
+from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.weights.settings import settings_of
 
 pytest.importorskip("onnx")
@@ -83,6 +86,62 @@ def test_embeddings_as_openai_has_them(server, vectors, sentence_pieces):
     decoded = np.frombuffer(base64.b64decode(answer["data"][0]["embedding"]), "<f4")
     np.testing.assert_allclose(decoded, of_length_1(vectors[0, :4]), atol=1e-5)
     assert len(ask(server, "v1/embeddings", dict(input=["a"] * 2048))[1]["data"]) == 2048
+
+
+def test_similarity_and_the_root_answer_as_the_model_can(server, vectors):
+    inputs = dict(source_sentence=TEXTS[0], sentences=TEXTS[1:])
+    expected = of_length_1(vectors)[1:] @ of_length_1(vectors)[0]
+    for path in ("similarity", "?model=encoder"):
+        status, cosines = ask(server, path, dict(inputs=inputs, parameters={}))
+        assert status == 200
+        np.testing.assert_allclose(cosines, expected, atol=1e-5)
+    for wrong in (dict(inputs=dict(inputs, other="")), dict(inputs=inputs, parameters=dict(top_k=1))):
+        assert ask(server, "similarity", wrong)[0] == 422
+    for name, path in (("encoder", "embed"), ("ranker", "predict"), ("tags", "predict")):
+        assert ask(server, f"?model={name}", dict(inputs=TEXTS[0])) == ask(
+            server, f"{path}?model={name}", dict(inputs=TEXTS[0]))
+
+
+def test_equal_texts_have_one_score_and_keep_their_order(server):
+    texts = ["the file", "a name", "the file", "the number " * 9, "a name", "the file"] * 7
+    ranks = ask(server, "rerank", dict(query="which file", texts=texts))[1]
+    for text in set(texts):
+        of_text = [rank for rank in ranks if texts[rank["index"]] == text]
+        assert len({rank["score"] for rank in of_text}) == 1
+        assert [rank["index"] for rank in of_text] == [i for i, each in enumerate(texts) if each == text]
+
+
+def test_a_long_query_is_encoded_once_for_all_texts(models, sentence_pieces, monkeypatch):
+    encoded = []
+    encode = FullTokenizer.encode_batch
+    monkeypatch.setattr(FullTokenizer, "encode_batch", lambda self, texts: (
+        encoded.extend(texts), encode(self, texts))[1])
+    query, ranker = "the name " * 200, models["ranker"]
+    served = served_model("ranker", OnnxModel(to_onnx(ranker), settings_of(ranker)), sentence_pieces)
+    with running([served]) as server:
+        ranks = ask(server, "rerank", dict(query=query, texts=[f"file {i}" for i in range(40)], raw_scores=True))[1]
+    assert encoded.count(query) == 1 and len(encoded) == 41
+    expected = text_logits(ranker, sentence_pieces, [query], [f"file {ranks[0]['index']}"])
+    np.testing.assert_allclose(ranks[0]["score"], expected[0, 0], atol=1e-5)
+
+
+def test_tokenizing_waits_in_the_models_queue_and_has_a_limit(models, sentence_pieces):
+    encoder, batchers = models["encoder"], []
+
+    class Full(Batcher):
+        def submit(self, *_):
+            raise queue.Full
+
+    def batcher():
+        batchers.append(Full())
+        return batchers[0]
+
+    served = served_model("encoder", OnnxModel(to_onnx(encoder), settings_of(encoder)), sentence_pieces)
+    with running([served], batcher=batcher) as server:
+        assert ask(server, "tokenize", dict(inputs="a"))[0] == 429
+        assert [ask(server, path)[0] for path in ("health", "metrics", "v1/models")] == [200] * 3
+        status, answer = ask(server, "tokenize", dict(inputs=["a" * 60_000] * 2))
+        assert status == 422 and "may have 100,000 characters in all" in answer["error"]
 
 
 @pytest.mark.parametrize("body, status, code, message", [

@@ -180,6 +180,19 @@ def test_a_batch_has_texts_of_similar_length(texts):
     batcher.close()
 
 
+def test_a_short_text_waits_for_two_of_many_long_ones_which_run_alone(texts):
+    batcher = Batcher(batch_size=4)
+    first = texts.submit(batcher, b"l" * 90_000)
+    assert texts.started.wait(60)
+    others = [texts.submit(batcher, b"l" * 90_000) for _ in range(5)] + [texts.submit(batcher, b"short")]
+    texts.go.set()
+    for future in (first, *others):
+        future.result(60)
+    batcher.close()
+    assert [len(batch) for batch in texts.batches] == [1] * 7
+    assert texts.batches.index([b"short"]) <= 2
+
+
 def test_requests_take_turns(texts):
     batcher = Batcher(batch_size=2)
     large = texts.submit(batcher, *[b"large"] * 6)
