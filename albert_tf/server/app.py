@@ -131,7 +131,7 @@ class _Models:
             # In a thread, as is the writing of the answer, so that large requests do not hold up others.
             call = await run_in_threadpool(read, body)
             rows = await self._rows(request, call)
-            content = await run_in_threadpool(lambda: JSONResponse(call.answer(rows)))
+            return await run_in_threadpool(lambda: JSONResponse(call.answer(rows)))
         except queue.Full:
             raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "too many requests are waiting: try later") from None
         except UnknownModelError as error:
@@ -143,7 +143,6 @@ class _Models:
         except Exception as error:  # the client gets an answer for every error of a model
             logging.error("%r failed: %r", request.url.path[:200], " ".join(str(error).split())[:500])
             raise HTTPException(HTTPStatus.INTERNAL_SERVER_ERROR, str(error)) from error
-        return content
 
     async def _rows(self, request: Request, call: Call) -> Rows:
         """The outputs of each row. If the client goes away first, its request is taken back."""

@@ -344,7 +344,6 @@ def _token_classifier(model: _Counting, tokenizer: FullTokenizer, top_k: int) ->
 
 def _sentence_encoder(model: _Counting, tokenizer: FullTokenizer, top_k: int) -> _Parts:
     specs = _output_specs(model)
-
     prompted(model, [])  # raises if there is no such prompt
 
     def texts(columns: Columns, prompt_name: str | None = None) -> Outputs:

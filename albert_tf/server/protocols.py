@@ -232,9 +232,8 @@ def _predict(values: _Json, reader: TextReader) -> Call:
 def _tokenize(values: _Json, reader: TextReader) -> Call:
     texts, tokenizer = reader.prompted(_listed(values["inputs"]), values["prompt_name"]), reader.tokenizer
     columns = _columns(reader.pieces, dict(text=texts))
-    if sum(map(len, texts)) > _MAX_PIECES_OF:
-        raise ValueError(f"the texts of a request may have {_MAX_PIECES_OF:,} characters in all. Received: "
-                         f"{sum(map(len, texts)):,}")
+    if (size := sum(map(len, texts))) > _MAX_PIECES_OF:
+        raise ValueError(f"the texts of a request may have {_MAX_PIECES_OF:,} characters in all. Received: {size:,}")
     ids = (tokenizer.cls_id, tokenizer.sep_id)
     first, last = ([dict(id=piece_id, text=piece, special=True, start=None, stop=None)] * values["add_special_tokens"]
                    for piece_id, piece in zip(ids, tokenizer.convert_ids_to_tokens(list(ids))))

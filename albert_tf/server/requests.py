@@ -20,7 +20,6 @@ import numpy as np
 from albert_tf.server.batching import Rows
 from albert_tf.server.signatures import DEFAULT_SIGNATURE, Columns, Signature, Spec
 
-_KEYS = ("signature_name", "instances", "inputs")
 _LONGEST_TEXT = 100_000  # characters; of a text in base 64, bytes
 
 
@@ -35,7 +34,7 @@ class PredictRequest(NamedTuple):
 def read_request(body: bytes) -> PredictRequest:
     """Reads the JSON of a request."""
     request = read_object(body)
-    name = signature_name(request, _KEYS)
+    name = signature_name(request, ("signature_name", "instances", "inputs"))
     if ("instances" in request) == ("inputs" in request):
         raise ValueError('the body must have either "instances" or "inputs"')
     rows = rows_of(request, "instances") if "instances" in request else None

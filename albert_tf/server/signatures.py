@@ -71,8 +71,7 @@ class TextReader:
       kind: "embedding", "reranker" or "classifier"; of another model, its head.
       row_length: the largest number of tokens of a row.
       signature: of an embedding, from text to sentence_embedding, float32, and num_tokens; of a reranker or a
-        classifier, from text_a and text_b to logits and scores, which are probabilities. It is not called for another
-        model.
+        classifier, from text_a and text_b to logits and scores, which are probabilities.
       prompted: function from texts and the name of a prompt (None: the default) to texts behind the prompt.
     """
 
