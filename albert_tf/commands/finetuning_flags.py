@@ -204,7 +204,7 @@ def set_defaults(*heads: str) -> ResolvedModel:
         num_layers=FLAGS.num_layers)
     name = "max_seq_length"
     if requested(name) is None:
-        FLAGS.set_default(name, shared.default_length(model, FLAGS.albert_config_file, FLAGS[name].default))
+        FLAGS.set_default(name, shared.default_length(model, FLAGS[name].default))
     else:
         FLAGS[name].value = model.reconciled(name, requested(name))
     return model

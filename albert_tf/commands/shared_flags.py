@@ -89,12 +89,10 @@ class SourceFlags(VocabularyFlags):
     init_checkpoint: str | None = fields.string(
         None, "Initial weights: a released directory or its .tar.gz (a path or a URL), a checkpoint, a run's directory "
         "(of several runs the best), a Hugging Face folder, a preset of keras-hub, "
-        "hf://org/name[@revision][/subfolder] on the Hugging Face Hub, a TF-Hub module whose variables have the "
-        "release's names, or albert_tiny_en, which comes with the package.")
+        "hf://org/name[@revision][/subfolder] on the Hugging Face Hub, a TF-Hub module, or "
+        "albert_tiny_en, which comes with the package.")
     albert_hub_module_handle: str | None = fields.string(
-        None, "Path or URL of a TF-Hub module with the initial weights, instead of --init_checkpoint. A TF2 module "
-        "whose variables do not have the release's names is used by running its own graph, so use only modules that "
-        "you trust.")
+        None, "Path or URL of a TF-Hub module with the initial weights, instead of --init_checkpoint.")
 
     @property
     def init_path(self) -> str | None:
@@ -107,8 +105,8 @@ class SourceFlags(VocabularyFlags):
         """The model that the flags select. A command calls this once, before it reads other files or writes any."""
         from albert_tf.weights.resolved_model import ModelRequest, ResolvedModel
 
-        return ResolvedModel(ModelRequest(self.init_path, self.albert_hub_module_handle, self.albert_config_file,
-                                          vocabulary=self.user_vocabulary, **request), heads)
+        return ResolvedModel(ModelRequest(self.init_path, self.albert_config_file, vocabulary=self.user_vocabulary,
+                                          **request), heads)
 
     def masked_lm(self) -> tuple[AlbertPretrainer, FullTokenizer]:
         """The pretrainer that the flags select, for its masked-LM head, and its tokenizer."""
@@ -219,7 +217,7 @@ class ExportFlags:
         "command computes.", needs="export_dir")
 
 
-def default_length(model: ResolvedModel, config_file: str | None, largest: int) -> int:
+def default_length(model: ResolvedModel, largest: int) -> int:
     """The default of --max_seq_length in a fine-tuning script. It can be called before set_up.
 
     It is the length that the run in --output_dir was trained with. If nothing is trained and there is no run, it is
@@ -231,9 +229,6 @@ def default_length(model: ResolvedModel, config_file: str | None, largest: int) 
     if stored:
         return stored
     try:
-        source = None if config_file else model.stored
-        if source and source.module:  # its config has no limit, and would run its graph
-            return largest
         return min(largest, model.config.max_position_embeddings)
     except ValueError:
         return largest

@@ -63,9 +63,6 @@ def convert(
     made_from = dict(source=path, config=config and config.to_json_string(), model=model,
                      dtype=dtype, arguments=str(arguments))
     with _new_model(output_dir, to, made_from, source.path):
-        if source.module:
-            raise ValueError(f"{source.path} is a TF2 module whose variables do not have the release's names: it can "
-                             "be used as an encoder, but cannot be converted")
         kind = model or head_of_source(source)
         built, report = build(source, kind, config, **arguments)
         if report.not_restored:

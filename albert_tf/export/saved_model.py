@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import keras
-from albert_tf.modeling.albert_model import AlbertModel, Embeddings
+from albert_tf.modeling.albert_model import Embeddings
 from albert_tf.modeling.blocks import AttentionBlock, FeedForwardBlock
 from albert_tf.modeling.configured_model import ENCODER_INPUTS, ConfiguredModel, copy_of
 from albert_tf.text.graph.tokenization import GraphTokenizer
@@ -276,9 +276,6 @@ def with_precision(model: ConfiguredModel, precision: str | None) -> ConfiguredM
     """The model with the same weights, computing in float32 or mixed_bfloat16; None for the model's own."""
     if not precision:
         return model
-    if not isinstance(getattr(model, "albert", model), AlbertModel):
-        raise ValueError("the precision cannot be set for a TF-Hub module that runs its own graph, which has its "
-                         "own precision")
     policy = keras.mixed_precision.global_policy()
     keras.mixed_precision.set_global_policy(precision)
     try:

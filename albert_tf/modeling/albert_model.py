@@ -140,14 +140,7 @@ class AlbertModel(ConfiguredModel):
 
 
 def hidden_states(model: AlbertModel, outputs: dict) -> list[tf.Tensor]:
-    """The input of the first layer, and the output of each layer and inner group, [batch, seq, H] each.
-
-    Raises:
-      ValueError: the model is a TF-Hub module that runs its own graph, which does not show all layers.
-    """
-    if not hasattr(model, "encoder"):
-        raise ValueError("the states of layers need an AlbertModel: a TF-Hub module that runs its own graph "
-                         f"does not show the inputs of its layers. Received: {type(model).__name__}")
+    """The input of the first layer, and the output of each layer and inner group, [batch, seq, H] each."""
     return [model.encoder.projected(outputs["embedding_output"]), *outputs["encoder_outputs"]]
 
 

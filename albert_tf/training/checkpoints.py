@@ -162,10 +162,7 @@ class Checkpoints:
                              "model of the run")
 
     def _check_variables(self, reader, to_train: bool) -> None:
-        """Raises ValueError if a checkpoint lacks a variable of the model or a slot, or has others that were trained.
-
-        Variables without slots, such as the counter in a TF-Hub module, are no weights of a model.
-        """
+        """Raises ValueError if a checkpoint lacks a variable of the model or a slot, or has others that trained."""
         model = self._checkpoint.model
         variables = list(stored_variables(reader.get_variable_to_shape_map()))
         stored = {name for _, name, slot in variables if not slot}
@@ -273,8 +270,8 @@ def stored_variables(keys: Iterable[str]) -> Iterator[tuple[str, str, str | None
     """
     for key in keys:
         match = _KEY.fullmatch(key)
-        if match:  # slashes are written as ".S"; names in a TF-Hub module end with ":0"
-            yield key, match[1].replace(".S", "/").split(":")[0], match[2]
+        if match:  # slashes are written as ".S"
+            yield key, match[1].replace(".S", "/"), match[2]
 
 
 def _names(directory: str, start: str) -> list[str]:

@@ -17,7 +17,6 @@ from absl import logging
 from albert_tf import devices, keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.adapters import LoraOptions, add_adapters
-from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.encoder import block_variable
 from albert_tf.modeling.layers import ReleaseLayer, release_name
 from albert_tf.training.callbacks import Curves, EndOnSignal, Progress, Saving, SkippedSteps
@@ -75,9 +74,6 @@ def new_trainer(
         logging.warning("the run ends at step %d, and the learning rate's warm-up at step %d: the learning rate stays "
                         "below its peak of %g", schedule.num_train_steps, end_of_warmup, options.learning_rate)
     if options.gradient_checkpointing:
-        if not isinstance(task.model.albert, AlbertModel):
-            raise ValueError("--gradient_checkpointing does not work with a TF-Hub module, whose layers cannot be "
-                             "recomputed")
         task.model.albert.gradient_checkpointing = True
     with strategy.scope():
         if options.trainable not in (None, ALL) or options.lora:
@@ -235,19 +231,13 @@ def restrict_training(model: keras.Model, trainable: str, lora: LoraOptions | No
       trainable: "head": the head, with the pooler if the head reads it; or "last_K": also the last K layers.
       lora: adapters, which train together with the head; None for none.
     """
-    if isinstance(model.albert, AlbertModel):
-        is_trained = _selection(model, trainable)
-        for layer in model.submodules:
-            # Only the innermost layers are frozen: Keras takes no weights of a layer that is within a frozen one.
-            if isinstance(layer, ReleaseLayer) and not any(map(is_trained, map(release_name, layer.weights))):
-                layer.trainable = False
-        if lora:
-            logging.info("%s of rank %d", count_of(len(add_adapters(model.albert, lora)), "adapter"), lora.rank)
-    elif trainable != HEAD or lora:
-        raise ValueError("--trainable=last_K and --lora_rank do not work with a TF-Hub module that runs its own graph: "
-                         f"only --trainable={HEAD} does")
-    else:
-        model.albert.trainable = False
+    is_trained = _selection(model, trainable)
+    for layer in model.submodules:
+        # Only the innermost layers are frozen: Keras takes no weights of a layer that is within a frozen one.
+        if isinstance(layer, ReleaseLayer) and not any(map(is_trained, map(release_name, layer.weights))):
+            layer.trainable = False
+    if lora:
+        logging.info("%s of rank %d", count_of(len(add_adapters(model.albert, lora)), "adapter"), lora.rank)
     if not model.trainable_weights:
         raise ValueError(f"--trainable={trainable} leaves nothing to train: a {type(model).__name__} has no weights "
                          "besides its encoder's. Set --trainable=last_K or --lora_rank")

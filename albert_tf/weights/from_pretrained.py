@@ -13,14 +13,13 @@ from absl import logging
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.encoder import block_variable
-from albert_tf.modeling.layers import check_finite_weights, release_name
+from albert_tf.modeling.layers import release_name
 from albert_tf.weights.heads import HEADS, Head, encoder_of, head_named
 from albert_tf.weights.settings import declared
 from albert_tf.weights.stored_model import StoredModel, config_of, first_layers, open_source
 
 if TYPE_CHECKING:
     from albert_tf.text.tokenization import FullTokenizer
-    from albert_tf.weights.tf_hub import HubEncoder
 
 _POOLER = "bert/pooler/"
 # Settings that do not change any variable's shape: with another value a checkpoint loads but computes something else.
@@ -37,8 +36,8 @@ _POSITIONS = "bert/embeddings/position_embeddings"
 
 
 def from_pretrained(
-    path: str, model: str = "encoder", config: AlbertConfig | None = None, trust_module: bool = False,
-    num_layers: int | None = None, **arguments
+    path: str, model: str = "encoder", config: AlbertConfig | None = None, num_layers: int | None = None,
+    **arguments
 ) -> keras.Model:
     """Builds a model and loads its weights. It logs which variables were restored, and warns of a head that was not.
 
@@ -50,27 +49,21 @@ def from_pretrained(
       model: "encoder", "sentence_encoder", "pretrainer", "classifier", "token_classifier", "span",
         "conditional_span" or "multiple_choice".
       config: the model's config; None for the config that comes with the weights.
-      trust_module: whether to accept a TF2 module whose variables do not have the release's names. Its own graph then
-        runs, like any program of its author.
       num_layers: the number of layers, from the first on, that the model is cut to; None for all layers. It warns
         unless the weights were trained for that number.
       **arguments: arguments of the model's constructor. By default they are those that are stored with the weights,
         such as a classifier's num_labels, label_names and max_seq_length.
 
-    Returns:
-      The model. For a TF2 module whose variables do not have the release's names, the encoder is the module itself
-      instead of an AlbertModel.
-
     Raises:
       ValueError: the kind of model is unknown, or has no such argument; there are no weights or no config at the path,
-        or no variable matches; a value is not finite; or the module at the path is not trusted.
+        or no variable matches; or a value is not finite.
 
     Example::
 
       model = albert_tf.from_pretrained("albert_base_v2", model="pretrainer")
     """
     _check_arguments(model, arguments)  # before anything is read
-    built, report = build(first_layers(open_source(path, trust_module), num_layers), model, config, **arguments)
+    built, report = build(first_layers(open_source(path), num_layers), model, config, **arguments)
     warn_of_random_parts(model, report, path)
     return built
 
@@ -89,7 +82,7 @@ def tokenizer_from_pretrained(path: str) -> FullTokenizer:
     """The tokenizer of the vocabulary that comes with weights, with the options that are stored with them.
 
     Its max_seq_length is the length with which the weights were fine-tuned, if it is stored, and otherwise the model's
-    max_position_embeddings, so that the model takes all rows. It is 512 if neither is known without running a graph.
+    max_position_embeddings, so that the model takes all rows. It is 512 if neither is known.
 
     Args:
       path: see from_pretrained.
@@ -97,7 +90,7 @@ def tokenizer_from_pretrained(path: str) -> FullTokenizer:
     Raises:
       ValueError: there are no weights at the path, no vocabulary comes with them, or it has more pieces than the model.
     """
-    source = open_source(path, trust_module=True)  # only vocabulary and config are read: no graph runs
+    source = open_source(path)
     if not source.vocabulary:
         raise ValueError(f"no vocabulary comes with the weights at {path}: pass a file to FullTokenizer("
                          "spm_model_file=...) or FullTokenizer(vocab_file=...)")
@@ -144,25 +137,17 @@ def build(
     No random values are drawn for restored variables, and only the model and one value are in memory at a time.
 
     Args:
-      source: the weights. A TF2 module replaces the encoder.
+      source: the weights.
       model: the name of a kind of model; or a function that makes the model, or a task that has
         one (albert_tf/tasks).
       init_from_group0: whether to initialize every group from group 0.
     """
-    if source.module and model == "encoder":
-        from albert_tf.weights.tf_hub import HubEncoder
-
-        encoder = HubEncoder(source.module)
-        return encoder, _module_report(encoder, encoder)
     if isinstance(model, str):
         head = head_named(model)
         arguments = {**_stored_arguments(source, head, arguments), **arguments}
         make: Callable[[], Any] = functools.partial(head.model, config or source.config, **arguments)
     else:
         make = model
-    if source.module:
-        made = make()
-        return made, _use_module(_model_of(made), source.module)
     matching = _Matching(source, init_from_group0)
 
     def create(next_creator, **variable):
@@ -190,11 +175,8 @@ def load_into(model: keras.Model, source: StoredModel) -> RestoreReport:
     they can be learned with longer inputs. If shapes or names do not fit, nothing is assigned.
 
     Args:
-      model: any model of albert_tf.modeling. It must not be compiled yet if the weights are a TF2 module, since that
-        replaces the encoder.
+      model: any model of albert_tf.modeling.
     """
-    if source.module:
-        return _use_module(model, source.module)
     matching = _Matching(source)
     matches = [(variable, matching.find(release_name(variable), variable.shape)) for variable in model.weights]
     report = matching.report()
@@ -276,8 +258,7 @@ class _Matching:
         has_encoder, lacks_encoder = (any(name.startswith("bert/") for name in names)
                                       for names in (self._restored, self._not_restored))
         if lacks_encoder and not has_encoder:
-            raise ValueError(f"{self._source.path} has a head but no encoder: if it was trained on a TF-Hub module, "
-                             "set --albert_hub_module_handle to that module")
+            raise ValueError(f"{self._source.path} has a head but no encoder")
         unused = sorted(set(self._source.shapes) - self._used - set(self._not_restored))
         state = [name for name in unused if name.endswith(("/adam_m", "/adam_v")) or name in _COUNTERS]
         report = RestoreReport(self._restored, self._not_restored,
@@ -298,25 +279,6 @@ def warn_of_random_parts(model: str, report: RestoreReport, path: str) -> None:
         has_others = any(reason.startswith("shape") for reason in report.not_restored.values())
         logging.warning("the variables of the %s start with random values, since %s has %s", " and the ".join(random),
                         path, "weights of other shapes for them" if has_others else "no weights for them")
-
-
-def _use_module(model: keras.Model, path: str) -> RestoreReport:
-    """Replaces a model's encoder by a TF2 module."""
-    from albert_tf.weights.tf_hub import use_module
-
-    return _module_report(model, use_module(model, path))
-
-
-def _module_report(model: keras.Model, encoder: HubEncoder) -> RestoreReport:
-    """The report for a TF2 module: all of its variables are restored, and those of the head are missing."""
-    for variable in encoder.weights:
-        check_finite_weights(release_name(variable), variable, encoder.path)
-    encoder_ids = {id(variable) for variable in encoder.weights}
-    head = [variable for variable in model.weights if id(variable) not in encoder_ids]
-    report = RestoreReport([release_name(variable) for variable in encoder.weights],
-                           {release_name(variable): _MISSING for variable in head}, [], [])
-    logging.info("%s: %s", encoder.path, report)
-    return report
 
 
 def _check_config(config: AlbertConfig, source: StoredModel, not_used: Collection[str]) -> None:

@@ -50,11 +50,9 @@ def reshaped(source: StoredModel, embedding_size: int | None, num_hidden_groups:
       num_hidden_groups: the number of groups of layers, each of which shares its weights; None for the source's layers.
 
     Raises:
-      ValueError: the source is a TF2 module, has another embedding size than one that can become the new one, or has
+      ValueError: the source has another embedding size than one that can become the new one, or has
         layers that share already, or that the groups do not divide.
     """
-    if source.module:
-        raise ValueError(f"{source.path} is a TF2 module whose own graph runs: its weights cannot be changed")
     if num_hidden_groups is not None:
         source = shared(source, num_hidden_groups)
     if embedding_size is None:

@@ -28,7 +28,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.training.checkpoints import numbered
 from albert_tf.training.evaluation import checkpoint_of
 from albert_tf.utils.files import read_bytes
-from albert_tf.weights.from_pretrained import RestoreReport, build, load_into, warn_of_random_parts
+from albert_tf.weights.from_pretrained import RestoreReport, build, warn_of_random_parts
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.settings import Settings, VocabularyFiles, declared, settings_in, vocabulary_in
 from albert_tf.weights.stored_model import (
@@ -51,7 +51,6 @@ class ModelRequest:
     """What the flags say about the model.
 
     Args:
-      module: the path of a TF-Hub module that may run its own graph; it is the same as init_checkpoint then.
       config_file: path of a config, or the name of a published size; None for the config of the weights.
       unshare_layers: whether each layer gets its own copy of the weights that the layers of init_checkpoint share.
       dropout: the dropout rates that replace those of the config, by their names in the config.
@@ -61,7 +60,6 @@ class ModelRequest:
     """
 
     init_checkpoint: str | None = None
-    module: str | None = None
     config_file: str | None = None
     unshare_layers: bool = False
     dropout: Mapping[str, float] = dataclasses.field(default_factory=dict)
@@ -101,28 +99,15 @@ class ResolvedModel:
                 self._warn_or_refuse(differences)
 
     def open(self, path: str) -> StoredModel:
-        """Opens weights, cut to num_layers, and with a copy for each layer if they are to be unshared.
-
-        Only the path that the user trusts may be a module that runs its own graph.
-        """
+        """Opens weights, cut to num_layers, and with a copy for each layer if they are to be unshared."""
         request = self.request
-        source = first_layers(open_source(path, path == request.module), request.num_layers)
+        source = first_layers(open_source(path), request.num_layers)
         return unshared(source) if request.unshare_layers and path == request.init_checkpoint else source
 
     def build(
         self, make: Callable[[], Any], path: str | None, init_from_group0: bool = False
     ) -> tuple[Any, RestoreReport | None]:
-        """A task with the weights at a path (random ones for None), and a report of what was restored.
-
-        A trusted TF2 module is always the model's encoder, since checkpoints of a run on it have the values of its
-        variables, but not its graph.
-        """
-        module = self.request.module
-        if module and module != path:
-            source = open_source(module, trust_module=True)
-            if source.module:
-                task, _ = build(source, make)
-                return task, load_into(task.model, self.open(path)) if path else None
+        """A task with the weights at a path (random ones for None), and a report of what was restored."""
         return build(self.open(path), make, init_from_group0=init_from_group0) if path else (make(), None)
 
     @functools.cached_property
@@ -130,7 +115,7 @@ class ResolvedModel:
         """The initial weights; None if there are none."""
         path = self.request.init_checkpoint
         if path and self.run:  # they do not predict
-            return open_source(path, path == self.request.module)
+            return open_source(path)
         return self.open(path) if path else None
 
     @property
@@ -323,7 +308,7 @@ def _written_before(request: ModelRequest) -> list[str]:
 
 def _check_has_config(member: StoredModel) -> None:
     """Raises ValueError if a member of an ensemble has no config, or a wrong one: that of another is not its own."""
-    if not member.module and config_of(member) is None:
+    if config_of(member) is None:
         raise ValueError(f"{member.path} is a member of --ensemble_checkpoints and has no config: copy its "
                          f"{CONFIG_NAME} beside it")
 

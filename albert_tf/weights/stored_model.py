@@ -60,8 +60,6 @@ class StoredModel:
     Args:
       shapes: the shape of each value, by the release's name.
       read: function that returns the value with a release name.
-      module: the directory of a TF2 SavedModel whose variables have other names than the release's; `shapes` is empty
-        then. It is used as an encoder. Reading its config and using it runs its graph.
       read_step: function that returns the step at which a run of this package saved the weights; 0 for other weights.
     """
 
@@ -71,7 +69,6 @@ class StoredModel:
     read_config: Callable[[], AlbertConfig]
     vocabulary: VocabularyFiles = VocabularyFiles()
     settings: Settings = Settings()
-    module: str | None = None
     read_step: Callable[[], int] = lambda: 0
 
     def value(self, name: str) -> tf.Tensor:
@@ -101,26 +98,19 @@ class StoredModel:
                                    read=lambda name: self.read(keys[name]), **changes)
 
 
-def open_source(path: str, trust_module: bool = False) -> StoredModel:
+def open_source(path: str) -> StoredModel:
     """Opens the weights at a path, with the config and the vocabulary that come with them.
 
     The format is determined by reading files. No code of a SavedModel runs here.
 
     Args:
       path: as for from_pretrained, or the directory of several runs (the best of them).
-      trust_module: whether to accept a TF2 module that can only be used by running its graph. A graph can read and
-        write files.
 
     Raises:
-      ValueError: there is nothing in a known format, or it cannot be read; or it is a module that is not trusted.
+      ValueError: there is nothing in a known format, or it cannot be read.
     """
     folder = shipped_model(path)
-    source = dataclasses.replace(_open(folder), path=path) if folder else _open(path)
-    if source.module and not trust_module:
-        raise ValueError(f"{path} is a TF2 module whose variables do not have the release's names, so it can only be "
-                         "used by running its graph, which can read and write files. If you trust it, use "
-                         "--albert_hub_module_handle, or from_pretrained(..., trust_module=True)")
-    return source
+    return dataclasses.replace(_open(folder), path=path) if folder else _open(path)
 
 
 def _open(path: str) -> StoredModel:
@@ -225,12 +215,9 @@ def head_of_source(source: StoredModel) -> str:
 
 
 def config_of(source: StoredModel) -> AlbertConfig | None:
-    """The config of a stored model; None if it has none, or if it is a module with its own graph.
-
-    Raises ValueError if the config is wrong.
-    """
+    """The config of a stored model; None if it has none. Raises ValueError if it is wrong."""
     try:
-        return None if source.module else source.config
+        return source.config
     except NoSuchFile:
         return None
 
@@ -245,8 +232,6 @@ def unshared(source: StoredModel) -> StoredModel:
 
     A source without sharing is returned unchanged.
     """
-    if source.module:
-        raise ValueError(f"{source.path} is a TF2 module whose own graph runs: its layers cannot be unshared")
     config = source.config
     if config.in_groups() == unshared_config(config).in_groups():
         return source
@@ -277,8 +262,6 @@ def first_layers(source: StoredModel, num_layers: int | None) -> StoredModel:
     """
     if num_layers is None:
         return source
-    if source.module:
-        raise ValueError(f"{source.path} is a TF2 module whose own graph runs: its layers cannot be cut")
     config, depths = source.config, source.settings.distillation_depths or ()
     Bounds(1, config.num_hidden_layers).check("num_layers", num_layers)
     if num_layers == config.num_hidden_layers:

@@ -1,7 +1,6 @@
 """Every script starts from every format of a model, or refuses it with one line."""
 
 import re
-import shutil
 import tarfile
 
 import pytest
@@ -41,18 +40,11 @@ SCRIPTS = {
                                         cached_dir="{folder}/cached", max_seq_length=16, warmup_step=0), "output_dir"),
 }
 FORMS = ("tf1", "tf1.tar.gz", "bert.tar.gz", "tf1/model.ckpt-best", "hugging_face", "run", "tf1_module", "tf2_module",
-         "trusted_module", "unknown_module", "served")
-_NO_PRETRAINER = "trusted_module runs its own graph: it can be the encoder of a model with another head"
-_NOT_TRUSTED = "is a TF2 module whose variables do not have the release's names"
+         "unknown_module", "served")
 # What is said where a script does not work.
 REFUSALS = {
-    **{("unknown_module", script): _NOT_TRUSTED for script in SCRIPTS},
+    **{("unknown_module", script): "variables do not have the release's names" for script in SCRIPTS},
     **{("served", script): "served has no albert_config.json" for script in SCRIPTS},
-    ("trusted_module", "fill_mask"): _NO_PRETRAINER,
-    ("trusted_module", "score_sentences"): _NO_PRETRAINER,
-    ("trusted_module", "run_pretraining"): _NO_PRETRAINER,
-    ("trusted_module", "export_to_tfhub"): _NOT_TRUSTED,  # has no --albert_hub_module_handle
-    ("trusted_module", "convert_checkpoint"): "can be used as an encoder, but cannot be converted",
 }
 
 
@@ -78,9 +70,7 @@ def folder(golden, tmp_path_factory):
         with tarfile.open(folder / f"{name}.tar.gz", "w:gz") as archive:
             archive.add(folder / name, f"{name}_tiny")
     tf1_module(folder / "tf1_module", vocabulary_file, CONFIG, lower=True)
-    for name, writes in dict(trusted_module=None, unknown_module=str(folder / "written")).items():
-        tf2_module(folder / name, None, CONFIG.hidden_size, writes, CONFIG.vocab_size)
-        shutil.copy(vocabulary_file, folder / name / "assets")
+    tf2_module(folder / "unknown_module", writes=str(folder / "written"))
     (folder / "lines.txt").write_text("a line\nanother line\n")
     (folder / "tagged.conll").write_text("a\tO\nline\tB-thing\n\nAda\tO\n")
     write_records(folder / "train.tfrecord", 8)
@@ -99,7 +89,7 @@ def test_a_script_takes_a_form_or_refuses_it_in_one_line(session, golden, folder
     flags, output = SCRIPTS[script]
     flags = {name: str(value).format(folder=folder, golden=golden) for name, value in flags.items()}
     flags.update({output: tmp_path / "output.npy"} if output else {})
-    source = "albert_hub_module_handle" if form == "trusted_module" else "init_checkpoint"
+    source = "albert_hub_module_handle" if form == "tf1_module" else "init_checkpoint"
     flags["albert_directory" if script == "export_to_tfhub" else source] = folder / form
     refusal = REFUSALS.get((form, script))
     printed = session.run(script=script, expect=1 if refusal else 0, **flags)
@@ -108,14 +98,3 @@ def test_a_script_takes_a_form_or_refuses_it_in_one_line(session, golden, folder
     else:
         assert re.search(rf"{folder}/{form}\S*: \d+ variables restored", printed)
     assert not (folder / "written").exists()
-
-
-def test_a_run_on_a_module_with_its_own_graph_is_continued_and_predicts(session, golden, folder, tmp_path):
-    flags = dict(SCRIPTS["run_classifier"][0], output_dir=tmp_path / "run", script="run_classifier",
-                 albert_hub_module_handle=folder / "trusted_module")
-    flags = {name: value.format(folder=folder, golden=golden) if isinstance(value, str) else value
-             for name, value in flags.items()}
-    session.run(**flags)
-    assert "training from step 1 to 2" in session.run(**dict(flags, train_step=2))
-    session.run(**dict(flags, do_train=False, do_predict=True))
-    assert (tmp_path / "run/test_results.tsv").exists()

@@ -3,14 +3,12 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from hub_modules import tf2_module
 from new_head import new_head
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.export.saved_model import with_precision
 from albert_tf.modeling.blocks import AttentionBlock
-from albert_tf.weights.from_pretrained import from_pretrained
 from albert_tf.weights.heads import HEADS, head_named
 
 pytestmark = pytest.mark.both_stacks
@@ -51,14 +49,6 @@ def test_frozen_layers_keep_their_weights(bfloat16_model):
 
 def test_without_a_precision_it_is_the_same_model(bfloat16_model):
     assert with_precision(bfloat16_model, None) is bfloat16_model
-
-
-def test_a_module_that_runs_its_own_graph_has_its_own_precision(tmp_path):
-    tf2_module(tmp_path / "module")
-    model = from_pretrained(str(tmp_path / "module"), model="classifier", trust_module=True, num_labels=3)
-    assert with_precision(model, None) is model
-    with pytest.raises(ValueError, match="the precision cannot be set for a TF-Hub module"):
-        with_precision(model, "float32")
 
 
 @pytest.mark.parametrize("head", HEADS, ids=lambda head: head.name)

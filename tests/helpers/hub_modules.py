@@ -9,7 +9,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=6)
-INPUTS = dict(input_word_ids="input_ids", input_mask="input_mask", input_type_ids="segment_ids")
+INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
 BATCH = dict(input_ids=np.array([[2, 5, 3, 0]], np.int32), input_mask=np.array([[1, 1, 1, 0]], np.int32),
              segment_ids=np.array([[0, 0, 1, 0]], np.int32))
 
@@ -54,36 +54,20 @@ def signature(inputs, outputs):
     return tf.compat.v1.saved_model.build_signature_def(inputs, outputs)
 
 
-class Tf2Module(tf.train.Checkpoint):
-    """An encoder of the common interface, by variables of its own names, or by those of an AlbertModel.
+def tf2_module(path, encoder=None, writes=None):
+    """A module with the variables of an encoder, or with one of another name.
 
     Where `writes` is a path, every call writes a file there.
     """
+    module = tf.train.Checkpoint()
+    module.variables = encoder.weights if encoder else [tf.Variable(tf.zeros([20, 8]), name="a_table")]
 
-    def __init__(self, encoder=None, width=8, writes=None, vocab_size=20):
-        super().__init__()
-        table = tf.Variable(tf.random.normal([vocab_size, width]), name="a_table")
-        scale = tf.Variable(1.0, name="a_scale")
-        self.variables = encoder.weights if encoder else [table, scale]
-        self.trainable_variables = self.variables
-        self.regularization_losses = []
+    @tf.function(input_signature=[{name: tf.TensorSpec([None, None], tf.int32) for name in INPUTS}])
+    def call(inputs):
+        if writes:
+            tf.io.write_file(writes, "the module has run")
+        words = tf.gather(module.variables[0], inputs["input_word_ids"])
+        return dict(sequence_output=words, pooled_output=tf.reduce_sum(words, 1))
 
-        @tf.function(input_signature=[{name: tf.TensorSpec([None, None], tf.int32) for name in INPUTS}])
-        def call(inputs):
-            if writes:
-                tf.io.write_file(writes, "the module has run")
-            if encoder:
-                outputs = encoder({ours: inputs[theirs] for theirs, ours in INPUTS.items()})
-                return {name: outputs[name] for name in ("pooled_output", "sequence_output", "encoder_outputs")}
-            mask = tf.cast(inputs["input_mask"], tf.float32)[..., None]
-            words = tf.gather(table, inputs["input_word_ids"]) * scale * mask
-            pooled = tf.reduce_sum(words, 1)
-            return dict(default=pooled, pooled_output=pooled, sequence_output=words, encoder_outputs=[words, words])
-
-        setattr(self, "__call__", call)  # noqa: B010  of the object, not of its class: hub.load calls it
-
-
-def tf2_module(path, *arguments):
-    module = Tf2Module(*arguments)
+    setattr(module, "__call__", call)  # noqa: B010  of the object, not of its class: hub.load calls it
     tf.saved_model.save(module, str(path))
-    return module

@@ -8,7 +8,6 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
-from hub_modules import Tf2Module
 
 import albert_tf
 from albert_tf import keras
@@ -259,11 +258,3 @@ def test_weights_that_are_not_finite_are_refused_by_file_and_variable(folder, sa
         albert_tf.from_pretrained(str(folder))
     with pytest.raises(ValueError, match=message):
         load_into(AlbertModel(TINY), open_source(str(folder)))
-
-
-def test_a_module_whose_weights_are_not_finite_is_refused_by_file_and_variable(tmp_path):
-    module = Tf2Module()
-    module.variables[0].assign(tf.fill([20, 8], np.nan))
-    tf.saved_model.save(module, str(tmp_path / "module"))
-    with pytest.raises(ValueError, match="module cannot be used: 160 of the 160 values of a_table are NaN or infinite"):
-        albert_tf.from_pretrained(str(tmp_path / "module"), trust_module=True)

@@ -64,8 +64,6 @@ def to_onnx(model: keras.Model, precision: str = "float32", in_float32: str = ""
     if isinstance(model, ConfiguredModel):
         model.get_config()  # raises for adapters
     graph = OnnxGraph(precision, in_float32)
-    if not isinstance(getattr(model, "albert", model), AlbertModel):
-        raise ValueError("the encoder is a TF2 module, but only an AlbertModel can be converted to ONNX")
     input_specs = model.input_specs()
     specs = traced(lambda **inputs: exported_outputs(model, inputs), **input_specs).structured_outputs
     metadata = dict(config=model.config.to_json_string(), head=head.name, albert_tf=albert_tf.__version__)
