@@ -23,6 +23,9 @@ from typing import Any
 
 from albert_tf.utils.imports import tensorflow as tf
 
+PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")  # Keras' policies
+SERVED_PRECISIONS = PRECISIONS[:2]
+
 
 def is_tpu(strategy: Any = None) -> bool:
     """Whether XLA compiles each whole step, for static shapes, because of the kind of device: on a TPU.

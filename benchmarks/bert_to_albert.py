@@ -28,7 +28,7 @@ from absl import flags
 
 from albert_tf import from_pretrained, tokenizer_from_pretrained
 from albert_tf.commands import bert_to_albert
-from albert_tf.commands.flag_fields import define_integer, define_required
+from albert_tf.commands.flags import define_integer, define_required
 from albert_tf.export.conversion import save_random
 from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.onnx.writing import to_onnx

@@ -2,7 +2,7 @@
 
 from absl import flags
 
-from albert_tf.commands.flag_fields import define_float, define_required
+from albert_tf.commands.flags import define_float, define_required
 
 flags.disclaim_key_flags()  # a flag belongs to the benchmark that calls the function
 

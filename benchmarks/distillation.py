@@ -14,7 +14,7 @@ import os
 from absl import flags
 
 from albert_tf.commands.command_runs import run_script
-from albert_tf.commands.flag_fields import define_float, define_required
+from albert_tf.commands.flags import define_float, define_required
 from albert_tf.text.lines import read_lines
 from albert_tf.training.evaluation import read_history
 from albert_tf.utils.files import read_json_object

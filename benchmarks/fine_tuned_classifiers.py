@@ -10,7 +10,7 @@ from absl import flags
 
 from albert_tf import from_pretrained
 from albert_tf.commands.command_runs import run_script
-from albert_tf.commands.flag_fields import define_required
+from albert_tf.commands.flags import define_required
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.utils.files import read_json_object
 from albert_tf.utils.outputs import write_csv, write_text

@@ -17,7 +17,7 @@ import scipy.stats
 from absl import flags
 
 from albert_tf.commands.command_runs import run_script
-from albert_tf.commands.flag_fields import define_required
+from albert_tf.commands.flags import define_required
 from albert_tf.tasks.classification.data import find_task, read_examples
 from albert_tf.tasks.squad.metrics import evaluate_v1
 from albert_tf.tasks.tagging import metrics as tagging_metrics

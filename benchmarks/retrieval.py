@@ -14,7 +14,7 @@ import numpy as np
 import scipy.stats
 from absl import flags, logging
 
-from albert_tf.commands.flag_fields import define_integer, define_required
+from albert_tf.commands.flags import define_integer, define_required
 from albert_tf.modeling.vectors import VectorPrecision, as_ranges
 from albert_tf.tasks.classification.answers import RelevanceScorer
 from albert_tf.tasks.classification.data import find_task, read_examples

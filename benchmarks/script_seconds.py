@@ -15,7 +15,7 @@ import time
 from absl import flags
 
 from albert_tf.commands.command_runs import arguments, process_of
-from albert_tf.commands.flag_fields import define_required
+from albert_tf.commands.flags import define_required
 from benchmarks import common_flags
 from benchmarks.alternation import THREADS, in_turns, output_of
 from benchmarks.fine_tuning_settings import SETTINGS

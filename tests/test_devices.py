@@ -6,15 +6,18 @@ import os
 
 import pytest
 import tensorflow as tf
-from absl import flags
+from absl import flags as absl_flags
 from absl.testing import flagsaver
 from in_process import REPOSITORY, loaded
 from script_process import arguments_of
+from slope import Task
 
 from albert_tf import devices, keras
-from albert_tf.commands import flag_fields as fields, run_race
+from albert_tf.commands import flags
+from albert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
 from albert_tf.training import run
-from albert_tf.training.options import TpuAddress
+from albert_tf.training.config import Schedule
+from albert_tf.training.trainer import parts_of
 from albert_tf.utils import imports
 from benchmarks.processor import processor
 
@@ -101,9 +104,12 @@ def test_onednn_is_on_with_avx2_unless_the_user_has_set_it(flags_of_cpu, by_user
     assert os.environ.get("TF_ENABLE_ONEDNN_OPTS") == expected
 
 
-def options():
-    """The options of run_race, whose flags are parsed."""
-    return fields.from_flags(run_race.Options, model=None, init_checkpoint=None, release_steps=None)
+def set_up(**values):
+    """Sets up what the flags of run_race say. Returns the config and the strategy."""
+    with loaded("run_race"), flagsaver.flagsaver():
+        absl_flags.FLAGS(["run_race", *arguments_of(dict(dict(data_dir="race", output_dir="out"), **values))])
+        options = flags.read(MultipleChoiceConfig)
+    return options, run.set_up(options.devices, 1, options.batch_sizes)
 
 
 @pytest.mark.parametrize("tpu", [False, True])
@@ -113,9 +119,7 @@ def test_no_program_for_the_host_is_compiled_on_a_tpu(tpu, monkeypatch):
     monkeypatch.setattr(imports, "start_xla", lambda: compiled.append(True))
     if tpu:
         monkeypatch.setattr(tf.distribute, "TPUStrategy", tf.distribute.OneDeviceStrategy)
-    with loaded("run_race"), flagsaver.flagsaver():
-        flags.FLAGS(["run_race", "--data_dir=race", "--output_dir=out"])
-        assert run.set_up(options().devices) is strategy
+    assert set_up()[1] is strategy
     assert compiled == [True] * (not tpu)
 
 
@@ -128,9 +132,7 @@ def test_a_run_in_bfloat16_on_a_cpu_without_its_instructions_is_warned(
     monkeypatch.setattr(keras.mixed_precision, "set_global_policy", lambda policy: None)
     monkeypatch.setattr(devices, "has_bfloat16", lambda: cpu_has_it)
     monkeypatch.setattr(devices, "is_tpu", lambda *_: tpu)
-    with loaded("run_race"), flagsaver.flagsaver():
-        flags.FLAGS(["run_race", "--data_dir=race", "--output_dir=out", f"--precision={precision}"])
-        run.set_up(options().devices)
+    set_up(precision=precision)
     assert ("no instructions for bfloat16" in caplog.text) == warns
 
 
@@ -149,11 +151,8 @@ def test_three_cores_of_a_cpu_alone_compute_parts_of_a_batch_that_three_divides(
     monkeypatch.setattr(imports, "start_xla", lambda: None)
     for name, value in dict(environment, TF_NUM_INTRAOP_THREADS="3").items():
         monkeypatch.setenv(name, value)
-    with loaded("run_race"), flagsaver.flagsaver():
-        flags.FLAGS(["run_race", *arguments_of(dict(dict(
-            data_dir="race", output_dir="out", do_train=True, do_eval=False, train_batch_size=6), **values))])
-        run.set_up(options().devices)
-        assert options().finetuning.trainer.parts == (expected or [3])[0]
+    options, _ = set_up(**dict(dict(do_train=True, do_eval=False, train_batch_size=6), **values))
+    assert parts_of(options.devices) == (expected or [3])[0]
     assert divided == expected
 
 
@@ -172,23 +171,23 @@ def asked(monkeypatch):
 @pytest.mark.usefixtures("policy")
 @pytest.mark.parametrize("values, name, address", [
     (dict(use_tpu=True, tpu_name="node-1", tpu_zone="us-central1-f", gcp_project="my-project", num_tpu_cores=8),
-     "tpu", TpuAddress("node-1", "us-central1-f", "my-project")),
+     "tpu", ("node-1", "us-central1-f", "my-project", None)),
     (dict(distribution_strategy="tpu", master="grpc://10.0.0.2:8470"), "tpu",
-     TpuAddress(master="grpc://10.0.0.2:8470")),
-    ({}, "one_device", TpuAddress())], ids=["name", "master", "none"])
+     (None, None, None, "grpc://10.0.0.2:8470")),
+    ({}, "auto", (None,) * 4)], ids=["name", "master", "none"])
 def test_the_tpu_flags_are_the_address_of_the_strategy(asked, values, name, address):
-    with loaded("run_race"), flagsaver.flagsaver():
-        flags.FLAGS(["run_race", *arguments_of(dict(values, data_dir="race", output_dir="out"))])
-        run.set_up(options().devices)
-    assert asked == [(name, address)]
+    set_up(**values)
+    (config,), = asked
+    assert (config.strategy, (config.tpu_name, config.tpu_zone, config.gcp_project, config.master)) == (name, address)
 
 
 @pytest.mark.usefixtures("policy", "asked")
 @pytest.mark.parametrize("precision, compute, scaled", [
     ("float32", "float32", False), ("mixed_bfloat16", "bfloat16", False), ("mixed_float16", "float16", True)])
 def test_layers_have_the_precision_of_the_flag_and_float16_scales_the_loss(precision, compute, scaled):
-    with loaded("run_race"), flagsaver.flagsaver():
-        flags.FLAGS(["run_race", "--data_dir=race", "--output_dir=out", f"--precision={precision}"])
-        run.set_up(options().devices)
-        assert keras.mixed_precision.global_policy().compute_dtype == compute
-        assert options().finetuning.trainer.loss_scaling is scaled
+    options, strategy = set_up(precision=precision)
+    assert keras.mixed_precision.global_policy().compute_dtype == compute
+    with strategy.scope():
+        task = Task()
+    trainer = run.new_trainer(task, strategy, options.training, options.devices, Schedule(1))
+    assert (trainer.loss_scale is not None) is scaled

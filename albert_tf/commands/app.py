@@ -23,7 +23,7 @@ from typing import Callable, Iterator, NoReturn
 
 from absl import app, flags, logging
 
-from albert_tf.commands import flag_fields, usage
+from albert_tf.commands import flags as command_flags, usage
 from albert_tf.utils import imports
 from albert_tf.utils.processes import ended_by_signals
 
@@ -144,11 +144,9 @@ def _parsed(argv: list[str]) -> list[str]:
         if _NOT_UTF8.search(argument):
             _end_with_error(argv, f"an argument is not UTF-8: {ascii(argument)}")
     try:
-        others = flags.FLAGS(argv)
-        flag_fields.expand_home()
-        return others
+        return flags.FLAGS(argv)
     except flags.Error as error:
-        _end_with_error(argv, usage.described_error(error))
+        _end_with_error(argv, command_flags.described_error(error))
 
 
 def _end_with_error(argv: list[str], reason: str) -> NoReturn:

@@ -14,21 +14,26 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from albert_tf.commands import flag_fields as fields, shared_flags as shared
+from albert_tf import options as fields
+from albert_tf.commands import flags
 from albert_tf.commands.command_runs import run_script
-from albert_tf.devices import fast_precision
-from albert_tf.training.options import RUNTIMES
+from albert_tf.data.rows import text_column_option
+from albert_tf.devices import PRECISIONS, fast_precision
+from albert_tf.training.config import RUNTIMES
 from albert_tf.utils import bounds
+from albert_tf.weights.source import FirstLayers, Sharing
 
 
-@dataclasses.dataclass(frozen=True)
-class Options(shared.NumLayersFlags, shared.SharingFlags):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(FirstLayers, Sharing):
     """The flags of this command."""
 
+    share_layers: int = fields.inherited(Sharing, "share_layers", 1)
+    embedding_size: int = fields.inherited(Sharing, "embedding_size", 128)
     init_checkpoint: str = fields.required("The BERT, or an ALBERT that shares no weights, in any format of "
                                            "--init_checkpoint of the other commands.")
     text: str = fields.required("Path of the text, with one sentence on each line, or of a table with --text_column.")
-    text_column: str | None = shared.text_column("text")
+    text_column: str | None = text_column_option("text")
     output_dir: str = fields.required("Directory of the start of the training (start), its texts (lines.txt), the "
                                       "training (training) and the model (model).")
     replaced_words: float = fields.number(
@@ -52,16 +57,16 @@ class Options(shared.NumLayersFlags, shared.SharingFlags):
     random_seed: int = fields.integer(12345, "Seed of the order of the texts and of the replaced words.", bounds.SEED)
     runtime: str = fields.choice("tensorflow", RUNTIMES, "What computes the training: as in run_sentence_embeddings.")
     precision: str | None = fields.choice(
-        None, shared.PRECISIONS, "Data type of the training's computations. Default: mixed_bfloat16, or float32 if "
+        None, PRECISIONS, "Data type of the training's computations. Default: mixed_bfloat16, or float32 if "
         "TensorFlow computes on a processor without instructions for bfloat16.")
 
 
 def define_flags() -> None:
-    fields.define_fields(Options, share_layers=1, embedding_size=128)
+    flags.define(Options)
 
 
 def main() -> None:
-    options = fields.from_flags(Options)
+    options = flags.read(Options)
     training = learn(options, convert(options))
     run_script("convert_checkpoint", init_checkpoint=training, to="hugging_face",
                output_dir=os.path.join(options.output_dir, "model"))
@@ -72,7 +77,7 @@ def convert(options: Options) -> str:
     start = os.path.join(options.output_dir, "start")
     run_script("convert_checkpoint", init_checkpoint=options.init_checkpoint, to="ours", model="sentence_encoder",
                output_dir=start, **{field.name: getattr(options, field.name) for group in (
-                   shared.SharingFlags, shared.NumLayersFlags) for field in dataclasses.fields(group)})
+                   Sharing, FirstLayers) for field in dataclasses.fields(group)})
     return start
 
 

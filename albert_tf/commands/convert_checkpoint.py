@@ -23,14 +23,17 @@ import dataclasses
 
 from absl import logging
 
-from albert_tf.commands import flag_fields as fields, shared_flags as shared
+from albert_tf import options as fields
+from albert_tf.commands import flags
 from albert_tf.export import FORMATS
 from albert_tf.weights.hugging_face import DTYPES, hub
+from albert_tf.weights.pooling import NormalizedPooling, pooling_arguments
+from albert_tf.weights.source import FirstLayers, HeadChoice, ReleasedCheckpoint, Sharing, TrainedSource
 
 
-@dataclasses.dataclass(frozen=True)
-class Options(shared.ModelFlags, shared.HeadFlags, shared.ReleasedCheckpointFlags, shared.VectorFlags,
-              shared.NumLayersFlags, shared.SharingFlags):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(TrainedSource, HeadChoice, ReleasedCheckpoint, NormalizedPooling,
+              FirstLayers, Sharing):
     """The flags of this command."""
 
     to: str = fields.choice(
@@ -53,11 +56,11 @@ class Options(shared.ModelFlags, shared.HeadFlags, shared.ReleasedCheckpointFlag
 
 
 def define_flags() -> None:
-    fields.define_fields(Options)
+    flags.define(Options)
 
 
 def options_from_flags() -> Options:
-    options = fields.from_flags(Options)
+    options = flags.read(Options)
     for ours, releases in (("init_checkpoint", "albert_directory"), ("output_dir", "export_path")):
         if getattr(options, ours) and getattr(options, releases):
             raise ValueError(f"--{ours} and --{releases} exclude each other: set one of them")
@@ -69,6 +72,7 @@ def options_from_flags() -> Options:
 def main() -> None:
     from albert_tf.export.conversion import convert, save_random
     from albert_tf.weights.reshaping import RESHAPED, reshaped
+    from albert_tf.weights.resolved_model import ResolvedModel
 
     options = options_from_flags()
     path, output_dir = options.init_path, options.output_dir or options.export_path
@@ -79,12 +83,12 @@ def main() -> None:
                          "weights")
     if options.upload is not None:
         _check_upload(options.upload, options.to)
-    selected = options.resolve_model(num_layers=options.num_layers)
+    selected = ResolvedModel(options, num_layers=options.num_layers)
     config, vocabulary = selected.config, selected.vocabulary
     if vocabulary:
         vocabulary.tokenizer(config)  # raises if they belong to different models
     head = selected.head(options.model) if path else options.model or "pretrainer"
-    arguments = shared.pooling_arguments(selected, head, options)
+    arguments = pooling_arguments(selected, head, options)
     if path is None:
         if options.share_layers is not None:
             raise ValueError("--share_layers is for weights: set --init_checkpoint, or set num_hidden_groups in the "

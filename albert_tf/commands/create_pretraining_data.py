@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 from absl import logging
 
-from albert_tf.commands import flag_fields as fields, shared_flags as shared
+from albert_tf import options as fields
+from albert_tf.commands import flags
+from albert_tf.data.rows import text_column_option
 from albert_tf.pretraining.creation import create_pretraining_data, summary, warning
 from albert_tf.pretraining.examples import MAX_SEQ_LENGTH, OBJECTIVES, CreationOptions, MaskingOptions, SegmentOptions
 from albert_tf.utils import bounds
@@ -24,18 +26,19 @@ from albert_tf.utils.imports import check_installed
 from albert_tf.utils.outputs import shard_paths
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.settings import VocabularyFiles
+from albert_tf.weights.source import VocabularySource
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
 
 
-@dataclasses.dataclass(frozen=True)
-class Options(shared.VocabularyFlags):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(VocabularySource):
     """The flags of this command."""
 
     input_file: str = fields.required("Comma-separated list of paths and globs of text files. Files whose names end in "
                                       ".gz or .bz2 are decompressed.")
-    text_column: str | None = shared.text_column("document, with a sentence on each line")
+    text_column: str | None = text_column_option("document, with a sentence on each line")
     output_file: str = fields.required("Comma-separated list of TFRecord files to write. Examples are shuffled over "
                                        "all files.")
     split_lines: str | None = fields.string(
@@ -85,49 +88,49 @@ class Options(shared.VocabularyFlags):
 
 
 def define_flags() -> None:
-    fields.define_fields(Options)
+    flags.define(Options)
 
 
 def main() -> None:
-    flags = fields.from_flags(Options)
-    pipeline_options = beam_options(flags)
-    if not (flags.spm_model_file or flags.vocab_file):
+    options = flags.read(Options)
+    pipeline_options = beam_options(options)
+    if not (options.spm_model_file or options.vocab_file):
         raise ValueError("--spm_model_file or --vocab_file is missing")
-    tokenizer = VocabularyFiles().replaced_by(flags.user_vocabulary).tokenizer()
-    objective = "nsp" if flags.random_next_sentence else flags.sentence_objective
-    segments = SegmentOptions(flags.max_seq_length, flags.short_seq_prob, objective, flags.release_compatible)
-    masking = MaskingOptions(flags.max_predictions_per_seq, flags.masked_lm_prob, flags.ngram,
-                             flags.favor_shorter_ngram, flags.do_whole_word_mask, flags.do_permutation)
-    options = CreationOptions(segments, masking, flags.dupe_factor, flags.random_seed, flags.split_lines)
-    input_files = expand_globs(flags.input_file)
-    outputs = list(filter(None, map(str.strip, flags.output_file.split(","))))
+    tokenizer = VocabularyFiles().replaced_by(options.user_vocabulary).tokenizer()
+    objective = "nsp" if options.random_next_sentence else options.sentence_objective
+    segments = SegmentOptions(options.max_seq_length, options.short_seq_prob, objective, options.release_compatible)
+    masking = MaskingOptions(options.max_predictions_per_seq, options.masked_lm_prob, options.ngram,
+                             options.favor_shorter_ngram, options.do_whole_word_mask, options.do_permutation)
+    creation_options = CreationOptions(segments, masking, options.dupe_factor, options.random_seed, options.split_lines)
+    input_files = expand_globs(options.input_file)
+    outputs = list(filter(None, map(str.strip, options.output_file.split(","))))
     if not outputs:
-        raise ValueError(f"--output_file must name at least one file. Received: {flags.output_file}")
+        raise ValueError(f"--output_file must name at least one file. Received: {options.output_file}")
     if len(outputs) > len(set(outputs)):
-        raise ValueError(f"--output_file names a file twice: give each another name. Received: {flags.output_file}")
-    shards = {path: shard_paths(path, flags.num_shards) for path in outputs}
-    files = f"{count_of(len(input_files), 'text file')} -> {count_of(len(outputs) * flags.num_shards, 'record file')}"
-    origin = shared.origin(input_files)
+        raise ValueError(f"--output_file names a file twice: give each another name. Received: {options.output_file}")
+    shards = {path: shard_paths(path, options.num_shards) for path in outputs}
+    files = f"{count_of(len(input_files), 'text file')} -> {count_of(len(outputs) * options.num_shards, 'record file')}"
+    origin = flags.origin(input_files)
     if pipeline_options:
         from albert_tf.beam import creation
 
         logging.info("%s, on Apache Beam", files)
-        statistics = creation.create_pretraining_data(input_files, shards, tokenizer, options, pipeline_options,
-                                                      flags.text_column, origin)
+        statistics = creation.create_pretraining_data(input_files, shards, tokenizer, creation_options,
+                                                      pipeline_options, options.text_column, origin)
     else:
-        logging.info("%s, %s", files, count_of(flags.num_workers, "worker"))
-        statistics = create_pretraining_data(input_files, shards, tokenizer, options, flags.num_workers,
-                                             flags.text_column, origin)
+        logging.info("%s, %s", files, count_of(options.num_workers, "worker"))
+        statistics = create_pretraining_data(input_files, shards, tokenizer, creation_options, options.num_workers,
+                                             options.text_column, origin)
     logging.info(summary(statistics))
-    if message := warning(statistics, options):
+    if message := warning(statistics, creation_options):
         logging.warning(message)
 
 
-def beam_options(flags: Options) -> PipelineOptions | None:
+def beam_options(options: Options) -> PipelineOptions | None:
     """The options of the pipeline; None for the local engine."""
-    if flags.engine == "local":
+    if options.engine == "local":
         return None
     check_installed("--engine=beam", "apache_beam")
     from albert_tf.beam.running import pipeline_options
 
-    return pipeline_options(flags.beam_pipeline_options or "", flags.num_workers)
+    return pipeline_options(options.beam_pipeline_options or "", options.num_workers)

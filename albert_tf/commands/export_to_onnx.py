@@ -30,21 +30,24 @@ import dataclasses
 import functools
 import os
 
-from albert_tf.commands import flag_fields as fields, shared_flags as shared
+from albert_tf import options as fields
+from albert_tf.commands import flags
+from albert_tf.commands.exporting import ScoredExport
 from albert_tf.export import ALBERT_TF, LAYOUTS, PRECISIONS, WEB
 from albert_tf.utils.outputs import check_export, model_files, used_alone
+from albert_tf.weights.pooling import pooling_arguments
 
 # The number of tokens and masked tokens of the inputs on which a file is compared with the model.
 _COMPARED_LENGTH, _COMPARED_PREDICTIONS = 64, 8
 
 
-@dataclasses.dataclass(frozen=True)
-class Options(shared.ExportOptions):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(ScoredExport):
     """The flags of this command."""
 
     output_dir: str = fields.required("Directory of the ONNX files.")
-    precision: list[str] | None = fields.choices(
-        None, PRECISIONS, "Precision of the weights. One file is written for each. Repeat the flag for several values; "
+    precision: tuple[str, ...] = fields.choices(
+        (), PRECISIONS, "Precision of the weights. One file is written for each. Repeat the flag for several values; "
         "the page of --layout=web reads the first. Default: all; for --layout=web int8.")
     layout: str = fields.choice(
         ALBERT_TF, LAYOUTS, "Names of the files, inputs and outputs. albert_tf: those of this package; hugging_face: a "
@@ -59,7 +62,7 @@ class Options(shared.ExportOptions):
 
 
 def define_flags() -> None:
-    fields.define_fields(Options)
+    flags.define(Options)
 
 
 def main() -> None:
@@ -78,13 +81,14 @@ def main() -> None:
     from albert_tf.server.web import page_files, scripts
     from albert_tf.tasks.scores import check_scores
     from albert_tf.training.checkpoints import check_no_run
+    from albert_tf.weights.resolved_model import ResolvedModel
     from albert_tf.weights.settings import settings_of
 
-    options = fields.from_flags(Options)
+    options = flags.read(Options)
     with used_alone(options.output_dir, "export"):
-        selected = options.resolve_model(num_layers=options.num_layers)
+        selected = ResolvedModel(options, num_layers=options.num_layers)
         head = selected.head(options.model)
-        model = selected.pretrained(head, **shared.pooling_arguments(selected, head, options))
+        model = selected.pretrained(head, **pooling_arguments(selected, head, options))
         check_packages()
         is_page, is_theirs, separator = options.layout == WEB, options.layout != ALBERT_TF, None
         precisions = options.precision or (["int8"] if is_page else PRECISIONS)

@@ -19,10 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
-from albert_tf.commands import flag_fields as fields, shared_flags as shared
+from albert_tf import options as fields
+from albert_tf.commands import flags
 from albert_tf.utils.files import is_inside
 from albert_tf.utils.imports import check_installed
 from albert_tf.utils.outputs import check_export, used_alone
+from albert_tf.weights.pooling import NormalizedPooling, replaced_pooling
+from albert_tf.weights.source import ReleasedCheckpoint, VocabularySource
 
 if TYPE_CHECKING:
     from albert_tf.modeling.albert_model import AlbertModel
@@ -34,8 +37,8 @@ if TYPE_CHECKING:
 _POOLED_OUTPUT = dict(pooling="pooler", normalize=False, truncate_dim=None, max_seq_length=None)
 
 
-@dataclasses.dataclass(frozen=True)
-class Options(shared.VocabularyFlags, shared.ReleasedCheckpointFlags, shared.VectorFlags):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(VocabularySource, ReleasedCheckpoint, NormalizedPooling):
     """The flags of this command."""
 
     albert_directory: str = fields.required(
@@ -48,7 +51,7 @@ class Options(shared.VocabularyFlags, shared.ReleasedCheckpointFlags, shared.Vec
 
 
 def define_flags() -> None:
-    fields.define_fields(Options)
+    flags.define(Options)
 
 
 def main() -> None:
@@ -56,7 +59,7 @@ def main() -> None:
     from albert_tf.export.tf_hub import PUBLISHED_SEQ_LENGTH, export_encoder, export_preprocessing
     from albert_tf.weights.stored_model import open_source
 
-    options = fields.from_flags(Options)
+    options = flags.read(Options)
     preprocess_path = options.preprocess_export_path or options.export_path.rstrip("/") + "_preprocess"
     check_export(options.export_path, preprocess_path)
     check_installed("export_to_tfhub", "tensorflow_text")
@@ -65,7 +68,7 @@ def main() -> None:
                          "two folders, neither inside the other: each export has its own")
     with used_alone(options.export_path, "export"):
         source = open_source(options.checkpoint_in(options.albert_directory))
-        model = model_of(source, shared.replaced_pooling(source.settings, options, **_POOLED_OUTPUT))
+        model = model_of(source, replaced_pooling(source.settings, options, **_POOLED_OUTPUT))
         tokenizer = source.vocabulary.replaced_by(options.user_vocabulary).tokenizer(model.config)
         export_encoder(options.export_path, model, tokenizer)
         write_conversion_card(model, options.export_path, "tf_hub", source.path)

@@ -15,20 +15,23 @@ import functools
 import os
 from typing import Any
 
-from albert_tf.commands import flag_fields as fields, shared_flags as shared
+from albert_tf import options as fields
+from albert_tf.commands import flags
+from albert_tf.commands.exporting import ScoredExport
 from albert_tf.config import check_length
 from albert_tf.export import PRECISIONS
 from albert_tf.utils import bounds
 from albert_tf.utils.outputs import used_alone
+from albert_tf.weights.pooling import pooling_arguments
 
 
-@dataclasses.dataclass(frozen=True)
-class Options(shared.ExportOptions):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(ScoredExport):
     """The flags of this command."""
 
     output_dir: str = fields.required("Directory of the .tflite files.")
-    precision: list[str] = fields.choices(
-        list(PRECISIONS), PRECISIONS, "Precision of the weights. One file is written for each. Repeat "
+    precision: tuple[str, ...] = fields.choices(
+        PRECISIONS, PRECISIONS, "Precision of the weights. One file is written for each. Repeat "
         "the flag for several values.")
     max_seq_length: int | None = fields.integer(
         None, "Number of tokens of an input. Shorter inputs must be padded to it. Default: the number stored with the "
@@ -41,19 +44,20 @@ class Options(shared.ExportOptions):
 
 
 def define_flags() -> None:
-    fields.define_fields(Options)
+    flags.define(Options)
 
 
 def main() -> None:
     from albert_tf.export import tflite
     from albert_tf.export.saved_model import ModelWithRunner, write_and_compare
     from albert_tf.tasks.scores import check_scores
+    from albert_tf.weights.resolved_model import ResolvedModel
 
-    options = fields.from_flags(Options)
+    options = flags.read(Options)
     with used_alone(options.output_dir, "export"):
-        selected = options.resolve_model(num_layers=options.num_layers)
+        selected = ResolvedModel(options, num_layers=options.num_layers)
         head = selected.head(options.model)
-        model = selected.pretrained(head, **shared.pooling_arguments(selected, head, options))
+        model = selected.pretrained(head, **pooling_arguments(selected, head, options))
         check_length(options.max_seq_length, model.config)
         longest, lengths = options.max_seq_length or model.row_length, None
         if options.signature_lengths is not None:

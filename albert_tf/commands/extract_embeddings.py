@@ -23,27 +23,37 @@ from typing import TYPE_CHECKING
 import numpy as np
 from absl import logging
 
-from albert_tf import keras
-from albert_tf.commands import flag_fields as fields, shared_flags as shared
+from albert_tf import keras, options as fields
+from albert_tf.commands import flags
 from albert_tf.config import check_length
-from albert_tf.data.rows import read_texts
+from albert_tf.data.rows import read_texts, text_column_option
 from albert_tf.modeling.vectors import VectorPrecision
+from albert_tf.training.config import Precision
 from albert_tf.utils.outputs import array_writer, output_set
 from albert_tf.utils.progress import count_of, progress
+from albert_tf.weights.pooling import (
+    NormalizedPooling,
+    Prompt,
+    StoredVectors,
+    Texts,
+    check_no_pooling,
+    sentence_pooling,
+)
+from albert_tf.weights.source import SOURCE_OPTIONS, Source
 
 if TYPE_CHECKING:
     from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 
-_MADE_FROM = (*shared.MODEL_FLAGS, "input_file", "per_token", "precision", "vector_precision", "vector_ranges")
+_MADE_FROM = (*SOURCE_OPTIONS, "input_file", "per_token", "precision", "vector_precision", "vector_ranges")
 
 
-@dataclasses.dataclass(frozen=True)
-class Options(shared.SourceFlags, shared.VectorFlags, shared.VectorPrecisionFlags, shared.PromptFlags,
-              shared.TextFlags, shared.PrecisionFlags):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(Source, NormalizedPooling, StoredVectors, Prompt,
+              Texts, Precision):
     """The flags of this command."""
 
     input_file: str = fields.required("Path of a UTF-8 text file, one text per line.")
-    text_column: str | None = shared.text_column("text")
+    text_column: str | None = text_column_option("text")
     output_file: str = fields.required("Path of the vectors' file, which must end in .npy.")
     per_token: bool = fields.boolean(
         False, "Whether to write one vector per token instead of one per line. --pooling, --normalize, --truncate_dim "
@@ -51,19 +61,20 @@ class Options(shared.SourceFlags, shared.VectorFlags, shared.VectorPrecisionFlag
 
 
 def define_flags() -> None:
-    fields.define_fields(Options)
+    flags.define(Options)
 
 
 def main() -> None:
     from albert_tf.tasks.sentence_vectors.search import made_with, ranges_in, ranges_path, write_stored
     from albert_tf.tasks.sentence_vectors.vectors import prompted, token_files, token_ids
+    from albert_tf.weights.resolved_model import ResolvedModel
 
-    options = fields.from_flags(Options)
+    options = flags.read(Options)
     if os.path.splitext(options.output_file)[1] != ".npy":
         raise ValueError(f"--output_file must end in .npy. Received: {options.output_file}")
     keras.mixed_precision.set_global_policy(options.precision)
     if options.per_token:
-        shared.check_no_pooling(options, "--per_token and --{} exclude each other: the vectors of tokens are "
+        check_no_pooling(options, "--per_token and --{} exclude each other: the vectors of tokens are "
                                       "not pooled")
     files = [options.output_file, *(token_files(options.output_file) if options.per_token else ())]
     if options.vector_precision == "int8":
@@ -72,8 +83,8 @@ def main() -> None:
         lines = list(read_texts(options.input_file, options.text_column))
         if not lines:
             raise ValueError(f"{options.input_file} has no lines")
-        selected = options.resolve_model()
-        pooling = shared.sentence_pooling(selected, options)
+        selected = ResolvedModel(options)
+        pooling = sentence_pooling(selected, options)
         model = selected.pretrained("sentence_encoder", **pooling)
         # The ranges of int8 are those of the vectors themselves, unless the flag has others.
         has_own_ranges = options.vector_precision == "int8" and not options.vector_ranges

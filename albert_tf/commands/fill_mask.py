@@ -19,21 +19,24 @@ from typing import Callable
 
 from absl import logging
 
-from albert_tf.commands import flag_fields as fields, shared_flags as shared
+from albert_tf import options as fields
+from albert_tf.commands import flags
 from albert_tf.config import check_length
 from albert_tf.devices import is_cpu_alone
+from albert_tf.tasks.config import SavedModelExport
 from albert_tf.text.lines import read_standard_input
 from albert_tf.utils import bounds
 from albert_tf.utils.files import check_characters
 from albert_tf.utils.imports import check_installed
 from albert_tf.utils.outputs import check_export
+from albert_tf.weights.source import Source
 
 
-@dataclasses.dataclass(frozen=True)
-class Options(shared.SourceFlags, shared.ExportFlags):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(Source, SavedModelExport):
     """The flags of this command."""
 
-    text: list[str] | None = fields.texts(
+    text: tuple[str, ...] = fields.texts(
         "A text with at least one [MASK]. Repeat the flag for several texts. Default: the lines of standard "
         "input; no text with --export_dir.")
     top_k: int = fields.integer(5, "Number of pieces to show for each mask.", bounds.CANDIDATES)
@@ -46,20 +49,21 @@ class Options(shared.SourceFlags, shared.ExportFlags):
 
 
 def define_flags() -> None:
-    fields.define_fields(Options)
+    flags.define(Options)
 
 
 def main() -> None:
     from albert_tf.export.saved_model import with_precision
     from albert_tf.tasks.masked_lm.fill_mask import export_mask_filling, fill_masks
+    from albert_tf.weights.resolved_model import masked_lm
 
-    options = fields.from_flags(Options)
+    options = flags.read(Options)
     for text in options.text or ():
         check_characters(text, "--text")
     check_export(options.export_dir)
     if options.export_dir:
         check_installed("--export_dir", "tensorflow_text")
-    model, tokenizer = options.masked_lm()
+    model, tokenizer = masked_lm(options)
     check_length(options.max_seq_length, model.config)
     if options.export_dir:
         export_mask_filling(options.export_dir, with_precision(model, options.export_precision), tokenizer,

@@ -26,11 +26,12 @@ import shlex
 from absl import logging
 
 import albert_tf
-from albert_tf.commands import flag_fields as fields, shared_flags as shared
+from albert_tf import options as fields
+from albert_tf.commands import flags
 from albert_tf.commands.command_runs import Run, arguments, filled, parse_runs, placeholders, run_script
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.data.feature_table import fingerprint
-from albert_tf.data.rows import read_document_lines
+from albert_tf.data.rows import read_document_lines, text_column_option
 from albert_tf.devices import fast_precision
 from albert_tf.text.pieces import load_model
 from albert_tf.utils.charts import Curve, Panel, write_charts
@@ -46,8 +47,8 @@ PLACES = ("text", "dev_text", "init_checkpoint", "earlier_text", "earlier_dev_te
 HELD_OUT_BLOCK, HELD_OUT_EVERY, HELD_OUT_LINES = 10, 200, 2000
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(fields.Config):
     """The flags of this command."""
 
     text: str = fields.required("Path of the text to train on, with one sentence per line and a blank line between "
@@ -64,17 +65,17 @@ class Options:
         "recipe `continued`.")
     earlier_dev_text: str | None = fields.string(
         None, "Path of a text to evaluate on, of the same kind as --earlier_text, for the recipe `continued`.")
-    text_column: str | None = shared.text_column("document, with a sentence on each line")
+    text_column: str | None = text_column_option("document, with a sentence on each line")
     recipe: str = fields.string(
         "albert_tiny_en", "Name of a recipe in albert_tf/recipes/pretraining/, or the path of a JSON file.")
 
 
 def define_flags() -> None:
-    fields.define_fields(Options)
+    flags.define(Options)
 
 
 def main() -> None:
-    options = fields.from_flags(Options)
+    options = flags.read(Options)
     check_no_wildcard(options.output_dir)
     places = {name: getattr(options, name) for name in PLACES if getattr(options, name) is not None}
     configs, recipe = read_recipe(options.recipe)
@@ -135,8 +136,8 @@ def split_text(options: Options, train: str, dev: str) -> None:
                 if number % every == HELD_OUT_BLOCK - 1:
                     held_out.write("\n")
                     training.write("\n")
-        flags = {name: value for name in ("text", "text_column") if (value := getattr(options, name)) is not None}
-        outputs.made_from = dict(shared.origin(paths), flags=flags)
+        values = {name: value for name in ("text", "text_column") if (value := getattr(options, name)) is not None}
+        outputs.made_from = dict(flags.origin(paths), flags=values)
 
 
 def is_finished(run: Run) -> bool:

@@ -13,16 +13,17 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from absl import flags, logging
+from absl import logging
 
-from albert_tf.commands import flag_fields as fields, run_classifier
+from albert_tf import options as fields
+from albert_tf.commands import flags
 from albert_tf.commands.command_runs import run_process
+from albert_tf.tasks.classification.config import ClassifierConfig
 from albert_tf.tasks.classification.data import TASKS
-from albert_tf.training.options import RESULTS
+from albert_tf.training.config import RESULTS
 from albert_tf.utils.files import read_json_object
 from albert_tf.utils.imports import tensorflow as tf
 
-FLAGS = flags.FLAGS
 # MNLI comes first, since other tasks start from its checkpoint.
 COLUMNS = ("mnli", "qnli", "qqp", "rte", "sst-2", "mrpc", "cola", "sts-b", "wnli")
 FROM_MNLI = ("rte", "mrpc", "sts-b")
@@ -39,36 +40,24 @@ _OF_A_TASK = ("task_name", "task_config", "output_dir", "export_dir", "init_chec
               "recipe", "do_train", "do_eval")
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(ClassifierConfig):
+    """The flags of this command: those of run_classifier, of which each task's run gets those that are set."""
+
+    def __post_init__(self):
+        fields.Config.__post_init__(self)  # what a run needs besides is set for each task
+
+
 def define_flags() -> None:
-    run_classifier.define_flags()
-    fields.require("data_dir")
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """The flags with the same names; `weights` has the flags of the weights, `for_all_tasks` every run's arguments."""
-
-    data_dir: str
-    output_dir: str
-    export_dir: str | None
-    recipe: str | None
-    weights: dict[str, str]
-    for_all_tasks: list[str]
-
-
-def options_from_flags() -> Options:
-    for name in ("do_train", "do_eval"):
-        if FLAGS[name].present and not FLAGS[name].value:
-            raise ValueError(f"this script trains and evaluates on each task: --no{name} is for run_classifier.py")
-    present = [flag for flag in map(FLAGS.__getitem__, FLAGS) if flag.present and flag.name not in _OF_A_TASK]
-    flags_of_weights = ("init_checkpoint", "albert_hub_module_handle")
-    weights = {flag: FLAGS[flag].value for flag in flags_of_weights if FLAGS[flag].value}
-    return fields.from_flags(Options, weights=weights,
-                             for_all_tasks=list(dict.fromkeys(flag.serialize() for flag in present)))
+    flags.define(Options, seed="random_seed")
+    flags.require("data_dir")
 
 
 def main() -> None:
-    options = options_from_flags()
+    options = flags.read(Options)
+    for name in ("do_train", "do_eval"):
+        if flags.present().get(name) == "False":
+            raise ValueError(f"this script trains and evaluates on each task: --no{name} is for run_classifier.py")
     tasks = [name for name in COLUMNS if has_files(options, name)]
     if not tasks:
         raise ValueError(f"{options.data_dir} has no task with train and dev files: it must have folders such as RTE")
@@ -80,7 +69,7 @@ def main() -> None:
 
 def has_files(options: Options, name: str) -> bool:
     paths = (TASKS[name].sources[split].path for split in ("train", "dev"))
-    return all(tf.io.gfile.exists(os.path.join(options.data_dir, path)) for path in paths)
+    return all(tf.io.gfile.exists(os.path.join(options.data_dir or "", path)) for path in paths)
 
 
 def arguments(options: Options, name: str) -> list[str]:
@@ -89,7 +78,8 @@ def arguments(options: Options, name: str) -> list[str]:
                **init_path(options, name))
     if options.export_dir:
         own["export_dir"] = os.path.join(options.export_dir, name)
-    return [*options.for_all_tasks, *(f"--{flag}={value}" for flag, value in own.items()), "--do_train", "--do_eval"]
+    of_task = [f"--{flag}={value}" for flag, value in own.items()]
+    return [*flags.arguments_of(_OF_A_TASK), *of_task, "--do_train", "--do_eval"]
 
 
 def init_path(options: Options, name: str) -> dict[str, str]:
@@ -97,7 +87,9 @@ def init_path(options: Options, name: str) -> dict[str, str]:
     from albert_tf.training.evaluation import checkpoint_of
 
     mnli = checkpoint_of(os.path.join(options.output_dir, "mnli")) if name in FROM_MNLI else None
-    return dict(init_checkpoint=mnli) if mnli else options.weights
+    weights = dict(init_checkpoint=options.source.init_checkpoint,
+                   albert_hub_module_handle=options.source.albert_hub_module_handle)
+    return dict(init_checkpoint=mnli) if mnli else {flag: value for flag, value in weights.items() if value}
 
 
 def score(options: Options, name: str) -> float:

@@ -9,84 +9,15 @@ If it is started again with the same flags, training continues from the latest c
 of the release's run_squad_v1.py and run_squad_v2.py.
 """
 
-from __future__ import annotations
-
-import dataclasses
-import os
-
-from albert_tf.commands import (
-    finetuning_flags as tuning_flags,
-    flag_fields as fields,
-)
-from albert_tf.commands.training_flags import DistillationOptions
-from albert_tf.tasks.squad.reading import MISPLACED_ANSWERS, VERSIONS
-from albert_tf.utils import bounds
-
-
-@dataclasses.dataclass(frozen=True)
-class Options(DistillationOptions, tuning_flags.Options):
-    """The flags of this command."""
-
-    train_file: str | None = fields.string(None, "Path of the SQuAD JSON file to train on.")
-    predict_file: str | None = fields.string(
-        None, "Path of the SQuAD JSON file that --do_predict and --do_eval predict. It is scored if it has answers.")
-    squad_version: str | None = fields.choice(
-        None, VERSIONS, "SQuAD version, which sets the head, the loss and the scores. Default: the version of the "
-        "files, or for --ask and --export_dir that of the weights.")
-    train_feature_file: str | None = fields.string(
-        None, "Path of the cached training features. Default: a file in --cached_dir.")
-    n_best_size: int = fields.integer(
-        20, "Number of answers per question in nbest_predictions.json.", bounds.CANDIDATES)
-    max_answer_length: int = fields.integer(30, "Largest number of pieces of an answer.", bounds.SEQ_LENGTH)
-    start_n_top: int = fields.integer(5, "SQuAD 2.0: number of answer starts in the beam.", bounds.CANDIDATES)
-    end_n_top: int = fields.integer(
-        5, "SQuAD 2.0: number of answer ends for each start in the beam.", bounds.CANDIDATES)
-    dropout_prob: float = fields.number(
-        0.1, "SQuAD 2.0: dropout rate, from 0 to 1, of the answerability head in training.", 0.0, 1.0)
-    null_score_diff_threshold: float | None = fields.number(
-        None, "SQuAD 2.0: a question is answered unless its null score is above this threshold. The run stores it "
-        "for its exports. Default: the threshold with the best F1 on --predict_file; if that has no answers, the "
-        "stored one, or 0 if none is stored.")
-    release_compatible: bool = fields.boolean(
-        False, "Whether to do as the release: questions are left out if their paragraph cannot be aligned, a question "
-        "whose null score equals the best threshold is not answered, and scores count a question whose null score is "
-        "above 1 as not answered.")
-    ask: bool = fields.boolean(
-        False, "Whether to answer questions about --context_file that are read from standard input, one per line.")
-    context_file: str | None = fields.string(None, "Path of the text file about which --ask answers questions.")
-    doc_stride: int | None = fields.integer(
-        None, "Number of pieces from the start of one window of a paragraph to the start of the next. Default: that of "
-        "the run in --output_dir, or 128, or the pieces of a window if they are fewer.", bounds.SEQ_LENGTH)
-    max_query_length: int | None = fields.integer(
-        None, "Largest number of pieces of a question; longer questions are truncated. Default: that of the run in "
-        "--output_dir, or 64.", bounds.SEQ_LENGTH)
-    misplaced_answers: str = fields.choice(
-        "find", MISPLACED_ANSWERS, "Handling of training questions whose answer is not at its answer_start. find: use "
-        "its nearest occurrence. leave_out: leave the question out.")
-    num_workers: int = fields.integer(
-        max(1, min(8, os.cpu_count() or 1)), "Number of processes that make features.", bounds.WORKERS)
-
-    predict_feature_file: str | None = fields.string(
-        None, "Has no effect: the features of --predict_file are made anew, in memory. Scripts for the release can set "
-        "it.")
-    predict_feature_left_file: str | None = fields.string(
-        None, "Has no effect, like --predict_feature_file. Scripts for the release can set it.")
-    use_einsum: bool = fields.boolean(True, "Has no effect. Scripts for the release can set it.")
-
-    @property
-    def readers(self):
-        return dict(train_file=["do_train"], predict_file=["do_eval", "do_predict"], context_file=["ask"])
+from albert_tf.commands import flags, usage
+from albert_tf.tasks.squad.config import SquadConfig
 
 
 def define_flags() -> None:
-    tuning_flags.define_flags(Options, max_seq_length=384)
-
-
-def options_from_flags() -> Options:
-    return tuning_flags.options_from_flags(Options, tuning_flags.set_defaults("span", "conditional_span"), ["ask"])
+    flags.define(SquadConfig, seed="random_seed")
 
 
 def main() -> None:
     from albert_tf.tasks.squad.fine_tuning import QuestionAnswering
 
-    QuestionAnswering(options_from_flags()).run()
+    QuestionAnswering(flags.read(SquadConfig, has_recipe=True), usage.command_line()).run()

@@ -15,24 +15,26 @@ import json
 
 import numpy as np
 
-from albert_tf import keras
-from albert_tf.commands import flag_fields as fields, shared_flags as shared
-from albert_tf.data.rows import read_texts
+from albert_tf import keras, options as fields
+from albert_tf.commands import flags
+from albert_tf.data.rows import read_texts, text_column_option
 from albert_tf.text.lines import read_standard_input
+from albert_tf.training.config import Precision
 from albert_tf.utils import bounds
 from albert_tf.utils.outputs import output_set, write_text
 from albert_tf.utils.progress import count_of, progress
+from albert_tf.weights.source import SOURCE_OPTIONS, Source
 
-_MADE_FROM = (*shared.MODEL_FLAGS, "input_file", "pairs", "within_word_l2r", "precision")
+_MADE_FROM = (*SOURCE_OPTIONS, "input_file", "pairs", "within_word_l2r", "precision")
 
 
-@dataclasses.dataclass(frozen=True)
-class Options(shared.SourceFlags, shared.PrecisionFlags):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(Source, Precision):
     """The flags of this command."""
 
     input_file: str | None = fields.string(
         None, "Path of a UTF-8 text file to score, one sentence per line. Default: standard input.")
-    text_column: str | None = shared.text_column("sentence", needs="input_file")
+    text_column: str | None = text_column_option("sentence", needs="input_file")
     pairs: str | None = fields.string(
         None, "Comma-separated list of JSON-lines or Parquet files, globs and folders with minimal pairs. Each line "
         "has sentence_good, sentence_bad and, for accuracies by field, field.")
@@ -48,11 +50,11 @@ class Options(shared.SourceFlags, shared.PrecisionFlags):
 
 
 def define_flags() -> None:
-    fields.define_fields(Options)
+    flags.define(Options)
 
 
 def main() -> None:
-    options = fields.from_flags(Options)
+    options = flags.read(Options)
     if options.pairs and options.input_file:
         raise ValueError("--input_file and --pairs exclude each other")
     keras.mixed_precision.set_global_policy(options.precision)
@@ -95,8 +97,9 @@ def score_pairs(options: Options) -> dict:
 
 def score(options: Options, sentences: list[str], places: list[str]) -> np.ndarray:
     from albert_tf.tasks.masked_lm.sentence_scores import score_sentences
+    from albert_tf.weights.resolved_model import masked_lm
 
-    model, tokenizer = options.masked_lm()
+    model, tokenizer = masked_lm(options)
     with progress("scoring", len(sentences), " sentences") as done:
         return score_sentences(model, tokenizer, sentences, options.within_word_l2r, options.tokens_per_batch, places,
                                done)

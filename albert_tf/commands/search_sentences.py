@@ -12,24 +12,27 @@ from __future__ import annotations
 
 import dataclasses
 
-from albert_tf import keras
-from albert_tf.commands import flag_fields as fields, shared_flags as shared
-from albert_tf.data.rows import read_texts
+from albert_tf import keras, options as fields
+from albert_tf.commands import flags
+from albert_tf.data.rows import read_texts, text_column_option
 from albert_tf.text.lines import read_standard_input
+from albert_tf.training.config import Precision
 from albert_tf.utils import bounds
 from albert_tf.utils.files import check_characters
+from albert_tf.weights.pooling import Pooling, Prompt, Texts, sentence_pooling
+from albert_tf.weights.source import Source
 
 
-@dataclasses.dataclass(frozen=True)
-class Options(shared.SourceFlags, shared.PoolingFlags, shared.PromptFlags, shared.TextFlags, shared.PrecisionFlags):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(Source, Pooling, Prompt, Texts, Precision):
     """The flags of this command."""
 
     input_file: str = fields.required("Path of the UTF-8 text file whose lines are searched. Empty lines are skipped.")
-    text_column: str | None = shared.text_column("text")
+    text_column: str | None = text_column_option("text")
     vectors_file: str = fields.required(
         "Path of the vectors of the lines that extract_embeddings has written, with the same model, --pooling, "
         "--truncate_dim and --max_seq_length.")
-    query: list[str] | None = fields.texts(
+    query: tuple[str, ...] = fields.texts(
         "A text to search for. Repeat the flag for several queries. Default: the lines of standard input that "
         "are not empty.")
     top_k: int = fields.integer(5, "Number of lines to print for each query.", bounds.CANDIDATES)
@@ -41,23 +44,24 @@ class Options(shared.SourceFlags, shared.PoolingFlags, shared.PromptFlags, share
 
 
 def define_flags() -> None:
-    fields.define_fields(Options)
+    flags.define(Options)
 
 
 def main() -> None:
     from albert_tf.tasks.classification.answers import RelevanceScorer
     from albert_tf.tasks.sentence_vectors.search import made_with, nearest_lines, open_vectors, unit_vectors_function
     from albert_tf.weights.from_pretrained import from_pretrained, tokenizer_from_pretrained
+    from albert_tf.weights.resolved_model import ResolvedModel
 
-    options = fields.from_flags(Options)
+    options = flags.read(Options)
     for query in options.query or ():
         check_characters(query, "--query")
     keras.mixed_precision.set_global_policy(options.precision)
     lines = list(read_texts(options.input_file, options.text_column))
     if not any(map(str.strip, lines)):
         raise ValueError(f"{options.input_file} has no lines")
-    selected = options.resolve_model()
-    model = selected.pretrained("sentence_encoder", **shared.sentence_pooling(selected, options))
+    selected = ResolvedModel(options)
+    model = selected.pretrained("sentence_encoder", **sentence_pooling(selected, options))
     tokenizer = selected.vocabulary.tokenizer(model.config)
     scorer = RelevanceScorer(
         from_pretrained(options.rerank_checkpoint, model="classifier"),

@@ -19,25 +19,28 @@ from typing import TYPE_CHECKING, Callable
 
 from absl import logging
 
-from albert_tf.commands import flag_fields as fields, shared_flags as shared
+from albert_tf import options as fields
+from albert_tf.commands import flags
 from albert_tf.utils import bounds
 from albert_tf.utils.imports import check_installed
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.heads import HEAD_NAMES
+from albert_tf.weights.pooling import Prompt, StoredVectors
+from albert_tf.weights.source import FirstLayers, VocabularySource
 
 if TYPE_CHECKING:
     from albert_tf.server.signatures import ServedModel
 
 
-@dataclasses.dataclass(frozen=True)
-class Options(shared.VocabularyFlags, shared.VectorPrecisionFlags, shared.PromptFlags, shared.NumLayersFlags):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(VocabularySource, StoredVectors, Prompt, FirstLayers):
     """The flags of this command."""
 
-    init_checkpoint: list[str] = fields.strings(
-        [], "Weights: a released directory or its .tar.gz, a checkpoint, a run's directory, a Hugging Face folder, or "
+    init_checkpoint: tuple[str, ...] = fields.strings(
+        (), "Weights: a released directory or its .tar.gz, a checkpoint, a run's directory, a Hugging Face folder, or "
         "hf://org/name on the Hugging Face Hub. Repeat the flag for several models.")
-    onnx_model: list[str] = fields.strings(
-        [], "Directory of an ONNX model that export_to_onnx has written, or its .onnx file. "
+    onnx_model: tuple[str, ...] = fields.strings(
+        (), "Directory of an ONNX model that export_to_onnx has written, or its .onnx file. "
         "Repeat the flag for several models.")
     model: str | None = fields.choice(
         None, HEAD_NAMES, "The kind of the models of --init_checkpoint, which decides which heads they have. "
@@ -48,14 +51,14 @@ class Options(shared.VocabularyFlags, shared.VectorPrecisionFlags, shared.Prompt
     port: int = fields.integer(8501, "Port to listen on. 0: any free port.", bounds.Bounds(0, 65_535))
     top_k: int = fields.integer(5, "Number of pieces to show for each mask.", bounds.CANDIDATES)
     predict_batch_size: int = fields.integer(16, "Largest number of rows of a batch.", bounds.BATCH_SIZE)
-    allowed_hosts: list[str] = fields.strings(
-        [], "Name of a host that requests may be sent to, without its port: that of a proxy in front of the server. "
+    allowed_hosts: tuple[str, ...] = fields.strings(
+        (), "Name of a host that requests may be sent to, without its port: that of a proxy in front of the server. "
         "Repeat the flag for several. Default: only loopback hosts, or any if --host is another address.")
     max_body_bytes: int = fields.integer(1_000_000, "Largest size of a request, in bytes.", bounds.TOKENS)
 
 
 def define_flags() -> None:
-    fields.define_fields(Options)
+    flags.define(Options)
 
 
 def main() -> None:
@@ -64,7 +67,7 @@ def main() -> None:
     from albert_tf.server.batching import Batcher
     from albert_tf.server.server import ModelServer, listen
 
-    options = fields.from_flags(Options)
+    options = flags.read(Options)
     for host in options.allowed_hosts:
         if host_name(host) != host:
             raise ValueError(f"--allowed_hosts must be a name in lower case, without https:// and port: {host!r}")

@@ -12,20 +12,21 @@ import functools
 
 from absl import logging
 
-from albert_tf.commands import flag_fields as fields, shared_flags as shared
-from albert_tf.data.rows import read_document_lines
+from albert_tf import options as fields
+from albert_tf.commands import flags
+from albert_tf.data.rows import read_document_lines, text_column_option
 from albert_tf.text.vocabulary import train_vocabulary
 from albert_tf.utils import bounds
 from albert_tf.utils.files import expand_globs
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(fields.Config):
     """The flags of this command."""
 
     input_file: str = fields.required("Comma-separated list of paths and globs of text files, with one sentence per "
                                       "line.")
-    text_column: str | None = shared.text_column("document, with a sentence on each line")
+    text_column: str | None = text_column_option("document, with a sentence on each line")
     model_prefix: str = fields.required("Path of the outputs without extension: PREFIX.model and PREFIX.vocab are "
                                         "written.")
     vocab_size: int = fields.integer(
@@ -38,14 +39,14 @@ class Options:
 
 
 def define_flags() -> None:
-    fields.define_fields(Options)
+    flags.define(Options)
 
 
 def main() -> None:
-    options = fields.from_flags(Options)
+    options = flags.read(Options)
     input_files = expand_globs(options.input_file)
     pieces = train_vocabulary(
         input_files, options.model_prefix, options.vocab_size, options.do_lower_case, options.keep_accents,
-        functools.partial(read_document_lines, column=options.text_column), shared.origin(input_files),
+        functools.partial(read_document_lines, column=options.text_column), flags.origin(input_files),
         options.fit_vocab_size)
     logging.info("%s.model: %d pieces", options.model_prefix, pieces)

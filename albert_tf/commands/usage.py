@@ -1,4 +1,4 @@
-"""What users read about the commands: their list, the text of --help, and errors of flags in one line.
+"""What users read about the commands: their list, and the text of --help.
 
     python run_squad.py    python -m albert_tf run_squad    albert-tf run_squad
 
@@ -18,7 +18,7 @@ from typing import Iterator
 
 from absl import flags
 
-from albert_tf.commands.flag_fields import FLAG_GROUPS, group_of
+from albert_tf.commands.flags import GROUPS, group_of
 
 COMMANDS = {
     "Pre-training": ("train_vocabulary", "create_pretraining_data", "run_pretraining", "pretrain_from_text"),
@@ -33,38 +33,6 @@ _MODULE = "python -m albert_tf"
 _INSTALLED = "albert-tf"
 
 _OWN = "This command"
-
-# Flags of other programs, such as Hugging Face's and BERT's scripts, with ours. Each command has some of ours.
-_OF_OTHER_PROGRAMS = {
-    "model_name_or_path": ("init_checkpoint", "albert_directory"), "model_name": ("init_checkpoint",),
-    "model_path": ("init_checkpoint", "albert_directory"), "model_dir": ("init_checkpoint", "albert_directory"),
-    "config_name": ("albert_config_file",), "bert_config_file": ("albert_config_file",),
-    "tokenizer_name": ("spm_model_file", "vocab_file"), "dataset_name": ("task_name", "train_file"),
-    "validation_file": ("eval_file", "predict_file", "data_dir"), "test_file": ("predict_file", "data_dir"),
-    "epochs": ("num_train_epochs", "num_train_steps"), "num_epochs": ("num_train_epochs", "num_train_steps"),
-    "num_train_epochs": ("num_train_steps",),
-    "max_steps": ("train_step", "num_train_steps"), "num_train_steps": ("train_step",),
-    "warmup_steps": ("warmup_step", "num_warmup_steps"), "num_warmup_steps": ("warmup_step",),
-    "warmup_ratio": ("warmup_proportion", "num_warmup_steps"), "lr": ("learning_rate",), "optim": ("optimizer",),
-    "per_device_train_batch_size": ("train_batch_size",), "per_gpu_train_batch_size": ("train_batch_size",),
-    "per_device_eval_batch_size": ("eval_batch_size",), "batch_size": ("train_batch_size",),
-    "save_steps": ("save_checkpoints_steps",), "eval_steps": ("save_checkpoints_steps",),
-    "save_total_limit": ("keep_checkpoint_max",), "fp16": ("precision",), "bf16": ("precision",),
-    "max_length": ("max_seq_length",), "lora_r": ("lora_rank",),
-}
-
-# absl's messages about a value, and what they mean.
-_VALUES = (
-    (r"flag --(\w+)=(.*): invalid literal for int\(\).*", r"--\1 must be a whole number. Received: \2"),
-    (r"flag --(\w+)=(.*): could not convert string to float.*", r"--\1 must be a number. Received: \2"),
-    (r"flag --(\w+)=(.*): \('Non-boolean argument to boolean flag'.*", r"--\1 must be true or false. Received: \2"),
-    (r"flag --(\w+)=(.*): value should be one of <(.*)>", r"--\1 must be one of \3. Received: \2"),
-    (r"flag --(\w+)=(.*): \S+ is not (an? .*)", r"--\1 must be \3. Received: \2"),
-    (r"flag --(\w+)=\S*: it (is required|must not be empty)", r"--\1 \2"),
-    (r"Missing value for flag --?(\w+).*", r"--\1 has no value"),
-    (r"flag (--\w+=.*)", r"\1"),
-)
-
 
 def find(name: str) -> str:
     """The name of a command as its module has it; "-" stands for "_"."""
@@ -125,7 +93,7 @@ def as_started(text: str) -> str:
 
 def help_text(description: str, module: str) -> str:
     """The text that --help prints."""
-    sections: dict[str, list[flags.Flag]] = {title: [] for title in (_OWN, *FLAG_GROUPS)}
+    sections: dict[str, list[flags.Flag]] = {title: [] for title in (_OWN, *GROUPS)}
     for flag in _flags_of(module):
         sections[group_of(flag.name) or _OWN].append(flag)
     lines = [as_started(description).strip(), ""]
@@ -149,21 +117,3 @@ def _described(flag: flags.Flag) -> str:
     default = "" if flag.default is None else flag.default_as_str.strip("'")
     text = f"--{name}: {flag.help}" + (f" (default: {default})" if default else "")
     return flags.text_wrap(text, length=100, indent="      ", firstline_indent="  ")
-
-
-def described_error(error: flags.Error) -> str:
-    """What is wrong with the flags, in one line."""
-    if isinstance(error, flags.UnrecognizedFlagError):
-        name = error.flagname.lstrip("-")
-        suggestions = re.search(r"Did you mean: (.*?) \?", str(error))
-        meant = [flag for flag in _OF_OTHER_PROGRAMS.get(name, ()) if flag in flags.FLAGS]
-        if not meant and suggestions:
-            meant = suggestions[1].split(", ")
-        similar = f" (did you mean --{' or --'.join(meant)}?)" if meant else ""
-        return f"unknown flag --{name}{similar}; --help lists all flags"
-    message = " ".join(str(error).split())
-    for pattern, meaning in _VALUES:
-        message, count = re.subn(f"^{pattern}$", meaning, message)
-        if count:
-            break
-    return message

@@ -20,6 +20,7 @@ from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeV
 
 from absl import logging
 
+from albert_tf import options as fields
 from albert_tf.text.lines import read_lines, uncompressed_name
 from albert_tf.utils.files import check_is_file, open_binary, parse_json_list, parse_json_object
 from albert_tf.utils.imports import check_installed
@@ -53,6 +54,17 @@ class ShortRow(NamedTuple):
     line: int
     expected: int
     got: int
+
+
+def text_column_option(content: str, needs: str | None = None) -> Any:
+    """An option of the name of the column with the texts of a table.
+
+    Args:
+      content: what a row of the table is: "text", "document".
+    """
+    return fields.string(
+        None, "Name of the column with the texts, if the input is a table: Parquet, JSON lines, CSV or TSV with a "
+        f"header. Each row is a {content}. Default: the input is text.", needs)
 
 
 def read_rows(path: str, columns: Mapping[str, Column], has_header: bool = True, separator: str | None = None

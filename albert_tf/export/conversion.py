@@ -20,7 +20,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.checkpoints import check_no_run
-from albert_tf.training.options import BEST
+from albert_tf.training.config import BEST
 from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.files import absolute, check_no_wildcard
 from albert_tf.utils.outputs import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from typing import Any, Callable
+from typing import Callable
 
 import tensorflow as tf
 from absl import logging
@@ -15,51 +15,60 @@ from albert_tf.data import streaming
 from albert_tf.data.records import CountedFile
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretraining import reading
+from albert_tf.pretraining.config import LayerDistillation, PretrainingConfig
 from albert_tf.pretraining.reading import RecordSet
-from albert_tf.pretraining.task import DistilledPretrainingTask, LayerDistillation, PretrainingTask
+from albert_tf.pretraining.task import DistilledPretrainingTask, PretrainingTask
 from albert_tf.training.checkpoints import Checkpoints, best_or_latest, copy_as_best, numbered
 from albert_tf.training.evaluation import Evaluator, write_plot
 from albert_tf.training.run import new_trainer, set_up, train, training_in
 from albert_tf.training.strategy import distributed, is_chief
-from albert_tf.utils.files import expand_globs, make_directory
+from albert_tf.utils.files import check_directory, check_no_wildcard, expand_globs, make_directory
 from albert_tf.weights.model_card import write_run_card
+from albert_tf.weights.resolved_model import ResolvedModel
 from albert_tf.weights.settings import Settings, write_settings
 from albert_tf.weights.teacher import Teacher
 
 
-def pretrain(options: Any) -> None:
-    """Trains and evaluates, or evaluates alone, by the options of run_pretraining."""
-    strategy = set_up(options.devices)
-    with training_in([options.run.output_dir], strategy, options.do_train):
-        _pretrain(options, strategy)
+def pretrain(options: PretrainingConfig, command_line: str = "") -> None:
+    """Trains and evaluates, or evaluates alone.
+
+    Args:
+      command_line: how it was started, for the model card.
+    """
+    check_no_wildcard(options.output_dir)
+    check_directory(options.output_dir)
+    model = ResolvedModel(options.source, ("pretrainer",), options.output_dir, options.do_train)
+    strategy = set_up(options.devices, options.training.random_seed, options.batch_sizes,
+                      options.training.gradient_accumulation_steps)
+    with training_in([options.output_dir], strategy, options.do_train):
+        _pretrain(options, model, strategy, command_line)
 
 
-def _pretrain(options: Any, strategy: tf.distribute.Strategy) -> None:
-    config, vocabulary = options.model.config, options.model.vocabulary
+def _pretrain(options: PretrainingConfig, selected: ResolvedModel, strategy: tf.distribute.Strategy,
+              command_line: str) -> None:
+    config, vocabulary, output_dir = selected.config, selected.vocabulary, options.output_dir
     tokenizer = vocabulary.tokenizer(config) if vocabulary else None
-    make_directory(options.run.output_dir)
+    make_directory(output_dir)
     check_length(options.max_seq_length, config)
     training_sets = _training_records(options, config) if options.do_train else []
     evaluation_sets = [_evaluation_records(options, patterns, config)
-                       for patterns in options.eval_input_file] if options.do_eval else []
+                       for patterns in options.eval_input_file or options.input_file] if options.do_eval else []
     all_files = _files_of(training_sets + evaluation_sets)
     reading.check_tokenizer(all_files, tokenizer, config.vocab_size)
     objective = options.sentence_objective or _objective_of(_files_of(training_sets) or all_files)
-    layers = LayerDistillation(options.distillation_hidden_weight, options.distillation_attention_weight,
-                               options.distillation_layers, options.distillation_relation_heads)
-    teacher = None
-    if options.do_train and options.teacher_checkpoint and (options.distillation_alpha or layers.is_used):
-        teacher = Teacher.of(options, "pretrainer", {})
+    layers, teacher = options.distillation, None
+    if options.do_train and layers.teacher_checkpoint and (layers.distillation_alpha or layers.is_used):
+        teacher = Teacher.of(layers, "pretrainer", {})
         teacher.check_tokens(tokenizer, config, options.max_seq_length)
         if tokenizer is None and teacher.source.vocabulary:  # otherwise the two are equal
             reading.check_tokenizer(_files_of(training_sets), teacher.tokenizer, config.vocab_size)
         layers.check(config, teacher.config)
     with strategy.scope():  # also for the metrics, which are sums over all replicas
         new_task = _task_factory(config, objective != "none", teacher, layers)
-        task, _ = options.model.build(new_task, _initial_weights(options), options.init_from_group0)
-    trainer = new_trainer(task, strategy, options.trainer, options.run, options.schedule)
-    output_dir = options.run.output_dir
-    checkpoints = Checkpoints(output_dir, trainer, config, options.run.keep_checkpoint_max, is_chief(strategy))
+        task, _ = selected.build(new_task, _initial_weights(options), options.init_from_group0)
+    training, schedule, several = options.training, options.training.schedule, len(options.input_file) > 1
+    trainer = new_trainer(task, strategy, training, options.devices, schedule, shapes_vary=several, rows_vary=several)
+    checkpoints = Checkpoints(output_dir, trainer, config, training.keep_checkpoint_max, is_chief(strategy))
     evaluated: list[str] = []  # the checkpoints that were loaded, if nothing is trained
 
     def save_best() -> None:
@@ -75,12 +84,12 @@ def _pretrain(options: Any, strategy: tf.distribute.Strategy) -> None:
     with streaming.naming_changed_files(all_files):
         if options.do_train:
             batches_from = _batches_from_step(options, training_sets, config.vocab_size)
-            trained = train(trainer, checkpoints, batches_from, options.run, options.schedule, strategy, evaluator,
+            trained = train(trainer, checkpoints, batches_from, training, schedule, strategy, evaluator,
                             before_steps=lambda: write_settings(Settings("pretrainer"), config, output_dir,
-                                                                         vocabulary))
+                                                                vocabulary))
             if is_chief(strategy):
                 _draw(options, evaluator)
-                _write_card(options, task.model, all_files, evaluator, trained)
+                _write_card(options, command_line, task.model, all_files, evaluator, trained)
         elif options.do_eval:
             _evaluate_checkpoints(options, checkpoints, evaluator, evaluated)
             if is_chief(strategy):
@@ -98,23 +107,24 @@ def _task_factory(
                                             has_sentence_loss, layers)
 
 
-def _draw(options: Any, evaluator: Evaluator | None) -> None:
+def _draw(options: PretrainingConfig, evaluator: Evaluator | None) -> None:
     """Draws the evaluations as a chart, if there are any."""
     if evaluator is not None and evaluator.best:
-        write_plot(options.run.output_dir, PretrainingTask.best_metric)
+        write_plot(options.output_dir, PretrainingTask.best_metric)
 
 
 def _write_card(
-    options: Any, model: AlbertPretrainer, files, evaluator: Evaluator | None, trained: bool
+    options: PretrainingConfig, command_line: str, model: AlbertPretrainer, files, evaluator: Evaluator | None,
+    trained: bool
 ) -> None:
     """Writes the model card, in which the shards of a set of records are one entry."""
     names = (re.sub(r"-\d{5}-of-(\d{5})", r"-*-of-\1", os.path.basename(file.path)) for file in files)
     datasets = {name: file.made_from for name, file in zip(names, files)}
-    write_run_card(model, options.run, options.schedule, options.trainer, options.command_line, options.init_path,
-                   datasets, evaluator.best if evaluator else None, trained=trained)
+    write_run_card(model, options.output_dir, options.training.schedule, options.training, command_line,
+                   options.source.init_path, datasets, evaluator.best if evaluator else None, trained=trained)
 
 
-def _training_records(options: Any, config: AlbertConfig) -> list[RecordSet]:
+def _training_records(options: PretrainingConfig, config: AlbertConfig) -> list[RecordSet]:
     """The set of each --input_file. If there are several, the shorter ones have the lengths of their first records."""
     given = options.max_seq_length, options.max_predictions_per_seq
     sets = []
@@ -129,7 +139,7 @@ def _training_records(options: Any, config: AlbertConfig) -> list[RecordSet]:
     return sets
 
 
-def _evaluation_records(options: Any, patterns: str, config: AlbertConfig) -> RecordSet:
+def _evaluation_records(options: PretrainingConfig, patterns: str, config: AlbertConfig) -> RecordSet:
     """The set of an --eval_input_file, with the lengths of its first record."""
     paths = expand_globs(patterns)
     lengths = reading.lengths_of_records(paths[0]) or (options.max_seq_length, options.max_predictions_per_seq)
@@ -149,23 +159,23 @@ def _objective_of(files) -> str:
     return objectives.pop() if len(objectives) == 1 else "sop"
 
 
-def _initial_weights(options: Any) -> str | None:
+def _initial_weights(options: PretrainingConfig) -> str | None:
     """--init_checkpoint; None if the run has its own checkpoints, which are restored later."""
-    own = (numbered if options.do_train else best_or_latest)(options.run.output_dir)
-    return None if own else options.init_path
+    own = (numbered if options.do_train else best_or_latest)(options.output_dir)
+    return None if own else options.source.init_path
 
 
-def _batches_from_step(options: Any, sets: list[RecordSet], vocab_size: int):
+def _batches_from_step(options: PretrainingConfig, sets: list[RecordSet], vocab_size: int):
     """The `batches_from` function of train(): from a first step to a function from an InputContext to batches."""
-    batches = reading.TrainingBatches(sets, options.input_share, options.run.train_batch_size,
-                                      options.trainer.random_seed)
-    if options.dynamic_masking:
+    shares = options.input_share or [1] * len(options.input_file)
+    batches = reading.TrainingBatches(sets, shares, options.training.train_batch_size, options.training.random_seed)
+    if options.draws_masks:
         batches.draw_masks(vocab_size, options.masked_lm_prob, options.final_masked_lm_prob,
-                           options.schedule.num_train_steps)
+                           options.training.num_train_steps)
     return lambda first_step: lambda context: batches.from_step(first_step, context)
 
 
-def _evaluate(options: Any, trainer, evaluation_sets, strategy) -> dict[str, float]:
+def _evaluate(options: PretrainingConfig, trainer, evaluation_sets, strategy) -> dict[str, float]:
     """The results on each set. From the second set on, they have the name of the set's first file as a prefix."""
     results: dict[str, float] = {}
     for records in evaluation_sets:
@@ -183,21 +193,21 @@ def _evaluate(options: Any, trainer, evaluation_sets, strategy) -> dict[str, flo
     return results
 
 
-def _evaluate_checkpoints(options: Any, checkpoints, evaluator, evaluated: list[str]) -> None:
+def _evaluate_checkpoints(options: PretrainingConfig, checkpoints, evaluator, evaluated: list[str]) -> None:
     """Evaluates the checkpoints in --output_dir, or --init_checkpoint if there are none.
 
     Args:
       evaluated: the prefixes of the checkpoints that were loaded, to which this function adds.
     """
-    output_dir = options.run.output_dir
+    output_dir = options.output_dir
     if best_or_latest(output_dir):
         def load(prefix: str, step: int) -> None:
             checkpoints.restore(prefix)
             evaluated.append(prefix)
 
         evaluator.evaluate_saved(load)
-    elif not options.init_path:
+    elif not options.source.init_path:
         raise ValueError(f"there is no checkpoint to evaluate in {output_dir}, and --init_checkpoint is not set")
     else:
-        logging.info("no checkpoint in %s: evaluating %s", output_dir, options.init_path)
+        logging.info("no checkpoint in %s: evaluating %s", output_dir, options.source.init_path)
         evaluator.report(0)

@@ -25,23 +25,20 @@ layers; TinyBERT sums over them and also compares the embeddings, MiniLMv2 compa
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Sequence
 
 import tensorflow as tf
 
 from albert_tf import keras
-from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import attention_vectors, layer_outputs
 from albert_tf.modeling.encoder import masked_scores
 from albert_tf.modeling.fused import fused
 from albert_tf.modeling.layers import ReleaseDense
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.pretraining.config import LayerDistillation
 from albert_tf.training.checkpoints import AUXILIARY
 from albert_tf.training.distillation import divergence
 from albert_tf.training.task import Batch, Tensors, TrainableTask
-from albert_tf.utils.bounds import check_finite
-from albert_tf.utils.progress import count_of
 
 
 class PretrainingTask(TrainableTask):
@@ -164,65 +161,6 @@ def _sentence_losses(outputs: Tensors, batch: Batch) -> tf.Tensor:
 PROJECTION = f"{AUXILIARY}hidden_projection"
 
 
-@dataclasses.dataclass(frozen=True)
-class LayerDistillation:
-    """What a student learns from the layers of its teacher. By default it is nothing.
-
-    Raises:
-      ValueError: a weight is negative or not finite, or an option has no effect without a weight.
-    """
-
-    hidden_weight: float = 0.0  # of the loss of hidden states
-    attention_weight: float = 0.0  # of the loss of attention
-    teacher_layers: tuple[int, ...] = ()  # the teacher's layer, from 1, of each of the student's; () for uniform_layers
-    relation_heads: int | None = None  # None for the teacher's number of heads
-
-    def __post_init__(self):
-        check_finite("distillation_hidden_weight", self.hidden_weight, 0.0)
-        check_finite("distillation_attention_weight", self.attention_weight, 0.0)
-        if self.teacher_layers and not self.is_used:
-            raise ValueError("--distillation_layers has no effect without --distillation_hidden_weight or "
-                             "--distillation_attention_weight: set one of them")
-        if self.relation_heads is not None and not self.attention_weight:
-            raise ValueError("--distillation_relation_heads has no effect without --distillation_attention_weight: "
-                             "set it, too")
-
-    @property
-    def is_used(self) -> bool:
-        """Whether a loss has a weight."""
-        return bool(self.hidden_weight or self.attention_weight)
-
-    def layers(self, student: AlbertConfig, teacher: AlbertConfig) -> tuple[int, ...]:
-        """The teacher's layer of each layer of the student, from 1. Raises ValueError if teacher_layers do not fit."""
-        if not self.teacher_layers:
-            return uniform_layers(student.num_hidden_layers, teacher.num_hidden_layers)
-        received = ",".join(map(str, self.teacher_layers))
-        if len(self.teacher_layers) != student.num_hidden_layers:
-            raise ValueError("--distillation_layers must have a layer of the teacher for each of "
-                             f"{count_of(student.num_hidden_layers, 'layer')} of the model. Received: {received}")
-        if not all(1 <= layer <= teacher.num_hidden_layers for layer in self.teacher_layers):
-            raise ValueError("--distillation_layers must have numbers from 1 to the teacher's "
-                             f"{count_of(teacher.num_hidden_layers, 'layer')}. Received: {received}")
-        return self.teacher_layers
-
-    def heads(self, student: AlbertConfig, teacher: AlbertConfig) -> int:
-        """The number of relation heads. Raises ValueError if it does not divide both widths."""
-        heads = self.relation_heads or teacher.num_attention_heads
-        if student.hidden_size % heads or teacher.hidden_size % heads:
-            source = "" if self.relation_heads else ", the teacher's number of heads"
-            raise ValueError(f"--distillation_relation_heads={heads}{source}, must divide the widths of the model, "
-                             f"{student.hidden_size}, and of the teacher, {teacher.hidden_size}: set it to a number "
-                             "that does")
-        return heads
-
-    def check(self, student: AlbertConfig, teacher: AlbertConfig) -> None:
-        """Raises the ValueErrors of `layers` and `heads` if they are needed."""
-        if self.is_used:
-            self.layers(student, teacher)
-        if self.attention_weight:
-            self.heads(student, teacher)
-
-
 class LayerLosses:
     """The losses of a student's layers.
 
@@ -235,8 +173,8 @@ class LayerLosses:
         ours, theirs = student.config, teacher.config
         self._teacher_layers = options.layers(ours, theirs)
         self._layers = range(1, ours.num_hidden_layers + 1)
-        self._heads = options.heads(ours, theirs) if options.attention_weight else 1
-        self._has_projection = bool(options.hidden_weight) and ours.hidden_size != theirs.hidden_size
+        self._heads = options.heads(ours, theirs) if options.distillation_attention_weight else 1
+        self._has_projection = bool(options.distillation_hidden_weight) and ours.hidden_size != theirs.hidden_size
         if self._has_projection:
             student.hidden_projection = ReleaseDense(PROJECTION, ours.hidden_size, theirs.hidden_size,
                                                      ours.initializer_range, use_bias=False)
@@ -250,17 +188,17 @@ class LayerLosses:
         """
         options, mask, count = self._options, tf.cast(batch["input_mask"], tf.float32), denominators["tokens"]
         losses, weighted = {}, []
-        if options.hidden_weight:
+        if options.distillation_hidden_weight:
             ours, theirs = self._both(layer_outputs, outputs, teacher_outputs)
             projected = map(self._student.hidden_projection, ours) if self._has_projection else ours
             loss = _mean([hidden_loss(*pair, mask, count) for pair in zip(projected, theirs)])
             losses["distillation_hidden_loss"] = loss
-            weighted.append(options.hidden_weight * loss)
-        if options.attention_weight:
+            weighted.append(options.distillation_hidden_weight * loss)
+        if options.distillation_attention_weight:
             ours, theirs = self._both(attention_vectors, outputs, teacher_outputs)
             loss = _mean([attention_loss(*pair, mask, count, self._heads) for pair in zip(ours, theirs)])
             losses["distillation_attention_loss"] = loss
-            weighted.append(options.attention_weight * loss)
+            weighted.append(options.distillation_attention_weight * loss)
         return tf.add_n(weighted), losses
 
     def _both(self, values_of, outputs: Tensors, teacher_outputs: Tensors) -> tuple[list, list]:
@@ -268,14 +206,6 @@ class LayerLosses:
         theirs = values_of(self._teacher.albert, teacher_outputs, self._teacher_layers)
         return (values_of(self._student.albert, outputs, self._layers),
                 tf.nest.map_structure(tf.stop_gradient, theirs))
-
-
-def uniform_layers(student_layers: int, teacher_layers: int) -> tuple[int, ...]:
-    """Layer i of the student learns from layer i * teacher_layers / student_layers of the teacher, rounded up.
-
-    The last one learns from the last one: 4 layers learn from layers 3, 6, 9 and 12 of 12, and from 2, 3, 5 and 6 of 6.
-    """
-    return tuple(-(-layer * teacher_layers // student_layers) for layer in range(1, student_layers + 1))
 
 
 def hidden_loss(outputs: tf.Tensor, teacher_outputs: tf.Tensor, mask: tf.Tensor, count: tf.Tensor) -> tf.Tensor:

@@ -1,22 +1,13 @@
-"""The driver of the commands that fine-tune: from their options to a model that is trained, scored and exported.
+"""The driver of fine-tuning: from a config to a model that is trained, scored and exported.
 
-What differs between these commands stands in two places: flags of their own in a module of commands/, and a class that
-derives from FineTuning in tasks/TASK/fine_tuning.py::
+What differs between tasks stands in two places: a config that derives from FineTuningConfig, whose options are also the
+flags of the task's command, and a class that derives from FineTuning::
 
-    @dataclasses.dataclass(frozen=True)
-    class Options(finetuning_flags.Options):
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class ReviewsConfig(FineTuningConfig):
         train_file: str | None = fields.string(None, "Path of the examples to train on.")
 
-    def define_flags():
-        finetuning_flags.define_flags(Options, max_seq_length=128)
-
-    def options_from_flags():
-        return finetuning_flags.options_from_flags(Options, finetuning_flags.set_defaults("classifier"))
-
-    def main():
-        from albert_tf.tasks.reviews.fine_tuning import Reviews  # derives from FineTuning
-
-        Reviews(options_from_flags()).run()
+    Reviews(ReviewsConfig(train_file="train.tsv", output_dir="out", do_train=True)).run()  # derives from FineTuning
 """
 
 from __future__ import annotations
@@ -37,11 +28,13 @@ from absl import logging
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig, check_length
-from albert_tf.data.batching import table_batches, training_rows
+from albert_tf.data.batching import bucket_lengths, table_batches, training_rows
 from albert_tf.data.feature_table import FeatureCache, FeatureTable
 from albert_tf.export.saved_model import with_precision
+from albert_tf.tasks.config import FineTuningConfig
 from albert_tf.text.tokenization import warn_of_unknown_pieces
 from albert_tf.training.checkpoints import Checkpoints, copy_as_best, numbered, run_directory, saved_runs
+from albert_tf.training.config import Schedule
 from albert_tf.training.distillation import DistilledTask, answers, with_answers
 from albert_tf.training.evaluation import (
     Evaluate,
@@ -54,14 +47,16 @@ from albert_tf.training.evaluation import (
     write_results,
     write_summary,
 )
-from albert_tf.training.options import Schedule
 from albert_tf.training.run import new_trainer, set_up, train, training_in
 from albert_tf.training.strategy import chief_first, is_chief, wait_for_all
 from albert_tf.training.task import TrainableTask
-from albert_tf.utils.files import make_directory
-from albert_tf.utils.outputs import output_folder
+from albert_tf.training.trainer import parts_of
+from albert_tf.utils.files import check_directory, check_no_wildcard, is_inside, make_directory
+from albert_tf.utils.imports import check_installed
+from albert_tf.utils.outputs import check_export, output_folder
 from albert_tf.weights.from_pretrained import load_into
 from albert_tf.weights.model_card import write_run_card
+from albert_tf.weights.resolved_model import ResolvedModel
 from albert_tf.weights.settings import (
     SETTINGS,
     VocabularyFiles,
@@ -95,10 +90,14 @@ class FineTuning(abc.ABC):
     A command's class has what differs: the model and its loss, the tables of features, the scores, the answers.
 
     Args:
-      options: those of the command, which derive from Options of commands/finetuning_flags.py.
-      strategy: the distribution strategy; None to set up TensorFlow as the flags say.
+      options: what is to be done.
+      command_line: how it was started, for the model cards.
+      strategy: the distribution strategy; None to set up TensorFlow as the options say.
 
     Attributes:
+      heads: the names of the heads that the task's models may have.
+      model: what was found of the model: its config, vocabulary and stored settings.
+      max_seq_length: the largest number of tokens of a row.
       name: the name of the task, which its runs store; None for a command with one task.
       best_metric: the result that decides which checkpoint is the best; higher is better.
       unit: what an example is, for messages.
@@ -107,6 +106,8 @@ class FineTuning(abc.ABC):
       reading: the settings of how the task reads texts by name, such as doc_stride.
     """
 
+    options: FineTuningConfig
+    heads: Collection[str] = ()
     name: str | None = None
     best_metric: str
     unit, shortest_row = "text", 1
@@ -114,14 +115,25 @@ class FineTuning(abc.ABC):
     reading: Mapping[str, Any] = {}
     teacher: Teacher | None = None
 
-    def __init__(self, options: Any, strategy: tf.distribute.Strategy | None = None):
-        self.options, self.tuning = options, options.finetuning
-        self.buckets = tuple(length for length in self.tuning.buckets if length >= self.shortest_row)
-        self.strategy = strategy or set_up(options.devices)
+    def __init__(self, options: FineTuningConfig, command_line: str = "",
+                 strategy: tf.distribute.Strategy | None = None):
+        self.options, self.command_line = options, command_line
+        _check_outputs(options)
+        self.model = ResolvedModel(options.source, self.heads, options.output_dir, options.do_train,
+                                   options.ensemble_checkpoints, options.num_layers)
+        self.strategy = strategy or set_up(options.devices, options.training.random_seed, options.batch_sizes,
+                                           options.training.gradient_accumulation_steps)
         self._loaded: dict[AlbertConfig, _LoadedModel] = {}  # the models that predict; equal configs share one graph
-        self.config: AlbertConfig = options.model.config
-        self.tokenizer = options.model.vocabulary.tokenizer(self.config)
-        self.cache = FeatureCache(self.tokenizer, options.cached_dir)
+        self.config: AlbertConfig = self.model.config
+        self.max_seq_length = self._max_seq_length()
+        self.tokenizer = self.model.vocabulary.tokenizer(self.config)
+        self.cache = FeatureCache(self.tokenizer, options.cache)
+
+    @property
+    def buckets(self) -> tuple[int, ...]:
+        """The lengths to which batches are padded."""
+        lengths = bucket_lengths(self.max_seq_length, self.options.pad_to_max_length)
+        return tuple(length for length in lengths if length >= self.shortest_row)
 
     @abc.abstractmethod
     def new_task(self, config: AlbertConfig) -> TrainableTask:
@@ -205,13 +217,15 @@ class FineTuning(abc.ABC):
                 logging.info("exported to %s", options.export_dir)
 
     def _train(self, evaluate: Evaluate | None) -> None:
-        _check_alpha(self.options)
-        if self.tuning.early_stopping_patience and evaluate is None:
+        options = self.options
+        self._check_alpha()
+        if self.options.early_stopping_patience and evaluate is None:
             raise ValueError("--early_stopping_patience needs evaluations: set --do_eval")
         self._check_texts()
         with chief_first(self.strategy):
             table = self.training_table()
-        schedule = self.tuning.length.schedule(self.num_examples(table), self.unit, self.tuning.run.train_batch_size)
+        schedule = options.training.schedule(self.num_examples(table), self.unit, options.release_steps,
+                                             options.LARGEST_INTERVAL)
         if self.teacher and self.teacher.alpha:
             table = self._with_answers(table, self.teacher)
         self.train_runs(table, schedule, evaluate)
@@ -231,28 +245,28 @@ class FineTuning(abc.ABC):
             teacher_table = self.teacher_table(table)
         with self.strategy.scope():
             model = teacher.model()
-        trainer = self.tuning.trainer
-        answered = answers(model, teacher.outputs, teacher_table, self.options.cached_dir, self.strategy,
-                           self.tuning.run.train_batch_size // trainer.gradient_accumulation_steps, trainer.parts)
+        training = self.options.training
+        answered = answers(model, teacher.outputs, teacher_table, self.options.cache, self.strategy,
+                           training.train_batch_size // training.gradient_accumulation_steps,
+                           parts_of(self.options.devices))
         return with_answers(table, self.targets(answered), teacher.outputs)
 
     def before_run(self, directory: str, model: keras.Model) -> None:
         """Writes vocabulary and settings of a run. The chief calls it before the first step, if there are any."""
         settings = settings_of(model).replaced(max_seq_length=self.buckets[-1], task=self.name,
-                                               lora_alpha=_lora_alpha(self.options), **self.reading)
+                                               lora_alpha=self.options.training.alpha, **self.reading)
         write_settings(settings, model.config, directory, VocabularyFiles.from_tokenizer(self.tokenizer))
 
     def after_run(self, directory: str, seed: int, schedule: Schedule, model: keras.Model, scores: dict[str, float],
                   trained: bool) -> None:
         """Writes the model card of a run. The chief calls it; `trained`: whether steps were taken."""
-        write_run_card(model, dataclasses.replace(self.tuning.run, output_dir=directory), schedule,
-                       dataclasses.replace(self.tuning.trainer, random_seed=seed), self.options.command_line,
-                       self.tuning.init_checkpoint, dict.fromkeys(self.data_files, {}), scores, self.tuning.recipe,
-                       trained)
+        write_run_card(model, directory, schedule, dataclasses.replace(self.options.training, random_seed=seed),
+                       self.command_line, self.init_path, dict.fromkeys(self.data_files, {}), scores,
+                       self.options.recipe, trained)
 
     def train_runs(self, table: FeatureTable, schedule: Schedule, evaluate: Evaluate | None = None) -> None:
         """Trains every run to its end, continuing from its latest checkpoint."""
-        if not self.tuning.init_checkpoint and not any(map(numbered, self.runs.values())):
+        if not self.init_path and not any(map(numbered, self.runs.values())):
             logging.info("no --init_checkpoint: training starts from random weights")
         for seed, directory in self.runs.items():
             self._train_run(seed, directory, table, schedule, evaluate)
@@ -264,16 +278,15 @@ class FineTuning(abc.ABC):
     def _train_run(self, seed: int, directory: str, table: FeatureTable, schedule: Schedule,
                    evaluate: Evaluate | None) -> None:
         trainer, checkpoints, evaluator = self._start(
-            seed, directory, schedule, evaluate, None if numbered(directory) else self.tuning.init_checkpoint)
+            seed, directory, schedule, evaluate, None if numbered(directory) else self.init_path)
 
         def batches_from(first_step):
-            rows = training_rows(table, self.tuning.run.train_batch_size, schedule.num_train_steps, seed,
-                                 self.tuning.group_by_length)[first_step:]
+            rows = training_rows(table, self.options.training.train_batch_size, schedule.num_train_steps, seed,
+                                 self.options.group_by_length)[first_step:]
             # With several workers, only an endless data set keeps its static batch size.
             return lambda context: table_batches(table, rows, self.buckets, context).repeat()
 
-        options = dataclasses.replace(self.tuning.run, output_dir=directory)
-        trained = train(trainer, checkpoints, batches_from, options, schedule, self.strategy, evaluator,
+        trained = train(trainer, checkpoints, batches_from, self.options.training, schedule, self.strategy, evaluator,
                         functools.partial(self.before_run, directory, trainer.task.model))
         self._finish(directory, evaluator)
         if is_chief(self.strategy):
@@ -285,9 +298,9 @@ class FineTuning(abc.ABC):
         These are --ensemble_checkpoints if set; or else all checkpoints of each run in output_dir, with any seed; or
         else --init_checkpoint.
         """
-        runs = saved_runs(self.tuning.run.output_dir)
-        if self.tuning.ensemble_checkpoints or not runs:
-            self._report(evaluate(lambda table: self._predictions(table, self.tuning.eval_batch_size)))
+        runs = saved_runs(self.options.output_dir)
+        if self.options.ensemble_checkpoints or not runs:
+            self._report(evaluate(lambda table: self._predictions(table, self.options.eval_batch_size)))
             return
         for directory in runs:
             self._evaluate_run(directory, evaluate)
@@ -305,14 +318,14 @@ class FineTuning(abc.ABC):
 
         chief = is_chief(self.strategy)
         evaluator = Evaluator(
-            directory, lambda: evaluate(lambda table: [self._prediction(loaded, table, self.tuning.eval_batch_size)]),
+            directory, lambda: evaluate(lambda table: [self._prediction(loaded, table, self.options.eval_batch_size)]),
             self.best_metric, lambda: copy_as_best(loaded) if chief else None, chief)
         evaluator.evaluate_saved(load)
         self._finish(directory, evaluator)
 
     def predict(self, table: FeatureTable) -> Predictions:
         """The predictions of each of --ensemble_checkpoints, or of `checkpoint()` if these are not set."""
-        return self._predictions(table, self.tuning.predict_batch_size)
+        return self._predictions(table, self.options.predict_batch_size)
 
     def best_model(self) -> keras.Model:
         """The model with the weights of `checkpoint()`."""
@@ -323,9 +336,9 @@ class FineTuning(abc.ABC):
 
         This is that of the best run in output_dir, with any seed, or --init_checkpoint if there is none.
         """
-        path = checkpoint_of(self.tuning.run.output_dir) or self.tuning.init_checkpoint
+        path = checkpoint_of(self.options.output_dir) or self.init_path
         if not path:
-            raise ValueError(f"there is no checkpoint in {self.tuning.run.output_dir}, and --init_checkpoint is not "
+            raise ValueError(f"there is no checkpoint in {self.options.output_dir}, and --init_checkpoint is not "
                              "set: train with --do_train first, or set --init_checkpoint")
         return path
 
@@ -335,28 +348,52 @@ class FineTuning(abc.ABC):
 
     def predicting_step(self) -> int:
         """The step of the checkpoint that predicts (of several, the largest); 0 if no run of this package saved it."""
-        return max(self.options.model.open(path).read_step() for path in self._predicting_paths())
+        return max(self.model.open(path).read_step() for path in self._predicting_paths())
+
+    @property
+    def init_path(self) -> str | None:
+        """The path of the initial weights; None for random weights."""
+        return self.options.source.init_path
 
     @property
     def runs(self) -> dict[int, str]:
         """The directory in which each seed is trained: output_dir itself if there is only one seed."""
-        parent, seeds = self.tuning.run.output_dir, self.tuning.seeds
+        parent, seeds = self.options.output_dir, self.options.seeds
         return {seed: run_directory(parent, seed) if len(seeds) > 1 else parent for seed in seeds}
+
+    def _max_seq_length(self) -> int:
+        """The largest number of tokens of a row: that of the run, or the requested one, or the default."""
+        requested, longest = self.options.max_seq_length, self.options.LONGEST
+        if requested is not None:
+            return self.model.reconciled("max_seq_length", requested) or requested
+        if self.model.settings.max_seq_length:
+            return self.model.settings.max_seq_length
+        return min(longest, self.model.config.max_position_embeddings)
+
+    def _check_alpha(self) -> None:
+        """Raises ValueError if the run that is continued has adapters with another alpha, or adapters or none."""
+        run, alpha = self.model.run, self.options.training.alpha
+        stored = settings_in(os.path.dirname(run.path)).lora_alpha if run else alpha
+        if stored != alpha:
+            there, here = ("no adapters" if value is None else f"adapters with lora_alpha {value:g}"
+                           for value in (stored, alpha))
+            raise ValueError(f"the run in --output_dir={self.options.output_dir} has {there}, and these flags mean "
+                             f"{here}: continue it with its own flags, or choose another --output_dir")
 
     def _start(self, seed: int, directory: str, schedule: Schedule, evaluate: Evaluate | None, path: str | None):
         """Trainer, checkpoints and evaluator of a run, with the weights of a path (random ones for None)."""
         make_directory(directory)
         keras.utils.set_random_seed(seed)
         task, _ = self._task_with_weights(path, self.config)
-        trainer = new_trainer(task, self.strategy, dataclasses.replace(self.tuning.trainer, random_seed=seed),
-                              self.tuning.run, schedule)
+        training = dataclasses.replace(self.options.training, random_seed=seed)
+        trainer = new_trainer(task, self.strategy, training, self.options.devices, schedule, shapes_vary=True)
         chief = is_chief(self.strategy)
-        checkpoints = Checkpoints(directory, trainer, self.config, self.tuning.run.keep_checkpoint_max, chief)
+        checkpoints = Checkpoints(directory, trainer, self.config, training.keep_checkpoint_max, chief)
         if evaluate is None:
             return trainer, checkpoints, None
-        predictor = self._predictor(task, self.tuning.eval_batch_size)
+        predictor = self._predictor(task, self.options.eval_batch_size)
         evaluator = Evaluator(directory, lambda: evaluate(lambda table: [predictor(table)]), self.best_metric,
-                              checkpoints.save_best, chief, self.tuning.early_stopping_patience)
+                              checkpoints.save_best, chief, self.options.early_stopping_patience)
         return trainer, checkpoints, evaluator
 
     def _task(self, config: AlbertConfig) -> TrainableTask:
@@ -366,7 +403,7 @@ class FineTuning(abc.ABC):
 
     def _task_with_weights(self, path: str | None, config: AlbertConfig):
         with self.strategy.scope():
-            return self.options.model.build(functools.partial(self._task, config), path)
+            return self.model.build(functools.partial(self._task, config), path)
 
     def _finish(self, directory: str, evaluator: Evaluator | None) -> None:
         if evaluator is not None and evaluator.best:
@@ -376,13 +413,13 @@ class FineTuning(abc.ABC):
 
     def _summarise(self, runs: Iterable[str]) -> None:
         if is_chief(self.strategy):
-            write_summary(self.tuning.run.output_dir, runs, self.best_metric)
+            write_summary(self.options.output_dir, runs, self.best_metric)
 
     def _report(self, results: dict[str, float]) -> None:
         results = dict(results, global_step=self.predicting_step())
         logging.info("%s", shown(results))
         if is_chief(self.strategy):
-            write_results(self.tuning.run.output_dir, results)
+            write_results(self.options.output_dir, results)
 
     def _predictions(self, table: FeatureTable, batch_size: int) -> Predictions:
         return [self._prediction(path, table, batch_size) for path in self._predicting_paths()]
@@ -395,7 +432,7 @@ class FineTuning(abc.ABC):
         return loaded.predictors[batch_size](table)
 
     def _predicting_paths(self) -> tuple[str, ...]:
-        return self.tuning.ensemble_checkpoints or (self.checkpoint(),)
+        return self.options.ensemble_checkpoints or (self.checkpoint(),)
 
     def _load(self, path: str) -> _LoadedModel:
         """A model with the weights and the config of a path."""
@@ -403,8 +440,8 @@ class FineTuning(abc.ABC):
             if other.path == path:
                 return other
         # That of initial weights is the user's.
-        is_initial = path == self.tuning.init_checkpoint and path not in self.tuning.ensemble_checkpoints
-        config = (None if is_initial else config_of(self.options.model.open(path))) or self.config
+        is_initial = path == self.init_path and path not in self.options.ensemble_checkpoints
+        config = (None if is_initial else config_of(self.model.open(path))) or self.config
         key = config.without_training()
         loaded = self._loaded.get(key)
         if loaded is None:
@@ -413,30 +450,13 @@ class FineTuning(abc.ABC):
             loaded = self._loaded[key] = _LoadedModel(task, path)
         else:
             loaded.path = None  # until the weights are complete
-            _check_fine_tuned(load_into(loaded.task.model, self.options.model.open(path)), path)
+            _check_fine_tuned(load_into(loaded.task.model, self.model.open(path)), path)
             loaded.path = path
         return loaded
 
     def _predictor(self, task, batch_size: int) -> Predictor:
         return Predictor(task.model, task.predictions, self.strategy, batch_size, self.buckets,
-                         self.tuning.trainer.jit_compile, self.tuning.trainer.parts)
-
-
-def _lora_alpha(options: Any) -> float | None:
-    """The alpha of the adapters that are trained; None without adapters."""
-    lora = options.finetuning.trainer.lora
-    return None if lora is None else lora.scale * lora.rank
-
-
-def _check_alpha(options: Any) -> None:
-    """Raises ValueError if the run that is continued has adapters with another alpha, or adapters or none."""
-    run, alpha = options.model.run, _lora_alpha(options)
-    stored = settings_in(os.path.dirname(run.path)).lora_alpha if run else alpha
-    if stored != alpha:
-        there, here = ("no adapters" if value is None else f"adapters with lora_alpha {value:g}"
-                       for value in (stored, alpha))
-        raise ValueError(f"the run in --output_dir={options.output_dir} has {there}, and these flags mean {here}: "
-                         "continue it with its own flags, or choose another --output_dir")
+                         self.options.devices.jit_compile, parts_of(self.options.devices))
 
 
 def _check_fine_tuned(report, path: str) -> None:
@@ -447,13 +467,13 @@ def _check_fine_tuned(report, path: str) -> None:
                          f"({report.not_restored[missing[0]]})")
 
 
-def report_predicted(options: Any, scores: dict[str, float], step: int) -> None:
+def report_predicted(output_dir: str, scores: dict[str, float], step: int) -> None:
     """Logs the scores of what was predicted, and writes them to predict_results.txt and .json."""
     logging.info("%s", shown(scores))
-    write_results(options.output_dir, dict(scores, global_step=step), "predict_results")
+    write_results(output_dir, dict(scores, global_step=step), "predict_results")
 
 
-def _check_task(options: Any, name: str | None) -> None:
+def _check_task(options: FineTuningConfig, name: str | None) -> None:
     """Raises ValueError if a run that is to be continued was trained on another task, which may have equal labels."""
     for path in saved_runs(options.output_dir) if options.do_train else []:
         stored = settings_in(path).task
@@ -462,13 +482,25 @@ def _check_task(options: Any, name: str | None) -> None:
                              "--output_dir")
 
 
-def check_labels(options: Any, names: Sequence[str] | None) -> None:
+def _check_outputs(options: FineTuningConfig) -> None:
+    """Raises ValueError if output_dir or export_dir cannot be written."""
+    check_no_wildcard(options.output_dir)
+    check_directory(options.output_dir)
+    check_export(options.export_dir)
+    if options.export_dir:
+        check_installed("--export_dir", "tensorflow_text")
+        if is_inside(options.output_dir, options.export_dir):
+            raise ValueError(f"--output_dir={options.output_dir} must not be --export_dir or a folder in it, since an "
+                             "export has a folder of its own: choose another --export_dir")
+
+
+def check_labels(options: FineTuningConfig, model: ResolvedModel, names: Sequence[str] | None) -> None:
     """Checks the labels of the runs in --output_dir and, if other weights predict, warns of other labels.
 
     Args:
       names: the labels of the task; None for a regression.
     """
-    model, saved = options.model, saved_runs(options.output_dir)
+    saved = saved_runs(options.output_dir)
     for path in saved:
         difference = label_difference(path, settings_in(path).label_names, names, f" ({SETTINGS})")
         if difference:

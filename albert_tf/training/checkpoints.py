@@ -16,8 +16,8 @@ from absl import logging
 
 from albert_tf.config import CONFIG_NAME, AlbertConfig, described
 from albert_tf.modeling.layers import check_finite_weights, release_name
+from albert_tf.training.config import BEST
 from albert_tf.training.optimizer import SLOTS
-from albert_tf.training.options import BEST
 from albert_tf.utils.files import check_no_wildcard, names_in
 from albert_tf.utils.outputs import checkpoint_reader, output_checkpoint, write_text
 
@@ -51,7 +51,7 @@ class Checkpoints:
 
     def __init__(self, directory: str, trainer, config: AlbertConfig, keep: int = 5, writes: bool = True):
         check_no_wildcard(directory)
-        self._directory, self._config, self._keep, self._writes = directory, config, keep, writes
+        self.directory, self._config, self._keep, self._writes = directory, config, keep, writes
         self._saved_step: int | None = None
         state = dict(model=trainer.model, optimizer=trainer.optimizer, step=trainer.optimizer.iterations,
                      skipped_steps=trainer.skipped_steps, skipped_in_a_row=trainer.skipped_in_a_row)
@@ -67,19 +67,19 @@ class Checkpoints:
         self._write(f"{NAME}-{step}")
         self._saved_step = step
         # Checkpoints of later steps are damaged: the run has continued from one before them.
-        saved = [prefix for other, prefix in numbered(self._directory).items() if other <= step]
+        saved = [prefix for other, prefix in numbered(self.directory).items() if other <= step]
         self._write_latest(step)
         for old in saved[:-self._keep]:
-            _remove(self._directory, f"{os.path.basename(old)}.")
-        for name in _names(self._directory, f"{NAME}-"):  # of a process that was killed while it removed a checkpoint
+            _remove(self.directory, f"{os.path.basename(old)}.")
+        for name in _names(self.directory, f"{NAME}-"):  # of a process that was killed while it removed a checkpoint
             index = re.sub(r"\.data-[^.]*$", ".index", name)
-            if re.fullmatch(rf"{re.escape(NAME)}-\d+\.index", index) and index not in names_in(self._directory):
-                _remove(self._directory, name)
+            if re.fullmatch(rf"{re.escape(NAME)}-\d+\.index", index) and index not in names_in(self.directory):
+                _remove(self.directory, name)
 
     def _write_latest(self, step: int) -> None:
         """Writes the latest step in TensorFlow's format."""
         if self._writes:
-            write_text(os.path.join(self._directory, "checkpoint"), f'model_checkpoint_path: "{NAME}-{step}"\n')
+            write_text(os.path.join(self.directory, "checkpoint"), f'model_checkpoint_path: "{NAME}-{step}"\n')
 
     def save_best(self) -> None:
         """Writes model.ckpt-best. It raises what `save` raises."""
@@ -126,14 +126,14 @@ class Checkpoints:
             in another format.
         """
         self._check_config()
-        best = os.path.join(self._directory, BEST)
+        best = os.path.join(self.directory, BEST)
         try:
             if tf.io.gfile.exists(f"{best}.index") and _step_in(best) is None:
                 raise ValueError(f"{best} was not saved by a run, and the best checkpoint of this run would replace "
                                  "it: choose another --output_dir")
         except _UNREADABLE as error:
             logging.warning("%s is truncated or changed: %s; the run continues without it", best, _first_line(error))
-        saved = numbered(self._directory)
+        saved = numbered(self.directory)
         for prefix in reversed(saved.values()):
             try:
                 step = self.restore(prefix, to_train=True)
@@ -142,22 +142,22 @@ class Checkpoints:
             except DamagedCheckpoint as error:
                 logging.warning("%s; trying the one before it", error)
         if saved:
-            raise ValueError(f"no checkpoint in {self._directory} can be read: remove them to start again")
-        other = next((name for name in names_in(self._directory)
+            raise ValueError(f"no checkpoint in {self.directory} can be read: remove them to start again")
+        other = next((name for name in names_in(self.directory)
                       if any(fnmatch.fnmatch(name, pattern) for pattern in _OTHER_MODELS)), None)
         if other:
-            raise ValueError(f"{os.path.join(self._directory, other)} is of another model, whose config and settings "
+            raise ValueError(f"{os.path.join(self.directory, other)} is of another model, whose config and settings "
                              "those of this run would replace: choose another --output_dir")
         return 0
 
     def _check_config(self) -> None:
         """Raises ValueError if the run in the directory has a config with which the weights have another meaning."""
-        path = os.path.join(self._directory, CONFIG_NAME)
-        if not (tf.io.gfile.exists(path) and best_or_latest(self._directory)):
+        path = os.path.join(self.directory, CONFIG_NAME)
+        if not (tf.io.gfile.exists(path) and best_or_latest(self.directory)):
             return
         differences = AlbertConfig.from_json_file(path).differences(self._config)
         if differences:
-            raise ValueError(f"the run in {self._directory} is that of another model: "
+            raise ValueError(f"the run in {self.directory} is that of another model: "
                              f"{described(differences, path, 'this model')}. Choose another --output_dir, or use the "
                              "model of the run")
 
@@ -188,8 +188,8 @@ class Checkpoints:
             raise ValueError("; ".join(parts))
 
     def _write(self, name: str) -> None:
-        write_text(os.path.join(self._directory, CONFIG_NAME), self._config.to_json_string())
-        with output_checkpoint(os.path.join(self._directory, name)) as temporary:
+        write_text(os.path.join(self.directory, CONFIG_NAME), self._config.to_json_string())
+        with output_checkpoint(os.path.join(self.directory, name)) as temporary:
             self._checkpoint.write(temporary)
 
 

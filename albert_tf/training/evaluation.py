@@ -18,7 +18,7 @@ from albert_tf.data.batching import evaluation_rows, table_batches
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.rows import read_json_lines
 from albert_tf.training.checkpoints import best_or_latest, saved_by_step, saved_runs, saved_step
-from albert_tf.training.options import BEST, HISTORY, RESULTS
+from albert_tf.training.config import BEST, HISTORY, RESULTS
 from albert_tf.training.strategy import distributed, gathered
 from albert_tf.training.task import Tensors
 from albert_tf.training.trainer import in_parts, on_batches

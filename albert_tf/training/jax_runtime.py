@@ -25,7 +25,7 @@ from jax.extend.mlir.dialects import stablehlo
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxlib import _jax, xla_client
 
-from albert_tf.training.options import AUTO, JaxOptions
+from albert_tf.training.config import AUTO, Devices
 
 _MACHINES, _DEVICES = "machines", "devices"  # the axes of the mesh
 # Steps that are started before the results of the first of them are needed.
@@ -37,22 +37,22 @@ _LOST_SECONDS = 60
 class JaxStrategy(tf.distribute.OneDeviceStrategy):
     """One replica of TensorFlow on the host, whose functions of a batch jax computes on all devices."""
 
-    def __init__(self, options: JaxOptions):
+    def __init__(self, config: Devices):
         logging.getLogger("jax").setLevel(logging.WARNING)  # it tells which kinds of devices there are not
         tf.config.set_visible_devices([], "GPU")  # TensorFlow would take their memory
         jax.config.update("jax_enable_x64", True)  # steps are counted by int64
-        if options.jax_cache_dir:
-            jax.config.update("jax_compilation_cache_dir", options.jax_cache_dir)
+        if config.jax_cache_dir:
+            jax.config.update("jax_compilation_cache_dir", config.jax_cache_dir)
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-        if options.jax_coordinator:
+        if config.jax_coordinator:
             jax.config.update("jax_enable_preemption_service", False)  # it would replace our handlers of SIGTERM
-            address = None if options.jax_coordinator == AUTO else options.jax_coordinator
-            jax.distributed.initialize(address, options.jax_num_processes, options.jax_process_id,
+            address = None if config.jax_coordinator == AUTO else config.jax_coordinator
+            jax.distributed.initialize(address, config.jax_num_processes, config.jax_process_id,
                                        heartbeat_timeout_seconds=_LOST_SECONDS)
         super().__init__("/cpu:0")
         devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
         self.mesh = Mesh(np.array(devices).reshape(jax.process_count(), -1), (_MACHINES, _DEVICES))
-        self.shard_weights = options.shard_weights
+        self.shard_weights = config.shard_weights
         self._largest = jax.jit(jax.numpy.max, out_shardings=self.sharding())
 
     @property

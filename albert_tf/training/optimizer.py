@@ -12,7 +12,7 @@ from typing import Any, Sequence
 import tensorflow as tf
 
 from albert_tf import keras
-from albert_tf.training.options import OPTIMIZERS
+from albert_tf.training.config import OPTIMIZERS
 from albert_tf.utils.bounds import check_finite, check_one_of
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from typing import Any, Callable, Iterable, Iterator
+from typing import Any, Callable, Iterable, Iterator, Mapping
 
 import tensorflow as tf
 from absl import logging
@@ -21,46 +21,56 @@ from albert_tf.modeling.encoder import block_variable
 from albert_tf.modeling.layers import ReleaseLayer, release_name
 from albert_tf.training.callbacks import Curves, EndOnSignal, Progress, Saving, SkippedSteps
 from albert_tf.training.checkpoints import Checkpoints
+from albert_tf.training.config import ALL, HEAD, LAST, Devices, FineTuningTraining, Schedule, Training
 from albert_tf.training.evaluation import Evaluator
 from albert_tf.training.optimizer import create_optimizer
-from albert_tf.training.options import ALL, HEAD, LAST, DeviceOptions, RunOptions, Schedule, TrainerOptions
 from albert_tf.training.strategy import create_strategy, distributed, is_chief, jax_strategy, values_of_all
 from albert_tf.training.task import TrainableTask
-from albert_tf.training.trainer import Trainer, divide_threads
+from albert_tf.training.trainer import Trainer, divide_threads, parts_of
 from albert_tf.utils import imports
 from albert_tf.utils.files import is_remote, make_directory
 from albert_tf.utils.outputs import used_alone
 from albert_tf.utils.progress import count_of
 
 
-def set_up(options: DeviceOptions) -> tf.distribute.Strategy:
-    """Sets seed and precision, and returns the distribution strategy. Call it before anything is built."""
-    batch_sizes = options.batch_sizes.values()
-    if all(size % (options.parts * micro_batches) == 0 for size, micro_batches in batch_sizes):
-        divide_threads(options.parts)  # all batches have that many parts
-    if options.jax:
-        strategy = jax_strategy(options.jax)
-    else:
-        strategy = create_strategy(options.strategy, options.tpu)
+def set_up(
+    config: Devices, random_seed: int, batch_sizes: Mapping[str, int], gradient_accumulation_steps: int = 1
+) -> tf.distribute.Strategy:
+    """Sets seed and precision, and returns the distribution strategy. Call it before anything is built.
+
+    Args:
+      batch_sizes: the batch sizes that are used, by the names of their options.
+      gradient_accumulation_steps: the number of micro-batches of train_batch_size.
+
+    Raises:
+      ValueError: the devices cannot be used, or a batch size is no multiple of their number.
+    """
+    parts, uses_jax = parts_of(config), config.runtime == "jax"
+    micro_batches_of = {name: gradient_accumulation_steps if name == "train_batch_size" else 1 for name in batch_sizes}
+    if all(size % (parts * micro_batches_of[name]) == 0 for name, size in batch_sizes.items()):
+        divide_threads(parts)  # all batches have that many parts
+    strategy = jax_strategy(config) if uses_jax else create_strategy(config)
     count = devices.count(strategy)
-    places = count_of(count, "device" if options.jax else "replica")
-    for name, (size, micro_batches) in options.batch_sizes.items():
+    places = count_of(count, "device" if uses_jax else "replica")
+    for name, size in batch_sizes.items():
+        micro_batches = micro_batches_of[name]
         if size % (count * micro_batches):
             accumulation = f" times {micro_batches} --gradient_accumulation_steps" if micro_batches > 1 else ""
             raise ValueError(f"--{name} must be a multiple of {places}{accumulation}. "
                              f"Received: {size}")
     if not devices.is_tpu(strategy):  # TensorFlow issue 58934: it fails on a TPU VM
         imports.start_xla()
-    if options.precision == "mixed_bfloat16" and not (
-            options.jax or devices.is_tpu(strategy) or devices.has_bfloat16()):
+    if config.precision == "mixed_bfloat16" and not (
+            uses_jax or devices.is_tpu(strategy) or devices.has_bfloat16()):
         logging.warning("this CPU has no instructions for bfloat16: float32, the default of --precision, is faster")
-    keras.utils.set_random_seed(options.random_seed)
-    keras.mixed_precision.set_global_policy(options.precision)
+    keras.utils.set_random_seed(random_seed)
+    keras.mixed_precision.set_global_policy(config.precision)
     return strategy
 
 
 def new_trainer(
-    task: TrainableTask, strategy: tf.distribute.Strategy, options: TrainerOptions, run: RunOptions, schedule: Schedule
+    task: TrainableTask, strategy: tf.distribute.Strategy, training: Training, config: Devices, schedule: Schedule,
+    shapes_vary: bool = False, rows_vary: bool = False
 ) -> Trainer:
     """Makes a compiled trainer, and logs the number of parameters that train.
 
@@ -68,26 +78,28 @@ def new_trainer(
 
     Args:
       task: the task. Its model and metrics must have been made in the strategy's scope.
+      config: what computes; set_up has made the strategy of it.
+      shapes_vary, rows_vary: see Trainer.
     """
     end_of_warmup = schedule.start_warmup_step + schedule.num_warmup_steps
     if schedule.num_warmup_steps and end_of_warmup >= schedule.num_train_steps:
         logging.warning("the run ends at step %d, and the learning rate's warm-up at step %d: the learning rate stays "
-                        "below its peak of %g", schedule.num_train_steps, end_of_warmup, options.learning_rate)
-    if options.gradient_checkpointing:
+                        "below its peak of %g", schedule.num_train_steps, end_of_warmup, training.learning_rate)
+    if training.gradient_checkpointing:
         task.model.albert.gradient_checkpointing = True
     with strategy.scope():
-        if options.trainable not in (None, ALL) or options.lora:
-            restrict_training(task.model, options.trainable or HEAD, options.lora)
+        if isinstance(training, FineTuningTraining):
+            restrict_training(task.model, training)
         trained, total = (sum(variable.shape.num_elements() for variable in variables)
                           for variables in (task.model.trainable_weights, task.model.weights))
         logging.info("training %s of %s", f"{trained:,}", count_of(total, "parameter"))
-        trainer = Trainer(task, options.random_seed, options.gradient_accumulation_steps, options.jit_compile,
-                          options.loss_scaling, options.shapes_vary, options.parts, options.rows_vary)
-        optimizer = create_optimizer(options.optimizer, options.learning_rate, schedule.num_train_steps,
+        trainer = Trainer(task, training.random_seed, training.gradient_accumulation_steps, config.jit_compile,
+                          config.precision == "mixed_float16", shapes_vary, parts_of(config), rows_vary)
+        optimizer = create_optimizer(training.optimizer, training.learning_rate, schedule.num_train_steps,
                                      schedule.num_warmup_steps, schedule.start_warmup_step, schedule.poly_power,
-                                     bias_correction=options.bias_correction)
-        trainer.compile(optimizer, steps_per_execution=1 if options.shapes_vary else steps_per_execution(
-            run.iterations_per_loop, schedule.save_checkpoints_steps, strategy))
+                                     bias_correction=training.bias_correction)
+        trainer.compile(optimizer, steps_per_execution=1 if shapes_vary else steps_per_execution(
+            training.iterations_per_loop, schedule.save_checkpoints_steps, strategy))
     return trainer
 
 
@@ -124,13 +136,13 @@ def train(
     trainer: Trainer,
     checkpoints: Checkpoints,
     batches_from: Callable[[int], Callable],
-    options: RunOptions,
+    training: Training,
     schedule: Schedule,
     strategy: tf.distribute.Strategy,
     evaluator: Evaluator | None = None,
     before_steps: Callable[[], None] = lambda: None,
 ) -> bool:
-    """Trains to num_train_steps, continuing from the latest checkpoint of the directory.
+    """Trains to num_train_steps, continuing from the latest checkpoint of the directory of `checkpoints`.
 
     Args:
       trainer: a trainer that was compiled in the strategy's scope.
@@ -141,31 +153,31 @@ def train(
     Returns:
       Whether steps were taken; False if the run was finished before.
     """
-    first_step = _restored_step(checkpoints, options, strategy)
+    first_step = _restored_step(checkpoints, strategy)
     if first_step and evaluator is not None and not evaluator.has_evaluated(first_step):
         evaluator(first_step)  # the run ended after saving and before the evaluation
     finished = _why_finished(first_step, schedule.num_train_steps, evaluator)
     if finished:
         logging.info("nothing to train: %s in %s; to train with other flags or data, use another --output_dir",
-                     finished, options.output_dir)
+                     finished, checkpoints.directory)
     else:
         writes = is_chief(strategy)
         if writes:
             before_steps()
         batches = distributed(strategy, batches_from(first_step))
-        _take_steps(trainer, batches, checkpoints, options, schedule, evaluator, first_step, writes)
+        _take_steps(trainer, batches, checkpoints, training.train_batch_size, schedule, evaluator, first_step, writes)
     if evaluator is not None:
         evaluator.log_best()
     return not finished
 
 
-def _restored_step(checkpoints: Checkpoints, options: RunOptions, strategy: tf.distribute.Strategy) -> int:
+def _restored_step(checkpoints: Checkpoints, strategy: tf.distribute.Strategy) -> int:
     """Restores the latest checkpoint. Returns its step, 0 for none."""
     first_step = checkpoints.restore_latest()
     first_steps = sorted(set(values_of_all(strategy, first_step)))
     if len(first_steps) > 1:
-        raise ValueError(f"the latest checkpoint in {options.output_dir} has step {first_steps[0]} on one worker and "
-                         f"step {first_steps[-1]} on another: all workers must share --output_dir")
+        raise ValueError(f"the latest checkpoint in {checkpoints.directory} has step {first_steps[0]} on one worker "
+                         f"and step {first_steps[-1]} on another: all workers must share --output_dir")
     return first_step
 
 
@@ -180,16 +192,16 @@ def _why_finished(step: int, last_step: int, evaluator: Evaluator | None) -> str
     return None
 
 
-def _take_steps(trainer: Trainer, batches, checkpoints: Checkpoints, options: RunOptions, schedule: Schedule,
+def _take_steps(trainer: Trainer, batches, checkpoints: Checkpoints, batch_size: int, schedule: Schedule,
                 evaluator: Evaluator | None, first_step: int, writes: bool) -> None:
     """Trains to the last step, or to the end of the evaluator's patience, with the callbacks of a run."""
-    last_step = schedule.num_train_steps
+    last_step, output_dir = schedule.num_train_steps, checkpoints.directory
     if writes:
-        make_directory(options.output_dir)
+        make_directory(output_dir)
 
     def write(step: int) -> None:
-        if writes and not is_remote(options.output_dir) and not os.path.isdir(options.output_dir):
-            raise FileNotFoundError(errno.ENOENT, "the folder was removed during the training", options.output_dir)
+        if writes and not is_remote(output_dir) and not os.path.isdir(output_dir):
+            raise FileNotFoundError(errno.ENOENT, "the folder was removed during the training", output_dir)
         checkpoints.save(step)
 
     def evaluate(step: int) -> None:
@@ -206,11 +218,11 @@ def _take_steps(trainer: Trainer, batches, checkpoints: Checkpoints, options: Ru
     end_on_signal = EndOnSignal(first_step, saving.save, writes, strategy.largest_of_all if agree else None)
     callbacks = [SkippedSteps(first_step), saving, end_on_signal]
     if writes:
-        callbacks += [Progress(first_step, last_step, options.train_batch_size),
-                      Curves(first_step, last_step, os.path.join(options.output_dir, "train"))]
+        callbacks += [Progress(first_step, last_step, batch_size),
+                      Curves(first_step, last_step, os.path.join(output_dir, "train"))]
     with end_on_signal, saving:
         logging.info("training from step %d to %d%s; the first step of each length is slow: it is compiled", first_step,
-                     last_step, f", continuing {options.output_dir} and not other weights" if first_step else "")
+                     last_step, f", continuing {output_dir} and not other weights" if first_step else "")
         trainer.fit(batches, steps_per_epoch=last_step - first_step, verbose=0, callbacks=callbacks)
     step = int(tf.convert_to_tensor(trainer.optimizer.iterations))
     # Keras' fit interprets every OutOfRangeError as the end of the data, and returns.
@@ -222,15 +234,17 @@ def _take_steps(trainer: Trainer, batches, checkpoints: Checkpoints, options: Ru
 _POOLER = "bert/pooler/"
 
 
-def restrict_training(model: keras.Model, trainable: str, lora: LoraOptions | None) -> None:
-    """Freezes the weights that a run does not train, and adds adapters.
+def restrict_training(model: keras.Model, training: FineTuningTraining) -> None:
+    """Freezes the weights that a run does not train, and adds adapters, which train together with the head.
 
     Args:
       model: any model of albert_tf.modeling with a head. It is called in the strategy's scope, before the optimizer
         makes its slots.
-      trainable: "head": the head, with the pooler if the head reads it; or "last_K": also the last K layers.
-      lora: adapters, which train together with the head; None for none.
     """
+    lora = LoraOptions(training.lora_rank, training.lora_alpha, training.lora_per_layer) if training.lora_rank else None
+    trainable = training.trainable or (HEAD if lora else ALL)
+    if trainable == ALL:
+        return
     is_trained = _selection(model, trainable)
     for layer in model.submodules:
         # Only the innermost layers are frozen: Keras takes no weights of a layer that is within a frozen one.

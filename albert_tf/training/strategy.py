@@ -24,7 +24,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import devices
-from albert_tf.training.options import STRATEGIES, JaxOptions, TpuAddress
+from albert_tf.training.config import STRATEGIES, Devices
 from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.files import parse_json_object
 from albert_tf.utils.imports import check_installed
@@ -46,14 +46,14 @@ def resolve_strategy(name: str) -> str:
     return "multi_worker_mirrored" if num_workers > 1 else "mirrored" if several_gpus else "one_device"
 
 
-def create_strategy(name: str = "auto", tpu: TpuAddress | None = None) -> tf.distribute.Strategy:
-    """Makes a distribution strategy by its name in STRATEGIES.
+def create_strategy(config: Devices) -> tf.distribute.Strategy:
+    """Makes the distribution strategy of a config.
 
     "mirrored" uses all GPUs, or all logical CPU devices if there is no GPU.
     """
-    name = resolve_strategy(name)
+    name = resolve_strategy(config.strategy)
     if name == "tpu":
-        return _tpu_strategy(tpu or TpuAddress())
+        return _tpu_strategy(config)
     if name == "multi_worker_mirrored":
         # This must come before any call that lists logical devices, since such a call initializes TensorFlow.
         return tf.distribute.MultiWorkerMirroredStrategy()
@@ -63,7 +63,7 @@ def create_strategy(name: str = "auto", tpu: TpuAddress | None = None) -> tf.dis
     return tf.distribute.OneDeviceStrategy(devices[0])
 
 
-def jax_strategy(options: JaxOptions) -> tf.distribute.Strategy:
+def jax_strategy(config: Devices) -> tf.distribute.Strategy:
     """The strategy whose steps jax computes. Raises ValueError if jax is not installed or finds no devices."""
     if tf.__version__.startswith("2.15."):  # jax needs NumPy 2
         raise ValueError("--runtime=jax needs TensorFlow 2.21: in a clone of albert_tf pip install '.[all,jax]'")
@@ -71,7 +71,7 @@ def jax_strategy(options: JaxOptions) -> tf.distribute.Strategy:
     from albert_tf.training.jax_runtime import JaxStrategy
 
     try:
-        return JaxStrategy(options)
+        return JaxStrategy(config)
     except RuntimeError as error:
         raise ValueError(f"jax cannot use its devices: {str(error).splitlines()[0]}") from error
 
@@ -111,11 +111,11 @@ def _check_task(task: Any, cluster: dict[str, list[str]]) -> None:
                          f"has {len(cluster[kind])} tasks of type {kind}. Received: {reprlib.repr(task)}")
 
 
-def _tpu_strategy(tpu: TpuAddress) -> tf.distribute.Strategy:
-    address = tpu.master or tpu.tpu_name
+def _tpu_strategy(config: Devices) -> tf.distribute.Strategy:
+    address = config.master or config.tpu_name
     try:
-        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=address or "", zone=tpu.tpu_zone,
-                                                                     project=tpu.gcp_project)
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=address or "", zone=config.tpu_zone,
+                                                                     project=config.gcp_project)
         _check_answers(resolver)
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)

@@ -19,13 +19,22 @@ from typing import Any, Callable, Iterator, Mapping
 import tensorflow as tf
 
 from albert_tf import devices, keras
-from albert_tf.training.options import MOST_PARTS
+from albert_tf.training.config import MOST_PARTS, Devices
+from albert_tf.training.strategy import resolve_strategy
 from albert_tf.training.task import TrainableTask
 
 
 def parts_of_cpu() -> int:
     """The number of parts for the cores that this process may use; 1 if there is a GPU."""
     return min(_cores(), MOST_PARTS) if devices.is_cpu_alone() else 1
+
+
+def parts_of(config: Devices) -> int:
+    """The largest number of parts of a batch that a CPU computes at the same time."""
+    if config.cpu_parts:
+        return config.cpu_parts
+    is_whole = config.jit_compile or config.runtime == "jax" or resolve_strategy(config.strategy) != "one_device"
+    return 1 if is_whole else parts_of_cpu()
 
 
 def divide_threads(parts: int) -> None:

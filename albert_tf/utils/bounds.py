@@ -29,10 +29,12 @@ class Bounds(NamedTuple):
         return Bounds(lower, self.upper)
 
 
-def check_finite(name: str, value: Any, lower: float | None = None) -> None:
-    """Raises a ValueError with name and value if a number is NaN, infinite or below the bound."""
-    if not _is_finite(value) or lower is not None and value < lower:
+def check_finite(name: str, value: Any, lower: float | None = None, upper: float | None = None) -> None:
+    """Raises a ValueError with name and value if a number is NaN, infinite or outside the bounds."""
+    if isinstance(value, bool) or not _is_finite(value) or lower is not None and value < lower or (
+            upper is not None and value > upper):
         bound = "" if lower is None else f" of at least {lower:g}"
+        bound += "" if upper is None else f" and at most {upper:g}"
         raise ValueError(f"{name} must be a finite number{bound}. Received: {value!r}")
 
 
@@ -45,7 +47,7 @@ def check_one_of(name: str, value: Any, choices: Collection[str]) -> None:
 def _is_finite(value: Any) -> bool:
     try:
         return math.isfinite(value)
-    except OverflowError:
+    except (OverflowError, TypeError):
         return False
 
 

@@ -23,8 +23,8 @@ import albert_tf
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.training.checkpoints import best_or_latest, saved_step
+from albert_tf.training.config import FineTuningTraining, Schedule, Training
 from albert_tf.training.evaluation import logged_names
-from albert_tf.training.options import RunOptions, Schedule, TrainerOptions
 from albert_tf.utils.outputs import write_text
 from albert_tf.weights.heads import Head, head_named, head_of
 from albert_tf.weights.hugging_face import hub
@@ -261,7 +261,7 @@ def _cell(value: object) -> str:
 
 
 def write_run_card(
-    model: keras.Model, run: RunOptions, schedule: Schedule, trainer: TrainerOptions, command: str,
+    model: keras.Model, directory: str, schedule: Schedule, training: Training, command: str,
     init_checkpoint: str | None = None, datasets: Mapping[str, dict] | None = None,
     scores: Mapping[str, float] | None = None, recipe: str | None = None, trained: bool = True,
 ) -> None:
@@ -271,21 +271,22 @@ def write_run_card(
       scores: the scores of the run's best checkpoint; None if it was not evaluated.
       trained: whether the command took steps. If not, a card that exists is kept: it has the command of the training.
     """
-    if not trained and tf.io.gfile.exists(os.path.join(run.output_dir, CARD)):
+    if not trained and tf.io.gfile.exists(os.path.join(directory, CARD)):
         return
-    lora = trainer.lora
-    adapters = lora and f"rank {lora.rank}, alpha {lora.scale * lora.rank:g}" + ", one for each layer" * lora.per_layer
+    tuning = training if isinstance(training, FineTuningTraining) else None
+    adapters = tuning and tuning.lora_rank and (
+        f"rank {tuning.lora_rank}, alpha {tuning.alpha:g}" + ", one for each layer" * tuning.lora_per_layer)
     facts = {
         "labels": ", ".join(getattr(model, "label_names", None) or ()),
         "labels of a text": "any number" if getattr(model, "multi_label", False) else None,
-        "initial weights": None if init_checkpoint else "random", "recipe": recipe, "seed": trainer.random_seed,
-        "step of the weights": saved_step(run.output_dir), "training steps": schedule.num_train_steps,
-        "warm-up steps": schedule.num_warmup_steps, "batch size": run.train_batch_size,
-        "trained weights": trainer.trainable,
-        "adapters": adapters,
-        "optimizer": trainer.optimizer, "learning rate": trainer.learning_rate,
+        "initial weights": None if init_checkpoint else "random", "recipe": recipe, "seed": training.random_seed,
+        "step of the weights": saved_step(directory), "training steps": schedule.num_train_steps,
+        "warm-up steps": schedule.num_warmup_steps, "batch size": training.train_batch_size,
+        "trained weights": tuning and tuning.trainable,
+        "adapters": adapters or None,
+        "optimizer": training.optimizer, "learning rate": training.learning_rate,
         "precision": keras.mixed_precision.global_policy().name,
     }
     shown = {name: scores[name] for name in (*logged_names(scores), "global_step") if name in scores} if scores else {}
-    write_model_card(run.output_dir, ModelCard.of(model, init_checkpoint, facts=facts, datasets=datasets or {},
+    write_model_card(directory, ModelCard.of(model, init_checkpoint, facts=facts, datasets=datasets or {},
                                                   command=command, scores=shown))

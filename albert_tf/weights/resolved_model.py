@@ -17,7 +17,7 @@ import functools
 import itertools
 import operator
 import os
-from typing import Any, Callable, Collection, Mapping, TypeVar
+from typing import Any, Callable, Collection, Sequence, TypeVar
 
 import tensorflow as tf
 from absl import logging
@@ -25,12 +25,14 @@ from absl import logging
 from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig, described
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.checkpoints import numbered
 from albert_tf.training.evaluation import checkpoint_of
 from albert_tf.utils.files import read_bytes
 from albert_tf.weights.from_pretrained import RestoreReport, build, warn_of_random_parts
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.settings import Settings, VocabularyFiles, declared, settings_in, vocabulary_in
+from albert_tf.weights.source import Source
 from albert_tf.weights.stored_model import (
     StoredModel,
     config_of,
@@ -46,53 +48,36 @@ from albert_tf.weights.stored_model import (
 Value = TypeVar("Value")
 
 
-@dataclasses.dataclass(frozen=True)
-class ModelRequest:
-    """What the flags say about the model.
-
-    Args:
-      config_file: path of a config, or the name of a published size; None for the config of the weights.
-      unshare_layers: whether each layer gets its own copy of the weights that the layers of init_checkpoint share.
-      dropout: the dropout rates that replace those of the config, by their names in the config.
-      output_dir: the directory of a training script's runs; None for scripts that do not train.
-      do_train: whether the script trains now; None for scripts that never train.
-      num_layers: the number of layers that models are cut to; None for all.
-    """
-
-    init_checkpoint: str | None = None
-    config_file: str | None = None
-    unshare_layers: bool = False
-    dropout: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    vocabulary: VocabularyFiles = VocabularyFiles()
-    output_dir: str | None = None
-    do_train: bool | None = None
-    ensemble: tuple[str, ...] = ()
-    num_layers: int | None = None
-
-
 class ResolvedModel:
     """The model of a command. Sources are opened when they are first needed, and only once.
 
     Args:
+      source: the options that select the model.
       heads: the names of the heads that the command can use; empty for any.
+      output_dir: the directory of the runs of a training; None for what does not train.
+      do_train: whether a run is trained now; None for what never trains.
+      ensemble: paths of checkpoints whose predictions are averaged.
+      num_layers: the number of layers that models are cut to; None for all.
 
     Raises:
       ValueError: the run in output_dir is that of another task; it is to be continued and the flags contradict it; or
         members of the ensemble read texts in different ways. Nothing has been written then.
     """
 
-    def __init__(self, request: ModelRequest, heads: Collection[str] = ()):
-        self.request = request
-        path = checkpoint_of(request.output_dir) if request.output_dir else None
-        if request.num_layers and request.do_train:
+    def __init__(self, source: Source, heads: Collection[str] = (), output_dir: str | None = None,
+                 do_train: bool | None = None, ensemble: Sequence[str] = (), num_layers: int | None = None):
+        self.source, self.output_dir, self.do_train, self.num_layers = source, output_dir, do_train, num_layers
+        self.init_path = source.init_path
+        path = checkpoint_of(output_dir) if output_dir else None
+        if num_layers and do_train:
             raise ValueError("--num_layers cuts a trained model: train without it, then evaluate, predict or export")
-        self.run: StoredModel | None = first_layers(self._open_run(path), request.num_layers) if path else None
-        self.members = tuple(map(self.open, _written_before(request)))
+        self.run: StoredModel | None = first_layers(self._open_run(path), num_layers) if path else None
+        self.members = tuple(map(self.open, self._written_before(ensemble)))
         if heads:
             self.check_head(heads)
         for member in self.members:
             _check_has_config(member)
-        _check_members([*([self.run] if self.run and not request.do_train else []), *self.members])
+        _check_members([*([self.run] if self.run and not do_train else []), *self.members])
         if self.run:
             differences = list(filter(None, (self._config_difference(), *self._vocabulary_differences())))
             if differences:
@@ -100,9 +85,8 @@ class ResolvedModel:
 
     def open(self, path: str) -> StoredModel:
         """Opens weights, cut to num_layers, and with a copy for each layer if they are to be unshared."""
-        request = self.request
-        source = first_layers(open_source(path), request.num_layers)
-        return unshared(source) if request.unshare_layers and path == request.init_checkpoint else source
+        source = first_layers(open_source(path), self.num_layers)
+        return unshared(source) if self.source.unshare_layers and path == self.init_path else source
 
     def build(
         self, make: Callable[[], Any], path: str | None, init_from_group0: bool = False
@@ -113,7 +97,7 @@ class ResolvedModel:
     @functools.cached_property
     def initial(self) -> StoredModel | None:
         """The initial weights; None if there are none."""
-        path = self.request.init_checkpoint
+        path = self.init_path
         if path and self.run:  # they do not predict
             return open_source(path)
         return self.open(path) if path else None
@@ -121,7 +105,7 @@ class ResolvedModel:
     @property
     def stored(self) -> StoredModel | None:
         """The stored model that has config, vocabulary and settings; None for a new model."""
-        if self.run or self.request.do_train:
+        if self.run or self.do_train:
             return self.run or self.initial
         return self.members[0] if self.members else self.initial
 
@@ -129,8 +113,8 @@ class ResolvedModel:
     def config(self) -> AlbertConfig:
         """The model's config: that of the run, or the one that the flags and the initial weights give."""
         config = self._run_config or self._new_config()
-        is_kept = self.run is not None and not self.request.do_train
-        return config if is_kept else config.replace(**self.request.dropout)
+        is_kept = self.run is not None and not self.do_train
+        return config if is_kept else config.replace(**self.source.dropout)
 
     @functools.cached_property
     def vocabulary(self) -> VocabularyFiles:
@@ -138,7 +122,7 @@ class ResolvedModel:
 
         It is empty if there is none.
         """
-        user = self.request.vocabulary
+        user = self.source.user_vocabulary
         if self.run and self.run.vocabulary:
             stored = self.run.vocabulary
             return dataclasses.replace(stored, **stored.options.completed_by(user.options)._asdict())
@@ -151,7 +135,7 @@ class ResolvedModel:
 
         Those of initial weights to train do not count, since they are those of another task.
         """
-        source = self.run or (None if self.request.do_train else self.stored)
+        source = self.run or (None if self.do_train else self.stored)
         return source.settings if source else Settings()
 
     @property
@@ -183,13 +167,13 @@ class ResolvedModel:
         if trained_heads and not trained_heads & set(heads):
             tasks = " or ".join(head_named(name).task for name in sorted(trained_heads))
             wanted = " or ".join(head_named(name).task for name in heads)
-            raise ValueError(f"--output_dir={self.request.output_dir} has a run of {tasks}, and this is {wanted}: "
+            raise ValueError(f"--output_dir={self.output_dir} has a run of {tasks}, and this is {wanted}: "
                              "choose another --output_dir")
 
     def pretrained(self, model: str, **arguments) -> keras.Model:
         """The model with the initial weights. Warns of parts with random values."""
         built, report = self._pretrained(model, **arguments)
-        warn_of_random_parts(model, report, str(self.request.init_checkpoint))
+        warn_of_random_parts(model, report, str(self.init_path))
         return built
 
     def pretrained_masked_lm(self) -> AlbertPretrainer:
@@ -197,11 +181,11 @@ class ResolvedModel:
         model, report = self._pretrained("pretrainer")
         missing = [name for name in report.not_restored if name.startswith("cls/predictions/")]
         if missing:
-            raise ValueError(f"{self.request.init_checkpoint} has no masked-LM head: {', '.join(missing)} are missing")
+            raise ValueError(f"{self.init_path} has no masked-LM head: {', '.join(missing)} are missing")
         return model
 
     def _pretrained(self, model: str, **arguments) -> tuple[keras.Model, RestoreReport]:
-        return build(self._weights, model, self.config if self.request.config_file else None, **arguments)
+        return build(self._weights, model, self.config if self.source.albert_config_file else None, **arguments)
 
     @property
     def _weights(self) -> StoredModel:
@@ -209,6 +193,13 @@ class ResolvedModel:
         if not self.initial:
             raise ValueError("--init_checkpoint is missing")
         return self.initial
+
+    def _written_before(self, ensemble: Sequence[str]) -> list[str]:
+        """The members of the ensemble, without checkpoints that this training is to write."""
+        if not (self.do_train and self.output_dir):
+            return list(ensemble)
+        directory = os.path.join(os.path.normpath(self.output_dir), "")
+        return [path for path in ensemble if not os.path.join(os.path.normpath(path), "").startswith(directory)]
 
     def _open_run(self, path: str) -> StoredModel:
         """The run's checkpoint. A damaged one is not an error yet: training and evaluation pass over it."""
@@ -232,48 +223,47 @@ class ResolvedModel:
 
     def _new_config(self) -> AlbertConfig:
         """The config of the flags or the stored weights."""
-        request, stored = self.request, self.initial or self.run if self.run else self.stored
-        if request.config_file and request.num_layers:
+        config_file, stored = self.source.albert_config_file, self.initial or self.run if self.run else self.stored
+        if config_file and self.num_layers:
             raise ValueError("--num_layers cuts a trained model with its own config: remove --albert_config_file")
-        if request.config_file:
-            config = AlbertConfig.from_file_or_preset(request.config_file)
+        if config_file:
+            config = AlbertConfig.from_file_or_preset(config_file)
         elif stored:
             config = stored.config
         else:
             raise ValueError(self._no_model())
-        return unshared_config(config) if request.unshare_layers else config
+        return unshared_config(config) if self.source.unshare_layers else config
 
     def _no_model(self) -> str:
         """The error message if neither flags nor a run tell the model."""
-        weights, request = "set --init_checkpoint to weights, for example albert_tiny_en", self.request
-        if request.do_train is None:
+        weights = "set --init_checkpoint to weights, for example albert_tiny_en"
+        if self.do_train is None:
             return f"the model is missing: {weights}"
-        if request.do_train:
+        if self.do_train:
             return f"the model is missing: {weights}, or --albert_config_file to start from random weights"
-        return (f"there is no checkpoint in --output_dir={request.output_dir}: set it to the directory of a run, or "
+        return (f"there is no checkpoint in --output_dir={self.output_dir}: set it to the directory of a run, or "
                 "set --init_checkpoint to weights that were trained for this task")
 
     def _warn_or_refuse(self, differences: list[str]) -> None:
         """Warns that the flags contradict the run, or raises ValueError if it is to be continued."""
-        if self.request.do_train:
-            raise ValueError(f"the run in --output_dir={self.request.output_dir} cannot be continued with these flags: "
+        if self.do_train:
+            raise ValueError(f"the run in --output_dir={self.output_dir} cannot be continued with these flags: "
                              f"{'; '.join(differences)}. Set the values of the run, or another --output_dir")
         for difference in differences:
             logging.warning("%s: the run in --output_dir=%s is used as it was trained", difference,
-                            self.request.output_dir)
+                            self.output_dir)
 
     def _config_difference(self) -> str | None:
         """In which values the config of the flags differs from that of the run; None if it does not."""
-        request = self.request
-        run_config = self._run_config
+        source, run_config = self.source, self._run_config
         if run_config is None:
             return None
-        flag, config = "--unshare_layers", run_config if request.unshare_layers else None
-        if request.config_file:
-            flag, config = "--albert_config_file", AlbertConfig.from_file_or_preset(request.config_file)
-        elif request.init_checkpoint and not is_url(request.init_checkpoint):
+        flag, config = "--unshare_layers", run_config if source.unshare_layers else None
+        if source.albert_config_file:
+            flag, config = "--albert_config_file", AlbertConfig.from_file_or_preset(source.albert_config_file)
+        elif self.init_path and not is_url(self.init_path):
             flag, config = "--init_checkpoint", self._initial_config()
-        if config and request.unshare_layers:
+        if config and source.unshare_layers:
             config = unshared_config(config)
         return described(run_config.differences(config), "the run", flag) or None if config else None
 
@@ -282,11 +272,11 @@ class ResolvedModel:
         try:
             return config_of(self.initial) if self.initial else None
         except ValueError as error:
-            logging.warning("%s; the run in --output_dir=%s does not need it", error, self.request.output_dir)
+            logging.warning("%s; the run in --output_dir=%s does not need it", error, self.output_dir)
             return None
 
     def _vocabulary_differences(self) -> list[str]:
-        user, stored = self.request.vocabulary, self.run.vocabulary if self.run else VocabularyFiles()
+        user, stored = self.source.user_vocabulary, self.run.vocabulary if self.run else VocabularyFiles()
         differences = []
         if stored and user and tf.io.gfile.exists(user.path) and read_bytes(user.path) != read_bytes(stored.path):
             flag = "spm_model_file" if user.spm_model_file else "vocab_file"
@@ -298,12 +288,11 @@ class ResolvedModel:
         return differences
 
 
-def _written_before(request: ModelRequest) -> list[str]:
-    """The members of the ensemble, without checkpoints that the training of this command is to write."""
-    if not (request.do_train and request.output_dir):
-        return list(request.ensemble)
-    directory = os.path.join(os.path.normpath(request.output_dir), "")
-    return [path for path in request.ensemble if not os.path.join(os.path.normpath(path), "").startswith(directory)]
+def masked_lm(source: Source) -> tuple[AlbertPretrainer, FullTokenizer]:
+    """The pretrainer that a source selects, for its masked-LM head, and its tokenizer."""
+    selected = ResolvedModel(source)
+    model = selected.pretrained_masked_lm()
+    return model, selected.vocabulary.tokenizer(model.config)
 
 
 def _check_has_config(member: StoredModel) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Mapping, Sequence, cast
+from typing import Mapping, Sequence, cast
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import tokenizer_key
 from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.training.config import Distillation
 from albert_tf.weights.from_pretrained import build
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.settings import label_difference
@@ -30,8 +31,8 @@ class Teacher:
                              "weights that were fine-tuned for the same task")
 
     @classmethod
-    def of(cls, options: Any, head: str, outputs: Mapping[str, float | None]) -> Teacher:
-        """The teacher that the options of a command request. They must have teacher_checkpoint."""
+    def of(cls, options: Distillation, head: str, outputs: Mapping[str, float | None]) -> Teacher:
+        """The teacher of a config, which must have one."""
         return cls(str(options.teacher_checkpoint), head, outputs, options.distillation_temperature,
                    options.distillation_alpha)
 

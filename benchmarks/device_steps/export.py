@@ -24,7 +24,7 @@ from absl import flags
 
 from albert_tf import devices
 from albert_tf.commands import app
-from albert_tf.commands.flag_fields import define_required
+from albert_tf.commands.flags import define_required
 from albert_tf.config import PRESETS, AlbertConfig
 from albert_tf.utils.imports import tensorflow as tf
 from benchmarks import common_flags

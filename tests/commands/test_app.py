@@ -242,13 +242,19 @@ def test_a_wrong_flag_is_one_line(one_flag, capsys, argument, message):
 
 
 _PRINTS = """
-from absl import flags
-from albert_tf.commands import app, flag_fields
-flags.DEFINE_list("files", None, "Paths.")
-flags.DEFINE_multi_string("model", None, "NAME=PATH.")
-flag_fields.texts("Texts.").metadata["define"]("text", None)
+import dataclasses
+from albert_tf import options as fields
+from albert_tf.commands import app, flags
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(fields.Config):
+    files: tuple[str, ...] = fields.names((), "Paths.")
+    model: tuple[str, ...] = fields.strings((), "NAME=PATH.")
+    text: tuple[str, ...] = fields.texts("Texts.")
+
+flags.define(Options)
 app._import_tensorflow, app._run = lambda: None, lambda main, argv: main()
-app.run(lambda: print(*(flags.FLAGS.files or ()), *(flags.FLAGS.model or ()), *(flags.FLAGS.text or ()), sep="|"))
+app.run(lambda: print(*(options := flags.read(Options)).files, *options.model, *options.text, sep="|"))
 """
 
 

@@ -1,6 +1,5 @@
 """bert_to_albert as a user runs it, and the loss with which a model learns its teacher's vectors."""
 
-import dataclasses
 import json
 
 import numpy as np
@@ -62,11 +61,9 @@ def started(monkeypatch, bert, tmp_path):
     def learn(start="bert", **options):
         flags = {}
         monkeypatch.setattr(bert_to_albert, "run_script", lambda _, **values: flags.update(values))
-        unset = dict.fromkeys([field.name for field in dataclasses.fields(bert_to_albert.Options)])
-        bert_to_albert.learn(bert_to_albert.Options(**{**unset, **dict(
-            text=str(bert / "lines.txt"), output_dir=str(tmp_path), replaced_words=0.0, random_seed=1,
-            distillation_depths=()),
-            **options}), str(bert / start))
+        requested = dict(init_checkpoint=str(bert / "bert"), text=str(bert / "lines.txt"), output_dir=str(tmp_path),
+                         replaced_words=0.0, random_seed=1)
+        bert_to_albert.learn(bert_to_albert.Options(**{**requested, **options}), str(bert / start))
         return flags
 
     return learn

@@ -2,65 +2,86 @@
 
 import dataclasses
 import re
-import types
 
 import pytest
-from absl import flags
+from absl import flags as absl_flags
 from absl.testing import flagsaver
 from in_process import REPOSITORY, loaded
+from script_process import arguments_of
 
-from albert_tf.commands import flag_fields as fields, run_classifier, run_pretraining, shared_flags
-from albert_tf.commands.flag_fields import define_float, define_integer, from_flags
+from albert_tf import options
+from albert_tf.commands import flags
 from albert_tf.commands.usage import NAMES
 from albert_tf.config import AlbertConfig
 from albert_tf.data.worker_pool import worker_pool
+from albert_tf.pretraining.config import PretrainingConfig
 from albert_tf.pretraining.examples import CreationOptions, MaskingOptions, SegmentOptions
-from albert_tf.training.options import FineTuningOptions, RunOptions, Schedule, default_interval
+from albert_tf.tasks.classification.config import ClassifierConfig
+from albert_tf.tasks.config import FineTuningConfig
+from albert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
+from albert_tf.tasks.sentence_vectors.config import SentenceVectorsConfig
+from albert_tf.tasks.squad.config import SquadConfig
+from albert_tf.tasks.tagging.config import TaggingConfig
+from albert_tf.training.config import Devices, Schedule, Training, default_interval
 from albert_tf.utils import bounds
 from albert_tf.utils.bounds import check_finite
+from albert_tf.weights.source import SOURCE_OPTIONS, Source
 
 
-def test_fields_have_the_values_of_the_flags_of_their_names():
-    @dataclasses.dataclass(frozen=True)
-    class Options:
-        verbosity: int
-        made: str
+def config_of(config_class, script, **values):
+    """The config that a command makes of its flags."""
+    with loaded(script), flagsaver.flagsaver():
+        absl_flags.FLAGS([script, *arguments_of(values)])
+        return flags.read(config_class, has_recipe=issubclass(config_class, FineTuningConfig))
 
-    with flagsaver.flagsaver(verbosity=-1):
-        assert from_flags(Options, made="here") == Options(-1, "here")
-        assert from_flags(Options, made="here", verbosity=1).verbosity == 1
-    with pytest.raises(KeyError, match="made"):
-        from_flags(Options)
-    with pytest.raises(AttributeError, match="made"):
-        fields.made_from(Options, types.SimpleNamespace(verbosity=1))
+
+@pytest.mark.parametrize("script, config_class, needed", [
+    ("run_pretraining", PretrainingConfig, dict(input_file=("a.tfrecord",))),
+    ("run_squad", SquadConfig, dict(do_eval=True, predict_file="dev.json")),
+    ("run_classifier", ClassifierConfig, dict(do_eval=True, task_name="rte", data_dir="glue")),
+    ("run_race", MultipleChoiceConfig, dict(data_dir="race")),
+    ("run_tagging", TaggingConfig, dict(do_eval=True, eval_file="dev.conll")),
+    ("run_sentence_embeddings", SentenceVectorsConfig, dict(do_eval=True, data_dir="glue"))])
+def test_the_flags_of_a_command_make_the_config_of_its_python_class(script, config_class, needed):
+    flags_of_it = {name: value[0] if isinstance(value, tuple) else value for name, value in needed.items()}
+    assert config_of(config_class, script, output_dir="out", **flags_of_it) == config_class(output_dir="out", **needed)
+    changed = config_of(config_class, script, output_dir="out", learning_rate=0.5, runtime="jax", do_lower_case=False,
+                        **flags_of_it)
+    assert (changed.training.learning_rate, changed.devices.runtime, changed.source.do_lower_case) == (
+        0.5, "jax", False)
 
 
 NOT_FINITE = ["nan", "NaN", "inf", "-inf", "Infinity", "1e999", "1_0.5", float("nan"), float("inf"), 10**400]
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Numbers(options.Config):
+    test_rate: float = options.number(0.5, "A rate.", 0.0, 2.0)
+    test_count: int = options.integer(1, "A count.", bounds.Bounds(1, 100))
+
+
 @pytest.fixture(scope="module")
 def flag():
-    define_float("test_rate", 0.5, "A rate.", lower_bound=0.0, upper_bound=2.0)
-    return flags.FLAGS["test_rate"]
+    flags.define(Numbers)
+    return absl_flags.FLAGS["test_rate"]
 
 
 @pytest.fixture(scope="module")
-def count():
-    define_integer("test_count", 1, "A count.", 1, 100)
-    return flags.FLAGS["test_count"]
+def count(flag):
+    return absl_flags.FLAGS["test_count"]
 
 
 @pytest.mark.parametrize("value", NOT_FINITE, ids=lambda value: str(value)[:9])
-def test_a_flag_that_is_not_finite_is_refused_on_the_command_line_and_in_a_recipe(flag, value):
-    with pytest.raises(flags.IllegalFlagValueError, match="flag --test_rate=.*: expected a finite number"):
+def test_a_number_that_is_not_finite_is_refused_on_the_command_line_and_in_python(flag, value):
+    with pytest.raises(absl_flags.IllegalFlagValueError, match="flag --test_rate=.*: expected a finite number"):
         flag.parse(value)
-    with pytest.raises(flags.IllegalFlagValueError, match="flag --test_rate=.*: expected a finite number"):
-        flags.FLAGS.set_default("test_rate", value)
+    with pytest.raises(ValueError, match="test_rate must be a finite number of at least 0 and at most 2. Received"):
+        Numbers(test_rate=value)
 
 
 def test_a_flag_keeps_its_bounds_and_its_text(flag):
     for value in ("-0.1", "2.1"):
-        with pytest.raises(flags.IllegalFlagValueError):
+        with pytest.raises(absl_flags.IllegalFlagValueError):
             flag.parse(value)
     flag.parse("1e-05")
     assert flag.value == 1e-05 and flag.serialize() == "--test_rate=1e-05"
@@ -68,18 +89,8 @@ def test_a_flag_keeps_its_bounds_and_its_text(flag):
 
 @pytest.mark.parametrize("value", ["1_0", "0x10", "1e1", "ten"])
 def test_a_whole_number_has_digits_alone(count, value):
-    with pytest.raises(flags.IllegalFlagValueError, match="flag --test_count=.*: invalid literal for int"):
+    with pytest.raises(absl_flags.IllegalFlagValueError, match="flag --test_count=.*: invalid literal for int"):
         count.parse(value)
-
-
-def test_no_script_defines_a_float_that_may_be_infinite():
-    sources = [*REPOSITORY.glob("*.py"), *REPOSITORY.glob("albert_tf/**/*.py"), *REPOSITORY.glob("benchmarks/**/*.py")]
-    assert not [path.name for path in sources if "flags.DEFINE_float(" in path.read_text(encoding="utf-8")]
-
-
-def test_no_command_defines_a_whole_number_that_may_have_an_underscore():
-    commands = REPOSITORY.glob("albert_tf/commands/*.py")
-    assert not [path.name for path in commands if "flags.DEFINE_integer(" in path.read_text(encoding="utf-8")]
 
 
 @pytest.mark.parametrize("script, values, message", [
@@ -99,10 +110,9 @@ def test_a_flag_without_effect_is_an_error(script, values, message, tmp_path, ca
 
 
 def test_a_flag_that_is_set_to_its_default_needs_no_other():
-    with loaded("run_classifier"), flagsaver.flagsaver():
-        flags.FLAGS(["run_classifier", "--output_dir=out", "--max_windows=8", "--distillation_alpha=0.5"])
-        options = fields.from_flags(run_classifier.DistillationOptions)
-    assert options.distillation_alpha == 0.5
+    config = config_of(ClassifierConfig, "run_classifier", output_dir="out", do_eval=True, task_name="rte",
+                       data_dir="glue", max_windows=8, distillation_alpha=0.5)
+    assert config.distillation.distillation_alpha == 0.5
 
 
 # flags.DEFINE_... in google-research/albert's create_pretraining_data.py and run_pretraining.py.
@@ -141,7 +151,7 @@ def test_the_flags_that_the_page_does_not_list_have_the_releases_defaults(script
 
 
 def test_the_run_of_the_release_saves_as_often_as_there():
-    assert default_interval(125000, run_pretraining.SAVE_CHECKPOINTS_STEPS) == 5000
+    assert PretrainingConfig(output_dir="out", input_file=("a",)).training.schedule.save_checkpoints_steps == 5000
 
 
 @pytest.mark.parametrize("steps, interval", [
@@ -151,7 +161,7 @@ def test_a_short_run_is_evaluated_five_times(steps, interval):
 
 
 def test_manifests_have_all_flags_of_the_model():
-    assert {field.name for field in dataclasses.fields(shared_flags.SourceFlags)} == set(shared_flags.MODEL_FLAGS)
+    assert {option.name for option in options.declared(Source)} == set(SOURCE_OPTIONS)
 
 
 def test_the_least_value_itself_is_allowed():
@@ -234,9 +244,14 @@ def test_whole_numbers_out_of_bounds_are_refused_by_flag_and_value(script, capsy
     (lambda: CreationOptions(SegmentOptions(32, 0.1), MaskingOptions(5), -1, 1), "dupe_factor .*=-1"),
     (lambda: CreationOptions(SegmentOptions(32, 0.1), MaskingOptions(33), 1, 1),
      "max_predictions_per_seq must be at most max_seq_length 32. Received: 33"),
-    (lambda: RunOptions("run", 10**15), "train_batch_size .*=1000000000000000"),
+    (lambda: Training(train_batch_size=10**15), "train_batch_size .*=1000000000000000"),
+    (lambda: Training(optimizer="sgd"), "optimizer must be one of lamb, adamw. Received: 'sgd'"),
+    (lambda: Devices(use_tpu="yes"), "use_tpu must be true or false. Received: 'yes'"),
+    (lambda: Devices(jax_cache_dir="cache"), "--jax_cache_dir=cache has no effect without --runtime=jax"),
+    (lambda: SquadConfig(output_dir="", do_train=True, train_file="a.json"), "output_dir must not be empty"),
+    (lambda: PretrainingConfig(output_dir="out", input_file=["a"]), "input_file must be a tuple. Received: ..a.."),
     (lambda: Schedule(0), "num_train_steps .*=0"),
-    (lambda: FineTuningOptions(None, None, None, (1,), (8,), eval_batch_size=10**19),
+    (lambda: SquadConfig(output_dir="out", eval_batch_size=10**19),
      "eval_batch_size .*=10000000000000000000"),
     (lambda: worker_pool(3000, print).__enter__(), "num_workers must be a whole number from 1 to 1,024. .*=3000"),
 ])

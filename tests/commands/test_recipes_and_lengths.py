@@ -1,20 +1,26 @@
 """Flags of the commands that fine-tune: the recipes, and the default of --max_seq_length."""
 
-import importlib
 import json
 
 import pytest
-from absl import flags
+import tensorflow as tf
+from absl import flags as absl_flags
 from absl.testing import flagsaver
 from in_process import loaded
 from script_process import arguments_of
 
-from albert_tf.commands import finetuning_flags
-from albert_tf.commands.finetuning_flags import RECIPES
+from albert_tf.commands import flags
+from albert_tf.commands.flags import RECIPES
 from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.tasks.classification.config import ClassifierConfig
 from albert_tf.tasks.classification.data import TASKS
+from albert_tf.tasks.fine_tuning import FineTuning
+from albert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
+from albert_tf.tasks.sentence_vectors.config import SentenceVectorsConfig
+from albert_tf.tasks.squad.config import SquadConfig
+from albert_tf.tasks.tagging.config import TaggingConfig
 from albert_tf.weights.settings import VocabularyFiles
 
 RELEASE = {"run_classifier": 512, "run_squad": 384, "run_race": 512, "run_tagging": 128,
@@ -23,20 +29,32 @@ CONFIG = dict(vocab_size=2000, embedding_size=4, hidden_size=4, num_hidden_layer
               intermediate_size=4)
 
 
+CONFIGS = {"run_classifier": ClassifierConfig, "run_squad": SquadConfig, "run_race": MultipleChoiceConfig,
+           "run_tagging": TaggingConfig, "run_sentence_embeddings": SentenceVectorsConfig}
+
+
 def options_of(script, **values):
-    """The options that a script makes from flags."""
+    """The config that a script makes from flags."""
     with loaded(script), flagsaver.flagsaver():
-        flags.FLAGS([script, *arguments_of(dict(values, **{} if script == "run_tagging" else dict(data_dir="data")))])
-        return importlib.import_module(f"albert_tf.commands.{script}").options_from_flags()
+        absl_flags.FLAGS([script, *arguments_of({name: value for name, value in values.items()
+                                                 if name in absl_flags.FLAGS})])
+        return flags.read(CONFIGS[script], has_recipe=True)
+
+
+class AnyTask(FineTuning):
+    """A task of which only the length of rows is asked for."""
+
+    new_task = training_table = evaluation = predictions = None
 
 
 def length_of(script="run_classifier", **values):
-    """The value of --max_seq_length that a script uses with other flags."""
-    with loaded(script), flagsaver.flagsaver():
-        defined = {name: value for name, value in dict(data_dir="data", **values).items() if name in flags.FLAGS}
-        flags.FLAGS([script, *arguments_of(defined)])
-        finetuning_flags.set_defaults()
-        return flags.FLAGS.max_seq_length
+    """The length of rows that a script uses with these flags."""
+    files = {name: "data" for name in ("data_dir", "train_file", "predict_file")}
+    if script == "run_classifier":
+        files["task_name"] = "rte"
+    purpose = {} if "do_train" in values or "do_predict" in values else dict(do_predict=True)
+    options = options_of(script, **{**files, **purpose, **values})
+    return AnyTask(options, strategy=tf.distribute.get_strategy()).max_seq_length
 
 
 @pytest.fixture
@@ -59,9 +77,10 @@ def test_a_run_keeps_the_length_that_it_was_trained_with(script, trained):
 
 @pytest.mark.parametrize("positions", [64, 512])
 @pytest.mark.parametrize("script", RELEASE)
-def test_a_new_run_has_the_default_of_the_release_or_all_positions_of_the_model(script, positions, tmp_path):
+def test_a_new_run_has_the_default_of_the_release_or_all_positions_of_the_model(script, positions, golden, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(dict(CONFIG, max_position_embeddings=positions)))
-    length = length_of(script, albert_config_file=tmp_path / "config.json", output_dir=tmp_path / "new", do_train=True)
+    length = length_of(script, albert_config_file=tmp_path / "config.json", output_dir=tmp_path / "new", do_train=True,
+                       spm_model_file=golden / "tiny_spm/tiny.model")
     assert length == min(RELEASE[script], positions)
 
 
@@ -132,13 +151,17 @@ def test_the_recipes_are_the_papers():
         assert recipe["attention_probs_dropout_prob"] == recipe["hidden_dropout_prob"]
 
 
-@pytest.mark.parametrize("flags, expected", [
+def schedule_of(options):
+    return options.training.schedule(220, "text", options.release_steps, options.LARGEST_INTERVAL)
+
+
+@pytest.mark.parametrize("values, expected", [
     (dict(task_name="rte"), (1000, 0)), (dict(task_name="rte", train_step=50), (50, 0)),
     (dict(task_name="rte", recipe="rte"), (800, 200)), (dict(task_name="rte", recipe="rte", train_step=50), (50, 5)),
     (dict(task_name="rte", num_train_epochs=2), (13, 1)), (dict(task_config="mine.json"), (20, 2)),
     (dict(script="run_race"), (12000, 1000)), (dict(script="run_race", data_format="jsonl"), (20, 2)),
     (dict(script="run_tagging", train_file="train.conll"), (20, 2))], ids=str)
-def test_the_release_says_how_long_its_tasks_are_trained_and_others_are_read_three_times(flags, expected, tmp_path,
+def test_the_release_says_how_long_its_tasks_are_trained_and_others_are_read_three_times(values, expected, tmp_path,
                                                                                           monkeypatch):
     (tmp_path / "mine.json").write_text(json.dumps(dict(
         name="mine", files=dict(train="train.csv"), columns=dict(text_a=0, label=1), labels=["bad", "good"])))
@@ -146,5 +169,5 @@ def test_the_release_says_how_long_its_tasks_are_trained_and_others_are_read_thr
     monkeypatch.chdir(tmp_path)
     defaults = dict(albert_config_file="config.json", output_dir="new", do_train=True, script="run_classifier",
                     train_batch_size=32)
-    length = options_of(**{**defaults, **flags}).finetuning.length.schedule(220, "text", 32)
+    length = schedule_of(options_of(**{**dict(data_dir="data"), **defaults, **values}))
     assert (length.num_train_steps, length.num_warmup_steps) == expected

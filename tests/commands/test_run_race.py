@@ -10,7 +10,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of exported models
 from script_session import ScriptSession
 
-from albert_tf.commands.finetuning_flags import RECIPES
+from albert_tf.commands.flags import RECIPES
 from albert_tf.tasks.multiple_choice.data import LEVELS, read_examples, read_json_examples
 from albert_tf.weights.from_pretrained import from_pretrained
 from albert_tf.weights.settings import settings_in

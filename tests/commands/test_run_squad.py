@@ -279,14 +279,14 @@ def length(folder, golden, **flags):
             run(train_file=golden / "squad/train.json", output_dir=folder / "recipe", do_train=True,
                 albert_config_file=folder / "config.json", spm_model_file=golden / "tiny_spm/tiny.model",
                 max_seq_length=64, doc_stride=24, max_query_length=16, train_batch_size=1, **flags)
-    return made.call_args.args[0].finetuning.length
+    return made.call_args.args[0].training
 
 
 @pytest.mark.parametrize("flags, steps, warmup_steps", [
     (dict(), 8144, 814), (dict(num_train_epochs=2), 60, 6), (dict(train_step=50), 50, 5),
     (dict(train_step=50, warmup_step=20), 50, 20), (dict(warmup_proportion=0.5), 8144, 4072)])
 def test_a_recipes_warm_up_is_kept_only_with_its_number_of_steps(folder, golden, flags, steps, warmup_steps):
-    schedule = length(folder, golden, recipe="squad_v2", **flags).schedule(30, "question", 1)
+    schedule = length(folder, golden, recipe="squad_v2", **flags).schedule(30, "question")
     assert (schedule.num_train_steps, schedule.num_warmup_steps) == (steps, warmup_steps)
 
 

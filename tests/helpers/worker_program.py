@@ -5,6 +5,7 @@ import pathlib
 from absl import flags
 
 from albert_tf.commands import app
+from albert_tf.training.config import Devices
 from albert_tf.training.strategy import chief_first, create_strategy, is_chief, values_of_all, wait_for_all
 
 flags.DEFINE_string("folder", None, "Where the chief writes.", required=True)
@@ -13,7 +14,7 @@ FLAGS = flags.FLAGS
 
 def main():
     folder = pathlib.Path(FLAGS.folder)
-    strategy = create_strategy()
+    strategy = create_strategy(Devices())
     index = strategy.cluster_resolver.task_id
     print("values:", values_of_all(strategy, 10 + index), flush=True)
     with chief_first(strategy):

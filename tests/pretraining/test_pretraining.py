@@ -9,16 +9,21 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import attention_vectors, hidden_states, layer_outputs
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.pretraining.config import LayerDistillation, uniform_layers
 from albert_tf.pretraining.task import (
     PROJECTION,
     DistilledPretrainingTask,
-    LayerDistillation,
     LayerLosses,
     PretrainingTask,
     attention_loss,
     hidden_loss,
-    uniform_layers,
 )
+
+
+def layers_of(**options):
+    """LayerDistillation with options by their names without "distillation_"."""
+    return LayerDistillation(teacher_checkpoint="teacher",
+                             **{f"distillation_{name}": value for name, value in options.items()})
 
 
 @pytest.fixture
@@ -182,7 +187,8 @@ def losses_of(models, options):
     outputs = student(BATCH)
     total, parts = task.loss(outputs, BATCH, task.loss_denominators(BATCH))
     plain, _ = PretrainingTask(student).loss(outputs, BATCH, task.loss_denominators(BATCH))
-    weights = dict(distillation_hidden_loss=options.hidden_weight, distillation_attention_loss=options.attention_weight)
+    weights = dict(distillation_hidden_loss=options.distillation_hidden_weight,
+                   distillation_attention_loss=options.distillation_attention_weight)
     added = [weights[name] * float(value) for name, value in parts.items() if name in weights]
     assert float(total) == pytest.approx(float(plain) + sum(added), rel=1e-6)
     return parts, outputs, teacher(BATCH)
@@ -190,7 +196,7 @@ def losses_of(models, options):
 
 @pytest.mark.parametrize("layers, expected_layers", [((), (2, 4)), ((4, 1), (4, 1))])
 def test_the_loss_of_hidden_states_is_a_mean_over_layers_and_tokens(models, layers, expected_layers):
-    parts, outputs, teacher_outputs = losses_of(models, LayerDistillation(hidden_weight=0.5, teacher_layers=layers))
+    parts, outputs, teacher_outputs = losses_of(models, layers_of(hidden_weight=0.5, layers=layers))
     kernel = models[0].hidden_projection.kernel.numpy()
     assert kernel.shape == (12, 18)
     pairs = [(outputs["encoder_outputs"][ours] @ kernel, teacher_outputs["encoder_outputs"][2 * theirs - 1])
@@ -202,7 +208,7 @@ def test_the_loss_of_hidden_states_is_a_mean_over_layers_and_tokens(models, laye
 
 @pytest.mark.parametrize("heads", [None, 6])
 def test_the_loss_of_attention_needs_no_equal_numbers_of_heads(models, heads):
-    parts, outputs, teacher_outputs = losses_of(models, LayerDistillation(attention_weight=2, relation_heads=heads))
+    parts, outputs, teacher_outputs = losses_of(models, layers_of(attention_weight=2, relation_heads=heads))
     ours = attention_vectors(models[0].albert, outputs, [1, 2])
     theirs = attention_vectors(models[1].albert, teacher_outputs, [2, 4])
     expected = np.mean([expected_attention_loss(*pair, heads or 3) for pair in zip(ours, theirs)])
@@ -211,14 +217,14 @@ def test_the_loss_of_attention_needs_no_equal_numbers_of_heads(models, heads):
 
 def test_a_model_that_is_its_own_teacher_has_nothing_to_learn(models):
     student = AlbertPretrainer(STUDENT)
-    parts, *_ = losses_of((student, student), LayerDistillation(1.0, 1.0))
+    parts, *_ = losses_of((student, student), layers_of(hidden_weight=1.0, attention_weight=1.0))
     assert float(parts["distillation_hidden_loss"]) == 0 == float(parts["distillation_attention_loss"])
     assert not hasattr(student, "hidden_projection")  # of equal widths
 
 
 def test_micro_batches_have_their_shares_of_the_losses(models):
     student, teacher = models
-    task = DistilledPretrainingTask(student, teacher, layers=LayerDistillation(1.0, 1.0))
+    task = DistilledPretrainingTask(student, teacher, layers=layers_of(hidden_weight=1.0, attention_weight=1.0))
     halves = [{name: tensor[row:row + 1] for name, tensor in BATCH.items()} for row in (0, 1)]
     denominators = task.loss_denominators(BATCH)
     assert float(denominators["tokens"]) == 6
@@ -228,7 +234,7 @@ def test_micro_batches_have_their_shares_of_the_losses(models):
 
 def test_student_and_projection_learn_and_the_teacher_does_not(models):
     student, teacher = AlbertPretrainer(STUDENT), models[1]
-    losses = LayerLosses(student, teacher, LayerDistillation(1.0, 1.0))
+    losses = LayerLosses(student, teacher, layers_of(hidden_weight=1.0, attention_weight=1.0))
     with tf.GradientTape() as tape:
         total, _ = losses(student(BATCH), teacher(BATCH), BATCH, dict(tokens=tf.constant(6.0)))
     named = {variable.name.split(":")[0]: variable for variable in student.trainable_variables}
@@ -242,25 +248,26 @@ def test_student_and_projection_learn_and_the_teacher_does_not(models):
 @pytest.mark.parametrize("options, message", [
     (dict(hidden_weight=-1.0), "distillation_hidden_weight must be a finite number of at least 0. Received: -1.0"),
     (dict(attention_weight=float("nan")), "distillation_attention_weight must be a finite number"),
-    (dict(teacher_layers=(1, 2)), "--distillation_layers has no effect without --distillation_hidden_weight"),
+    (dict(layers=(1, 2)), "--distillation_layers has no effect without --distillation_hidden_weight"),
     (dict(hidden_weight=1.0, relation_heads=2),
      "--distillation_relation_heads has no effect without --distillation_attention_weight"),
-    (dict(hidden_weight=1.0, teacher_layers=(1, 5)),
+    (dict(hidden_weight=1.0, layers=(1, 5)),
      "--distillation_layers must have numbers from 1 to the teacher's 4 layers. Received: 1,5"),
-    (dict(hidden_weight=1.0, teacher_layers=(0, 4)), "from 1 to the teacher's 4 layers. Received: 0,4"),
-    (dict(attention_weight=1.0, teacher_layers=(1, 2, 4)),
+    (dict(hidden_weight=1.0, layers=(0, 4)), "distillation_layers must be a whole number from 1 to 1,000"),
+    (dict(attention_weight=1.0, layers=(1, 2, 4)),
      "--distillation_layers must have a layer of the teacher for each of 2 layers of the model. Received: 1,2,4"),
-    (dict(attention_weight=1.0, relation_heads=4), "--distillation_relation_heads=4, must divide the widths of the "
-     "model, 12, and of the teacher, 18: set it to a number that does"),
+    (dict(attention_weight=1.0, relation_heads=4),
+     "--distillation_relation_heads=4, must divide the widths of the model, 12, and of the teacher, 18: set it to a "
+     "number that does"),
 ])
 def test_options_that_do_not_fit_are_refused(options, message):
     with pytest.raises(ValueError) as error:
-        LayerDistillation(**options).check(STUDENT, TEACHER)
+        layers_of(**options).check(STUDENT, TEACHER)
     assert message in str(error.value)
 
 
 def test_the_teachers_heads_must_divide_the_width_unless_another_number_is_set():
-    student, options = STUDENT.replace(hidden_size=16), LayerDistillation(attention_weight=1.0)
+    student, options = STUDENT.replace(hidden_size=16), layers_of(attention_weight=1.0)
     with pytest.raises(ValueError, match="=3, the teacher's number of heads, must divide the widths of the model, 16"):
         options.check(student, TEACHER)
-    LayerDistillation(attention_weight=1.0, relation_heads=2).check(student, TEACHER)
+    layers_of(attention_weight=1.0, relation_heads=2).check(student, TEACHER)

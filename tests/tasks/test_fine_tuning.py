@@ -4,7 +4,6 @@ import json
 import logging
 import os
 import tarfile
-import types
 
 import numpy as np
 import pytest
@@ -16,13 +15,15 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.classification.task import ClassificationTask
+from albert_tf.tasks.config import FineTuningConfig
 from albert_tf.tasks.fine_tuning import FineTuning
 from albert_tf.training.checkpoints import best_or_latest, saved_step
+from albert_tf.training.config import Devices, FineTuningTraining, Schedule
 from albert_tf.training.evaluation import Predictor
 from albert_tf.training.optimizer import create_optimizer
-from albert_tf.training.options import FineTuningOptions, Length, RunOptions, Schedule, TrainerOptions
 from albert_tf.training.trainer import Trainer
-from albert_tf.weights.resolved_model import ModelRequest, ResolvedModel
+from albert_tf.weights.resolved_model import ResolvedModel
+from albert_tf.weights.source import TrainedSource
 from albert_tf.weights.tf1 import save_tf1_checkpoint
 
 CONFIG = AlbertConfig(vocab_size=VOCAB_SIZE, embedding_size=8, hidden_size=16, num_hidden_layers=1,
@@ -59,12 +60,11 @@ class Runs(FineTuning):
 
     best_metric = "accuracy"
 
-    def __init__(self, requested, strategy, schedule, new_task):
-        vocabulary = types.SimpleNamespace(tokenizer=lambda config: None)
-        weights = ResolvedModel(ModelRequest())
-        model = types.SimpleNamespace(config=CONFIG, vocabulary=vocabulary, open=weights.open, build=weights.build)
-        super().__init__(types.SimpleNamespace(model=model, finetuning=requested, cached_dir=""), strategy)
-        self.new_task, self.schedule = new_task, schedule
+    def __init__(self, options, strategy, schedule, new_task, buckets):  # without super's, which reads a model
+        self.options, self.strategy, self.config, self.model = options, strategy, CONFIG, ResolvedModel(options.source)
+        self._buckets, self._loaded, self.new_task, self.schedule = buckets, {}, new_task, schedule
+
+    buckets = property(lambda self: self._buckets)
 
     def train(self, table, evaluate=None):
         self.train_runs(table, self.schedule, evaluate)
@@ -74,9 +74,11 @@ class Runs(FineTuning):
 
 
 def finetuning(strategy, output_dir, steps=6, every=2, seeds=(1,), buckets=BUCKETS, new_task=new_task, **options):
-    trainer_options = TrainerOptions("adamw", 0.01, shapes_vary=True)
-    requested = FineTuningOptions(RunOptions(str(output_dir), 8), trainer_options, Length(), seeds, buckets, **options)
-    return Runs(requested, strategy, Schedule(steps, save_checkpoints_steps=every), new_task)
+    config = FineTuningConfig(
+        output_dir=str(output_dir), do_train=True, num_runs=len(seeds),
+        source=TrainedSource(init_checkpoint=options.pop("init_checkpoint", None)), devices=Devices(cpu_parts=1),
+        training=FineTuningTraining(learning_rate=0.01, train_batch_size=8, random_seed=seeds[0]), **options)
+    return Runs(config, strategy, Schedule(steps, save_checkpoints_steps=every), new_task, buckets)
 
 
 def accuracy_on(examples):

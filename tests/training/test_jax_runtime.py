@@ -21,7 +21,7 @@ from synthetic_records import VOCAB_SIZE, write_records
 from two_workers import free_ports
 
 from albert_tf.modeling.cudnn_attention import attention
-from albert_tf.training.options import JaxOptions
+from albert_tf.training.config import Devices
 from albert_tf.training.strategy import jax_strategy
 
 jax = pytest.importorskip("jax", reason="jax is not installed: make test-jax installs it")
@@ -302,7 +302,7 @@ def test_a_program_for_a_gpu_calls_cudnn_and_has_no_operation_that_its_compiler_
     exported = jax_runtime._Program._exported
     monkeypatch.setattr(jax_runtime._Program, "_exported", lambda *arguments: dataclasses.replace(
         exported(*arguments), platforms=("cuda",)))
-    strategy, count = jax_strategy(JaxOptions()), tf.Variable(1, dtype=tf.int64)
+    strategy, count = jax_strategy(Devices(runtime="jax")), tf.Variable(1, dtype=tf.int64)
 
     def step(batch):
         count.assign_add(1)  # TensorFlow's program has a copy of the new value
@@ -326,7 +326,7 @@ def test_a_program_for_a_gpu_calls_cudnn_and_has_no_operation_that_its_compiler_
 @pytest.mark.parametrize("capability, expected", [("8.0", True), ("10.0", True), ("7.5", False), ("gfx942", False),
                                                   (None, False)])
 def test_cudnn_computes_attention_on_one_gpu_of_nvidia(monkeypatch, capability, expected):
-    strategy = jax_strategy(JaxOptions())
+    strategy = jax_strategy(Devices(runtime="jax"))
     assert strategy.num_devices == 1 and not strategy.has_cudnn_attention
     device = types.SimpleNamespace(**dict(compute_capability=capability) if capability else {})
     monkeypatch.setattr(jax, "devices", lambda: [device])

@@ -11,8 +11,8 @@ from slope import Task
 
 from albert_tf.config import AlbertConfig
 from albert_tf.training.checkpoints import Checkpoints, numbered
+from albert_tf.training.config import Devices, FineTuningTraining, Schedule, Training
 from albert_tf.training.optimizer import create_optimizer
-from albert_tf.training.options import Length, RunOptions, Schedule, TrainerOptions
 from albert_tf.training.run import new_trainer, steps_per_execution, train
 from albert_tf.training.trainer import Trainer
 
@@ -29,7 +29,7 @@ def train_to_step_4(folder, batches=6):
     def batches_from(first_step):
         return lambda context: tf.data.Dataset.from_tensors(dict(x=tf.ones([2]))).repeat(batches)
 
-    train(trainer, Checkpoints(str(folder), trainer, CONFIG), batches_from, RunOptions(str(folder), 2),
+    train(trainer, Checkpoints(str(folder), trainer, CONFIG), batches_from, Training(train_batch_size=2),
           Schedule(4, save_checkpoints_steps=2), strategy)
 
 
@@ -101,23 +101,23 @@ def test_a_checkpoint_falls_on_a_return_to_the_host(monkeypatch, save_checkpoint
     (0, 0, False), (0, 100, False), (99, 0, False), (100, 0, True), (200, 0, True), (50, 49, False), (50, 50, True)])
 def test_a_warm_up_that_does_not_end_before_the_run_is_warned_of(caplog, num_warmup_steps, start_warmup_step, warns):
     schedule = Schedule(100, num_warmup_steps, start_warmup_step=start_warmup_step)
-    new_trainer(Task(), tf.distribute.get_strategy(), TrainerOptions("adamw", 3e-5), RunOptions("run", 8), schedule)
+    new_trainer(Task(), tf.distribute.get_strategy(), Training(learning_rate=3e-5), Devices(), schedule)
     assert ("the learning rate stays below its peak of 3e-05" in caplog.text) == warns
 
 
-@pytest.mark.parametrize("length, expected", [
-    (Length(), (20, 2, 4)), (Length(num_train_epochs=500), (3437, 343, 680)),
-    (Length(train_step=100_000), (100_000, 10_000, 1000)),
-    (Length(train_step=7, warmup_step=0, save_checkpoints_steps=3), (7, 0, 3)),
-    (Length(warmup_proportion=0.5, largest_interval=3), (20, 10, 3))])
-def test_steps_warm_up_and_interval_follow_from_passes_over_the_texts(length, expected, caplog):
+@pytest.mark.parametrize("options, expected", [
+    (dict(), (20, 2, 4)), (dict(num_train_epochs=500), (3437, 343, 680)),
+    (dict(train_step=100_000), (100_000, 10_000, 1000)),
+    (dict(train_step=7, warmup_step=0, save_checkpoints_steps=3), (7, 0, 3)),
+    (dict(warmup_proportion=0.5), (20, 10, 4))])
+def test_steps_warm_up_and_interval_follow_from_passes_over_the_texts(options, expected, caplog):
     caplog.set_level("INFO", logger="absl")
-    schedule = length.schedule(220, "text", 32)
+    schedule = FineTuningTraining(**options).schedule(220, "text")
     assert (schedule.num_train_steps, schedule.num_warmup_steps, schedule.save_checkpoints_steps) == expected
-    said = " 3 passes over 220 texts: 20 steps of 32" if length == Length() else " passes over 220 texts: "
+    said = " passes over 220 texts: " if options else " 3 passes over 220 texts: 20 steps of 32"
     assert said in caplog.text
 
 
 def test_too_few_texts_for_a_step_are_an_error():
     with pytest.raises(ValueError, match="10 texts are not enough for a step of 32: decrease --train_batch_size"):
-        Length().schedule(10, "text", 32)
+        FineTuningTraining().schedule(10, "text")

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from two_workers import TwoWorkers
 
-from albert_tf.training.options import JaxOptions, TpuAddress
+from albert_tf.training.config import Devices
 from albert_tf.training.strategy import (
     chief_first,
     create_strategy,
@@ -21,7 +21,7 @@ from albert_tf.training.strategy import (
 
 def test_auto_is_one_device_where_there_is_one(monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
-    assert isinstance(create_strategy("auto"), tf.distribute.OneDeviceStrategy)
+    assert isinstance(create_strategy(Devices()), tf.distribute.OneDeviceStrategy)
 
 
 @pytest.mark.parametrize("gpus, expected", [(0, "one_device"), (1, "one_device"), (2, "mirrored")])
@@ -35,17 +35,17 @@ def test_auto_is_multi_worker_where_tf_config_names_several(monkeypatch):
     monkeypatch.setenv("TF_CONFIG", '{"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, '
                                     '"task": {"type": "worker", "index": 0}}')
     monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", lambda: "several workers")
-    assert create_strategy("auto") == "several workers"
+    assert create_strategy(Devices()) == "several workers"
 
 
 def test_mirrored_takes_all_logical_devices():
-    strategy = create_strategy("mirrored")
+    strategy = create_strategy(Devices(distribution_strategy="mirrored"))
     assert strategy.num_replicas_in_sync == 2 and is_chief(strategy)
 
 
 def test_an_unknown_strategy_is_refused():
     with pytest.raises(ValueError, match="one of auto, one_device, mirrored, multi_worker_mirrored, tpu"):
-        create_strategy("central")
+        Devices(distribution_strategy="central")
 
 
 @pytest.mark.parametrize("version, message", [
@@ -56,7 +56,7 @@ def test_jax_is_refused_without_what_it_needs(monkeypatch, version, message):
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "jax" else find(name))
     with pytest.raises(ValueError, match=message):
-        jax_strategy(JaxOptions())
+        jax_strategy(Devices(runtime="jax"))
 
 
 @pytest.fixture
@@ -82,13 +82,14 @@ def fake_tpu(monkeypatch):
 
 
 def test_the_tpu_flags_reach_the_resolver_and_the_strategy(fake_tpu):
-    assert create_strategy("tpu", TpuAddress("node-1", "us-central1-f", "my-project")) == "a TPU strategy"
+    assert create_strategy(Devices(
+        use_tpu=True, tpu_name="node-1", tpu_zone="us-central1-f", gcp_project="my-project")) == "a TPU strategy"
     assert fake_tpu["resolver"] == dict(tpu="node-1", zone="us-central1-f", project="my-project")
     assert fake_tpu["connected"] is fake_tpu["initialized"] is fake_tpu["strategy"] is fake_tpu["expected"]
 
 
 def test_master_wins_over_the_name(fake_tpu):
-    create_strategy("tpu", TpuAddress("node-1", master="grpc://10.0.0.2:8470"))
+    create_strategy(Devices(use_tpu=True, tpu_name="node-1", master="grpc://10.0.0.2:8470"))
     assert fake_tpu["resolver"]["tpu"] == "grpc://10.0.0.2:8470"
 
 
@@ -98,7 +99,7 @@ def test_no_tpu_is_one_clear_line(monkeypatch):
 
     monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", nowhere)
     with pytest.raises(ValueError, match="^no TPU answers at node-1: Please provide a TPU Name to connect to.$"):
-        create_strategy("tpu", TpuAddress("node-1"))
+        create_strategy(Devices(use_tpu=True, tpu_name="node-1"))
 
 
 def test_an_unreachable_address_is_one_clear_line():
@@ -106,7 +107,7 @@ def test_an_unreachable_address_is_one_clear_line():
         unused.bind(("127.0.0.1", 0))
         address = "grpc://127.0.0.1:%d" % unused.getsockname()[1]
         with pytest.raises(ValueError, match=f"^no TPU answers at {address}: .*refused"):
-            create_strategy("tpu", TpuAddress(master=address))
+            create_strategy(Devices(use_tpu=True, master=address))
 
 
 def batches(context):
@@ -131,7 +132,8 @@ def test_functions_of_data_sets_are_not_converted_by_autograph(name):
         return x if x > 0 else -x  # in a graph, only AutoGraph can convert this condition
 
     with pytest.raises(tf.errors.OperatorNotAllowedInGraphError):
-        distributed(create_strategy(name), lambda context: tf.data.Dataset.range(2).map(absolute))
+        distributed(create_strategy(Devices(distribution_strategy=name)),
+                    lambda context: tf.data.Dataset.range(2).map(absolute))
 
 
 def test_two_workers_meet_the_chief_goes_first_and_a_failure_of_one_ends_both_in_one_line(tmp_path):

@@ -11,7 +11,7 @@ from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.training.checkpoints import Checkpoints
-from albert_tf.training.options import RunOptions, Schedule, TrainerOptions
+from albert_tf.training.config import Devices, FineTuningTraining, Schedule
 from albert_tf.training.run import new_trainer, restrict_training
 from albert_tf.weights.from_pretrained import from_pretrained
 from albert_tf.weights.settings import Settings, write_settings
@@ -34,10 +34,10 @@ def blocks(model):
 
 def test_the_head_trains_with_the_pooler_that_it_reads():
     model = AlbertClassifier(TINY, 3)
-    restrict_training(model, "head", None)
+    restrict_training(model, FineTuningTraining(trainable="head"))
     assert trained(model) == {"output_weights", "output_bias", "bert/pooler/dense/kernel", "bert/pooler/dense/bias"}
     span = AlbertSpan(TINY)
-    restrict_training(span, "head", None)
+    restrict_training(span, FineTuningTraining(trainable="head"))
     assert trained(span) == {"cls/squad/output_weights", "cls/squad/output_bias"}
 
 
@@ -48,7 +48,7 @@ def test_the_head_trains_with_the_pooler_that_it_reads():
     (dict(), "last_4", ["group_0"])])
 def test_the_last_layers_train_with_the_head(config, value, groups):
     model = AlbertClassifier(TINY.replace(**config), 2)
-    restrict_training(model, value, None)
+    restrict_training(model, FineTuningTraining(trainable=value))
     assert blocks(model) == groups
     assert {"output_weights", "bert/pooler/dense/kernel"} < trained(model)
     assert not any("embedding" in name for name in trained(model))
@@ -62,12 +62,12 @@ def test_the_last_layers_train_with_the_head(config, value, groups):
     (dict(), "last_5", "--trainable=last_5: the model has 4 layers. Possible here: last_4, head, all")])
 def test_last_layers_that_share_their_weights_are_refused(config, value, message):
     with pytest.raises(ValueError, match=message):
-        restrict_training(AlbertClassifier(TINY.replace(**config), 2), value, None)
+        restrict_training(AlbertClassifier(TINY.replace(**config), 2), FineTuningTraining(trainable=value))
 
 
 def test_a_model_without_a_head_has_nothing_to_train():
     with pytest.raises(ValueError, match="--trainable=head leaves nothing to train: a AlbertSentenceEncoder has no"):
-        restrict_training(AlbertSentenceEncoder(TINY), "head", None)
+        restrict_training(AlbertSentenceEncoder(TINY), FineTuningTraining(trainable="head"))
 
 
 @pytest.mark.parametrize("options, message", [
@@ -79,14 +79,14 @@ def test_a_model_without_a_head_has_nothing_to_train():
     (dict(lora_rank=2, trainable="all"), "do not set --trainable=all")])
 def test_options_that_contradict_each_other_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        TrainerOptions("adamw", 1e-3, **options)
+        FineTuningTraining(**options)
 
 
 def run_of(directory, config=TINY, **options):
     """A trainer and its checkpoints."""
     keras.utils.set_random_seed(3)
     trainer = new_trainer(ClassificationTask(AlbertClassifier(config, 2, 0.0)), tf.distribute.get_strategy(),
-                          TrainerOptions("adamw", 0.05, **options), RunOptions(str(directory), 2), Schedule(10))
+                          FineTuningTraining(learning_rate=0.05, random_seed=0, **options), Devices(), Schedule(10))
     return trainer, Checkpoints(str(directory), trainer, config)
 
 

@@ -3,15 +3,15 @@
 import json
 
 import pytest
-from absl import flags
 
-from albert_tf.commands import finetuning_flags
+from albert_tf.commands import flags
 from albert_tf.config import AlbertConfig
 from albert_tf.data.records import check_records
 from albert_tf.data.rows import read_rows
 from albert_tf.tasks.classification.task_config import load_task_config
 from albert_tf.tasks.multiple_choice.data import read_examples, read_json_examples
 from albert_tf.tasks.squad.reading import read_squad_examples
+from albert_tf.training.config import Devices
 from albert_tf.training.evaluation import read_history
 from albert_tf.training.strategy import create_strategy
 from albert_tf.utils.files import parse_json_object, read_json_object
@@ -21,12 +21,7 @@ from albert_tf.weights.settings import options_in
 
 
 def read_recipe(path):
-    values = flags.FlagValues()
-    flags.DEFINE_string("recipe", str(path), "", flag_values=values)
-    values.mark_as_parsed()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(finetuning_flags, "FLAGS", values)
-        finetuning_flags.apply_recipe()
+    flags.recipe_values(str(path))
 
 
 def read_manifest(path):
@@ -143,7 +138,7 @@ def test_a_directory_and_a_file_that_is_too_large_are_refused_unread(tmp_path):
 def test_a_tf_config_that_tensorflow_would_not_take_is_refused(monkeypatch, strategy, value, message):
     monkeypatch.setenv("TF_CONFIG", value)
     with pytest.raises(ValueError, match=message):
-        create_strategy(strategy)
+        create_strategy(Devices(distribution_strategy=strategy))
 
 
 @pytest.mark.parametrize("reader, content, message", [

@@ -19,7 +19,8 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.classification.task import ClassificationTask
 from albert_tf.weights import archive
 from albert_tf.weights.from_pretrained import load_into
-from albert_tf.weights.resolved_model import ModelRequest, ResolvedModel
+from albert_tf.weights.resolved_model import ResolvedModel
+from albert_tf.weights.source import Source
 from albert_tf.weights.stored_model import open_source
 
 
@@ -86,7 +87,7 @@ def test_a_tf2_module_with_the_releases_names_is_read_by_them(tmp_path):
 @pytest.mark.parametrize("use", [
     lambda path: albert_tf.from_pretrained(path), lambda path: albert_tf.from_pretrained(path, model="pretrainer"),
     albert_tf.tokenizer_from_pretrained, lambda path: albert_tf.from_pretrained(path, config=TINY),
-    lambda path: ResolvedModel(ModelRequest()).build(lambda: ClassificationTask(AlbertClassifier(TINY, 2)), path)])
+    lambda path: ResolvedModel(Source()).build(lambda: ClassificationTask(AlbertClassifier(TINY, 2)), path)])
 def test_a_tf2_module_of_other_names_is_refused_and_does_not_run(tmp_path, use):
     written = tmp_path / "written"
     tf2_module(tmp_path / "module", writes=str(written))

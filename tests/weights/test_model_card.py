@@ -14,7 +14,7 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.classification.answers import text_logits
-from albert_tf.training.options import RunOptions, Schedule, TrainerOptions
+from albert_tf.training.config import Schedule, Training
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.model_card import ModelCard, model_name, write_calibration, write_model_card, write_run_card
 from albert_tf.weights.settings import VocabularyFiles
@@ -179,8 +179,8 @@ def run(tmp_path_factory, golden):
     save(model, str(directory), "tf1", VocabularyFiles(str(golden / "tiny_spm/tiny.model")))
     for ending in ("index", "data-00000-of-00001"):
         (directory / f"model.ckpt-20.{ending}").write_bytes((directory / f"model.ckpt-best.{ending}").read_bytes())
-    run, trainer = RunOptions(str(directory), 4), TrainerOptions("lamb", 0.5, random_seed=7)
-    write_run_card(model, run, Schedule(20), trainer, "python run.py",
+    training = Training(optimizer="lamb", learning_rate=0.5, random_seed=7, train_batch_size=4)
+    write_run_card(model, str(directory), Schedule(20), training, "python run.py",
                    datasets={"novels.tfrecord": dict(seed=1)}, scores=dict(masked_lm_accuracy=0.25, global_step=3))
     return directory
 
@@ -194,13 +194,12 @@ def test_the_card_of_a_run_has_its_options(run):
 
 
 def test_the_card_of_a_classifiers_run_lists_its_labels(tmp_path):
-    run, trainer = RunOptions(str(tmp_path), 4), TrainerOptions("lamb", 0.5)
     model = AlbertClassifier(CONFIG, 2, label_names=("<b>*bad*", "good | fair"))
-    write_run_card(model, run, Schedule(20), trainer, "python run.py")
+    write_run_card(model, str(tmp_path), Schedule(20), Training(), "python run.py")
     text = (tmp_path / "README.md").read_text()
     assert "| labels | &lt;b&gt;\\*bad\\*, good \\| fair |" in text.splitlines()
     assert yaml.safe_load(text.split("---\n")[1])["albert_tf"]["made_from"]["labels"] == "<b>*bad*, good | fair"
-    write_run_card(AlbertClassifier(CONFIG, 1), run, Schedule(20), trainer, "python run.py")
+    write_run_card(AlbertClassifier(CONFIG, 1), str(tmp_path), Schedule(20), Training(), "python run.py")
     assert "| labels |" not in (tmp_path / "README.md").read_text()
 
 

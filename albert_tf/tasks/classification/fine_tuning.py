@@ -13,6 +13,7 @@ from albert_tf.data.feature_table import FeatureCache
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.classification import metrics as glue_metrics
 from albert_tf.tasks.classification.answers import export_classification, write_answers, write_predictions
+from albert_tf.tasks.classification.config import ClassifierConfig
 from albert_tf.tasks.classification.data import feature_table, read_examples, with_companions
 from albert_tf.tasks.classification.metrics import Calibration, evaluate_ranking, fitted
 from albert_tf.tasks.classification.task import ClassificationTask, LabelLoss, RankingTask, class_weights
@@ -27,35 +28,42 @@ from albert_tf.weights.model_card import write_calibration
 from albert_tf.weights.settings import Settings, settings_in, write_settings
 from albert_tf.weights.teacher import Teacher
 
+_LONG_TEXTS = ("window_pooling", "max_windows", "doc_stride")  # what --long_texts tells a classifier
+
 
 class TextClassification(FineTuning):
     """Classification or regression of texts or pairs. The results of a companion task have its name as a prefix."""
 
-    def __init__(self, options: Any):
-        super().__init__(options)
-        self.task, self.best_metric = options.task, options.task.metrics[0]
-        self.windows = WindowOptions(options.windows.get("max_windows", 1), options.windows.get("doc_stride", 0))
-        self.name = self.task.name
-        check_labels(options, self.task.labels)
+    options: ClassifierConfig
+    heads = ("classifier",)
+
+    def __init__(self, options: ClassifierConfig, *arguments: Any):
+        super().__init__(options, *arguments)
+        self.task = options.task()
+        self.name, self.best_metric = self.task.name, self.task.metrics[0]
+        windows = {name: self.model.reconciled(name, options.windows.get(name), "long_texts") for name in _LONG_TEXTS}
+        self.window_arguments = {name: value for name, value in windows.items() if value is not None}
+        self.windows = WindowOptions(windows["max_windows"] or 1, windows["doc_stride"] or 0)
+        check_labels(options, self.model, self.task.labels)
         self._check_kind()
         if options.do_eval or options.calibrate:
             glue_metrics.check_packages(self.task)
-        is_other = options.do_train or options.finetuning.ensemble_checkpoints
-        self._calibration = Calibration() if is_other else _stored(options.model.settings)
+        is_other = options.do_train or options.ensemble_checkpoints
+        self._calibration = Calibration() if is_other else _stored(self.model.settings)
         self._class_weights: tuple[float, ...] | None = None  # of the training set
         self.data_files = [source.path for split, source in self.task.sources.items() if split in options.splits]
-        if options.do_train and options.teacher_checkpoint:
-            self.teacher = Teacher.of(options, "classifier", ClassificationTask.TEACHER_OUTPUTS)
+        if options.do_train and options.distillation.teacher_checkpoint:
+            self.teacher = Teacher.of(options.distillation, "classifier", ClassificationTask.TEACHER_OUTPUTS)
             self.teacher.check_labels(self.task.labels, self.task.multi_label, self.task.is_ranking)
 
     def new_task(self, config):
         options, task = self.options, self.task
         model = AlbertClassifier(
             config, task.num_labels, options.classifier_dropout_prob, label_names=task.labels,
-            max_seq_length=options.max_seq_length, multi_label=task.multi_label,
+            max_seq_length=self.max_seq_length, multi_label=task.multi_label,
             temperature=self._calibration.temperature, thresholds=self._calibration.thresholds,
             activation_fn="sigmoid" if task.is_ranking else None, single_texts=not self.has_pairs,
-            **options.windows)
+            **self.window_arguments)
         if task.is_ranking:
             return RankingTask(model)
         return ClassificationTask(model, task.is_regression,
@@ -76,9 +84,9 @@ class TextClassification(FineTuning):
 
     def teacher_table(self, table):
         """The same texts, with the vocabulary, the length and the windows of the teacher."""
-        options, cache = self.options, FeatureCache(self.teacher.tokenizer, self.options.cached_dir)
+        options, cache = self.options, FeatureCache(self.teacher.tokenizer, self.options.cache)
         return feature_table(cache, self.task, options.data_dir, "train",
-                             self.teacher.row_length(options.max_seq_length),
+                             self.teacher.row_length(self.max_seq_length),
                              WindowOptions.of(self.teacher.source.settings))
 
     def evaluation(self):
@@ -111,7 +119,7 @@ class TextClassification(FineTuning):
 
     def prepare(self):
         options = self.options
-        if not (options.calibrate or options.do_train) or options.finetuning.ensemble_checkpoints:
+        if not (options.calibrate or options.do_train) or options.ensemble_checkpoints:
             return
         directory = os.path.dirname(self.checkpoint())
         if options.calibrate:
@@ -143,7 +151,7 @@ class TextClassification(FineTuning):
             yield table, functools.partial(self._write, task)
 
     def export(self, directory, model):
-        export_classification(directory, model, self.tokenizer, self.options.max_seq_length, self.has_pairs,
+        export_classification(directory, model, self.tokenizer, self.max_seq_length, self.has_pairs,
                               self.task.is_regression, self.options.threshold_to_export, self.windows)
 
     @property
@@ -158,9 +166,9 @@ class TextClassification(FineTuning):
             raise ValueError(f"--focal_gamma is for labels, and {task.name} is a regression")
         if options.calibrate and task.is_regression:
             raise ValueError(f"--calibrate is for labels, and {task.name} is a regression")
-        if options.calibrate and options.finetuning.ensemble_checkpoints:
+        if options.calibrate and options.ensemble_checkpoints:
             raise ValueError("--calibrate is for a single model: do not set --ensemble_checkpoints")
-        source = options.model.run or (None if options.do_train else options.model.stored)
+        source = self.model.run or (None if options.do_train else self.model.stored)
         if source and task.labels and bool(source.settings.multi_label) != task.multi_label:
             number = "any number of labels" if source.settings.multi_label else "one label"
             raise ValueError(f"{source.path} was trained to give a text {number}, and the task has \"multi_label\": "
@@ -170,7 +178,7 @@ class TextClassification(FineTuning):
                              "task_config of the training, or another model")
 
     def _table(self, task: TaskData, split: str):
-        return feature_table(self.cache, task, self.options.data_dir, split, self.options.max_seq_length, self.windows)
+        return feature_table(self.cache, task, self.options.data_dir, split, self.max_seq_length, self.windows)
 
     def _tables(self, split: str) -> Iterator:
         """The task and its companions, each with its table."""

@@ -18,6 +18,7 @@ from albert_tf.tasks.classification.answers import write_answers
 from albert_tf.tasks.classification.data import read_examples
 from albert_tf.tasks.classification.metrics import correlations
 from albert_tf.tasks.fine_tuning import FineTuning
+from albert_tf.tasks.sentence_vectors.config import SentenceVectorsConfig
 from albert_tf.tasks.sentence_vectors.data import (
     DROPOUT,
     TextPair,
@@ -41,6 +42,7 @@ from albert_tf.training.checkpoints import saved_runs
 from albert_tf.training.evaluation import mean_of
 from albert_tf.utils.outputs import read_array, write_array
 from albert_tf.utils.progress import count_of
+from albert_tf.weights.pooling import sentence_pooling
 from albert_tf.weights.teacher import Teacher
 
 # Distillation: about how many lines the initial weights read, and how many in a batch.
@@ -51,16 +53,19 @@ PROJECTION = "teacher_projection.npy"
 class SentenceEmbeddings(FineTuning):
     """Vectors of sentences, whose cosines are scored."""
 
+    options: SentenceVectorsConfig
+    heads = ("sentence_encoder",)
     best_metric = "spearman"
 
-    def __init__(self, options: Any):
-        self.pooling = options.vector_pooling
+    def __init__(self, options: SentenceVectorsConfig, *arguments: Any):
+        super().__init__(options, *arguments)
+        self.scored = options.scored()
+        self.pooling = dict(sentence_pooling(self.model, options), max_seq_length=self.max_seq_length)
         self.prompt = prompt_text(self.pooling["prompts"], self.pooling["default_prompt_name"])  # before each text
         self.vectors = options.stored_precision()
-        super().__init__(options)
         if options.do_train and options.objective == "simcse":
             self.config = with_dropout(self.config)
-        files = {split: source.path for split, source in options.scored.sources.items()}
+        files = {split: source.path for split, source in self.scored.sources.items()}
         if options.objective != "sts":
             files["train"] = os.path.basename(options.train_file or "")
         self.data_files = [files[split] for split in options.splits if split in files]
@@ -68,14 +73,14 @@ class SentenceEmbeddings(FineTuning):
             self.teacher = Teacher(options.teacher_checkpoint, "sentence_encoder",
                                    teacher_outputs(options.distillation_tokens))
             if options.distillation_tokens:
-                self.teacher.check_tokens(self.tokenizer, self.config, options.max_seq_length)
+                self.teacher.check_tokens(self.tokenizer, self.config, self.max_seq_length)
                 if prompted(self.teacher.source.settings, [""]) != [self.prompt]:
                     raise ValueError(f"--teacher_checkpoint={options.teacher_checkpoint} reads texts behind another "
                                      "prompt, so its answers cannot be compared token by token: set --prompt_name")
 
     def new_task(self, config):
         options = self.options
-        depths = options.distillation_depths if options.do_train else options.model.settings.distillation_depths
+        depths = options.distillation_depths if options.do_train else self.model.settings.distillation_depths
         model = AlbertSentenceEncoder(config, **self.pooling, distillation_depths=depths or (),
                                       vector_precision=self.vectors.name, vector_ranges=self.vectors.ranges)
         objective = "contrastive" if options.objective in ("pairs", "simcse") else "similarity"
@@ -88,7 +93,7 @@ class SentenceEmbeddings(FineTuning):
         if options.objective == "sts":
             return self._table(self._scored_pairs("train"), "train")
         if options.objective == "distillation":
-            return line_table(self.cache, [self.prompt + line for line in self.lines], options.max_seq_length)
+            return line_table(self.cache, [self.prompt + line for line in self.lines], self.max_seq_length)
         return self._table(self.pairs, "train")
 
     @functools.cached_property
@@ -115,10 +120,10 @@ class SentenceEmbeddings(FineTuning):
 
     def teacher_table(self, table):
         """The same lines, with the teacher's vocabulary, and its length unless tokens are compared."""
-        length = self.options.max_seq_length
+        length = self.max_seq_length
         if not self.options.distillation_tokens:
             length = self.teacher.row_length(length)
-        return line_table(FeatureCache(self.teacher.tokenizer, self.options.cached_dir),
+        return line_table(FeatureCache(self.teacher.tokenizer, self.options.cache),
                           prompted(self.teacher.source.settings, self.lines), length)
 
     def targets(self, answers):
@@ -131,7 +136,7 @@ class SentenceEmbeddings(FineTuning):
             matrix = read_array(path)
         else:
             places = slice(None, None, -(-len(vectors) // COMPARED))
-            own = self._initial_vectors(self.lines[places]) if self.options.finetuning.init_checkpoint else None
+            own = self._initial_vectors(self.lines[places]) if self.init_path else None
             size = self.pooling["truncate_dim"] or self.config.hidden_size
             matrix = projection(vectors, size, own, places)
             write_array(path, matrix)
@@ -154,28 +159,28 @@ class SentenceEmbeddings(FineTuning):
         yield self._table(self._scored_pairs("test"), "test"), self._write
 
     def export(self, directory, model):
-        export_sentence_encoder(directory, model, self.tokenizer, self.options.max_seq_length)
+        export_sentence_encoder(directory, model, self.tokenizer, self.max_seq_length)
 
     def _table(self, pairs: list[TextPair], split: str):
-        return feature_table(self.cache, pairs, split, self.options.max_seq_length)
+        return feature_table(self.cache, pairs, split, self.max_seq_length)
 
     def _scored_pairs(self, split: str) -> list[TextPair]:
-        pairs = read_scored_pairs(self.options.scored, self.options.data_dir, split, self.options.best_score)
+        pairs = read_scored_pairs(self.scored, self.options.data_dir, split, self.options.best_score)
         return [pair.behind(self.prompt) for pair in pairs]
 
     def _initial_vectors(self, texts: list[str]) -> np.ndarray:
         """The vectors of texts by the initial weights, float32 [texts, H]."""
-        model = self.options.model.pretrained("sentence_encoder", **self.pooling)
-        rows = token_ids(self.tokenizer, [self.prompt + text for text in texts], self.options.max_seq_length)
+        model = self.model.pretrained("sentence_encoder", **self.pooling)
+        rows = token_ids(self.tokenizer, [self.prompt + text for text in texts], self.max_seq_length)
         by_length = embed(vectors_function(model), rows, COMPARED_BATCH)
         return np.stack([vectors.pooled for vectors in sorted(by_length, key=lambda vectors: vectors.text)])
 
     def _write(self, predictions, step: int) -> None:
         """Writes the scores of the test set to files in the format of run_classifier.py."""
         options, cosines = self.options, mean_of(predictions, "cosine")
-        guids = [example.guid for example in read_examples(options.scored, options.data_dir, "test")]
-        write_answers(options.output_dir, options.scored, guids, options.best_score * cosines[:, None])
-        logging.info("%s: %s answered in %s", options.scored.name, count_of(len(guids), "test example"),
+        guids = [example.guid for example in read_examples(self.scored, options.data_dir, "test")]
+        write_answers(options.output_dir, self.scored, guids, options.best_score * cosines[:, None])
+        logging.info("%s: %s answered in %s", self.scored.name, count_of(len(guids), "test example"),
                      options.output_dir)
 
 

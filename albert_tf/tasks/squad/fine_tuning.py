@@ -22,6 +22,7 @@ from albert_tf.tasks.squad.answers import (
     candidates,
     describe,
 )
+from albert_tf.tasks.squad.config import SquadConfig
 from albert_tf.tasks.squad.export import export_question_answering
 from albert_tf.tasks.squad.features import (
     FeatureOptions,
@@ -37,13 +38,14 @@ from albert_tf.training.distillation import binary_divergence, divergence
 from albert_tf.training.evaluation import Predictions, checkpoint_of, shown, write_results
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.task import Batch, Tensors, TrainableTask
+from albert_tf.weights.resolved_model import ResolvedModel
 from albert_tf.weights.settings import settings_in, write_settings
 from albert_tf.weights.teacher import Teacher
 
 MAX_QUERY_LENGTH = 64  # the release's
 
 
-def read_files(options: Any) -> dict[str, SquadFile]:
+def read_files(options: SquadConfig) -> dict[str, SquadFile]:
     """The files to use, by the names of their flags."""
     wanted = dict(train_file=options.do_train, predict_file=options.do_eval or options.do_predict)
     paths = {name: getattr(options, name) for name, is_wanted in wanted.items() if is_wanted}
@@ -55,34 +57,34 @@ def read_files(options: Any) -> dict[str, SquadFile]:
     return files
 
 
-def feature_options(options: Any) -> FeatureOptions:
-    """How features are made: as the flags say, or else as in the run in --output_dir."""
-    max_query_length = options.model.reconciled("max_query_length", options.max_query_length) or MAX_QUERY_LENGTH
-    doc_stride = options.model.reconciled("doc_stride", options.doc_stride) or default_doc_stride(
-        options.max_seq_length, max_query_length)
-    return FeatureOptions(options.max_seq_length, doc_stride, max_query_length,
+def feature_options(options: SquadConfig, model: ResolvedModel, max_seq_length: int) -> FeatureOptions:
+    """How features are made: as the options say, or else as in the run in output_dir."""
+    max_query_length = model.reconciled("max_query_length", options.max_query_length) or MAX_QUERY_LENGTH
+    doc_stride = model.reconciled("doc_stride", options.doc_stride) or default_doc_stride(
+        max_seq_length, max_query_length)
+    return FeatureOptions(max_seq_length, doc_stride, max_query_length,
                           release_compatible=options.release_compatible, misplaced_answers=options.misplaced_answers)
 
 
-def squad_version(options: Any, files: dict[str, SquadFile]) -> str:
+def squad_version(requested: str | None, model: ResolvedModel, files: dict[str, SquadFile]) -> str:
     """The value of --squad_version, or the version of the files, or without files that of the weights' head."""
     said = sorted({file.summary.version for file in files.values()})
-    if not options.squad_version and len(said) > 1:
+    if not requested and len(said) > 1:
         raise ValueError(f"the files are those of SQuAD {' and '.join(said)}: set --squad_version")
-    said = said or [VERSION_OF_HEAD[head] for head in options.model.heads if head in VERSION_OF_HEAD]
-    version = options.squad_version or (said[0] if said else None)
+    said = said or [VERSION_OF_HEAD[head] for head in model.heads if head in VERSION_OF_HEAD]
+    version = requested or (said[0] if said else None)
     if not version:
         raise ValueError("--squad_version is missing, and neither a file nor a fine-tuned checkpoint tells it")
-    options.model.check_head([head for head, head_version in VERSION_OF_HEAD.items() if head_version == version])
+    model.check_head([head for head, head_version in VERSION_OF_HEAD.items() if head_version == version])
     logging.info("SQuAD %s", version)
     return version
 
 
-def beam_width(options: Any, version: str) -> int:
+def beam_width(options: SquadConfig, max_seq_length: int, version: str) -> int:
     """The smallest number of tokens of a row. Raises ValueError if --max_seq_length is smaller."""
     width = max(options.start_n_top, options.end_n_top) if version == "2.0" else 1
-    if width > options.max_seq_length:
-        raise ValueError(f"--start_n_top and --end_n_top must not be above --max_seq_length={options.max_seq_length}. "
+    if width > max_seq_length:
+        raise ValueError(f"--start_n_top and --end_n_top must not be above --max_seq_length={max_seq_length}. "
                          f"Received: {options.start_n_top}, {options.end_n_top}")
     return width
 
@@ -165,13 +167,15 @@ class QuestionAnswering(FineTuning):
     model is trained.
     """
 
+    options: SquadConfig
+    heads = ("span", "conditional_span")
     best_metric, unit = BEST_METRIC, "question"
 
-    def __init__(self, options: Any):
-        self.features, self.files = feature_options(options), read_files(options)
-        self.version = squad_version(options, self.files)
-        self.shortest_row = beam_width(options, self.version)
-        super().__init__(options)
+    def __init__(self, options: SquadConfig, *arguments: Any):
+        super().__init__(options, *arguments)
+        self.features, self.files = feature_options(options, self.model, self.max_seq_length), read_files(options)
+        self.version = squad_version(options.squad_version, self.model, self.files)
+        self.shortest_row = beam_width(options, self.max_seq_length, self.version)
         used = [options.train_file] * options.do_train + [options.predict_file] * options.do_eval
         self.data_files = [*map(os.path.basename, used)]
         self.reading = dict(doc_stride=self.features.doc_stride, max_query_length=self.features.max_query_length)
@@ -180,9 +184,9 @@ class QuestionAnswering(FineTuning):
         self.dataset = file.articles if file and file.summary.has_answers else None
         task = SpanTask if self.version == "1.1" else ConditionalSpanTask
         head, = (head for head, version in VERSION_OF_HEAD.items() if version == self.version)
-        if options.do_train and options.teacher_checkpoint:
-            self.teacher = Teacher.of(options, head, task.TEACHER_OUTPUTS)
-            self.teacher.check_tokens(self.tokenizer, self.config, options.max_seq_length)
+        if options.do_train and options.distillation.teacher_checkpoint:
+            self.teacher = Teacher.of(options.distillation, head, task.TEACHER_OUTPUTS)
+            self.teacher.check_tokens(self.tokenizer, self.config, self.max_seq_length)
 
     def new_task(self, config):
         options = self.options
@@ -236,9 +240,9 @@ class QuestionAnswering(FineTuning):
     def _threshold(self) -> float | None:
         """That of the user, or the one that is stored with the weights that predict."""
         options = self.options
-        if options.null_score_diff_threshold is not None or options.finetuning.ensemble_checkpoints:
+        if options.null_score_diff_threshold is not None or options.ensemble_checkpoints:
             return options.null_score_diff_threshold
-        return options.model.open(self.checkpoint()).settings.null_score_diff_threshold
+        return self.model.open(self.checkpoint()).settings.null_score_diff_threshold
 
     def use(self) -> None:
         if self.options.ask:
@@ -265,7 +269,7 @@ class QuestionAnswering(FineTuning):
     def _write(self, questions: list[QuestionWindows], predictions: Predictions, step: int) -> None:
         """Writes the files of predictions and, if there are answers, the scores with the checkpoint's step."""
         options, threshold = self.options, self.options.null_score_diff_threshold
-        is_of_run = checkpoint_of(options.output_dir) and not options.finetuning.ensemble_checkpoints
+        is_of_run = checkpoint_of(options.output_dir) and not options.ensemble_checkpoints
         chosen = answers(questions, predictions, self.answer_options)
         results = self._results(write_n_best(options.output_dir, chosen))
         if self.dataset:

@@ -12,6 +12,7 @@ from absl import logging
 from albert_tf.modeling.classifier import AlbertTokenClassifier
 from albert_tf.tasks.fine_tuning import FineTuning, check_labels, report_predicted
 from albert_tf.tasks.tagging import metrics as tagging_metrics
+from albert_tf.tasks.tagging.config import TaggingConfig
 from albert_tf.tasks.tagging.data import (
     TaggedText,
     TaggingFeatureOptions,
@@ -61,28 +62,30 @@ class TaggingTask(TrainableTask):
 class Tagging(FineTuning):
     """Tags of words. The labels are the tags of --train_file, or those that are stored with the weights."""
 
+    options: TaggingConfig
+    heads = ("token_classifier",)
     unit = "sentence"
 
-    def __init__(self, options: Any):
-        super().__init__(options)
-        model = options.model
+    def __init__(self, options: TaggingConfig, *arguments: Any):
+        super().__init__(options, *arguments)
+        model, columns = self.model, options.word_and_tag
         self.features = TaggingFeatureOptions(
-            options.max_seq_length, model.reconciled("doc_stride", options.doc_stride) or 0,
+            self.max_seq_length, model.reconciled("doc_stride", options.doc_stride) or 0,
             bool(model.reconciled("label_all_pieces", options.label_all_pieces)))
         self.train, self.dev, self.test = (
-            read_tagged_text(path, options.columns) if path and is_used else None for path, is_used in (
+            read_tagged_text(path, columns) if path and is_used else None for path, is_used in (
                 (options.train_file, True), (options.eval_file, options.do_eval),
                 (options.predict_file, options.do_predict)))
         self.label_names = self._label_names()
-        check_labels(options, self.label_names)
+        check_labels(options, model, self.label_names)
         self._warn_of_capitals()
         self.best_metric = best_metric(self.label_names)
         self.data_files = [os.path.basename(text.path) for text in (self.train, self.dev) if text]
         self.reading = dict(doc_stride=self.features.doc_stride)
-        if options.do_train and options.teacher_checkpoint:
-            self.teacher = Teacher.of(options, "token_classifier", TaggingTask.TEACHER_OUTPUTS)
+        if options.do_train and options.distillation.teacher_checkpoint:
+            self.teacher = Teacher.of(options.distillation, "token_classifier", TaggingTask.TEACHER_OUTPUTS)
             self.teacher.check_labels(self.label_names)
-            self.teacher.check_tokens(self.tokenizer, self.config, options.max_seq_length)
+            self.teacher.check_tokens(self.tokenizer, self.config, self.max_seq_length)
 
     def new_task(self, config):
         return TaggingTask(AlbertTokenClassifier(
@@ -113,7 +116,7 @@ class Tagging(FineTuning):
     def _label_names(self) -> tuple[str, ...]:
         for text in filter(None, (self.train, self.dev)):
             text.check_has_tags()
-        known = label_names([self.train]) if self.train else self.options.model.settings.label_names
+        known = label_names([self.train]) if self.train else self.model.settings.label_names
         if known is None:
             raise ValueError("the tags are unknown: no label names are stored with the weights, and --train_file, "
                              "which has all tags, is missing")
@@ -143,7 +146,7 @@ class Tagging(FineTuning):
         text.write_with_tags(path, tagging_metrics.tags_of_sentences(text, probabilities, self.label_names))
         logging.info("%s: %s tagged", path, count_of(text.num_words, "word"))
         if text.has_tags:
-            report_predicted(self.options, self._scores(text, table, predictions), step)
+            report_predicted(self.options.output_dir, self._scores(text, table, predictions), step)
 
 
 def _mean_of_tagged(losses: tf.Tensor, batch: Batch, denominators: Tensors) -> tf.Tensor:

@@ -1,0 +1,276 @@
+"""Makes flags of a config, and the config of the flags (albert_tf/options.py).
+
+    flags.define(SquadConfig)                  # before the command line is parsed
+    config = flags.read(SquadConfig)           # after it
+
+No other module of the package reads flags, but where the command line itself is handled (app.py, usage.py).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import os
+import pathlib
+import re
+from typing import Any, Iterable, Mapping, TypeVar
+
+from absl import flags
+
+from albert_tf.data.feature_table import fingerprint
+from albert_tf.options import Config, Option, declared
+from albert_tf.utils import bounds
+from albert_tf.utils.files import is_remote, read_json_object
+from albert_tf.utils.imports import tensorflow as tf
+
+FLAGS = flags.FLAGS
+flags.disclaim_key_flags()  # a flag belongs to the command that calls these functions
+AnyConfig = TypeVar("AnyConfig", bound=Config)
+GROUPS = ("Model", "Runs", "Training", "Devices", "Export")  # titles in --help, after "This command"
+RECIPES = pathlib.Path(__file__).parents[1] / "recipes"
+# By a recipe's flag: the flags of the command line that it gives way to. Its warm-up belongs to its number of steps.
+_REPLACED_BY = {"train_step": ("num_train_epochs",), "num_train_epochs": ("train_step",),
+                "warmup_step": ("warmup_proportion", "num_train_epochs", "train_step"),
+                "warmup_proportion": ("warmup_step",)}
+_PATHS = ("string", "required", "strings", "names")  # kinds of options that may be paths
+_HOME = re.compile(r"(^|[,=] *)(~[\w.-]*)(?=[/,]|$)")  # at the start of a path: ~/a,~/b or name=~/a
+_GROUP_OF: dict[str, str | None] = {}  # by the flag's name
+# Flags of other programs, such as Hugging Face's and BERT's scripts, with ours. Each command has some of ours.
+_OF_OTHER_PROGRAMS = {
+    "model_name_or_path": ("init_checkpoint", "albert_directory"), "model_name": ("init_checkpoint",),
+    "model_path": ("init_checkpoint", "albert_directory"), "model_dir": ("init_checkpoint", "albert_directory"),
+    "config_name": ("albert_config_file",), "bert_config_file": ("albert_config_file",),
+    "tokenizer_name": ("spm_model_file", "vocab_file"), "dataset_name": ("task_name", "train_file"),
+    "validation_file": ("eval_file", "predict_file", "data_dir"), "test_file": ("predict_file", "data_dir"),
+    "epochs": ("num_train_epochs", "num_train_steps"), "num_epochs": ("num_train_epochs", "num_train_steps"),
+    "num_train_epochs": ("num_train_steps",),
+    "max_steps": ("train_step", "num_train_steps"), "num_train_steps": ("train_step",),
+    "warmup_steps": ("warmup_step", "num_warmup_steps"), "num_warmup_steps": ("warmup_step",),
+    "warmup_ratio": ("warmup_proportion", "num_warmup_steps"), "lr": ("learning_rate",), "optim": ("optimizer",),
+    "per_device_train_batch_size": ("train_batch_size",), "per_gpu_train_batch_size": ("train_batch_size",),
+    "per_device_eval_batch_size": ("eval_batch_size",), "batch_size": ("train_batch_size",),
+    "save_steps": ("save_checkpoints_steps",), "eval_steps": ("save_checkpoints_steps",),
+    "save_total_limit": ("keep_checkpoint_max",), "fp16": ("precision",), "bf16": ("precision",),
+    "max_length": ("max_seq_length",), "lora_r": ("lora_rank",),
+}
+
+# absl's messages about a value, and what they mean.
+_VALUES = (
+    (r"flag --(\w+)=(.*): invalid literal for int\(\).*", r"--\1 must be a whole number. Received: \2"),
+    (r"flag --(\w+)=(.*): could not convert string to float.*", r"--\1 must be a number. Received: \2"),
+    (r"flag --(\w+)=(.*): \('Non-boolean argument to boolean flag'.*", r"--\1 must be true or false. Received: \2"),
+    (r"flag --(\w+)=(.*): value should be one of <(.*)>", r"--\1 must be one of \3. Received: \2"),
+    (r"flag --(\w+)=(.*): \S+ is not (an? .*)", r"--\1 must be \3. Received: \2"),
+    (r"flag --(\w+)=\S*: it (is required|must not be empty)", r"--\1 \2"),
+    (r"Missing value for flag --?(\w+).*", r"--\1 has no value"),
+    (r"flag (--\w+=.*)", r"\1"),
+)
+
+
+def define(config_class: type[Config], **aliases: str) -> None:
+    """Defines a flag for each option of a config and of its parts, and other names of some flags.
+
+    Args:
+      **aliases: by another name, the name of the flag: seed="random_seed".
+    """
+    for name, option, default, group in declared(config_class):
+        _define(name, option, None if default is dataclasses.MISSING else default)
+        _GROUP_OF[name] = group
+    for alias, name in aliases.items():
+        flags.DEFINE_alias(alias, name)
+        _GROUP_OF[alias] = _GROUP_OF[name]
+
+
+def group_of(flag: str) -> str | None:
+    """The title under which --help lists a flag; None for a flag of the command itself."""
+    return _GROUP_OF.get(flag)
+
+
+def define_required(name: str, help: str) -> None:
+    """Defines a string flag that must be set to a non-empty value."""
+    flags.DEFINE_string(name, None, help)
+    require(name)
+
+
+def define_float(name: str, default: float | None, help: str, lower_bound: float | None = None,
+                 upper_bound: float | None = None) -> None:
+    """flags.DEFINE_float for finite numbers."""
+    flags.DEFINE(_FiniteNumber(lower_bound, upper_bound), name, default, help, serializer=flags.ArgumentSerializer())
+
+
+def define_integer(name: str, default: int | None, help: str, lower_bound: int, upper_bound: int) -> None:
+    """flags.DEFINE_integer for a decimal number."""
+    flags.DEFINE(_WholeNumber(lower_bound, upper_bound), name, default, help, serializer=flags.ArgumentSerializer())
+
+
+def require(name: str) -> None:
+    """Makes a string flag required: it must be set, and not be empty as in `--output_dir=$UNSET`."""
+    flags.register_validator(name, _is_set)
+
+
+def read(config_class: type[AnyConfig], has_recipe: bool = False) -> AnyConfig:
+    """The config of the flags.
+
+    Args:
+      has_recipe: whether --recipe has defaults of flags: the name of a file in albert_tf/recipes/, or the path of a
+        JSON file.
+
+    Raises:
+      ValueError: a value is wrong, or an option has no effect without another one.
+    """
+    recipe = FLAGS.recipe if has_recipe else None
+    return _read(config_class, recipe_values(recipe) if recipe else {})
+
+
+def present() -> dict[str, str]:
+    """The flags that are set, as text, by name."""
+    return {name: str(flag.value) for name in FLAGS if (flag := FLAGS[name]).present}
+
+
+def origin(input_files: Iterable[str]) -> dict[str, Any]:
+    """Entries of made_from: the flags that are set, as text, and the digests of local input files."""
+    return dict(flags=present(), digests={path: fingerprint(path) for path in input_files if not is_remote(path)})
+
+
+def arguments_of(excluded: Iterable[str]) -> list[str]:
+    """The flags that are set, as the arguments of another command, without some."""
+    used = (FLAGS[name] for name in FLAGS if FLAGS[name].present)
+    return list(dict.fromkeys(flag.serialize() for flag in used if flag.name not in excluded))
+
+
+def _read(config_class: type[AnyConfig], defaults: Mapping[str, Any]) -> AnyConfig:
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(config_class):
+        name = field.name
+        if "part" in field.metadata:
+            values[name] = _read(field.metadata["part"], defaults)
+        elif "option" in field.metadata:
+            value = defaults[name] if name in defaults else FLAGS[name].value
+            if field.metadata["option"].kind in _PATHS:
+                value = _with_home(value)
+            if isinstance(value, list):
+                value = tuple(value)
+            values[name] = () if value is None and field.default == () else value
+    return config_class(**values)
+
+
+def _with_home(value: Any) -> Any:
+    """A value whose paths have the home directory for ~, since a shell leaves it in --flag=~/path."""
+    if isinstance(value, list):
+        return [_with_home(item) for item in value]
+    return _HOME.sub(lambda match: match[1] + os.path.expanduser(match[2]), value) if isinstance(value, str) else value
+
+
+def recipe_values(recipe: str) -> dict[str, Any]:
+    """The values of a recipe, without those of flags that the command line sets or replaces."""
+    named = RECIPES / f"{recipe.lower()}.json"
+    path = str(named) if named.is_file() else recipe
+    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
+        names = ", ".join(sorted(file.stem for file in RECIPES.glob("*.json")))
+        raise ValueError(f"no recipe {recipe!r}: expected one of {names}, or the path of a JSON file")
+    values = {}
+    for name, value in read_json_object(path).items():
+        if value is None:
+            raise ValueError(f"{path}: --{name} has no value")
+        if name not in FLAGS:
+            unknown = flags.UnrecognizedFlagError(name, suggestions=difflib.get_close_matches(name, FLAGS))
+            raise ValueError(f"{path}: {described_error(unknown)}")
+        if not any(FLAGS[other].present for other in (name, *_REPLACED_BY.get(name, ()))):
+            try:
+                values[FLAGS[name].name] = FLAGS[name].parser.parse(value if isinstance(value, str) else str(value))
+            except (TypeError, ValueError) as error:
+                wrong = flags.IllegalFlagValueError(f"flag --{name}={value}: {error}")
+                raise ValueError(f"{path}: {described_error(wrong)}") from error
+    return values
+
+
+def described_error(error: flags.Error) -> str:
+    """What is wrong with the flags, in one line."""
+    if isinstance(error, flags.UnrecognizedFlagError):
+        name = error.flagname.lstrip("-")
+        suggestions = re.search(r"Did you mean: (.*?) \?", str(error))
+        meant = [flag for flag in _OF_OTHER_PROGRAMS.get(name, ()) if flag in flags.FLAGS]
+        if not meant and suggestions:
+            meant = suggestions[1].split(", ")
+        similar = f" (did you mean --{' or --'.join(meant)}?)" if meant else ""
+        return f"unknown flag --{name}{similar}; --help lists all flags"
+    message = " ".join(str(error).split())
+    for pattern, meaning in _VALUES:
+        message, count = re.subn(f"^{pattern}$", meaning, message)
+        if count:
+            break
+    return message
+
+
+def _define(name: str, option: Option, default: Any) -> None:
+    """Defines the flag of an option."""
+    help, limits = option.help, option.limits
+    if option.kind == "string":
+        flags.DEFINE_string(name, default, help)
+    elif option.kind == "required":
+        define_required(name, help)
+    elif option.kind == "boolean":
+        flags.DEFINE_bool(name, default, help)
+    elif option.kind == "choice":
+        flags.DEFINE_enum(name, default, limits, help)
+    elif option.kind in ("strings", "texts"):
+        flags.DEFINE_multi_string(name, list(default) or None, help)
+    elif option.kind == "choices":
+        flags.DEFINE_multi_enum(name, list(default) or None, limits, help)
+    elif option.kind == "names":
+        flags.DEFINE_list(name, list(default or ()) or None, help)
+    elif option.kind == "integers":
+        flags.DEFINE_multi_integer(name, list(default) or None, help, *limits)
+    elif option.kind == "whole_numbers":
+        flags.DEFINE(_WholeNumbers(bounds.Bounds(*limits)), name, default, help, serializer=flags.ListSerializer(","))
+    elif option.kind == "integer":
+        define_integer(name, default, help, *limits)
+    else:
+        define_float(name, default, help, *limits)
+
+
+def _is_set(value: str | None) -> bool:
+    if not value:
+        raise flags.ValidationError("it is required" if value is None else "it must not be empty")
+    return True
+
+
+class _FiniteNumber(flags.FloatParser):
+    """A number. absl itself accepts "nan" and "inf", whatever the bounds."""
+
+    def convert(self, argument):
+        try:
+            value = super().convert(argument)
+        except OverflowError:  # a whole number of more than 308 digits
+            value = math.inf
+        if not math.isfinite(value) or "_" in str(argument):
+            raise ValueError("expected a finite number")
+        return value
+
+
+class _WholeNumber(flags.IntegerParser):
+    """A decimal number. absl itself reads 1_0 as 10."""
+
+    def convert(self, argument):
+        if isinstance(argument, str) and not argument.lstrip("+-").isdecimal():
+            raise ValueError(f"invalid literal for int(): {argument}")
+        return super().convert(argument)
+
+
+class _WholeNumbers(flags.ArgumentParser):
+    syntactic_help = "a comma-separated list of whole numbers"
+
+    def __init__(self, limits: bounds.Bounds):
+        super().__init__()
+        self._limits = limits
+
+    def parse(self, argument):
+        parts = argument.split(",") if isinstance(argument, str) else list(argument)
+        parts = [str(part).strip() for part in parts if str(part).strip()]
+        if not all(part.isdecimal() and self._limits.lower <= int(part) <= self._limits.upper for part in parts):
+            raise ValueError(f"it is not {self.syntactic_help} from {self._limits.lower:,} to {self._limits.upper:,}")
+        return tuple(map(int, parts))
+
+    def flag_type(self):
+        return "list of whole numbers"

@@ -1,0 +1,199 @@
+"""PretrainingConfig: what run_pretraining does. This module does not import TensorFlow."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+from albert_tf import options as fields
+from albert_tf.config import AlbertConfig
+from albert_tf.options import Config
+from albert_tf.training.config import Devices, Distillation, Schedule, Training, default_interval
+from albert_tf.utils import bounds
+from albert_tf.utils.progress import count_of
+from albert_tf.weights.source import TrainedSource
+
+_LARGEST_INTERVAL = 5000  # steps between two checkpoints, if nothing is set
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PretrainingSteps(Training):
+    """How a model is pre-trained: also for how many steps."""
+
+    GROUP: ClassVar[str | None] = "Training"
+
+    num_train_steps: int = fields.integer(125000, "Number of training steps.", bounds.STEPS)
+    num_warmup_steps: int = fields.integer(
+        3125, "Number of steps in which the learning rate increases from 0 to its peak.", bounds.STEPS.at_least(0))
+    start_warmup_step: int = fields.integer(
+        0, "The step at which the learning rate's warm-up begins.", bounds.STEPS.at_least(0))
+    poly_power: float = fields.number(
+        1.0, "Power of the learning rate's polynomial decay. 1: linear decay.", lower_bound=0.0)
+
+    @property
+    def schedule(self) -> Schedule:
+        """The steps of the run."""
+        interval = self.save_checkpoints_steps or default_interval(self.num_train_steps, _LARGEST_INTERVAL)
+        return Schedule(self.num_train_steps, self.num_warmup_steps, interval, self.start_warmup_step, self.poly_power)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LayerDistillation(Distillation):
+    """What a model learns from a teacher's answers and layers.
+
+    Raises:
+      ValueError: an option has no effect without a weight.
+    """
+
+    distillation_hidden_weight: float = fields.number(
+        0.0, "Weight of the mean squared error of the layers' outputs against those of the teacher's layers, which is "
+        "added to the loss. If the widths differ, a projection is trained with the model and is no part of it.", 0.0,
+        needs="teacher_checkpoint")
+    distillation_attention_weight: float = fields.number(
+        0.0, "Weight of the KL divergence from the attention of the teacher's layers, as in MiniLMv2, which is added "
+        "to the loss: how similar the queries of two tokens are, and their keys, and their values.", 0.0,
+        needs="teacher_checkpoint")
+    distillation_layers: tuple[int, ...] = fields.whole_numbers(
+        (), "Comma-separated list with a layer of the teacher, from 1, for each layer of the model, which learns from "
+        "it. Default: evenly over the teacher's layers; 3,6,9,12 for 4 and 12 layers.", bounds.LAYERS,
+        needs="teacher_checkpoint")
+    distillation_relation_heads: int | None = fields.integer(
+        None, "Number of parts of the queries, keys and values that --distillation_attention_weight compares "
+        "separately. It must divide the widths of both models. Default: the teacher's number of heads.", bounds.WIDTH,
+        needs="teacher_checkpoint")
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.distillation_layers and not self.is_used:
+            raise ValueError("--distillation_layers has no effect without --distillation_hidden_weight or "
+                             "--distillation_attention_weight: set one of them")
+        if self.distillation_relation_heads is not None and not self.distillation_attention_weight:
+            raise ValueError("--distillation_relation_heads has no effect without --distillation_attention_weight: "
+                             "set it, too")
+
+    @property
+    def is_used(self) -> bool:
+        """Whether a loss has a weight."""
+        return bool(self.distillation_hidden_weight or self.distillation_attention_weight)
+
+    def layers(self, student: AlbertConfig, teacher: AlbertConfig) -> tuple[int, ...]:
+        """The teacher's layer of each layer of the student, from 1. Raises ValueError if they do not fit."""
+        if not self.distillation_layers:
+            return uniform_layers(student.num_hidden_layers, teacher.num_hidden_layers)
+        received = ",".join(map(str, self.distillation_layers))
+        if len(self.distillation_layers) != student.num_hidden_layers:
+            raise ValueError("--distillation_layers must have a layer of the teacher for each of "
+                             f"{count_of(student.num_hidden_layers, 'layer')} of the model. Received: {received}")
+        if not all(1 <= layer <= teacher.num_hidden_layers for layer in self.distillation_layers):
+            raise ValueError("--distillation_layers must have numbers from 1 to the teacher's "
+                             f"{count_of(teacher.num_hidden_layers, 'layer')}. Received: {received}")
+        return self.distillation_layers
+
+    def heads(self, student: AlbertConfig, teacher: AlbertConfig) -> int:
+        """The number of relation heads. Raises ValueError if it does not divide both widths."""
+        heads = self.distillation_relation_heads or teacher.num_attention_heads
+        if student.hidden_size % heads or teacher.hidden_size % heads:
+            source = "" if self.distillation_relation_heads else ", the teacher's number of heads"
+            raise ValueError(f"--distillation_relation_heads={heads}{source}, must divide the widths of the model, "
+                             f"{student.hidden_size}, and of the teacher, {teacher.hidden_size}: set it to a number "
+                             "that does")
+        return heads
+
+    def check(self, student: AlbertConfig, teacher: AlbertConfig) -> None:
+        """Raises the ValueErrors of `layers` and `heads` if they are needed."""
+        if self.is_used:
+            self.layers(student, teacher)
+        if self.distillation_attention_weight:
+            self.heads(student, teacher)
+
+
+def uniform_layers(student_layers: int, teacher_layers: int) -> tuple[int, ...]:
+    """Layer i of the student learns from layer i * teacher_layers / student_layers of the teacher, rounded up.
+
+    The last one learns from the last one: 4 layers learn from layers 3, 6, 9 and 12 of 12, and from 2, 3, 5 and 6 of 6.
+    """
+    return tuple(-(-layer * teacher_layers // student_layers) for layer in range(1, student_layers + 1))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PretrainingConfig(Config):
+    """What run_pretraining does.
+
+    Raises:
+      ValueError: nothing is to be done, records are missing, or options contradict each other.
+    """
+
+    output_dir: str = fields.required("Directory of checkpoints and results. A run that was started there before is "
+                                      "continued.")
+    source: TrainedSource = fields.part(TrainedSource)
+    training: PretrainingSteps = fields.part(
+        PretrainingSteps, optimizer="lamb", learning_rate=0.00176, train_batch_size=4096)
+    devices: Devices = fields.part(Devices)
+    distillation: LayerDistillation = fields.part(LayerDistillation)
+    input_file: tuple[str, ...] = fields.strings(
+        (), "Comma-separated list of paths and globs of the training records. Repeat the flag for several sets of "
+        "records, whose lengths may differ: each step trains on one of the sets, and a step of shorter examples has "
+        "more of them than --train_batch_size, so that all steps have equally many tokens.")
+    eval_input_file: tuple[str, ...] = fields.strings(
+        (), "Comma-separated list of paths and globs of records that --do_eval evaluates. Repeat the flag for "
+        "several sets: each set is evaluated on its own, at the length of its records, and the first one decides which "
+        "checkpoint is the best. Default: --input_file.")
+    input_share: tuple[int, ...] = fields.integers(
+        (), "Whole number for each --input_file, in the same order: the share of the "
+        "steps that train on it. 3 and 1: three of four steps train on the first set. Default: equal shares.",
+        bounds.SHARES)
+    max_seq_length: int = fields.integer(
+        512, "Length of the examples in the training records, with padding: the --max_seq_length with which they were "
+        "made. For several sets: the largest length, a multiple of the others.", bounds.SEQ_LENGTH)
+    max_predictions_per_seq: int = fields.integer(
+        20, "Length of the lists of masked tokens in the training records, with padding: the --max_predictions_per_seq "
+        "with which they were made, or twice that with --do_permutation. For several sets: that of the longest "
+        "examples.", bounds.PREDICTIONS)
+    dynamic_masking: bool = fields.boolean(
+        False, "Whether to draw new masks for the training records in each epoch, by the rules with which the records "
+        "were made.")
+    masked_lm_budget: float = fields.number(
+        0.0, "The release's flag for --dynamic_masking: any number above 0 turns it on.", lower_bound=0.0)
+    masked_lm_prob: float | None = fields.number(
+        None, "Share of the tokens that --dynamic_masking masks at the start of the training. Default: the share with "
+        "which the records were made. Evaluation keeps the masks of its records.", lower_bound=0.0, upper_bound=1.0)
+    final_masked_lm_prob: float | None = fields.number(
+        None, "Share of the tokens that --dynamic_masking masks at the end of the training. The share changes "
+        "linearly, from step to step. Default: it stays the same.", lower_bound=0.0, upper_bound=1.0)
+    do_train: bool = fields.boolean(True, "Whether to train.")
+    do_eval: bool = fields.boolean(
+        False, "Whether to evaluate. With --do_train, each checkpoint is evaluated when it is saved. Without it, the "
+        "checkpoints in --output_dir are evaluated, or --init_checkpoint if there are none.")
+    eval_batch_size: int = fields.integer(
+        64, "Number of examples in an evaluation step, summed over all devices.", bounds.BATCH_SIZE)
+    max_eval_steps: int = fields.integer(
+        100, "Largest number of steps of an evaluation. 0: all records are evaluated.", bounds.STEPS.at_least(0))
+    sentence_objective: str | None = fields.choice(
+        None, ["sop", "nsp", "none"], "The sentence objective: sop or nsp for a sentence loss, none for no sentence "
+        "loss. Default: the objective with which the records were made.")
+    init_from_group0: bool = fields.boolean(
+        False, "Whether to initialize the weights of every layer group from group 0 of --init_checkpoint.")
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not (self.do_train or self.do_eval):
+            raise ValueError("nothing to do: set --do_train or --do_eval")
+        for name in ("masked_lm_prob", "final_masked_lm_prob"):
+            if getattr(self, name) is not None and not self.draws_masks:
+                raise ValueError(f"--{name} needs --dynamic_masking: without it, the records' own masks are used")
+        if self.input_share and len(self.input_share) != len(self.input_file):
+            raise ValueError(f"--input_share must be set once for each of {len(self.input_file)} --input_file. "
+                             f"Received: {len(self.input_share)} times")
+        if not (self.input_file or self.eval_input_file and not self.do_train):
+            raise ValueError("--input_file is missing")
+
+    @property
+    def draws_masks(self) -> bool:
+        """Whether new masks are drawn in each epoch."""
+        return self.dynamic_masking or self.masked_lm_budget > 0
+
+    @property
+    def batch_sizes(self) -> dict[str, int]:
+        """The batch sizes that are used, by the names of their options."""
+        sizes = dict(train=self.training.train_batch_size, eval=self.eval_batch_size)
+        return {f"{purpose}_batch_size": size for purpose, size in sizes.items() if getattr(self, f"do_{purpose}")}

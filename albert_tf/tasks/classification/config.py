@@ -1,0 +1,79 @@
+"""ClassifierConfig: what run_classifier does. This module does not import TensorFlow."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+from albert_tf import options as fields
+from albert_tf.modeling.vectors import MEAN_OR_MAX
+from albert_tf.tasks.classification.data import find_task
+from albert_tf.tasks.classification.task_config import TaskData, load_task_config
+from albert_tf.tasks.config import FineTuningConfig
+from albert_tf.training.config import Distillation
+from albert_tf.utils import bounds
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClassifierConfig(FineTuningConfig):
+    """Classification, regression or ranking of texts or pairs. See FineTuningConfig."""
+
+    ACTIONS: ClassVar[tuple[str, ...]] = (*FineTuningConfig.ACTIONS, "calibrate")
+    RELEASE_STEPS: ClassVar[tuple[int, int] | None] = (1000, 0)
+
+    distillation: Distillation = fields.part(Distillation)
+    task_name: str | None = fields.string(
+        None, "Name of a GLUE task: cola, mnli, mismnli, mrpc, rte, sst-2, sts-b, qqp, qnli, wnli or ax.")
+    task_config: str | None = fields.string(
+        None, "Path of a JSON file that describes a task of your own, instead of --task_name: its files, columns, "
+        "labels and metrics (docs/fine_tuning.md shows one).")
+    data_dir: str | None = fields.string(None, "Folder that contains GLUE's folders (CoLA, MNLI, ...), or the files of "
+                                         "--task_config. An export does not read it.")
+    classifier_dropout_prob: float = fields.number(0.1, "Dropout rate, from 0 to 1, of the pooled output in training.",
+                                                   0.0, 1.0)
+    focal_gamma: float = fields.number(0.0, "Exponent of the focal loss (Lin et al., 2017), which gives texts that the "
+                                       "model already labels correctly less weight in training; 2 is usual. 0: no "
+                                       "focal loss.", 0.0, 10.0)
+    calibrate: bool = fields.boolean(False, "Whether to fit, on the dev set, a temperature of the probabilities and, "
+                                     "if a text can have several labels, a threshold for each label. They are stored "
+                                     "with the best run in --output_dir, for predictions, exports and serve.")
+    predict_split: str = fields.choice("test", ["dev", "test"], "The split that --do_predict predicts.")
+    excel_separator: str | None = fields.choice(
+        None, [",", ";"], "Write the predictions (.csv) for Excel: with a byte-order mark and this separator, \";\" in "
+        "languages with a decimal comma, which numbers then have. Default: a plain CSV file.", needs="do_predict")
+    threshold_to_export: float | None = fields.number(None, "A number that the exported SavedModel returns with its "
+                                                      "predictions, for clients that compare probabilities with it. "
+                                                      "Default: none.", needs="export_dir")
+    long_texts: str | None = fields.choice(
+        None, ["truncate", *MEAN_OR_MAX], "Handling of texts of more than --max_seq_length tokens. truncate: their "
+        "ends are dropped. mean, max: they are split into overlapping windows, and the logits of a text are the mean "
+        "or the maximum over its windows. Default: truncate, or if nothing is trained as in the model's training.")
+    doc_stride: int = fields.integer(0, "Number of tokens from the start of one window of a long text to the start of "
+                                     "the next. Default: 0, half a window.", bounds.SEQ_LENGTH.at_least(0),
+                                     needs="long_texts=mean,max")
+    max_windows: int = fields.integer(8, "Maximum number of windows of a text. A step needs more memory with more "
+                                      "windows.", bounds.CANDIDATES.at_least(2), needs="long_texts=mean,max")
+
+    def __post_init__(self):
+        super().__post_init__()
+        if bool(self.task_name) == bool(self.task_config):
+            raise ValueError("set either --task_name, or --task_config for a task of your own")
+
+    @property
+    def readers(self):  # noqa: D102
+        return dict(data_dir=["do_train", "do_eval", "do_predict", "calibrate"])
+
+    @property
+    def release_steps(self):  # noqa: D102
+        return super().release_steps if self.task_name else None
+
+    def task(self) -> TaskData:
+        """The task of task_name or task_config. Raises ValueError if it cannot be read."""
+        return load_task_config(self.task_config) if self.task_config else find_task(str(self.task_name))
+
+    @property
+    def windows(self) -> dict[str, Any]:
+        """The arguments of a classifier that long_texts sets."""
+        if self.long_texts in (None, "truncate"):
+            return dict(max_windows=1) if self.long_texts else {}
+        return dict(window_pooling=self.long_texts, max_windows=self.max_windows, doc_stride=self.doc_stride)

@@ -1,0 +1,132 @@
+"""FineTuningConfig: what all commands that fine-tune have in common. This module does not import TensorFlow."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar, Mapping, Sequence
+
+from albert_tf import options as fields
+from albert_tf.devices import SERVED_PRECISIONS
+from albert_tf.text.packing import SPECIAL_TOKENS
+from albert_tf.training.config import Devices, FineTuningTraining
+from albert_tf.utils import bounds
+from albert_tf.weights.source import FirstLayers, TrainedSource
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SavedModelExport(fields.Config):
+    """A SavedModel to export."""
+
+    GROUP: ClassVar[str | None] = "Export"
+
+    export_dir: str | None = fields.string(
+        None, "Directory of a SavedModel to export, which accepts texts (of run_tagging also words), ids, or "
+        "serialized tf.Examples. Default: nothing is exported.")
+    export_precision: str | None = fields.choice(
+        None, SERVED_PRECISIONS, "Data type of the exported model's computations. Default: the data type in which this "
+        "command computes.", needs="export_dir")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FineTuningConfig(SavedModelExport, FirstLayers):
+    """What a command that fine-tunes does: the runs in output_dir, and what is done with them.
+
+    The config of a task derives from it.
+
+    Raises:
+      ValueError: nothing is to be done, or an option that is read is missing.
+    """
+
+    GROUP: ClassVar[str | None] = "Runs"
+    ACTIONS: ClassVar[tuple[str, ...]] = ("do_train", "do_eval", "do_predict")
+    # The largest number of tokens of a new run's rows, and of the steps between two checkpoints, if nothing is set.
+    LONGEST: ClassVar[int] = 512
+    LARGEST_INTERVAL: ClassVar[int] = 1000
+    RELEASE_STEPS: ClassVar[tuple[int, int] | None] = None
+
+    output_dir: str = fields.required("Directory of checkpoints and results. A run that was started there before is "
+                                      "continued.")
+    source: TrainedSource = fields.part(TrainedSource)
+    training: FineTuningTraining = fields.part(FineTuningTraining)
+    devices: Devices = fields.part(Devices)
+    recipe: str | None = fields.string(
+        None, "Defaults of flags: the name of a file in albert_tf/recipes/ (the paper's hyper-parameters of a task), "
+        "or the path of a JSON file of flags. Flags of the command line take precedence.")
+    do_train: bool = fields.boolean(False, "Whether to train.")
+    do_eval: bool = fields.boolean(
+        False, "Whether to evaluate. With --do_train, each checkpoint is evaluated when it is saved. Without it, the "
+        "checkpoints of all runs in --output_dir are evaluated, or --init_checkpoint if there are none.")
+    do_predict: bool = fields.boolean(
+        False, "Whether to predict, with the best run in --output_dir (its best checkpoint, or its latest one if it "
+        "was not evaluated), or with --init_checkpoint if there is no run.")
+    max_seq_length: int | None = fields.integer(
+        None, "Largest number of tokens of an input sequence, including special tokens. A run in --output_dir that is "
+        "not trained further keeps the length that it was trained with. Default: the length of the run in "
+        "--output_dir; for a new run 512 (run_squad: 384; run_tagging and run_sentence_embeddings: 128), or the "
+        "model's max_position_embeddings if that is smaller.", bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 1))
+    pad_to_max_length: bool = fields.boolean(
+        False, "Whether to pad every batch to --max_seq_length, as in the release. If false, a batch is padded to the "
+        "shortest of several lengths that its examples fit in.")
+    group_by_length: bool = fields.boolean(
+        True, "Whether the examples of a training batch have similar lengths, which saves "
+        "the time of padding. If false, they are drawn at random, as in the release.")
+    eval_batch_size: int = fields.integer(
+        8, "Number of examples in an evaluation step, summed over all devices.", bounds.BATCH_SIZE)
+    predict_batch_size: int = fields.integer(
+        8, "Number of examples in a prediction step, summed over all devices.", bounds.BATCH_SIZE)
+    cached_dir: str | None = fields.string(
+        None, "Directory in which features are cached as records. Default: --output_dir.")
+    early_stopping_patience: int = fields.integer(
+        0, "Number of consecutive evaluations without a new best result after "
+        "which training ends. 0: training never ends early.", bounds.EVALUATIONS.at_least(0))
+    num_runs: int = fields.integer(
+        1, "Number of runs, with the seeds --random_seed, --random_seed + 1, ... Each run has its own directory. The "
+        "medians of their results are reported, and the best run predicts.", bounds.RUNS)
+    ensemble_checkpoints: tuple[str, ...] = fields.names(
+        (), "Comma-separated list of checkpoints whose predictions are averaged. Default: predictions are those of the "
+        "run's own checkpoint.")
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not (self.export_dir or any(getattr(self, name) for name in self.ACTIONS)):
+            raise ValueError(f"nothing to do: set {', '.join(f'--{name}' for name in self.ACTIONS)} or --export_dir")
+        for option, actions in self.readers.items():
+            action = next((action for action in actions if getattr(self, action)), None)
+            if action and not getattr(self, option):
+                raise ValueError(f"--{option} is missing: --{action} reads it")
+
+    @property
+    def readers(self) -> Mapping[str, Sequence[str]]:
+        """For each option of a file or folder that is read: the options of the actions that read it."""
+        return {}
+
+    @property
+    def release_steps(self) -> tuple[int, int | None] | None:
+        """The release's numbers of steps and of warm-up steps for the task; None for 3 epochs.
+
+        With a recipe, whose warm-up belongs to its number of steps, the second one is None: a tenth of the steps.
+        """
+        if not self.RELEASE_STEPS:
+            return None
+        return self.RELEASE_STEPS[0], None if self.recipe else self.RELEASE_STEPS[1]
+
+    @property
+    def splits(self) -> list[str]:
+        """The splits that are trained on and evaluated: train, dev, both or none."""
+        return ["train"] * self.do_train + ["dev"] * self.do_eval
+
+    @property
+    def cache(self) -> str:
+        """The directory in which features are cached."""
+        return self.cached_dir or self.output_dir
+
+    @property
+    def seeds(self) -> range:
+        """The seed of each run."""
+        return range(self.training.random_seed, self.training.random_seed + self.num_runs)
+
+    @property
+    def batch_sizes(self) -> dict[str, int]:
+        """The batch sizes that are used, by the names of their options."""
+        sizes = dict(train=self.training.train_batch_size, eval=self.eval_batch_size, predict=self.predict_batch_size)
+        return {f"{purpose}_batch_size": size for purpose, size in sizes.items() if getattr(self, f"do_{purpose}")}

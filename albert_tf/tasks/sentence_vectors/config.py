@@ -1,0 +1,89 @@
+"""SentenceVectorsConfig: what run_sentence_embeddings does. This module does not import TensorFlow."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+from albert_tf import options as fields
+from albert_tf.data.rows import text_column_option
+from albert_tf.tasks.classification.data import find_task
+from albert_tf.tasks.classification.task_config import TaskData, load_task_config
+from albert_tf.tasks.config import FineTuningConfig
+from albert_tf.tasks.sentence_vectors.data import DROPOUT
+from albert_tf.training.config import FineTuningTraining, TeacherConfig
+from albert_tf.utils import bounds
+from albert_tf.weights.pooling import NormalizedPooling, Prompt, StoredVectors
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SentenceVectorsConfig(NormalizedPooling, StoredVectors, Prompt, TeacherConfig, FineTuningConfig):
+    """Vectors of sentences, whose cosines are scored. See FineTuningConfig."""
+
+    LONGEST: ClassVar[int] = 128
+    LARGEST_INTERVAL: ClassVar[int] = 100
+    RELEASE_STEPS: ClassVar[tuple[int, int] | None] = (1000, 100)
+
+    training: FineTuningTraining = fields.part(FineTuningTraining, learning_rate=3e-5, train_batch_size=64)
+    objective: str = fields.choice(
+        "sts", ("sts", "pairs", "simcse", "distillation"),
+        "Training objective. sts: the cosine of two texts predicts STS-B's score. "
+        "pairs: the two texts of a row are nearest to each other in their batch. simcse: like pairs, with each line "
+        f"and the same line under another dropout mask (of the rate {DROPOUT} if the config has no dropout). "
+        "distillation: the vector of each line is that of --teacher_checkpoint.")
+    train_file: str | None = fields.string(
+        None, "Path of the training data. For --objective=pairs it is a .tsv or .csv file with two columns and no "
+        "header, or JSON lines or Parquet with text_a and text_b. For --objective=simcse and distillation it is UTF-8 "
+        "text, one text on each line, or a table with --text_column.")
+    text_column: str | None = text_column_option("text")
+    num_negatives: int = fields.integer(
+        0, "Number of hard negatives of each row of --train_file, for --objective=pairs: texts that do not belong to "
+        "the first one. They are the columns after the second one, or negative_1, negative_2, ... of JSON lines and "
+        "Parquet.", bounds.CANDIDATES.at_least(0), needs="objective=pairs")
+    matryoshka_dims: tuple[int, ...] = fields.whole_numbers(
+        (), "Comma-separated numbers of dimensions, such as 384,192,96. The loss is the sum over vectors that are "
+        "truncated to each of them. Default: vectors are trained as a whole.", bounds.WIDTH)
+    data_dir: str | None = fields.string(None, "Directory that holds GLUE's STS-B, or the files of --task_config.")
+    task_config: str | None = fields.string(
+        None, "Path of a JSON file that describes a regression task on two texts, to use instead of STS-B; see "
+        "albert_tf/tasks/classification/task_config.py.")
+    best_score: float = fields.number(5.0, "The task's highest score, which corresponds to a cosine of 1.", 1e-6)
+    temperature: float = fields.number(
+        0.05, "Number by which cosines are divided, for the objectives pairs and simcse.", 1e-6,
+        needs="objective=pairs,simcse")
+    whole_batch_negatives: bool = fields.boolean(
+        False, "Whether the objectives pairs and simcse compare the texts of all micro-batches "
+        "(--gradient_accumulation_steps) and parts (--cpu_parts) of a device, as if the batch were computed at once. "
+        "The memory is that of a micro-batch, and a step computes vectors twice.", needs="objective=pairs,simcse")
+
+    distillation_cosines: float = fields.number(
+        0.0, "Weight in the loss of --objective=distillation of the squared differences between the cosines of the "
+        "texts of a batch and those of the teacher's vectors.", 0.0, needs="objective=distillation")
+    distillation_tokens: float = fields.number(
+        0.0, "Weight in the loss of --objective=distillation of the relative squared distance of the last layer's "
+        "outputs from the teacher's, whose vocabulary must be the same. The teacher's are kept in memory and in "
+        "--cached_dir: 1.5 GB for a million tokens of 384 numbers.", 0.0, needs="objective=distillation")
+
+    distillation_depths: tuple[int, ...] = fields.whole_numbers(
+        (), "Comma-separated numbers of layers, such as 2,3,4. The loss of --objective=distillation is the mean of "
+        "those of the model and of the models of its first 2, 3 and 4 layers, to which convert_checkpoint --num_layers "
+        "cuts it. Default: the model is trained as a whole.", bounds.LAYERS, needs="objective=distillation")
+
+    def __post_init__(self):
+        super().__post_init__()
+        if (self.objective == "distillation") != bool(self.teacher_checkpoint):
+            raise ValueError("--objective=distillation and --teacher_checkpoint need each other: set both or neither")
+
+    @property
+    def readers(self):  # noqa: D102
+        trains_on_scores = self.objective == "sts"
+        return dict(data_dir=["do_eval", "do_predict", *["do_train"] * trains_on_scores],
+                    train_file=[] if trains_on_scores else ["do_train"])
+
+    @property
+    def release_steps(self):  # noqa: D102
+        return super().release_steps if self.objective == "sts" and not self.task_config else None
+
+    def scored(self) -> TaskData:
+        """The task whose texts are scored: STS-B or task_config. Raises ValueError if it cannot be read."""
+        return load_task_config(self.task_config) if self.task_config else find_task("sts-b")

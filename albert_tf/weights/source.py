@@ -1,0 +1,155 @@
+"""What selects a model: its weights, its config, its vocabulary, its head, and how much of it is used.
+
+These configs are made before TensorFlow is imported.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import ClassVar, Mapping
+
+from albert_tf import options as fields
+from albert_tf.options import Config
+from albert_tf.training.config import BEST
+from albert_tf.utils import bounds
+from albert_tf.utils.imports import tensorflow as tf
+from albert_tf.weights.heads import HEAD_NAMES
+from albert_tf.weights.settings import VocabularyFiles
+
+# The options of a Source, for the manifests of what is computed with a model.
+SOURCE_OPTIONS = ("init_checkpoint", "albert_hub_module_handle", "albert_config_file", "spm_model_file", "vocab_file",
+                  "do_lower_case", "keep_accents")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VocabularySource(Config):
+    """A vocabulary, its casing and its accents."""
+
+    GROUP: ClassVar[str | None] = "Model"
+
+    spm_model_file: str | None = fields.string(
+        None, "Path of the SentencePiece model. Default: the one that comes with the weights, if there are any.")
+    vocab_file: str | None = fields.string(
+        None, "Path of the WordPiece vocabulary, for models without a SentencePiece model: it is ignored if "
+        "--spm_model_file is set. Default: the one that comes with the weights, if there are any.")
+    do_lower_case: bool | None = fields.boolean(
+        None, "Whether to lower-case text. Default: as stored with the weights or the vocabulary, or true if nothing "
+        "is stored.")
+    keep_accents: bool | None = fields.boolean(
+        None, "Whether to keep accents, which the release removes. Default: as stored with the weights or the "
+        "vocabulary, or false if nothing is stored.")
+
+    @property
+    def user_vocabulary(self) -> VocabularyFiles:
+        """What the options set, for VocabularyFiles.replaced_by; empty if none is set."""
+        return VocabularyFiles(self.spm_model_file, self.vocab_file, self.do_lower_case, self.keep_accents)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Source(VocabularySource):
+    """A model: its weights, its config and its vocabulary."""
+
+    GROUP: ClassVar[str | None] = "Model"
+
+    albert_config_file: str | None = fields.string(
+        None, "Path of the model's albert_config.json, or the name of a published size (albert_base_v2). Default: the "
+        "config of the weights.")
+    init_checkpoint: str | None = fields.string(
+        None, "Initial weights: a released directory or its .tar.gz (a path or a URL), a checkpoint, a run's directory "
+        "(of several runs the best), a Hugging Face folder, a preset of keras-hub, "
+        "hf://org/name[@revision][/subfolder] on the Hugging Face Hub, a TF-Hub module, or "
+        "albert_tiny_en, which comes with the package.")
+    albert_hub_module_handle: str | None = fields.string(
+        None, "Path or URL of a TF-Hub module with the initial weights, instead of --init_checkpoint.")
+    unshare_layers: bool = False
+
+    @property
+    def init_path(self) -> str | None:
+        """The path of the initial weights; None for random weights."""
+        if self.init_checkpoint and self.albert_hub_module_handle:
+            raise ValueError("--init_checkpoint and --albert_hub_module_handle exclude each other: set one of them")
+        return self.init_checkpoint or self.albert_hub_module_handle
+
+    @property
+    def dropout(self) -> Mapping[str, float]:
+        """The dropout rates that replace those of the config, by their names in the config."""
+        return {}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainedSource(Source):
+    """A model to train: also its dropout and its sharing."""
+
+    GROUP: ClassVar[str | None] = "Model"
+
+    hidden_dropout_prob: float | None = fields.number(
+        None, "Dropout rate, from 0 to 1, of the embeddings and of each layer's outputs in training. Default: the "
+        "config's.")
+    attention_probs_dropout_prob: float | None = fields.number(
+        None, "Dropout rate, from 0 to 1, of the attention probabilities in training. Default: the config's.")
+    unshare_layers: bool = fields.boolean(
+        False, "Whether to give each layer its own copy of the weights that layers share. The outputs are the same at "
+        "the start; training then changes each copy on its own.")
+
+    @property
+    def dropout(self) -> Mapping[str, float]:
+        """The rates that are set."""
+        rates = dict(hidden_dropout_prob=self.hidden_dropout_prob,
+                     attention_probs_dropout_prob=self.attention_probs_dropout_prob)
+        return {name: rate for name, rate in rates.items() if rate is not None}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HeadChoice(Config):
+    """The head of a model (see ResolvedModel.head)."""
+
+    GROUP: ClassVar[str | None] = "Model"
+
+    model: str | None = fields.choice(
+        None, HEAD_NAMES, "The kind of model, which decides which head it has; encoder: none. Default: as stored with "
+        "the weights, or inferred from the names of the variables.")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FirstLayers(Config):
+    """A model that is cut after one of its first layers."""
+
+    GROUP: ClassVar[str | None] = "Model"
+
+    num_layers: int | None = fields.integer(
+        None, "Number of layers, from the first on, that a trained model is cut to. Unless it was trained for that "
+        "number (--distillation_depths), it may need further training. Default: all.", bounds.LAYERS)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReleasedCheckpoint(Config):
+    """The release's option of a checkpoint in --albert_directory."""
+
+    GROUP: ClassVar[str | None] = "Model"
+
+    checkpoint_name: str | None = fields.string(
+        None, f"Name of the checkpoint in --albert_directory. Default: {BEST}, or if it does not exist the latest or "
+        "the only checkpoint.")
+
+    def checkpoint_in(self, directory: str) -> str:
+        """The path of the checkpoint, or the directory itself if nothing is set and the default does not exist."""
+        from albert_tf.weights.stored_model import is_url
+
+        path = os.path.join(directory, self.checkpoint_name or BEST)
+        is_set = self.checkpoint_name is not None
+        return path if is_set or not is_url(directory) and tf.io.gfile.exists(f"{path}.index") else directory
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sharing(Config):
+    """A model that becomes smaller, or whose embeddings become wider."""
+
+    embedding_size: int | None = fields.integer(
+        None, "Another embedding size (E) for the written model, which then needs further training. A larger one: new "
+        "columns are random, and what reads them starts at zero. A smaller one, for a BERT: a singular value "
+        "decomposition of the word table.", bounds.Bounds(1, 2**16))
+    share_layers: int | None = fields.integer(
+        None, "Number of groups of layers that share their weights in the written model, which then needs further "
+        "training: the means of the layers of a BERT or of an ALBERT without sharing. 1: all layers share.",
+        bounds.LAYERS)
