@@ -30,6 +30,7 @@ from albert_tf.utils.files import check_keys, errors_at, errors_naming_origin, n
 from albert_tf.utils.foreign_keys import check_supported
 from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.outputs import manifest_of, output, read_manifest, write_or_remove
+from albert_tf.utils.unicode import nfc
 from albert_tf.weights.heads import HEAD_NAMES, check_vocabulary, head_named, head_of
 from albert_tf.weights.hugging_face import MODULES, TOKENIZER_CONFIG, tokenizer_files
 
@@ -311,7 +312,7 @@ def label_difference(
     path: str, stored: Sequence[str] | None, names: Sequence[str] | None, place: str = ""
 ) -> str | None:
     """How the labels that are stored with weights differ from the task's; None if they do not, or none are stored."""
-    if stored is None or names is not None and tuple(stored) == tuple(names):
+    if stored is None or names is not None and [*map(nfc, stored)] == [*map(nfc, names)]:
         return None
     wanted = f"those of the task are {', '.join(names)}" if names else "the task is a regression"
     return f"{path}: the model was trained with the labels {', '.join(stored)}{place}, but {wanted}"

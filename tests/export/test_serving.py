@@ -174,9 +174,10 @@ def test_without_names_or_for_a_score_there_are_no_labels(tmp_path, tokenizer, c
 def test_an_answer_is_cut_out_of_the_text(tmp_path, tokenizer, config):
     export_question_answering(str(tmp_path / "served"), AlbertSpan(config), tokenizer,
                               FeatureOptions(24, 8, 6, is_training=False), AnswerOptions("1.1"))
-    context = "Älter is the File"
+    context = "A\u0308 e\u0308"  # an answer ends after the marks of its last character
     (found,) = ask(tmp_path / "served", ("serving_default", dict(question=["the name"], context=[context])))
     assert found["answer"][0] and found["answer"][0] == context[found["start"][0] : found["end"][0]]
+    assert found["answer"][0].endswith("\u0308")
 
 
 @pytest.mark.parametrize("tokenizer", ["SentencePiece"], indirect=True)

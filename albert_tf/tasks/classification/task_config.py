@@ -30,12 +30,12 @@ import math
 import os
 import re
 import reprlib
-import unicodedata
 from typing import Any, Iterable, Mapping
 
 from albert_tf.data.rows import Column, as_text
 from albert_tf.utils.files import check_name, check_one_line, errors_at, read_json_object
 from albert_tf.utils.imports import tensorflow as tf
+from albert_tf.utils.unicode import nfc
 
 BALANCED = "balanced"
 # The index of a class, a score, or with several labels per text 1 for those that apply and 0 for others.
@@ -160,7 +160,7 @@ def _class_id(label: str, labels: tuple[str, ...]) -> int:
 
 
 def _letters(label: str) -> str:
-    return unicodedata.normalize("NFC", label).lower()
+    return nfc(label).lower()
 
 
 def _score(label: str | float) -> float:

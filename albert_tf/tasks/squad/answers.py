@@ -29,6 +29,7 @@ from albert_tf.tasks.squad.features import (
 from albert_tf.tasks.squad.reading import SquadExample
 from albert_tf.text.tokenization import FullTokenizer, list_of_strings
 from albert_tf.training.evaluation import check_finite_outputs
+from albert_tf.utils.unicode import end_of_character
 from albert_tf.weights.heads import check_reads_texts, head_of
 
 NO_FEATURES_NULL_SCORE = 1000000.0  # of a question that has no features, in SQuAD 2.0
@@ -58,12 +59,14 @@ class AnswerOptions:
     """How answers are chosen. The length of an answer is in tokens.
 
     In SQuAD 2.0, a question whose null score is above `threshold` has no answer; None: every question has one.
+    With release_compatible, answers end before the combining marks of their last character.
     """
 
     squad_version: str
     n_best_size: int = 20
     max_answer_length: int = 30
     threshold: float | None = None
+    release_compatible: bool = False
 
     @classmethod
     def of(cls, model: PredictingModel) -> AnswerOptions:
@@ -146,7 +149,7 @@ def answer_question(
     for place, feature in enumerate(features):
         spans += _averaged_spans(feature, [results[place] for results in result_sets], options)
     spans.sort(key=lambda span: span[2] + span[3], reverse=True)  # stable: on a tie, the first wins
-    n_best = list(_different_texts(paragraph_text, spans, options.n_best_size))
+    n_best = list(_different_texts(paragraph_text, spans, options))
     null_score = None
     if options.squad_version == "2.0":  # the smallest of the windows, averaged over the result sets
         null_score = sum(min((float(result["cls_logits"]) for result in results), default=NO_FEATURES_NULL_SCORE)
@@ -184,12 +187,14 @@ def _spans(feature: SquadFeature, result: Mapping[str, np.ndarray], options: Ans
         yield int(starts[i]), int(ends[i, j]), float(result["start_top_log_probs"][i]), float(end_log_probs[i, j])
 
 
-def _different_texts(paragraph_text: str, spans: list, count: int) -> Iterator[Candidate]:
-    """The candidates of the first `count` spans with different texts."""
+def _different_texts(paragraph_text: str, spans: list, options: AnswerOptions) -> Iterator[Candidate]:
+    """The candidates of the first n_best_size spans with different texts."""
     seen: set[str] = set()
     for first, last, start_log_prob, end_log_prob in spans:
-        if len(seen) >= count:
+        if len(seen) >= options.n_best_size:
             return
+        if not options.release_compatible:
+            last = end_of_character(paragraph_text, last + 1) - 1
         raw = paragraph_text[first : last + 1]
         text = raw.strip()
         if text not in seen:

@@ -121,6 +121,9 @@ def best_answers(
                    for name, place in (("starts", start), ("ends", end)))  # bytes
     has_span = score > score.dtype.min
     first, stop = tf.where(has_span, first, 0), tf.where(has_span, stop, 0)
+    marks = tf.strings.regex_replace(
+        tf.strings.substr(context, stop, tf.strings.length(context) - stop), r"(?s)^(\pM*).*", r"\1")
+    stop += tf.where(has_span, tf.strings.length(marks), 0)  # those of the last character
     answer = tf.strings.substr(context, first, stop - first)
     characters = tf.strings.length(tf.strings.substr(context, tf.zeros_like(first), first), "UTF8_CHAR")
     served = dict(answer=answer, start=characters, end=characters + tf.strings.length(answer, "UTF8_CHAR"), score=score)

@@ -179,7 +179,8 @@ class QuestionAnswering(FineTuning):
         used = [options.train_file] * options.do_train + [options.predict_file] * options.do_eval
         self.data_files = [*map(os.path.basename, used)]
         self.reading = dict(doc_stride=self.features.doc_stride, max_query_length=self.features.max_query_length)
-        self.answer_options = AnswerOptions(self.version, options.n_best_size, options.max_answer_length)
+        self.answer_options = AnswerOptions(self.version, options.n_best_size, options.max_answer_length,
+                                            release_compatible=options.release_compatible)
         file = self.files.get("predict_file")
         self.dataset = file.articles if file and file.summary.has_answers else None
         task = SpanTask if self.version == "1.1" else ConditionalSpanTask

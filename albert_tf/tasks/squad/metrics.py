@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Iterable, Iterator, Mapping
 
 from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.outputs import output, write_text
+from albert_tf.utils.unicode import nfc
 
 if TYPE_CHECKING:
     from albert_tf.tasks.squad.answers import Answer
@@ -125,8 +126,11 @@ def best_threshold(
 
 
 def normalize_answer(text: str) -> str:
-    """Lower-cases a text, removes punctuation and articles, and replaces white space by single spaces."""
-    without_punctuation = text.lower().translate(_PUNCTUATION)
+    """Lower-cases a text, removes punctuation and articles, and replaces white space by single spaces.
+
+    Texts that differ only in Unicode normalization are equal, though not in the official scripts.
+    """
+    without_punctuation = nfc(text).lower().translate(_PUNCTUATION)
     return " ".join(_ARTICLES.sub(" ", without_punctuation).split())
 
 

@@ -15,6 +15,7 @@ from absl import logging
 
 from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.files import check_characters, decode_utf8, parse_unchecked, read_bytes
+from albert_tf.utils.unicode import find_equivalent
 
 VERSIONS = ("1.1", "2.0")
 MISPLACED_ANSWERS = ("find", "leave_out")
@@ -203,11 +204,13 @@ def _has_place(example: SquadExample, misplaced_answers: str, notes: ReadingNote
     problem = f"question {example.qas_id}: {answer!r} is not at answer_start {start}"
     start = max(0, min(start, len(context)))
     before, after = context.rfind(answer, 0, start + len(answer)), context.find(answer, start)
-    places = [place for place in (before, after) if place >= 0]
+    places = [(place, place + len(answer)) for place in (before, after) if place >= 0]
+    places += find_equivalent(answer, context)
     if misplaced_answers == "leave_out" or not places or not answer:
         notes.note("left_out", f"{problem}: left out")
         return False
-    example.start_position = min(places, key=lambda place: abs(place - start))
+    example.start_position, end = min(places, key=lambda place: abs(place[0] - start))
+    example.orig_answer_text = context[example.start_position : end]
     notes.note("found_nearby", f"{problem}: found at {example.start_position}")
     return True
 

@@ -32,6 +32,7 @@ def test_csv_json_lines_and_tsv_are_read_by_their_endings(tmp_path):
 
 def test_case_of_labels_does_not_count_unless_two_labels_differ_in_it_alone(tmp_path):
     assert [config(tmp_path).label_id(label) for label in ("BAD", " Good ")] == [0, 1]
+    assert config(tmp_path, labels=["bad", "caf\u00e9"]).label_id("cafe\u0301") == 1
     task = config(tmp_path, labels=["bad", "Bad"])
     assert [task.label_id(label) for label in ("bad", "Bad")] == [0, 1]
     with pytest.raises(ValueError, match=r"unknown label 'BAD' \(allowed: bad, Bad\)"):

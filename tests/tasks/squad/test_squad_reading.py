@@ -5,7 +5,9 @@ import json
 import pytest
 
 from albert_tf.tasks.squad import evaluate_v1, read_squad_examples
+from albert_tf.tasks.squad.metrics import normalize_answer
 from albert_tf.tasks.squad.reading import DatasetSummary, ReadingNotes, read_paragraphs, read_squad_file
+from albert_tf.utils.unicode import end_of_character
 
 
 def question(qas_id="a", text="Who?", answer=("Ada", 0), **fields):
@@ -51,6 +53,15 @@ def test_a_misplaced_answer_is_found_at_the_nearest_place(tmp_path, start, found
     ((example,),) = read_paragraphs(read_squad_file(path), is_training=True, notes=notes)
     assert example.start_position == found and notes.found_nearby == 1
     assert "1 answers found near their answer_start" in str(notes)
+
+
+def test_an_answer_in_another_unicode_normalization_is_found(tmp_path):
+    context = "At the cafe\u0301 and caf\u00e9s."
+    path = file_of(tmp_path, question(answer=("the caf\u00e9", 3)), context=context)
+    (example,) = read_squad_examples(path, is_training=True)
+    assert example.answer == ("the cafe\u0301", 3)
+    assert normalize_answer("Cafe\u0301") == normalize_answer("caf\u00e9")
+    assert end_of_character(context, 11) == 12 and end_of_character(context, 10) == 10
 
 
 @pytest.mark.parametrize("answer, rule", [(("Bob", 0), "find"), (("Ada", 1), "leave_out"), (("", 0), "find")])
