@@ -51,6 +51,15 @@ def test_the_flags_of_a_command_make_the_config_of_its_python_class(script, conf
         0.5, "jax", False)
 
 
+@pytest.mark.parametrize("objective, devices, parts", [
+    ("sts", {}, 0), ("pairs", {}, 1), ("simcse", {}, 1), ("pairs", dict(cpu_parts=2), 2),
+    ("pairs", dict(runtime="jax"), 1)], ids=str)
+def test_texts_whose_batch_has_the_negatives_are_one_part_unless_parts_are_requested(objective, devices, parts):
+    config = SentenceVectorsConfig(output_dir="out", do_train=True, data_dir="glue", train_file="pairs.tsv",
+                                   objective=objective, devices=Devices(**devices))
+    assert config.devices.cpu_parts == parts
+
+
 NOT_FINITE = ["nan", "NaN", "inf", "-inf", "Infinity", "1e999", "1_0.5", float("nan"), float("inf"), 10**400]
 
 

@@ -71,6 +71,9 @@ class SentenceVectorsConfig(NormalizedPooling, StoredVectors, Prompt, TeacherCon
 
     def __post_init__(self):
         super().__post_init__()
+        if self.objective in ("pairs", "simcse") and not self.devices.cpu_parts:
+            # The other texts of a part are the negatives, so the default is one part.
+            object.__setattr__(self, "devices", dataclasses.replace(self.devices, cpu_parts=1))
         if (self.objective == "distillation") != bool(self.teacher_checkpoint):
             raise ValueError("--objective=distillation and --teacher_checkpoint need each other: set both or neither")
 
