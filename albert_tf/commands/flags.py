@@ -36,6 +36,7 @@ _REPLACED_BY = {"train_step": ("num_train_epochs",), "num_train_epochs": ("train
 _PATHS = ("string", "required", "strings", "names")  # kinds of options that may be paths
 _HOME = re.compile(r"(^|[,=] *)(~[\w.-]*)(?=[/,]|$)")  # at the start of a path: ~/a,~/b or name=~/a
 _GROUP_OF: dict[str, str | None] = {}  # by the flag's name
+_ALIASED: dict[str, str] = {}  # the names of flags, by their other names
 # Flags of other programs, such as Hugging Face's and BERT's scripts, with ours. Each command has some of ours.
 _OF_OTHER_PROGRAMS = {
     "model_name_or_path": ("init_checkpoint", "albert_directory"), "model_name": ("init_checkpoint",),
@@ -80,6 +81,7 @@ def define(config_class: type[Config], **aliases: str) -> None:
     for alias, name in aliases.items():
         flags.DEFINE_alias(alias, name)
         _GROUP_OF[alias] = _GROUP_OF[name]
+    _ALIASED.update(aliases)
 
 
 def group_of(flag: str) -> str | None:
@@ -119,7 +121,7 @@ def read(config_class: type[AnyConfig], has_recipe: bool = False) -> AnyConfig:
     Raises:
       ValueError: a value is wrong, or an option has no effect without another one.
     """
-    recipe = FLAGS.recipe if has_recipe else None
+    recipe = _with_home(FLAGS.recipe) if has_recipe else None
     return _read(config_class, recipe_values(recipe) if recipe else {})
 
 
@@ -176,9 +178,10 @@ def recipe_values(recipe: str) -> dict[str, Any]:
         if name not in FLAGS:
             unknown = flags.UnrecognizedFlagError(name, suggestions=difflib.get_close_matches(name, FLAGS))
             raise ValueError(f"{path}: {described_error(unknown)}")
+        name = _ALIASED.get(name, name)
         if not any(FLAGS[other].present for other in (name, *_REPLACED_BY.get(name, ()))):
             try:
-                values[FLAGS[name].name] = FLAGS[name].parser.parse(value if isinstance(value, str) else str(value))
+                values[name] = FLAGS[name].parser.parse(value)
             except (TypeError, ValueError) as error:
                 wrong = flags.IllegalFlagValueError(f"flag --{name}={value}: {error}")
                 raise ValueError(f"{path}: {described_error(wrong)}") from error

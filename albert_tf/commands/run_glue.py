@@ -54,7 +54,7 @@ def define_flags() -> None:
 
 
 def main() -> None:
-    options = flags.read(Options)
+    options = flags.read(Options, has_recipe=True)
     for name in ("do_train", "do_eval"):
         if flags.present().get(name) == "False":
             raise ValueError(f"this script trains and evaluates on each task: --no{name} is for run_classifier.py")

@@ -77,5 +77,6 @@ def test_a_run_without_training_is_refused(golden, tmp_path):
 
 
 def test_a_folder_without_a_task_is_refused(golden, tmp_path):
-    done = run(golden, data_dir=tmp_path, output_dir=tmp_path / "runs")
+    (tmp_path / "windows.json").write_text('{"long_texts": "mean"}')
+    done = run(golden, data_dir=tmp_path, output_dir=tmp_path / "runs", doc_stride=9, recipe=tmp_path / "windows.json")
     assert done.returncode == 1 and "has no task with train and dev files" in done.stderr
