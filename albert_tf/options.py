@@ -58,10 +58,15 @@ class Config:
     def __post_init__(self):
         for field in dataclasses.fields(self):
             option, value = field.metadata.get("option"), getattr(self, field.name)
+            part_class = field.metadata.get("part", object)
+            if not isinstance(value, part_class):
+                raise ValueError(f"{field.name} must be a {part_class.__name__}. Received: {value!r}")
             if option is None or value is field.default:
                 continue
             if value is not None or not option.optional:
                 option.check(field.name, value)
+                if option.kind == "number":  # albert_tf.json refuses an int
+                    object.__setattr__(self, field.name, float(value))
             if option.needs and value != field.default:
                 self._check_needed(field.name, value, option.needs)
 
@@ -92,7 +97,7 @@ def declared(config_class: type[Config], defaults: Config | None = None) -> Iter
             yield from declared(field.metadata["part"], field.metadata["make"]())
         elif "option" in field.metadata:
             default = getattr(defaults, field.name) if defaults else field.default
-            group = next(vars(base).get("GROUP") for base in config_class.__mro__
+            group = next(vars(base).get("GROUP") for base in reversed(config_class.__mro__)
                          if field.name in vars(base).get("__annotations__", ()))
             yield Declared(field.name, field.metadata["option"], default, group)
 

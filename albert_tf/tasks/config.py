@@ -94,6 +94,7 @@ class FineTuningConfig(SavedModelExport, FirstLayers):
             action = next((action for action in actions if getattr(self, action)), None)
             if action and not getattr(self, option):
                 raise ValueError(f"--{option} is missing: --{action} reads it")
+        bounds.SEED.check("random_seed + num_runs - 1", self.seeds[-1])
 
     @property
     def readers(self) -> Mapping[str, Sequence[str]]:

@@ -22,7 +22,7 @@ from albert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
 from albert_tf.tasks.sentence_vectors.config import SentenceVectorsConfig
 from albert_tf.tasks.squad.config import SquadConfig
 from albert_tf.tasks.tagging.config import TaggingConfig
-from albert_tf.training.config import Devices, Schedule, Training, default_interval
+from albert_tf.training.config import Devices, FineTuningTraining, Schedule, Training, default_interval
 from albert_tf.utils import bounds
 from albert_tf.utils.bounds import check_finite
 from albert_tf.weights.source import SOURCE_OPTIONS, Source
@@ -171,6 +171,24 @@ def test_a_short_run_is_evaluated_five_times(steps, interval):
 
 def test_manifests_have_all_flags_of_the_model():
     assert {option.name for option in options.declared(Source)} == set(SOURCE_OPTIONS)
+
+
+def test_a_whole_number_becomes_a_float_where_one_is_meant():
+    assert repr(FineTuningTraining(lora_rank=2, lora_alpha=4).alpha) == "4.0"
+
+
+def test_an_option_with_another_default_keeps_its_group():
+    groups = {option.name: option.group for option in options.declared(MultipleChoiceConfig)}
+    assert groups["do_train"] == groups["do_predict"] == "Runs"
+
+
+@pytest.mark.parametrize("values, message", [
+    (dict(training=Training()), "training must be a FineTuningTraining. Received: Training"),
+    (dict(training=FineTuningTraining(random_seed=2**31 - 2), num_runs=3), "Received: .*=2147483648"),
+    (dict(ensemble_checkpoints=["a", "b"]), r"ensemble_checkpoints must be a tuple. Received: \['a', 'b'\]")], ids=str)
+def test_a_config_of_wrong_parts_or_values_is_refused(values, message):
+    with pytest.raises(ValueError, match=message):
+        SquadConfig(output_dir="out", do_train=True, train_file="train.json", **values)
 
 
 def test_the_least_value_itself_is_allowed():
