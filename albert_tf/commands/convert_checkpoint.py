@@ -32,8 +32,7 @@ from albert_tf.weights.source import FirstLayers, HeadChoice, ReleasedCheckpoint
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(TrainedSource, HeadChoice, ReleasedCheckpoint, NormalizedPooling,
-              FirstLayers, Sharing):
+class Options(TrainedSource, HeadChoice, ReleasedCheckpoint, NormalizedPooling, FirstLayers, Sharing):
     """The flags of this command."""
 
     to: str = fields.choice(

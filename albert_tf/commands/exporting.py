@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from albert_tf.tasks.scores import Scorer
     from albert_tf.weights.resolved_model import ResolvedModel
 
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scoring(Config):
     """A dev file on which an export is scored."""

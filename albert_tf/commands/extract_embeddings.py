@@ -48,8 +48,7 @@ _MADE_FROM = (*SOURCE_OPTIONS, "input_file", "per_token", "precision", "vector_p
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(Source, NormalizedPooling, StoredVectors, Prompt,
-              Texts, Precision):
+class Options(Source, NormalizedPooling, StoredVectors, Prompt, Texts, Precision):
     """The flags of this command."""
 
     input_file: str = fields.required("Path of a UTF-8 text file, one text per line.")

@@ -34,6 +34,7 @@ _INSTALLED = "albert-tf"
 
 _OWN = "This command"
 
+
 def find(name: str) -> str:
     """The name of a command as its module has it; "-" stands for "_"."""
     module = name.replace("-", "_")

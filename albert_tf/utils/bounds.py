@@ -1,8 +1,8 @@
 """Bounds of numbers, and choices. They catch typing errors that would otherwise be noticed only when memory runs out.
 
-The constructors of options check them, and so do the flags that set these options::
+Configs check them, and so do the flags that set their options::
 
-    flags.DEFINE_integer("max_seq_length", 512, "Largest number of tokens of an example.", *bounds.SEQ_LENGTH)
+    max_seq_length: int = fields.integer(512, "Largest number of tokens of an example.", bounds.SEQ_LENGTH)
 """
 
 from __future__ import annotations
