@@ -175,7 +175,7 @@ class TokenizeRanges(_Stage):
                     batch = tokenize_lines(self._job.tokenizer, lines, self._job.options.split_lines)
                     yield 0, write_batch(self._job.work, place, batch)
             except ValueError as error:
-                self._job.outcome.note_mistake(text_range.name, str(error))
+                self._job.outcome.record_user_error(text_range.name, str(error))
 
 
 @beam.typehints.with_output_types(Tuple[int, Any])
@@ -189,7 +189,7 @@ class WriteTable(_Stage):
             self._job.outcome.check_no_mistake()
             self._write(entries)
         except ValueError as error:
-            self._job.outcome.note_mistake("text", str(error))
+            self._job.outcome.record_user_error("text", str(error))
             return
         yield from ((batch, batch) for batch in range(len(entries)))
 

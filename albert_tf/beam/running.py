@@ -104,7 +104,7 @@ class Outcome:
     def __init__(self, work: str):
         self._result_file, self._mistakes = os.path.join(work, "result.json"), os.path.join(work, "mistakes")
 
-    def note_mistake(self, name: str, message: str) -> None:
+    def record_user_error(self, name: str, message: str) -> None:
         """Stores the message of a user's error. Raising the error would make the runner retry, and hide the message.
 
         Of several mistakes, the one whose name is first is reported.

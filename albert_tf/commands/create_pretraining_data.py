@@ -96,7 +96,7 @@ def main() -> None:
     pipeline_options = beam_options(options)
     if not (options.spm_model_file or options.vocab_file):
         raise ValueError("--spm_model_file or --vocab_file is missing")
-    tokenizer = VocabularyFiles().replaced_by(options.user_vocabulary).tokenizer()
+    tokenizer = VocabularyFiles().with_overrides(options.user_vocabulary).tokenizer()
     objective = "nsp" if options.random_next_sentence else options.sentence_objective
     segments = SegmentOptions(options.max_seq_length, options.short_seq_prob, objective, options.release_compatible)
     masking = MaskingOptions(options.max_predictions_per_seq, options.masked_lm_prob, options.ngram,

@@ -69,7 +69,7 @@ def main() -> None:
     with used_alone(options.export_path, "export"):
         source = open_source(options.checkpoint_in(options.albert_directory))
         model = model_of(source, replaced_pooling(source.settings, options, **_POOLED_OUTPUT))
-        tokenizer = source.vocabulary.replaced_by(options.user_vocabulary).tokenizer(model.config)
+        tokenizer = source.vocabulary.with_overrides(options.user_vocabulary).tokenizer(model.config)
         export_encoder(options.export_path, model, tokenizer)
         write_conversion_card(model, options.export_path, "tf_hub", source.path)
         logging.info("%s: the encoder", options.export_path)

@@ -114,7 +114,7 @@ def from_onnx_file(options: Options, name: str, path: str) -> ServedModel:
     from albert_tf.server.models import served_model
 
     model = from_onnx(path)
-    tokenizer = model.vocabulary.replaced_by(options.user_vocabulary).tokenizer(model.config)
+    tokenizer = model.vocabulary.with_overrides(options.user_vocabulary).tokenizer(model.config)
     return served_model(name, model, tokenizer, options.top_k, prompt_name=options.prompt_name)
 
 
@@ -131,6 +131,6 @@ def from_weights(options: Options, name: str, path: str) -> ServedModel:
                              "weights that it was exported from") from error
         raise
     source = first_layers(source, options.num_layers)
-    source = dataclasses.replace(source, vocabulary=source.vocabulary.replaced_by(options.user_vocabulary))
+    source = dataclasses.replace(source, vocabulary=source.vocabulary.with_overrides(options.user_vocabulary))
     source.vocabulary.tokenizer(config)  # raises if they belong to different models
     return model_of_source(name, source, options.model, options.top_k, options.vector_arguments(), options.prompt_name)

@@ -45,7 +45,7 @@ class Dropouts:
     def __call__(self, x: tf.Tensor, rate: float) -> tf.Tensor:
         """Applies dropout to x with the next mask."""
         mask = self.next_mask(rate)
-        return _rounded_once(x, *mask) if mask else x
+        return _dropout_in_float32(x, *mask) if mask else x
 
 
 def dropouts(inputs: dict, training) -> Dropouts:
@@ -74,7 +74,7 @@ def dropped(x: tf.Tensor, seed: tf.Tensor | None = None, rate: tf.Tensor | None 
 
 
 @fused
-def _rounded_once(x, *dropout):
+def _dropout_in_float32(x, *dropout):
     return tf.cast(dropped(tf.cast(x, tf.float32), *dropout), x.dtype)
 
 

@@ -33,10 +33,10 @@ from albert_tf.server.signatures import (
     SENTENCE_ORDER,
     TEXT,
     Columns,
+    EndpointModel,
     ServedModel,
     Signature,
     Spec,
-    TextReader,
     description_of,
 )
 from albert_tf.tasks.classification.answers import text_logits
@@ -105,7 +105,8 @@ def served_model(
                   EXAMPLES: _signature(dict(examples=TEXT),
                                        functools.partial(_of_examples, parts), parts.outputs)}
     signatures = {key: dataclasses.replace(each, labels=labels) for key, each in signatures.items()}
-    reader = TextReader(name, **dict(dict(kind=head, tokenizer=tokenizer, row_length=model.row_length), **parts.reader))
+    arguments = dict(dict(kind=head, tokenizer=tokenizer, row_length=model.row_length), **parts.reader)
+    reader = EndpointModel(name, **arguments)
     return ServedModel(name, description_of(head, name, model.config), signatures, reader,
                        counting.take_tokens)
 
@@ -193,7 +194,7 @@ _Model = Union[OnnxModel, _KerasModel, _Counting]
 
 
 class _Parts(NamedTuple):
-    """The signatures of a head, and arguments of its TextReader."""
+    """The signatures of a head, and arguments of its EndpointModel."""
 
     texts: Mapping[str, Signature]
     ids: Callable[[Columns], Outputs]

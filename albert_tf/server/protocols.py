@@ -25,7 +25,7 @@ import numpy as np
 from albert_tf.modeling.vectors import LEAST_LENGTH
 from albert_tf.server.batching import Rows
 from albert_tf.server.requests import PredictRequest, input_arrays, read_object, signature_name
-from albert_tf.server.signatures import TEXT, Columns, Signature, TextReader
+from albert_tf.server.signatures import TEXT, Columns, EndpointModel, Signature
 
 MAX_ROWS, _MAX_OPENAI_ROWS = 1024, 2048
 EMBEDDING, RERANKER, CLASSIFIER = "embedding", "reranker", "classifier"  # text-embeddings-inference's kinds of models
@@ -60,7 +60,7 @@ class Endpoint(NamedTuple):
 
     summary: str
     fields: Mapping[str, _Json]
-    call: Callable[[_Json, TextReader], Call]
+    call: Callable[[_Json, EndpointModel], Call]
     kinds: tuple[str, ...]
     response: _Json
 
@@ -69,7 +69,7 @@ class UnknownModelError(LookupError):
     """No model has the name that a request gives."""
 
 
-def read_call(path: str, body: bytes, readers: Mapping[str, TextReader], name: str | None) -> Call:
+def read_call(path: str, body: bytes, readers: Mapping[str, EndpointModel], name: str | None) -> Call:
     """The call of a request to the endpoint at a path.
 
     `name` is that of ?model=; OpenAI's field "model" has it too. Without one, the first model that can answer does.
@@ -87,7 +87,7 @@ def read_call(path: str, body: bytes, readers: Mapping[str, TextReader], name: s
     return endpoint.call(values, chosen(readers, values.get("model") or name, endpoint.kinds))
 
 
-def chosen(readers: Mapping[str, TextReader], name: str | None, kinds: Sequence[str] = ()) -> TextReader:
+def chosen(readers: Mapping[str, EndpointModel], name: str | None, kinds: Sequence[str] = ()) -> EndpointModel:
     """The model with a name, or the first model, of one of the kinds. Raises UnknownModelError and ValueError."""
     if name is not None and name not in readers:
         raise UnknownModelError(f"there is no model {name!r}; the models are {', '.join(readers)}")
@@ -112,7 +112,7 @@ def error_of(path: str, status: int, message: str) -> tuple[int, dict[str, Any]]
     return status, dict(error=message)
 
 
-def info(reader: TextReader, batch_size: int, max_requests: int, version: str) -> dict[str, Any]:
+def info(reader: EndpointModel, batch_size: int, max_requests: int, version: str) -> dict[str, Any]:
     """text-embeddings-inference's answer to GET /info. Longer texts are always truncated."""
     names = {str(number): name for number, name in enumerate(reader.label_names)}
     details = dict(pooling=reader.pooling) if reader.kind == EMBEDDING else dict(
@@ -155,7 +155,7 @@ def _columns(signature: Signature, texts: Mapping[str, Sequence[str]], max_rows:
     return input_arrays(PredictRequest("", None, texts), signature, max_rows)
 
 
-def _embed(values: _Json, reader: TextReader, max_rows: int = MAX_ROWS) -> Call:
+def _embed(values: _Json, reader: EndpointModel, max_rows: int = MAX_ROWS) -> Call:
     texts, size = reader.prompted(_listed(values["inputs"]), values["prompt_name"]), values["dimensions"]
     largest = reader.signature.outputs["sentence_embedding"].shape[-1] or 0
     if size and size > largest:
@@ -170,7 +170,7 @@ def _embed(values: _Json, reader: TextReader, max_rows: int = MAX_ROWS) -> Call:
     return Call(reader.name, reader.signature, _columns(reader.signature, dict(text=texts), max_rows), answer)
 
 
-def _openai_embeddings(values: _Json, reader: TextReader) -> Call:
+def _openai_embeddings(values: _Json, reader: EndpointModel) -> Call:
     call = _embed(dict(values, inputs=values["input"], normalize=True), reader, _MAX_OPENAI_ROWS)
 
     def answer(rows: Rows) -> dict[str, Any]:
@@ -184,7 +184,7 @@ def _openai_embeddings(values: _Json, reader: TextReader) -> Call:
     return call._replace(answer=answer)
 
 
-def _rerank(values: _Json, reader: TextReader) -> Call:
+def _rerank(values: _Json, reader: EndpointModel) -> Call:
     texts = values["texts"]
     columns = _columns(Signature(dict(text_b=TEXT), dict), dict(text_b=texts))
     query = _columns(Signature(dict(text_a=TEXT), dict), dict(text_a=[values["query"]]))
@@ -201,7 +201,7 @@ def _rerank(values: _Json, reader: TextReader) -> Call:
     return Call(reader.name, reader.signature, columns, answer)
 
 
-def _similarity(values: _Json, reader: TextReader) -> Call:
+def _similarity(values: _Json, reader: EndpointModel) -> Call:
     texts = [values["inputs"]["source_sentence"], *values["inputs"]["sentences"]]
     call = _embed(dict(values, inputs=texts, dimensions=None, normalize=True), reader)
 
@@ -212,7 +212,7 @@ def _similarity(values: _Json, reader: TextReader) -> Call:
     return call._replace(answer=answer)
 
 
-def _predict(values: _Json, reader: TextReader) -> Call:
+def _predict(values: _Json, reader: EndpointModel) -> Call:
     inputs = values["inputs"]
     is_batch = isinstance(inputs, list) and isinstance(inputs[0], list)
     rows = inputs if is_batch else [_listed(inputs)]
@@ -229,7 +229,7 @@ def _predict(values: _Json, reader: TextReader) -> Call:
     return Call(reader.name, reader.signature, _columns(reader.signature, texts), answer)
 
 
-def _tokenize(values: _Json, reader: TextReader) -> Call:
+def _tokenize(values: _Json, reader: EndpointModel) -> Call:
     texts, tokenizer = reader.prompted(_listed(values["inputs"]), values["prompt_name"]), reader.tokenizer
     columns = _columns(reader.pieces, dict(text=texts))
     if (size := sum(map(len, texts))) > _MAX_PIECES_OF:

@@ -63,7 +63,7 @@ class Signature:
 
 
 @dataclasses.dataclass(frozen=True)
-class TextReader:
+class EndpointModel:
     """What the endpoints of other servers (albert_tf/server/protocols.py) need of a model that reads texts.
 
     Args:
@@ -107,7 +107,7 @@ class ServedModel:
     name: str
     description: str
     signatures: Mapping[str, Signature]
-    reader: TextReader | None = None
+    reader: EndpointModel | None = None
     take_tokens: Callable[[], int] = int
 
 

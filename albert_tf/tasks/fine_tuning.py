@@ -35,7 +35,7 @@ from albert_tf.tasks.config import FineTuningConfig
 from albert_tf.text.tokenization import warn_of_unknown_pieces
 from albert_tf.training.checkpoints import Checkpoints, copy_as_best, numbered, run_directory, saved_runs
 from albert_tf.training.config import Schedule
-from albert_tf.training.distillation import DistilledTask, answers, with_answers
+from albert_tf.training.distillation import DistilledTask, teacher_outputs, with_teacher_outputs
 from albert_tf.training.evaluation import (
     Evaluate,
     Evaluator,
@@ -175,10 +175,10 @@ class FineTuning(abc.ABC):
     def predictions(self) -> Iterable[ToPredict]:
         """Reads what --do_predict predicts."""
 
-    def prepare(self) -> None:  # noqa: B027 (most commands do nothing)
+    def after_training(self) -> None:  # noqa: B027 (most commands do nothing)
         """Does what else the command does with the trained model before it predicts."""
 
-    def use(self) -> None:  # noqa: B027 (most commands do nothing)
+    def interact(self) -> None:  # noqa: B027 (most commands do nothing)
         """Does what else the command does with the model, before it is exported."""
 
     def export(self, directory: str, model: keras.Model) -> None:
@@ -204,12 +204,12 @@ class FineTuning(abc.ABC):
             self._train(evaluate)
         elif evaluate is not None:
             self.evaluate_runs(evaluate)
-        self.prepare()
+        self.after_training()
         for table, write in to_predict:
             predictions = self.predict(table) if table else [{}]
             if is_chief(self.strategy):
                 write(predictions, self.predicting_step())
-        self.use()
+        self.interact()
         if options.export_dir:
             model = self.best_model()
             if is_chief(self.strategy):
@@ -227,7 +227,7 @@ class FineTuning(abc.ABC):
         schedule = options.training.schedule(self.num_examples(table), self.unit, options.release_steps,
                                              options.LARGEST_INTERVAL)
         if self.teacher and self.teacher.alpha:
-            table = self._with_answers(table, self.teacher)
+            table = self._with_teacher_outputs(table, self.teacher)
         self.train_runs(table, schedule, evaluate)
 
     def _check_texts(self) -> None:
@@ -239,17 +239,17 @@ class FineTuning(abc.ABC):
             logging.warning("the texts of the dev set are also in the training set: their scores do not tell how good "
                             "the model is for other texts")
 
-    def _with_answers(self, table: FeatureTable, teacher: Teacher) -> FeatureTable:
+    def _with_teacher_outputs(self, table: FeatureTable, teacher: Teacher) -> FeatureTable:
         """The training examples with the teacher's answers."""
         with chief_first(self.strategy):
             teacher_table = self.teacher_table(table)
         with self.strategy.scope():
             model = teacher.model()
         training = self.options.training
-        answered = answers(model, teacher.outputs, teacher_table, self.options.cache, self.strategy,
+        answered = teacher_outputs(model, teacher.outputs, teacher_table, self.options.cache, self.strategy,
                            training.train_batch_size // training.gradient_accumulation_steps,
                            parts_of(self.options.devices))
-        return with_answers(table, self.targets(answered), teacher.outputs)
+        return with_teacher_outputs(table, self.targets(answered), teacher.outputs)
 
     def before_run(self, directory: str, model: keras.Model) -> None:
         """Writes vocabulary and settings of a run. The chief calls it before the first step, if there are any."""
@@ -365,7 +365,7 @@ class FineTuning(abc.ABC):
         """The largest number of tokens of a row: that of the run, or the requested one, or the default."""
         requested, longest = self.options.max_seq_length, self.options.LONGEST
         if requested is not None:
-            return self.model.reconciled("max_seq_length", requested) or requested
+            return self.model.effective_value("max_seq_length", requested) or requested
         if self.model.settings.max_seq_length:
             return self.model.settings.max_seq_length
         return min(longest, self.model.config.max_position_embeddings)

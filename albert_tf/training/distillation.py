@@ -4,7 +4,8 @@ The loss is (1 - alpha) times the task's own loss plus alpha times the distance 
 task defines (teacher_loss). The teacher reads the training examples once, before training. Its outputs are further
 columns of the table of features::
 
-    table = with_answers(table, answers(teacher, task.TEACHER_OUTPUTS, teacher_table, ...), task.TEACHER_OUTPUTS)
+    outputs = teacher_outputs(teacher, task.TEACHER_OUTPUTS, teacher_table, ...)
+    table = with_teacher_outputs(table, outputs, task.TEACHER_OUTPUTS)
     task = DistilledTask(task, temperature=2.0, alpha=0.5)
 
 The outputs are cached in an .npy file each, with a manifest that says which weights, examples and precision they were
@@ -92,7 +93,7 @@ def binary_divergence(teacher_logits: tf.Tensor, logits: tf.Tensor, temperature:
 _VERSION = 1
 
 
-def with_answers(
+def with_teacher_outputs(
     table: FeatureTable, answers: Mapping[str, np.ndarray], outputs: Mapping[str, float | None]
 ) -> FeatureTable:
     """A table of features with the teacher's outputs, for DistilledTask."""
@@ -105,7 +106,7 @@ def with_answers(
                               {PREFIX + name: padding for name, padding in outputs.items() if padding is not None})
 
 
-def answers(
+def teacher_outputs(
     teacher: keras.Model, outputs: Mapping[str, float | None], table: FeatureTable, directory: str,
     strategy: tf.distribute.Strategy, batch_size: int, parts: int = 1
 ) -> dict[str, np.ndarray]:

@@ -112,7 +112,7 @@ def sentence_pooling(model: ResolvedModel, config: Pooling) -> dict[str, Any]:
     arguments = replaced_pooling(model.stored.settings if model.stored else Settings(), config)
     if model.settings.head != _VECTORS:
         return arguments
-    return {name: model.reconciled(name, value, "prompt_name" if name == "default_prompt_name" else name)
+    return {name: model.effective_value(name, value, "prompt_name" if name == "default_prompt_name" else name)
             for name, value in arguments.items()}
 
 

@@ -125,9 +125,9 @@ class ResolvedModel:
         user = self.source.user_vocabulary
         if self.run and self.run.vocabulary:
             stored = self.run.vocabulary
-            return dataclasses.replace(stored, **stored.options.completed_by(user.options)._asdict())
+            return dataclasses.replace(stored, **stored.options.with_defaults(user.options)._asdict())
         others = self.initial if self.run else self.stored
-        return (others.vocabulary if others else VocabularyFiles()).replaced_by(user)
+        return (others.vocabulary if others else VocabularyFiles()).with_overrides(user)
 
     @property
     def settings(self) -> Settings:
@@ -148,7 +148,7 @@ class ResolvedModel:
         """The head to build: the requested one, or that of the initial weights ("encoder" without a head)."""
         return requested or head_of_source(self._weights)
 
-    def reconciled(self, name: str, requested: Value | None, flag: str | None = None) -> Value | None:
+    def effective_value(self, name: str, requested: Value | None, flag: str | None = None) -> Value | None:
         """The value of a setting: the run's, or the user's, or the stored one.
 
         If the user wants another value than the run's, continuing it is an error, and all else logs a warning.

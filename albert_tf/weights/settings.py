@@ -57,7 +57,7 @@ class TokenizerOptions(NamedTuple):
     added_tokens: tuple[AddedToken, ...] | None = None
     prefixes_parts: bool | None = None
 
-    def completed_by(self, other: TokenizerOptions) -> TokenizerOptions:
+    def with_defaults(self, other: TokenizerOptions) -> TokenizerOptions:
         """These options, and those of `other` where nothing is stored here."""
         return self._replace(**{name: value for name, value in other._asdict().items() if getattr(self, name) is None})
 
@@ -112,7 +112,7 @@ class VocabularyFiles:
                    tokenizer.do_lower_case, tokenizer.keep_accents, tokenizer.added_tokens or None,
                    tokenizer.prefixes_parts if tokenizer.added_tokens else None)
 
-    def replaced_by(self, user: VocabularyFiles) -> VocabularyFiles:
+    def with_overrides(self, user: VocabularyFiles) -> VocabularyFiles:
         """The user's file and options where they are set, and these otherwise. Warns of a file with another content.
 
         Options that neither has are those that are stored beside the user's file.
@@ -121,9 +121,9 @@ class VocabularyFiles:
                 read_bytes(self.path) != read_bytes(user.path)):
             logging.warning("%s is not the vocabulary that comes with the weights, %s", user.path,
                             self.made_from or self.archive or self.path)
-        options = user.options.completed_by(self.options)
+        options = user.options.with_defaults(self.options)
         if user:
-            options = options.completed_by(options_beside(user.path))
+            options = options.with_defaults(options_beside(user.path))
         return dataclasses.replace(user if user else self, **options._asdict())
 
     def tokenizer(self, config: AlbertConfig | None = None) -> FullTokenizer:
@@ -179,7 +179,7 @@ def options_beside(vocabulary_file: str) -> TokenizerOptions:
         manifest = manifest_of(vocabulary_file)
         made_from = read_manifest(manifest)["made_from"] if manifest else {}
     trained_with = TokenizerOptions(*map(made_from.get, _CASING))
-    return options_in(os.path.dirname(vocabulary_file)).completed_by(trained_with)
+    return options_in(os.path.dirname(vocabulary_file)).with_defaults(trained_with)
 
 
 def options_in(directory: str) -> TokenizerOptions:

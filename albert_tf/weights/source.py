@@ -42,7 +42,7 @@ class VocabularySource(Config):
 
     @property
     def user_vocabulary(self) -> VocabularyFiles:
-        """What the options set, for VocabularyFiles.replaced_by; empty if none is set."""
+        """What the options set, for VocabularyFiles.with_overrides; empty if none is set."""
         return VocabularyFiles(self.spm_model_file, self.vocab_file, self.do_lower_case, self.keep_accents)
 
 

@@ -17,7 +17,7 @@ from albert_tf.tasks.classification.task import ClassificationTask, LabelLoss, R
 from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
 from albert_tf.tasks.squad.fine_tuning import ConditionalSpanTask, SpanTask
 from albert_tf.tasks.tagging.fine_tuning import TaggingTask
-from albert_tf.training.distillation import PREFIX, DistilledTask, answers, divergence, with_answers
+from albert_tf.training.distillation import PREFIX, DistilledTask, divergence, teacher_outputs, with_teacher_outputs
 
 CONFIG = AlbertConfig(vocab_size=VOCAB_SIZE, embedding_size=8, hidden_size=16, num_hidden_layers=1,
                       num_attention_heads=2, intermediate_size=16, max_position_embeddings=MAX_SEQ_LENGTH,
@@ -218,17 +218,17 @@ def rows_of(examples, rows, length=MAX_SEQ_LENGTH):
 def test_answers_are_the_models_outputs_in_the_order_of_the_examples(examples, strategy, tmp_path):
     outputs = ClassificationTask.TEACHER_OUTPUTS
     teacher = AlbertClassifier(CONFIG, 3)
-    found = answers(teacher, outputs, examples, str(tmp_path), strategy, 4)
+    found = teacher_outputs(teacher, outputs, examples, str(tmp_path), strategy, 4)
     expected = teacher(rows_of(examples, range(21)))["logits"]
     np.testing.assert_allclose(found["logits"], expected, atol=1e-5)
-    batch = rows_of(with_answers(examples, found, outputs), [5, 2])
+    batch = rows_of(with_teacher_outputs(examples, found, outputs), [5, 2])
     np.testing.assert_array_equal(batch["teacher_logits"], found["logits"][[5, 2]])
 
 
 def test_answers_per_token_are_padded_like_the_tokens(examples, strategy, tmp_path):
     outputs, teacher = SpanTask.TEACHER_OUTPUTS, AlbertSpan(CONFIG)
-    found = answers(teacher, outputs, examples, str(tmp_path), strategy, 4)
-    taught = with_answers(examples, found, outputs)
+    found = teacher_outputs(teacher, outputs, examples, str(tmp_path), strategy, 4)
+    taught = with_teacher_outputs(examples, found, outputs)
     batch = rows_of(taught, [7, 3])
     expected, mask = teacher(rows_of(examples, [7, 3])), batch["input_mask"].numpy() == 1
     for name in ("start_logits", "end_logits"):
@@ -248,7 +248,7 @@ def test_answers_are_cached_until_anything_that_they_depend_on_changes(examples,
     def count_of_readings(model, data):
         before = len(read)
         monkeypatch.setattr("albert_tf.training.distillation.count_of", lambda *words: read.append(words) or "")
-        values = answers(model, outputs, data, str(tmp_path), strategy, 4)
+        values = teacher_outputs(model, outputs, data, str(tmp_path), strategy, 4)
         return len(read) - before, values["logits"]
 
     first, values = count_of_readings(teacher, examples)
@@ -271,4 +271,4 @@ def test_answers_are_cached_until_anything_that_they_depend_on_changes(examples,
 
 def test_answers_to_other_examples_are_refused(examples):
     with pytest.raises(ValueError, match="answered 20 times with logits, but 21 answers are needed"):
-        with_answers(examples, dict(logits=np.zeros([20, 3], np.float32)), dict(logits=None))
+        with_teacher_outputs(examples, dict(logits=np.zeros([20, 3], np.float32)), dict(logits=None))

@@ -259,7 +259,7 @@ def test_a_tokenizer_config_that_is_no_json_is_named(tmp_path, text):
     (VocabularyFiles(vocab_file="vocab.txt"), VocabularyFiles(None, "vocab.txt", True)),
     (VocabularyFiles(vocab_file="vocab.txt", do_lower_case=False), VocabularyFiles(None, "vocab.txt", False))])
 def test_a_user_sets_the_file_or_an_option_or_both(user, expected):
-    assert VocabularyFiles("a.model", None, True).replaced_by(user) == expected
+    assert VocabularyFiles("a.model", None, True).with_overrides(user) == expected
 
 
 def test_options_that_nobody_sets_are_those_beside_the_vocabulary(tmp_path):
@@ -267,12 +267,12 @@ def test_options_that_nobody_sets_are_those_beside_the_vocabulary(tmp_path):
     path = str(tmp_path / "mine.model")
     train_vocabulary([str(tmp_path / "text.txt")], str(tmp_path / "mine"), 22, do_lower_case=False, keep_accents=True)
     given = VocabularyFiles(path)
-    assert VocabularyFiles().replaced_by(given) == VocabularyFiles(path, None, False, True)
+    assert VocabularyFiles().with_overrides(given) == VocabularyFiles(path, None, False, True)
     stored = VocabularyFiles(None, "vocab.txt", do_lower_case=True)
-    assert stored.replaced_by(given) == VocabularyFiles(path, None, True, True)
-    assert VocabularyFiles().replaced_by(VocabularyFiles(path, None, True, False)).keep_accents is False
+    assert stored.with_overrides(given) == VocabularyFiles(path, None, True, True)
+    assert VocabularyFiles().with_overrides(VocabularyFiles(path, None, True, False)).keep_accents is False
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(dict(keep_accents=False)))
-    assert VocabularyFiles().replaced_by(given) == VocabularyFiles(path, None, False, False)
+    assert VocabularyFiles().with_overrides(given) == VocabularyFiles(path, None, False, False)
 
 
 def test_another_vocabulary_than_that_of_the_weights_is_warned_of(tmp_path, caplog):
@@ -280,6 +280,6 @@ def test_another_vocabulary_than_that_of_the_weights_is_warned_of(tmp_path, capl
     for name, content in contents.items():
         (tmp_path / name).write_text(content)
     stored, same, other = (VocabularyFiles(vocab_file=str(tmp_path / name)) for name in contents)
-    assert stored.replaced_by(same) == same and not caplog.text
-    assert stored.replaced_by(other) == other
+    assert stored.with_overrides(same) == same and not caplog.text
+    assert stored.with_overrides(other) == other
     assert "other.txt is not the vocabulary that comes with the weights" in caplog.text

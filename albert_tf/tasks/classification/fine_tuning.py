@@ -41,7 +41,8 @@ class TextClassification(FineTuning):
         super().__init__(options, *arguments)
         self.task = options.task()
         self.name, self.best_metric = self.task.name, self.task.metrics[0]
-        windows = {name: self.model.reconciled(name, options.windows.get(name), "long_texts") for name in _LONG_TEXTS}
+        windows = {name: self.model.effective_value(name, options.windows.get(name), "long_texts")
+                   for name in _LONG_TEXTS}
         self.window_arguments = {name: value for name, value in windows.items() if value is not None}
         self.windows = WindowOptions(windows["max_windows"] or 1, windows["doc_stride"] or 0)
         check_labels(options, self.model, self.task.labels)
@@ -117,7 +118,7 @@ class TextClassification(FineTuning):
 
         return evaluate
 
-    def prepare(self):
+    def after_training(self):
         options = self.options
         if not (options.calibrate or options.do_train) or options.ensemble_checkpoints:
             return

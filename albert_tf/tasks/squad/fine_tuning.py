@@ -59,8 +59,8 @@ def read_files(options: SquadConfig) -> dict[str, SquadFile]:
 
 def feature_options(options: SquadConfig, model: ResolvedModel, max_seq_length: int) -> FeatureOptions:
     """How features are made: as the options say, or else as in the run in output_dir."""
-    max_query_length = model.reconciled("max_query_length", options.max_query_length) or MAX_QUERY_LENGTH
-    doc_stride = model.reconciled("doc_stride", options.doc_stride) or default_doc_stride(
+    max_query_length = model.effective_value("max_query_length", options.max_query_length) or MAX_QUERY_LENGTH
+    doc_stride = model.effective_value("doc_stride", options.doc_stride) or default_doc_stride(
         max_seq_length, max_query_length)
     return FeatureOptions(max_seq_length, doc_stride, max_query_length,
                           release_compatible=options.release_compatible, misplaced_answers=options.misplaced_answers)
@@ -245,7 +245,7 @@ class QuestionAnswering(FineTuning):
             return options.null_score_diff_threshold
         return self.model.open(self.checkpoint()).settings.null_score_diff_threshold
 
-    def use(self) -> None:
+    def interact(self) -> None:
         if self.options.ask:
             model = self.best_model()
             if is_chief(self.strategy):

@@ -70,8 +70,8 @@ class Tagging(FineTuning):
         super().__init__(options, *arguments)
         model, columns = self.model, options.word_and_tag
         self.features = TaggingFeatureOptions(
-            self.max_seq_length, model.reconciled("doc_stride", options.doc_stride) or 0,
-            bool(model.reconciled("label_all_pieces", options.label_all_pieces)))
+            self.max_seq_length, model.effective_value("doc_stride", options.doc_stride) or 0,
+            bool(model.effective_value("label_all_pieces", options.label_all_pieces)))
         self.train, self.dev, self.test = (
             read_tagged_text(path, columns) if path and is_used else None for path, is_used in (
                 (options.train_file, True), (options.eval_file, options.do_eval),

@@ -137,7 +137,7 @@ def _settled_sigmas(characters: tf.RaggedTensor, case: tf.Tensor, counts: tf.Ten
 
 def _outputs_of_changed_characters(normalize: Callable[[str], str]) -> dict[int, str]:
     """The normalised form of each code point that changes. A capital sigma is kept if its context decides its case."""
-    outputs = apart(normalize)
+    outputs = map_characters(normalize)
     for code in [code for code, output in outputs.items() if "σ" in output]:
         after_a_letter = normalize(f"a{chr(code)}")[1:]
         if after_a_letter != outputs[code]:
@@ -149,12 +149,12 @@ def _outputs_of_changed_characters(normalize: Callable[[str], str]) -> dict[int,
 
 def _cases_of_characters() -> dict[int, int]:
     """_IGNORABLE for case-ignorable characters, _CASED for other cased ones: the classes that str.lower uses."""
-    alone = apart(str.lower, after="Σ")
+    alone = map_characters(str.lower, after="Σ")
     return {code: _CASED if alone[code].endswith("ς") else _IGNORABLE
-            for code, lowered in apart(str.lower, before="a", after="Σ").items() if lowered.endswith("ς")}
+            for code, lowered in map_characters(str.lower, before="a", after="Σ").items() if lowered.endswith("ς")}
 
 
-def apart(function: Callable[[str], str], before: str = "", after: str = "") -> dict[int, str]:
+def map_characters(function: Callable[[str], str], before: str = "", after: str = "") -> dict[int, str]:
     """The function's result for each of _CODES, placed between two strings. One call for all codes is fast."""
     rows = (f"{before}{chr(code)}{after}{_SEPARATOR}" for code in _CODES)
     return dict(zip(_CODES, function(_SEPARATOR + "".join(rows)).split(_SEPARATOR)[1:-1]))

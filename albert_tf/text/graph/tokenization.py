@@ -15,7 +15,7 @@ import numpy as np
 import sentencepiece
 import tensorflow as tf
 
-from albert_tf.text.graph.normalization import GraphNormalization, NormalizedTexts, apart, cumulated, repeated
+from albert_tf.text.graph.normalization import GraphNormalization, NormalizedTexts, cumulated, map_characters, repeated
 from albert_tf.text.pieces import LONGEST_WORD, UNKNOWN, WORD_START, DigitCommaTable, basic_tokens, preprocess_text
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.imports import tensorflow_text as tf_text
@@ -174,7 +174,8 @@ def codes_without_piece(sp_model: sentencepiece.SentencePieceProcessor) -> tuple
         return [], []
     pieces = "".join(sp_model.id_to_piece(i) for i in range(sp_model.vocab_size()) if not sp_model.is_control(i))
     known = {*pieces, *unicodedata.normalize("NFKD", pieces), WORD_START}  # two characters can compose a known one
-    forms = apart(lambda text: sp_model.normalize(text.encode("utf-8", "replace").decode()))  # surrogates become "?"
+    # Surrogates become "?".
+    forms = map_characters(lambda text: sp_model.normalize(text.encode("utf-8", "replace").decode()))
     unknown = [code for code, form in forms.items() if form and known.isdisjoint([*form, chr(code)])]
     return unknown, [code for code, form in forms.items() if not form]
 

@@ -247,7 +247,7 @@ def vocabulary_of_tokenizer_json(folder: str) -> VocabularyFiles:
     made, options = _made(path, *version(path))
     is_sentencepiece = made.endswith(".model")
     return VocabularyFiles(made if is_sentencepiece else None, None if is_sentencepiece else made,
-                           *options_in(folder).completed_by(options), made_from=path)
+                           *options_in(folder).with_defaults(options), made_from=path)
 
 
 @functools.lru_cache(maxsize=None)
