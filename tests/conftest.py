@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import signal
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -72,6 +73,14 @@ def two_cpu_devices():
     # Dataset.scan keeps its functions in the default graph. They must go before the interpreter ends:
     # "Exception ignored in: <function AtomicFunction.__del__".
     tf.compat.v1.reset_default_graph()
+
+
+@pytest.fixture
+def hang_up():
+    """SIGHUP ends processes, which nohup makes pytest ignore."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.fixture

@@ -47,11 +47,14 @@ class StepCallback(keras.callbacks.Callback):
 
 
 class Progress(StepCallback):
-    """Steps, examples/s, time left and loss: as a progress bar on a terminal, or else as log lines at intervals."""
+    """Steps, examples/s, time left and loss: as a progress bar on a terminal, or else as log lines at intervals.
 
-    def __init__(self, first_step: int, num_train_steps: int, batch_size: int):
+    `saving` is called before this callback: what it takes is part of the time left, and not of the speed.
+    """
+
+    def __init__(self, first_step: int, num_train_steps: int, batch_size: int, saving: Saving):
         super().__init__(first_step)
-        self._total, self._batch_size = num_train_steps, batch_size
+        self._total, self._batch_size, self._saving = num_train_steps, batch_size, saving
         self._bar = None
         if sys.stderr.isatty():
             self._bar = Bar(total=num_train_steps, initial=first_step, unit="step", desc="training")
@@ -59,6 +62,9 @@ class Progress(StepCallback):
 
     def on_step(self, step, logs):
         """Updates the bar, or logs a line."""
+        more = self._saving.seconds_after(step)
+        for moving in (self._rate, *([self._bar.rate] if self._bar else [])):
+            moving.leave_out(self._saving.seconds_of(step))
         self._rate.update(step)
         per_second, now = self._rate.per_second * self._batch_size, time.monotonic()
         if self._bar is not None:
@@ -66,12 +72,13 @@ class Progress(StepCallback):
                 self._last_line = now
                 rate = f", {per_second:.1f} examples/s" if per_second else ""
                 self._bar.set_postfix_str(f"loss {logs['loss']:.3f}{rate}", refresh=False)
+            self._bar.more = more
             self._bar.update(step - self._bar.n)
             return
         if now - self._last_line >= LINE_SECONDS or step == self._total:
             self._last_line = now
             rate = f", {per_second:.1f} examples/s" if per_second else ""  # unknown until the second step
-            time_left = f", {self._rate.time_left(self._total - step)} left" if per_second else ""
+            time_left = f", {self._rate.time_left(self._total - step, more)} left" if per_second else ""
             logging.info("step %d of %d, loss %.4f, learning rate %.3g%s%s", step, self._total, logs["loss"],
                          logs["learning_rate"], rate, time_left)
 
@@ -115,6 +122,7 @@ class Saving(StepCallback):
         self._evaluate = evaluate
         self._thread = concurrent.futures.ThreadPoolExecutor(1)
         self._written: concurrent.futures.Future | None = None  # by the thread
+        self._seconds = 0.0  # that the last call took
 
     def __enter__(self):
         return self
@@ -127,14 +135,23 @@ class Saving(StepCallback):
         if self._written is not None and self._written.done():
             self._wait()
         if step // self._every > self._saved // self._every or step == self._total:
-            self._saved = step
+            self._saved, start = step, time.monotonic()
             if self._evaluate is None and step < self._total and devices.is_jax(self.model.distribute_strategy):
                 self._wait()
                 self._written = self._thread.submit(self._stored_and_written, self.model.snapshot(), step)
-                return
-            self.save(step)
-            if self._evaluate is not None:
-                self._evaluate(step)
+            else:
+                self.save(step)
+                if self._evaluate is not None:
+                    self._evaluate(step)
+            self._seconds = time.monotonic() - start
+
+    def seconds_of(self, step: int) -> float:
+        """The time that was taken after a step."""
+        return self._seconds if step == self._saved else 0.0
+
+    def seconds_after(self, step: int) -> float:
+        """The time that will be taken after the later steps, if each call takes as long as the last one."""
+        return self._seconds * (-(-self._total // self._every) - step // self._every) * (step < self._total)
 
     def save(self, step: int) -> None:
         """Saves a step, and returns when it is written."""

@@ -208,7 +208,7 @@ class FineTuningTraining(Training):
         else:
             passes = steps * batch_size / examples
         if not steps:
-            raise ValueError(f"{count_of(examples, unit)} are not enough for a step of {batch_size}: decrease "
+            raise ValueError(f"{count_of(examples, unit)} cannot fill a step of {batch_size}: decrease "
                              "--train_batch_size, or increase --num_train_epochs")
         logging.info("%.3g passes over %s: %s of %d", passes, count_of(examples, unit), count_of(steps, "step"),
                      batch_size)

@@ -218,7 +218,7 @@ def _take_steps(trainer: Trainer, batches, checkpoints: Checkpoints, batch_size:
     end_on_signal = EndOnSignal(first_step, saving.save, writes, strategy.largest_of_all if agree else None)
     callbacks = [SkippedSteps(first_step), saving, end_on_signal]
     if writes:
-        callbacks += [Progress(first_step, last_step, batch_size),
+        callbacks += [Progress(first_step, last_step, batch_size, saving),
                       Curves(first_step, last_step, os.path.join(output_dir, "train"))]
     with end_on_signal, saving:
         logging.info("training from step %d to %d%s; the first step of each length is slow: it is compiled", first_step,

@@ -14,16 +14,22 @@ import importlib
 import importlib.util
 import logging as python_logging
 import os
-import re
+import subprocess
 import sys
-import tempfile
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping
 
 from absl import logging
 
 # Log lines of C++ code with the levels INFO and WARNING, and the line that precedes them.
-_LINE_OF_CPP = re.compile(rb"[IW]\d{4} |WARNING: All log messages before absl::InitializeLog")
+_LINES_OF_CPP = r"[IW]\d{4} |WARNING: All log messages before absl::InitializeLog"
+# A program that prints its other lines to stderr as they come, or all at the end.
+_FILTER = """import re, sys
+pattern, lines = re.compile(sys.argv[1].encode()), sys.stdin.buffer
+for line in lines.readlines() if sys.argv[2:] else lines:
+    if not pattern.match(line):
+        sys.stderr.buffer.write(line)
+        sys.stderr.buffer.flush()"""
 _LIBRARIES = ("tensorflow", "keras", "tf_keras")
 
 
@@ -34,13 +40,13 @@ def hide_messages_of_cpp() -> None:
 
 @contextlib.contextmanager
 def without_lines_of_cpp(all_lines: bool = False) -> Iterator[None]:
-    """Drops log lines of C++ code that ignore TF_CPP_MIN_LOG_LEVEL. Other text on stderr appears after the block.
+    """Drops log lines of C++ code that ignore TF_CPP_MIN_LOG_LEVEL. Other text on stderr appears, even after an abort.
 
     Args:
-      all_lines: whether to drop all text on stderr, unless the block raises an error.
+      all_lines: whether to drop all text on stderr, unless the block raises an error or aborts the process.
     """
     hide_messages_of_cpp()
-    if os.environ["TF_CPP_MIN_LOG_LEVEL"] != "3":
+    if os.environ["TF_CPP_MIN_LOG_LEVEL"] != "3" or not sys.executable:
         yield
         return
     try:
@@ -48,19 +54,18 @@ def without_lines_of_cpp(all_lines: bool = False) -> Iterator[None]:
     except OSError:  # the process has no stderr
         yield
         return
-    with tempfile.TemporaryFile() as written:
-        os.dup2(written.fileno(), 2)
-        is_dropped: Callable[[bytes], object] = _LINE_OF_CPP.match
+    # Another process, since this one may abort. A session of its own, since it must outlive Ctrl-C.
+    with subprocess.Popen([sys.executable, "-ISc", _FILTER, _LINES_OF_CPP, *["all"] * all_lines], stdin=subprocess.PIPE,
+                          stdout=subprocess.DEVNULL, start_new_session=True) as printer:
+        assert printer.stdin is not None
+        os.dup2(printer.stdin.fileno(), 2)
         try:
             yield
-            is_dropped = (lambda line: True) if all_lines else is_dropped
+            if all_lines:
+                printer.kill()
         finally:
             os.dup2(stderr, 2)
             os.close(stderr)
-            written.seek(0)
-            for line in written:
-                if not is_dropped(line):
-                    os.write(2, line)
 
 
 @contextlib.contextmanager

@@ -35,6 +35,10 @@ class MovingRate:
         while len(self._samples) > 2 and now - self._samples[1][0] >= _RATE_SECONDS:
             self._samples.popleft()
 
+    def leave_out(self, seconds: float) -> None:
+        """Leaves out the last seconds, in which something else was done."""
+        self._samples = collections.deque((time + seconds, done) for time, done in self._samples)
+
     @property
     def per_second(self) -> float:
         """The rate; 0 while it is unknown."""
@@ -43,16 +47,16 @@ class MovingRate:
         (begin, first), (end, last) = self._samples[0], self._samples[-1]
         return (last - first) / (end - begin) if end > begin else 0.0
 
-    def time_left(self, remaining: float) -> str:
-        """The time for the remaining amount at this rate, in minutes and seconds; "?" while the rate is unknown."""
-        return tqdm.format_interval(remaining / self.per_second) if self.per_second else "?"
+    def time_left(self, remaining: float, more: float = 0.0) -> str:
+        """The time for the remaining amount, and more seconds, as minutes:seconds; "?" while the rate is unknown."""
+        return tqdm.format_interval(remaining / self.per_second + more) if self.per_second else "?"
 
 
 class Bar(tqdm):
-    """tqdm's bar with the rate and the time left of a MovingRate."""
+    """tqdm's bar with the rate and the time left of a MovingRate, and of what takes `more` seconds besides."""
 
     def __init__(self, *args, **kwargs):
-        self.rate = MovingRate()
+        self.rate, self.more = MovingRate(), 0.0
         super().__init__(*args, **kwargs)
 
     def update(self, n=1):
@@ -62,8 +66,11 @@ class Bar(tqdm):
 
     @property
     def format_dict(self):
-        """tqdm's values, with the rate of the last minute."""
-        return dict(super().format_dict, rate=self.rate.per_second)
+        """tqdm's values, with the rate of the last minute, or that which fits the time left."""
+        rate, remaining = self.rate.per_second, (self.total or self.n) - self.n
+        if rate and remaining > 0:
+            rate = remaining / (remaining / rate + self.more)
+        return dict(super().format_dict, rate=rate)
 
 
 @contextlib.contextmanager

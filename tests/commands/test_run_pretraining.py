@@ -257,7 +257,7 @@ def test_sigterm_saves_and_ends(runs):
 
 
 @pytest.mark.long
-def test_a_training_whose_terminal_is_gone_saves_and_ends(runs):
+def test_a_training_whose_terminal_is_gone_saves_and_ends(hang_up, runs):
     command = [sys.executable, "-m", "albert_tf",
                *runs.arguments("hung_up", num_train_steps=10**6, save_checkpoints_steps=10**6)]
     pid, terminal = pty.fork()

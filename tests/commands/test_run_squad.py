@@ -312,7 +312,7 @@ def test_the_releases_flags_are_taken(script, folder, golden):
     (dict(ask=True, context_file=os.devnull), "is neither a file nor a pipe"),
     (dict(export_dir="served"), "--squad_version is missing, and neither a file nor a fine-tuned checkpoint tells it"),
     (dict(do_train=True, max_seq_length=19), "max_seq_length=19 leaves no tokens for a paragraph after a question of"),
-    (dict(do_train=True, train_batch_size=1000, train_step=None), "30 questions are not enough for a step of 1000"),
+    (dict(do_train=True, train_batch_size=1000, train_step=None), "30 questions cannot fill a step of 1000"),
     (dict(do_train=True, start_n_top=65), "--start_n_top and --end_n_top must not be above --max_seq_length=64"),
     (dict(do_train=True, max_seq_length=65), "--max_seq_length=65 is more than the config's"),
     (dict(do_predict=True, predict_file="train.json"), "and --init_checkpoint is not set"),

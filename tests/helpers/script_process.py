@@ -195,6 +195,7 @@ def _run_script(script, arguments, environment, cwd, max_file_size, session, std
         pipe.close()  # the end of the script's own 1 and 2 is the end of the pipes
     sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs, such as pytest, ignore it
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup makes pytest ignore it
     sys.argv = [script, *arguments]
     of_environment = [path for path in sys.path if not path.startswith(str(REPOSITORY)) or path.startswith(sys.prefix)]
     sys.path = [str(REPOSITORY), os.path.dirname(script), *of_environment]

@@ -102,7 +102,7 @@ def test_a_signal_to_another_process_of_jax_ends_this_one_after_the_next_step(st
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT], ids=lambda number: number.name)
-def test_signals_save_the_step_and_end_the_process(number):
+def test_signals_save_the_step_and_end_the_process(hang_up, number):
     class Terminate(Steps):
         def on_step(self, step, logs):
             if step == 2:
@@ -154,7 +154,7 @@ def test_sigterm_ends_the_process_during_an_evaluation(when):
     assert done == [3] and ended.value.code == 128 + signal.SIGTERM
 
 
-def test_an_error_that_replaces_what_a_signal_raised_ends_as_the_signal():
+def test_an_error_that_replaces_what_a_signal_raised_ends_as_the_signal(hang_up):
     """TensorFlow's C code raises SystemError if a handler raises within it, and its device scopes RuntimeError."""
     def replaced(*numbers):
         with callbacks.EndOnSignal(0, print, writes=True) as end_on_signal:
@@ -216,7 +216,7 @@ def test_skipped_steps_are_reported_and_too_many_in_a_row_end_the_run(caplog):
 def test_a_terminal_gets_a_bar_with_steps_speed_and_loss(monkeypatch, capsys):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", "200")  # a fast machine's speed has many digits
-    fit([2.0] * 5, callbacks.Progress(0, 5, batch_size=1))
+    fit([2.0] * 5, callbacks.Progress(0, 5, batch_size=1, saving=callbacks.Saving(0, 5, 9, print)))
     shown = capsys.readouterr().err
     assert "5/5" in shown and "examples/s" in shown and "loss" in shown
 
@@ -225,12 +225,16 @@ def test_a_line_has_the_speed_and_the_time_left_without_compilation(monkeypatch,
     caplog.set_level(logging.INFO, logger="absl")
     now = [0.0]
     monkeypatch.setattr(callbacks.time, "monotonic", lambda: now[0])
-    progress = callbacks.Progress(10, 100, batch_size=8)
+    saving = callbacks.Saving(10, 100, 40, lambda step: None, lambda step: now.append(now.pop() + 100))
+    saving.set_model(types.SimpleNamespace(snapshot=lambda: print, distribute_strategy=None))
+    progress = callbacks.Progress(10, 100, batch_size=8, saving=saving)
     for step in range(11, 101):
         now[0] += 600 if step == 11 else 2  # the first step is compiled
+        saving.on_step(step, {})
         progress.on_step(step, dict(loss=0.5, learning_rate=0.1))
-    assert [record.getMessage() for record in caplog.records][:3] == [
+    assert [record.getMessage() for record in caplog.records][:4] == [
         "step 11 of 100, loss 0.5000, learning rate 0.1",
         "step 26 of 100, loss 0.5000, learning rate 0.1, 4.0 examples/s, 02:28 left",
-        "step 41 of 100, loss 0.5000, learning rate 0.1, 4.0 examples/s, 01:58 left"]
+        "step 40 of 100, loss 0.5000, learning rate 0.1, 4.0 examples/s, 05:20 left",  # 60 steps and two evaluations
+        "step 55 of 100, loss 0.5000, learning rate 0.1, 4.0 examples/s, 04:50 left"]
     assert caplog.records[-1].getMessage().endswith("4.0 examples/s, 00:00 left")

@@ -119,5 +119,5 @@ def test_steps_warm_up_and_interval_follow_from_passes_over_the_texts(options, e
 
 
 def test_too_few_texts_for_a_step_are_an_error():
-    with pytest.raises(ValueError, match="10 texts are not enough for a step of 32: decrease --train_batch_size"):
+    with pytest.raises(ValueError, match="10 texts cannot fill a step of 32: decrease --train_batch_size"):
         FineTuningTraining().schedule(10, "text")

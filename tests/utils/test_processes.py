@@ -43,7 +43,7 @@ def test_the_exit_status_is_returned(status):
 @pytest.mark.parametrize("number, to_group, status", [
     (signal.SIGINT, True, 7), (signal.SIGTERM, False, 143), (signal.SIGHUP, False, 129)],
     ids=["Ctrl-C", "SIGTERM", "SIGHUP"])
-def test_a_command_ends_its_work_after_a_signal(tmp_path, number, to_group, status):
+def test_a_command_ends_its_work_after_a_signal(hang_up, tmp_path, number, to_group, status):
     """A terminal sends Ctrl-C to the group of processes, and `kill` sends SIGTERM to one process."""
     program = PARENT.format(folder=str(pathlib.Path(__file__).parents[2]), command=COMMAND)
     with subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path, start_new_session=True) as parent:
@@ -59,7 +59,7 @@ def test_a_command_ends_its_work_after_a_signal(tmp_path, number, to_group, stat
 @pytest.mark.parametrize("number, ignored, status, printed", [
     (signal.SIGTERM, False, 143, "ended by SIGTERM\n"), (signal.SIGHUP, False, 129, "ended by SIGHUP\n"),
     (signal.SIGHUP, True, 0, "")], ids=["SIGTERM", "SIGHUP", "nohup"])
-def test_a_signal_ends_a_block_with_a_line_and_no_temporary_files(tmp_path, number, ignored, status, printed):
+def test_a_signal_ends_a_block_with_a_line_and_no_temporary_files(hang_up, tmp_path, number, ignored, status, printed):
     program = f"""
 import os, signal, sys
 sys.path.insert(0, {str(pathlib.Path(__file__).parents[2])!r})
@@ -80,7 +80,8 @@ with ended_by_signals(), output("output") as temporary:
     (signal.SIGTERM, 143, "ended by SIGTERM\n"), (signal.SIGHUP, 129, "ended by SIGHUP\n"),
     (signal.SIGINT, 130, "interrupted\n")], ids=lambda value: getattr(value, "name", None))
 @pytest.mark.parametrize("error", ["SystemError('error return without exception set')", "RuntimeError('scope')"])
-def test_an_error_that_replaces_what_a_signal_raised_ends_as_the_signal(tmp_path, number, status, printed, error):
+def test_an_error_that_replaces_what_a_signal_raised_ends_as_the_signal(
+        hang_up, tmp_path, number, status, printed, error):
     """TensorFlow's C code raises SystemError if a handler raises within it, and its device scopes RuntimeError."""
     program = f"""
 import os, signal, sys

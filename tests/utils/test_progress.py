@@ -64,7 +64,13 @@ def test_time_left_follows_the_rate(clock):
     for seconds, done in ((50, 10), (10, 15)):
         clock(seconds)
         rate.update(done)
+    assert rate.time_left(60) == "02:00" and rate.time_left(60, more=5) == "02:05"
+    clock(90)
+    rate.leave_out(90)
     assert rate.time_left(60) == "02:00"
+    bar = module.Bar(total=70, initial=10, disable=True)
+    bar.rate, bar.more = rate, 120
+    assert bar.format_dict["rate"] == 60 / 240
 
 
 def test_lines_come_now_and_then(lines, clock):
