@@ -144,7 +144,9 @@ def _parsed(argv: list[str]) -> list[str]:
         if _NOT_UTF8.search(argument):
             _end_with_error(argv, f"an argument is not UTF-8: {ascii(argument)}")
     try:
-        return flags.FLAGS(argv)
+        others = flags.FLAGS(argv)
+        command_flags.expand_home()
+        return others
     except flags.Error as error:
         _end_with_error(argv, command_flags.described_error(error))
 

@@ -33,7 +33,6 @@ RECIPES = pathlib.Path(__file__).parents[1] / "recipes"
 _REPLACED_BY = {"train_step": ("num_train_epochs",), "num_train_epochs": ("train_step",),
                 "warmup_step": ("warmup_proportion", "num_train_epochs", "train_step"),
                 "warmup_proportion": ("warmup_step",)}
-_PATHS = ("string", "required", "strings", "names")  # kinds of options that may be paths
 _HOME = re.compile(r"(^|[,=] *)(~[\w.-]*)(?=[/,]|$)")  # at the start of a path: ~/a,~/b or name=~/a
 _GROUP_OF: dict[str, str | None] = {}  # by the flag's name
 _ALIASED: dict[str, str] = {}  # the names of flags, by their other names
@@ -125,6 +124,20 @@ def read(config_class: type[AnyConfig], has_recipe: bool = False) -> AnyConfig:
     return _read(config_class, recipe_values(recipe) if recipe else {})
 
 
+def expand_home() -> None:
+    """Replaces ~ at the start of the paths in flags that are set, since a shell leaves it in --flag=~/path."""
+    def expanded(value: Any) -> Any:
+        if isinstance(value, list):
+            return [expanded(item) for item in value]
+        if not isinstance(value, str):
+            return value
+        return _HOME.sub(lambda match: match[1] + os.path.expanduser(match[2]), value)
+
+    for flag in map(FLAGS.__getitem__, FLAGS):
+        if flag.present and not hasattr(flag, "is_text"):
+            flag.value = expanded(flag.value)
+
+
 def present() -> dict[str, str]:
     """The flags that are set, as text, by name."""
     return {name: str(flag.value) for name in FLAGS if (flag := FLAGS[name]).present}
@@ -149,19 +162,10 @@ def _read(config_class: type[AnyConfig], defaults: Mapping[str, Any]) -> AnyConf
             values[name] = _read(field.metadata["part"], defaults)
         elif "option" in field.metadata:
             value = defaults[name] if name in defaults else FLAGS[name].value
-            if field.metadata["option"].kind in _PATHS:
-                value = _with_home(value)
             if isinstance(value, list):
                 value = tuple(value)
             values[name] = () if value is None and field.default == () else value
     return config_class(**values)
-
-
-def _with_home(value: Any) -> Any:
-    """A value whose paths have the home directory for ~, since a shell leaves it in --flag=~/path."""
-    if isinstance(value, list):
-        return [_with_home(item) for item in value]
-    return _HOME.sub(lambda match: match[1] + os.path.expanduser(match[2]), value) if isinstance(value, str) else value
 
 
 def recipe_values(recipe: str) -> dict[str, Any]:
@@ -219,6 +223,8 @@ def _define(name: str, option: Option, default: Any) -> None:
         flags.DEFINE_enum(name, default, limits, help)
     elif option.kind in ("strings", "texts"):
         flags.DEFINE_multi_string(name, list(default) or None, help)
+        if option.kind == "texts":
+            FLAGS[name].is_text = True  # in which ~ is a letter like others
     elif option.kind == "choices":
         flags.DEFINE_multi_enum(name, list(default) or None, limits, help)
     elif option.kind == "names":

@@ -254,7 +254,8 @@ class Options(fields.Config):
 
 flags.define(Options)
 app._import_tensorflow, app._run = lambda: None, lambda main, argv: main()
-app.run(lambda: print(*(options := flags.read(Options)).files, *options.model, *options.text, sep="|"))
+flags.flags.DEFINE_string("x", None, "A flag of no config.")
+app.run(lambda: print(flags.FLAGS.x, *(options := flags.read(Options)).files, *options.model, *options.text, sep="|"))
 """
 
 
@@ -266,8 +267,9 @@ def test_arguments_are_utf8_and_a_tilde_is_home_whatever_the_terminal_is(environ
         return subprocess.run([sys.executable, "-c", _PRINTS, *arguments], capture_output=True,
                               env={**os.environ, "HOME": "/h", **environment})
 
-    ended = run("--files=~/é 日,/x/~/y, ~/z", "--model=a=~/m", "--model=~", "--text=~/é", "--text", "\U0001F600")
-    texts = "/h/é 日|/x/~/y|/h/z|a=/h/m|/h|~/é|\U0001F600\n"
+    ended = run("--x=~/r.json", "--files=~/é 日,/x/~/y, ~/z", "--model=a=~/m", "--model=~", "--text=~/é",
+                "--text", "\U0001F600")
+    texts = "/h/r.json|/h/é 日|/x/~/y|/h/z|a=/h/m|/h|~/é|\U0001F600\n"
     encoding = environment.get("PYTHONIOENCODING", "ascii" if "PYTHONUTF8" in environment else "utf-8").split(":")[0]
     assert ended.stdout == texts.encode(encoding, "backslashreplace"), ended.stderr
     ended = run(b"--text=caf\xe9")
