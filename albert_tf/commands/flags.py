@@ -120,7 +120,7 @@ def read(config_class: type[AnyConfig], has_recipe: bool = False) -> AnyConfig:
     Raises:
       ValueError: a value is wrong, or an option has no effect without another one.
     """
-    recipe = _with_home(FLAGS.recipe) if has_recipe else None
+    recipe = FLAGS.recipe if has_recipe else None
     return _read(config_class, recipe_values(recipe) if recipe else {})
 
 
