@@ -22,7 +22,7 @@ from albert_tf.training.distillation import PREFIX, DistilledTask, divergence, t
 CONFIG = AlbertConfig(vocab_size=VOCAB_SIZE, embedding_size=8, hidden_size=16, num_hidden_layers=1,
                       num_attention_heads=2, intermediate_size=16, max_position_embeddings=MAX_SEQ_LENGTH,
                       hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, initializer_range=0.3)
-NO_MODEL = types.SimpleNamespace()
+NO_MODEL = types.SimpleNamespace(distillation_depths=())
 RANDOM = np.random.default_rng(3)
 
 
@@ -156,7 +156,7 @@ def test_sentence_vectors_are_compared_without_their_lengths():
 
 def test_truncated_vectors_are_compared_with_the_teachers_truncated_ones():
     teacher, student = normal(4, 6), normal(4, 6)
-    task = SentenceVectorTask(types.SimpleNamespace(vector_size=6), matryoshka_dims=(6, 2))
+    task = SentenceVectorTask(types.SimpleNamespace(vector_size=6, distillation_depths=()), matryoshka_dims=(6, 2))
     expected = sum(np.square(np.subtract(*(
         vectors[:, :size] / np.linalg.norm(vectors[:, :size], axis=1, keepdims=True) for vectors in (teacher, student)
     ))).sum(1).mean() for size in (6, 2))
