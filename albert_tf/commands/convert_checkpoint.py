@@ -58,7 +58,8 @@ def define_flags() -> None:
     flags.define(Options)
 
 
-def options_from_flags() -> Options:
+def read_options() -> Options:
+    """The options, with the release's flags of paths as ours."""
     options = flags.read(Options)
     for ours, releases in (("init_checkpoint", "albert_directory"), ("output_dir", "export_path")):
         if getattr(options, ours) and getattr(options, releases):
@@ -73,7 +74,7 @@ def main() -> None:
     from albert_tf.weights.reshaping import RESHAPED, reshaped
     from albert_tf.weights.resolved_model import ResolvedModel
 
-    options = options_from_flags()
+    options = read_options()
     path, output_dir = options.init_path, options.output_dir or options.export_path
     if not output_dir:
         raise ValueError("--output_dir is missing")

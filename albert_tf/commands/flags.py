@@ -3,7 +3,7 @@
     flags.define(SquadConfig)                  # before the command line is parsed
     config = flags.read(SquadConfig)           # after it
 
-No other module of the package reads flags, but where the command line itself is handled (app.py, usage.py).
+In the package, only app.py and usage.py, which handle the command line itself, also read flags.
 """
 
 from __future__ import annotations
