@@ -17,7 +17,7 @@ from albert_tf.modeling.layers import release_name
 from albert_tf.utils.outputs import used_alone
 from albert_tf.weights.heads import HEAD_NAMES, head_named
 from albert_tf.weights.settings import VocabularyFiles
-from albert_tf.weights.stored_model import StoredModel, head_of_source, open_source
+from albert_tf.weights.stored_model import head_of_source, open_source
 from albert_tf.weights.tf1 import save_tf1_checkpoint
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,
@@ -221,12 +221,6 @@ def test_what_hugging_face_cannot_express_is_refused(tmp_path, kind, changes, me
     with pytest.raises(ValueError, match=message):
         convert(open_source(str(tmp_path / "first")), str(tmp_path / "hf"), "hugging_face")
     assert not (tmp_path / "hf").exists()
-
-
-def test_a_module_of_other_variables_is_refused(tmp_path):
-    source = StoredModel("module", {}, lambda name: None, lambda: TINY, module="module")
-    with pytest.raises(ValueError, match="module is a TF2 module .* cannot be converted"):
-        convert(source, str(tmp_path / "new"), "tf1")
 
 
 def test_a_module_takes_no_head_of_a_task_and_none_that_was_never_trained(golden, tmp_path):

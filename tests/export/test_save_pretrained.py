@@ -5,7 +5,7 @@ import pytest
 import albert_tf
 from albert_tf.config import AlbertConfig
 
-TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
+TINY = AlbertConfig(vocab_size=2000, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=8)
 
 

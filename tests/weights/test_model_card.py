@@ -225,12 +225,6 @@ def test_a_conversion_of_a_conversion_still_has_them(tmp_path, run):
                         "## once: tiny/model.ckpt-best: Scores"]
 
 
-def test_a_backslash_in_the_path_of_weights_is_part_of_a_heading(tmp_path, run):
-    convert(open_source(str(run)), str(tmp_path / r"once\1"), "hugging_face")
-    convert(open_source(str(tmp_path / r"once\1")), str(tmp_path / "twice"), "ours")
-    assert r"## once\1: Made from" in (tmp_path / "twice/README.md").read_text().splitlines()
-
-
 def test_a_conversion_of_another_checkpoint_does_not_have_the_scores_of_the_best(tmp_path, run):
     convert(open_source(str(run / "model.ckpt-20")), str(tmp_path), "ours")
     text = (tmp_path / "README.md").read_text()
