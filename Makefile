@@ -29,7 +29,7 @@ PYTHON ?= $(shell for python in $(VERSIONS:%=python%) python3 python; do \
 .PHONY: demo test test-all test-jax test-peers drills lint docs page dist clean
 
 demo: $(VENV)/installed
-	$(VENV)/bin/python -m demo --output_dir=$(DEMO_DIR) --corpus=$(CORPUS)
+	$(VENV)/bin/python -m demo --output_dir=$(DEMO_DIR) --corpus=$(CORPUS) $(FLAGS)
 
 test: $(VENV)/installed
 	$(VENV)/bin/python -m pytest -n $(TEST_WORKERS) --dist loadfile -m "$(TESTS)"

@@ -32,6 +32,8 @@ from demo.baselines import baselines
 flags.DEFINE_string("output_dir", "demo_output", "Folder of all outputs.")
 flags.DEFINE_string("corpus", "", "Path of a text to train on: one sentence on each line, a blank line between "
                     "documents. Default: Python's own documentation.")
+flags.DEFINE_bool("do_lower_case", True, "Whether the new vocabulary is lower-cased.")
+flags.DEFINE_bool("keep_accents", False, "Whether the new vocabulary keeps accents.")
 FLAGS = flags.FLAGS
 
 MODEL = "albert_tiny_en"
@@ -92,7 +94,8 @@ def main() -> None:
 
     heading("4. From raw text to a vocabulary and the first 100 steps of a new model (about a minute):")
     own_vocabulary = os.path.join(folder, "vocabulary")
-    run_script("train_vocabulary", input_file=train_text, model_prefix=own_vocabulary, vocab_size=4000, **WITH_PROGRESS)
+    run_script("train_vocabulary", input_file=train_text, model_prefix=own_vocabulary, vocab_size=4000,
+               do_lower_case=FLAGS.do_lower_case, keep_accents=FLAGS.keep_accents, **WITH_PROGRESS)
     own_records = write_records(train_text, f"{own_vocabulary}.model", suffix=".own")
     own_dev_records = write_records(dev_text, f"{own_vocabulary}.model", suffix=".own")
     first = pretrain(own_records, own_dev_records, os.path.join(models, "own"), albert_config_file=MODEL,

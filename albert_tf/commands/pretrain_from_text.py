@@ -43,6 +43,7 @@ RECIPES = pathlib.Path(albert_tf.__file__).parent / "recipes" / "pretraining"
 
 READERS_OF_TEXTS = ("train_vocabulary", "create_pretraining_data")  # the scripts that have --text_column
 PLACES = ("text", "dev_text", "init_checkpoint", "earlier_text", "earlier_dev_text", "output_dir")
+CASING = dict(do_lower_case=True, keep_accents=False)  # flags of the vocabulary, and their defaults
 # Without --dev_text, blocks of as many lines are held out of every 200 lines, or of more if that is over 2,000 lines.
 HELD_OUT_BLOCK, HELD_OUT_EVERY, HELD_OUT_LINES = 10, 200, 2000
 
@@ -66,6 +67,9 @@ class Options(fields.Config):
     earlier_dev_text: str | None = fields.string(
         None, "Path of a text to evaluate on, of the same kind as --earlier_text, for the recipe `continued`.")
     text_column: str | None = text_column_option("document, with a sentence on each line")
+    do_lower_case: bool = fields.boolean(True, "Whether the vocabulary that the recipe makes is lower-cased.")
+    keep_accents: bool = fields.boolean(
+        False, "Whether this vocabulary keeps accents, which German, French and most other languages need.")
     recipe: str = fields.string(
         "albert_tiny_en", "Name of a recipe in albert_tf/recipes/pretraining/, or the path of a JSON file.")
 
@@ -92,7 +96,12 @@ def main() -> None:
             raise ValueError(f"--{name} is missing: the recipe {options.recipe} uses it")
     planned = [Run(run.script, {name: filled(value, places) for name, value in run.flags.items()})
                for run in recipe.values()]
+    casing = {name: getattr(options, name) for name in CASING if getattr(options, name) != CASING[name]}
+    for name in casing if all(run.script != "train_vocabulary" for run in planned) else ():
+        raise ValueError(f"--{name} is for a new vocabulary, and the recipe {options.recipe} makes none")
     for run in planned:
+        if run.script == "train_vocabulary":
+            run.flags.update(casing)
         if options.text_column and not split and run.script in READERS_OF_TEXTS:
             run.flags["text_column"] = options.text_column
         if run.flags.get("precision") == "mixed_bfloat16":

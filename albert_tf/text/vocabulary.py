@@ -6,6 +6,7 @@ import io
 import itertools
 import re
 import types
+import unicodedata
 from typing import Any, Callable, Iterable, Iterator, Mapping
 
 import sentencepiece
@@ -23,6 +24,7 @@ _OPTIONS = dict(
     input_sentence_size=10_000_000, shuffle_input_sentence=True)
 # In bytes. Longer lines are not used, so a line of a megabyte does not stop the training.
 _LONGEST_SENTENCE = 16_384
+_MOST_ACCENTS = 0.01  # per letter, without a warning: English has fewer, German and French have more
 
 
 def train_vocabulary(input_files: list[str], model_prefix: str, vocab_size: int = 30_000,
@@ -89,6 +91,10 @@ def _trained(text: _Text, vocab_size: int, fit: bool) -> bytes:
     if text.num_long:
         logging.warning("%s of %s lines are longer than %s bytes and are not used: write one sentence per line",
                         f"{text.num_long:,}", f"{text.num_lines:,}", f"{_LONGEST_SENTENCE:,}")
+    if text.num_accents > _MOST_ACCENTS * text.num_letters:
+        logging.warning("%.1f %% of the letters lose their accents (\u00e4 becomes a), so that no piece has them: set "
+                        "--keep_accents if words of the language differ in them",
+                        100 * text.num_accents / text.num_letters)
     return model.getvalue()
 
 
@@ -100,15 +106,20 @@ class _Text:
         self._read = read
         self.input_files, self._do_lower_case, self._keep_accents = input_files, do_lower_case, keep_accents
         self.num_lines = self.num_long = 0  # lines that have text, and those that are too long
+        self.num_letters = self.num_accents = 0  # letters, and accents that are removed
         self.error: ValueError | None = None  # the error that reading has raised
 
     def sentences(self) -> Iterator[str]:
         """The normalised lines that have text and are not too long."""
-        self.num_lines = self.num_long = 0
+        self.num_lines = self.num_long = self.num_letters = self.num_accents = 0
         try:
             for path in self.input_files:
                 for line in self._read(path):
                     sentence = preprocess_text(line, lower=self._do_lower_case, keep_accents=self._keep_accents)
+                    self.num_letters += sum(map(str.isalpha, sentence))
+                    if not self._keep_accents and not line.isascii():
+                        decomposed = unicodedata.normalize("NFKD", " ".join(line.split()))
+                        self.num_accents += sum(map(bool, map(unicodedata.combining, decomposed)))
                     is_long = len(sentence.encode()) > _LONGEST_SENTENCE
                     self.num_lines += bool(sentence)
                     self.num_long += is_long

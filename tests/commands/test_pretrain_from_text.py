@@ -221,6 +221,19 @@ def test_a_run_continues_with_more_steps_but_not_with_other_records(tmp_path, te
     assert "was made with another --dupe_factor" in capsys.readouterr().err
 
 
+def test_the_casing_is_that_of_the_vocabulary_that_the_recipe_makes(tmp_path, texts, capsys, started):
+    flags = dict(recipe="quick", text="text.txt", dev_text="dev.txt", output_dir="out")
+    with loaded("pretrain_from_text") as pretrain_from_text:
+        assert pretrain_from_text(keep_accents=True, do_lower_case=False, **flags) == 0
+        made_from = json.loads((tmp_path / "out/vocabulary.model.manifest.json").read_text())["made_from"]["flags"]
+        assert (made_from["keep_accents"], made_from["do_lower_case"]) == ("True", "False")
+        assert pretrain_from_text(do_lower_case=False, **flags) == 1
+        assert "was made with another --keep_accents" in capsys.readouterr().err
+        flags.update(recipe="continued", init_checkpoint="x", earlier_text="text.txt", earlier_dev_text="dev.txt")
+        assert pretrain_from_text(keep_accents=True, **flags) == 1
+    assert "--keep_accents is for a new vocabulary, and the recipe continued makes none" in capsys.readouterr().err
+
+
 def test_a_text_that_the_recipe_uses_must_be_set(tmp_path, capsys):
     with loaded("pretrain_from_text") as pretrain_from_text:
         assert pretrain_from_text(recipe="continued", text="text.txt", dev_text="dev.txt", output_dir=str(tmp_path),

@@ -43,12 +43,16 @@ def test_case_is_kept_if_lower_casing_is_off(tmp_path, text):
     assert any("T" in piece for piece in FullTokenizer(spm_model_file=prefix + ".model").vocab if piece not in SPECIAL)
 
 
-def test_accents_are_kept_on_request(tmp_path):
+def test_accents_are_kept_on_request(tmp_path, text, caplog):
+    train_vocabulary([text], str(tmp_path / "english"), vocab_size=60)
+    assert not caplog.text
     (tmp_path / "text.txt").write_text(TEXT.replace("comes", "kämé"), encoding="utf-8")
     for keep_accents in (False, True):
         train_vocabulary([str(tmp_path / "text.txt")], str(tmp_path / "mine"), vocab_size=60, keep_accents=keep_accents)
         characters = set("".join(FullTokenizer(spm_model_file=str(tmp_path / "mine.model")).vocab))
         assert (characters & set("äé") == set("äé")) is keep_accents
+        assert ("7.0 % of the letters lose their accents (ä becomes a)" in caplog.text) is not keep_accents
+        caplog.clear()
 
 
 def test_lines_that_are_too_long_are_counted_and_the_others_make_the_vocabulary(tmp_path, text, caplog):
