@@ -144,7 +144,8 @@ class PretrainingConfig(Config):
         bounds.SHARES)
     max_seq_length: int = fields.integer(
         512, "Length of the examples in the training records, with padding: the --max_seq_length with which they were "
-        "made. For several sets: the largest length, a multiple of the others.", bounds.SEQ_LENGTH)
+        "made. For several sets: the largest length, a multiple of the others. An evaluation has the length of its "
+        "records.", bounds.SEQ_LENGTH)
     max_predictions_per_seq: int = fields.integer(
         20, "Length of the lists of masked tokens in the training records, with padding: the --max_predictions_per_seq "
         "with which they were made, or twice that with --do_permutation. For several sets: that of the longest "

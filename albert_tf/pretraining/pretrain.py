@@ -49,7 +49,8 @@ def _pretrain(options: PretrainingConfig, selected: ResolvedModel, strategy: tf.
     config, vocabulary, output_dir = selected.config, selected.vocabulary, options.output_dir
     tokenizer = vocabulary.tokenizer(config) if vocabulary else None
     make_directory(output_dir)
-    check_length(options.max_seq_length, config)
+    if options.do_train:  # an evaluation has the length of its records
+        check_length(options.max_seq_length, config)
     training_sets = _training_records(options, config) if options.do_train else []
     evaluation_sets = [_evaluation_records(options, patterns, config)
                        for patterns in options.eval_input_file or options.input_file] if options.do_eval else []

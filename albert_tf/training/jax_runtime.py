@@ -61,6 +61,13 @@ class JaxStrategy(tf.distribute.OneDeviceStrategy):
         return jax.default_backend()
 
     @property
+    def described(self) -> str:
+        """The devices: "4 cpu", "1 NVIDIA H100 80GB HBM3"."""
+        counts = collections.Counter(device.device_kind for device in self.mesh.devices.flat)
+        hint = ": no GPU was found (for NVIDIA's, pip install 'jax[cuda13]')" if self.platform == "cpu" else ""
+        return ", ".join(f"{count} {kind}" for kind, count in counts.items()) + hint
+
+    @property
     def has_cudnn_attention(self) -> bool:
         """Whether cuDNN can compute attention: on one NVIDIA GPU of compute capability 8.0 (Ampere) or later.
 

@@ -22,6 +22,7 @@ from typing import Any, Callable, Iterator
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from albert_tf import devices
 from albert_tf.training.config import STRATEGIES, Devices
@@ -66,14 +67,17 @@ def create_strategy(config: Devices) -> tf.distribute.Strategy:
 def jax_strategy(config: Devices) -> tf.distribute.Strategy:
     """The strategy whose steps jax computes. Raises ValueError if jax is not installed or finds no devices."""
     if tf.__version__.startswith("2.15."):  # jax needs NumPy 2
-        raise ValueError("--runtime=jax needs TensorFlow 2.21: in a clone of albert_tf pip install '.[all,jax]'")
+        raise ValueError("--runtime=jax needs TensorFlow 2.21: in a clone of albert_tf pip install '.[all,jax]' "
+                         "'jax[cuda13]' (on a CPU without the latter)")
     check_installed("--runtime=jax", "jax")
     from albert_tf.training.jax_runtime import JaxStrategy
 
     try:
-        return JaxStrategy(config)
+        strategy = JaxStrategy(config)
     except RuntimeError as error:
         raise ValueError(f"jax cannot use its devices: {str(error).splitlines()[0]}") from error
+    logging.info("jax computes on %s", strategy.described)
+    return strategy
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:

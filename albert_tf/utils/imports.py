@@ -113,7 +113,7 @@ _EXTRAS = {
     "ai_edge_litert": ("litert", "ai-edge-litert"),
     "apache_beam": ("beam", "apache-beam 'proto-plus<1.29'"),
     "h11": ("serve", "h11"),
-    "jax": ("jax", "jax"),
+    "jax": ("jax", "jax (on a GPU 'jax[cuda13]')"),
     "matplotlib": ("training", "matplotlib"),
     "onnx": ("onnx", "onnx"),
     "onnxruntime": ("onnx", "onnxruntime"),

@@ -171,8 +171,8 @@ def test_a_run_is_evaluated_and_continued_with_its_own_config_alone(runs, finish
 
 def test_evaluation_alone_uses_the_newest_valid_checkpoint(runs, finished, session):
     os.truncate(finished[1] / "model.ckpt-9.index", 50)
-    printed = session.run(output_dir=finished[1], do_train=False, do_eval=True,
-                          eval_input_file=runs.folder / "dev.tfrecord")
+    printed = session.run(output_dir=finished[1], do_train=False, do_eval=True, max_seq_length=None,
+                          max_predictions_per_seq=None, eval_input_file=runs.folder / "dev.tfrecord")
     assert "model.ckpt-9 is truncated or changed" in printed and "step 12:" in printed
     results = results_of(finished[1])
     expected = scores_of(from_pretrained(str(finished[1] / "model.ckpt-12"), model="pretrainer"),

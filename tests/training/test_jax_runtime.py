@@ -325,8 +325,10 @@ def test_a_program_for_a_gpu_calls_cudnn_and_has_no_operation_that_its_compiler_
 
 @pytest.mark.parametrize("capability, expected", [("8.0", True), ("10.0", True), ("7.5", False), ("gfx942", False),
                                                   (None, False)])
-def test_cudnn_computes_attention_on_one_gpu_of_nvidia(monkeypatch, capability, expected):
+def test_cudnn_computes_attention_on_one_gpu_of_nvidia(monkeypatch, caplog, capability, expected):
+    caplog.set_level("INFO", "absl")
     strategy = jax_strategy(Devices(runtime="jax"))
+    assert re.search(r"jax computes on \d cpu: no GPU was found .*'jax.cuda13.'", caplog.text)
     assert strategy.num_devices == 1 and not strategy.has_cudnn_attention
     device = types.SimpleNamespace(**dict(compute_capability=capability) if capability else {})
     monkeypatch.setattr(jax, "devices", lambda: [device])

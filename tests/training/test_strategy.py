@@ -49,8 +49,8 @@ def test_an_unknown_strategy_is_refused():
 
 
 @pytest.mark.parametrize("version, message", [
-    ("2.15.1", "--runtime=jax needs TensorFlow 2.21: in a clone"),
-    ("2.21.0", "--runtime=jax needs the package jax, which is not installed: pip install jax")])
+    ("2.15.1", "--runtime=jax needs TensorFlow 2.21: in a clone .* 'jax.cuda13.'"),
+    ("2.21.0", "--runtime=jax needs the package jax, which is not installed: pip install jax .on a GPU 'jax.cuda13.'")])
 def test_jax_is_refused_without_what_it_needs(monkeypatch, version, message):
     monkeypatch.setattr(tf, "__version__", version)
     find = importlib.util.find_spec
