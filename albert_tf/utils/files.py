@@ -301,7 +301,8 @@ def parse_unchecked(text: str, path: str, line: int | None = None) -> Any:
     try:
         return _DECODER.decode(text.removeprefix("\ufeff"))
     except json.JSONDecodeError as error:
-        raise ValueError(f"{path} line {(line or 1) + error.lineno - 1}: not JSON ({error.msg})") from error
+        hint = "" if line is None else ": each line must be an object, or the whole file a list of objects"
+        raise ValueError(f"{path} line {(line or 1) + error.lineno - 1}: not JSON ({error.msg}){hint}") from error
     except RecursionError as error:
         raise ValueError(f"{place}: lists or objects are nested too deeply") from error
     except ValueError as error:

@@ -41,6 +41,7 @@ from typing import Any, Callable, Collection, Iterable, Iterator, Mapping, Seque
 import numpy as np
 
 from albert_tf.utils.files import (
+    absolute,
     check_directory,
     check_is_file,
     check_no_wildcard,
@@ -487,7 +488,7 @@ def output_folder(path: str, made_from: dict[str, Any] | None = None) -> Iterato
 def check_export(*paths: str | None) -> None:
     """Checks that output_folder may write folders. Commands call it before they start their work."""
     for path in filter(None, paths):
-        check_no_wildcard(path)
+        check_no_wildcard(absolute(path))
         path = written_path(path.rstrip("/"))
         check_directory(path)
         has_files = any(not name.startswith(".") for name in names_in(path))

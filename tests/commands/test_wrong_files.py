@@ -16,6 +16,7 @@ from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.text.lines import read_standard_input
 from albert_tf.utils.files import listed
+from albert_tf.utils.outputs import check_export
 from albert_tf.weights.settings import VocabularyFiles
 
 CONFIG = AlbertConfig(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
@@ -161,6 +162,13 @@ def test_a_path_that_tensorflow_reads_as_a_pattern_is_refused_before_a_model_is_
                 assert run(**{**base, name: tmp_path / output}) == 1
                 assert "must not have * ? [ or \\, which TensorFlow reads as a pattern" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_an_export_in_a_folder_that_tensorflow_would_read_as_a_pattern_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "a[1]").mkdir()
+    monkeypatch.chdir(tmp_path / "a[1]")
+    with pytest.raises(ValueError, match="must not have"):
+        check_export("served")
 
 
 def test_a_checkpoint_that_tensorflow_would_read_as_a_pattern_is_refused(paths, tmp_path, capsys):

@@ -8,6 +8,7 @@ import hashlib
 import itertools
 import json
 import re
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from ordinary_text import sentences
 from albert_tf.data import rows as reading
 from albert_tf.data.rows import Row, ShortRow, read_document_lines, read_objects, read_rows, read_texts
 from albert_tf.tasks.multiple_choice.data import ChoiceData
+from albert_tf.text.lines import read_lines
 
 
 @pytest.mark.parametrize("name, content", [
@@ -166,6 +168,14 @@ def test_a_remote_table_is_read(tmp_path):
     tf.io.gfile.makedirs("ram://tables")
     tf.io.gfile.copy(local, "ram://tables/table.parquet", overwrite=True)
     assert list(read_objects("ram://tables/table.parquet")) == list(read_objects(local))
+
+
+def test_a_range_of_a_remote_file_is_read_without_requests_for_its_size(monkeypatch):
+    tf.io.gfile.makedirs("ram://texts")
+    with tf.io.gfile.GFile("ram://texts/a.txt", "w") as file:
+        file.write("one\ntwo\nthree\n")
+    monkeypatch.setattr(tf.io.gfile.GFile, "size", mock.Mock(side_effect=AssertionError("a request")))
+    assert list(read_lines("ram://texts/a.txt", 2, 9)) == ["two", "three"]
 
 
 def test_a_table_is_read_in_parts(tmp_path, monkeypatch):

@@ -203,7 +203,7 @@ def test_a_config_that_makes_no_sense_is_one_clear_line(tmp_path, changes, messa
     ("x.csv", "review;verdict\nfine;long;good\n", "x.csv line 2 has 3 fields, .*: put quotes around a text with ';'"),
     ("x.csv", "review,verdict\nfine,good\nlong, and dull,bad\n",
      "x.csv line 3 has 3 fields, but the header has 2: put quotes around a text with ',' in it"),
-    ("x.jsonl", '{"review": "fine"\n', r"x.jsonl line 1: not JSON"),
+    ("x.jsonl", '{"review": "fine"\n', r"x.jsonl line 1: not JSON .*: each line must be an obj"),
     ("x.jsonl", '["fine"]\n', r"x.jsonl line 1: expected a JSON object"),
     ("x.jsonl", '{"review": "fine"}\n', r"x.jsonl line 1: no 'verdict' among 'review'"),
     ("x.txt", "fine\n", r"x.txt: unknown file format; the file's extension must be one of .tsv, .csv, .jsonl, .json"),
