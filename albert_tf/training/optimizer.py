@@ -83,8 +83,9 @@ class ReleaseOptimizer(keras.optimizers.legacy.Optimizer):
         update = m / (sqrt(v) + epsilon) + weight_decay * variable
         variable -= learning_rate * norm(variable) / norm(update) * update
 
-    With bias correction, the update of step t (from 1) has m / (1 - beta_1 ** t) and v / (1 - beta_2 ** t) in the place
-    of m and v (Kingma and Ba, 2015). Without it, early updates are larger: three times after 100 steps.
+    With bias correction, update t (from 1; skipped steps do not count) has m / (1 - beta_1 ** t) and
+    v / (1 - beta_2 ** t) in the place of m and v (Kingma and Ba, 2015). Without it, early updates are larger: three
+    times after 100 steps.
 
     Args:
       learning_rate: a float, or a schedule over the steps.
@@ -109,11 +110,15 @@ class ReleaseOptimizer(keras.optimizers.legacy.Optimizer):
         self.exclude_from_weight_decay = list(exclude_from_weight_decay)
         self.exclude_from_layer_adaptation = list(exclude_from_layer_adaptation)
         self.bias_correction = bias_correction
+        self._skipped: tf.Variable | None = None  # the number of skipped steps, for bias correction
 
     def build(self, variables: Sequence[tf.Variable]) -> None:
         """Creates the slots of these variables, so that a checkpoint that is restored later can fill them."""
         with tf.init_scope():
             self._create_all_weights(variables)
+            if self.bias_correction and self._skipped is None:
+                self._skipped = self.add_weight("skipped", [], tf.int64, initializer="zeros", trainable=False,
+                                                aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
 
     def apply(
         self, gradients: Sequence[tf.Tensor], variables: Sequence[tf.Variable], skip: tf.Tensor | None = None
@@ -138,6 +143,8 @@ class ReleaseOptimizer(keras.optimizers.legacy.Optimizer):
                 for state in apply_state.values():
                     state.update({name: tf.where(skip, tf.cast(value, state[name].dtype), state[name])
                                   for name, value in still.items()})
+                if self._skipped is not None:
+                    self._skipped.assign_add(tf.cast(skip, tf.int64))
             return tf.__internal__.distribute.interim.maybe_merge_call(
                 functools.partial(self._distributed_apply, apply_state=apply_state, name=None),
                 tf.distribute.get_strategy(), list(zip(gradients, variables)))
@@ -163,7 +170,7 @@ class ReleaseOptimizer(keras.optimizers.legacy.Optimizer):
         apply_state[var_device, var_dtype].update(
             {name: tf.constant(value, var_dtype) for name, value in values.items()})
         if self.bias_correction:
-            step = tf.cast(self.iterations + 1, tf.float64)
+            step = tf.cast(self.iterations + 1 - (0 if self._skipped is None else self._skipped), tf.float64)
             apply_state[var_device, var_dtype].update(
                 m_correction=tf.cast(1 / (1 - self.beta_1**step), var_dtype),
                 v_correction=tf.cast(1 / (1 - self.beta_2**step), var_dtype))

@@ -98,6 +98,30 @@ def test_a_skipped_step_leaves_nothing_behind_for_the_next(recorded):
     assert all(np.array_equal(one, other) for one, other in zip(ours, keras_own))
 
 
+def test_skipped_steps_do_not_count_in_the_bias_correction(recorded, tmp_path):
+    """The reference is Adam or LAMB in NumPy over the steps that are not skipped, also after a restart."""
+    name, numbers = recorded
+    gradients, expected = np.array(numbers["grads|" + str(numbers["names"][0]).replace("/", "|")]), np.ones([4])
+    gradients, m, v, count = np.resize(gradients, [12, 4]).astype(np.float64), 0.0, 0.0, 0
+    variable, skipped = tf.Variable(tf.ones([4]), name="kernel"), [0, 1, 2, 3, 4, 6, 9]
+    for step, gradient in enumerate(gradients):
+        if step in (0, 7):
+            optimizer = ReleaseOptimizer(0.01, exclude_from_layer_adaptation=[".*"] * (name == "adamw"),
+                                         bias_correction=True)
+            optimizer.build([variable])
+            checkpoint = tf.train.Checkpoint(variable=variable, optimizer=optimizer)
+            if step:
+                checkpoint.read(str(tmp_path / "saved")).assert_consumed()
+        optimizer.apply([tf.constant(gradient, tf.float32)], [variable], tf.constant(step in skipped))
+        checkpoint.write(str(tmp_path / "saved"))
+        if step not in skipped:
+            m, v, count = 0.9 * m + 0.1 * gradient, 0.999 * v + 0.001 * gradient**2, count + 1
+            update = m / (1 - 0.9**count) / (np.sqrt(v / (1 - 0.999**count)) + 1e-6) + 0.01 * expected
+            ratio = np.linalg.norm(expected) / np.linalg.norm(update) if name == "lamb" else 1.0
+            expected = expected - 0.01 * ratio * update
+        np.testing.assert_allclose(variable, expected, rtol=1e-5)
+
+
 def test_sparse_gradients_update_like_the_equal_dense_ones(recorded):
     """Rows without a gradient are updated too, by their moments and by weight decay."""
     name, _ = recorded
