@@ -49,7 +49,7 @@ class Devices(Precision):
 
     cpu_parts: int = fields.integer(
         0, "Largest number of equal parts of a batch that a CPU computes at the same time. 0: a part for each core, "
-        f"but at most {MOST_PARTS}; one part with --jit_compile or several devices.",
+        f"but at most {MOST_PARTS}; one part with --jit_compile or several devices, and where the loss compares texts.",
         bounds.WORKERS.at_least(0))
     jit_compile: bool = fields.boolean(
         False, "Whether to compile the whole computation of gradients and predictions with XLA. "

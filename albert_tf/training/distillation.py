@@ -49,6 +49,7 @@ class DistilledTask(TrainableTask):
     def __init__(self, task: TrainableTask, temperature: float = 1.0, alpha: float = 0.5):
         super().__init__(task.model)
         self._task, self._temperature, self._alpha = task, temperature, alpha
+        self.compared_outputs, self.compares_batch = task.compared_outputs, task.compares_batch
 
     def loss_denominators(self, batch: Batch) -> Tensors:
         """The task's denominators."""

@@ -96,9 +96,9 @@ class JaxStrategy(tf.distribute.OneDeviceStrategy):
         """Whether other processes compute a step together with this one."""
         return jax.process_count() > 1
 
-    def on_batches(self, function: Callable[[Any], Any], micro_batches: int = 1) -> Steps:
+    def on_batches(self, function: Callable[[Any], Any]) -> Steps:
         """A function of a batch as a function of an iterator (see Steps)."""
-        return Steps(function, self, micro_batches)
+        return Steps(function, self)
 
     def values_of_all(self, value: int) -> list[int]:
         """The values of all processes. Waits until all have called it."""
@@ -132,11 +132,10 @@ class Steps:
     Args:
       function: takes a dict of tensors with static shapes, and returns a structure of tensors. XLA must be able to
         compile it.
-      micro_batches: the number of parts into which the function splits the rows. Each device has a share of each part.
     """
 
-    def __init__(self, function: Callable[[Any], Any], strategy: JaxStrategy, micro_batches: int = 1):
-        self._function, self._strategy, self._micro_batches = function, strategy, micro_batches
+    def __init__(self, function: Callable[[Any], Any], strategy: JaxStrategy):
+        self._function, self._strategy = function, strategy
         self._programs: dict[tuple, _Program] = {}
         self._values: dict[int, jax.Array] = {}  # by the variable's id; programs keep the variables
         self._changed: dict[int, tf.Variable] = {}  # in the same order in all processes
@@ -153,7 +152,7 @@ class Steps:
         kind = tuple((name, batch[name].shape, batch[name].dtype) for name in sorted(batch))
         program = self._programs.get(kind)
         if program is None:
-            program = self._programs[kind] = _Program(self._function, batch, self._strategy, self._micro_batches)
+            program = self._programs[kind] = _Program(self._function, batch, self._strategy)
         for key, variable in program.variables.items():
             if key not in self._values:
                 self._values[key] = _on_devices(variable.numpy(), self._strategy.sharding_of(variable))
@@ -194,17 +193,11 @@ class _Program:
     batch and the values of variables by id, it returns the function's outputs and replaces the values that it writes.
     """
 
-    def __init__(self, function, batch: dict[str, np.ndarray], strategy: JaxStrategy, micro_batches: int):
-        self._names, self._strategy, self._micro_batches = sorted(batch), strategy, micro_batches
-        rows = (_MACHINES, _DEVICES)
-        self._batch_sharding = strategy.sharding(*[None] * (micro_batches > 1), rows)
-        shapes = {name: self._shape(value, jax.process_count()) for name, value in batch.items()}
-
-        def of_micro_batches(parts):
-            return function({name: tf.reshape(tensor, [-1, *tensor.shape[2:]]) for name, tensor in parts.items()})
-
-        compiled = tf.function(of_micro_batches if micro_batches > 1 else function, jit_compile=True, autograph=False)
-        zeros = {name: tf.zeros(shape, batch[name].dtype) for name, shape in shapes.items()}
+    def __init__(self, function, batch: dict[str, np.ndarray], strategy: JaxStrategy):
+        self._names, self._strategy = sorted(batch), strategy
+        self._batch_sharding = strategy.sharding((_MACHINES, _DEVICES))
+        compiled = tf.function(function, jit_compile=True, autograph=False)
+        zeros = {name: tf.zeros(_shape(values), values.dtype) for name, values in batch.items()}
         graph = compiled.get_concrete_function(zeros)
         by_handle = {id(variable.handle): variable for variable in graph.graph.variables}
         variables = [by_handle[id(handle)] for handle in graph.captured_inputs]
@@ -245,23 +238,22 @@ class _Program:
         return dataclasses.replace(exported, mlir_module_serialized=module)
 
     def __call__(self, batch: dict[str, np.ndarray], values: dict[int, jax.Array]) -> Any:
-        arrays = [np.reshape(batch[name], self._shape(batch[name])) for name in self._names]
+        arrays = [batch[name] for name in self._names]
         if self._strategy.has_several_processes:  # otherwise the call places them, which takes the host less time
             arrays = jax.make_array_from_process_local_data(
-                self._batch_sharding, arrays, [self._shape(batch[name], jax.process_count()) for name in self._names])
+                self._batch_sharding, arrays, [_shape(each) for each in arrays])
         outputs, written = self._call(arrays, *self._divided(values))
         values.update(zip(self.written, written))
         return tf.nest.pack_sequence_as(self._structure, outputs)
 
-    def _shape(self, values: np.ndarray, processes: int = 1) -> tuple[int, ...]:
-        """The shape of an input, for a batch of this process or of all, with an axis for micro-batches."""
-        count = self._micro_batches
-        rows, *others = values.shape
-        return (rows * processes, *others) if count == 1 else (count, rows * processes // count, *others)
-
     def _divided(self, values: dict[int, Any]) -> tuple[list, list]:
         """Something of each variable: that of the variables that are only read, and that of those that are written."""
         return [values[key] for key in self._kept], [values[key] for key in self.written]
+
+
+def _shape(values: np.ndarray) -> tuple[int, ...]:
+    """The shape of an input of all processes, from its rows of this one."""
+    return (values.shape[0] * jax.process_count(), *values.shape[1:])
 
 
 def _stable_hlo(program: bytes) -> bytes:

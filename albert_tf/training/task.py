@@ -24,14 +24,16 @@ class TrainableTask:
 
     Attributes:
       metrics: Keras metrics, which each evaluation resets; empty if scores come from predictions.
-      compared_output: the only output that the loss reads, if the loss compares all rows of a device's batch, also
-        where these are computed in micro-batches. None if the losses of micro-batches add up to that of the batch.
+      compared_outputs: the outputs that the loss reads, if it compares the rows of a micro-batch with each other. Then
+        a micro-batch is not split into parts, and has the rows of all replicas. Empty if the losses of parts add up.
+      compares_batch: whether the loss compares the rows of all micro-batches of a step. Then it reads one output.
       TEACHER_OUTPUTS: the teacher's outputs that the model can learn from. For an output with a value per token, this
         is the value that stands for padding; None for an output with one value, or one vector, per example.
     """
 
     metrics: Sequence[keras.metrics.Metric] = ()
-    compared_output: str | None = None
+    compared_outputs: Sequence[str] = ()
+    compares_batch: bool = False
     TEACHER_OUTPUTS: Mapping[str, float | None] = {}
 
     def __init__(self, model: keras.Model):

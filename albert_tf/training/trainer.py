@@ -3,7 +3,8 @@
 A step splits its batch into micro-batches, sums their gradients, sums these over all replicas, clips the result to a
 global norm of 1 and updates the weights once. Losses are divided by the counts of the whole batch, so they do not
 depend on the number of micro-batches or replicas. On a CPU a micro-batch is split again, into parts that are computed
-at the same time.
+at the same time. A loss that compares the rows of a micro-batch has those of all replicas, and none is split into parts
+(TrainableTask.compared_outputs).
 
 TensorFlow divides each operation among the cores instead. Operations of small models are too short for that, and the
 loops that XLA compiles (modeling/fused.py) run on one core. With a part for each core and one thread for each
@@ -90,8 +91,7 @@ def _cores() -> int:
 
 
 def on_batches(
-    function: Callable[[Any], Any], strategy: tf.distribute.Strategy, jit_compile: bool = False,
-    micro_batches: int = 1
+    function: Callable[[Any], Any], strategy: tf.distribute.Strategy, jit_compile: bool = False
 ) -> Callable[[Iterator], Any]:
     """Compiles a function of a batch into a function of an iterator, which takes the iterator's next batch.
 
@@ -101,10 +101,9 @@ def on_batches(
     Args:
       function: its control flow must not depend on tensors.
       jit_compile: whether the function compiles something with XLA for each shape of a batch.
-      micro_batches: the number of parts into which the function splits a batch.
     """
     if devices.is_jax(strategy):
-        return strategy.on_batches(function, micro_batches)
+        return strategy.on_batches(function)
     # AutoGraph would read source files again for each graph, and so fail or differ if they were edited meanwhile.
     if jit_compile or devices.is_tpu(strategy):
         function_of_batch = tf.function(function, autograph=False)
@@ -131,7 +130,8 @@ class Trainer(keras.Model):
       shapes_vary: whether batches have several lengths.
       rows_vary: whether batches of several lengths also have several numbers of rows: then each shape has its own
         graph.
-      parts: the largest number of parts of a micro-batch that are computed at the same time.
+      parts: the largest number of parts of a micro-batch that are computed at the same time; 1 if the task's loss
+        compares rows.
 
     Example::
 
@@ -152,6 +152,8 @@ class Trainer(keras.Model):
         self.model = task.model
         self._seed = random_seed
         self.gradient_accumulation_steps = gradient_accumulation_steps
+        if task.compared_outputs:
+            parts = 1
         # AutoGraph would read source files again at each new shape, and so fail or differ if they were edited
         # meanwhile.
         self._gradients = tf.function(
@@ -179,7 +181,7 @@ class Trainer(keras.Model):
             return super().make_train_function(force)
         if self.train_function is None or force:
             self.train_function = on_batches(self._step_on_replicas, self.distribute_strategy,
-                                             self._jit_compile or self._rows_vary, self.gradient_accumulation_steps)
+                                             self._jit_compile or self._rows_vary)
         return self.train_function
 
     def make_test_function(self, force=False):
@@ -255,26 +257,32 @@ class Trainer(keras.Model):
     def _accumulated(self, batch, denominators, replica_id):
         """The gradients and losses, summed over the micro-batches."""
         count, step = self.gradient_accumulation_steps, self.optimizer.iterations
-        if self.task.compared_output and count * self._parts > 1 and _OUTPUT_GRADIENT not in batch:
+        if self.task.compares_batch and count > 1 and _OUTPUT_GRADIENT not in batch:
             gradient, losses = self._output_gradient(batch, denominators, replica_id)
             return self._accumulated(dict(batch, **{_OUTPUT_GRADIENT: gradient}), denominators, replica_id)[0], losses
         if count == 1:
             return self._sums_over_parts(batch, denominators, _dropout_seed(self._seed, step, replica_id))
         micro_batches = {name: _split(name, tensor, count) for name, tensor in batch.items()}
 
-        def sums_of(i):
-            micro_batch = {name: tensor[i] for name, tensor in micro_batches.items()}
-            return self._sums_over_parts(micro_batch, denominators,
-                                         _dropout_seed(self._seed, step, replica_id * count + i))
+        def add(i, sums=None):
+            micro_batch = {name: tensor[:, i] for name, tensor in micro_batches.items()}
+            terms = self._sums_over_parts(micro_batch, denominators,
+                                          _dropout_seed(self._seed, step, replica_id * count + i))
+            return terms if sums is None else tf.nest.map_structure(tf.add, sums, terms)
 
-        def add(i, gradients, losses):
-            more_gradients, more_losses = sums_of(i)
-            return (i + 1, [a + b for a, b in zip(gradients, more_gradients)],
-                    {name: losses[name] + more_losses[name] for name in losses})
+        sums = add(0)
+        if self._needs_other_replicas(batch):  # in a loop of TensorFlow, replicas cannot wait for each other
+            for i in range(1, count):
+                with tf.control_dependencies(tf.nest.flatten(sums)):
+                    sums = add(i, sums)
+            return sums
+        return tf.while_loop(lambda i, _: i < count, lambda i, sums: (i + 1, add(i, sums)), (1, sums),
+                             parallel_iterations=1)[1]
 
-        _, gradients, losses = tf.while_loop(
-            lambda i, *_: i < count, add, (1, *sums_of(0)), parallel_iterations=1)
-        return gradients, losses
+    def _needs_other_replicas(self, batch) -> bool:
+        """Whether the loss of a micro-batch compares its rows with those of other replicas."""
+        return (bool(self.task.compared_outputs) and _OUTPUT_GRADIENT not in batch
+                and tf.distribute.get_strategy().num_replicas_in_sync > 1)
 
     def _output_gradient(self, batch, denominators, replica_id):
         """The gradient with respect to the output that the loss compares, [rows, ...], and the losses (GradCache).
@@ -283,28 +291,41 @@ class Trainer(keras.Model):
         micro-batches that are computed again, with the same dropout, multiply this gradient by that of their outputs
         (Gao et al., 2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup").
         """
-        name, count, step = str(self.task.compared_output), self.gradient_accumulation_steps, self.optimizer.iterations
+        (name,), count, step = self.task.compared_outputs, self.gradient_accumulation_steps, self.optimizer.iterations
         micro_batches = {key: _split(key, tensor, count) for key, tensor in batch.items()}
-
-        def compared(i):
-            seed = _dropout_seed(self._seed, step, replica_id * count + i)
-            parts = equal_parts({key: tensor[i] for key, tensor in micro_batches.items()}, self._parts)
-            return tf.concat([self._compared(part, seed, tf.constant(number)) for number, part in enumerate(parts)], 0)
-
-        output = tf.map_fn(compared, tf.range(count), fn_output_signature=tf.float32, parallel_iterations=1)
+        output = tf.map_fn(
+            lambda i: self._compared({key: tensor[:, i] for key, tensor in micro_batches.items()},
+                                     _dropout_seed(self._seed, step, replica_id * count + i), tf.constant(0))[name],
+            tf.range(count), fn_output_signature=tf.float32, parallel_iterations=1)  # [count, rows / count, ...]
         rows = next(iter(batch.values())).shape[0]  # static, so that the gradient can be split like the batch
-        output = tf.reshape(output, [rows or -1, *output.shape[2:]])
+        output = tf.reshape(tf.experimental.numpy.swapaxes(output, 0, 1), [rows or -1, *output.shape[2:]])
         with tf.GradientTape() as tape:
             tape.watch(output)
-            total, losses = self.task.loss({name: output}, batch, denominators)
+            total, losses = self._compared_loss({name: output}, batch, denominators)
         return tape.gradient(total, output), dict(losses, loss=total)
 
     def _contrastive_output(self, batch, seed, part):
         outputs = self.model(dict(batch, dropout_seed=seed, dropout_part=part), training=True)
-        return outputs[self.task.compared_output]
+        return {name: outputs[name] for name in self.task.compared_outputs}
+
+    def _compared_loss(self, outputs, batch, denominators):
+        """This replica's share of the loss of the rows of all replicas, which each of them computes, and its terms."""
+        replica = tf.distribute.get_replica_context()
+        count = replica.num_replicas_in_sync
+
+        def of_all(rows):  # one tensor at a time: TensorFlow's gradient takes several only if their shapes are equal
+            size, *others = rows.shape
+            whole = replica.all_gather(tf.cast(rows, tf.float32) if rows.dtype.is_floating else rows, axis=0)
+            return tf.cast(tf.ensure_shape(whole, [size and size * count, *others]), rows.dtype)
+
+        if count > 1:
+            outputs, batch = tf.nest.map_structure(of_all, (outputs, dict(batch)))
+        return tf.nest.map_structure(lambda loss: loss / count, self.task.loss(outputs, batch, denominators))
 
     def _sums_over_parts(self, micro_batch, denominators, seed):
         """The gradients and losses, summed over the parts of a micro-batch, which are computed at the same time."""
+        if self._needs_other_replicas(micro_batch):
+            return self._gradients_of_part(micro_batch, denominators, seed, tf.constant(0))
         gradients, losses = zip(*(self._gradients(part, denominators, seed, tf.constant(number))
                                   for number, part in enumerate(equal_parts(micro_batch, self._parts))))
         return ([tf.add_n(terms) for terms in zip(*gradients)],
@@ -312,11 +333,13 @@ class Trainer(keras.Model):
 
     def _gradients_of_part(self, batch, denominators, seed, part):
         with tf.GradientTape() as tape:
-            outputs = self.model(dict(batch, dropout_seed=seed, dropout_part=part), training=True)
-            if _OUTPUT_GRADIENT in batch:
-                total = tf.reduce_sum(outputs[self.task.compared_output] * batch[_OUTPUT_GRADIENT])
-                losses: dict[str, tf.Tensor] = {}
+            if self._needs_other_replicas(batch):
+                total, losses = self._compared_loss(self._compared(batch, seed, part), batch, denominators)
+            elif _OUTPUT_GRADIENT in batch:
+                output, = self._compared_of_part(batch, seed, part).values()
+                total, losses = tf.reduce_sum(output * batch[_OUTPUT_GRADIENT]), {}
             else:
+                outputs = self.model(dict(batch, dropout_seed=seed, dropout_part=part), training=True)
                 total, losses = self.task.loss(outputs, batch, denominators)
             scaled = total if self.loss_scale is None else total * self.loss_scale.value
         variables = self.model.trainable_variables
@@ -393,9 +416,12 @@ def _dropout_seed(random_seed: int, step: tf.Tensor, micro_batch: tf.Tensor) -> 
 
 
 def _split(name: str, tensor: tf.Tensor, count: int) -> tf.Tensor:
-    """Splits a batch into micro-batches: [batch, ...] -> [count, batch / count, ...]."""
+    """Splits a batch into micro-batches: [batch, ...] -> [batch / count, count, ...].
+
+    Micro-batch i has every count-th row from row i, so that its rows are the same on any number of devices.
+    """
     size = tensor.shape[0]
     if size is None or size % count:
         raise ValueError("gradient_accumulation_steps must divide the batch of a replica. "
                          f"Received: {count} for {name} of {size} rows")
-    return tf.reshape(tensor, tf.concat([[count, size // count], tf.shape(tensor)[1:]], axis=0))
+    return tf.reshape(tensor, tf.concat([[size // count, count], tf.shape(tensor)[1:]], axis=0))

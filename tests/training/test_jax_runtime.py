@@ -36,7 +36,7 @@ GLUE = dict(data_dir="glue", max_seq_length=24)
 RUNS = {
     "pre-training": ("run_pretraining", dict(gradient_accumulation_steps=2, dynamic_masking=True)),
     "classification": ("run_classifier", dict(GLUE, task_name="rte", gradient_accumulation_steps=2)),
-    "distillation": ("run_classifier", dict(GLUE, task_name="rte", teacher_checkpoint="classification/tensorflow")),
+    "student": ("run_classifier", dict(GLUE, task_name="rte", teacher_checkpoint="classification/tensorflow")),
     "adapters": ("run_classifier", dict(GLUE, task_name="rte", lora_rank=2)),
     "SQuAD 2.0": ("run_squad", dict(
         train_file="squad/train.json", predict_file="squad/train.json", max_seq_length=64, doc_stride=24,
@@ -45,6 +45,11 @@ RUNS = {
     "tagging": ("run_tagging", dict(train_file="tags.conll", eval_file="tags.conll", predict_file="tags.conll",
                                     max_seq_length=32)),
     "sentence vectors": ("run_sentence_embeddings", GLUE),
+    "text pairs": ("run_sentence_embeddings", dict(GLUE, objective="pairs", train_file="pairs.tsv",
+                                                   gradient_accumulation_steps=2)),
+    "cosines": ("run_sentence_embeddings", dict(
+        GLUE, objective="distillation", train_file="pairs.tsv", distillation_cosines=0.1,
+        teacher_checkpoint="sentence vectors/tensorflow")),
 }
 # XLA compiles faster, and the programs are slower.
 QUICK = dict(JAX_DISABLE_MOST_OPTIMIZATIONS="1")
@@ -59,6 +64,7 @@ class Runs:
         (folder / "small.json").write_text(json.dumps(dict(CONFIG, vocab_size=VOCAB_SIZE, num_hidden_layers=2)))
         (folder / "two_layers.json").write_text(json.dumps(dict(CONFIG, num_hidden_layers=2)))
         (folder / "tags.conll").write_text("a\tO\nclock\tB\nis\tO\nso\tO\nbig\tB\n\n" * 9)
+        (folder / "pairs.tsv").write_text("".join(f"a clock {'is so ' * i}big\tall{' of us' * i}\n" for i in range(9)))
         write_records(folder / "train.tfrecord", 40, objective="sop")
         self._sessions = {devices: ScriptSession(environment=dict(
             QUICK, XLA_FLAGS=f"--xla_force_host_platform_device_count={devices}")) for devices in (1, 4)}
@@ -168,8 +174,8 @@ def curves_of(directory: pathlib.Path) -> dict[str, float]:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_steps_evaluations_and_answers_on_four_devices_are_those_of_tensorflow(runs, name):
-    if name == "distillation":
-        runs.of("classification", "tensorflow")  # the teacher
+    if teacher := RUNS[name][1].get("teacher_checkpoint"):
+        runs.of(*teacher.split("/"))
     expected, found = runs.of(name, "tensorflow"), f"{name}/four devices"
     runs.run(name, found, devices=4, runtime="jax", shard_weights=name in ("adapters", "RACE"))
     assert_close(runs.end_of(found), runs.end_of(expected))
@@ -212,8 +218,8 @@ def test_a_signal_saves_the_step_that_has_run(runs):
 
 
 def test_two_processes_get_what_one_gets(runs):
-    runs.run_two("distillation", "two processes", teacher_checkpoint=None)
-    runs.run("distillation", "one process", teacher_checkpoint=None)
+    runs.run_two("student", "two processes", teacher_checkpoint=None)
+    runs.run("student", "one process", teacher_checkpoint=None)
     assert_close(runs.end_of("two processes"), runs.end_of("one process"))
     assert_same_files(runs.files_of("two processes"), runs.files_of("one process"))
 
@@ -314,7 +320,7 @@ def test_a_program_for_a_gpu_calls_cudnn_and_has_no_operation_that_its_compiler_
 
     batch = dict(query=tf.zeros([2, 1, 8, 16], tf.bfloat16).numpy())
     with strategy.scope():
-        program = jax_runtime._Program(step, batch, strategy, 1)
+        program = jax_runtime._Program(step, batch, strategy)
     traced = program._call.trace([batch["query"]], [], [np.int64(1)])
     operations = set(re.findall(r"\b(?:mhlo|stablehlo)\.\w+|@__cudnn\w*[$]\w+", traced.lower(
         lowering_platforms=("cuda",)).as_text()))

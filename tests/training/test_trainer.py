@@ -174,7 +174,7 @@ def test_accumulation_that_does_not_divide_the_batch_is_refused(golden, initial)
 def test_half_precision_trains_near_the_release(golden, initial, policy, precision, jit_compile):
     policy(precision)
     numbers = np.load(golden / "training_lamb.npz")
-    trainer = new_trainer(initial, loss_scaling=precision == "mixed_float16", gradient_accumulation_steps=2,
+    trainer = new_trainer(initial, loss_scaling=precision == "mixed_float16", gradient_accumulation_steps=4,
                           jit_compile=jit_compile)
     steps = StepLogs()
     trainer.fit(batches_of(numbers), verbose=0, callbacks=[steps])

@@ -53,12 +53,12 @@ class SentenceVectorsConfig(NormalizedPooling, StoredVectors, Prompt, TeacherCon
         needs="objective=pairs,simcse")
     whole_batch_negatives: bool = fields.boolean(
         False, "Whether the objectives pairs and simcse compare the texts of all micro-batches "
-        "(--gradient_accumulation_steps) and parts (--cpu_parts) of a device, as if the batch were computed at once. "
-        "The memory is that of a micro-batch, and a step computes vectors twice.", needs="objective=pairs,simcse")
+        "(--gradient_accumulation_steps), as if the batch were computed at once. The memory is that of a micro-batch, "
+        "and a step computes vectors twice.", needs="objective=pairs,simcse")
 
     distillation_cosines: float = fields.number(
         0.0, "Weight in the loss of --objective=distillation of the squared differences between the cosines of the "
-        "texts of a batch and those of the teacher's vectors.", 0.0, needs="objective=distillation")
+        "texts of a micro-batch and those of the teacher's vectors.", 0.0, needs="objective=distillation")
     distillation_tokens: float = fields.number(
         0.0, "Weight in the loss of --objective=distillation of the relative squared distance of the last layer's "
         "outputs from the teacher's, whose vocabulary must be the same. The teacher's are kept in memory and in "
@@ -76,6 +76,9 @@ class SentenceVectorsConfig(NormalizedPooling, StoredVectors, Prompt, TeacherCon
             object.__setattr__(self, "devices", dataclasses.replace(self.devices, cpu_parts=1))
         if (self.objective == "distillation") != bool(self.teacher_checkpoint):
             raise ValueError("--objective=distillation and --teacher_checkpoint need each other: set both or neither")
+        compares_texts = self.objective in ("pairs", "simcse") or self.distillation_cosines
+        if self.do_train and compares_texts and not self.devices.cpu_parts:  # a part would not use all cores
+            object.__setattr__(self, "devices", dataclasses.replace(self.devices, cpu_parts=1))
 
     @property
     def readers(self):  # noqa: D102

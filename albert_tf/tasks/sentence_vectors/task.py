@@ -27,16 +27,16 @@ class SentenceVectorTask(TrainableTask):
                     text of the same row must be the nearest to a first text (Henderson et al., 2017). With one text
                     twice in a row, which dropout makes two vectors, it is unsupervised SimCSE (Gao et al., 2021).
 
-    The contrastive objective compares the texts of one part (--cpu_parts) of one micro-batch on one replica, or with
-    whole_batch those of all micro-batches of a replica, whose vectors are then computed twice. If a text
-    occurs in several rows, the rows' second texts are not compared with it: a copy is no negative (see `copies`).
+    The contrastive objective compares the texts of a micro-batch on all replicas, or with whole_batch those of all
+    micro-batches of a step, whose vectors are then computed twice. If a text occurs in several rows, the rows' second
+    texts are not compared with it: a copy is no negative (see `copies`).
 
     A teacher is learned from with one text in each row, [batch, seq]: squared distance of the vectors, both of length
-    1, plus cosine_weight times the squared difference of the cosines with all texts of the part, plus token_weight
-    times the squared distance of the last layer's outputs, relative to their squared length and averaged over the
-    tokens of a text. The teacher's vectors must be as wide as the model's (see projection), and for token_weight its
-    vocabulary must be the same. With distillation_depths of the model, such as [2, 4], it is the mean of this loss of
-    the model and of those of the models of its first 2 and 4 layers, which then are good on their own.
+    1, plus cosine_weight times the squared difference of the cosines with all texts of the micro-batch, plus
+    token_weight times the squared distance of the last layer's outputs, relative to their squared length and averaged
+    over the tokens of a text. The teacher's vectors must be as wide as the model's (see projection), and for
+    token_weight its vocabulary must be the same. With distillation_depths of the model, such as [2, 4], it is the mean
+    of this loss of the model and of those of the models of its first 2 and 4 layers, which then are good on their own.
 
     With matryoshka_dims, the loss is the sum of the losses over truncated vectors (Kusupati et al., 2022): those of the
     objective, or the distances from the teacher's vectors, truncated as well.
@@ -50,11 +50,14 @@ class SentenceVectorTask(TrainableTask):
                  matryoshka_dims: Sequence[int] = (), cosine_weight: float = 0.0, token_weight: float = 0.0,
                  whole_batch: bool = False):
         super().__init__(model)
-        self.compared_output = "sentence_embedding" if whole_batch else None
         self._cosine_weight, self._token_weight = cosine_weight, token_weight
         self.TEACHER_OUTPUTS = teacher_outputs(token_weight)
         check_one_of("objective", objective, OBJECTIVES)
         self._objective, self._temperature, self._dims = objective, temperature, tuple(matryoshka_dims)
+        if objective == "contrastive" or cosine_weight:
+            states = ["encoder_outputs", "embedding_output"] if cosine_weight and model.distillation_depths else []
+            self.compared_outputs = [*self.TEACHER_OUTPUTS, *states]
+            self.compares_batch = whole_batch
         if self._dims:
             _check_dims(self._dims, model.vector_size)
 
@@ -62,8 +65,8 @@ class SentenceVectorTask(TrainableTask):
         """The micro-batch's share of the mean loss over rows."""
         vectors = outputs["sentence_embedding"]  # [batch, texts, H]
         if self._objective == "contrastive" and vectors.shape[0] == 1 and vectors.shape[1] == 2:
-            raise ValueError("a contrastive objective needs at least 2 rows in each micro-batch of each device: set a "
-                             "larger --train_batch_size, or fewer --gradient_accumulation_steps or --cpu_parts")
+            raise ValueError("a contrastive objective needs at least 2 rows in each micro-batch: set a larger "
+                             "--train_batch_size, or fewer --gradient_accumulation_steps")
         losses = self._summed(lambda truncated: self._losses(truncated, batch), vectors)  # [batch]
         return tf.reduce_sum(losses) / denominators["examples"], {}
 

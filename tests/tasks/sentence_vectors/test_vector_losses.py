@@ -12,8 +12,9 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.vectors import VectorPrecision
 from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
+from albert_tf.training.distillation import DistilledTask
 from albert_tf.training.optimizer import create_optimizer
-from albert_tf.training.trainer import Trainer, _dropout_seed, equal_parts
+from albert_tf.training.trainer import Trainer, _dropout_seed
 
 
 @pytest.fixture(scope="module")
@@ -83,54 +84,82 @@ def test_too_many_dimensions_are_refused(numbers):
         SentenceVectorTask(encoder(numbers), "similarity", matryoshka_dims=(32, 16))
 
 
+IDS = np.random.default_rng(1).integers(5, 50, [8, 3, 6], np.int32)
+# By name, the arguments of the tasks whose losses compare rows; a teacher's batch has one text in each row.
+COMPARING = {"pairs": dict(objective="contrastive", temperature=0.5), "cosines": dict(cosine_weight=1.0),
+             "whole batch": dict(objective="contrastive", temperature=0.5, whole_batch=True, matryoshka_dims=(8, 4)),
+             "all terms": dict(cosine_weight=1.0, token_weight=1.0)}
+
+
+def trainer_of(name, dropout=0.0, count=1, **options):
+    config = AlbertConfig(vocab_size=50, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
+                          intermediate_size=16, max_position_embeddings=16, hidden_dropout_prob=dropout,
+                          attention_probs_dropout_prob=dropout, initializer_range=0.5)
+    keras.utils.set_random_seed(1)
+    model = AlbertSentenceEncoder(config, distillation_depths=(1,) if name == "all terms" else ())
+    task = SentenceVectorTask(model, **COMPARING[name])
+    trainer = Trainer(task if "objective" in COMPARING[name] else DistilledTask(task, alpha=1.0), 7, count, **options)
+    trainer.compile(optimizer=create_optimizer("adamw", learning_rate=0.01, num_train_steps=9, num_warmup_steps=0))
+    return trainer
+
+
+def batch_of(name):
+    ids = IDS if "objective" in COMPARING[name] else IDS[:, 0]
+    teacher = {f"teacher_{output}": np.random.default_rng(1).normal(size=shape).astype(np.float32)
+               for output, shape in (("sentence_embedding", [8, 8]), ("sequence_output", [8, 6, 8]))}
+    return dict(input_ids=ids, input_mask=np.ones_like(ids), segment_ids=np.zeros_like(ids), **teacher)
+
+
+def steps_of(name, strategy=None, **options):
+    """The losses and gradient norms of two steps, and the weights after them."""
+    with (strategy or tf.distribute.get_strategy()).scope():
+        trainer = trainer_of(name, **options)
+    batches = tf.data.Dataset.from_tensors(batch_of(name)).repeat(2).unbatch().batch(8, drop_remainder=True)
+    if strategy:
+        batches = strategy.experimental_distribute_dataset(batches)
+    logs = []
+    trainer.fit(batches, steps_per_epoch=2, verbose=0, callbacks=[keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda _, log: logs.append([log["loss"], log["gradient_norm"]]))])
+    return [logs, *(variable.numpy() for variable in trainer.model.weights)]
+
+
+@pytest.mark.parametrize("name, count", [("pairs", 2), ("cosines", 1), ("whole batch", 2), ("all terms", 2)])
+def test_losses_compare_the_rows_of_a_micro_batch_on_any_number_of_parts_and_devices(name, count, mirrored):
+    expected = steps_of(name, count=count)
+    for options in (dict(parts=2), dict(parts=4), dict(strategy=mirrored)):
+        for one, other in zip(steps_of(name, count=count, **options), expected):
+            np.testing.assert_allclose(one, other, atol=1e-4, err_msg=options)
+
+
 def gradients_of(trainer, batch):
     """The gradients and losses of a step, before the update."""
     denominators = trainer.task.loss_denominators(batch)
     return tf.function(lambda: trainer._accumulated(batch, denominators, tf.constant(0)))()
 
 
-def gradients_at_once(trainer, batch, count, parts):
-    """The same by one tape over the vectors of all micro-batches and their parts, each with its own dropout."""
-    micro_batches = [{name: tf.split(tensor, count)[i] for name, tensor in batch.items()} for i in range(count)]
+def gradients_at_once(trainer, batch, count):
+    """The same by one tape over the vectors of all micro-batches, each with its own dropout."""
     with tf.GradientTape() as tape:
-        vectors = tf.concat([
-            trainer.model(dict(part, dropout_part=number, dropout_seed=_dropout_seed(
-                trainer._seed, trainer.optimizer.iterations, i)), training=True)["sentence_embedding"]
-            for i, micro_batch in enumerate(micro_batches)
-            for number, part in enumerate(equal_parts(micro_batch, parts))], axis=0)
+        vectors = [trainer.model(dict({name: values[i::count] for name, values in batch.items()}, dropout_part=0,
+                                      dropout_seed=_dropout_seed(7, trainer.optimizer.iterations, i)),
+                                 training=True)["sentence_embedding"] for i in range(count)]
+        vectors = tf.reshape(tf.stack(vectors, axis=1), [-1, *vectors[0].shape[1:]])
         loss, _ = trainer.task.loss(dict(sentence_embedding=vectors), batch, trainer.task.loss_denominators(batch))
     return [tf.convert_to_tensor(gradient) for gradient in tape.gradient(
         loss, trainer.model.trainable_variables, unconnected_gradients="zero")], loss
 
 
-@pytest.mark.parametrize("dropout, count, parts, options", [
-    (0.0, 4, 1, dict(matryoshka_dims=(8, 4))), (0.1, 2, 2, {}), pytest.param(0.1, 1, 2, {}, marks=pytest.mark.long),
-    pytest.param(0.1, 2, 1, dict(loss_scaling=True, jit_compile=True), marks=pytest.mark.long)], ids=str)
-def test_micro_batches_have_the_gradient_of_the_whole_batch(dropout, count, parts, options):
+@pytest.mark.parametrize("dropout, count, options", [
+    (0.0, 4, {}), (0.1, 2, {}),
+    pytest.param(0.1, 2, dict(loss_scaling=True, jit_compile=True), marks=pytest.mark.long)], ids=str)
+def test_micro_batches_have_the_gradient_of_the_whole_batch(dropout, count, options):
     """GradCache: negatives are those of the whole batch, whose gradient is the reference, to 1e-5."""
-    config = AlbertConfig(vocab_size=50, embedding_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
-                          intermediate_size=16, max_position_embeddings=16, hidden_dropout_prob=dropout,
-                          attention_probs_dropout_prob=dropout, initializer_range=0.5)
-    ids = tf.random.stateless_uniform([8, 3, 6], [1, 2], 5, 50, tf.int32)
-    batch = dict(input_ids=ids, input_mask=tf.ones_like(ids), segment_ids=tf.zeros_like(ids))
-    options = dict(options)
-    dims = options.pop("matryoshka_dims", ())
-
-    def trainer_of(whole_batch):
-        keras.utils.set_random_seed(1)
-        task = SentenceVectorTask(AlbertSentenceEncoder(config), "contrastive", 0.5, dims, whole_batch=whole_batch)
-        trainer = Trainer(task, 7, count, parts=parts, **options)
-        trainer.compile(optimizer=create_optimizer("adamw", learning_rate=0.01, num_train_steps=3))
-        return trainer
-
-    trainer = trainer_of(True)
+    batch = {name: tf.constant(values) for name, values in batch_of("whole batch").items() if "teacher" not in name}
+    trainer = trainer_of("whole batch", dropout, count, **options)
     gradients, losses = gradients_of(trainer, batch)
-    expected, loss = gradients_at_once(trainer, batch, count, parts)
+    expected, loss = gradients_at_once(trainer, batch, count)
     assert float(losses["loss"]) == pytest.approx(float(loss), rel=1e-5)
     for one, other in zip(gradients, expected):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5 * float(tf.linalg.global_norm(expected)))
-    if not dropout:  # the batch that is not split
-        trainer.gradient_accumulation_steps = 1
-        for one, other in zip(gradients, gradients_of(trainer, batch)[0]):
-            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5 * float(tf.linalg.global_norm(expected)))
-        assert abs(float(gradients_of(trainer_of(False), batch)[1]["loss"]) - float(loss)) > 0.1  # fewer negatives
+    fewer_negatives = gradients_of(trainer_of("pairs", dropout, count), batch)[1]["loss"]
+    assert float(loss) - float(fewer_negatives) > 0.1
