@@ -56,7 +56,11 @@ def _pretrain(options: PretrainingConfig, selected: ResolvedModel, strategy: tf.
                        for patterns in options.eval_input_file or options.input_file] if options.do_eval else []
     all_files = _files_of(training_sets + evaluation_sets)
     reading.check_tokenizer(all_files, tokenizer, config.vocab_size)
-    objective = options.sentence_objective or _objective_of(_files_of(training_sets) or all_files)
+    objectives = {_objective_of(records.files) for records in evaluation_sets}
+    if options.sentence_objective:
+        objectives = {options.sentence_objective}
+    elif options.do_train:
+        objectives = {_objective_of(_files_of(training_sets))}
     layers, teacher = options.distillation, None
     if options.do_train and layers.teacher_checkpoint and (layers.distillation_alpha or layers.is_used):
         teacher = Teacher.of(layers, "pretrainer", {})
@@ -65,7 +69,7 @@ def _pretrain(options: PretrainingConfig, selected: ResolvedModel, strategy: tf.
             reading.check_tokenizer(_files_of(training_sets), teacher.tokenizer, config.vocab_size)
         layers.check(config, teacher.config)
     with strategy.scope():  # also for the metrics, which are sums over all replicas
-        new_task = _task_factory(config, objective != "none", teacher, layers)
+        new_task = _task_factory(config, objectives != {"none"}, teacher, layers)
         task, _ = selected.build(new_task, _initial_weights(options), options.init_from_group0)
     training, schedule, several = options.training, options.training.schedule, len(options.input_file) > 1
     trainer = new_trainer(task, strategy, training, options.devices, schedule, shapes_vary=several, rows_vary=several)
@@ -90,7 +94,8 @@ def _pretrain(options: PretrainingConfig, selected: ResolvedModel, strategy: tf.
                                                                 vocabulary))
             if is_chief(strategy):
                 _draw(options, evaluator)
-                _write_card(options, command_line, task.model, all_files, evaluator, trained)
+                _write_card(options, command_line, task.model, all_files, _files_of(evaluation_sets), evaluator,
+                            trained)
         elif options.do_eval:
             _evaluate_checkpoints(options, checkpoints, evaluator, evaluated)
             if is_chief(strategy):
@@ -115,14 +120,17 @@ def _draw(options: PretrainingConfig, evaluator: Evaluator | None) -> None:
 
 
 def _write_card(
-    options: PretrainingConfig, command_line: str, model: AlbertPretrainer, files, evaluator: Evaluator | None,
-    trained: bool
+    options: PretrainingConfig, command_line: str, model: AlbertPretrainer, files, evaluated,
+    evaluator: Evaluator | None, trained: bool
 ) -> None:
     """Writes the model card, in which the shards of a set of records are one entry."""
-    names = (re.sub(r"-\d{5}-of-(\d{5})", r"-*-of-\1", os.path.basename(file.path)) for file in files)
-    datasets = {name: file.made_from for name, file in zip(names, files)}
+    def name(file) -> str:
+        return re.sub(r"-\d{5}-of-(\d{5})", r"-*-of-\1", os.path.basename(file.path))
+
+    datasets = {name(file): file.made_from for file in files}
     write_run_card(model, options.output_dir, options.training.schedule, options.training, command_line,
-                   options.source.init_path, datasets, evaluator.best if evaluator else None, trained=trained)
+                   options.source.init_path, datasets, evaluator.best if evaluator else None,
+                   ", ".join(dict.fromkeys(map(name, evaluated))), trained=trained)
 
 
 def _training_records(options: PretrainingConfig, config: AlbertConfig) -> list[RecordSet]:
@@ -154,10 +162,17 @@ def _files_of(sets: list[RecordSet]) -> list[CountedFile]:
     return [file for records in sets for file in records.files]
 
 
-def _objective_of(files) -> str:
-    """The sentence objective of records according to their manifests; sentence order for the release's records."""
-    objectives = {file.made_from.get("objective", "sop") for file in files}
-    return objectives.pop() if len(objectives) == 1 else "sop"
+def _objective_of(files: list[CountedFile]) -> str:
+    """The sentence objective of records according to their manifests; sentence order for the release's records.
+
+    Raises ValueError if records have several.
+    """
+    paths = {file.made_from.get("objective", "sop"): file.path for file in files}
+    if len(paths) > 1:
+        made = ", ".join(f"{path} with {objective}" for objective, path in paths.items())
+        raise ValueError(f"records were made with several sentence objectives ({made}): train on them with "
+                         "--sentence_objective, and evaluate each as an --eval_input_file of its own")
+    return next(iter(paths))
 
 
 def _initial_weights(options: PretrainingConfig) -> str | None:

@@ -90,6 +90,9 @@ class FineTuningConfig(SavedModelExport, FirstLayers):
         super().__post_init__()
         if not (self.export_dir or any(getattr(self, name) for name in self.ACTIONS)):
             raise ValueError(f"nothing to do: set {', '.join(f'--{name}' for name in self.ACTIONS)} or --export_dir")
+        if self.export_dir and self.ensemble_checkpoints:
+            raise ValueError("--export_dir exports one model, not the --ensemble_checkpoints: set --init_checkpoint to "
+                             "one of them")
         for option, actions in self.readers.items():
             action = next((action for action in actions if getattr(self, action)), None)
             if action and not getattr(self, option):
@@ -130,4 +133,8 @@ class FineTuningConfig(SavedModelExport, FirstLayers):
     def batch_sizes(self) -> dict[str, int]:
         """The batch sizes that are used, by the names of their options."""
         sizes = dict(train=self.training.train_batch_size, eval=self.eval_batch_size, predict=self.predict_batch_size)
-        return {f"{purpose}_batch_size": size for purpose, size in sizes.items() if getattr(self, f"do_{purpose}")}
+        return {f"{purpose}_batch_size": size for purpose, size in sizes.items() if self.uses(purpose)}
+
+    def uses(self, purpose: str) -> bool:
+        """Whether batches to train on, to evaluate ("eval") or to predict are made."""
+        return getattr(self, f"do_{purpose}")

@@ -102,7 +102,7 @@ class FineTuning(abc.ABC):
       best_metric: the result that decides which checkpoint is the best; higher is better.
       unit: what an example is, for messages.
       shortest_row: the smallest number of tokens to which a batch may be padded.
-      data_files: names of the files of training and evaluation data, for the model cards.
+      data_files: names of the files of "train" and "dev" that are used, for the model cards.
       reading: the settings of how the task reads texts by name, such as doc_stride.
     """
 
@@ -111,7 +111,7 @@ class FineTuning(abc.ABC):
     name: str | None = None
     best_metric: str
     unit, shortest_row = "text", 1
-    data_files: Collection[str] = ()
+    data_files: Mapping[str, str] = {}
     reading: Mapping[str, Any] = {}
     teacher: Teacher | None = None
 
@@ -233,7 +233,7 @@ class FineTuning(abc.ABC):
     def _check_texts(self) -> None:
         """Warns of texts that the vocabulary does not have, and of a dev set that is the training set."""
         train = list(itertools.islice(self.texts("train"), _CHECKED_TEXTS))
-        warn_of_unknown_pieces(self.tokenizer, train, " and ".join(list(self.data_files)[:1]))
+        warn_of_unknown_pieces(self.tokenizer, train, self.data_files.get("train", ""))
         dev = list(itertools.islice(self.texts("dev"), _CHECKED_TEXTS // 20)) if self.is_evaluated else []
         if dev and set(dev) <= set(train):
             logging.warning("the texts of the dev set are also in the training set: their scores do not tell how good "
@@ -261,8 +261,8 @@ class FineTuning(abc.ABC):
                   trained: bool) -> None:
         """Writes the model card of a run. The chief calls it; `trained`: whether steps were taken."""
         write_run_card(model, directory, schedule, dataclasses.replace(self.options.training, random_seed=seed),
-                       self.command_line, self.init_path, dict.fromkeys(self.data_files, {}), scores,
-                       self.options.recipe, trained)
+                       self.command_line, self.init_path, dict.fromkeys(self.data_files.values(), {}), scores,
+                       self.data_files.get("dev", ""), self.options.recipe, trained)
 
     def train_runs(self, table: FeatureTable, schedule: Schedule, evaluate: Evaluate | None = None) -> None:
         """Trains every run to its end, continuing from its latest checkpoint."""

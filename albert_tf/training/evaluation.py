@@ -275,7 +275,7 @@ def write_summary(directory: str, runs: Iterable[str], best_metric: str) -> None
     evaluated = {name: results for name, results in bests.items() if results}
     if not evaluated:
         return
-    best = max(evaluated, key=lambda name: evaluated[name][best_metric])
+    best = max(evaluated, key=lambda name: or_lowest(evaluated[name][best_metric]))
     names = dict.fromkeys(name for results in (evaluated[best], *evaluated.values()) for name in results)
     values_of = {name: [results[name] for results in evaluated.values() if name in results]
                  for name in names if name != "global_step"}

@@ -65,6 +65,7 @@ class ModelCard:
       datasets: what each file of training and evaluation data was made from, by the file's name: its manifest's
         "made_from", or {}.
       scores: the scores by name. They may include global_step.
+      evaluated_on: the names of the files with the scores' data; "" for all of datasets.
       loaded_by: the class of transformers or sentence-transformers that loads the weights; None if no other library
         does.
       num_labels: the number of labels of a classifier, 1 for a regression; None for other heads.
@@ -78,6 +79,7 @@ class ModelCard:
     datasets: Mapping[str, dict] = dataclasses.field(default_factory=dict)
     command: str | None = None
     scores: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    evaluated_on: str = ""
     loaded_by: str | None = None
     num_labels: int | None = None
 
@@ -105,7 +107,7 @@ class ModelCard:
         """The fields of the header, as arguments of ModelCardData."""
         from huggingface_hub import EvalResult
 
-        task, dataset = self.head.pipeline_tag, ", ".join(self.datasets) or "unknown"
+        task, dataset = self.head.pipeline_tag, self.evaluated_on or ", ".join(self.datasets) or "unknown"
         results = [EvalResult(task, "file", dataset, metric, float(value), metric_name=metric)
                    for metric, value in scores.items()]
         library = "transformers" if self.loaded_by else "albert_tf"
@@ -263,12 +265,13 @@ def _cell(value: object) -> str:
 def write_run_card(
     model: keras.Model, directory: str, schedule: Schedule, training: Training, command: str,
     init_checkpoint: str | None = None, datasets: Mapping[str, dict] | None = None,
-    scores: Mapping[str, float] | None = None, recipe: str | None = None, trained: bool = True,
+    scores: Mapping[str, float] | None = None, evaluated_on: str = "", recipe: str | None = None, trained: bool = True,
 ) -> None:
     """Writes the model card of a run to its directory.
 
     Args:
       scores: the scores of the run's best checkpoint; None if it was not evaluated.
+      evaluated_on: the names of the files with the scores' data.
       trained: whether the command took steps. If not, a card that exists is kept: it has the command of the training.
     """
     if not trained and tf.io.gfile.exists(os.path.join(directory, CARD)):
@@ -289,4 +292,4 @@ def write_run_card(
     }
     shown = {name: scores[name] for name in (*logged_names(scores), "global_step") if name in scores} if scores else {}
     write_model_card(directory, ModelCard.of(model, init_checkpoint, facts=facts, datasets=datasets or {},
-                                                  command=command, scores=shown))
+                                                  command=command, scores=shown, evaluated_on=evaluated_on))

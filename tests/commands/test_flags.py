@@ -109,6 +109,7 @@ def test_a_whole_number_has_digits_alone(count, value):
     ("run_classifier", dict(max_windows=4), "--max_windows=4 has no effect without --long_texts=mean or max"),
     ("run_classifier", dict(doc_stride=9, long_texts="truncate"), "--doc_stride=9 has no effect without --long_texts="),
     ("run_classifier", dict(threshold_to_export=0.7), "--threshold_to_export=0.7 has no effect without --export_dir"),
+    ("run_classifier", dict(ensemble_checkpoints="a,b", export_dir="c"), "--export_dir exports one model, not the"),
     ("run_sentence_embeddings", dict(temperature=0.1),
      "--temperature=0.1 has no effect without --objective=pairs or simcse")])
 def test_a_flag_without_effect_is_an_error(script, values, message, tmp_path, capsys):

@@ -237,6 +237,14 @@ def test_each_set_is_evaluated_at_the_length_of_its_records(runs, session):
     assert {name: results[f"train/{name}"] for name in expected} == pytest.approx(expected, rel=1e-4)
 
 
+def test_records_of_several_sentence_objectives_are_refused_by_their_files(runs, session):
+    other = write_records(runs.folder / "other.tfrecord", 20, objective="nsp")
+    flags = dict(output_dir=runs.folder / "mixed", input_file=f"{runs.flags['input_file']},{other}", num_train_steps=1)
+    printed = session.run(expect=1, **flags)
+    assert "train.tfrecord with sop, " in printed and "other.tfrecord with nsp): train on them with" in printed
+    session.run(**flags, sentence_objective="none")
+
+
 @pytest.mark.parametrize("budget, is_dynamic", [(0, False), (0.15, True)])
 def test_a_masked_lm_budget_above_0_turns_on_dynamic_masking(session, runs, budget, is_dynamic):
     printed = session.run(output_dir=runs.folder / f"budget {budget}", masked_lm_budget=budget, num_train_steps=1)

@@ -55,7 +55,8 @@ def run(request, script, golden, folder):
     """(version, output directory, output) of a run with training, evaluation and prediction, in graphs."""
     version = request.param
     path, directory = golden / "squad" / FILES[version], folder / version
-    printed = script.run(train_file=path, predict_file=path, output_dir=directory, do_train=True, do_predict=True,
+    dev = shutil.copy(path, folder / f"dev-{version}.json")
+    printed = script.run(train_file=path, predict_file=dev, output_dir=directory, do_train=True, do_predict=True,
                          squad_version=version, eagerly=False)
     return version, directory, printed
 
@@ -91,7 +92,8 @@ def test_results_are_official_scores_of_the_best_checkpoint(run):
     assert results["f1"] == max(entry["f1"] for entry in history)
     assert (directory / "model.ckpt-best.index").exists()
     card = (directory / "README.md").read_text("utf-8")
-    assert f"| f1 | {results['f1']:.4f} |" in card and f"datasets:\n- {FILES[version]}\n" in card
+    assert f"| f1 | {results['f1']:.4f} |" in card and f"datasets:\n- {FILES[version]}\n- dev-{version}.json\n" in card
+    assert f"name: dev-{version}.json\n" in card  # the scores' data
 
 
 def test_the_size_of_an_epoch_is_logged(run):

@@ -242,6 +242,11 @@ def test_an_empty_line_of_standard_input_is_no_query(paths, tmp_path, monkeypatc
      "--eval_batch_size must be a multiple of 2 replicas. Received: 7"),
     ("run_race", dict(distribution_strategy="mirrored", do_train=False, do_eval=False, do_predict=True,
                          data_dir="nowhere", predict_batch_size=7), "--predict_batch_size must be a multiple of 2"),
+    ("run_squad", dict(distribution_strategy="mirrored", do_train=True, do_predict=True, train_file="nowhere",
+                       predict_file="nowhere", eval_batch_size=7), "--eval_batch_size must be a multiple of 2"),
+    ("run_classifier", dict(distribution_strategy="mirrored", do_train=False, do_eval=False, calibrate=True,
+                            data_dir="nowhere", task_name="rte", predict_batch_size=7),
+     "--predict_batch_size must be a multiple of 2"),
 ])
 def test_batches_that_cannot_be_divided_are_refused_before_anything_is_read(capsys, script, values, message):
     with loaded(script) as run:

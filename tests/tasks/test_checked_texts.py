@@ -16,6 +16,6 @@ TRAIN = [f"a quiet day {i}" for i in range(300)]
 def test_a_dev_set_that_is_the_training_set_is_warned_of(dev, is_evaluated, is_warned_of, golden, caplog):
     sets = dict(train=TRAIN, dev=dev)
     FineTuning._check_texts(types.SimpleNamespace(
-        tokenizer=FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model")), data_files=["train.csv"],
+        tokenizer=FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model")), data_files=dict(train="train.csv"),
         texts=sets.__getitem__, is_evaluated=is_evaluated))
     assert ("the texts of the dev set are also in the training set" in caplog.text) == is_warned_of

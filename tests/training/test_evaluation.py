@@ -276,3 +276,12 @@ def test_a_loss_that_is_infinite_in_one_run_has_no_standard_deviation(tmp_path):
     summary = json.loads((tmp_path / "eval_runs.json").read_text())["over_runs"]
     assert math.isnan(summary["loss"]["standard_deviation"]) and summary["loss"]["highest"] == math.inf
     assert summary["accuracy"] == dict(median=0.5, lowest=0.5, highest=0.5, standard_deviation=0.0)
+
+
+def test_a_run_whose_scores_are_nan_is_not_the_best(tmp_path):
+    for seed, accuracy in ((1, math.nan), (2, 0.5), (3, math.nan)):
+        (tmp_path / f"seed_{seed}").mkdir()
+        row = dict(accuracy=accuracy, global_step=3)
+        (tmp_path / f"seed_{seed}" / "eval_history.jsonl").write_text(json.dumps(row) + "\n")
+    write_summary(str(tmp_path), [str(tmp_path / f"seed_{seed}") for seed in (1, 2, 3)], "accuracy")
+    assert json.loads((tmp_path / "eval_runs.json").read_text())["best_run"] == "seed_2"

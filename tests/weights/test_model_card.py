@@ -1,5 +1,6 @@
 """README.md of a folder of weights: its content, and the fields that it copies from the base model's card."""
 
+import dataclasses
 import re
 
 import numpy as np
@@ -62,6 +63,8 @@ def test_the_header_has_the_fields_of_the_model_hub_and_leaves_the_license_to_th
     result, = fields["model-index"][0]["results"]
     assert result["metrics"] == [dict(type="eval_accuracy", name="eval_accuracy", value=0.75)]
     assert result["dataset"] == dict(type="file", name="x.tfrecord, dev: 1.tsv")
+    on_dev = header(dataclasses.replace(CARD, evaluated_on="dev: 1.tsv").text("rte"))["model-index"][0]["results"][0]
+    assert on_dev["dataset"]["name"] == "dev: 1.tsv"
 
 
 def test_without_scores_data_and_base_model_a_card_has_none():

@@ -129,6 +129,11 @@ def test_every_form_keeps_the_prompts(tmp_path, sentence_pieces, form):
     assert none.default_prompt_name is None
 
 
+def test_no_texts_have_no_vectors_of_the_models_width(sentence_pieces):
+    model = albert_tf.AlbertSentenceEncoder(TINY.replace(vocab_size=2000), truncate_dim=4)
+    assert text_vectors(model, sentence_pieces, []).shape == (0, 4)
+
+
 def test_the_prompt_is_read_as_part_of_the_text(sentence_pieces):
     config = TINY.replace(vocab_size=2000, max_position_embeddings=16, initializer_range=0.5)
     model = albert_tf.AlbertSentenceEncoder(config, prompts=PROMPTS, default_prompt_name="query")

@@ -59,6 +59,9 @@ class ClassifierConfig(FineTuningConfig):
         if bool(self.task_name) == bool(self.task_config):
             raise ValueError("set either --task_name, or --task_config for a task of your own")
 
+    def uses(self, purpose):  # noqa: D102
+        return super().uses(purpose) or purpose == "predict" and self.calibrate
+
     @property
     def readers(self):  # noqa: D102
         return dict(data_dir=["do_train", "do_eval", "do_predict", "calibrate"])

@@ -52,7 +52,7 @@ class TextClassification(FineTuning):
         is_other = options.do_train or options.ensemble_checkpoints
         self._calibration = Calibration() if is_other else _stored(self.model.settings)
         self._class_weights: tuple[float, ...] | None = None  # of the training set
-        self.data_files = [source.path for split, source in self.task.sources.items() if split in options.splits]
+        self.data_files = {split: source.path for split, source in self.task.sources.items() if split in options.splits}
         if options.do_train and options.distillation.teacher_checkpoint:
             self.teacher = Teacher.of(options.distillation, "classifier", ClassificationTask.TEACHER_OUTPUTS)
             self.teacher.check_labels(self.task.labels, self.task.multi_label, self.task.is_ranking)

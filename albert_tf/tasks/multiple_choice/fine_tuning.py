@@ -26,7 +26,7 @@ class MultipleChoice(FineTuning):
     def __init__(self, options: MultipleChoiceConfig, *arguments: Any):
         super().__init__(options, *arguments)
         self.data = ChoiceData(options.data_dir or "", options.data_format, options.high_only, options.middle_only)
-        self.data_files = [self.data.file_name(split) for split in options.splits]
+        self.data_files = {split: self.data.file_name(split) for split in options.splits}
         self.max_qa_length = self.model.effective_value("max_qa_length", options.max_qa_length) or MAX_QA_LENGTH
         self.reading = dict(max_qa_length=self.max_qa_length)
         # For an export alone of weights without a number of choices, the dev set has that number.

@@ -68,7 +68,7 @@ class SentenceEmbeddings(FineTuning):
         files = {split: source.path for split, source in self.scored.sources.items()}
         if options.objective != "sts":
             files["train"] = os.path.basename(options.train_file or "")
-        self.data_files = [files[split] for split in options.splits if split in files]
+        self.data_files = {split: files[split] for split in options.splits if split in files}
         if options.do_train and options.teacher_checkpoint:
             self.teacher = Teacher(options.teacher_checkpoint, "sentence_encoder",
                                    teacher_outputs(options.distillation_tokens))

@@ -51,10 +51,11 @@ def text_vectors(
     """
     check_reads_texts(model, tokenizer, "sentence_encoder")
     texts = prompted(model, texts, prompt_name)
-    batches = (texts[first : first + batch_size] for first in range(0, len(texts), batch_size))
+    read = texts or [""]  # the vector of "" tells how wide vectors are
+    batches = (read[first : first + batch_size] for first in range(0, len(read), batch_size))
     vectors = [np.asarray(model(tokenizer(batch, max_seq_length=model.row_length))["sentence_embedding"])
                for batch in batches]
-    return np.concatenate(vectors) if vectors else np.zeros([0, model.config.hidden_size], np.float32)
+    return np.concatenate(vectors)[: len(texts)]
 
 
 def vectors_function(model: AlbertSentenceEncoder) -> Callable:

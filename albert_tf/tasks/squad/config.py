@@ -67,6 +67,9 @@ class SquadConfig(FineTuningConfig):
         None, "Has no effect, like --predict_feature_file. Scripts for the release can set it.")
     use_einsum: bool = fields.boolean(True, "Has no effect. Scripts for the release can set it.")
 
+    def uses(self, purpose):  # noqa: D102
+        return super().uses(purpose) or purpose == "eval" and self.do_train and self.do_predict
+
     @property
     def readers(self):  # noqa: D102
         return dict(train_file=["do_train"], predict_file=["do_eval", "do_predict"], context_file=["ask"])

@@ -176,13 +176,14 @@ class QuestionAnswering(FineTuning):
         self.features, self.files = feature_options(options, self.model, self.max_seq_length), read_files(options)
         self.version = squad_version(options.squad_version, self.model, self.files)
         self.shortest_row = beam_width(options, self.max_seq_length, self.version)
-        used = [options.train_file] * options.do_train + [options.predict_file] * options.do_eval
-        self.data_files = [*map(os.path.basename, used)]
         self.reading = dict(doc_stride=self.features.doc_stride, max_query_length=self.features.max_query_length)
         self.answer_options = AnswerOptions(self.version, options.n_best_size, options.max_answer_length,
                                             release_compatible=options.release_compatible)
         file = self.files.get("predict_file")
         self.dataset = file.articles if file and file.summary.has_answers else None
+        used = dict(train=options.do_train, dev=self.is_evaluated)
+        self.data_files = {split: os.path.basename(path) for split, path in (
+            ("train", options.train_file), ("dev", options.predict_file)) if path and used[split]}
         task = SpanTask if self.version == "1.1" else ConditionalSpanTask
         head, = (head for head, version in VERSION_OF_HEAD.items() if version == self.version)
         if options.do_train and options.distillation.teacher_checkpoint:

@@ -80,7 +80,8 @@ class Tagging(FineTuning):
         check_labels(options, model, self.label_names)
         self._warn_of_capitals()
         self.best_metric = best_metric(self.label_names)
-        self.data_files = [os.path.basename(text.path) for text in (self.train, self.dev) if text]
+        used = dict(train=self.train, dev=self.dev)
+        self.data_files = {split: os.path.basename(text.path) for split, text in used.items() if text}
         self.reading = dict(doc_stride=self.features.doc_stride)
         if options.do_train and options.distillation.teacher_checkpoint:
             self.teacher = Teacher.of(options.distillation, "token_classifier", TaggingTask.TEACHER_OUTPUTS)
