@@ -336,7 +336,7 @@ class Trainer(keras.Model):
             if self._needs_other_replicas(batch):
                 total, losses = self._compared_loss(self._compared(batch, seed, part), batch, denominators)
             elif _OUTPUT_GRADIENT in batch:
-                output, = self._compared_of_part(batch, seed, part).values()
+                output, = self._contrastive_output(batch, seed, part).values()
                 total, losses = tf.reduce_sum(output * batch[_OUTPUT_GRADIENT]), {}
             else:
                 outputs = self.model(dict(batch, dropout_seed=seed, dropout_part=part), training=True)

@@ -27,6 +27,7 @@ from albert_tf.training.checkpoints import (
 )
 from albert_tf.training.evaluation import Evaluator, checkpoint_of
 from albert_tf.training.optimizer import create_optimizer
+from albert_tf.training.task import TrainableTask
 from albert_tf.training.trainer import Trainer
 
 
@@ -37,11 +38,11 @@ class OneVariable(keras.Model):
         self.built = True
 
 
-class Task:
-    metrics = ()
+class Task(TrainableTask):
+    loss = None
 
     def __init__(self, size):
-        self.model = OneVariable(size)
+        super().__init__(OneVariable(size))
 
 
 def new_run(directory, size=1000, loss_scaling=False, **arguments):
