@@ -155,14 +155,14 @@ def assert_close(found: dict, expected: dict) -> None:
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-5, atol=1e-5, err_msg=name)
 
 
-def assert_same_files(found: dict[str, str], expected: dict[str, str]) -> None:
-    """Checks that files have the same texts, and numbers that differ by at most 1e-5."""
+def assert_same_files(found: dict[str, str], expected: dict[str, str], tolerance: float = 1e-5) -> None:
+    """Checks that files have the same texts, and numbers that differ by at most the tolerance."""
     number = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
     assert found.keys() == expected.keys() and expected
     for name in expected:
         assert number.sub("#", found[name]) == number.sub("#", expected[name]), name
         np.testing.assert_allclose(*([float(each) for each in number.findall(files[name])]
-                                     for files in (found, expected)), rtol=1e-5, atol=1e-5, err_msg=name)
+                                     for files in (found, expected)), rtol=tolerance, atol=tolerance, err_msg=name)
 
 
 def curves_of(directory: pathlib.Path) -> dict[str, float]:
@@ -180,7 +180,8 @@ def test_steps_evaluations_and_answers_on_four_devices_are_those_of_tensorflow(r
     runs.run(name, found, devices=4, runtime="jax", shard_weights=name in ("adapters", "RACE"))
     assert_close(runs.end_of(found), runs.end_of(expected))
     assert_close(curves_of(runs.folder / found), curves_of(runs.folder / expected))
-    assert_same_files(runs.files_of(found), runs.files_of(expected))
+    # The correlation of four pairs moves by more than the weights that it is computed with.
+    assert_same_files(runs.files_of(found), runs.files_of(expected), 1e-4 if name == "cosines" else 1e-5)
 
 
 def test_a_run_that_is_killed_at_random_and_resumed_is_bit_equal_to_an_undisturbed_one(runs):
