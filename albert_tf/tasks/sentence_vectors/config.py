@@ -71,13 +71,10 @@ class SentenceVectorsConfig(NormalizedPooling, StoredVectors, Prompt, TeacherCon
 
     def __post_init__(self):
         super().__post_init__()
-        if self.objective in ("pairs", "simcse") and not self.devices.cpu_parts:
-            # The other texts of a part are the negatives, so the default is one part.
-            object.__setattr__(self, "devices", dataclasses.replace(self.devices, cpu_parts=1))
         if (self.objective == "distillation") != bool(self.teacher_checkpoint):
             raise ValueError("--objective=distillation and --teacher_checkpoint need each other: set both or neither")
-        compares_texts = self.objective in ("pairs", "simcse") or self.distillation_cosines
-        if self.do_train and compares_texts and not self.devices.cpu_parts:  # a part would not use all cores
+        compares_texts = self.objective in ("pairs", "simcse") or self.do_train and self.distillation_cosines
+        if compares_texts and not self.devices.cpu_parts:  # the trainer makes one part, so threads are not divided
             object.__setattr__(self, "devices", dataclasses.replace(self.devices, cpu_parts=1))
 
     @property
