@@ -35,11 +35,27 @@ def golden() -> pathlib.Path:
 
 
 @pytest.fixture(scope="session")
-def sentence_pieces(golden):
+def tiny_spm(golden) -> str:
+    """The path of the small SentencePiece model, whose pieces tiny.TINY_TEXT has."""
+    return str(golden / "tiny_spm/tiny.model")
+
+
+@pytest.fixture(scope="session")
+def config_file(tmp_path_factory) -> str:
+    """The path of albert_config.json with tiny.TINY_TEXT."""
+    from tiny import TINY_TEXT
+
+    path = tmp_path_factory.mktemp("config") / "albert_config.json"
+    path.write_text(TINY_TEXT.to_json_string())
+    return str(path)
+
+
+@pytest.fixture(scope="session")
+def sentence_pieces(tiny_spm):
     """The tokenizer of the small SentencePiece model."""
     from albert_tf.text.tokenization import FullTokenizer
 
-    return FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"))
+    return FullTokenizer(spm_model_file=tiny_spm)
 
 
 @pytest.fixture(scope="session")
