@@ -97,13 +97,13 @@ def train(precision: str, again: bool) -> tuple[int, float]:
 def training_step(config: AlbertConfig, gradient_checkpointing: bool):
     """A function that does a whole training step: gradients, clipping, update."""
     from albert_tf.modeling.classifier import AlbertMultipleChoice
-    from albert_tf.tasks.classification.task import ClassificationTask
+    from albert_tf.tasks.classification.objective import ClassificationObjective
     from albert_tf.training.optimizer import create_optimizer
     from albert_tf.training.trainer import Trainer
 
     model = AlbertMultipleChoice(config)
     model.albert.gradient_checkpointing = gradient_checkpointing
-    trainer = Trainer(ClassificationTask(model))
+    trainer = Trainer(ClassificationObjective(model))
     trainer.compile(create_optimizer("adamw", learning_rate=1e-5, num_train_steps=1000, num_warmup_steps=100))
     ids = tf.random.uniform([1, CHOICES, SEQ], 5, config.vocab_size, tf.int32)
     batch = dict(input_ids=ids, input_mask=tf.ones_like(ids), segment_ids=0 * ids, label_ids=tf.zeros([1], tf.int32))

@@ -71,13 +71,13 @@ def print_speed() -> None:
 def tokens_per_second(config: AlbertConfig) -> float:
     """Trained tokens per second of the whole training step with AdamW."""
     from albert_tf.modeling.pretrainer import AlbertPretrainer
-    from albert_tf.pretraining.task import PretrainingTask
+    from albert_tf.pretraining.objective import PretrainingObjective
     from albert_tf.training.optimizer import create_optimizer
     from albert_tf.training.trainer import Trainer
     from benchmarks.workers.ours import random_batch
     from benchmarks.workers.workloads import Workload
 
-    trainer = Trainer(PretrainingTask(AlbertPretrainer(config)))
+    trainer = Trainer(PretrainingObjective(AlbertPretrainer(config)))
     trainer.compile(create_optimizer("adamw", learning_rate=1e-4, num_train_steps=1000, num_warmup_steps=0))
     batch = random_batch(Workload(config.to_dict(), SEQUENCES, SEQ, PREDICTIONS))
     batches, train = iter(tf.data.Dataset.from_tensors(batch).repeat()), trainer.make_train_function()

@@ -10,7 +10,7 @@ from absl import flags as absl_flags
 from absl.testing import flagsaver
 from in_process import REPOSITORY, loaded
 from script_process import arguments_of
-from slope import Task
+from slope import SlopeObjective
 
 from albert_tf import devices, keras
 from albert_tf.commands import flags
@@ -188,6 +188,6 @@ def test_layers_have_the_precision_of_the_flag_and_float16_scales_the_loss(preci
     options, strategy = set_up(precision=precision)
     assert keras.mixed_precision.global_policy().compute_dtype == compute
     with strategy.scope():
-        task = Task()
-    trainer = run.new_trainer(task, strategy, options.training, options.devices, Schedule(1))
+        objective = SlopeObjective()
+    trainer = run.new_trainer(objective, strategy, options.training, options.devices, Schedule(1))
     assert (trainer.loss_scale is not None) is scaled

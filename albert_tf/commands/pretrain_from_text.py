@@ -201,11 +201,11 @@ def _changed_preset(content: dict, place: str) -> AlbertConfig:
 
 def report(flags: dict) -> None:
     """Prints how well a run fills the masks of its first evaluation set, and how well frequencies of pieces do."""
+    from albert_tf.pretraining.objective import PretrainingObjective
     from albert_tf.pretraining.reading import frequency_baseline, lengths_of_records, open_records
-    from albert_tf.pretraining.task import PretrainingTask
     from albert_tf.training.evaluation import best_of, read_history
 
-    directory, metric = flags["output_dir"], PretrainingTask.best_metric
+    directory, metric = flags["output_dir"], PretrainingObjective.best_metric
     best = best_of(read_history(directory, metric), metric)
     if best is None:
         return
@@ -224,12 +224,12 @@ def report(flags: dict) -> None:
 
 def draw_training(directories: list[str], path: str) -> None:
     """Draws the accuracies of consecutive pre-training runs, over the total number of steps."""
-    from albert_tf.pretraining.task import PretrainingTask
+    from albert_tf.pretraining.objective import PretrainingObjective
     from albert_tf.training.evaluation import read_history
 
     histories, first_step = {}, 0
     for directory in directories:
-        rows = sorted(read_history(directory, PretrainingTask.best_metric), key=lambda row: row["global_step"])
+        rows = sorted(read_history(directory, PretrainingObjective.best_metric), key=lambda row: row["global_step"])
         histories[os.path.basename(directory)] = [dict(row, step=first_step + row["global_step"]) for row in rows]
         first_step += rows[-1]["global_step"] if rows else 0
     metrics = dict(masked_lm_accuracy="masked-LM accuracy", sentence_order_accuracy="sentence-order accuracy")

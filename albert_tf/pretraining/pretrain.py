@@ -16,8 +16,8 @@ from albert_tf.data.records import CountedFile
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretraining import reading
 from albert_tf.pretraining.config import LayerDistillation, PretrainingConfig
+from albert_tf.pretraining.objective import DistilledPretrainingObjective, PretrainingObjective
 from albert_tf.pretraining.reading import RecordSet
-from albert_tf.pretraining.task import DistilledPretrainingTask, PretrainingTask
 from albert_tf.training.checkpoints import Checkpoints, best_or_latest, copy_as_best, numbered
 from albert_tf.training.evaluation import Evaluator, write_plot
 from albert_tf.training.run import new_trainer, set_up, train, training_in
@@ -56,11 +56,11 @@ def _pretrain(options: PretrainingConfig, selected: ResolvedModel, strategy: tf.
                        for patterns in options.eval_input_file or options.input_file] if options.do_eval else []
     all_files = _files_of(training_sets + evaluation_sets)
     reading.check_tokenizer(all_files, tokenizer, config.vocab_size)
-    objectives = {_objective_of(records.files) for records in evaluation_sets}
+    sentence_objectives = {_sentence_objective_of(records.files) for records in evaluation_sets}
     if options.sentence_objective:
-        objectives = {options.sentence_objective}
+        sentence_objectives = {options.sentence_objective}
     elif options.do_train:
-        objectives = {_objective_of(_files_of(training_sets))}
+        sentence_objectives = {_sentence_objective_of(_files_of(training_sets))}
     layers, teacher = options.distillation, None
     if options.do_train and layers.teacher_checkpoint and (layers.distillation_alpha or layers.is_used):
         teacher = Teacher.of(layers, "pretrainer", {})
@@ -69,10 +69,11 @@ def _pretrain(options: PretrainingConfig, selected: ResolvedModel, strategy: tf.
             reading.check_tokenizer(_files_of(training_sets), teacher.tokenizer, config.vocab_size)
         layers.check(config, teacher.config)
     with strategy.scope():  # also for the metrics, which are sums over all replicas
-        new_task = _task_factory(config, objectives != {"none"}, teacher, layers)
-        task, _ = selected.build(new_task, _initial_weights(options), options.init_from_group0)
+        new_objective = _objective_factory(config, sentence_objectives != {"none"}, teacher, layers)
+        objective, _ = selected.build(new_objective, _initial_weights(options), options.init_from_group0)
     training, schedule, several = options.training, options.training.schedule, len(options.input_file) > 1
-    trainer = new_trainer(task, strategy, training, options.devices, schedule, shapes_vary=several, rows_vary=several)
+    trainer = new_trainer(objective, strategy, training, options.devices, schedule, shapes_vary=several,
+                          rows_vary=several)
     checkpoints = Checkpoints(output_dir, trainer, config, training.keep_checkpoint_max, is_chief(strategy))
     evaluated: list[str] = []  # the checkpoints that were loaded, if nothing is trained
 
@@ -85,7 +86,7 @@ def _pretrain(options: PretrainingConfig, selected: ResolvedModel, strategy: tf.
     evaluator = None
     if options.do_eval:
         evaluator = Evaluator(output_dir, lambda: _evaluate(options, trainer, evaluation_sets, strategy),
-                              task.best_metric, save_best, is_chief(strategy))
+                              objective.best_metric, save_best, is_chief(strategy))
     with streaming.naming_changed_files(all_files):
         if options.do_train:
             batches_from = _batches_from_step(options, training_sets, config.vocab_size)
@@ -94,7 +95,7 @@ def _pretrain(options: PretrainingConfig, selected: ResolvedModel, strategy: tf.
                                                                 vocabulary))
             if is_chief(strategy):
                 _draw(options, evaluator)
-                _write_card(options, command_line, task.model, all_files, _files_of(evaluation_sets), evaluator,
+                _write_card(options, command_line, objective.model, all_files, _files_of(evaluation_sets), evaluator,
                             trained)
         elif options.do_eval:
             _evaluate_checkpoints(options, checkpoints, evaluator, evaluated)
@@ -102,21 +103,21 @@ def _pretrain(options: PretrainingConfig, selected: ResolvedModel, strategy: tf.
                 _draw(options, evaluator)
 
 
-def _task_factory(
+def _objective_factory(
     config: AlbertConfig, has_sentence_loss: bool, teacher: Teacher | None, layers: LayerDistillation
-) -> Callable[[], PretrainingTask]:
-    """A function that makes the task with random weights. The teacher is made here, with its own weights."""
+) -> Callable[[], PretrainingObjective]:
+    """A function that makes the objective with random weights. The teacher is made here, with its own weights."""
     if teacher is None:
-        return lambda: PretrainingTask(AlbertPretrainer(config), has_sentence_loss)
+        return lambda: PretrainingObjective(AlbertPretrainer(config), has_sentence_loss)
     model = teacher.model()
-    return lambda: DistilledPretrainingTask(AlbertPretrainer(config), model, teacher.temperature, teacher.alpha,
+    return lambda: DistilledPretrainingObjective(AlbertPretrainer(config), model, teacher.temperature, teacher.alpha,
                                             has_sentence_loss, layers)
 
 
 def _draw(options: PretrainingConfig, evaluator: Evaluator | None) -> None:
     """Draws the evaluations as a chart, if there are any."""
     if evaluator is not None and evaluator.best:
-        write_plot(options.output_dir, PretrainingTask.best_metric)
+        write_plot(options.output_dir, PretrainingObjective.best_metric)
 
 
 def _write_card(
@@ -162,7 +163,7 @@ def _files_of(sets: list[RecordSet]) -> list[CountedFile]:
     return [file for records in sets for file in records.files]
 
 
-def _objective_of(files: list[CountedFile]) -> str:
+def _sentence_objective_of(files: list[CountedFile]) -> str:
     """The sentence objective of records according to their manifests; sentence order for the release's records.
 
     Raises ValueError if records have several.
@@ -204,7 +205,7 @@ def _evaluate(options: PretrainingConfig, trainer, evaluation_sets, strategy) ->
         prefix = os.path.basename(files[0].path).split(".")[0] + "/" if results else ""
         if prefix + "loss" in results:
             prefix = files[0].path + "/"
-        scores = trainer.task.results(has_sentence_labels=_objective_of(files) != "none")
+        scores = trainer.objective.results(has_sentence_labels=_sentence_objective_of(files) != "none")
         results.update({prefix + name: value for name, value in scores.items()})
     return results
 

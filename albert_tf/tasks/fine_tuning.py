@@ -35,7 +35,7 @@ from albert_tf.tasks.config import FineTuningConfig
 from albert_tf.text.tokenization import warn_of_unknown_pieces
 from albert_tf.training.checkpoints import Checkpoints, copy_as_best, numbered, run_directory, saved_runs
 from albert_tf.training.config import Schedule
-from albert_tf.training.distillation import DistilledTask, teacher_outputs, with_teacher_outputs
+from albert_tf.training.distillation import DistilledObjective, teacher_outputs, with_teacher_outputs
 from albert_tf.training.evaluation import (
     Evaluate,
     Evaluator,
@@ -47,9 +47,9 @@ from albert_tf.training.evaluation import (
     write_results,
     write_summary,
 )
+from albert_tf.training.objective import Objective
 from albert_tf.training.run import new_trainer, set_up, train, training_in
 from albert_tf.training.strategy import chief_first, is_chief, wait_for_all
-from albert_tf.training.task import TrainableTask
 from albert_tf.training.trainer import parts_of
 from albert_tf.utils.files import check_directory, check_no_wildcard, is_inside, make_directory
 from albert_tf.utils.imports import check_installed
@@ -79,7 +79,7 @@ _CHECKED_TEXTS = 2000  # at the start of the training set
 class _LoadedModel:
     """A model that predicts."""
 
-    task: TrainableTask
+    task: Objective
     path: str | None  # of its weights; None while they are loaded
     predictors: dict[int, Predictor] = dataclasses.field(default_factory=dict)
 
@@ -136,7 +136,7 @@ class FineTuning(abc.ABC):
         return tuple(length for length in lengths if length >= self.shortest_row)
 
     @abc.abstractmethod
-    def new_task(self, config: AlbertConfig) -> TrainableTask:
+    def new_task(self, config: AlbertConfig) -> Objective:
         """The model with random weights, and its loss."""
 
     @abc.abstractmethod
@@ -287,10 +287,10 @@ class FineTuning(abc.ABC):
             return lambda context: table_batches(table, rows, self.buckets, context).repeat()
 
         trained = train(trainer, checkpoints, batches_from, self.options.training, schedule, self.strategy, evaluator,
-                        functools.partial(self.before_run, directory, trainer.task.model))
+                        functools.partial(self.before_run, directory, trainer.model))
         self._finish(directory, evaluator)
         if is_chief(self.strategy):
-            self.after_run(directory, seed, schedule, trainer.task.model, (evaluator and evaluator.best) or {}, trained)
+            self.after_run(directory, seed, schedule, trainer.model, (evaluator and evaluator.best) or {}, trained)
 
     def evaluate_runs(self, evaluate: Evaluate) -> None:
         """Evaluates checkpoints without training.
@@ -396,10 +396,10 @@ class FineTuning(abc.ABC):
                               checkpoints.save_best, chief, self.options.early_stopping_patience)
         return trainer, checkpoints, evaluator
 
-    def _task(self, config: AlbertConfig) -> TrainableTask:
+    def _task(self, config: AlbertConfig) -> Objective:
         """The model with random weights, and its loss, which has the teacher's part."""
         task: Any = self.new_task(config)
-        return DistilledTask(task, self.teacher.temperature, self.teacher.alpha) if self.teacher else task
+        return DistilledObjective(task, self.teacher.temperature, self.teacher.alpha) if self.teacher else task
 
     def _task_with_weights(self, path: str | None, config: AlbertConfig):
         with self.strategy.scope():

@@ -1,12 +1,12 @@
 """Distillation: a model, the student, learns from the outputs of a trained one, the teacher (Hinton et al., 2015).
 
-The loss is (1 - alpha) times the task's own loss plus alpha times the distance from the teacher's outputs, which the
-task defines (teacher_loss). The teacher reads the training examples once, before training. Its outputs are further
-columns of the table of features::
+The loss is (1 - alpha) times the objective's own loss plus alpha times the distance from the teacher's outputs, which
+the objective defines (teacher_loss). The teacher reads the training examples once, before training. Its outputs are
+further columns of the table of features::
 
-    outputs = teacher_outputs(teacher, task.TEACHER_OUTPUTS, teacher_table, ...)
-    table = with_teacher_outputs(table, outputs, task.TEACHER_OUTPUTS)
-    task = DistilledTask(task, temperature=2.0, alpha=0.5)
+    outputs = teacher_outputs(teacher, objective.TEACHER_OUTPUTS, teacher_table, ...)
+    table = with_teacher_outputs(table, outputs, objective.TEACHER_OUTPUTS)
+    objective = DistilledObjective(objective, temperature=2.0, alpha=0.5)
 
 The outputs are cached in an .npy file each, with a manifest that says which weights, examples and precision they were
 made with. The file's name has a hash of these.
@@ -27,8 +27,8 @@ from albert_tf import keras
 from albert_tf.data.batching import bucket_lengths
 from albert_tf.data.feature_table import FeatureTable, digest
 from albert_tf.training.evaluation import Predictor
+from albert_tf.training.objective import Batch, Objective, Tensors
 from albert_tf.training.strategy import is_chief, values_of_all
-from albert_tf.training.task import Batch, Tensors, TrainableTask
 from albert_tf.utils.outputs import locked, made_from_of, output_set, read_array, write_array
 from albert_tf.utils.progress import count_of
 
@@ -36,39 +36,39 @@ from albert_tf.utils.progress import count_of
 PREFIX = "teacher_"
 
 
-class DistilledTask(TrainableTask):
-    """A task whose model also learns from a teacher. With alpha 0 it is the task itself.
+class DistilledObjective(Objective):
+    """An objective whose model also learns from a teacher. With alpha 0 it is the objective itself.
 
     Batches have the teacher's outputs.
 
     Args:
       temperature: number by which the logits of both models are divided.
-      alpha: weight of the distance from the teacher, from 0 to 1. With 1, the task's own loss is not computed.
+      alpha: weight of the distance from the teacher, from 0 to 1. With 1, the objective's own loss is not computed.
     """
 
-    def __init__(self, task: TrainableTask, temperature: float = 1.0, alpha: float = 0.5):
-        super().__init__(task.model)
-        self._task, self._temperature, self._alpha = task, temperature, alpha
-        self.compared_outputs, self.compares_batch = task.compared_outputs, task.compares_batch
+    def __init__(self, objective: Objective, temperature: float = 1.0, alpha: float = 0.5):
+        super().__init__(objective.model)
+        self._objective, self._temperature, self._alpha = objective, temperature, alpha
+        self.compared_outputs, self.compares_batch = objective.compared_outputs, objective.compares_batch
 
     def loss_denominators(self, batch: Batch) -> Tensors:
-        """The task's denominators."""
-        return self._task.loss_denominators(batch)
+        """The objective's denominators."""
+        return self._objective.loss_denominators(batch)
 
     def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
         """The micro-batch's share of the weighted sum. Among its terms is distillation_loss, without its weight."""
         if not self._alpha:
-            return self._task.loss(outputs, batch, denominators)
-        teacher = {name: batch[PREFIX + name] for name in self._task.TEACHER_OUTPUTS}
-        distance = self._task.teacher_loss(outputs, teacher, batch, denominators, self._temperature)
+            return self._objective.loss(outputs, batch, denominators)
+        teacher = {name: batch[PREFIX + name] for name in self._objective.TEACHER_OUTPUTS}
+        distance = self._objective.teacher_loss(outputs, teacher, batch, denominators, self._temperature)
         if self._alpha == 1:
             return distance, dict(distillation_loss=distance)
-        own, parts = self._task.loss(outputs, batch, denominators)
+        own, parts = self._objective.loss(outputs, batch, denominators)
         return (1 - self._alpha) * own + self._alpha * distance, dict(parts, distillation_loss=distance)
 
     def predictions(self, outputs: Tensors) -> Tensors:
-        """The task's predictions."""
-        return self._task.predictions(outputs)
+        """The objective's predictions."""
+        return self._objective.predictions(outputs)
 
 
 def divergence(teacher_logits: tf.Tensor, logits: tf.Tensor, temperature: float) -> tf.Tensor:
@@ -97,7 +97,7 @@ _VERSION = 1
 def with_teacher_outputs(
     table: FeatureTable, answers: Mapping[str, np.ndarray], outputs: Mapping[str, float | None]
 ) -> FeatureTable:
-    """A table of features with the teacher's outputs, for DistilledTask."""
+    """A table of features with the teacher's outputs, for DistilledObjective."""
     for name, padding in outputs.items():
         expected = len(table) if padding is None else int(table.sequences["input_ids"].flat_values.shape[0])
         if len(answers[name]) != expected:

@@ -19,8 +19,8 @@ from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.rows import read_json_lines
 from albert_tf.training.checkpoints import best_or_latest, saved_by_step, saved_runs, saved_step
 from albert_tf.training.config import BEST, HISTORY, RESULTS
+from albert_tf.training.objective import Tensors
 from albert_tf.training.strategy import distributed, gathered
-from albert_tf.training.task import Tensors
 from albert_tf.training.trainer import in_parts, on_batches
 from albert_tf.utils.charts import Curve, Panel, write_charts
 from albert_tf.utils.outputs import locked, write_text
@@ -322,7 +322,7 @@ class Predictor:
     """Runs a model over features, without dropout.
 
     Args:
-      predictions: function of the model's outputs that returns predictions by name, such as that of a TrainableTask.
+      predictions: function of the model's outputs that returns predictions by name, such as that of an Objective.
       batch_size: examples of a batch, over all replicas.
       parts: the largest number of parts of a batch that are computed at the same time (trainer.py).
     """

@@ -23,9 +23,9 @@ from albert_tf.training.callbacks import Curves, EndOnSignal, Progress, Saving, 
 from albert_tf.training.checkpoints import Checkpoints
 from albert_tf.training.config import ALL, HEAD, LAST, Devices, FineTuningTraining, Schedule, Training
 from albert_tf.training.evaluation import Evaluator
+from albert_tf.training.objective import Objective
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.strategy import create_strategy, distributed, is_chief, jax_strategy, values_of_all
-from albert_tf.training.task import TrainableTask
 from albert_tf.training.trainer import Trainer, divide_threads, parts_of
 from albert_tf.utils import imports
 from albert_tf.utils.files import is_remote, make_directory
@@ -69,7 +69,7 @@ def set_up(
 
 
 def new_trainer(
-    task: TrainableTask, strategy: tf.distribute.Strategy, training: Training, config: Devices, schedule: Schedule,
+    objective: Objective, strategy: tf.distribute.Strategy, training: Training, config: Devices, schedule: Schedule,
     shapes_vary: bool = False, rows_vary: bool = False
 ) -> Trainer:
     """Makes a compiled trainer, and logs the number of parameters that train.
@@ -77,7 +77,7 @@ def new_trainer(
     Warns if the warm-up of the learning rate does not end before the run.
 
     Args:
-      task: the task. Its model and metrics must have been made in the strategy's scope.
+      objective: the objective. Its model and metrics must have been made in the strategy's scope.
       config: what computes; set_up has made the strategy of it.
       shapes_vary, rows_vary: see Trainer.
     """
@@ -86,14 +86,14 @@ def new_trainer(
         logging.warning("the run ends at step %d, and the learning rate's warm-up at step %d: the learning rate stays "
                         "below its peak of %g", schedule.num_train_steps, end_of_warmup, training.learning_rate)
     if training.gradient_checkpointing:
-        task.model.albert.gradient_checkpointing = True
+        objective.model.albert.gradient_checkpointing = True
     with strategy.scope():
         if isinstance(training, FineTuningTraining):
-            restrict_training(task.model, training)
+            restrict_training(objective.model, training)
         trained, total = (sum(variable.shape.num_elements() for variable in variables)
-                          for variables in (task.model.trainable_weights, task.model.weights))
+                          for variables in (objective.model.trainable_weights, objective.model.weights))
         logging.info("training %s of %s", f"{trained:,}", count_of(total, "parameter"))
-        trainer = Trainer(task, training.random_seed, training.gradient_accumulation_steps, config.jit_compile,
+        trainer = Trainer(objective, training.random_seed, training.gradient_accumulation_steps, config.jit_compile,
                           config.precision == "mixed_float16", shapes_vary, parts_of(config), rows_vary)
         optimizer = create_optimizer(training.optimizer, training.learning_rate, schedule.num_train_steps,
                                      schedule.num_warmup_steps, schedule.start_warmup_step, schedule.poly_power,

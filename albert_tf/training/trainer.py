@@ -1,10 +1,10 @@
-"""Trainer: one Keras train_step for all tasks.
+"""Trainer: one Keras train_step for all objectives.
 
 A step splits its batch into micro-batches, sums their gradients, sums these over all replicas, clips the result to a
 global norm of 1 and updates the weights once. Losses are divided by the counts of the whole batch, so they do not
 depend on the number of micro-batches or replicas. On a CPU a micro-batch is split again, into parts that are computed
 at the same time. A loss that compares the rows of a micro-batch has those of all replicas, and none is split into parts
-(TrainableTask.compared_outputs).
+(Objective.compared_outputs).
 
 TensorFlow divides each operation among the cores instead. Operations of small models are too short for that, and the
 loops that XLA compiles (modeling/fused.py) run on one core. With a part for each core and one thread for each
@@ -21,8 +21,8 @@ import tensorflow as tf
 
 from albert_tf import devices, keras
 from albert_tf.training.config import MOST_PARTS, Devices
+from albert_tf.training.objective import Objective
 from albert_tf.training.strategy import resolve_strategy
-from albert_tf.training.task import TrainableTask
 
 
 def parts_of_cpu() -> int:
@@ -119,10 +119,10 @@ MOST_SKIPPED_IN_A_ROW = 100
 
 
 class Trainer(keras.Model):
-    """Trains and evaluates a task's model with Keras' fit and evaluate.
+    """Trains and evaluates an objective's model with Keras' fit and evaluate.
 
     Args:
-      task: the model and its loss.
+      objective: the model and its loss.
       random_seed: seed of dropout, whose masks also depend on step, micro-batch and replica.
       gradient_accumulation_steps: number of micro-batches of a step.
       jit_compile: whether to compile the computation of gradients with XLA.
@@ -130,12 +130,12 @@ class Trainer(keras.Model):
       shapes_vary: whether batches have several lengths.
       rows_vary: whether batches of several lengths also have several numbers of rows: then each shape has its own
         graph.
-      parts: the largest number of parts of a micro-batch that are computed at the same time; 1 if the task's loss
+      parts: the largest number of parts of a micro-batch that are computed at the same time; 1 if the objective's loss
         compares rows.
 
     Example::
 
-      trainer = Trainer(PretrainingTask(AlbertPretrainer(config)))
+      trainer = Trainer(PretrainingObjective(AlbertPretrainer(config)))
       trainer.compile(optimizer=create_optimizer("lamb"))
       trainer.fit(batches)
     """
@@ -143,16 +143,16 @@ class Trainer(keras.Model):
     train_function: Any  # Keras' own, and test_function
     test_function: Any
 
-    def __init__(self, task: TrainableTask, random_seed: int = 0, gradient_accumulation_steps: int = 1,
+    def __init__(self, objective: Objective, random_seed: int = 0, gradient_accumulation_steps: int = 1,
                  jit_compile: bool = False, loss_scaling: bool = False, shapes_vary: bool = False,
                  parts: int = 1, rows_vary: bool = False):
         # float32, since under mixed_float16 Keras would wrap the optimizer in its own loss scaling.
         super().__init__(dtype="float32")
-        self.task = task
-        self.model = task.model
+        self.objective = objective
+        self.model = objective.model
         self._seed = random_seed
         self.gradient_accumulation_steps = gradient_accumulation_steps
-        if task.compared_outputs:
+        if objective.compared_outputs:
             parts = 1
         # AutoGraph would read source files again at each new shape, and so fail or differ if they were edited
         # meanwhile.
@@ -207,8 +207,8 @@ class Trainer(keras.Model):
 
     @property
     def metrics(self):
-        """The task's metrics."""
-        return self.task.metrics
+        """The objective's metrics."""
+        return self.objective.metrics
 
     def evaluate(self, batches, steps: int, **arguments):
         """The same as in Keras, for exactly `steps` batches."""
@@ -224,7 +224,7 @@ class Trainer(keras.Model):
     def train_step(self, batch):
         """Updates the weights once. Returns the losses, learning rate, gradient norm and number of skipped steps."""
         replica = tf.distribute.get_replica_context()
-        denominators = self.task.loss_denominators(batch)
+        denominators = self.objective.loss_denominators(batch)
         # The order of these variables is the order of LAMB's slots.
         variables = self.model.trainable_variables
         denominators = replica.all_reduce(tf.distribute.ReduceOp.SUM, denominators)
@@ -250,14 +250,14 @@ class Trainer(keras.Model):
         return dict(batches=self._test_counter.assign_add(1))  # the device computes it, so the host can wait for it
 
     def test_step(self, batch):
-        """Adds a batch to the task's metrics."""
-        self.task.update_metrics(batch, in_parts(self._outputs, batch, self._parts))
+        """Adds a batch to the objective's metrics."""
+        self.objective.update_metrics(batch, in_parts(self._outputs, batch, self._parts))
         return {}
 
     def _accumulated(self, batch, denominators, replica_id):
         """The gradients and losses, summed over the micro-batches."""
         count, step = self.gradient_accumulation_steps, self.optimizer.iterations
-        if self.task.compares_batch and count > 1 and _OUTPUT_GRADIENT not in batch:
+        if self.objective.compares_batch and count > 1 and _OUTPUT_GRADIENT not in batch:
             gradient, losses = self._output_gradient(batch, denominators, replica_id)
             return self._accumulated(dict(batch, **{_OUTPUT_GRADIENT: gradient}), denominators, replica_id)[0], losses
         if count == 1:
@@ -281,7 +281,7 @@ class Trainer(keras.Model):
 
     def _needs_other_replicas(self, batch) -> bool:
         """Whether the loss of a micro-batch compares its rows with those of other replicas."""
-        return (bool(self.task.compared_outputs) and _OUTPUT_GRADIENT not in batch
+        return (bool(self.objective.compared_outputs) and _OUTPUT_GRADIENT not in batch
                 and tf.distribute.get_strategy().num_replicas_in_sync > 1)
 
     def _output_gradient(self, batch, denominators, replica_id):
@@ -291,7 +291,8 @@ class Trainer(keras.Model):
         micro-batches that are computed again, with the same dropout, multiply this gradient by that of their outputs
         (Gao et al., 2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup").
         """
-        (name,), count, step = self.task.compared_outputs, self.gradient_accumulation_steps, self.optimizer.iterations
+        (name,), count = self.objective.compared_outputs, self.gradient_accumulation_steps
+        step = self.optimizer.iterations
         micro_batches = {key: _split(key, tensor, count) for key, tensor in batch.items()}
         output = tf.map_fn(
             lambda i: self._compared({key: tensor[:, i] for key, tensor in micro_batches.items()},
@@ -306,7 +307,7 @@ class Trainer(keras.Model):
 
     def _contrastive_output(self, batch, seed, part):
         outputs = self.model(dict(batch, dropout_seed=seed, dropout_part=part), training=True)
-        return {name: outputs[name] for name in self.task.compared_outputs}
+        return {name: outputs[name] for name in self.objective.compared_outputs}
 
     def _compared_loss(self, outputs, batch, denominators):
         """This replica's share of the loss of the rows of all replicas, which each of them computes, and its terms."""
@@ -320,7 +321,7 @@ class Trainer(keras.Model):
 
         if count > 1:
             outputs, batch = tf.nest.map_structure(of_all, (outputs, dict(batch)))
-        return tf.nest.map_structure(lambda loss: loss / count, self.task.loss(outputs, batch, denominators))
+        return tf.nest.map_structure(lambda loss: loss / count, self.objective.loss(outputs, batch, denominators))
 
     def _sums_over_parts(self, micro_batch, denominators, seed):
         """The gradients and losses, summed over the parts of a micro-batch, which are computed at the same time."""
@@ -340,7 +341,7 @@ class Trainer(keras.Model):
                 total, losses = tf.reduce_sum(output * batch[_OUTPUT_GRADIENT]), {}
             else:
                 outputs = self.model(dict(batch, dropout_seed=seed, dropout_part=part), training=True)
-                total, losses = self.task.loss(outputs, batch, denominators)
+                total, losses = self.objective.loss(outputs, batch, denominators)
             scaled = total if self.loss_scale is None else total * self.loss_scale.value
         variables = self.model.trainable_variables
         gradients = tape.gradient(scaled, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)

@@ -128,7 +128,7 @@ def export(cell: Cell, folder: str) -> int:
     config = AlbertConfig(**workload.config)
     trainer = training_step(cell.task, config, cell.gradient_checkpointing)
     batch = batch_of(cell.task, workload, cell.padded)
-    function = trainer.train_step if cell.what == "step" else forward_pass(trainer.task.model)
+    function = trainer.train_step if cell.what == "step" else forward_pass(trainer.objective.model)
     compiled = in_one_graph(function)
     tensors = {name: tf.constant(value) for name, value in batch.items()}
     with mock.patch.object(devices, "has_cudnn_attention", lambda: cell.attention == "cudnn"):

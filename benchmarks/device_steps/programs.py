@@ -12,22 +12,22 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import AlbertClassifier, AlbertMultipleChoice, AlbertTokenClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.span import AlbertConditionalSpan, AlbertSpan
-from albert_tf.pretraining.task import PretrainingTask
-from albert_tf.tasks.classification.task import ClassificationTask
-from albert_tf.tasks.squad.fine_tuning import ConditionalSpanTask, SpanTask
-from albert_tf.tasks.tagging.fine_tuning import TaggingTask
+from albert_tf.pretraining.objective import PretrainingObjective
+from albert_tf.tasks.classification.objective import ClassificationObjective
+from albert_tf.tasks.squad.fine_tuning import ConditionalSpanObjective, SpanObjective
+from albert_tf.tasks.tagging.fine_tuning import TaggingObjective
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
 from benchmarks.workers.ours import random_batch
 from benchmarks.workers.workloads import Workload
 
 TASKS: dict[str, Callable] = {
-    "pre-training": lambda config: PretrainingTask(AlbertPretrainer(config)),
-    "classification": lambda config: ClassificationTask(AlbertClassifier(config, num_labels=3)),
-    "SQuAD 1.1": lambda config: SpanTask(AlbertSpan(config)),
-    "SQuAD 2.0": lambda config: ConditionalSpanTask(AlbertConditionalSpan(config)),
-    "multiple choice": lambda config: ClassificationTask(AlbertMultipleChoice(config)),
-    "tagging": lambda config: TaggingTask(AlbertTokenClassifier(config, num_labels=9)),
+    "pre-training": lambda config: PretrainingObjective(AlbertPretrainer(config)),
+    "classification": lambda config: ClassificationObjective(AlbertClassifier(config, num_labels=3)),
+    "SQuAD 1.1": lambda config: SpanObjective(AlbertSpan(config)),
+    "SQuAD 2.0": lambda config: ConditionalSpanObjective(AlbertConditionalSpan(config)),
+    "multiple choice": lambda config: ClassificationObjective(AlbertMultipleChoice(config)),
+    "tagging": lambda config: TaggingObjective(AlbertTokenClassifier(config, num_labels=9)),
 }
 _ENCODER_INPUTS = ("input_ids", "input_mask", "segment_ids")
 

@@ -14,8 +14,8 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.span import AlbertSpan
-from albert_tf.pretraining.task import PretrainingTask
-from albert_tf.tasks.squad.fine_tuning import SpanTask
+from albert_tf.pretraining.objective import PretrainingObjective
+from albert_tf.tasks.squad.fine_tuning import SpanObjective
 from albert_tf.training import trainer
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
@@ -66,8 +66,9 @@ def whole_step(workload: Workload, dropout: float, optimizer, jit_compile: bool,
     """A function that does a training step and waits for its loss."""
     values = dict(with_dropout(workload.config, dropout), model_type="albert" if workload.predictions else "bert")
     config = AlbertConfig.from_dict(values)
-    task = PretrainingTask(AlbertPretrainer(config)) if workload.predictions else SpanTask(AlbertSpan(config))
-    trainer = Trainer(task, jit_compile=jit_compile, parts=count)
+    objective = (PretrainingObjective(AlbertPretrainer(config)) if workload.predictions
+                 else SpanObjective(AlbertSpan(config)))
+    trainer = Trainer(objective, jit_compile=jit_compile, parts=count)
     trainer.compile(optimizer=optimizer)
     batches = iter(tf.data.Dataset.from_tensors(random_batch(workload)).repeat())
     train = trainer.make_train_function()

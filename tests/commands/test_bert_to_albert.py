@@ -14,7 +14,7 @@ from albert_tf.commands import bert_to_albert
 from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
+from albert_tf.tasks.sentence_vectors.objective import SentenceVectorObjective
 from albert_tf.weights.settings import VocabularyFiles
 
 pytestmark = pytest.mark.both_stacks
@@ -128,7 +128,7 @@ def test_the_loss_of_cosines_and_tokens_equals_numpy():
     random = np.random.default_rng(1)
     config = AlbertConfig(vocab_size=9, embedding_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
                           intermediate_size=8, max_position_embeddings=5)
-    task = SentenceVectorTask(AlbertSentenceEncoder(config), cosine_weight=10.0, token_weight=0.5)
+    task = SentenceVectorObjective(AlbertSentenceEncoder(config), cosine_weight=10.0, token_weight=0.5)
     assert set(task.TEACHER_OUTPUTS) == {"sentence_embedding", "sequence_output"}
     ours, theirs = (dict(sentence_embedding=random.standard_normal([3, 8]), sequence_output=random.standard_normal(
         [3, 5, 8])) for _ in range(2))
@@ -158,7 +158,7 @@ def test_the_loss_of_depths_is_the_mean_of_those_of_the_cut_models(tmp_path):
                    sequence_output=tf.constant(random.standard_normal([3, 5, 8]), tf.float32))
 
     def loss(model):
-        task = SentenceVectorTask(model, cosine_weight=10.0, token_weight=0.5)
+        task = SentenceVectorObjective(model, cosine_weight=10.0, token_weight=0.5)
         return float(task.teacher_loss(model(batch), teacher, batch, dict(examples=tf.constant(3.0)), 1.0))
 
     cut = [loss(albert_tf.from_pretrained(str(tmp_path), "sentence_encoder", num_layers=depth)) for depth in (1, 3)]

@@ -1,9 +1,9 @@
-"""A task with one variable, for tests of the training loop."""
+"""An objective with one variable, for tests of the training loop."""
 
 import tensorflow as tf
 
 from albert_tf import keras
-from albert_tf.training.task import TrainableTask
+from albert_tf.training.objective import Objective
 
 
 class Slope(keras.Model):
@@ -16,7 +16,7 @@ class Slope(keras.Model):
         return dict(y=self.w * inputs["x"])
 
 
-class Task(TrainableTask):
+class SlopeObjective(Objective):
     """Mean of w * x."""
 
     def __init__(self):

@@ -7,7 +7,7 @@ import tensorflow as tf
 from albert_tf.modeling.classifier import AlbertClassifier, AlbertMultipleChoice, AlbertTokenClassifier
 from albert_tf.modeling.configured_model import ENCODER_INPUTS
 from albert_tf.modeling.span import AlbertConditionalSpan, AlbertSpan
-from albert_tf.tasks.classification.task import ClassificationTask
+from albert_tf.tasks.classification.objective import ClassificationObjective
 from albert_tf.weights.from_pretrained import from_pretrained
 
 pytestmark = pytest.mark.both_stacks
@@ -240,8 +240,8 @@ def test_the_logits_of_a_text_are_pooled_over_its_windows(tiny_config, windows, 
     expected = logits_by_hand(model, windows, pooling)
     np.testing.assert_allclose(model(windows)["logits"], expected, atol=1e-5)
     labels = np.array([3, 0, 1], np.int32)
-    task = ClassificationTask(model)
-    loss, _ = task.loss(model(windows), dict(label_ids=labels), task.loss_denominators(windows))
+    objective = ClassificationObjective(model)
+    loss, _ = objective.loss(model(windows), dict(label_ids=labels), objective.loss_denominators(windows))
     log_probabilities = expected - np.log(np.exp(expected).sum(axis=1, keepdims=True))
     assert float(loss) == pytest.approx(-log_probabilities[np.arange(3), labels].mean(), abs=1e-5)
 

@@ -13,7 +13,7 @@ from albert_tf.modeling.blocks import attention, attention_in_training
 from albert_tf.modeling.dropout import Dropouts, dropped
 from albert_tf.modeling.layers import LAYER_NORM_EPSILON, ReleaseDense, activation, layer_norm
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.pretraining.task import PretrainingTask
+from albert_tf.pretraining.objective import PretrainingObjective
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
 
@@ -188,7 +188,7 @@ def step(tiny_config, tiny_batch):
 
     def new_step(jit_compile=False):
         keras.utils.set_random_seed(1)
-        trainer = Trainer(PretrainingTask(AlbertPretrainer(config)))
+        trainer = Trainer(PretrainingObjective(AlbertPretrainer(config)))
         trainer.compile(optimizer=create_optimizer())
         return tf.function(trainer.train_step, autograph=False, jit_compile=jit_compile), batch
 

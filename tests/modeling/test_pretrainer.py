@@ -11,7 +11,7 @@ from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.dropout import Dropouts
 from albert_tf.modeling.layers import activation
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.pretraining.task import PretrainingTask
+from albert_tf.pretraining.objective import PretrainingObjective
 from albert_tf.weights.from_pretrained import from_pretrained
 
 pytestmark = pytest.mark.both_stacks
@@ -51,8 +51,8 @@ def test_every_output_is_the_releases(recorded):
 
 def test_the_losses_are_the_releases(recorded):
     model, inputs, expected = recorded
-    task = PretrainingTask(model)
-    total, parts = task.loss(model(inputs), inputs, task.loss_denominators(inputs))
+    objective = PretrainingObjective(model)
+    total, parts = objective.loss(model(inputs), inputs, objective.loss_denominators(inputs))
     close(total, expected["total_loss"])
     close(parts["masked_lm_loss"], expected["masked_lm_loss"])
     close(parts["sentence_order_loss"], expected["sentence_order_loss"])
@@ -75,12 +75,12 @@ def test_the_encoder_alone_gives_what_the_pretrainer_gives(golden):
 
 
 def gradients_of(model, inputs, jit_compile=None):
-    task = PretrainingTask(model)
+    objective = PretrainingObjective(model)
 
     @tf.function(jit_compile=jit_compile)
     def gradients(batch):
         with tf.GradientTape() as tape:
-            total, _ = task.loss(model(batch, training=True), batch, task.loss_denominators(batch))
+            total, _ = objective.loss(model(batch, training=True), batch, objective.loss_denominators(batch))
         return [tf.convert_to_tensor(gradient) for gradient in tape.gradient(total, model.trainable_variables)]
 
     return gradients({name: tf.constant(value) for name, value in inputs.items()})

@@ -10,11 +10,11 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import attention_vectors, hidden_states, layer_outputs
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretraining.config import LayerDistillation, uniform_layers
-from albert_tf.pretraining.task import (
+from albert_tf.pretraining.objective import (
     PROJECTION,
-    DistilledPretrainingTask,
+    DistilledPretrainingObjective,
     LayerLosses,
-    PretrainingTask,
+    PretrainingObjective,
     attention_loss,
     hidden_loss,
 )
@@ -45,8 +45,8 @@ def outputs():
 
 
 def test_the_losses_are_the_releases_formulas(batch, outputs):
-    task = PretrainingTask(model=None)
-    total, parts = task.loss(outputs, batch, task.loss_denominators(batch))
+    objective = PretrainingObjective(model=None)
+    total, parts = objective.loss(outputs, batch, objective.loss_denominators(batch))
     ids, weights, labels = (batch[name].numpy()
                             for name in ("masked_lm_ids", "masked_lm_weights", "next_sentence_labels"))
     of_tokens, of_order = (log_softmax(outputs[name].numpy(), axis=-1) for name in ("mlm_logits", "sop_logits"))
@@ -58,46 +58,46 @@ def test_the_losses_are_the_releases_formulas(batch, outputs):
 
 
 def test_parts_of_a_batch_add_up_to_the_whole_batchs_loss(batch, outputs):
-    task = PretrainingTask(model=None)
-    denominators = task.loss_denominators(batch)
-    whole, _ = task.loss(outputs, batch, denominators)
+    objective = PretrainingObjective(model=None)
+    denominators = objective.loss_denominators(batch)
+    whole, _ = objective.loss(outputs, batch, denominators)
 
     def part(rows):
         return tf.nest.map_structure(lambda tensor: tensor[rows], (outputs, batch))
 
-    parts = [task.loss(*part(rows), denominators)[0] for rows in (slice(0, 1), slice(1, 4))]
+    parts = [objective.loss(*part(rows), denominators)[0] for rows in (slice(0, 1), slice(1, 4))]
     np.testing.assert_allclose(sum(parts), whole, rtol=1e-6)
-    of_parts = [task.loss_denominators(part(rows)[1]) for rows in (slice(0, 1), slice(1, 4))]
+    of_parts = [objective.loss_denominators(part(rows)[1]) for rows in (slice(0, 1), slice(1, 4))]
     sums = {name: sum(float(each[name]) for each in of_parts) for name in denominators}
     assert sums == {"masked_tokens": 6.0, "examples": 4.0}
 
 
 def test_without_an_objective_there_is_no_sentence_loss(batch, outputs):
-    task = PretrainingTask(model=None, has_sentence_loss=False)
-    total, parts = task.loss(outputs, batch, task.loss_denominators(batch))
+    objective = PretrainingObjective(model=None, has_sentence_loss=False)
+    total, parts = objective.loss(outputs, batch, objective.loss_denominators(batch))
     assert list(parts) == ["masked_lm_loss"] and total == parts["masked_lm_loss"]
-    task.update_metrics(dict(batch, is_real_example=tf.ones([4])), outputs)
-    assert sorted(task.results()) == ["loss", "masked_lm_accuracy", "masked_lm_loss"]
+    objective.update_metrics(dict(batch, is_real_example=tf.ones([4])), outputs)
+    assert sorted(objective.results()) == ["loss", "masked_lm_accuracy", "masked_lm_loss"]
 
 
 def test_labels_that_mean_nothing_are_left_out_of_the_results(batch, outputs):
-    task = PretrainingTask(model=None)
-    task.update_metrics(dict(batch, is_real_example=tf.ones([4])), outputs)
-    results = task.results(has_sentence_labels=False)
+    objective = PretrainingObjective(model=None)
+    objective.update_metrics(dict(batch, is_real_example=tf.ones([4])), outputs)
+    results = objective.results(has_sentence_labels=False)
     assert results == dict(masked_lm_accuracy=results["masked_lm_accuracy"], masked_lm_loss=results["loss"],
                            loss=results["loss"])
 
 
 def test_evaluation_leaves_out_rows_that_fill_up_a_batch(batch, outputs):
-    task = PretrainingTask(model=None)
+    objective = PretrainingObjective(model=None)
     guesses = tf.argmax(outputs["mlm_logits"], axis=-1, output_type=tf.int32).numpy()
     ids = guesses.copy()
     ids[0, 0] += 1  # one of three real masked tokens is wrong
     orders = tf.argmax(outputs["sop_logits"], axis=-1, output_type=tf.int32).numpy()
     batch = dict(batch, masked_lm_ids=tf.constant(ids % 10), next_sentence_labels=tf.constant(orders[:, None]),
                  is_real_example=tf.constant([1.0, 1.0, 0.0, 0.0]))
-    task.update_metrics(batch, outputs)
-    results = task.results()
+    objective.update_metrics(batch, outputs)
+    results = objective.results()
     np.testing.assert_allclose(results["masked_lm_accuracy"], 2 / 3, rtol=1e-6)
     assert results["sentence_order_accuracy"] == 1.0
     np.testing.assert_allclose(results["loss"], results["masked_lm_loss"] + results["sentence_order_loss"])
@@ -181,12 +181,12 @@ def test_queries_keys_and_values_are_those_of_the_last_inner_group_of_a_layer(mo
 
 
 def losses_of(models, options):
-    """(the parts of the loss of a task with these options, the model's outputs, the teacher's outputs)"""
+    """(the parts of the loss of an objective with these options, the model's outputs, the teacher's outputs)"""
     student, teacher = models
-    task = DistilledPretrainingTask(student, teacher, alpha=0.0, layers=options)
+    objective = DistilledPretrainingObjective(student, teacher, alpha=0.0, layers=options)
     outputs = student(BATCH)
-    total, parts = task.loss(outputs, BATCH, task.loss_denominators(BATCH))
-    plain, _ = PretrainingTask(student).loss(outputs, BATCH, task.loss_denominators(BATCH))
+    total, parts = objective.loss(outputs, BATCH, objective.loss_denominators(BATCH))
+    plain, _ = PretrainingObjective(student).loss(outputs, BATCH, objective.loss_denominators(BATCH))
     weights = dict(distillation_hidden_loss=options.distillation_hidden_weight,
                    distillation_attention_loss=options.distillation_attention_weight)
     added = [weights[name] * float(value) for name, value in parts.items() if name in weights]
@@ -224,11 +224,12 @@ def test_a_model_that_is_its_own_teacher_has_nothing_to_learn(models):
 
 def test_micro_batches_have_their_shares_of_the_losses(models):
     student, teacher = models
-    task = DistilledPretrainingTask(student, teacher, layers=layers_of(hidden_weight=1.0, attention_weight=1.0))
+    layers = layers_of(hidden_weight=1.0, attention_weight=1.0)
+    objective = DistilledPretrainingObjective(student, teacher, layers=layers)
     halves = [{name: tensor[row:row + 1] for name, tensor in BATCH.items()} for row in (0, 1)]
-    denominators = task.loss_denominators(BATCH)
+    denominators = objective.loss_denominators(BATCH)
     assert float(denominators["tokens"]) == 6
-    whole, *shares = (float(task.loss(student(rows), rows, denominators)[0]) for rows in (BATCH, *halves))
+    whole, *shares = (float(objective.loss(student(rows), rows, denominators)[0]) for rows in (BATCH, *halves))
     assert sum(shares) == pytest.approx(whole, rel=1e-5)
 
 

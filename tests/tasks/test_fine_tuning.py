@@ -14,7 +14,7 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tasks.classification.task import ClassificationTask
+from albert_tf.tasks.classification.objective import ClassificationObjective
 from albert_tf.tasks.config import FineTuningConfig
 from albert_tf.tasks.fine_tuning import FineTuning
 from albert_tf.training.checkpoints import best_or_latest, saved_step
@@ -52,7 +52,7 @@ def eagerly():
 
 
 def new_task(config=CONFIG):
-    return ClassificationTask(AlbertClassifier(config, 2, 0.0))
+    return ClassificationObjective(AlbertClassifier(config, 2, 0.0))
 
 
 class Runs(FineTuning):
@@ -312,7 +312,7 @@ def test_without_a_checkpoint_evaluation_and_prediction_say_so(tables, strategy,
 def test_a_checkpoint_that_was_not_fine_tuned_does_not_predict(golden, strategy, tables, tmp_path):
     config = AlbertConfig.from_json_file(str(golden / "model_a" / "albert_config.json"))
     run = finetuning(strategy, tmp_path, init_checkpoint=str(golden / "model_a" / "model.ckpt-best"),
-                     new_task=lambda _: ClassificationTask(AlbertClassifier(config, 2)))
+                     new_task=lambda _: ClassificationObjective(AlbertClassifier(config, 2)))
     with pytest.raises(ValueError, match=r"was not fine-tuned for this task: it has no output_weights, output_bias"):
         run.predict(tables[1])
 
@@ -371,8 +371,8 @@ def test_each_bucket_compiles_with_xla_in_training_and_prediction(tables, strate
         np.testing.assert_allclose(compiled["loss"], plain["loss"], rtol=1e-4)
         np.testing.assert_allclose(compiled["gradient_norm"], plain["gradient_norm"], rtol=1e-3)
     trainer = trainers[1]
-    found = Predictor(trainer.model, trainer.task.predictions, strategy, 4, BUCKETS, jit_compile=True)(tables[1])
-    plain = Predictor(trainer.model, trainer.task.predictions, strategy, 4, BUCKETS)(tables[1])
+    found = Predictor(trainer.model, trainer.objective.predictions, strategy, 4, BUCKETS, jit_compile=True)(tables[1])
+    plain = Predictor(trainer.model, trainer.objective.predictions, strategy, 4, BUCKETS)(tables[1])
     np.testing.assert_allclose(np.stack(found["probabilities"]), np.stack(plain["probabilities"]), atol=1e-5)
 
 

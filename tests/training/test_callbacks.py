@@ -10,7 +10,7 @@ import types
 import numpy as np
 import pytest
 import tensorflow as tf
-from slope import Task
+from slope import SlopeObjective
 
 from albert_tf import devices
 from albert_tf.training import callbacks
@@ -20,7 +20,7 @@ from albert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW, Trainer
 
 def fit(x, *beside, **compile_arguments):
     """Trains on values, one in each step, and returns the trainer."""
-    trainer = Trainer(Task())
+    trainer = Trainer(SlopeObjective())
     trainer.compile(create_optimizer("adamw", 0.1, num_train_steps=100, num_warmup_steps=0), **compile_arguments)
     batches = tf.data.Dataset.from_tensor_slices(dict(x=tf.constant(x, tf.float32)[:, None]))
     trainer.fit(batches, steps_per_epoch=len(x), verbose=0, callbacks=list(beside))

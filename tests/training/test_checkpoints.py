@@ -14,7 +14,7 @@ import tensorflow as tf
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.tasks.classification.task import ClassificationTask
+from albert_tf.tasks.classification.objective import ClassificationObjective
 from albert_tf.training.checkpoints import (
     Checkpoints,
     best_or_latest,
@@ -26,8 +26,8 @@ from albert_tf.training.checkpoints import (
     saved_step,
 )
 from albert_tf.training.evaluation import Evaluator, checkpoint_of
+from albert_tf.training.objective import Objective
 from albert_tf.training.optimizer import create_optimizer
-from albert_tf.training.task import TrainableTask
 from albert_tf.training.trainer import Trainer
 
 
@@ -38,7 +38,7 @@ class OneVariable(keras.Model):
         self.built = True
 
 
-class Task(TrainableTask):
+class OneVariableObjective(Objective):
     loss = None
 
     def __init__(self, size):
@@ -46,7 +46,7 @@ class Task(TrainableTask):
 
 
 def new_run(directory, size=1000, loss_scaling=False, **arguments):
-    trainer = Trainer(Task(size), loss_scaling=loss_scaling)
+    trainer = Trainer(OneVariableObjective(size), loss_scaling=loss_scaling)
     trainer.compile(create_optimizer("lamb", num_train_steps=10, num_warmup_steps=0))
     return trainer, Checkpoints(str(directory), trainer, AlbertConfig(vocab_size=60), **arguments)
 
@@ -316,7 +316,7 @@ CONFIG = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden
 
 def new_model_run(directory, **changes):
     config = CONFIG.replace(**changes)
-    trainer = Trainer(ClassificationTask(AlbertClassifier(config, 2, 0.0)))
+    trainer = Trainer(ClassificationObjective(AlbertClassifier(config, 2, 0.0)))
     trainer.compile(create_optimizer("adamw", num_train_steps=10, num_warmup_steps=0))
     return trainer, Checkpoints(str(directory), trainer, config)
 

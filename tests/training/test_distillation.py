@@ -12,12 +12,18 @@ from scipy.special import log_softmax, softmax
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.span import AlbertSpan
-from albert_tf.pretraining.task import DistilledPretrainingTask, PretrainingTask
-from albert_tf.tasks.classification.task import ClassificationTask, LabelLoss, RankingTask
-from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
-from albert_tf.tasks.squad.fine_tuning import ConditionalSpanTask, SpanTask
-from albert_tf.tasks.tagging.fine_tuning import TaggingTask
-from albert_tf.training.distillation import PREFIX, DistilledTask, divergence, teacher_outputs, with_teacher_outputs
+from albert_tf.pretraining.objective import DistilledPretrainingObjective, PretrainingObjective
+from albert_tf.tasks.classification.objective import ClassificationObjective, LabelLoss, RankingObjective
+from albert_tf.tasks.sentence_vectors.objective import SentenceVectorObjective
+from albert_tf.tasks.squad.fine_tuning import ConditionalSpanObjective, SpanObjective
+from albert_tf.tasks.tagging.fine_tuning import TaggingObjective
+from albert_tf.training.distillation import (
+    PREFIX,
+    DistilledObjective,
+    divergence,
+    teacher_outputs,
+    with_teacher_outputs,
+)
 
 CONFIG = AlbertConfig(vocab_size=VOCAB_SIZE, embedding_size=8, hidden_size=16, num_hidden_layers=1,
                       num_attention_heads=2, intermediate_size=16, max_position_embeddings=MAX_SEQ_LENGTH,
@@ -36,12 +42,12 @@ def kl(teacher, student, temperature):
     return temperature**2 * (p * (np.log(np.maximum(p, 1e-300)) - q)).sum(-1)
 
 
-def teacher_loss(task, outputs, teacher, temperature=1.0, **batch):
+def teacher_loss(objective, outputs, teacher, temperature=1.0, **batch):
     """The loss of a batch: outputs and teacher's outputs by name."""
     batch = {name: tf.constant(values) for name, values in batch.items()}
     batch.setdefault("input_ids", tf.zeros([len(next(iter(outputs.values()))), 5], tf.int32))
     tensors = [{name: tf.constant(values) for name, values in each.items()} for each in (outputs, teacher)]
-    return float(task.teacher_loss(*tensors, batch, task.loss_denominators(batch), temperature))
+    return float(objective.teacher_loss(*tensors, batch, objective.loss_denominators(batch), temperature))
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 4.0])
@@ -63,38 +69,39 @@ def test_the_divergence_ignores_what_the_teacher_cannot_choose():
 def test_classification_and_regression():
     teacher, student = dict(logits=normal(4, 3)), dict(logits=normal(4, 3))
     expected = kl(teacher["logits"], student["logits"], 2.0).mean()
-    assert teacher_loss(ClassificationTask(NO_MODEL), student, teacher, 2.0) == pytest.approx(expected, rel=1e-5)
+    assert teacher_loss(ClassificationObjective(NO_MODEL), student, teacher, 2.0) == pytest.approx(expected, rel=1e-5)
     teacher, student = dict(logits=normal(4, 1)), dict(logits=normal(4, 1))
     expected = np.square(teacher["logits"] - student["logits"]).mean()
-    assert teacher_loss(ClassificationTask(NO_MODEL, True), student, teacher, 2.0) == pytest.approx(expected, rel=1e-5)
+    objective = ClassificationObjective(NO_MODEL, True)
+    assert teacher_loss(objective, student, teacher, 2.0) == pytest.approx(expected, rel=1e-5)
 
 
 def test_weights_of_labels_do_not_scale_the_teachers_loss():
     teacher, student, labels = normal(400, 3), normal(400, 3), RANDOM.integers(0, 3, 400).astype(np.int32)
-    task = ClassificationTask(NO_MODEL, label_loss=LabelLoss(class_weights=(10.0, 0.5, 3.0)))
-    found = teacher_loss(task, dict(logits=student), dict(logits=teacher), 2.0, label_ids=labels)
+    objective = ClassificationObjective(NO_MODEL, label_loss=LabelLoss(class_weights=(10.0, 0.5, 3.0)))
+    found = teacher_loss(objective, dict(logits=student), dict(logits=teacher), 2.0, label_ids=labels)
     assert found == pytest.approx(kl(teacher, student, 2.0).mean(), rel=1e-5)
 
 
 def test_several_labels_are_compared_one_by_one():
     teacher, student = normal(4, 3), normal(4, 3)
     pairs = (np.stack([each, np.zeros_like(each)], -1) for each in (teacher, student))  # the sigmoid as a softmax
-    task = ClassificationTask(NO_MODEL, label_loss=LabelLoss(multi_label=True))
-    found = teacher_loss(task, dict(logits=student), dict(logits=teacher), 2.0)
+    objective = ClassificationObjective(NO_MODEL, label_loss=LabelLoss(multi_label=True))
+    found = teacher_loss(objective, dict(logits=student), dict(logits=teacher), 2.0)
     assert found == pytest.approx(kl(*pairs, 2.0).mean(), rel=1e-5)
 
 
 def test_tagging_counts_the_tokens_that_have_a_tag():
     teacher, student, tags = normal(2, 3, 4), normal(2, 3, 4), np.array([[0, 1, 4], [2, 0, 0]], np.int32)
     expected = kl(teacher, student, 3.0)[tags > 0].mean()
-    found = teacher_loss(TaggingTask(NO_MODEL), dict(logits=student), dict(logits=teacher), 3.0, tag_ids=tags)
+    found = teacher_loss(TaggingObjective(NO_MODEL), dict(logits=student), dict(logits=teacher), 3.0, tag_ids=tags)
     assert found == pytest.approx(expected, rel=1e-5)
 
 
 def test_both_versions_of_squad():
     teacher, student = ({name: normal(3, 6) for name in ("start_logits", "end_logits")} for _ in range(2))
     expected = np.mean([kl(teacher[name], student[name], 2.0).mean() for name in teacher])
-    found = teacher_loss(SpanTask(NO_MODEL), student, teacher, 2.0, input_mask=np.ones([3, 6], np.int32))
+    found = teacher_loss(SpanObjective(NO_MODEL), student, teacher, 2.0, input_mask=np.ones([3, 6], np.int32))
     assert found == pytest.approx(expected, rel=1e-5)
     teacher, student = ({"start_log_probs": log_softmax(normal(3, 6), -1).astype(np.float32),
                          "end_log_probs": log_softmax(normal(3, 6), -1).astype(np.float32),
@@ -102,28 +109,28 @@ def test_both_versions_of_squad():
     spans = np.mean([kl(teacher[name], student[name], 2.0).mean() for name in ("start_log_probs", "end_log_probs")])
     p, q = (1 / (1 + np.exp(-each["cls_logits"].astype(float) / 2)) for each in (teacher, student))
     answerability = 4 * (p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))).mean()
-    found = teacher_loss(ConditionalSpanTask(NO_MODEL), student, teacher, 2.0)
+    found = teacher_loss(ConditionalSpanObjective(NO_MODEL), student, teacher, 2.0)
     assert found == pytest.approx(spans + 0.5 * answerability, rel=1e-5)
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 10.0])
-@pytest.mark.parametrize("task, masked_in_model", [(SpanTask, False), (ConditionalSpanTask, True)])
-def test_squad_compares_positions_that_are_no_padding(task, masked_in_model, temperature):
+@pytest.mark.parametrize("objective, masked_in_model", [(SpanObjective, False), (ConditionalSpanObjective, True)])
+def test_squad_compares_positions_that_are_no_padding(objective, masked_in_model, temperature):
     """The model of SQuAD 2.0 masks its own outputs, by p_mask."""
     lengths = RANDOM.integers(5, 41, 200)
     mask = np.arange(40) < lengths[:, None]
-    spans = [name for name, padding in task.TEACHER_OUTPUTS.items() if padding is not None]
-    others = {} if len(spans) == len(task.TEACHER_OUTPUTS) else dict(cls_logits=np.zeros(200, np.float32))
+    spans = [name for name, padding in objective.TEACHER_OUTPUTS.items() if padding is not None]
+    others = {} if len(spans) == len(objective.TEACHER_OUTPUTS) else dict(cls_logits=np.zeros(200, np.float32))
     own, student = ({name: normal(200, 40) for name in spans} for _ in range(2))
     teacher = {name: np.where(mask, values, np.float32(-1e30)) for name, values in own.items()}
     if masked_in_model:
         own, student = teacher, {name: np.where(mask, values, np.float32(-1e30)) for name, values in student.items()}
     batch = dict(input_mask=mask.astype(np.int32))
-    found = teacher_loss(task(NO_MODEL), {**student, **others}, {**teacher, **others}, temperature, **batch)
+    found = teacher_loss(objective(NO_MODEL), {**student, **others}, {**teacher, **others}, temperature, **batch)
     expected = np.mean([kl(teacher[name][row, :length], student[name][row, :length], temperature)
                         for name in spans for row, length in enumerate(lengths)])
     assert found == pytest.approx(expected, rel=1e-4)
-    assert teacher_loss(task(NO_MODEL), {**own, **others}, {**teacher, **others}, temperature, **batch) == (
+    assert teacher_loss(objective(NO_MODEL), {**own, **others}, {**teacher, **others}, temperature, **batch) == (
         pytest.approx(0, abs=1e-5))
 
 
@@ -133,12 +140,12 @@ def test_masked_lm_counts_the_masked_tokens_and_leaves_the_sentence_loss():
                  masked_lm_weights=tf.constant([[1.0, 1, 0], [1, 0, 0]]), next_sentence_labels=tf.constant([[0], [1]]))
     outputs = {name: tf.constant(values) for name, values in outputs.items()}
 
-    def loss(task):
-        total, parts = task.loss(outputs, batch, task.loss_denominators(batch))
+    def loss(objective):
+        total, parts = objective.loss(outputs, batch, objective.loss_denominators(batch))
         return float(total), {name: float(value) for name, value in parts.items()}
 
-    _, plain = loss(PretrainingTask(None))
-    total, parts = loss(DistilledPretrainingTask(
+    _, plain = loss(PretrainingObjective(None))
+    total, parts = loss(DistilledPretrainingObjective(
         None, lambda batch, training: dict(mlm_logits=tf.constant(teacher_logits)), 2.0, 0.25))
     distance = kl(teacher_logits, outputs["mlm_logits"].numpy(), 2.0)[batch["masked_lm_weights"].numpy() > 0].mean()
     assert parts == pytest.approx(dict(plain, distillation_loss=distance), rel=1e-4)
@@ -149,54 +156,55 @@ def test_masked_lm_counts_the_masked_tokens_and_leaves_the_sentence_loss():
 def test_sentence_vectors_are_compared_without_their_lengths():
     teacher, student = normal(4, 6), normal(4, 6)
     units = [vectors / np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in (teacher, student)]
-    found = teacher_loss(SentenceVectorTask(NO_MODEL), dict(sentence_embedding=student),
+    found = teacher_loss(SentenceVectorObjective(NO_MODEL), dict(sentence_embedding=student),
                          dict(sentence_embedding=7 * teacher))
     assert found == pytest.approx(np.square(units[0] - units[1]).sum(1).mean(), rel=1e-5)
 
 
 def test_truncated_vectors_are_compared_with_the_teachers_truncated_ones():
     teacher, student = normal(4, 6), normal(4, 6)
-    task = SentenceVectorTask(types.SimpleNamespace(vector_size=6, distillation_depths=()), matryoshka_dims=(6, 2))
+    model = types.SimpleNamespace(vector_size=6, distillation_depths=())
+    objective = SentenceVectorObjective(model, matryoshka_dims=(6, 2))
     expected = sum(np.square(np.subtract(*(
         vectors[:, :size] / np.linalg.norm(vectors[:, :size], axis=1, keepdims=True) for vectors in (teacher, student)
     ))).sum(1).mean() for size in (6, 2))
-    found = teacher_loss(task, dict(sentence_embedding=student), dict(sentence_embedding=teacher))
+    found = teacher_loss(objective, dict(sentence_embedding=student), dict(sentence_embedding=teacher))
     assert found == pytest.approx(expected, rel=1e-5)
 
 
 def test_a_model_that_ranks_learns_how_relevant_the_teacher_finds_a_passage():
     teacher, student = dict(logits=normal(4, 1)), dict(logits=normal(4, 1))
     expected = kl(*(np.hstack([each["logits"], np.zeros([4, 1])]) for each in (teacher, student)), 2.0).mean()
-    assert teacher_loss(RankingTask(NO_MODEL), student, teacher, 2.0) == pytest.approx(expected, rel=1e-5)
+    assert teacher_loss(RankingObjective(NO_MODEL), student, teacher, 2.0) == pytest.approx(expected, rel=1e-5)
 
 
 def distilled(alpha):
-    """(DistilledTask of a classifier, batch, outputs)"""
-    task = ClassificationTask(NO_MODEL)
+    """(DistilledObjective of a classifier, batch, outputs)"""
+    objective = ClassificationObjective(NO_MODEL)
     batch = {"input_ids": tf.zeros([4, 5], tf.int32), "label_ids": tf.constant([0, 1, 2, 0]),
              f"{PREFIX}logits": tf.constant(normal(4, 3))}
-    return DistilledTask(task, 2.0, alpha), batch, dict(logits=tf.constant(normal(4, 3)))
+    return DistilledObjective(objective, 2.0, alpha), batch, dict(logits=tf.constant(normal(4, 3)))
 
 
 def test_alpha_weights_the_teacher_against_the_labels():
-    task, batch, outputs = distilled(0.3)
-    denominators = task.loss_denominators(batch)
-    labels = float(ClassificationTask(NO_MODEL).loss(outputs, batch, denominators)[0])
+    objective, batch, outputs = distilled(0.3)
+    denominators = objective.loss_denominators(batch)
+    labels = float(ClassificationObjective(NO_MODEL).loss(outputs, batch, denominators)[0])
     distance = kl(batch["teacher_logits"].numpy(), outputs["logits"].numpy(), 2.0).mean()
-    loss, parts = task.loss(outputs, batch, denominators)
+    loss, parts = objective.loss(outputs, batch, denominators)
     assert float(parts["distillation_loss"]) == pytest.approx(distance, rel=1e-5)
     assert float(loss) == pytest.approx(0.7 * labels + 0.3 * distance, rel=1e-5)
 
 
 def test_alpha_0_needs_no_teacher_and_alpha_1_no_labels():
-    task, batch, outputs = distilled(0.0)
+    objective, batch, outputs = distilled(0.0)
     del batch["teacher_logits"]
-    expected, _ = ClassificationTask(NO_MODEL).loss(outputs, batch, task.loss_denominators(batch))
-    loss, parts = task.loss(outputs, batch, task.loss_denominators(batch))
+    expected, _ = ClassificationObjective(NO_MODEL).loss(outputs, batch, objective.loss_denominators(batch))
+    loss, parts = objective.loss(outputs, batch, objective.loss_denominators(batch))
     assert float(loss) == float(expected) and not parts
-    task, batch, outputs = distilled(1.0)
+    objective, batch, outputs = distilled(1.0)
     del batch["label_ids"]
-    loss, _ = task.loss(outputs, batch, task.loss_denominators(batch))
+    loss, _ = objective.loss(outputs, batch, objective.loss_denominators(batch))
     assert float(loss) == pytest.approx(kl(batch["teacher_logits"].numpy(), outputs["logits"].numpy(), 2.0).mean(),
                                         rel=1e-5)
 
@@ -216,7 +224,7 @@ def rows_of(examples, rows, length=MAX_SEQ_LENGTH):
 
 
 def test_answers_are_the_models_outputs_in_the_order_of_the_examples(examples, strategy, tmp_path):
-    outputs = ClassificationTask.TEACHER_OUTPUTS
+    outputs = ClassificationObjective.TEACHER_OUTPUTS
     teacher = AlbertClassifier(CONFIG, 3)
     found = teacher_outputs(teacher, outputs, examples, str(tmp_path), strategy, 4)
     expected = teacher(rows_of(examples, range(21)))["logits"]
@@ -226,7 +234,7 @@ def test_answers_are_the_models_outputs_in_the_order_of_the_examples(examples, s
 
 
 def test_answers_per_token_are_padded_like_the_tokens(examples, strategy, tmp_path):
-    outputs, teacher = SpanTask.TEACHER_OUTPUTS, AlbertSpan(CONFIG)
+    outputs, teacher = SpanObjective.TEACHER_OUTPUTS, AlbertSpan(CONFIG)
     found = teacher_outputs(teacher, outputs, examples, str(tmp_path), strategy, 4)
     taught = with_teacher_outputs(examples, found, outputs)
     batch = rows_of(taught, [7, 3])
@@ -243,7 +251,7 @@ def test_answers_per_token_are_padded_like_the_tokens(examples, strategy, tmp_pa
 
 
 def test_answers_are_cached_until_anything_that_they_depend_on_changes(examples, strategy, tmp_path, monkeypatch):
-    outputs, teacher, read = ClassificationTask.TEACHER_OUTPUTS, AlbertClassifier(CONFIG, 3), []
+    outputs, teacher, read = ClassificationObjective.TEACHER_OUTPUTS, AlbertClassifier(CONFIG, 3), []
 
     def count_of_readings(model, data):
         before = len(read)

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 import tensorflow as tf
-from slope import Task
+from slope import SlopeObjective
 
 from albert_tf.config import AlbertConfig
 from albert_tf.training.checkpoints import Checkpoints, numbered
@@ -23,7 +23,7 @@ def train_to_step_4(folder, batches=6):
     """Trains, on data of so many batches, and saves every two steps."""
     strategy = tf.distribute.OneDeviceStrategy("CPU:0")
     with strategy.scope():
-        trainer = Trainer(Task())
+        trainer = Trainer(SlopeObjective())
         trainer.compile(create_optimizer("adamw", 0.1, num_train_steps=4, num_warmup_steps=0))
 
     def batches_from(first_step):
@@ -80,7 +80,7 @@ def test_workers_that_do_not_share_the_directory_are_an_error(tmp_path, monkeypa
 
 
 def test_an_evaluation_without_all_of_its_batches_is_an_error():
-    trainer = Trainer(Task())
+    trainer = Trainer(SlopeObjective())
     trainer.compile(create_optimizer("adamw", 0.1, num_train_steps=4, num_warmup_steps=0))
     batches = tf.data.Dataset.from_tensors(dict(x=tf.ones([2]))).repeat(3)
     trainer.evaluate(batches, steps=3, verbose=0)
@@ -101,7 +101,7 @@ def test_a_checkpoint_falls_on_a_return_to_the_host(monkeypatch, save_checkpoint
     (0, 0, False), (0, 100, False), (99, 0, False), (100, 0, True), (200, 0, True), (50, 49, False), (50, 50, True)])
 def test_a_warm_up_that_does_not_end_before_the_run_is_warned_of(caplog, num_warmup_steps, start_warmup_step, warns):
     schedule = Schedule(100, num_warmup_steps, start_warmup_step=start_warmup_step)
-    new_trainer(Task(), tf.distribute.get_strategy(), Training(learning_rate=3e-5), Devices(), schedule)
+    new_trainer(SlopeObjective(), tf.distribute.get_strategy(), Training(learning_rate=3e-5), Devices(), schedule)
     assert ("the learning rate stays below its peak of 3e-05" in caplog.text) == warns
 
 

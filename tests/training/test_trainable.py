@@ -9,7 +9,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.span import AlbertSpan
-from albert_tf.tasks.classification.task import ClassificationTask
+from albert_tf.tasks.classification.objective import ClassificationObjective
 from albert_tf.training.checkpoints import Checkpoints
 from albert_tf.training.config import Devices, FineTuningTraining, Schedule
 from albert_tf.training.run import new_trainer, restrict_training
@@ -85,7 +85,7 @@ def test_options_that_contradict_each_other_are_refused(options, message):
 def run_of(directory, config=TINY, **options):
     """A trainer and its checkpoints."""
     keras.utils.set_random_seed(3)
-    trainer = new_trainer(ClassificationTask(AlbertClassifier(config, 2, 0.0)), tf.distribute.get_strategy(),
+    trainer = new_trainer(ClassificationObjective(AlbertClassifier(config, 2, 0.0)), tf.distribute.get_strategy(),
                           FineTuningTraining(learning_rate=0.05, random_seed=0, **options), Devices(), Schedule(10))
     return trainer, Checkpoints(str(directory), trainer, config)
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.pretraining.task import PretrainingTask
+from albert_tf.pretraining.objective import PretrainingObjective
 from albert_tf.training import trainer
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer, on_batches
@@ -31,7 +31,7 @@ def new_trainer(initial, name="lamb", steps=8, **arguments):
     model = AlbertPretrainer(config)
     for variable in model.weights:
         variable.assign(values[variable.name[:-2]])
-    trainer = Trainer(PretrainingTask(model), **arguments)
+    trainer = Trainer(PretrainingObjective(model), **arguments)
     trainer.compile(optimizer=create_optimizer(name, learning_rate=0.01, num_train_steps=steps, num_warmup_steps=2))
     return trainer
 
@@ -212,7 +212,7 @@ def test_the_whole_step_compiles_at_each_static_length(initial, seq, gradient_ac
     batch = {name: tf.constant(values, tf.int32) for name, values in batch.items()}
     batch.update(masked_lm_weights=tf.ones([4, 4]), is_real_example=tf.ones([4]))
     tf.function(trainer.test_step, jit_compile=True)(batch)
-    evaluated = trainer.task.results()["loss"]
+    evaluated = trainer.objective.results()["loss"]
     trained = tf.function(trainer.train_step, jit_compile=True)(batch)
     np.testing.assert_allclose(trained["loss"], evaluated, atol=1e-4)
     assert trainer.optimizer.iterations == 1

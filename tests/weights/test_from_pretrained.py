@@ -17,7 +17,7 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.layers import release_name
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.span import AlbertSpan
-from albert_tf.pretraining.task import PretrainingTask
+from albert_tf.pretraining.objective import PretrainingObjective
 from albert_tf.weights.from_pretrained import build, load_into
 from albert_tf.weights.heads import HEAD_NAMES
 from albert_tf.weights.hugging_face.writing import save_hugging_face
@@ -181,9 +181,9 @@ def test_a_task_starts_from_weights_and_its_heads_from_the_seed(folder, caplog, 
     def head(seed):
         keras.utils.set_random_seed(seed)
         with mirrored.scope() if replicas == 2 else contextlib.nullcontext():
-            task, _ = build(open_source(str(folder)), lambda: PretrainingTask(AlbertPretrainer(TINY)))
-        np.testing.assert_array_equal(values(task.model.albert.pooler.kernel), encoder.pooler.kernel)
-        return values(task.model.sentence_order.kernel)
+            objective, _ = build(open_source(str(folder)), lambda: PretrainingObjective(AlbertPretrainer(TINY)))
+        np.testing.assert_array_equal(values(objective.model.albert.pooler.kernel), encoder.pooler.kernel)
+        return values(objective.model.sentence_order.kernel)
 
     with caplog.at_level(logging.INFO, logger="absl"):
         np.testing.assert_array_equal(head(seed=1), head(seed=1))

@@ -13,7 +13,7 @@ from albert_tf.modeling import encoder
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tasks.classification.task import ClassificationTask
+from albert_tf.tasks.classification.objective import ClassificationObjective
 from albert_tf.weights.from_pretrained import build, from_pretrained, load_into
 from albert_tf.weights.reshaping import factorized, reshaped, widened
 from albert_tf.weights.resolved_model import ResolvedModel
@@ -136,14 +136,14 @@ def test_a_task_starts_from_the_copies_and_its_own_checkpoints_are_read_as_they_
     config = unshared_config(model.config)
     resolved = ResolvedModel(TrainedSource(init_checkpoint=str(tmp_path / "shared"), unshare_layers=True))
 
-    def task():
-        return ClassificationTask(AlbertClassifier(config, 2))
+    def objective():
+        return ClassificationObjective(AlbertClassifier(config, 2))
 
-    made, _ = resolved.build(task, str(tmp_path / "shared"))
+    made, _ = resolved.build(objective, str(tmp_path / "shared"))
     np.testing.assert_array_equal(made.model(BATCH)["pooled_output"], model(BATCH)["pooled_output"])
     made.model.albert.encoder.ffn_blocks[2].layer_norm.gamma.assign_add([1.0] * 8)
     save(made.model, str(tmp_path / "trained"), "ours")
-    again = task().model
+    again = objective().model
     load_into(again, resolved.open(str(tmp_path / "trained")))
     np.testing.assert_array_equal(again(BATCH)["logits"], made.model(BATCH)["logits"])
 

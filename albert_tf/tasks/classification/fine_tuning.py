@@ -16,7 +16,7 @@ from albert_tf.tasks.classification.answers import export_classification, write_
 from albert_tf.tasks.classification.config import ClassifierConfig
 from albert_tf.tasks.classification.data import feature_table, read_examples, with_companions
 from albert_tf.tasks.classification.metrics import Calibration, evaluate_ranking, fitted
-from albert_tf.tasks.classification.task import ClassificationTask, LabelLoss, RankingTask, class_weights
+from albert_tf.tasks.classification.objective import ClassificationObjective, LabelLoss, RankingObjective, class_weights
 from albert_tf.tasks.classification.task_config import TaskData
 from albert_tf.tasks.fine_tuning import FineTuning, check_labels
 from albert_tf.text.packing import WindowOptions
@@ -54,7 +54,7 @@ class TextClassification(FineTuning):
         self._class_weights: tuple[float, ...] | None = None  # of the training set
         self.data_files = {split: source.path for split, source in self.task.sources.items() if split in options.splits}
         if options.do_train and options.distillation.teacher_checkpoint:
-            self.teacher = Teacher.of(options.distillation, "classifier", ClassificationTask.TEACHER_OUTPUTS)
+            self.teacher = Teacher.of(options.distillation, "classifier", ClassificationObjective.TEACHER_OUTPUTS)
             self.teacher.check_labels(self.task.labels, self.task.multi_label, self.task.is_ranking)
 
     def new_task(self, config):
@@ -66,8 +66,8 @@ class TextClassification(FineTuning):
             activation_fn="sigmoid" if task.is_ranking else None, single_texts=not self.has_pairs,
             **self.window_arguments)
         if task.is_ranking:
-            return RankingTask(model)
-        return ClassificationTask(model, task.is_regression,
+            return RankingObjective(model)
+        return ClassificationObjective(model, task.is_regression,
                                   LabelLoss(task.multi_label, self._class_weights, options.focal_gamma))
 
     def training_table(self):

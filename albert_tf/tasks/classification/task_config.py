@@ -16,7 +16,7 @@ For a regression, write "regression": true instead of "labels"; for a ranking, "
 text_b a passage, and the label 1 or 0 says whether it is relevant).
 A text can have several labels, or none, with "multi_label": true. The label column then has a JSON list of names, or
 names that "label_separator" (default: a comma) separates. "class_weights" are the weights of the labels in the loss: a
-number for each, or "balanced" (see class_weights in task.py).
+number for each, or "balanced" (see class_weights in objective.py).
 
 "test_columns" gives the columns of the test file if they differ; its labels are not read. The best checkpoint is chosen
 by the first of "metrics".
@@ -79,7 +79,7 @@ class TaskData:
       multi_label: whether a text can have several labels, or none. The label field has their names.
       label_separator: what is between the names in a label field that is not a JSON list.
       class_weights: a weight of each label in the loss, or BALANCED; None for equal weights.
-      is_ranking: whether the scores are 0 or 1, whether a passage is relevant for a query (see RankingTask).
+      is_ranking: whether the scores are 0 or 1, whether a passage is relevant for a query (see RankingObjective).
     """
 
     name: str

@@ -7,7 +7,7 @@ from typing import Any
 from absl import logging
 
 from albert_tf.modeling.classifier import NUM_CHOICES, AlbertMultipleChoice
-from albert_tf.tasks.classification.task import ClassificationTask
+from albert_tf.tasks.classification.objective import ClassificationObjective
 from albert_tf.tasks.fine_tuning import FineTuning, report_predicted
 from albert_tf.tasks.multiple_choice.answers import BEST_METRIC, evaluate, export_multiple_choice, write_predictions
 from albert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
@@ -35,7 +35,7 @@ class MultipleChoice(FineTuning):
             self.data.num_choices(*used) if options.data_dir else NUM_CHOICES)
 
     def new_task(self, config):
-        return ClassificationTask(AlbertMultipleChoice(config, self.options.dropout_prob, self.num_choices))
+        return ClassificationObjective(AlbertMultipleChoice(config, self.options.dropout_prob, self.num_choices))
 
     def training_table(self):
         return self._table("train", self.options.train_file)

@@ -29,7 +29,7 @@ from albert_tf.tasks.sentence_vectors.data import (
     read_single_texts,
     read_twice,
 )
-from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask, teacher_outputs
+from albert_tf.tasks.sentence_vectors.objective import SentenceVectorObjective, teacher_outputs
 from albert_tf.tasks.sentence_vectors.vectors import (
     embed,
     export_sentence_encoder,
@@ -84,7 +84,7 @@ class SentenceEmbeddings(FineTuning):
         model = AlbertSentenceEncoder(config, **self.pooling, distillation_depths=depths or (),
                                       vector_precision=self.vectors.name, vector_ranges=self.vectors.ranges)
         objective = "contrastive" if options.objective in ("pairs", "simcse") else "similarity"
-        return SentenceVectorTask(model, objective, options.temperature, options.matryoshka_dims,
+        return SentenceVectorObjective(model, objective, options.temperature, options.matryoshka_dims,
                                   options.distillation_cosines, options.distillation_tokens,
                                   options.whole_batch_negatives)
 

@@ -36,8 +36,8 @@ from albert_tf.tasks.squad.reading import SquadFile, read_squad_file
 from albert_tf.text.lines import read_lines, read_standard_input
 from albert_tf.training.distillation import binary_divergence, divergence
 from albert_tf.training.evaluation import Predictions, checkpoint_of, shown, write_results
+from albert_tf.training.objective import Batch, Objective, Tensors
 from albert_tf.training.strategy import is_chief
-from albert_tf.training.task import Batch, Tensors, TrainableTask
 from albert_tf.weights.resolved_model import ResolvedModel
 from albert_tf.weights.settings import settings_in, write_settings
 from albert_tf.weights.teacher import Teacher
@@ -89,7 +89,7 @@ def beam_width(options: SquadConfig, max_seq_length: int, version: str) -> int:
     return width
 
 
-class SpanTask(TrainableTask):
+class SpanObjective(Objective):
     """SQuAD 1.1. Batches have start_positions and end_positions, int32 [batch], in training.
 
     There are n_best_size candidates for starts, and for ends, in each feature.
@@ -122,7 +122,7 @@ class SpanTask(TrainableTask):
         return candidates(outputs, self._options)
 
 
-class ConditionalSpanTask(TrainableTask):
+class ConditionalSpanObjective(Objective):
     """SQuAD 2.0. Batches have p_mask, int32 [batch, seq].
 
     In training they have start_positions, end_positions and is_impossible, int32 [batch].
@@ -184,7 +184,7 @@ class QuestionAnswering(FineTuning):
         used = dict(train=options.do_train, dev=self.is_evaluated)
         self.data_files = {split: os.path.basename(path) for split, path in (
             ("train", options.train_file), ("dev", options.predict_file)) if path and used[split]}
-        task = SpanTask if self.version == "1.1" else ConditionalSpanTask
+        task = SpanObjective if self.version == "1.1" else ConditionalSpanObjective
         head, = (head for head, version in VERSION_OF_HEAD.items() if version == self.version)
         if options.do_train and options.distillation.teacher_checkpoint:
             self.teacher = Teacher.of(options.distillation, head, task.TEACHER_OUTPUTS)
@@ -193,8 +193,8 @@ class QuestionAnswering(FineTuning):
     def new_task(self, config):
         options = self.options
         if self.version == "1.1":
-            return SpanTask(AlbertSpan(config), options.n_best_size)
-        return ConditionalSpanTask(AlbertConditionalSpan(config, options.start_n_top, options.end_n_top,
+            return SpanObjective(AlbertSpan(config), options.n_best_size)
+        return ConditionalSpanObjective(AlbertConditionalSpan(config, options.start_n_top, options.end_n_top,
                                                          options.dropout_prob))
 
     def training_table(self):

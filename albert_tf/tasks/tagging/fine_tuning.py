@@ -25,12 +25,12 @@ from albert_tf.tasks.tagging.metrics import best_metric
 from albert_tf.tasks.tagging.text_tags import export_tagging
 from albert_tf.text.lines import uncompressed_name
 from albert_tf.training.distillation import divergence
-from albert_tf.training.task import Batch, Tensors, TrainableTask
+from albert_tf.training.objective import Batch, Objective, Tensors
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.teacher import Teacher
 
 
-class TaggingTask(TrainableTask):
+class TaggingObjective(Objective):
     """Tags of words. Batches have tag_ids, int32 [batch, seq]: the id of a token's tag, from 1; 0 for no tag.
 
     The model is an AlbertTokenClassifier.
@@ -84,12 +84,12 @@ class Tagging(FineTuning):
         self.data_files = {split: os.path.basename(text.path) for split, text in used.items() if text}
         self.reading = dict(doc_stride=self.features.doc_stride)
         if options.do_train and options.distillation.teacher_checkpoint:
-            self.teacher = Teacher.of(options.distillation, "token_classifier", TaggingTask.TEACHER_OUTPUTS)
+            self.teacher = Teacher.of(options.distillation, "token_classifier", TaggingObjective.TEACHER_OUTPUTS)
             self.teacher.check_labels(self.label_names)
             self.teacher.check_tokens(self.tokenizer, self.config, self.max_seq_length)
 
     def new_task(self, config):
-        return TaggingTask(AlbertTokenClassifier(
+        return TaggingObjective(AlbertTokenClassifier(
             config, len(self.label_names), self.options.classifier_dropout_prob, self.label_names,
             self.features.label_all_pieces))
 

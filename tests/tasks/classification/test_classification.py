@@ -7,7 +7,7 @@ import tensorflow as tf
 from albert_tf import from_pretrained
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.tasks.classification.task import ClassificationTask, LabelLoss, class_weights
+from albert_tf.tasks.classification.objective import ClassificationObjective, LabelLoss, class_weights
 from albert_tf.tasks.classification.task_config import TaskData
 
 
@@ -19,7 +19,7 @@ def recorded(request, golden):
     model = from_pretrained(str(folder / "model.ckpt"), model="classifier")
     batch = {name: tf.constant(numbers[f"in/{name}"]) for name in ("input_ids", "input_mask", "segment_ids")}
     batch["label_ids"] = tf.constant(numbers["in/labels"])
-    return ClassificationTask(model, is_regression=request.param == "regression"), batch, numbers
+    return ClassificationObjective(model, is_regression=request.param == "regression"), batch, numbers
 
 
 def test_loss_and_probabilities_are_those_of_the_release(recorded):
@@ -60,7 +60,7 @@ LABELS = ("calm", "loud", "odd")
 @pytest.mark.parametrize("multi_label, weights, gamma, expected, gradient", CASES)
 def test_loss_and_gradient_are_those_of_pytorch(multi_label, weights, gamma, expected, gradient):
     model = AlbertClassifier(CONFIG, 3, multi_label=multi_label)
-    task = ClassificationTask(model, label_loss=LabelLoss(multi_label, weights, gamma))
+    task = ClassificationObjective(model, label_loss=LabelLoss(multi_label, weights, gamma))
     logits, labels = tf.constant(LOGITS), tf.constant(SEVERAL if multi_label else ONE)
     rows = [dict(input_ids=tf.zeros([2, 4], tf.int32), label_ids=labels[start : start + 2]) for start in (0, 2)]
     counts = [task.loss_denominators(part) for part in rows]
@@ -102,7 +102,7 @@ def test_balanced_weights_of_several_labels_are_texts_without_to_texts_with_them
 def test_a_teacher_of_several_labels_per_text_is_compared_label_by_label():
     """The mean over labels of KL(Bernoulli(teacher) || Bernoulli(student)), times the squared temperature."""
     teacher, student = np.array([[2.0, -1.0, 0.5]], np.float32), np.array([[1.0, 1.0, -2.0]], np.float32)
-    task = ClassificationTask(None, label_loss=LabelLoss(multi_label=True))
+    task = ClassificationObjective(None, label_loss=LabelLoss(multi_label=True))
     found = task.teacher_loss(dict(logits=student), dict(logits=teacher), {}, dict(examples=1.0), temperature=2.0)
     p, q = (1 / (1 + np.exp(-logits / 2)) for logits in (teacher, student))
     expected = 4 * np.mean(p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q)))

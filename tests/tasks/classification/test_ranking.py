@@ -12,7 +12,7 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.classification.answers import RelevanceScorer
 from albert_tf.tasks.classification.data import read_examples
 from albert_tf.tasks.classification.metrics import evaluate_ranking
-from albert_tf.tasks.classification.task import RankingTask
+from albert_tf.tasks.classification.objective import RankingObjective
 from albert_tf.tasks.classification.task_config import load_task_config
 
 
@@ -43,7 +43,7 @@ def test_the_loss_is_the_binary_cross_entropy_of_pytorch(golden):
     numbers = json.loads((golden / "sentence_transformers/numbers.json").read_text())["losses"]
     logits = tf.constant(np.array(numbers["vectors"], np.float32)[:, 0, :1])
     labels = tf.cast(tf.constant(numbers["labels"]) > 0.5, tf.float32)
-    task = RankingTask(types.SimpleNamespace())
+    task = RankingObjective(types.SimpleNamespace())
     batch = dict(input_ids=np.zeros([5, 3]), label_ids=labels)
     found = task.loss(dict(logits=logits), batch, task.loss_denominators(batch))[0]
     assert float(found) == pytest.approx(numbers["relevance"], rel=1e-6)

@@ -10,8 +10,8 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.vectors import VectorPrecision
+from albert_tf.tasks.sentence_vectors.objective import SentenceVectorObjective
 from albert_tf.tasks.sentence_vectors.search import nearest_lines, unit_vectors_function
-from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
 from albert_tf.tasks.sentence_vectors.vectors import projection
 from albert_tf.training.evaluation import mean_of
 
@@ -25,7 +25,7 @@ def loss(task, vectors, **batch):
 
 
 def test_similarity_is_the_squared_error_of_the_cosine():
-    task = SentenceVectorTask(types.SimpleNamespace(stored_vectors=VectorPrecision(), vector_size=2), "similarity")
+    task = SentenceVectorObjective(types.SimpleNamespace(stored_vectors=VectorPrecision(), vector_size=2), "similarity")
     right = tf.constant([0.5, 0.5, 0.5])
     assert loss(task, VECTORS, label_ids=right) == pytest.approx(np.mean([0.25, 0.25, 0.01]), abs=1e-6)
     predicted = task.predictions(dict(sentence_embedding=tf.constant(VECTORS)))["cosine"].numpy()
@@ -37,7 +37,7 @@ def test_contrastive_is_the_cross_entropy_over_the_second_texts_of_the_batch():
     vectors = np.array([[[1, 0], [1, 0]], [[0, 1], [0.6, 0.8]]], np.float32)
     cosines = np.array([[1, 0.6], [0, 0.8]]) / 0.05
     expected = np.mean([np.log(np.exp(row).sum()) - row[i] for i, row in enumerate(cosines)])
-    task = SentenceVectorTask(types.SimpleNamespace(), "contrastive", temperature=0.05)
+    task = SentenceVectorObjective(types.SimpleNamespace(), "contrastive", temperature=0.05)
     assert loss(task, vectors, input_ids=texts([1, 2], [3, 4])) == pytest.approx(expected, rel=1e-5)
 
 
@@ -59,26 +59,26 @@ def test_copies_of_a_text_are_no_negatives(rows):
         others = [j for j in range(5) if j == i or rows[j][0] != first and rows[j][1] not in (first, second)]
         logits = units[i, 0] @ units[others, 1].T / 0.05
         losses.append(np.log(np.exp(logits).sum()) - units[i, 0] @ units[i, 1] / 0.05)
-    task = SentenceVectorTask(types.SimpleNamespace(), "contrastive", temperature=0.05)
+    task = SentenceVectorObjective(types.SimpleNamespace(), "contrastive", temperature=0.05)
     assert loss(task, vectors, input_ids=texts(*rows)) == pytest.approx(np.mean(losses), rel=1e-4)
 
 
 def test_perfect_vectors_of_a_few_pairs_have_no_loss_in_a_larger_batch():
     rows = [(2 * i % 10, 2 * i % 10 + 1) for i in range(8)]  # 5 pairs in a batch of 8
     vectors = np.stack([np.eye(5)[[i % 5, i % 5]] for i in range(8)]).astype(np.float32)
-    task = SentenceVectorTask(types.SimpleNamespace(), "contrastive", temperature=0.05)
+    task = SentenceVectorObjective(types.SimpleNamespace(), "contrastive", temperature=0.05)
     assert loss(task, vectors, input_ids=texts(*rows)) < 1e-6
 
 
 def test_a_single_row_cannot_be_learned_by_contrast():
-    task = SentenceVectorTask(types.SimpleNamespace(), "contrastive")
+    task = SentenceVectorObjective(types.SimpleNamespace(), "contrastive")
     with pytest.raises(ValueError, match="at least 2 rows in each micro-batch"):
         loss(task, VECTORS[:1])
 
 
 def test_an_unknown_objective_is_named():
     with pytest.raises(ValueError, match="objective must be one of similarity, contrastive. Received: 'triplet'"):
-        SentenceVectorTask(types.SimpleNamespace(), "triplet")
+        SentenceVectorObjective(types.SimpleNamespace(), "triplet")
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.vectors import VectorPrecision
-from albert_tf.tasks.sentence_vectors.task import SentenceVectorTask
-from albert_tf.training.distillation import DistilledTask
+from albert_tf.tasks.sentence_vectors.objective import SentenceVectorObjective
+from albert_tf.training.distillation import DistilledObjective
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer, _dropout_seed
 
@@ -24,7 +24,7 @@ def numbers(golden):
 
 def loss(numbers, objective, columns, dims=()):
     vectors = np.array(numbers["vectors"], np.float32)[:, :columns]
-    task = SentenceVectorTask(encoder(numbers), objective, 0.05, dims)
+    task = SentenceVectorObjective(encoder(numbers), objective, 0.05, dims)
     ids = np.arange(5 * columns).reshape(5, columns, 1)  # different texts
     batch = dict(input_ids=tf.constant(ids), label_ids=tf.constant(numbers["labels"], tf.float32))
     return float(task.loss(dict(sentence_embedding=tf.constant(vectors)), batch, task.loss_denominators(batch))[0])
@@ -51,7 +51,7 @@ def test_a_hard_negative_that_belongs_to_the_first_text_is_no_negative(numbers):
     units = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
     candidates = np.concatenate([units[:, 1], units[:, 2]])
     logits = units[:, 0] @ candidates.T / 0.05
-    task = SentenceVectorTask(encoder(numbers), "contrastive", 0.05)
+    task = SentenceVectorObjective(encoder(numbers), "contrastive", 0.05)
     for copied in ([1], [2]):  # the first or the second text of the first row
         ids = tf.constant([[[1], [2], [3]], [[4], [5], copied]])
         expected = np.mean([np.log(np.exp(logits[0, :3]).sum()) - logits[0, 0],
@@ -62,7 +62,7 @@ def test_a_hard_negative_that_belongs_to_the_first_text_is_no_negative(numbers):
 
 
 def test_a_single_row_can_be_learned_with_hard_negatives(numbers):
-    task = SentenceVectorTask(encoder(numbers), "contrastive")
+    task = SentenceVectorObjective(encoder(numbers), "contrastive")
     batch = dict(input_ids=tf.constant([[[1], [2], [3]]]))
     vectors = tf.constant(np.array(numbers["vectors"], np.float32)[:1, :3])
     assert task.loss(dict(sentence_embedding=vectors), batch, task.loss_denominators(batch))[0] > 0
@@ -71,7 +71,7 @@ def test_a_single_row_can_be_learned_with_hard_negatives(numbers):
 def test_truncated_vectors_and_those_of_a_precision_are_predicted(numbers):
     vectors = np.array(numbers["vectors"], np.float32)[:, :2]
     model = types.SimpleNamespace(vector_size=16, stored_vectors=VectorPrecision("binary"))
-    found = SentenceVectorTask(model, "similarity", matryoshka_dims=(16, 4)).predictions(
+    found = SentenceVectorObjective(model, "similarity", matryoshka_dims=(16, 4)).predictions(
         dict(sentence_embedding=tf.constant(vectors)))
     signs = np.sign(vectors)
     np.testing.assert_allclose(found["cosine"], (signs[:, 0] * signs[:, 1]).mean(axis=1), atol=1e-6)
@@ -81,7 +81,7 @@ def test_truncated_vectors_and_those_of_a_precision_are_predicted(numbers):
 
 def test_too_many_dimensions_are_refused(numbers):
     with pytest.raises(ValueError, match="matryoshka_dims must be from 1 to 16, .* Received: 32, 16"):
-        SentenceVectorTask(encoder(numbers), "similarity", matryoshka_dims=(32, 16))
+        SentenceVectorObjective(encoder(numbers), "similarity", matryoshka_dims=(32, 16))
 
 
 IDS = np.random.default_rng(1).integers(5, 50, [8, 3, 6], np.int32)
@@ -97,8 +97,9 @@ def trainer_of(name, dropout=0.0, count=1, **options):
                           attention_probs_dropout_prob=dropout, initializer_range=0.5)
     keras.utils.set_random_seed(1)
     model = AlbertSentenceEncoder(config, distillation_depths=(1,) if name == "all terms" else ())
-    task = SentenceVectorTask(model, **COMPARING[name])
-    trainer = Trainer(task if "objective" in COMPARING[name] else DistilledTask(task, alpha=1.0), 7, count, **options)
+    objective = SentenceVectorObjective(model, **COMPARING[name])
+    objective = objective if "objective" in COMPARING[name] else DistilledObjective(objective, alpha=1.0)
+    trainer = Trainer(objective, 7, count, **options)
     trainer.compile(optimizer=create_optimizer("adamw", learning_rate=0.01, num_train_steps=9, num_warmup_steps=0))
     return trainer
 
@@ -133,7 +134,7 @@ def test_losses_compare_the_rows_of_a_micro_batch_on_any_number_of_parts_and_dev
 
 def gradients_of(trainer, batch):
     """The gradients and losses of a step, before the update."""
-    denominators = trainer.task.loss_denominators(batch)
+    denominators = trainer.objective.loss_denominators(batch)
     return tf.function(lambda: trainer._accumulated(batch, denominators, tf.constant(0)))()
 
 
@@ -144,7 +145,7 @@ def gradients_at_once(trainer, batch, count):
                                       dropout_seed=_dropout_seed(7, trainer.optimizer.iterations, i)),
                                  training=True)["sentence_embedding"] for i in range(count)]
         vectors = tf.reshape(tf.stack(vectors, axis=1), [-1, *vectors[0].shape[1:]])
-        loss, _ = trainer.task.loss(dict(sentence_embedding=vectors), batch, trainer.task.loss_denominators(batch))
+        loss, _ = trainer.objective.loss(dict(sentence_embedding=vectors), batch, trainer.task.loss_denominators(batch))
     return [tf.convert_to_tensor(gradient) for gradient in tape.gradient(
         loss, trainer.model.trainable_variables, unconnected_gradients="zero")], loss
 

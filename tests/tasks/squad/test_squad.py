@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import from_pretrained
-from albert_tf.tasks.squad.fine_tuning import ConditionalSpanTask, SpanTask
+from albert_tf.tasks.squad.fine_tuning import ConditionalSpanObjective, SpanObjective
 from albert_tf.tasks.squad.metrics import best_threshold, evaluate_v1, evaluate_v2, normalize_answer
 
 pytestmark = pytest.mark.both_stacks
@@ -22,9 +22,9 @@ def recorded(request, golden):
     batch = {name: tf.constant(numbers[f"in/{name}"]) for name in INPUTS}
     path = str(folder / "model.ckpt")
     if request.param == "squad_v1":
-        return SpanTask(from_pretrained(path, model="span")), batch, dict(loss=numbers["out/training_loss"])
+        return SpanObjective(from_pretrained(path, model="span")), batch, dict(loss=numbers["out/training_loss"])
     expected = {name: numbers[f"out/{name}"] for name in ("start_loss", "end_loss", "regression_loss")}
-    task = ConditionalSpanTask(from_pretrained(path, model="conditional_span"))
+    task = ConditionalSpanObjective(from_pretrained(path, model="conditional_span"))
     return task, batch, dict(expected, loss=numbers["out/total_loss"])
 
 
@@ -48,7 +48,7 @@ def test_logits_do_not_depend_on_the_padding(golden, recorded):
     inputs = {name: batch[name] for name in ("input_ids", "input_mask", "segment_ids", "p_mask")}
     padded = {name: tf.pad(values, [[0, 0], [0, 8]], constant_values=int(name == "p_mask"))
               for name, values in inputs.items()}
-    given = {} if isinstance(task, SpanTask) else dict(start_positions=batch["start_positions"])
+    given = {} if isinstance(task, SpanObjective) else dict(start_positions=batch["start_positions"])
     outputs, longer = task.model(dict(inputs, **given)), task.model(dict(padded, **given))
     names = [name for name in outputs if name.startswith(("start_", "end_", "cls_"))]
     is_token = batch["input_mask"].numpy().astype(bool)
@@ -62,14 +62,14 @@ def test_logits_do_not_depend_on_the_padding(golden, recorded):
 
 def test_candidates_are_the_best_tokens_and_of_equals_the_first():
     logits = tf.constant([[1.0, 3.0, 2.0, 3.0]])
-    found = SpanTask(None, n_best_size=3).predictions(dict(start_logits=logits, end_logits=-logits))
+    found = SpanObjective(None, n_best_size=3).predictions(dict(start_logits=logits, end_logits=-logits))
     assert found["start_top_index"].numpy().tolist() == [[1, 3, 2]]
     assert found["end_top_index"].numpy().tolist() == [[0, 2, 1]]
     assert found["end_top_log_probs"].numpy().tolist() == [[-1.0, -2.0, -3.0]]
 
 
 def test_a_sequence_shorter_than_the_n_best_gives_all_its_tokens():
-    found = SpanTask(None).predictions(dict(start_logits=tf.zeros([2, 4]), end_logits=tf.zeros([2, 4])))
+    found = SpanObjective(None).predictions(dict(start_logits=tf.zeros([2, 4]), end_logits=tf.zeros([2, 4])))
     assert found["start_top_index"].numpy().tolist() == [[0, 1, 2, 3]] * 2
 
 

@@ -24,7 +24,7 @@ from albert_tf.tasks.squad.answers import (
 )
 from albert_tf.tasks.squad.export import MODEL_INPUTS, best_answers, pack_windows
 from albert_tf.tasks.squad.features import FeatureOptions, feature_blocks, features_of_blocks
-from albert_tf.tasks.squad.fine_tuning import SpanTask
+from albert_tf.tasks.squad.fine_tuning import SpanObjective
 from albert_tf.tasks.squad.metrics import Results, evaluate_v1, evaluate_v2, raw_scores
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
@@ -78,7 +78,7 @@ class Recorded:
             return {name: self._inputs[f"{name}_{result_set}"] for name in CANDIDATES}
         logits = {f"{name}_logits": tf.constant(self._inputs[f"{name}_log_prob_{result_set}"])
                   for name in ("start", "end")}
-        return SpanTask(None, self.expected["n_best_size"]).predictions(logits)
+        return SpanObjective(None, self.expected["n_best_size"]).predictions(logits)
 
 
 def check_n_best(answers, expected):
@@ -411,7 +411,7 @@ def test_answers_are_those_of_prediction(tokenizer, pairs, blocks, windows, vers
     options, found = AnswerOptions(version, n_best_size=6, max_answer_length=9), found_by_model(version, windows)
     served = best_answers(tf.constant([context for _, context in pairs]), windows, found, options)
     served = {name: values.numpy() for name, values in served.items()}
-    candidates = SpanTask(None, options.n_best_size).predictions(found) if version == "1.1" else found
+    candidates = SpanObjective(None, options.n_best_size).predictions(found) if version == "1.1" else found
     candidates, answered = {name: values.numpy() for name, values in candidates.items()}, 0
     for i, ((_, context), block) in enumerate(zip(pairs, blocks)):
         results = [{name: values[row] for name, values in candidates.items()}

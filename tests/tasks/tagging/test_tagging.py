@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from albert_tf.data.feature_table import FeatureSchema, FeatureTable
 from albert_tf.tasks.tagging.data import Columns, label_names, read_tagged_text, share_of_words_with_capitals
-from albert_tf.tasks.tagging.fine_tuning import TaggingTask
+from albert_tf.tasks.tagging.fine_tuning import TaggingObjective
 from albert_tf.tasks.tagging.metrics import (
     are_entity_tags,
     best_metric,
@@ -22,7 +22,7 @@ from albert_tf.tasks.tagging.metrics import (
     word_probabilities,
 )
 
-TASK = TaggingTask(types.SimpleNamespace())
+TASK = TaggingObjective(types.SimpleNamespace())
 
 
 def test_the_loss_is_the_mean_over_tokens_with_a_tag():

@@ -1,6 +1,6 @@
 """Pre-training: the masked-LM and sentence losses, and their metrics (release: run_pretraining.py).
 
-Learning from the layers of a teacher, their outputs and their attention (DistilledPretrainingTask):
+Learning from the layers of a teacher, their outputs and their attention (DistilledPretrainingObjective):
 
 A layer of the student learns from one layer of the teacher. The teacher may have another number of layers, another
 width and another number of heads. It may be a BERT, or share its layers in another way.
@@ -38,10 +38,10 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretraining.config import LayerDistillation
 from albert_tf.training.checkpoints import AUXILIARY
 from albert_tf.training.distillation import divergence
-from albert_tf.training.task import Batch, Tensors, TrainableTask
+from albert_tf.training.objective import Batch, Objective, Tensors
 
 
-class PretrainingTask(TrainableTask):
+class PretrainingObjective(Objective):
     """Masked LM and sentence order. Batches are those of pretraining/reading.py.
 
     Args:
@@ -99,7 +99,7 @@ class PretrainingTask(TrainableTask):
         return dict(values, loss=sum(value for name, value in values.items() if name.endswith("_loss")))
 
 
-class DistilledPretrainingTask(PretrainingTask):
+class DistilledPretrainingObjective(PretrainingObjective):
     """Pre-training in which the masked-LM head also learns from that of a teacher with the same vocabulary.
 
     If `layers` says so, the layers learn from those of the teacher, too.
@@ -112,7 +112,7 @@ class DistilledPretrainingTask(PretrainingTask):
       model, teacher: the model to train, and the teacher, which is not trained.
       temperature: number by which the logits of both models are divided.
       alpha: weight of the divergence, from 0 to 1. With 0, the teacher's logits are not used.
-      has_sentence_loss: as for PretrainingTask.
+      has_sentence_loss: as for PretrainingObjective.
       layers: what the model learns from the teacher's layers, too (see LayerDistillation); None for nothing.
 
     Raises:
@@ -126,14 +126,14 @@ class DistilledPretrainingTask(PretrainingTask):
         self._layer_losses = LayerLosses(model, teacher, layers) if layers and layers.is_used else None
 
     def loss_denominators(self, batch: Batch) -> Tensors:
-        """Those of PretrainingTask, and tokens: the number of tokens without padding."""
+        """Those of PretrainingObjective, and tokens: the number of tokens without padding."""
         denominators = super().loss_denominators(batch)
         if not self._layer_losses:
             return denominators
         return dict(denominators, tokens=tf.cast(tf.reduce_sum(batch["input_mask"]), tf.float32))
 
     def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
-        """As of PretrainingTask, with distillation_loss and the losses of layers, without their weights."""
+        """As of PretrainingObjective, with distillation_loss and the losses of layers, without their weights."""
         total, parts = super().loss(outputs, batch, denominators)
         teacher_outputs = self._teacher(batch, training=False)
         if self._alpha:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from albert_tf.modeling.classifier import AlbertClassifier, AlbertMultipleChoice
 from albert_tf.tasks.classification.task_config import BALANCED, TaskData
 from albert_tf.training.distillation import binary_divergence, divergence
-from albert_tf.training.task import Batch, Tensors, TrainableTask
+from albert_tf.training.objective import Batch, Objective, Tensors
 
 _LEAST_FACTOR = 1e-12  # the power of 0 has no finite gradient if the exponent is less than 1
 
@@ -55,7 +55,7 @@ class LabelLoss:
         return losses * tf.pow(tf.maximum(wrong, _LEAST_FACTOR), self.focal_gamma)
 
 
-class ClassificationTask(TrainableTask):
+class ClassificationObjective(Objective):
     """GLUE and multiple choice. Batches have label_ids, int32 [batch], or float32 [batch] for regression.
 
     With several labels per text label_ids are float32 [batch, labels].
@@ -109,7 +109,7 @@ class ClassificationTask(TrainableTask):
         return dict(probabilities=probabilities, logits=logits)
 
 
-class RankingTask(ClassificationTask):
+class RankingObjective(ClassificationObjective):
     """Ranking: one score for a query and a passage. The rows with the same query are its ranking.
 
     A row's first text is the query, the second one the passage. The loss is the cross entropy of the sigmoid of one

@@ -10,13 +10,13 @@ from absl import logging
 from albert_tf.modeling.albert_model import layer_outputs
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.vectors import normalized
-from albert_tf.training.task import Batch, Tensors, TrainableTask
+from albert_tf.training.objective import Batch, Objective, Tensors
 from albert_tf.utils.bounds import check_one_of
 
 OBJECTIVES = ("similarity", "contrastive")
 
 
-class SentenceVectorTask(TrainableTask):
+class SentenceVectorObjective(Objective):
     """Two texts in each row of a batch, [batch, 2, seq], or with hard negatives [batch, 2 + negatives, seq].
 
     The objectives:
@@ -121,12 +121,12 @@ class SentenceVectorTask(TrainableTask):
 
 
 def teacher_outputs(token_weight: float) -> dict[str, float | None]:
-    """TEACHER_OUTPUTS of a SentenceVectorTask, which also has the tokens if they have a weight in the loss."""
+    """TEACHER_OUTPUTS of a SentenceVectorObjective, which also has the tokens if they have a weight in the loss."""
     return dict(sentence_embedding=None, **(dict(sequence_output=0.0) if token_weight else {}))
 
 
 def _distance(vectors: tf.Tensor, targets: tf.Tensor, cosine_weight: float) -> tf.Tensor:
-    """The sum of the distances of vectors, [batch, H], from others, all with length 1 (see SentenceVectorTask)."""
+    """The sum of the distances of vectors, [batch, H], from others, all with length 1 (see SentenceVectorObjective)."""
     vectors, targets = normalized(vectors), normalized(targets)
     distance = tf.reduce_sum(tf.math.squared_difference(vectors, targets))
     if not cosine_weight:

@@ -1,4 +1,4 @@
-"""TrainableTask: a model with its loss, and what evaluations and teachers need of both.
+"""Objective: a model with its loss, and what evaluations and teachers need of both.
 
 A training step calls `loss_denominators` on each micro-batch and sums them over micro-batches and replicas. Then it
 calls the model and `loss` on each micro-batch, and sums the losses.
@@ -16,8 +16,8 @@ Batch = Mapping[str, tf.Tensor]
 Tensors = dict[str, tf.Tensor]
 
 
-class TrainableTask:
-    """Base class of tasks. A subclass defines `loss`, and what its evaluation needs.
+class Objective:
+    """Base class of objectives. A subclass defines `loss`, and what its evaluation needs.
 
     Args:
       model: a model that is called with a batch and returns a dict of outputs.
