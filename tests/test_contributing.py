@@ -28,7 +28,7 @@ def copy(tmp_path):
         assert len(rows) == len(parts)
         for (file, line), block in zip(rows, parts):
             replace(tmp_path / "albert_tf" / file, line, line + block)
-    replace(tmp_path / "albert_tf/tasks/classification/task_config.py", "\nCLASSIFICATION_METRICS = (",
+    replace(tmp_path / "albert_tf/tasks/classification/table_format.py", "\nCLASSIFICATION_METRICS = (",
             '\nCLASSIFICATION_METRICS = ("precision", ')
     return tmp_path
 

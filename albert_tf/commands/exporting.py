@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from albert_tf import options as fields
 from albert_tf.options import Config
 from albert_tf.tasks.classification.data import find_task
-from albert_tf.tasks.classification.task_config import load_task_config
+from albert_tf.tasks.classification.table_format import read_table_format
 from albert_tf.weights.pooling import NormalizedPooling, StoredVectors
 from albert_tf.weights.source import FirstLayers, HeadChoice, Source
 
@@ -49,6 +49,6 @@ class ScoredExport(Source, HeadChoice, NormalizedPooling, StoredVectors, FirstLa
             return None
         if self.task_name and self.task_config:
             raise ValueError("set either --task_name or --task_config")
-        task = load_task_config(self.task_config) if self.task_config else None
+        task = read_table_format(self.task_config) if self.task_config else None
         return scorer(head, self.score_data, model.vocabulary.tokenizer(model.config),
                       find_task(self.task_name) if self.task_name else task, self.stored_precision())

@@ -15,7 +15,7 @@ from albert_tf.tasks.classification import metrics as text_metrics
 from albert_tf.tasks.classification.answers import text_logits
 from albert_tf.tasks.classification.data import read_examples
 from albert_tf.tasks.classification.metrics import evaluate_ranking
-from albert_tf.tasks.classification.task_config import TaskData
+from albert_tf.tasks.classification.table_format import TableFormat
 from albert_tf.tasks.multiple_choice import answers as choices
 from albert_tf.tasks.multiple_choice.data import read_json_examples
 from albert_tf.tasks.sentence_vectors.vectors import text_vectors
@@ -44,7 +44,7 @@ class Score(NamedTuple):
 Scorer = Callable[[PredictingModel], Score]
 
 
-def scorer(head: str, path: str, tokenizer: FullTokenizer, task: TaskData | None = None,
+def scorer(head: str, path: str, tokenizer: FullTokenizer, format: TableFormat | None = None,
            precision: VectorPrecision = VectorPrecision()) -> Scorer:
     """Reads a dev file. Returns a function from a model to its score on it.
 
@@ -58,62 +58,63 @@ def scorer(head: str, path: str, tokenizer: FullTokenizer, task: TaskData | None
         raise ValueError(f"a model with the head {head} has no score: --score_data is for {', '.join(heads)}")
     if head in _WITHOUT_TASK:
         return _WITHOUT_TASK[head](path, tokenizer)
-    if task is None:
+    if format is None:
         raise ValueError(f"--score_data={path} needs the task of its columns and labels: set --task_name or "
                          "--task_config")
     if head == "sentence_encoder":
-        return _of_vectors(path, tokenizer, task, precision)
-    return _of_labels(path, tokenizer, task)
+        return _of_vectors(path, tokenizer, format, precision)
+    return _of_labels(path, tokenizer, format)
 
 
-def _labelled(path: str, task: TaskData) -> tuple[list[str], list[str | None], np.ndarray]:
+def _labelled(path: str, format: TableFormat) -> tuple[list[str], list[str | None], np.ndarray]:
     """The first texts, the second texts and the label ids of a file that has the format of the task's dev file."""
-    source = dataclasses.replace(task.source("dev"), path=path)
+    source = dataclasses.replace(format.source("dev"), path=path)
     if "label" not in source.columns:
-        raise ValueError(f"--score_data={path}: the dev file of {task.name} has no labels")
+        raise ValueError(f"--score_data={path}: the dev file of {format.name} has no labels")
     try:
-        examples = read_examples(dataclasses.replace(task, sources={"dev": source}), "", "dev")
+        examples = read_examples(dataclasses.replace(format, sources={"dev": source}), "", "dev")
     except ValueError as error:
-        raise ValueError(f"--score_data must have labels, in the columns of {task.name}'s dev file: {error}") from error
+        raise ValueError(f"--score_data must have labels, in the columns of {format.name}'s dev file: "
+                         f"{error}") from error
     return ([example.text_a for example in examples], [example.text_b for example in examples],
-            np.array([task.label_id(example.label) for example in examples]))
+            np.array([format.label_id(example.label) for example in examples]))
 
 
-def _of_labels(path: str, tokenizer: FullTokenizer, task: TaskData) -> Scorer:
-    texts, pairs, label_ids = _labelled(path, task)
+def _of_labels(path: str, tokenizer: FullTokenizer, format: TableFormat) -> Scorer:
+    texts, pairs, label_ids = _labelled(path, format)
 
     def score(model: PredictingModel) -> Score:
-        _check_labels(model, task)
-        logits, name = text_logits(model, tokenizer, texts, [pair or "" for pair in pairs]), task.metrics[0]
-        if task.is_ranking:
+        _check_labels(model, format)
+        logits, name = text_logits(model, tokenizer, texts, [pair or "" for pair in pairs]), format.metrics[0]
+        if format.is_ranking:
             return Score(name, evaluate_ranking(texts, label_ids, tf.sigmoid(logits).numpy())[name])
-        probabilities = logits if task.is_regression else model.probabilities(logits).numpy()
-        thresholds = model.label_thresholds.numpy() if task.multi_label else None
-        return Score(name, text_metrics.evaluate(task, probabilities, label_ids, thresholds)[name])
+        probabilities = logits if format.is_regression else model.probabilities(logits).numpy()
+        thresholds = model.label_thresholds.numpy() if format.multi_label else None
+        return Score(name, text_metrics.evaluate(format, probabilities, label_ids, thresholds)[name])
 
     return score
 
 
-def _check_labels(model: PredictingModel, task: TaskData) -> None:
+def _check_labels(model: PredictingModel, format: TableFormat) -> None:
     """Raises ValueError if the model's labels cannot be those of the task. Their names may be others."""
     difference = None
-    if model.num_labels != task.num_labels:
-        difference = f"the model has {model.num_labels} labels and {task.name} has {task.num_labels}"
-    elif model.multi_label != task.multi_label:
+    if model.num_labels != format.num_labels:
+        difference = f"the model has {model.num_labels} labels and {format.name} has {format.num_labels}"
+    elif model.multi_label != format.multi_label:
         difference = (f"the model gives a text {'several labels' if model.multi_label else 'one label'}, and "
-                      f"{task.name} {'several' if task.multi_label else 'one'}")
-    elif model.label_names and model.label_names != task.labels and sorted(model.label_names) == sorted(
-            task.labels or ()):
-        difference = (f"the model's labels are {', '.join(model.label_names)}, and those of {task.name} "
-                      f"{', '.join(task.labels or ())}")
+                      f"{format.name} {'several' if format.multi_label else 'one'}")
+    elif model.label_names and model.label_names != format.labels and sorted(model.label_names) == sorted(
+            format.labels or ()):
+        difference = (f"the model's labels are {', '.join(model.label_names)}, and those of {format.name} "
+                      f"{', '.join(format.labels or ())}")
     if difference:
         raise ValueError(f"{difference}: set the task that the model was fine-tuned on")
 
 
-def _of_vectors(path: str, tokenizer: FullTokenizer, task: TaskData, precision: VectorPrecision) -> Scorer:
-    texts, pairs, expected = _labelled(path, task)
-    if not task.is_regression or pairs[0] is None:
-        raise ValueError(f"the task {task.name} must be a regression of two texts, as sts-b is")
+def _of_vectors(path: str, tokenizer: FullTokenizer, format: TableFormat, precision: VectorPrecision) -> Scorer:
+    texts, pairs, expected = _labelled(path, format)
+    if not format.is_regression or pairs[0] is None:
+        raise ValueError(f"the task {format.name} must be a regression of two texts, as sts-b is")
 
     def score(model: PredictingModel) -> Score:
         first, second = (_restored(text_vectors(model, tokenizer, each), precision)

@@ -12,7 +12,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.classification.answers import text_logits
-from albert_tf.tasks.classification.task_config import load_task_config
+from albert_tf.tasks.classification.table_format import read_table_format
 from albert_tf.tasks.scores import Score, check_scores, scorer
 from albert_tf.weights.settings import VocabularyFiles
 
@@ -101,7 +101,7 @@ def test_the_labels_of_the_data_are_those_of_the_model(sentence_pieces, tmp_path
     (tmp_path / "own.json").write_text(json.dumps(dict(
         name="own", files=dict(dev="dev.tsv"), columns=dict(text_a="text", label="label"), labels=["0", "1"],
         multi_label=multi_label)))
-    task = load_task_config(str(tmp_path / "own.json"))
+    task = read_table_format(str(tmp_path / "own.json"))
     model = AlbertClassifier(config_of(sentence_pieces), **{"num_labels": 2, **arguments})
     with pytest.raises(ValueError, match=f"{message}: set the task that the model was fine-tuned on"):
         scorer("classifier", str(tmp_path / "dev.tsv"), sentence_pieces, task)(model)

@@ -9,7 +9,7 @@ from absl.testing import flagsaver
 
 from albert_tf.data.records import record_writer, serialize
 from albert_tf.tasks.classification.data import read_examples
-from albert_tf.tasks.classification.task_config import load_task_config
+from albert_tf.tasks.classification.table_format import read_table_format
 from demo import __main__ as demo, baselines, python_docs, word_order_task
 from demo.__main__ import masked_sentences, models_folder, split_corpus, write_corpus
 
@@ -78,7 +78,7 @@ def test_every_second_sentence_has_two_neighbouring_words_swapped():
 def test_the_task_of_swapped_words_is_one_that_the_classifier_reads(tmp_path):
     (tmp_path / "text.txt").write_text("Return the name of the open file.\nDo not call it from a second thread.\n" * 2)
     text = str(tmp_path / "text.txt")
-    task = load_task_config(word_order_task.write_task(text, text, str(tmp_path / "task")))
+    task = read_table_format(word_order_task.write_task(text, text, str(tmp_path / "task")))
     rows = list(read_examples(task, str(tmp_path / "task"), "dev"))
     assert {row.label for row in rows} == set(task.labels) and len(rows) == 2
 

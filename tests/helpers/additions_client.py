@@ -9,7 +9,7 @@ from safetensors.numpy import save_file
 import albert_tf
 from albert_tf.modeling.mean_classifier import AlbertMeanClassifier
 from albert_tf.tasks.classification.metrics import evaluate
-from albert_tf.tasks.classification.task_config import load_task_config
+from albert_tf.tasks.classification.table_format import read_table_format
 from albert_tf.utils.outputs import write_text
 
 folder = sys.argv[1]
@@ -18,7 +18,7 @@ write_text(f"{folder}/task.json", """{"name": "t", "files": {"dev": "dev.csv"}, 
     "columns": {"text_a": "text", "label": "label"}, "metrics": ["precision"]}""")
 probabilities = np.array([[0.1, 0.9], [0.2, 0.8], [0.7, 0.3]], np.float32)
 # One of the two texts that are predicted as good is good.
-assert evaluate(load_task_config(f"{folder}/task.json"), probabilities, np.array([1, 0, 0]))["precision"] == 0.5
+assert evaluate(read_table_format(f"{folder}/task.json"), probabilities, np.array([1, 0, 0]))["precision"] == 0.5
 
 config = albert_tf.AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_attention_heads=2,
                                 num_hidden_layers=1, intermediate_size=8, max_position_embeddings=16)

@@ -9,7 +9,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import LabelProbabilities
 from albert_tf.modeling.vectors import VectorPrecision
 from albert_tf.tasks.classification.data import find_task
-from albert_tf.tasks.classification.task_config import SplitFile, TaskData
+from albert_tf.tasks.classification.table_format import SplitFile, TableFormat
 from albert_tf.tasks.scores import Score, scorer
 from albert_tf.weights.heads import head_named
 
@@ -56,7 +56,7 @@ def test_the_score_of_a_classifier_is_the_tasks_first_metric(sentence_pieces, tm
 def test_the_score_of_a_model_that_ranks_is_that_of_its_rankings(sentence_pieces, tmp_path):
     path = write(tmp_path / "dev.tsv", ["query\tpassage\tlabel", "of\tname\t1", "of\tthe name of the file\t0",
                                         "the\tname of the file\t1", "the\tof\t0"])
-    task = TaskData("passages", {"dev": SplitFile("dev.tsv", dict(text_a="query", text_b="passage", label="label"))},
+    task = TableFormat("passages", {"dev": SplitFile("dev.tsv", dict(text_a="query", text_b="passage", label="label"))},
                     None, ("mrr@10",), is_ranking=True)
 
     def run(inputs):  # longer pairs have higher scores

@@ -8,7 +8,7 @@ from albert_tf.commands import flags
 from albert_tf.config import AlbertConfig
 from albert_tf.data.records import check_records
 from albert_tf.data.rows import read_rows
-from albert_tf.tasks.classification.task_config import load_task_config
+from albert_tf.tasks.classification.table_format import read_table_format
 from albert_tf.tasks.multiple_choice.data import read_examples, read_json_examples
 from albert_tf.tasks.squad.reading import read_squad_examples
 from albert_tf.training.config import Devices
@@ -42,7 +42,7 @@ READERS = {
     "tokenizer config": ("tokenizer_config.json", lambda path: options_in(str(path.parent))),
     "index of weights": ("model.safetensors.index.json", lambda path: stored_tensors(str(path.parent))),
     "recipe": ("recipe.json", read_recipe),
-    "task config": ("task.json", lambda path: load_task_config(str(path))),
+    "task config": ("task.json", lambda path: read_table_format(str(path))),
     "manifest": ("x.manifest.json", read_manifest),
     "history": ("eval_history.jsonl", lambda path: read_history(str(path.parent), "accuracy")),
     "JSON lines of GLUE": ("train.jsonl", lambda path: list(read_rows(str(path), dict(text_a="a")))),

@@ -18,7 +18,7 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.configured_model import encoder_input_specs
 from albert_tf.tasks.classification.data import InputExample
 from albert_tf.tasks.classification.metrics import above
-from albert_tf.tasks.classification.task_config import TaskData
+from albert_tf.tasks.classification.table_format import TableFormat
 from albert_tf.text.graph.packing import pack_text_windows, pack_texts
 from albert_tf.text.packing import PairPacker, WindowOptions, WindowPacker
 from albert_tf.text.tokenization import FullTokenizer, list_of_strings
@@ -143,7 +143,7 @@ class RelevanceScorer:
 
 
 def write_answers(
-    directory: str, task: TaskData, guids: Sequence[str], probabilities: np.ndarray, suffix: str = "",
+    directory: str, format: TableFormat, guids: Sequence[str], probabilities: np.ndarray, suffix: str = "",
     split: str = "test", thresholds: Sequence[float] | None = None,
 ) -> None:
     """Writes test_results.tsv (a row of probabilities, or the score) and submit_results.tsv (index, prediction).
@@ -157,31 +157,31 @@ def write_answers(
     write_text(os.path.join(directory, f"{split}_results{suffix}.tsv"), rows)
     if split != "test":
         return
-    if task.labels is None:
+    if format.labels is None:
         scores = probabilities[:, 0]
-        answers = (np.clip(scores, *task.score_range) if task.score_range else scores).tolist()
+        answers = (np.clip(scores, *format.score_range) if format.score_range else scores).tolist()
     else:
-        answers = predicted_labels(task, probabilities, thresholds)
+        answers = predicted_labels(format, probabilities, thresholds)
     lines = "".join(f"{guid}\t{answer}\n" for guid, answer in zip(guids, answers))
     write_text(os.path.join(directory, f"submit_results{suffix}.tsv"), "index\tprediction\n" + lines)
 
 
 def predicted_labels(
-    task: TaskData, probabilities: np.ndarray, thresholds: Sequence[float] | None = None
+    format: TableFormat, probabilities: np.ndarray, thresholds: Sequence[float] | None = None
 ) -> list[str]:
     """The predicted label of each example, or its predicted labels with the task's separator between them.
 
     With several labels per text, `thresholds` has the least probability of each predicted label; None: 0.5.
     """
-    names = task.labels or ()
-    if task.multi_label:
-        return [task.label_separator.join(name for name, is_there in zip(names, row) if is_there)
+    names = format.labels or ()
+    if format.multi_label:
+        return [format.label_separator.join(name for name, is_there in zip(names, row) if is_there)
                 for row in above(probabilities, thresholds)]
     return [names[i] for i in probabilities.argmax(axis=1)]
 
 
 def write_predictions(
-    directory: str, task: TaskData, examples: Sequence[InputExample], probabilities: np.ndarray, suffix: str = "",
+    directory: str, format: TableFormat, examples: Sequence[InputExample], probabilities: np.ndarray, suffix: str = "",
     split: str = "test", thresholds: Sequence[float] | None = None, excel_separator: str | None = None,
 ) -> str:
     """Writes SPLIT_predictions.csv, with the texts next to their predictions, and returns its path.
@@ -190,11 +190,11 @@ def write_predictions(
     classification the probability of each label, which has its name. For excel_separator see write_csv.
     """
     has_pairs = any(example.text_b is not None for example in examples)
-    rows: list[list[Any]] = [["index", "text_a", *["text_b"] * has_pairs, "prediction", *(task.labels or ())]]
-    answers = [] if task.labels is None else predicted_labels(task, probabilities, thresholds)
+    rows: list[list[Any]] = [["index", "text_a", *["text_b"] * has_pairs, "prediction", *(format.labels or ())]]
+    answers = [] if format.labels is None else predicted_labels(format, probabilities, thresholds)
     for number, (example, row) in enumerate(zip(examples, probabilities.tolist())):
         texts = [example.text_a, *[example.text_b] * has_pairs]
-        prediction = row if task.labels is None else [answers[number], *row]
+        prediction = row if format.labels is None else [answers[number], *row]
         rows.append([example.guid, *texts, *prediction])
     path = os.path.join(directory, f"{split}_predictions{suffix}.csv")
     write_csv(path, rows, excel_separator)

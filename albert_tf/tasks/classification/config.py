@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from albert_tf import options as fields
 from albert_tf.modeling.vectors import MEAN_OR_MAX
 from albert_tf.tasks.classification.data import find_task
-from albert_tf.tasks.classification.task_config import TaskData, load_task_config
+from albert_tf.tasks.classification.table_format import TableFormat, read_table_format
 from albert_tf.tasks.config import FineTuningConfig
 from albert_tf.training.config import Distillation
 from albert_tf.utils import bounds
@@ -70,9 +70,9 @@ class ClassifierConfig(FineTuningConfig):
     def release_steps(self):  # noqa: D102
         return super().release_steps if self.task_name else None
 
-    def task(self) -> TaskData:
-        """The task of task_name or task_config. Raises ValueError if it cannot be read."""
-        return load_task_config(self.task_config) if self.task_config else find_task(str(self.task_name))
+    def table_format(self) -> TableFormat:
+        """The format of task_name or task_config. Raises ValueError if it cannot be read."""
+        return read_table_format(self.task_config) if self.task_config else find_task(str(self.task_name))
 
     @property
     def windows(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from absl import logging
 from albert_tf.data.feature_table import FeatureCache, FeatureSchema, FeatureTable, fingerprint
 from albert_tf.data.rows import Column, Row, read_rows, warn_of_empty_texts
 from albert_tf.data.worker_pool import chunks
-from albert_tf.tasks.classification.task_config import SplitFile, TaskData
+from albert_tf.tasks.classification.table_format import SplitFile, TableFormat
 from albert_tf.text.packing import PairPacker, WindowOptions, WindowPacker
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.files import errors_at
@@ -42,41 +42,42 @@ _PAIR_TEST = dict(guid=0, text_a=1, text_b=2)
 _PAIR = dict(_PAIR_TEST, label=-1)
 _STSB_TEST = dict(guid=0, text_a=7, text_b=8)
 
-TASKS: dict[str, TaskData] = {task.name: task for task in (
-    TaskData("cola", _sources("CoLA", dict(text_a=3, label=1), dict(guid=0, text_a=1), has_header=False), _BINARY,
-             metrics=("matthew_corr", "eval_accuracy")),
-    TaskData("mnli", _sources("MNLI", _MNLI, _MNLI_TEST, suffix="_matched"), _THREE_WAY, companions=("mismnli", "ax")),
-    TaskData("mismnli", _sources("MNLI", _MNLI, _MNLI_TEST, suffix="_mismatched"), _THREE_WAY),
-    TaskData("mrpc", _sources("MRPC", dict(text_a=3, text_b=4, label=0), dict(guid=0, text_a=3, text_b=4)), _BINARY,
-             metrics=("eval_accuracy", "f1")),
-    TaskData("rte", _sources("RTE", _PAIR, _PAIR_TEST), _ENTAILMENT),
-    TaskData("sst-2", _sources("SST-2", dict(text_a=0, label=1), dict(guid=0, text_a=1)), _BINARY),
-    TaskData("sts-b", _sources("STS-B", dict(_STSB_TEST, label=-1), _STSB_TEST), labels=None,
-             metrics=("pearson", "spearman", "MSE"), score_range=(0.0, 5.0)),
-    TaskData("qqp", _sources("QQP", dict(guid=0, text_a=3, text_b=4, label=5), dict(guid=0, text_a=1, text_b=2)),
-             _BINARY, metrics=("eval_accuracy", "f1"), skips_short_rows=True),
-    TaskData("qnli", _sources("QNLI", _PAIR, _PAIR_TEST), _ENTAILMENT),
-    TaskData("wnli", _sources("WNLI", _PAIR, _PAIR_TEST), _BINARY),
-    TaskData("ax", dict(test=SplitFile("diagnostic/diagnostic.tsv", _PAIR_TEST)), _THREE_WAY),
+TASKS: dict[str, TableFormat] = {format.name: format for format in (
+    TableFormat("cola", _sources("CoLA", dict(text_a=3, label=1), dict(guid=0, text_a=1), has_header=False), _BINARY,
+                metrics=("matthew_corr", "eval_accuracy")),
+    TableFormat("mnli", _sources("MNLI", _MNLI, _MNLI_TEST, suffix="_matched"), _THREE_WAY,
+                companions=("mismnli", "ax")),
+    TableFormat("mismnli", _sources("MNLI", _MNLI, _MNLI_TEST, suffix="_mismatched"), _THREE_WAY),
+    TableFormat("mrpc", _sources("MRPC", dict(text_a=3, text_b=4, label=0), dict(guid=0, text_a=3, text_b=4)), _BINARY,
+                metrics=("eval_accuracy", "f1")),
+    TableFormat("rte", _sources("RTE", _PAIR, _PAIR_TEST), _ENTAILMENT),
+    TableFormat("sst-2", _sources("SST-2", dict(text_a=0, label=1), dict(guid=0, text_a=1)), _BINARY),
+    TableFormat("sts-b", _sources("STS-B", dict(_STSB_TEST, label=-1), _STSB_TEST), labels=None,
+                metrics=("pearson", "spearman", "MSE"), score_range=(0.0, 5.0)),
+    TableFormat("qqp", _sources("QQP", dict(guid=0, text_a=3, text_b=4, label=5), dict(guid=0, text_a=1, text_b=2)),
+                _BINARY, metrics=("eval_accuracy", "f1"), skips_short_rows=True),
+    TableFormat("qnli", _sources("QNLI", _PAIR, _PAIR_TEST), _ENTAILMENT),
+    TableFormat("wnli", _sources("WNLI", _PAIR, _PAIR_TEST), _BINARY),
+    TableFormat("ax", dict(test=SplitFile("diagnostic/diagnostic.tsv", _PAIR_TEST)), _THREE_WAY),
 )}
 
 
-def find_task(task: str | TaskData) -> TaskData:
-    """The task with a name, in upper or lower case, with or without hyphens. A TaskData is returned unchanged."""
-    if isinstance(task, TaskData):
-        return task
+def find_task(format: str | TableFormat) -> TableFormat:
+    """The task with a name, in upper or lower case, with or without hyphens. A TableFormat is returned unchanged."""
+    if isinstance(format, TableFormat):
+        return format
     names = {**{name.replace("-", ""): name for name in TASKS}, _MNLI_MM.replace("-", ""): "mismnli"}
-    name = task.lower().replace("-", "").replace("_", "")
+    name = format.lower().replace("-", "").replace("_", "")
     if name not in names:
-        raise ValueError(f"unknown task {task!r}: expected one of {', '.join(TASKS)}; --task_config adds other tasks")
+        raise ValueError(f"unknown task {format!r}: expected one of {', '.join(TASKS)}; --task_config adds other tasks")
     return TASKS[names[name]]
 
 
-def with_companions(task: TaskData, data_dir: str, split: str) -> list[TaskData]:
+def with_companions(format: TableFormat, data_dir: str, split: str) -> list[TableFormat]:
     """The task, and each companion task whose file exists (MNLI: mismatched set and AX)."""
-    companions = [TASKS[name] for name in task.companions]
-    return [task, *(each for each in companions if split in each.sources
-                    and tf.io.gfile.exists(each.sources[split].path_in(data_dir)))]
+    companions = [TASKS[name] for name in format.companions]
+    return [format, *(each for each in companions if split in each.sources
+                      and tf.io.gfile.exists(each.sources[split].path_in(data_dir)))]
 
 
 # --- files to examples ------------------------------------------------------------------------------------------------
@@ -86,7 +87,7 @@ class InputExample(NamedTuple):
     """One row of a file.
 
     Args:
-      label: a class name, the names of several (see TaskData.label_id), or a number for regression. In a test set it
+      label: a class name, the names of several (see TableFormat.label_id), or a number for regression. In a test set it
         is the first class, no class or 0, as in the release.
     """
 
@@ -96,11 +97,11 @@ class InputExample(NamedTuple):
     label: str | float | None = None
 
 
-def read_examples(task_name: str | TaskData, data_dir: str, split: str) -> list[InputExample]:
+def read_examples(task_name: str | TableFormat, data_dir: str, split: str) -> list[InputExample]:
     """Reads the examples of a task's split. Rows with an empty text bring a warning.
 
     Args:
-      task_name: a TaskData, or a name of TASKS in upper or lower case.
+      task_name: a TableFormat, or a name of TASKS in upper or lower case.
       data_dir: the folder that has GLUE's folders (CoLA, MNLI, ...), or the task's own folder.
       split: "train", "dev" or "test".
 
@@ -108,15 +109,15 @@ def read_examples(task_name: str | TaskData, data_dir: str, split: str) -> list[
       ValueError: the task or split is unknown, the file is missing or has no examples, or a row has too few columns
         or an unknown label; file and line are named.
     """
-    task = find_task(task_name)
-    source = task.source(split)
+    format = find_task(task_name)
+    source = format.source(split)
     path = source.path_in(data_dir)
     examples, lines, skipped = [], [], 0
     for row in read_rows(path, source.columns, source.has_header, source.separator):
         if isinstance(row, Row):
-            examples.append(_example(task, split, path, row))
+            examples.append(_example(format, split, path, row))
             lines.append(row.line)
-        elif task.skips_short_rows:
+        elif format.skips_short_rows:
             skipped += 1
         else:
             raise ValueError(f"{path} line {row.line}: expected {row.expected} columns, got {row.got}")
@@ -130,11 +131,11 @@ def read_examples(task_name: str | TaskData, data_dir: str, split: str) -> list[
     return examples
 
 
-def _example(task: TaskData, split: str, path: str, row: Row) -> InputExample:
+def _example(format: TableFormat, split: str, path: str, row: Row) -> InputExample:
     fields = row.fields
-    label = fields.get("label", task.placeholder_label)
+    label = fields.get("label", format.placeholder_label)
     with errors_at(f"{path} line {row.line}"):
-        score = task.label_id(label)
+        score = format.label_id(label)
     guid = fields.get("guid", f"{split}-{row.line - 1}")
     return InputExample(guid, fields["text_a"], fields.get("text_b"), score if isinstance(score, float) else label)
 
@@ -146,7 +147,7 @@ _CHUNK = 1000  # examples that are tokenized in one call
 
 
 def convert_examples_to_features(
-    examples: Iterable[InputExample], task_name: str | TaskData, tokenizer: FullTokenizer, max_seq_length: int,
+    examples: Iterable[InputExample], task_name: str | TableFormat, tokenizer: FullTokenizer, max_seq_length: int,
     pad: bool = True, windows: WindowOptions = WindowOptions(),
 ) -> Iterator[dict]:
     """The features of each example, in order (release: convert_single_example).
@@ -162,7 +163,7 @@ def convert_examples_to_features(
 
     Returns:
       an iterator of dicts: input_ids, input_mask and segment_ids, lists of equal length, or max_windows such lists if
-      that is more than 1; label_id, the result of TaskData.label_id; is_real_example, True.
+      that is more than 1; label_id, the result of TableFormat.label_id; is_real_example, True.
 
     Raises:
       ValueError: the task or a label is unknown, or max_seq_length is too small for any text.
@@ -172,31 +173,31 @@ def convert_examples_to_features(
 
 
 def feature_table(
-    cache: FeatureCache, task: TaskData, data_dir: str, split: str, max_seq_length: int,
+    cache: FeatureCache, format: TableFormat, data_dir: str, split: str, max_seq_length: int,
     windows: WindowOptions = WindowOptions(),
 ) -> FeatureTable:
     """The features of a split (release: file_based_convert_examples_to_features). Their scalars include label_ids."""
-    source = task.source(split)
+    source = format.source(split)
     path = source.path_in(data_dir)
-    made_from = dict(task=task.name, split=split, source=repr(source), labels=task.labels and list(task.labels),
+    made_from = dict(task=format.name, split=split, source=repr(source), labels=format.labels and list(format.labels),
                      file=fingerprint(path))
     if windows.max_windows > 1:
         made_from.update(dataclasses.asdict(windows))
-    if task.multi_label:
-        made_from.update(label_separator=task.label_separator)
-    label_dtype = tf.float32 if task.is_regression or task.multi_label else tf.int32
+    if format.multi_label:
+        made_from.update(label_separator=format.label_separator)
+    label_dtype = tf.float32 if format.is_regression or format.multi_label else tf.int32
     schema = FeatureSchema(max_seq_length, dict(label_ids=label_dtype, is_real_example=tf.int32),
                            num_choices=windows.max_windows, are_windows=windows.max_windows > 1,
-                           sizes=dict(label_ids=task.num_labels) if task.multi_label else {})
+                           sizes=dict(label_ids=format.num_labels) if format.multi_label else {})
 
     def convert():
-        examples = read_examples(task, data_dir, split)
-        return with_label_ids(convert_examples_to_features(examples, task, cache.tokenizer, max_seq_length, pad=False,
+        examples = read_examples(format, data_dir, split)
+        return with_label_ids(convert_examples_to_features(examples, format, cache.tokenizer, max_seq_length, pad=False,
                                                            windows=windows))
 
-    table = cache.table(f"{task.name}_{split}", made_from, schema, convert)
+    table = cache.table(f"{format.name}_{split}", made_from, schema, convert)
     if split == "train":
-        _warn_of_labels_without_examples(task, path, table)
+        _warn_of_labels_without_examples(format, path, table)
     return table
 
 
@@ -205,23 +206,23 @@ def with_label_ids(features: Iterable[dict]) -> Iterator[dict]:
     return (dict(each, label_ids=each["label_id"]) for each in features)
 
 
-def _warn_of_labels_without_examples(task: TaskData, path: str, table: FeatureTable) -> None:
-    if not task.is_regression:
+def _warn_of_labels_without_examples(format: TableFormat, path: str, table: FeatureTable) -> None:
+    if not format.is_regression:
         label_ids = table.scalars["label_ids"].numpy()
-        counts = label_ids.sum(axis=0) if task.multi_label else np.bincount(label_ids, minlength=task.num_labels)
-        for label in np.array(task.labels)[counts == 0]:
+        counts = label_ids.sum(axis=0) if format.multi_label else np.bincount(label_ids, minlength=format.num_labels)
+        for label in np.array(format.labels)[counts == 0]:
             logging.warning("%s has no example with the label %r: the model cannot learn it", path, str(label))
 
 
 def _features(
-    examples: Iterator[InputExample], task: TaskData, tokenizer: FullTokenizer, packer: WindowPacker
+    examples: Iterator[InputExample], format: TableFormat, tokenizer: FullTokenizer, packer: WindowPacker
 ) -> Iterator[dict]:
     for chunk in chunks(examples, _CHUNK):
         encoded_a = tokenizer.encode_batch([example.text_a for example in chunk])
         encoded_b = tokenizer.encode_batch([example.text_b or "" for example in chunk])
         for example, ids_a, ids_b in zip(chunk, encoded_a, encoded_b):
             with errors_at(f"example {example.guid}"):
-                label_id = task.label_id(example.label)
+                label_id = format.label_id(example.label)
             yield dict(packer.pack(ids_a.tolist(), ids_b.tolist()), label_id=label_id, is_real_example=True)
     if packer.num_truncated:
         logging.warning("the ends of %s with more windows than --max_windows=%d are left out",

@@ -17,7 +17,7 @@ from albert_tf.tasks.classification.config import ClassifierConfig
 from albert_tf.tasks.classification.data import feature_table, read_examples, with_companions
 from albert_tf.tasks.classification.metrics import Calibration, evaluate_ranking, fitted
 from albert_tf.tasks.classification.objective import ClassificationObjective, LabelLoss, RankingObjective, class_weights
-from albert_tf.tasks.classification.task_config import TaskData
+from albert_tf.tasks.classification.table_format import TableFormat
 from albert_tf.tasks.fine_tuning import FineTuning, check_labels
 from albert_tf.text.packing import WindowOptions
 from albert_tf.training.checkpoints import saved_runs
@@ -39,26 +39,27 @@ class TextClassification(FineTuning):
 
     def __init__(self, options: ClassifierConfig, *arguments: Any):
         super().__init__(options, *arguments)
-        self.task = options.task()
-        self.name, self.best_metric = self.task.name, self.task.metrics[0]
+        self.format = options.table_format()
+        self.name, self.best_metric = self.format.name, self.format.metrics[0]
         windows = {name: self.model.effective_value(name, options.windows.get(name), "long_texts")
                    for name in _LONG_TEXTS}
         self.window_arguments = {name: value for name, value in windows.items() if value is not None}
         self.windows = WindowOptions(windows["max_windows"] or 1, windows["doc_stride"] or 0)
-        check_labels(options, self.model, self.task.labels)
+        check_labels(options, self.model, self.format.labels)
         self._check_kind()
         if options.do_eval or options.calibrate:
-            glue_metrics.check_packages(self.task)
+            glue_metrics.check_packages(self.format)
         is_other = options.do_train or options.ensemble_checkpoints
         self._calibration = Calibration() if is_other else _stored(self.model.settings)
         self._class_weights: tuple[float, ...] | None = None  # of the training set
-        self.data_files = {split: source.path for split, source in self.task.sources.items() if split in options.splits}
+        sources = self.format.sources.items()
+        self.data_files = {split: source.path for split, source in sources if split in options.splits}
         if options.do_train and options.distillation.teacher_checkpoint:
             self.teacher = Teacher.of(options.distillation, "classifier", ClassificationObjective.TEACHER_OUTPUTS)
-            self.teacher.check_labels(self.task.labels, self.task.multi_label, self.task.is_ranking)
+            self.teacher.check_labels(self.format.labels, self.format.multi_label, self.format.is_ranking)
 
     def new_task(self, config):
-        options, task = self.options, self.task
+        options, task = self.options, self.format
         model = AlbertClassifier(
             config, task.num_labels, options.classifier_dropout_prob, label_names=task.labels,
             max_seq_length=self.max_seq_length, multi_label=task.multi_label,
@@ -71,28 +72,28 @@ class TextClassification(FineTuning):
                                   LabelLoss(task.multi_label, self._class_weights, options.focal_gamma))
 
     def training_table(self):
-        table = self._table(self.task, "train")
-        path = self.task.source("train").path_in(self.options.data_dir)
-        self._class_weights = class_weights(self.task, table.scalars["label_ids"].numpy(), path)
+        table = self._table(self.format, "train")
+        path = self.format.source("train").path_in(self.options.data_dir)
+        self._class_weights = class_weights(self.format, table.scalars["label_ids"].numpy(), path)
         if self._class_weights is not None:
             logging.info("weights of the labels: %s", ", ".join(
-                f"{name} {weight:.4g}" for name, weight in zip(self.task.labels, self._class_weights)))
+                f"{name} {weight:.4g}" for name, weight in zip(self.format.labels, self._class_weights)))
         return table
 
     def texts(self, split):
-        for example in read_examples(self.task, self.options.data_dir, split):
+        for example in read_examples(self.format, self.options.data_dir, split):
             yield from filter(None, (example.text_a, example.text_b))
 
     def teacher_table(self, table):
         """The same texts, with the vocabulary, the length and the windows of the teacher."""
         options, cache = self.options, FeatureCache(self.teacher.tokenizer, self.options.cache)
-        return feature_table(cache, self.task, options.data_dir, "train",
+        return feature_table(cache, self.format, options.data_dir, "train",
                              self.teacher.row_length(self.max_seq_length),
                              WindowOptions.of(self.teacher.source.settings))
 
     def evaluation(self):
         dev_sets = list(self._tables("dev"))
-        if self.task.is_ranking:
+        if self.format.is_ranking:
             return self._evaluation_of_ranking(dev_sets[0][1])
 
         def evaluate(predict) -> dict[str, float]:
@@ -102,14 +103,14 @@ class TextClassification(FineTuning):
                 predictions = predict(table)
                 scores = glue_metrics.evaluate(task, mean_of(predictions, "probabilities"), label_ids,
                                                self._calibration.thresholds)
-                prefix = "" if task is self.task else f"{task.name}/"
+                prefix = "" if task is self.format else f"{task.name}/"
                 results.update({prefix + name: value for name, value in scores.items()})
             return results
 
         return evaluate
 
     def _evaluation_of_ranking(self, table):
-        queries = [example.text_a for example in read_examples(self.task, self.options.data_dir, "dev")]
+        queries = [example.text_a for example in read_examples(self.format, self.options.data_dir, "dev")]
         label_ids = table.scalars["label_ids"].numpy()
 
         def evaluate(predict) -> dict[str, float]:
@@ -136,8 +137,8 @@ class TextClassification(FineTuning):
         if not saved_runs(self.options.output_dir):
             raise ValueError(f"--calibrate needs a run in --output_dir={self.options.output_dir}, where the result is "
                              "stored: train it with --do_train")
-        table = self._table(self.task, "dev")
-        calibration, results = fitted(self.task, mean_of(self.predict(table), "logits"),
+        table = self._table(self.format, "dev")
+        calibration, results = fitted(self.format, mean_of(self.predict(table), "logits"),
                                       table.scalars["label_ids"].numpy())
         logging.info("calibration on %s: %s", count_of(len(table), "dev example"), shown(results))
         if is_chief(self.strategy):
@@ -153,16 +154,16 @@ class TextClassification(FineTuning):
 
     def export(self, directory, model):
         export_classification(directory, model, self.tokenizer, self.max_seq_length, self.has_pairs,
-                              self.task.is_regression, self.options.threshold_to_export, self.windows)
+                              self.format.is_regression, self.options.threshold_to_export, self.windows)
 
     @property
     def has_pairs(self) -> bool:
         """Whether there is a second text."""
-        return any("text_b" in source.columns for source in self.task.sources.values())
+        return any("text_b" in source.columns for source in self.format.sources.values())
 
     def _check_kind(self) -> None:
         """Raises ValueError if a flag is not for the task, or the model was trained for another number of labels."""
-        options, task = self.options, self.task
+        options, task = self.options, self.format
         if options.focal_gamma and task.is_regression:
             raise ValueError(f"--focal_gamma is for labels, and {task.name} is a regression")
         if options.calibrate and task.is_regression:
@@ -178,18 +179,18 @@ class TextClassification(FineTuning):
             raise ValueError(f"{source.path} was trained on single texts, and {task.name} has pairs: use the "
                              "task_config of the training, or another model")
 
-    def _table(self, task: TaskData, split: str):
+    def _table(self, task: TableFormat, split: str):
         return feature_table(self.cache, task, self.options.data_dir, split, self.max_seq_length, self.windows)
 
     def _tables(self, split: str) -> Iterator:
         """The task and its companions, each with its table."""
-        return ((task, self._table(task, split)) for task in with_companions(self.task, self.options.data_dir, split))
+        return ((task, self._table(task, split)) for task in with_companions(self.format, self.options.data_dir, split))
 
-    def _write(self, task: TaskData, predictions, step: int) -> None:
+    def _write(self, task: TableFormat, predictions, step: int) -> None:
         """Writes the answers to --predict_split. The files of a companion task have its name as a suffix."""
         options, probabilities = self.options, mean_of(predictions, "probabilities")
         examples = read_examples(task, options.data_dir, options.predict_split)
-        suffix = "" if task is self.task else f"_{task.name}"
+        suffix = "" if task is self.format else f"_{task.name}"
         guids = [example.guid for example in examples]
         where = suffix, options.predict_split, self._calibration.thresholds
         write_answers(options.output_dir, task, guids, probabilities, *where)

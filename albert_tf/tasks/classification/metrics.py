@@ -12,7 +12,7 @@ from typing import Sequence
 import numpy as np
 from absl import logging
 
-from albert_tf.tasks.classification.task_config import TaskData
+from albert_tf.tasks.classification.table_format import TableFormat
 from albert_tf.training.evaluation import check_finite_outputs
 from albert_tf.utils.imports import (
     check_installed,
@@ -26,7 +26,7 @@ _LEAST_PROBABILITY = np.finfo(np.float32).tiny
 
 
 def evaluate(
-    task: TaskData, probabilities: np.ndarray, label_ids: np.ndarray, thresholds: Sequence[float] | None = None
+    format: TableFormat, probabilities: np.ndarray, label_ids: np.ndarray, thresholds: Sequence[float] | None = None
 ) -> dict[str, float]:
     """Computes the task's metrics, eval_loss (also as loss) and, for classification, eval_accuracy.
 
@@ -34,14 +34,14 @@ def evaluate(
     scores, or with several labels per text [examples, labels] of 0 and 1. For thresholds see predicted_labels.
     """
     check_finite_outputs(probabilities)
-    names = dict.fromkeys(("eval_accuracy", *task.metrics))
-    if task.multi_label:  # the accuracy is that of whole texts: all labels must be right
+    names = dict.fromkeys(("eval_accuracy", *format.metrics))
+    if format.multi_label:  # the accuracy is that of whole texts: all labels must be right
         label_ids, predicted = label_ids.astype(np.int32), above(probabilities, thresholds).astype(np.int32)
         loss = mean_binary_cross_entropy(probabilities, label_ids)
         results = {name: float(_METRICS_OF_SEVERAL[name](label_ids, predicted, probabilities)) for name in names}
         return dict(results, eval_loss=loss, loss=loss)
-    if task.is_regression:
-        predicted, names = probabilities[:, 0], dict.fromkeys(task.metrics)
+    if format.is_regression:
+        predicted, names = probabilities[:, 0], dict.fromkeys(format.metrics)
         loss = float(np.mean(np.square(predicted - label_ids)))
     else:
         predicted, loss = probabilities.argmax(axis=-1), mean_cross_entropy(probabilities, label_ids)
@@ -97,9 +97,9 @@ _METRICS = {
 _OF_SCIKIT_LEARN = {"micro_f1", "macro_f1", "average_precision", "f1", "matthew_corr", "MSE"}
 
 
-def check_packages(task: TaskData) -> None:
+def check_packages(format: TableFormat) -> None:
     """Raises a ValueError before the work starts, if a metric of a task needs scikit-learn and it is missing."""
-    for name in sorted(_OF_SCIKIT_LEARN.intersection(task.metrics)):
+    for name in sorted(_OF_SCIKIT_LEARN.intersection(format.metrics)):
         check_installed(f"the metric {name}", "sklearn")
 
 
@@ -156,22 +156,22 @@ class Calibration:
     thresholds: tuple[float, ...] | None = None
 
 
-def fitted(task: TaskData, logits: np.ndarray, label_ids: np.ndarray) -> tuple[Calibration, dict[str, float]]:
+def fitted(format: TableFormat, logits: np.ndarray, label_ids: np.ndarray) -> tuple[Calibration, dict[str, float]]:
     """The calibration with the least loss on a set, and with the best F1 of each label if a text can have several.
 
     Logits are [examples, labels], label_ids [examples], or [examples, labels] of 0 and 1 if a text can have several.
     The results are the values of the calibration, and error, loss and F1 before and after it.
     """
     logits = logits.astype(np.float64)
-    temperature = _temperature(task, logits, label_ids)
-    before, after = (probabilities(task, logits, each) for each in (1.0, temperature))
-    thresholds = tuple(map(_threshold, label_ids.T, after.T)) if task.multi_label else None
+    temperature = _temperature(format, logits, label_ids)
+    before, after = (probabilities(format, logits, each) for each in (1.0, temperature))
+    thresholds = tuple(map(_threshold, label_ids.T, after.T)) if format.multi_label else None
     results = dict(
-        temperature=temperature, eval_loss=_loss(task, logits / temperature, label_ids),
-        eval_loss_before=_loss(task, logits, label_ids),
-        expected_calibration_error=expected_calibration_error(task, after, label_ids),
-        expected_calibration_error_before=expected_calibration_error(task, before, label_ids))
-    for name, threshold in zip(task.labels or (), thresholds or ()):
+        temperature=temperature, eval_loss=_loss(format, logits / temperature, label_ids),
+        eval_loss_before=_loss(format, logits, label_ids),
+        expected_calibration_error=expected_calibration_error(format, after, label_ids),
+        expected_calibration_error_before=expected_calibration_error(format, before, label_ids))
+    for name, threshold in zip(format.labels or (), thresholds or ()):
         results[f"threshold/{name}"] = threshold
     if thresholds:
         results.update(macro_f1=_macro_f1(label_ids, after, thresholds), macro_f1_before=_macro_f1(label_ids, before))
@@ -180,18 +180,18 @@ def fitted(task: TaskData, logits: np.ndarray, label_ids: np.ndarray) -> tuple[C
     return Calibration(temperature, thresholds), results
 
 
-def probabilities(task: TaskData, logits: np.ndarray, temperature: float) -> np.ndarray:
+def probabilities(format: TableFormat, logits: np.ndarray, temperature: float) -> np.ndarray:
     """The probabilities of logits [examples, labels], as AlbertClassifier.probabilities computes them."""
     scaled = logits / temperature
-    return scipy_special.expit(scaled) if task.multi_label else scipy_special.softmax(scaled, axis=1)
+    return scipy_special.expit(scaled) if format.multi_label else scipy_special.softmax(scaled, axis=1)
 
 
-def expected_calibration_error(task: TaskData, probabilities: np.ndarray, label_ids: np.ndarray) -> float:
+def expected_calibration_error(format: TableFormat, probabilities: np.ndarray, label_ids: np.ndarray) -> float:
     """The mean difference between probability and share of what is right, over 15 equal bins of probabilities.
 
     With one label per text, it is that of the most probable label. With several, it is over all texts and labels.
     """
-    if task.multi_label:
+    if format.multi_label:
         confidence, is_right = probabilities.ravel(), label_ids.ravel()
     else:
         confidence, is_right = probabilities.max(axis=1), probabilities.argmax(axis=1) == label_ids
@@ -200,16 +200,16 @@ def expected_calibration_error(task: TaskData, probabilities: np.ndarray, label_
     return float(np.abs(differences).sum() / len(confidence))
 
 
-def _temperature(task: TaskData, logits: np.ndarray, label_ids: np.ndarray) -> float:
+def _temperature(format: TableFormat, logits: np.ndarray, label_ids: np.ndarray) -> float:
     bound = np.log(_LARGEST)
-    found = scipy_optimize.minimize_scalar(lambda log: _loss(task, logits / np.exp(log), label_ids),
+    found = scipy_optimize.minimize_scalar(lambda log: _loss(format, logits / np.exp(log), label_ids),
                                            bounds=(-bound, bound), method="bounded", options=dict(xatol=1e-8))
     return float(np.exp(found.x))
 
 
-def _loss(task: TaskData, logits: np.ndarray, label_ids: np.ndarray) -> float:
+def _loss(format: TableFormat, logits: np.ndarray, label_ids: np.ndarray) -> float:
     """The mean (binary) cross entropy of logits."""
-    if task.multi_label:
+    if format.multi_label:
         return float(np.mean(np.logaddexp(0.0, logits) - label_ids * logits))
     return float(np.mean(scipy_special.logsumexp(logits, axis=1) - logits[np.arange(len(logits)), label_ids]))
 

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.modeling.classifier import AlbertClassifier, AlbertMultipleChoice
-from albert_tf.tasks.classification.task_config import BALANCED, TaskData
+from albert_tf.tasks.classification.table_format import BALANCED, TableFormat
 from albert_tf.training.distillation import binary_divergence, divergence
 from albert_tf.training.objective import Batch, Objective, Tensors
 
@@ -130,7 +130,7 @@ class RankingObjective(ClassificationObjective):
         return dict(probabilities=tf.sigmoid(outputs["logits"]))
 
 
-def class_weights(task: TaskData, label_ids: np.ndarray, path: str) -> tuple[float, ...] | None:
+def class_weights(format: TableFormat, label_ids: np.ndarray, path: str) -> tuple[float, ...] | None:
     """The weights of a task's labels; None if they are equal.
 
     "balanced" means the weights of scikit-learn: examples / (labels * examples with the label). With several labels per
@@ -138,13 +138,13 @@ def class_weights(task: TaskData, label_ids: np.ndarray, path: str) -> tuple[flo
 
     `label_ids` are those of the training set at `path`, [examples] or [examples, labels].
     """
-    if task.class_weights != BALANCED or task.labels is None:
-        return None if task.class_weights is None else tuple(map(float, task.class_weights))
-    counts = label_ids.sum(axis=0) if task.multi_label else np.bincount(label_ids, minlength=task.num_labels)
+    if format.class_weights != BALANCED or format.labels is None:
+        return None if format.class_weights is None else tuple(map(float, format.class_weights))
+    counts = label_ids.sum(axis=0) if format.multi_label else np.bincount(label_ids, minlength=format.num_labels)
     if not counts.all():
-        name = task.labels[int(np.argmin(counts))]
+        name = format.labels[int(np.argmin(counts))]
         raise ValueError(f'{path} has no example with the label {name!r}, so "class_weights": "{BALANCED}" gives it no '
                          "weight: add an example, or write the weights as numbers")
     total = len(label_ids)
-    weights = np.maximum(total - counts, 1) / counts if task.multi_label else total / (task.num_labels * counts)
+    weights = np.maximum(total - counts, 1) / counts if format.multi_label else total / (format.num_labels * counts)
     return tuple(map(float, weights))

@@ -8,7 +8,7 @@ from typing import ClassVar
 from albert_tf import options as fields
 from albert_tf.data.rows import text_column_option
 from albert_tf.tasks.classification.data import find_task
-from albert_tf.tasks.classification.task_config import TaskData, load_task_config
+from albert_tf.tasks.classification.table_format import TableFormat, read_table_format
 from albert_tf.tasks.config import FineTuningConfig
 from albert_tf.tasks.sentence_vectors.data import DROPOUT
 from albert_tf.training.config import FineTuningTraining, TeacherConfig
@@ -46,7 +46,7 @@ class SentenceVectorsConfig(NormalizedPooling, StoredVectors, Prompt, TeacherCon
     data_dir: str | None = fields.string(None, "Directory that holds GLUE's STS-B, or the files of --task_config.")
     task_config: str | None = fields.string(
         None, "Path of a JSON file that describes a regression task on two texts, to use instead of STS-B; see "
-        "albert_tf/tasks/classification/task_config.py.")
+        "albert_tf/tasks/classification/table_format.py.")
     best_score: float = fields.number(5.0, "The task's highest score, which corresponds to a cosine of 1.", 1e-6)
     temperature: float = fields.number(
         0.05, "Number by which cosines are divided, for the objectives pairs and simcse.", 1e-6,
@@ -87,6 +87,6 @@ class SentenceVectorsConfig(NormalizedPooling, StoredVectors, Prompt, TeacherCon
     def release_steps(self):  # noqa: D102
         return super().release_steps if self.objective == "sts" and not self.task_config else None
 
-    def scored(self) -> TaskData:
+    def scored(self) -> TableFormat:
         """The task whose texts are scored: STS-B or task_config. Raises ValueError if it cannot be read."""
-        return load_task_config(self.task_config) if self.task_config else find_task("sts-b")
+        return read_table_format(self.task_config) if self.task_config else find_task("sts-b")

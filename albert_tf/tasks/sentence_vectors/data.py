@@ -10,7 +10,7 @@ from albert_tf.data.feature_table import FeatureCache, FeatureSchema, FeatureTab
 from albert_tf.data.rows import ShortRow, is_of_objects, read_rows, read_texts
 from albert_tf.data.worker_pool import chunks
 from albert_tf.tasks.classification.data import read_examples
-from albert_tf.tasks.classification.task_config import TaskData
+from albert_tf.tasks.classification.table_format import TableFormat
 from albert_tf.text.packing import PairPacker, by_feature
 from albert_tf.text.tokenization import WORD_START, FullTokenizer, word_starts
 from albert_tf.utils.imports import tensorflow as tf
@@ -87,18 +87,18 @@ def read_twice(path: str, text_column: str | None = None) -> list[TextPair]:
     return [TextPair(text, text) for text in read_single_texts(path, text_column)]
 
 
-def read_scored_pairs(task: TaskData, data_dir: str, split: str, best_score: float) -> list[TextPair]:
+def read_scored_pairs(format: TableFormat, data_dir: str, split: str, best_score: float) -> list[TextPair]:
     """The pairs of a regression such as STS-B; their cosines are the scores divided by the best score.
 
     `best_score` is that of two texts with the same meaning.
     """
-    examples = read_examples(task, data_dir, split)
-    if not task.is_regression or examples[0].text_b is None:
-        raise ValueError(f"the task {task.name} must be a regression of two texts, as sts-b is")
+    examples = read_examples(format, data_dir, split)
+    if not format.is_regression or examples[0].text_b is None:
+        raise ValueError(f"the task {format.name} must be a regression of two texts, as sts-b is")
     scores = [float(example.label or 0) for example in examples]
     if max(scores) > best_score:
-        raise ValueError(f"{task.name}: --best_score is {best_score:g}, but an example has the score {max(scores):g}: "
-                         "set --best_score to the score of two texts with the same meaning")
+        raise ValueError(f"{format.name}: --best_score is {best_score:g}, but an example has the score "
+                         f"{max(scores):g}: set --best_score to the score of two texts with the same meaning")
     return [TextPair(example.text_a, example.text_b or "", score / best_score)
             for example, score in zip(examples, scores)]
 

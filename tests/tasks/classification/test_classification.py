@@ -8,7 +8,7 @@ from albert_tf import from_pretrained
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.classification.objective import ClassificationObjective, LabelLoss, class_weights
-from albert_tf.tasks.classification.task_config import TaskData
+from albert_tf.tasks.classification.table_format import TableFormat
 
 
 @pytest.fixture(params=["classifier", "regression"])
@@ -84,7 +84,7 @@ def test_a_focal_loss_of_a_certain_text_has_a_finite_gradient(multi_label):
 
 def test_balanced_weights_are_those_of_scikit_learn():
     """sklearn.utils.class_weight.compute_class_weight("balanced"): 10 / (3 * count)."""
-    task = TaskData("moods", {}, LABELS, class_weights="balanced")
+    task = TableFormat("moods", {}, LABELS, class_weights="balanced")
     ids = np.array([0] * 5 + [1] * 3 + [2] * 2)
     np.testing.assert_allclose(class_weights(task, ids, "train.csv"), [0.66666667, 1.11111111, 1.66666667])
     with pytest.raises(ValueError, match='train.csv has no example with the label \'odd\', so "class_weights"'):
@@ -92,11 +92,11 @@ def test_balanced_weights_are_those_of_scikit_learn():
 
 
 def test_balanced_weights_of_several_labels_are_texts_without_to_texts_with_them():
-    task = TaskData("moods", {}, LABELS, multi_label=True, class_weights="balanced")
+    task = TableFormat("moods", {}, LABELS, multi_label=True, class_weights="balanced")
     np.testing.assert_allclose(class_weights(task, SEVERAL, "train.csv"), [2 / 2, 3 / 1, 2 / 2])
-    numbers = TaskData("moods", {}, LABELS, multi_label=True, class_weights=(1, 2, 3))
+    numbers = TableFormat("moods", {}, LABELS, multi_label=True, class_weights=(1, 2, 3))
     assert class_weights(numbers, SEVERAL, "train.csv") == (1.0, 2.0, 3.0)
-    assert class_weights(TaskData("moods", {}, LABELS), ONE, "train.csv") is None
+    assert class_weights(TableFormat("moods", {}, LABELS), ONE, "train.csv") is None
 
 
 def test_a_teacher_of_several_labels_per_text_is_compared_label_by_label():

@@ -11,7 +11,7 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.classification.answers import classify_texts
 from albert_tf.tasks.classification.metrics import expected_calibration_error, fitted, probabilities
-from albert_tf.tasks.classification.task_config import TaskData
+from albert_tf.tasks.classification.table_format import TableFormat
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.weights.settings import Settings, settings_in, settings_of, write_settings
 
@@ -85,8 +85,8 @@ def test_wrong_arguments_are_refused(tokenizer, config, make, texts, pairs, mess
         classify_texts(make(config), tokenizer, texts, pairs)
 
 
-ONE = TaskData("reviews", {}, ("bad", "good"))
-SEVERAL = TaskData("moods", {}, ("calm", "loud"), multi_label=True)
+ONE = TableFormat("reviews", {}, ("bad", "good"))
+SEVERAL = TableFormat("moods", {}, ("calm", "loud"), multi_label=True)
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
                     intermediate_size=8, max_position_embeddings=8)
 

@@ -8,7 +8,7 @@ import pytest
 from albert_tf.tasks.classification.answers import write_answers, write_predictions
 from albert_tf.tasks.classification.data import TASKS, InputExample
 from albert_tf.tasks.classification.metrics import evaluate
-from albert_tf.tasks.classification.task_config import TaskData
+from albert_tf.tasks.classification.table_format import TableFormat
 from albert_tf.training.evaluation import mean_of
 
 # Of five examples: three true positives of four answers "1", one false negative.
@@ -38,7 +38,7 @@ def test_stsb_has_pearson_spearman_and_mse():
     assert "eval_accuracy" not in results
 
 
-MOODS = TaskData("moods", {}, ("calm", "loud", "odd"), multi_label=True,
+MOODS = TableFormat("moods", {}, ("calm", "loud", "odd"), multi_label=True,
                  metrics=("micro_f1", "macro_f1", "average_precision"))
 SEVERAL = np.array([[1, 0, 1], [0, 0, 1], [0, 0, 0], [1, 1, 0]], np.float32)
 OF_SEVERAL = np.array([[0.9, 0.2, 0.4], [0.6, 0.1, 0.8], [0.3, 0.7, 0.2], [0.5, 0.95, 0.3]], np.float32)
@@ -108,7 +108,7 @@ def test_the_server_takes_no_answers_to_the_dev_set(tmp_path):
 
 
 def test_answers_of_a_regression_are_scores(tmp_path):
-    scores = TaskData("sts", {}, None, ("pearson",))
+    scores = TableFormat("sts", {}, None, ("pearson",))
     write_answers(str(tmp_path), scores, ["7"], np.array([[3.5]]), "_sts")
     assert (tmp_path / "submit_results_sts.tsv").read_text() == "index\tprediction\n7\t3.5\n"
     assert (tmp_path / "test_results_sts.tsv").read_text() == "3.5\n"
@@ -121,7 +121,7 @@ def test_answers_of_stsb_are_clipped_to_the_servers_range(tmp_path):
 
 
 def test_predictions_have_the_texts_and_the_names_of_the_labels(tmp_path):
-    task = TaskData("reviews", {}, ("bad", "very, good"))
+    task = TableFormat("reviews", {}, ("bad", "very, good"))
     examples = [InputExample("a", 'A "fine"\nday, it was.'), InputExample("b", "Dull.")]
     path = write_predictions(str(tmp_path), task, examples, np.array([[0.25, 0.75], [0.875, 0.125]]), split="dev")
     with open(path, newline="") as file:

@@ -13,7 +13,7 @@ from albert_tf.tasks.classification.answers import RelevanceScorer
 from albert_tf.tasks.classification.data import read_examples
 from albert_tf.tasks.classification.metrics import evaluate_ranking
 from albert_tf.tasks.classification.objective import RankingObjective
-from albert_tf.tasks.classification.task_config import load_task_config
+from albert_tf.tasks.classification.table_format import read_table_format
 
 
 def test_measures_are_those_of_trec_eval(golden):
@@ -77,7 +77,7 @@ def write(tmp_path):
 
 
 def test_a_config_describes_a_ranking(write, tmp_path):
-    task = load_task_config(write())
+    task = read_table_format(write())
     assert task.is_ranking and task.num_labels == 1 and task.metrics == ("mrr@10",)
     (tmp_path / "train.tsv").write_text("query\tpassage\trelevant\na\tb\t1\na\tc\t0\n")
     assert [example.label for example in read_examples(task, str(tmp_path), "train")] == [1, 0]
@@ -96,4 +96,4 @@ def test_a_config_describes_a_ranking(write, tmp_path):
     (dict(columns=dict(text_a=0, label=1)), "missing field in columns: 'text_b'")])
 def test_a_wrong_config_is_named(write, changes, message):
     with pytest.raises(ValueError, match=message):
-        load_task_config(write(**changes))
+        read_table_format(write(**changes))

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from albert_tf.tasks.classification.data import read_examples
-from albert_tf.tasks.classification.task_config import load_task_config
+from albert_tf.tasks.classification.table_format import read_table_format
 
 CONFIG = dict(name="reviews", files=dict(train="train.csv", dev="dev.jsonl", test="test.tsv"),
               columns=dict(text_a="review", label="verdict"), labels=["bad", "good"], metrics=["f1", "eval_accuracy"])
@@ -14,7 +14,7 @@ CONFIG = dict(name="reviews", files=dict(train="train.csv", dev="dev.jsonl", tes
 def config(folder, **changes):
     path = folder / "task.json"
     path.write_text(json.dumps({name: value for name, value in {**CONFIG, **changes}.items() if value is not None}))
-    return load_task_config(str(path))
+    return read_table_format(str(path))
 
 
 def test_csv_json_lines_and_tsv_are_read_by_their_endings(tmp_path):
@@ -88,7 +88,7 @@ def test_a_field_may_be_a_whole_document(tmp_path):
 
 def test_a_config_may_begin_with_a_byte_order_mark(tmp_path):
     (tmp_path / "task.json").write_text("\ufeff" + json.dumps(CONFIG), encoding="utf-8")
-    assert load_task_config(str(tmp_path / "task.json")).name == "reviews"
+    assert read_table_format(str(tmp_path / "task.json")).name == "reviews"
 
 
 def test_columns_may_be_numbers_if_there_is_no_header(tmp_path):
@@ -216,7 +216,7 @@ def test_an_error_names_a_file_whose_content_does_not_match_its_ending(tmp_path,
 
 def test_a_config_that_is_missing_or_no_json_is_named(tmp_path):
     with pytest.raises(ValueError, match="no such file: .*nothing.json"):
-        load_task_config(str(tmp_path / "nothing.json"))
+        read_table_format(str(tmp_path / "nothing.json"))
     (tmp_path / "task.json").write_text("{")
     with pytest.raises(ValueError, match="task.json line 1: not JSON"):
-        load_task_config(str(tmp_path / "task.json"))
+        read_table_format(str(tmp_path / "task.json"))

@@ -1,4 +1,4 @@
-"""TaskData: the files, columns, labels and metrics of a classification or a regression.
+"""TableFormat: the files, columns, labels and metrics of a classification or a regression.
 
 data.py has those of GLUE. Those of one's own are read from a JSON file (--task_config):
 
@@ -65,8 +65,8 @@ class SplitFile:
 
 
 @dataclasses.dataclass(frozen=True)
-class TaskData:
-    """A classification or regression task.
+class TableFormat:
+    """The format of the tables of a classification or a regression.
 
     Args:
       name: the release's name of the task.
@@ -190,14 +190,14 @@ _CONFIG_KEYS: dict[str, _Kind] = dict(
     class_weights=_WEIGHTS)
 
 
-def load_task_config(path: str) -> TaskData:
+def read_table_format(path: str) -> TableFormat:
     """Reads a task from a JSON file (see the description of this module)."""
     config = read_json_object(path)
     with errors_at(path):
         return _from_config(config)
 
 
-def _from_config(config: dict[str, Any]) -> TaskData:
+def _from_config(config: dict[str, Any]) -> TableFormat:
     _check_keys("key", config, _CONFIG_KEYS, required=("name", "files", "columns"))
     for key, value in config.items():
         kind, called = _CONFIG_KEYS[key]
@@ -220,7 +220,7 @@ def _from_config(config: dict[str, Any]) -> TaskData:
         raise ValueError(f'separator must be one character, such as ";". Received: {separator!r}')
     test_columns = {field: column for field, column in test_columns.items() if field != "label"}
     labels, metrics = _labels_and_metrics(config)
-    return TaskData(
+    return TableFormat(
         config["name"],
         {split: SplitFile(name, test_columns if split == "test" else columns, has_header, separator)
          for split, name in files.items()},
