@@ -72,7 +72,7 @@ def read_options() -> Options:
 def main() -> None:
     from albert_tf.export.conversion import convert, save_random
     from albert_tf.weights.reshaping import RESHAPED, reshaped
-    from albert_tf.weights.resolved_model import ResolvedModel
+    from albert_tf.weights.resolved_model import resolve
 
     options = read_options()
     path, output_dir = options.init_path, options.output_dir or options.export_path
@@ -83,7 +83,7 @@ def main() -> None:
                          "weights")
     if options.upload is not None:
         _check_upload(options.upload, options.to)
-    selected = ResolvedModel(options, num_layers=options.num_layers)
+    selected = resolve(options, num_layers=options.num_layers)
     config, vocabulary = selected.config, selected.vocabulary
     if vocabulary:
         vocabulary.tokenizer(config)  # raises if they belong to different models

@@ -81,12 +81,12 @@ def main() -> None:
     from albert_tf.server.web import page_files, scripts
     from albert_tf.tasks.scores import check_scores
     from albert_tf.training.checkpoints import check_no_run
-    from albert_tf.weights.resolved_model import ResolvedModel
+    from albert_tf.weights.resolved_model import resolve
     from albert_tf.weights.settings import settings_of
 
     options = flags.read(Options)
     with used_alone(options.output_dir, "export"):
-        selected = ResolvedModel(options, num_layers=options.num_layers)
+        selected = resolve(options, num_layers=options.num_layers)
         head = selected.head(options.model)
         model = selected.pretrained(head, **pooling_arguments(selected, head, options))
         check_packages()

@@ -51,11 +51,11 @@ def main() -> None:
     from albert_tf.export import tflite
     from albert_tf.export.saved_model import ModelWithRunner, write_and_compare
     from albert_tf.tasks.scores import check_scores
-    from albert_tf.weights.resolved_model import ResolvedModel
+    from albert_tf.weights.resolved_model import resolve
 
     options = flags.read(Options)
     with used_alone(options.output_dir, "export"):
-        selected = ResolvedModel(options, num_layers=options.num_layers)
+        selected = resolve(options, num_layers=options.num_layers)
         head = selected.head(options.model)
         model = selected.pretrained(head, **pooling_arguments(selected, head, options))
         check_length(options.max_seq_length, model.config)

@@ -66,7 +66,7 @@ def define_flags() -> None:
 def main() -> None:
     from albert_tf.tasks.sentence_vectors.search import made_with, ranges_in, ranges_path, write_stored
     from albert_tf.tasks.sentence_vectors.vectors import prompted, token_files, token_ids
-    from albert_tf.weights.resolved_model import ResolvedModel
+    from albert_tf.weights.resolved_model import resolve
 
     options = flags.read(Options)
     if os.path.splitext(options.output_file)[1] != ".npy":
@@ -82,7 +82,7 @@ def main() -> None:
         lines = list(read_texts(options.input_file, options.text_column))
         if not lines:
             raise ValueError(f"{options.input_file} has no lines")
-        selected = ResolvedModel(options)
+        selected = resolve(options)
         pooling = sentence_pooling(selected, options)
         model = selected.pretrained("sentence_encoder", **pooling)
         # The ranges of int8 are those of the vectors themselves, unless the flag has others.

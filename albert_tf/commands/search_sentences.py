@@ -51,7 +51,7 @@ def main() -> None:
     from albert_tf.tasks.classification.answers import RelevanceScorer
     from albert_tf.tasks.sentence_vectors.search import made_with, nearest_lines, open_vectors, unit_vectors_function
     from albert_tf.weights.from_pretrained import from_pretrained, tokenizer_from_pretrained
-    from albert_tf.weights.resolved_model import ResolvedModel
+    from albert_tf.weights.resolved_model import resolve
 
     options = flags.read(Options)
     for query in options.query or ():
@@ -60,7 +60,7 @@ def main() -> None:
     lines = list(read_texts(options.input_file, options.text_column))
     if not any(map(str.strip, lines)):
         raise ValueError(f"{options.input_file} has no lines")
-    selected = ResolvedModel(options)
+    selected = resolve(options)
     model = selected.pretrained("sentence_encoder", **sentence_pooling(selected, options))
     tokenizer = selected.vocabulary.tokenizer(model.config)
     scorer = RelevanceScorer(

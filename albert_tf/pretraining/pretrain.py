@@ -24,7 +24,7 @@ from albert_tf.training.run import new_trainer, set_up, train, training_in
 from albert_tf.training.strategy import distributed, is_chief
 from albert_tf.utils.files import check_directory, check_no_wildcard, expand_globs, make_directory
 from albert_tf.weights.model_card import write_run_card
-from albert_tf.weights.resolved_model import ResolvedModel
+from albert_tf.weights.resolved_model import ResolvedModel, resolve
 from albert_tf.weights.settings import Settings, write_settings
 from albert_tf.weights.teacher import Teacher
 
@@ -37,7 +37,7 @@ def pretrain(options: PretrainingConfig, command_line: str = "") -> None:
     """
     check_no_wildcard(options.output_dir)
     check_directory(options.output_dir)
-    model = ResolvedModel(options.source, ("pretrainer",), options.output_dir, options.do_train)
+    model = resolve(options.source, ("pretrainer",), options.output_dir, options.do_train)
     strategy = set_up(options.devices, options.training.random_seed, options.batch_sizes,
                       options.training.gradient_accumulation_steps)
     with training_in([options.output_dir], strategy, options.do_train):

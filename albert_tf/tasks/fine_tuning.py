@@ -56,7 +56,7 @@ from albert_tf.utils.imports import check_installed
 from albert_tf.utils.outputs import check_export, output_folder
 from albert_tf.weights.from_pretrained import load_into
 from albert_tf.weights.model_card import write_run_card
-from albert_tf.weights.resolved_model import ResolvedModel
+from albert_tf.weights.resolved_model import ResolvedModel, resolve
 from albert_tf.weights.settings import (
     SETTINGS,
     VocabularyFiles,
@@ -119,7 +119,7 @@ class FineTuning(abc.ABC):
                  strategy: tf.distribute.Strategy | None = None):
         self.options, self.command_line = options, command_line
         _check_outputs(options)
-        self.model = ResolvedModel(options.source, self.heads, options.output_dir, options.do_train,
+        self.model = resolve(options.source, self.heads, options.output_dir, options.do_train,
                                    options.ensemble_checkpoints, options.num_layers)
         self.strategy = strategy or set_up(options.devices, options.training.random_seed, options.batch_sizes,
                                            options.training.gradient_accumulation_steps)

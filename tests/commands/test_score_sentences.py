@@ -96,7 +96,7 @@ def test_weights_without_a_masked_lm_head_are_refused(script, lines, tmp_path):
     (dict(pairs="a.jsonl", input_file="b.txt"), "--input_file and --pairs exclude each other"),
     (dict(pairs="no/such.jsonl"), "no such file: no/such.jsonl"),
     (dict(input_file="no_such.txt"), "no_such.txt"),
-    (dict(init_checkpoint=None, input_file=__file__), "--init_checkpoint is missing")])
+    (dict(init_checkpoint=None, input_file=__file__), "the model is missing: set --init_checkpoint to")])
 def test_mistakes_end_in_one_line(script, flags, message):
     error = script.run(expect=1, **flags).splitlines()[-1]
     assert error.startswith("score_sentences: error: ") and message in error

@@ -61,7 +61,8 @@ class Runs(FineTuning):
     best_metric = "accuracy"
 
     def __init__(self, options, strategy, schedule, new_task, buckets):  # without super's, which reads a model
-        self.options, self.strategy, self.config, self.model = options, strategy, CONFIG, ResolvedModel(options.source)
+        self.options, self.strategy, self.config = options, strategy, CONFIG
+        self.model = ResolvedModel(options.source, CONFIG)
         self._buckets, self._loaded, self.new_task, self.schedule = buckets, {}, new_task, schedule
 
     buckets = property(lambda self: self._buckets)

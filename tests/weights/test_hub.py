@@ -16,10 +16,9 @@ from in_process import loaded
 import albert_tf
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.tasks.classification.objective import ClassificationObjective
 from albert_tf.weights import archive
 from albert_tf.weights.from_pretrained import load_into
-from albert_tf.weights.resolved_model import ResolvedModel
+from albert_tf.weights.resolved_model import resolve
 from albert_tf.weights.source import Source
 from albert_tf.weights.stored_model import open_source
 
@@ -87,7 +86,7 @@ def test_a_tf2_module_with_the_releases_names_is_read_by_them(tmp_path):
 @pytest.mark.parametrize("use", [
     lambda path: albert_tf.from_pretrained(path), lambda path: albert_tf.from_pretrained(path, model="pretrainer"),
     albert_tf.tokenizer_from_pretrained, lambda path: albert_tf.from_pretrained(path, config=TINY),
-    lambda path: ResolvedModel(Source()).build(lambda: ClassificationObjective(AlbertClassifier(TINY, 2)), path)])
+    lambda path: resolve(Source(init_checkpoint=path))])
 def test_a_tf2_module_of_other_names_is_refused_and_does_not_run(tmp_path, use):
     written = tmp_path / "written"
     tf2_module(tmp_path / "module", writes=str(written))

@@ -16,7 +16,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.classification.objective import ClassificationObjective
 from albert_tf.weights.from_pretrained import build, from_pretrained, load_into
 from albert_tf.weights.reshaping import factorized, reshaped, widened
-from albert_tf.weights.resolved_model import ResolvedModel
+from albert_tf.weights.resolved_model import resolve
 from albert_tf.weights.source import TrainedSource
 from albert_tf.weights.stored_model import StoredModel, open_source, unshared, unshared_config
 
@@ -134,7 +134,7 @@ def test_a_conversion_unshares_too(tmp_path):
 def test_a_task_starts_from_the_copies_and_its_own_checkpoints_are_read_as_they_are(tmp_path):
     model = saved(tmp_path / "shared")
     config = unshared_config(model.config)
-    resolved = ResolvedModel(TrainedSource(init_checkpoint=str(tmp_path / "shared"), unshare_layers=True))
+    resolved = resolve(TrainedSource(init_checkpoint=str(tmp_path / "shared"), unshare_layers=True))
 
     def objective():
         return ClassificationObjective(AlbertClassifier(config, 2))
