@@ -4,27 +4,23 @@ import gzip
 import io
 import json
 import os
+import shutil
 import tarfile
 import tempfile
 import tracemalloc
 
 import numpy as np
 import pytest
+from tiny import TINY
 
 import albert_tf
 from albert_tf import keras
-from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.weights import archive
-from albert_tf.weights.settings import VocabularyFiles
 from albert_tf.weights.stored_model import open_source
 from albert_tf.weights.tf1 import save_tf1_checkpoint
-
-TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
-                    intermediate_size=16, max_position_embeddings=6)
 
 
 @pytest.fixture(autouse=True)
@@ -73,33 +69,7 @@ def files_in(folder):
                   for name in names if not name.endswith(".lock"))
 
 
-@pytest.mark.parametrize("inside", ["albert_tiny", "."])
-def test_a_released_archive_is_read_as_its_directory(golden, tmp_path, inside):
-    folder = tmp_path / "albert_tiny"
-    model = saved_tiny(folder)
-    (folder / "30k-clean.model").write_bytes((golden / "tiny_spm/tiny.model").read_bytes())
-    with tarfile.open(tmp_path / "albert.tar.gz", "w:gz") as file:
-        file.add(folder, inside)
-    again = albert_tf.from_pretrained(str(tmp_path / "albert.tar.gz"))
-    assert all(np.array_equal(a, b) for a, b in zip(model.weights, again.weights))
-    vocabulary = open_source(str(tmp_path / "albert.tar.gz")).vocabulary
-    assert os.path.basename(vocabulary.spm_model_file) == "30k-clean.model"
-    assert vocabulary.tokenizer().vocab["[CLS]"] == 2
-
-
-@pytest.mark.parametrize("inside", ["model", "."])
-@pytest.mark.parametrize("to", ["ours", "hugging_face", "tf_hub"])
-def test_an_archive_has_the_pooling_of_its_folder(sentence_pieces, tmp_path, to, inside):
-    model = AlbertSentenceEncoder(TINY, "max", normalize=True, max_seq_length=5)
-    save(model, str(tmp_path / "model"), to, VocabularyFiles.from_tokenizer(sentence_pieces))
-    with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as file:
-        file.add(tmp_path / "model", inside)
-    settings = open_source(str(tmp_path / "model.tar.gz")).settings
-    assert (settings.pooling, settings.normalize, settings.max_seq_length) == ("max", True, 5)
-
-
-@pytest.mark.parametrize("inside", ["model", "."])
-def test_an_archive_may_have_the_weights_in_a_folder_of_sentence_transformers(tmp_path, inside):
+def test_an_archive_may_have_the_weights_in_a_folder_of_sentence_transformers(tmp_path):
     folder = tmp_path / "model"
     save(AlbertSentenceEncoder(TINY, "cls"), str(folder), "hugging_face")
     (folder / "0_Transformer").mkdir()
@@ -108,18 +78,30 @@ def test_an_archive_may_have_the_weights_in_a_folder_of_sentence_transformers(tm
     modules = json.loads((folder / "modules.json").read_text())
     (folder / "modules.json").write_text(json.dumps([dict(modules[0], path="0_Transformer"), *modules[1:]]))
     with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as file:
-        file.add(folder, inside)
+        file.add(folder, ".")
     source = open_source(str(tmp_path / "model.tar.gz"))
     assert source.settings.pooling == "cls" and source.config == TINY
 
 
-def test_an_archive_has_the_names_of_the_labels(tmp_path):
-    model = AlbertClassifier(TINY, 2, label_names=("bad", "good"))
-    save(model, str(tmp_path / "model"), "ours")
-    with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as file:
-        file.add(tmp_path / "model", "model")
-    again = albert_tf.from_pretrained(str(tmp_path / "model.tar.gz"), model="classifier")
-    assert again.label_names == ("bad", "good")
+def test_a_released_archive_is_read_without_hidden_files_and_what_a_killed_process_left_is_removed(
+        tiny_spm, tmp_path, temporary):
+    left = temporary / "albert_tf.0123456789abcdef"
+    left.mkdir()
+    (left / "model.ckpt-best.index").write_text("part")
+    model = saved_tiny(tmp_path / "albert_tiny")
+    shutil.copy(tiny_spm, tmp_path / "albert_tiny/30k-clean.model")
+    others = [member("._albert_tiny"), member("albert_tiny/._model.ckpt-best.index")]  # a Mac's
+    path = tmp_path / "albert.tar.gz"
+    path.write_bytes(gzip.compress(tar_of(tmp_path / "albert_tiny", *others)))
+    again = albert_tf.from_pretrained(str(path))
+    assert all(np.array_equal(a, b) for a, b in zip(model.weights, again.weights))
+    vocabulary = open_source(str(path)).vocabulary
+    assert os.path.basename(vocabulary.spm_model_file) == "30k-clean.model"
+    assert vocabulary.tokenizer().vocab["[CLS]"] == 2
+    (folder,) = temporary.glob("albert_tf.*")
+    assert folder != left and folder.stat().st_mode & 0o777 == 0o700
+    with pytest.raises(ValueError, match="no checkpoint at "):
+        albert_tf.from_pretrained(packed(tmp_path / "empty.tar.gz", member("model/readme")))
 
 
 @pytest.mark.parametrize("bad", [
@@ -134,28 +116,13 @@ def test_a_member_that_leads_out_ends_all_and_writes_nothing(tmp_path, temporary
     assert files_in(tmp_path) == before and not os.path.exists("/tmp/outside")
 
 
-@pytest.mark.parametrize("damage", [lambda data: data[: len(data) // 2], lambda data: b"no archive", lambda data: b""])
-def test_a_damaged_archive_is_one_clear_error(tmp_path, damage):
-    path = packed(tmp_path / "cut.tar.gz", member("model/first", content=os.urandom(100_000)))
-    data = (tmp_path / "cut.tar.gz").read_bytes()
-    (tmp_path / "cut.tar.gz").write_bytes(damage(data))
-    with pytest.raises(ValueError, match="cut.tar.gz cannot be unpacked") as error:
-        albert_tf.from_pretrained(path)
-    assert "\n" not in str(error.value)
-
-
-def test_an_archive_without_weights_is_named(tmp_path):
-    with pytest.raises(ValueError, match="no checkpoint at "):
-        albert_tf.from_pretrained(packed(tmp_path / "empty.tar.gz", member("model/readme")))
-
-
 @pytest.mark.parametrize("compress", [gzip.compress, bytes], ids=["gzip", "plain"])
 def test_a_flipped_bit_never_gives_other_weights(tmp_path, compress):
     """A plain tar has no checksum of its content, so TensorFlow's checksum of the weights detects the damage."""
     model = saved_tiny(tmp_path / "albert_tiny")
     data, path = compress(tar_of(tmp_path / "albert_tiny")), tmp_path / "albert.tar.gz"
     refused = 0
-    for place in np.linspace(0, len(data) - 1, 40).astype(int):
+    for place in np.linspace(0, len(data) - 1, 20).astype(int):
         path.write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1:])
         try:
             again = albert_tf.from_pretrained(str(path))
@@ -163,7 +130,7 @@ def test_a_flipped_bit_never_gives_other_weights(tmp_path, compress):
         except ValueError as error:
             assert str(path) in str(error) and "/temporary/" not in str(error)
             refused += 1
-    assert refused >= 35 or compress is bytes
+    assert refused >= 17 or compress is bytes
 
 
 def test_an_archive_that_was_replaced_is_unpacked_again(tmp_path):
@@ -227,29 +194,11 @@ def test_a_small_archive_of_large_content_ends_at_the_limit(tmp_path, temporary,
     assert not files_in(temporary)
 
 
-def test_hidden_files_of_a_mac_are_not_part_of_a_model(tmp_path):
-    model = saved_tiny(tmp_path / "albert_tiny")
-    others = [member("._albert_tiny"), member("albert_tiny/._model.ckpt-best.index")]
-    (tmp_path / "albert.tar.gz").write_bytes(gzip.compress(tar_of(tmp_path / "albert_tiny", *others)))
-    again = albert_tf.from_pretrained(str(tmp_path / "albert.tar.gz"))
-    np.testing.assert_array_equal(again.weights[0], model.weights[0])
-
-
-def test_unpacked_files_of_a_killed_process_are_removed(tmp_path, temporary):
-    left = temporary / "albert_tf.0123456789abcdef"
-    left.mkdir()
-    (left / "model.ckpt-best.index").write_text("part")
-    saved_tiny(tmp_path / "albert_tiny")
-    (tmp_path / "albert.tar.gz").write_bytes(gzip.compress(tar_of(tmp_path / "albert_tiny")))
-    albert_tf.from_pretrained(str(tmp_path / "albert.tar.gz"))
-    (folder,) = temporary.glob("albert_tf.*")
-    assert folder != left and folder.stat().st_mode & 0o777 == 0o700
-
-
 @pytest.mark.parametrize("damage", [
     lambda data: data[:512], lambda data: data[:1024],
     lambda data: data[: data.index(b"albert_tiny/model.ckpt-best.i")],
-    lambda data: gzip.compress(data)[:-4], lambda data: gzip.compress(data) + b"more", lambda data: b"BZh9" + data])
+    lambda data: gzip.compress(data)[:-4], lambda data: gzip.compress(data) + b"more", lambda data: b"BZh9" + data,
+    lambda data: gzip.compress(data)[:200], lambda data: b"no archive", lambda data: b""])
 def test_a_cut_archive_is_named_in_one_line(tmp_path, damage):
     saved_tiny(tmp_path / "albert_tiny")
     path = tmp_path / "cut.tar.gz"
@@ -257,22 +206,3 @@ def test_a_cut_archive_is_named_in_one_line(tmp_path, damage):
     with pytest.raises(ValueError, match="^[^ ]*/cut.tar.gz cannot be unpacked: .+") as error:
         albert_tf.from_pretrained(str(path))
     assert "temporary" not in str(error.value) and "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("name, content", [
-    ("albert_config.json", b"{"), ("model.ckpt-best.index", b"no index"), ("30k-clean.model", b"no model"),
-    ("vocab.txt", b"a\n"), ("tokenizer_config.json", b"{")])
-def test_a_damaged_file_is_named_as_one_in_the_archive(tmp_path, name, content):
-    saved_tiny(tmp_path / "albert_tiny")
-    (tmp_path / "albert_tiny" / name).write_bytes(content)
-    path = tmp_path / "albert.tar.gz"
-    path.write_bytes(gzip.compress(tar_of(tmp_path / "albert_tiny")))
-    with pytest.raises(ValueError, match=f"{path}/(albert_tiny/)?{name.removesuffix('.index')}"):
-        source = open_source(str(path))
-        assert source.config and source.vocabulary.tokenizer()
-
-
-def test_a_pickle_in_an_archive_is_refused_by_name(tmp_path):
-    path = packed(tmp_path / "hf.tar.gz", member("hf/config.json", content=b"{}"), member("hf/pytorch_model.bin"))
-    with pytest.raises(ValueError, match="hf.tar.gz/pytorch_model.bin is a pickle"):
-        albert_tf.from_pretrained(path)

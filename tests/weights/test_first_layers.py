@@ -1,6 +1,5 @@
 """A model is cut to its first layers: any head, any sharing, in files, in Python and by a command."""
 
-import json
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.weights.from_pretrained import build
 from albert_tf.weights.heads import HEAD_NAMES, head_named
-from albert_tf.weights.settings import SETTINGS, VocabularyFiles
+from albert_tf.weights.settings import VocabularyFiles
 from albert_tf.weights.stored_model import first_layers, open_source
 
 BERT = AlbertConfig(vocab_size=20, embedding_size=8, hidden_size=8, num_hidden_layers=4, num_attention_heads=2,
@@ -62,13 +61,6 @@ def test_a_wrong_number_of_layers_is_named(tmp_path, number):
     save(made("classifier", ALBERT), str(tmp_path), "ours")
     with pytest.raises(ValueError, match="num_layers must be a whole number from 1 to 4. Received"):
         albert_tf.from_pretrained(str(tmp_path), "classifier", num_layers=number)
-
-
-def test_a_model_with_exit_heads_of_an_earlier_version_is_refused(tmp_path):
-    save(made("classifier", ALBERT), str(tmp_path), "ours")
-    (tmp_path / SETTINGS).write_text(json.dumps(dict(head="classifier", exit_heads=True)))
-    with pytest.raises(ValueError, match="albert_tf.json: unknown key 'exit_heads'; the known ones are head"):
-        albert_tf.from_pretrained(str(tmp_path), "classifier")
 
 
 def test_a_command_evaluates_and_predicts_with_the_first_layers(tmp_path, golden, sentence_pieces, capsys):

@@ -12,9 +12,9 @@ from hub_modules import values_of
 from huggingface_hub import constants, hf_api
 from in_process import loaded
 from model_hub import TOKEN, forget, running_hub, set_offline, use_hub
+from tiny import TINY_TEXT
 
 import albert_tf
-from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
@@ -25,8 +25,7 @@ from albert_tf.weights.model_card import ModelCard, write_model_card
 from albert_tf.weights.settings import VocabularyFiles, settings_of
 from albert_tf.weights.stored_model import open_source
 
-CONFIG = AlbertConfig(vocab_size=2000, embedding_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
-                      intermediate_size=8, max_position_embeddings=16)
+CONFIG = TINY_TEXT.replace(max_position_embeddings=16)
 PATH = "hf://org/tiny"
 
 
@@ -58,7 +57,7 @@ def assert_same_weights(path, folder):
 
 
 @pytest.mark.both_stacks
-def test_only_files_that_are_read_are_downloaded_and_only_once(model_hub, folder, tmp_path):
+def test_only_files_that_are_read_are_downloaded_once_and_the_weights_last(model_hub, folder, tmp_path):
     model_hub.add("org/tiny", folder, pytorch_model__bin=b"\x80\x02", tf_model__h5=b"x", model__onnx=b"x")
     assert_same_weights(PATH, folder)
     tokens, expected = (albert_tf.tokenizer_from_pretrained(str(path)) for path in (PATH, folder))
@@ -67,6 +66,8 @@ def test_only_files_that_are_read_are_downloaded_and_only_once(model_hub, folder
     assert files_in(tmp_path / "cache") == {"config.json", "model.safetensors", "spiece.model", "tokenizer.json",
                                             "tokenizer_config.json", "albert_tf.json"} & {
                                                 path.name for path in folder.iterdir()}
+    order = [os.path.basename(request) for request in model_hub.requests_for_files() if request.startswith("GET")]
+    assert order[-1] == "model.safetensors" and len(order) > 3
     forget()
     model_hub.requests.clear()
     assert open_source(PATH).settings.label_names == ("no", "yes")
@@ -103,17 +104,38 @@ def test_the_environment_variables_are_those_of_huggingface_hub(model_hub, folde
     assert run(HF_HUB_OFFLINE="1").returncode == 0 and not model_hub.requests
 
 
-def test_a_revision_and_a_subfolder_are_selected(model_hub, folder, tmp_path):
+def test_a_revision_a_subfolder_and_a_preset_of_keras_hub_are_read(model_hub, folder, tmp_path, golden):
     old, new = model_hub.add("org/tiny", folder, "v1.0"), model_hub.commit("org/tiny", {"README.md": b"moved"})
     model_hub.commit("org/tiny", {f"a/b/{path.name}": path.read_bytes() for path in folder.iterdir()}, "refs/pr/1")
     assert_same_weights("hf://org/tiny@v1.0", folder)
     assert_same_weights(f"hf://org/tiny@{old}", folder)
     assert_same_weights("hf://org/tiny@refs/pr/1/a/b", folder)
     assert hub.revision_of("hf://org/tiny@v1.0") == old != new
-    with pytest.raises(ValueError, match="^hf://org/tiny@v2: the repository has no such revision$"):
-        open_source("hf://org/tiny@v2")
-    with pytest.raises(ValueError, match="^hf://org/tiny@v1.0/nowhere has no model.safetensors .*no such folder$"):
-        open_source("hf://org/tiny@v1.0/nowhere")
+    preset = shutil.copytree(golden / "keras_hub/classifier", tmp_path / "preset")
+    (preset / "assets/tokenizer").mkdir(parents=True)
+    shutil.copy(golden / "tiny_spm/tiny.model", preset / "assets/tokenizer/vocabulary.spm")
+    model_hub.add("org/preset", preset)
+    assert_same_weights("hf://org/preset", preset)
+    assert albert_tf.tokenizer_from_pretrained("hf://org/preset").tokenize("the name")
+
+
+@pytest.mark.parametrize("path, message", [
+    *((path, r"hf://org/name\[@revision\]\[/subfolder\].*Received: " + path) for path in (
+        "hf://", "hf://name", "hf://org/name@", "hf://org/name/../x", "hf://org/name//x")),
+    ("hf://org/tiny@v2", "^hf://org/tiny@v2: .*no such revision$"),
+    ("hf://org/tiny@v1.0/nowhere", "^hf://org/tiny@v1.0/nowhere .*model.safetensors .*no such folder$"),
+    ("hf://org/pickle", r"^hf://org/pickle .*pickle \(pytorch_model.bin\)"),
+    ("hf://org/unreachable", "^hf://org/unreachable cannot be downloaded: .*not in the cache, and the hub")])
+def test_what_cannot_be_read_is_named(model_hub, folder, monkeypatch, tmp_path, path, message):
+    model_hub.add("org/tiny", folder, "v1.0")
+    (folder / "model.safetensors").unlink()
+    model_hub.add("org/pickle", folder, pytorch_model__bin=b"\x80\x02")
+    if path.endswith("unreachable"):
+        monkeypatch.setattr(hf_api.api, "endpoint", "http://127.0.0.1:9")
+        monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(ValueError, match=message):
+        open_source(path)
+    assert "pytorch_model.bin" not in files_in(tmp_path / "cache")
 
 
 def test_a_pooling_and_weights_in_several_files_are_read(model_hub, tmp_path):
@@ -134,24 +156,6 @@ def test_a_pooling_and_weights_in_several_files_are_read(model_hub, tmp_path):
         np.testing.assert_array_equal(values_of(read)[name], value)
 
 
-def test_a_preset_of_keras_hub_is_read(model_hub, tmp_path, golden):
-    preset = tmp_path / "preset"
-    shutil.copytree(golden / "keras_hub/classifier", preset)
-    (preset / "assets/tokenizer").mkdir(parents=True)
-    shutil.copy(golden / "tiny_spm/tiny.model", preset / "assets/tokenizer/vocabulary.spm")
-    model_hub.add("org/tiny", preset)
-    assert_same_weights(PATH, preset)
-    assert albert_tf.tokenizer_from_pretrained(PATH).tokenize("the name")
-
-
-def test_a_repository_with_pickles_only_is_refused(model_hub, folder, tmp_path):
-    (folder / "model.safetensors").unlink()
-    model_hub.add("org/tiny", folder, pytorch_model__bin=b"\x80\x02")
-    with pytest.raises(ValueError, match=r"^hf://org/tiny has its weights only as a pickle \(pytorch_model.bin\)"):
-        open_source(PATH)
-    assert "pytorch_model.bin" not in files_in(tmp_path / "cache")
-
-
 def test_a_download_that_was_cut_is_not_taken_for_whole(model_hub, folder, monkeypatch):
     model_hub.add("org/tiny", folder)
     model_hub.cut_after = 1000  # more than config.json, less than the weights
@@ -164,26 +168,6 @@ def test_a_download_that_was_cut_is_not_taken_for_whole(model_hub, folder, monke
     set_offline(monkeypatch, False)
     model_hub.cut_after = None
     assert_same_weights(PATH, folder)
-
-
-def test_weights_are_downloaded_after_all_other_files(model_hub, folder):
-    model_hub.add("org/tiny", folder)
-    open_source(PATH)
-    order = [os.path.basename(request) for request in model_hub.requests_for_files() if request.startswith("GET")]
-    assert order[-1] == "model.safetensors" and len(order) > 3
-
-
-@pytest.mark.parametrize("path", ["hf://", "hf://name", "hf://org/name@", "hf://org/name/../x", "hf://org/name//x"])
-def test_another_path_is_refused(path):
-    with pytest.raises(ValueError, match=r"is hf://org/name\[@revision\]\[/subfolder\].*Received: " + path):
-        open_source(path)
-
-
-def test_a_hub_that_does_not_answer_is_one_clear_error(model_hub, monkeypatch):
-    monkeypatch.setattr(hf_api.api, "endpoint", "http://127.0.0.1:9")
-    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(ValueError, match="^hf://org/tiny cannot be downloaded: it is not in the cache, and the hub"):
-        open_source(PATH)
 
 
 def test_a_card_has_the_revision_also_when_the_weights_are_not_opened_again(model_hub, folder, tmp_path):

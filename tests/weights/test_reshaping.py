@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+import tiny
 from in_process import loaded
+from tiny import rows
 
 import albert_tf
 from albert_tf import keras
@@ -49,43 +51,32 @@ def test_the_encoder_of_a_widened_model_computes_nearly_the_same(narrow):
     expected, found = (m(batch())["sequence_output"].numpy().ravel() for m in (model, wide))
     assert np.corrcoef(expected, found)[0, 1] > 0.98
     assert 0.9 < np.std(found) / np.std(expected) < 1.1
-
-
-def test_existing_columns_are_kept_and_new_ones_are_not_read_at_first(narrow):
-    _, path = narrow
-    source = widened(open_source(path), 48)
-    words = source.value("bert/embeddings/word_embeddings").numpy()
-    np.testing.assert_array_equal(words[:, :32], open_source(path).value("bert/embeddings/word_embeddings"))
+    names = ["bert/embeddings/word_embeddings", "bert/embeddings/position_embeddings"]
+    source, again = (widened(open_source(path), 48) for _ in range(2))
+    words, positions = (source.value(name).numpy() for name in names)  # the order of reading does not matter
+    np.testing.assert_array_equal(positions, again.value(names[1]))
+    np.testing.assert_array_equal(words, again.value(names[0]))
+    np.testing.assert_array_equal(words[:, :32], open_source(path).value(names[0]))
     assert 0 < np.abs(words[:, 32:]).max() <= 0.04
     mapping = source.value("bert/encoder/embedding_hidden_mapping_in/kernel").numpy()
     assert mapping.shape == (48, 64) and not mapping[32:].any() and mapping[:32].any()
 
 
-def test_new_columns_do_not_depend_on_the_order_of_reading(narrow):
-    _, path = narrow
-    names = ["bert/embeddings/word_embeddings", "bert/embeddings/position_embeddings"]
-    first, second = (widened(open_source(path), 48) for _ in range(2))
-    for a, b in zip([first.value(name) for name in names], [second.value(name) for name in reversed(names)][::-1]):
-        np.testing.assert_array_equal(a, b)
-
-
-@pytest.mark.parametrize("size, message", [(32, "size 32, which can only become larger. Received: 32"),
-                                           (64, r"hidden size \(64\) have no mapping")])
-def test_a_size_that_is_not_larger_or_has_no_mapping_is_refused(narrow, size, message):
-    with pytest.raises(ValueError, match=message):
-        widened(open_source(narrow[1]), size)
-
-
-def test_a_conversion_widens(narrow, tmp_path):
+@pytest.mark.parametrize("flags", [dict(to="hugging_face", embedding_size=48), dict(to="tf1", unshare_layers=True)])
+def test_a_conversion_widens_and_unshares(narrow, tmp_path, flags):
+    model, path = narrow
     with loaded("convert_checkpoint") as run:
-        assert run(init_checkpoint=narrow[1], to="hugging_face", embedding_size=48, output_dir=tmp_path / "wide") == 0
-    assert from_pretrained(str(tmp_path / "wide"), model="pretrainer").config.embedding_size == 48
+        assert run(init_checkpoint=path, output_dir=tmp_path / "new", **flags) == 0
+    new = from_pretrained(str(tmp_path / "new"), model="pretrainer")
+    if "embedding_size" in flags:
+        assert new.config.embedding_size == 48
+    else:
+        assert new.config.num_ffn_blocks == 2
+        np.testing.assert_array_equal(new(batch())["pooled_output"], model(batch())["pooled_output"])
 
 
-TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=4, num_attention_heads=2,
-                    intermediate_size=16, max_position_embeddings=6, initializer_range=0.3)
-BATCH = dict(input_ids=np.arange(12, dtype=np.int32).reshape(2, 6), input_mask=np.ones([2, 6], np.int32),
-             segment_ids=np.zeros([2, 6], np.int32))
+TINY = tiny.TINY.replace(num_hidden_layers=4, max_position_embeddings=6, initializer_range=0.3)
+BATCH = rows(6, 6)
 SHARINGS = [dict(), dict(num_hidden_groups=2), dict(num_hidden_groups=2, inner_group_num=2),
             dict(cross_layer_sharing="attention"), dict(cross_layer_sharing="ffn", inner_group_num=2)]
 
@@ -103,7 +94,7 @@ def saved(folder, **changes):
 def test_every_sharing_is_undone_with_equal_outputs(tmp_path, changes):
     model = saved(tmp_path, **changes)
     source = unshared(open_source(str(tmp_path)))
-    assert source.config == unshared_config(model.config)
+    assert source.config == unshared_config(model.config) and unshared(source) is source
     again, report = build(source, "encoder")
     assert not report.not_restored and not report.not_used
     config = again.config
@@ -113,22 +104,6 @@ def test_every_sharing_is_undone_with_equal_outputs(tmp_path, changes):
         np.testing.assert_array_equal(old, new)
     again.encoder.ffn_blocks[-1].layer_norm.gamma.assign_add([1.0] * 8)
     np.testing.assert_array_equal(model(BATCH)["encoder_outputs"][0], again(BATCH)["encoder_outputs"][0])
-
-
-def test_a_model_without_sharing_stays_as_it_is(tmp_path):
-    saved(tmp_path, cross_layer_sharing="none")
-    source = open_source(str(tmp_path))
-    assert unshared(source) is source
-
-
-def test_a_conversion_unshares_too(tmp_path):
-    model = saved(tmp_path / "shared")
-    with loaded("convert_checkpoint") as run:
-        assert run(init_checkpoint=tmp_path / "shared", to="tf1", unshare_layers=True,
-                   output_dir=tmp_path / "apart") == 0
-    apart = from_pretrained(str(tmp_path / "apart"))
-    assert apart.config.num_ffn_blocks == 4
-    np.testing.assert_array_equal(apart(BATCH)["pooled_output"], model(BATCH)["pooled_output"])
 
 
 def test_a_task_starts_from_the_copies_and_its_own_checkpoints_are_read_as_they_are(tmp_path):
@@ -148,17 +123,13 @@ def test_a_task_starts_from_the_copies_and_its_own_checkpoints_are_read_as_they_
     np.testing.assert_array_equal(again(BATCH)["logits"], made.model(BATCH)["logits"])
 
 
-STORED = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
-                      intermediate_size=16, max_position_embeddings=6)
-
-
 @pytest.mark.parametrize("changes, message", [
     (dict(num_hidden_layers=900, num_hidden_groups=900), "asks for group 2, inner group 1"),
     (dict(num_hidden_layers=2, inner_group_num=400), "asks for group 1, inner group 2"),
     (dict(cross_layer_sharing="none"), "asks for group 2, inner group 1")], ids=str)
 def test_more_groups_than_the_weights_have_are_refused_before_they_are_built(tmp_path, monkeypatch, changes, message):
-    save(AlbertModel(STORED), str(tmp_path), "ours")
-    (tmp_path / "albert_config.json").write_text(STORED.replace(**changes).to_json_string())
+    save(AlbertModel(tiny.TINY), str(tmp_path), "ours")
+    (tmp_path / "albert_config.json").write_text(tiny.TINY.replace(**changes).to_json_string())
     blocks = []
 
     class CountedBlock(encoder.AttentionBlock):
@@ -172,56 +143,23 @@ def test_more_groups_than_the_weights_have_are_refused_before_they_are_built(tmp
     assert len(blocks) == 2
 
 
-SHORT = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
-                    intermediate_size=16, max_position_embeddings=6)
-LONGER = SHORT.replace(max_position_embeddings=15)
-
-
-def inputs(length):
-    ids = np.arange(2 * length, dtype=np.int32).reshape(2, length) % SHORT.vocab_size
-    return dict(input_ids=ids, input_mask=np.ones_like(ids), segment_ids=np.zeros_like(ids))
-
-
-@pytest.fixture
-def stored(tmp_path):
-    """A model with 6 positions, and the source of its checkpoint."""
-    model = AlbertModel(SHORT)
-    save(model, str(tmp_path), "ours")
-    return model, open_source(str(tmp_path))
-
-
-def restored(source):
-    model = AlbertModel(LONGER)
-    load_into(model, source)
-    return model
-
-
-@pytest.mark.parametrize("make", [restored, lambda source: build(source, lambda: AlbertModel(LONGER))[0]],
-                         ids=["load_into", "build"])
-def test_missing_positions_repeat_those_of_the_checkpoint(stored, make, caplog):
-    model, source = stored
-    longer = make(source)
-    table = model.embeddings.position_embeddings.numpy()
-    np.testing.assert_array_equal(longer.embeddings.position_embeddings, np.concatenate([table, table, table[:3]]))
-    np.testing.assert_array_equal(longer(inputs(6))["sequence_output"],
-                                  model(inputs(6))["sequence_output"])
-    assert "has 6 positions, the model 15" in caplog.text
-
-
-def test_a_model_with_fewer_positions_or_another_width_is_another_model(stored):
-    _, source = stored
-    for config in (SHORT.replace(max_position_embeddings=5), LONGER.replace(embedding_size=8)):
-        with pytest.raises(ValueError, match="is another model: bert/embeddings/.*_embeddings has shape"):
-            load_into(AlbertModel(config), source)
-
-
-def test_the_restored_positions_can_be_trained(stored):
-    _, source = stored
-    longer = restored(source)
+def test_missing_positions_repeat_those_of_the_checkpoint_and_can_be_trained(tmp_path, caplog):
+    longer_config = TINY.replace(max_position_embeddings=15)
+    model = saved(tmp_path)
+    source, table = open_source(str(tmp_path)), model.embeddings.position_embeddings.numpy()
+    restored = AlbertModel(longer_config)
+    load_into(restored, source)
+    for longer in (restored, build(source, lambda: AlbertModel(longer_config))[0]):
+        np.testing.assert_array_equal(longer.embeddings.position_embeddings, np.concatenate([table, table, table[:3]]))
+        np.testing.assert_array_equal(longer(BATCH)["sequence_output"], model(BATCH)["sequence_output"])
+    assert caplog.text.count("has 6 positions, the model 15") == 2
     with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(longer(inputs(15))["pooled_output"])
-    gradient = tf.convert_to_tensor(tape.gradient(loss, longer.embeddings.position_embeddings))
+        loss = tf.reduce_sum(restored(rows(15, 15))["pooled_output"])
+    gradient = tf.convert_to_tensor(tape.gradient(loss, restored.embeddings.position_embeddings))
     assert gradient.shape == [15, 4] and np.all(np.abs(gradient).max(axis=1) > 0)
+    for config in (TINY.replace(max_position_embeddings=5), longer_config.replace(embedding_size=8)):
+        with pytest.raises(ValueError, match="another model: bert/embeddings/.*_embeddings has shape"):
+            load_into(AlbertModel(config), source)
 
 
 BERT = CONFIG.replace(embedding_size=64, num_hidden_layers=4, cross_layer_sharing="none")
@@ -240,10 +178,15 @@ def bert(tmp_path_factory) -> StoredModel:
     return open_source(folder)
 
 
-def outputs(source):
-    model, report = build(source, "pretrainer")
-    assert not report.not_restored and not report.not_used
-    return model(batch())["sequence_output"].numpy()
+@pytest.mark.parametrize("make, parts", [
+    (lambda bert, narrow: widened(narrow, 32), "size 32.* Received: 32"),
+    (lambda bert, narrow: widened(narrow, 64), r"hidden size \(64\)"),
+    (lambda bert, narrow: reshaped(bert, None, 3), "4 layers .* 3 groups"),
+    (lambda bert, narrow: reshaped(bert, 64, None), "from 2 to 63"),
+    (lambda bert, narrow: reshaped(narrow, None, 1), "share their weights already")])
+def test_sizes_that_are_not_possible_are_named(bert, narrow, make, parts):
+    with pytest.raises(ValueError, match=parts):
+        make(bert, open_source(narrow[1]))
 
 
 def test_shared_weights_are_the_means_of_those_of_a_group(bert):
@@ -252,9 +195,6 @@ def test_shared_weights_are_the_means_of_those_of_a_group(bert):
         values = [bert.value(f"bert/encoder/transformer/group_{layer}/inner_group_0/{name}") for layer in (2, 3)]
         np.testing.assert_allclose(pairs.value(f"bert/encoder/transformer/group_1/inner_group_0/{name}"),
                                    np.mean(values, axis=0), atol=1e-6)
-
-
-def test_a_plain_albert_has_the_variables_of_one_layer_and_narrow_embeddings(bert):
     model, report = build(reshaped(bert, 16, 1), "encoder")
     assert not report.not_restored
     assert model.config == BERT.replace(embedding_size=16, cross_layer_sharing="all")
@@ -269,17 +209,3 @@ def test_narrow_embeddings_are_near_the_wide_ones_and_nearer_the_wider_they_are(
         projected = model.encoder.projected(model(batch())["embedding_output"])
         correlations.append(np.corrcoef(expected, projected.numpy().ravel())[0, 1])
     assert correlations == sorted(correlations) and correlations[0] > 0.5 and correlations[-1] > 0.98
-
-
-@pytest.mark.parametrize("arguments, message", [
-    ((None, 3), "has 4 layers of 1 block, which cannot be 3 groups of equal size"),
-    ((64, None), "narrower embeddings must have a size from 2 to 63"),
-])
-def test_a_bert_cannot_be_reshaped_to_any_size(bert, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        reshaped(bert, *arguments)
-
-
-def test_a_model_that_shares_already_is_refused(narrow):
-    with pytest.raises(ValueError, match="has layers that share their weights already"):
-        reshaped(open_source(narrow[1]), None, 1)

@@ -8,17 +8,16 @@ import pytest
 from ordinary_text import sentences
 from peers import run_client
 from sentence_transformers_client import PASSAGES, QUERIES, SENTENCES
+from tiny import TINY_TEXT
 
 import albert_tf
 from albert_tf import keras
-from albert_tf.config import AlbertConfig
 from albert_tf.tasks.classification.answers import RelevanceScorer
 from albert_tf.tasks.sentence_vectors.search import unit_vectors_function
 from albert_tf.tasks.sentence_vectors.vectors import text_vectors
 
 CLIENT = "sentence_transformers_client.py"
-CONFIG = AlbertConfig(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
-                      intermediate_size=16, max_position_embeddings=32, initializer_range=0.5)
+CONFIG = TINY_TEXT.replace(num_hidden_layers=2, max_position_embeddings=32, initializer_range=0.5)
 
 
 @pytest.mark.parametrize("what", ["losses", "precisions"])

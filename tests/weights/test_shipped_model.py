@@ -19,16 +19,6 @@ def model():
     return albert_tf.from_pretrained(NAME, model="pretrainer")
 
 
-def test_the_models_that_come_with_the_package_are_small():
-    files = [path for path in FOLDER.parent.rglob("*") if path.is_file()]
-    assert sum(path.stat().st_size for path in files) < 20_000_000
-    assert (FOLDER / "model.safetensors").stat().st_size < 6_000_000
-
-
-def test_its_config_is_the_named_size(model):
-    assert model.config == albert_tf.AlbertConfig.preset(NAME)
-
-
 def test_a_file_or_folder_of_the_same_name_comes_first(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert open_source(NAME).path == NAME  # in messages
@@ -36,19 +26,12 @@ def test_a_file_or_folder_of_the_same_name_comes_first(tmp_path, monkeypatch):
     (tmp_path / NAME).mkdir()
     assert shipped_model(NAME) is None
     assert shipped_models() == [SENTENCES, NAME]
-    with pytest.raises(ValueError, match=r"no checkpoint at no_such_model, which does not exist: .*"
-                                         rf"\({SENTENCES}, {NAME}\)"):
-        open_source("no_such_model")
-    with pytest.raises(ValueError, match=r"which does not exist \(did you mean hf://albert/albert-base-v2\?\): "):
-        open_source("albert/albert-base-v2")
-    for name in ("albert_base_v2", "albert-base-v2"):
-        with pytest.raises(ValueError, match=r"\(did you mean hf://albert/albert-base-v2, or the release's "
-                                             r"https://storage.googleapis.com/albert_models/albert_base_v2.tar.gz\?\)"):
+    hub, archive = "hf://albert/albert-base-v2", "https://storage.googleapis.com/albert_models/albert_base_v2.tar.gz"
+    for name, message in (("no_such_model", rf"\({SENTENCES}, {NAME}\)"), ("albert/albert-base-v2", rf"{hub}\?"),
+                          ("albert_base_v2", rf"{hub}.* {archive}\?"), ("albert-base-v2", rf"{hub}.* {archive}\?"),
+                          ("albert_minilm_em", rf"{SENTENCES}\?"), ("folder/model.safetensors", "")):
+        with pytest.raises(ValueError, match=f"{name}.*does not exist.*{message}"):
             open_source(name)
-    with pytest.raises(ValueError, match=rf"which does not exist \(did you mean {SENTENCES}\?\): "):
-        open_source("albert_minilm_em")
-    with pytest.raises(ValueError, match="no checkpoint at folder/model.safetensors, which does not exist: "):
-        open_source("folder/model.safetensors")
     assert shipped_model("no_such_model") is None and shipped_model(f"../models/{NAME}") is None
 
 
@@ -62,17 +45,16 @@ def test_its_tokenizer_files_are_those_of_a_conversion(tmp_path, model):
 
 
 def test_masks_are_filled_with_the_pieces_and_probabilities_of_transformers(model, golden):
+    assert sum(path.stat().st_size for path in FOLDER.parent.rglob("*") if path.is_file()) < 20_000_000
+    assert (FOLDER / "model.safetensors").stat().st_size < 6_000_000
+    assert model.config == albert_tf.AlbertConfig.preset(NAME)
     tokenizer = albert_tf.tokenizer_from_pretrained(NAME)
+    assert tokenizer("A long day. " * 400)["input_ids"].shape == (1, model.config.max_position_embeddings)
     for row in json.loads((golden / NAME / "numbers.json").read_text(encoding="utf-8")):
         assert masked_ids(tokenizer, row["text"]) == row["ids"]
         fillings, = albert_tf.fill_masks(model, tokenizer, row["text"])
         assert [filling.piece for filling in fillings] == row["pieces"]
         np.testing.assert_allclose([filling.probability for filling in fillings], row["probabilities"], rtol=1e-4)
-
-
-def test_its_tokenizer_makes_rows_that_it_takes(model):
-    rows = albert_tf.tokenizer_from_pretrained(NAME)("A long day. " * 400)
-    assert rows["input_ids"].shape == (1, model.config.max_position_embeddings)
 
 
 @pytest.mark.parametrize("text, pieces", [

@@ -7,12 +7,12 @@ import json
 
 import numpy as np
 import pytest
+import tiny
 from ordinary_text import sentences
 from peers import TRANSFORMERS, run_client
 
 import albert_tf
 from albert_tf import keras
-from albert_tf.config import AlbertConfig
 from albert_tf.tasks.masked_lm.fill_mask import masked_ids
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.hugging_face.writing import save_hugging_face
@@ -21,8 +21,7 @@ from albert_tf.weights.stored_model import shipped_model
 
 pytestmark = pytest.mark.long
 POSITIONS = 64
-TINY = AlbertConfig(vocab_size=8000, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
-                    intermediate_size=16, max_position_embeddings=POSITIONS, initializer_range=0.5)
+TINY = tiny.TINY.replace(vocab_size=8000, max_position_embeddings=POSITIONS, initializer_range=0.5)
 BERT = TINY.replace(vocab_size=2000, embedding_size=8, cross_layer_sharing="none")
 LABELS = ("bad", "fair", "good")
 TEXTS = sentences(700)

@@ -8,10 +8,7 @@ import pytest
 import sentencepiece
 
 from albert_tf.config import AlbertConfig
-from albert_tf.export.conversion import save
-from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
-from albert_tf.weights.from_pretrained import tokenizer_from_pretrained
 from albert_tf.weights.hugging_face.tokenizer_json import (
     tokenizer_json,
     vocabulary_of_tokenizer_json,
@@ -53,21 +50,6 @@ def test_the_lines_of_a_wordpiece_vocabulary_are_in_the_order_of_their_ids(golde
         assert file.read() == (golden / "wordpiece/vocab.txt").read_text("utf-8")
 
 
-@pytest.mark.parametrize("in_an_archive", [False, True])
-def test_a_vocabulary_without_special_tokens_is_named_as_tokenizer_json(tmp_path, in_an_archive):
-    folder = tmp_path / "model"
-    save(AlbertModel(AlbertConfig(vocab_size=2, embedding_size=4, hidden_size=8, num_hidden_layers=1,
-                                  num_attention_heads=2, intermediate_size=8, max_position_embeddings=4)),
-         str(folder), "hugging_face")
-    model = dict(type="Unigram", unk_id=0, vocab=[["<unk>", 0.0], ["a", -1.0]])
-    (folder / "tokenizer.json").write_text(json.dumps(dict(model=model, added_tokens=[], normalizer=None)))
-    path = shutil.make_archive(str(folder), "gztar", tmp_path, "model") if in_an_archive else str(folder)
-    with pytest.raises(ValueError) as error:
-        tokenizer_from_pretrained(path)
-    inside = f"{path}/model" if in_an_archive else path
-    assert str(error.value).startswith((f"{path}/tokenizer.json has no [", f"{inside}/tokenizer.json has no ["))
-
-
 @pytest.mark.parametrize("normalizer, lower", [
     (dict(type="BertNormalizer", lowercase=False), False), (None, False), (dict(type="Lowercase"), True),
     (dict(type="Sequence", normalizers=[dict(type="NFKD"), dict(type="Lowercase")]), True)])
@@ -88,17 +70,6 @@ def test_the_normalization_says_whether_accents_are_kept(tmp_path, normalizer, k
     content = dict(model=dict(type="WordPiece", vocab={"b": 1, "a": 0}), added_tokens=[], normalizer=normalizer)
     (tmp_path / "tokenizer.json").write_text(json.dumps(content))
     assert vocabulary_of_tokenizer_json(str(tmp_path)).keep_accents is keep_accents
-
-
-@pytest.mark.parametrize("content, message", [
-    (dict(model=dict(type="BPE"), added_tokens=[]), "model 'BPE' is not supported: only Unigram"),
-    (dict(model=dict(type="Unigram", unk_id=0, vocab=[["a"]]), added_tokens=[]), "is not a tokenizer.json of transf"),
-    (dict(model=dict(type="WordPiece"), added_tokens=[]), "is not a tokenizer.json of transformers: KeyError"),
-    ({}, "model 'none' is not supported"), (dict(model=[]), "model 'none' is not supported")])
-def test_a_damaged_file_is_named(tmp_path, content, message):
-    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
-    with pytest.raises(ValueError, match=f"^{tmp_path}/tokenizer.json.*{message}"):
-        vocabulary_of_tokenizer_json(str(tmp_path))
 
 
 @pytest.mark.parametrize("lower", [True, False])
@@ -185,18 +156,6 @@ def test_options_of_the_trainer_are_in_tokenizer_json_and_read_from_it(tmp_path,
 def test_options_that_are_not_supported_are_refused(tmp_path, options, message):
     with pytest.raises(ValueError, match=f"m.model {message}"):
         tokenizer_json(trained(tmp_path, **options))
-
-
-@pytest.mark.parametrize("file, content, message", [
-    ("tokenizer_config.json", dict(added_tokens_decoder={"90": dict(content="x")}), "'x' must have the id 45"),
-    ("added_tokens.json", {"x": "60"}, "the id of an added token must be a whole number"),
-    ("tokenizer.json", dict(added_tokens=[{}]), "an added token must have a content")])
-def test_added_tokens_that_cannot_be_read_are_refused(golden, tmp_path, file, content, message):
-    shutil.copy(golden / "tiny_spm/tiny.model", tmp_path / "spiece.model")
-    (tmp_path / file).write_text(json.dumps(content))
-    with pytest.raises(ValueError, match=message) as error:
-        vocabulary_in(str(tmp_path)).tokenizer()
-    assert str(error.value).startswith(str(tmp_path)) and "\n" not in str(error.value)
 
 
 def test_a_vocabulary_of_xlm_roberta_is_refused_by_its_name(tmp_path):

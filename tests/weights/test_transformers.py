@@ -7,15 +7,14 @@ import json
 
 import numpy as np
 import pytest
+import tiny
 from peers import TRANSFORMERS, run_client
 
 from albert_tf import keras
-from albert_tf.config import AlbertConfig
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.hugging_face.writing import save_hugging_face
 
-TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,
-                    intermediate_size=16, max_position_embeddings=8, initializer_range=0.2)
+TINY = tiny.TINY.replace(num_hidden_layers=3, max_position_embeddings=8, initializer_range=0.2)
 CASES = {
     "encoder": ("AlbertModel", {}, dict(last_hidden_state="sequence_output", pooler_output="pooled_output")),
     "pretrainer": ("AlbertForPreTraining", {}, dict(prediction_logits="mlm_logits", sop_logits="sop_logits")),
