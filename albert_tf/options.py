@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, Callable, ClassVar, Iterator, NamedTuple, Sequence
+import types
+from typing import Any, Callable, ClassVar, Iterator, Mapping, NamedTuple, Sequence
 
 from albert_tf.utils import bounds
 
@@ -47,13 +48,16 @@ class Option:
 class Config:
     """Base class of configs.
 
-    GROUP is the title of its options in --help; None for "This command".
+    GROUP is the title of its options in --help; None for "This command". ALIASES has further names of flags with the
+    names of their options. HAS_RECIPE: whether the option `recipe` names a file with defaults of flags.
 
     Raises:
       ValueError: an option is wrong, or has no effect without another one.
     """
 
     GROUP: ClassVar[str | None] = None
+    ALIASES: ClassVar[Mapping[str, str]] = types.MappingProxyType({})
+    HAS_RECIPE: ClassVar[bool] = False
 
     def __post_init__(self):
         for field in dataclasses.fields(self):

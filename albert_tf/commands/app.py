@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import gc
 import importlib
 import inspect
@@ -58,9 +59,19 @@ _AROUND_THE_REASON = re.compile(
 
 def run_command(name: str) -> None:
     """Runs a command of albert_tf.commands with the flags in sys.argv."""
-    module = importlib.import_module(f"albert_tf.commands.{name}")
-    module.define_flags()
-    run(module.main)
+    run(load(name))
+
+
+def load(name: str) -> Callable[[], None]:
+    """Defines the flags of a command, and returns a function that runs it with the values that they have then."""
+    command = importlib.import_module(f"albert_tf.commands.{name}")
+    command_flags.define(command.Options)
+
+    @functools.wraps(command.main)
+    def main() -> None:
+        command.main(command_flags.read(command.Options))
+
+    return main
 
 
 def run(main: Callable[..., None], operands: int = 0) -> None:

@@ -15,7 +15,6 @@ import dataclasses
 import os
 
 from albert_tf import options as fields
-from albert_tf.commands import flags
 from albert_tf.commands.command_runs import run_script
 from albert_tf.data.rows import text_column_option
 from albert_tf.devices import PRECISIONS, fast_precision
@@ -26,8 +25,6 @@ from albert_tf.weights.source import FirstLayers, Sharing
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(FirstLayers, Sharing):
-    """The flags of this command."""
-
     share_layers: int = fields.inherited(Sharing, "share_layers", 1)
     embedding_size: int = fields.inherited(Sharing, "embedding_size", 128)
     init_checkpoint: str = fields.required("The BERT, or an ALBERT that shares no weights, in any format of "
@@ -61,12 +58,7 @@ class Options(FirstLayers, Sharing):
         "TensorFlow computes on a processor without instructions for bfloat16.")
 
 
-def define_flags() -> None:
-    flags.define(Options)
-
-
-def main() -> None:
-    options = flags.read(Options)
+def main(options: Options) -> None:
     training = learn(options, convert(options))
     run_script("convert_checkpoint", init_checkpoint=training, to="hugging_face",
                output_dir=os.path.join(options.output_dir, "model"))

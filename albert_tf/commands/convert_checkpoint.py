@@ -24,7 +24,6 @@ import dataclasses
 from absl import logging
 
 from albert_tf import options as fields
-from albert_tf.commands import flags
 from albert_tf.export import FORMATS
 from albert_tf.weights.hugging_face import DTYPES, hub
 from albert_tf.weights.pooling import NormalizedPooling, pooling_arguments
@@ -33,8 +32,6 @@ from albert_tf.weights.source import FirstLayers, HeadChoice, ReleasedCheckpoint
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(TrainedSource, HeadChoice, ReleasedCheckpoint, NormalizedPooling, FirstLayers, Sharing):
-    """The flags of this command."""
-
     to: str = fields.choice(
         "tf1", list(FORMATS), "The format to write: " + ", ".join(
             f"{each.description} ({name})" for name, each in FORMATS.items()) + ".")
@@ -54,13 +51,8 @@ class Options(TrainedSource, HeadChoice, ReleasedCheckpoint, NormalizedPooling, 
         "is a directory.")
 
 
-def define_flags() -> None:
-    flags.define(Options)
-
-
-def read_options() -> Options:
+def with_our_paths(options: Options) -> Options:
     """The options, with the release's flags of paths as ours."""
-    options = flags.read(Options)
     for ours, releases in (("init_checkpoint", "albert_directory"), ("output_dir", "export_path")):
         if getattr(options, ours) and getattr(options, releases):
             raise ValueError(f"--{ours} and --{releases} exclude each other: set one of them")
@@ -69,12 +61,12 @@ def read_options() -> Options:
     return dataclasses.replace(options, init_checkpoint=options.checkpoint_in(options.albert_directory))
 
 
-def main() -> None:
+def main(options: Options) -> None:
     from albert_tf.export.conversion import convert, save_random
     from albert_tf.weights.reshaping import RESHAPED, reshaped
     from albert_tf.weights.resolved_model import resolve
 
-    options = read_options()
+    options = with_our_paths(options)
     path, output_dir = options.init_path, options.output_dir or options.export_path
     if not output_dir:
         raise ValueError("--output_dir is missing")

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(VocabularySource):
-    """The flags of this command."""
-
     input_file: str = fields.required("Comma-separated list of paths and globs of text files. Files whose names end in "
                                       ".gz or .bz2 are decompressed.")
     text_column: str | None = text_column_option("document, with a sentence on each line")
@@ -87,12 +85,7 @@ class Options(VocabularySource):
         "document, the short length is drawn once per document, and a segment may begin inside a word.")
 
 
-def define_flags() -> None:
-    flags.define(Options)
-
-
-def main() -> None:
-    options = flags.read(Options)
+def main(options: Options) -> None:
     pipeline_options = beam_options(options)
     if not (options.spm_model_file or options.vocab_file):
         raise ValueError("--spm_model_file or --vocab_file is missing")

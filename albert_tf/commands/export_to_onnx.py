@@ -31,7 +31,6 @@ import functools
 import os
 
 from albert_tf import options as fields
-from albert_tf.commands import flags
 from albert_tf.commands.exporting import ScoredExport
 from albert_tf.export import ALBERT_TF, LAYOUTS, PRECISIONS, WEB
 from albert_tf.utils.outputs import check_export, model_files, used_alone
@@ -43,8 +42,6 @@ _COMPARED_LENGTH, _COMPARED_PREDICTIONS = 64, 8
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(ScoredExport):
-    """The flags of this command."""
-
     output_dir: str = fields.required("Directory of the ONNX files.")
     precision: tuple[str, ...] = fields.choices(
         (), PRECISIONS, "Precision of the weights. One file is written for each. Repeat the flag for several values; "
@@ -61,11 +58,7 @@ class Options(ScoredExport):
         "the last layers of heads.")
 
 
-def define_flags() -> None:
-    flags.define(Options)
-
-
-def main() -> None:
+def main(options: Options) -> None:
     from albert_tf.export.onnx.hugging_face import FILES
     from albert_tf.export.onnx.session import OnnxModel
     from albert_tf.export.onnx.writing import (
@@ -84,7 +77,6 @@ def main() -> None:
     from albert_tf.weights.resolved_model import resolve
     from albert_tf.weights.settings import settings_of
 
-    options = flags.read(Options)
     with used_alone(options.output_dir, "export"):
         selected = resolve(options, num_layers=options.num_layers)
         head = selected.head(options.model)

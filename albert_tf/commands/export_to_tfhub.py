@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 from absl import logging
 
 from albert_tf import options as fields
-from albert_tf.commands import flags
 from albert_tf.utils.files import is_inside
 from albert_tf.utils.imports import check_installed
 from albert_tf.utils.outputs import check_export, used_alone
@@ -39,8 +38,6 @@ _POOLED_OUTPUT = dict(pooling="pooler", normalize=False, truncate_dim=None, max_
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(VocabularySource, ReleasedCheckpoint, NormalizedPooling):
-    """The flags of this command."""
-
     albert_directory: str = fields.required(
         "Directory of checkpoint, config and vocabulary, or any other path that --init_checkpoint of the other scripts "
         "accepts.")
@@ -50,16 +47,11 @@ class Options(VocabularySource, ReleasedCheckpoint, NormalizedPooling):
         None, "Directory of the preprocessing module. Default: the value of --export_path with _preprocess appended.")
 
 
-def define_flags() -> None:
-    flags.define(Options)
-
-
-def main() -> None:
+def main(options: Options) -> None:
     from albert_tf.export.conversion import write_conversion_card
     from albert_tf.export.tf_hub import PUBLISHED_SEQ_LENGTH, export_encoder, export_preprocessing
     from albert_tf.weights.stored_model import open_source
 
-    options = flags.read(Options)
     preprocess_path = options.preprocess_export_path or options.export_path.rstrip("/") + "_preprocess"
     check_export(options.export_path, preprocess_path)
     check_installed("export_to_tfhub", "tensorflow_text")

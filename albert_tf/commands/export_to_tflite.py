@@ -16,7 +16,6 @@ import os
 from typing import Any
 
 from albert_tf import options as fields
-from albert_tf.commands import flags
 from albert_tf.commands.exporting import ScoredExport
 from albert_tf.config import check_length
 from albert_tf.export import PRECISIONS
@@ -27,8 +26,6 @@ from albert_tf.weights.pooling import pooling_arguments
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(ScoredExport):
-    """The flags of this command."""
-
     output_dir: str = fields.required("Directory of the .tflite files.")
     precision: tuple[str, ...] = fields.choices(
         PRECISIONS, PRECISIONS, "Precision of the weights. One file is written for each. Repeat "
@@ -43,17 +40,12 @@ class Options(ScoredExport):
         20, "Number of masked_lm_positions of an input, for --model=pretrainer.", bounds.PREDICTIONS)
 
 
-def define_flags() -> None:
-    flags.define(Options)
-
-
-def main() -> None:
+def main(options: Options) -> None:
     from albert_tf.export import tflite
     from albert_tf.export.saved_model import ModelWithRunner, write_and_compare
     from albert_tf.tasks.scores import check_scores
     from albert_tf.weights.resolved_model import resolve
 
-    options = flags.read(Options)
     with used_alone(options.output_dir, "export"):
         selected = resolve(options, num_layers=options.num_layers)
         head = selected.head(options.model)

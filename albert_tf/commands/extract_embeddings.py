@@ -24,7 +24,6 @@ import numpy as np
 from absl import logging
 
 from albert_tf import keras, options as fields
-from albert_tf.commands import flags
 from albert_tf.config import check_length
 from albert_tf.data.rows import read_texts, text_column_option
 from albert_tf.modeling.vectors import VectorPrecision
@@ -49,8 +48,6 @@ _MADE_FROM = (*SOURCE_OPTIONS, "input_file", "per_token", "precision", "vector_p
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Source, NormalizedPooling, StoredVectors, Prompt, Texts, Precision):
-    """The flags of this command."""
-
     input_file: str = fields.required("Path of a UTF-8 text file, one text per line.")
     text_column: str | None = text_column_option("text")
     output_file: str = fields.required("Path of the vectors' file, which must end in .npy.")
@@ -59,16 +56,11 @@ class Options(Source, NormalizedPooling, StoredVectors, Prompt, Texts, Precision
         "and --vector_precision must not be set then.")
 
 
-def define_flags() -> None:
-    flags.define(Options)
-
-
-def main() -> None:
+def main(options: Options) -> None:
     from albert_tf.tasks.sentence_vectors.search import made_with, ranges_in, ranges_path, write_stored
     from albert_tf.tasks.sentence_vectors.vectors import prompted, token_files, token_ids
     from albert_tf.weights.resolved_model import resolve
 
-    options = flags.read(Options)
     if os.path.splitext(options.output_file)[1] != ".npy":
         raise ValueError(f"--output_file must end in .npy. Received: {options.output_file}")
     keras.mixed_precision.set_global_policy(options.precision)

@@ -20,7 +20,6 @@ from typing import Callable
 from absl import logging
 
 from albert_tf import options as fields
-from albert_tf.commands import flags
 from albert_tf.config import check_length
 from albert_tf.devices import is_cpu_alone
 from albert_tf.tasks.config import SavedModelExport
@@ -34,8 +33,6 @@ from albert_tf.weights.source import Source
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Source, SavedModelExport):
-    """The flags of this command."""
-
     text: tuple[str, ...] = fields.texts(
         "A text with at least one [MASK]. Repeat the flag for several texts. Default: the lines of standard "
         "input; no text with --export_dir.")
@@ -48,16 +45,11 @@ class Options(Source, SavedModelExport):
         "text.", bounds.PREDICTIONS)
 
 
-def define_flags() -> None:
-    flags.define(Options)
-
-
-def main() -> None:
+def main(options: Options) -> None:
     from albert_tf.export.saved_model import with_precision
     from albert_tf.tasks.masked_lm.fill_mask import export_mask_filling, fill_masks
     from albert_tf.weights.resolved_model import masked_lm
 
-    options = flags.read(Options)
     for text in options.text or ():
         check_characters(text, "--text")
     check_export(options.export_dir)

@@ -68,19 +68,15 @@ _VALUES = (
 )
 
 
-def define(config_class: type[Config], **aliases: str) -> None:
-    """Defines a flag for each option of a config and of its parts, and other names of some flags.
-
-    Args:
-      **aliases: by another name, the name of the flag: seed="random_seed".
-    """
+def define(config_class: type[Config]) -> None:
+    """Defines a flag for each option of a config and of its parts, and for each alias."""
     for name, option, default, group in declared(config_class):
         _define(name, option, None if default is dataclasses.MISSING else default)
         _GROUP_OF[name] = group
-    for alias, name in aliases.items():
+    for alias, name in config_class.ALIASES.items():
         flags.DEFINE_alias(alias, name)
         _GROUP_OF[alias] = _GROUP_OF[name]
-    _ALIASED.update(aliases)
+    _ALIASED.update(config_class.ALIASES)
 
 
 def group_of(flag: str) -> str | None:
@@ -110,17 +106,9 @@ def require(name: str) -> None:
     flags.register_validator(name, _is_set)
 
 
-def read(config_class: type[AnyConfig], has_recipe: bool = False) -> AnyConfig:
-    """The config of the flags.
-
-    Args:
-      has_recipe: whether --recipe has defaults of flags: the name of a file in albert_tf/recipes/, or the path of a
-        JSON file.
-
-    Raises:
-      ValueError: a value is wrong, or an option has no effect without another one.
-    """
-    recipe = FLAGS.recipe if has_recipe else None
+def read(config_class: type[AnyConfig]) -> AnyConfig:
+    """The config of the flags. Raises ValueError if a value is wrong, or has no effect without another one."""
+    recipe = FLAGS.recipe if config_class.HAS_RECIPE else None
     return _read(config_class, recipe_values(recipe) if recipe else {})
 
 

@@ -50,8 +50,6 @@ HELD_OUT_BLOCK, HELD_OUT_EVERY, HELD_OUT_LINES = 10, 200, 2000
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(fields.Config):
-    """The flags of this command."""
-
     text: str = fields.required("Path of the text to train on, with one sentence per line and a blank line between "
                                 "documents.")
     dev_text: str | None = fields.string(
@@ -74,12 +72,7 @@ class Options(fields.Config):
         "albert_tiny_en", "Name of a recipe in albert_tf/recipes/pretraining/, or the path of a JSON file.")
 
 
-def define_flags() -> None:
-    flags.define(Options)
-
-
-def main() -> None:
-    options = flags.read(Options)
+def main(options: Options) -> None:
     check_no_wildcard(options.output_dir)
     places = {name: getattr(options, name) for name in PLACES if getattr(options, name) is not None}
     configs, recipe = read_recipe(options.recipe)

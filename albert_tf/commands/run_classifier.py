@@ -7,15 +7,11 @@ If it is started again with the same flags, training continues from the latest c
 a folder.
 """
 
-from albert_tf.commands import flags, usage
-from albert_tf.tasks.classification.config import ClassifierConfig
+from albert_tf.commands import usage
+from albert_tf.tasks.classification.config import ClassifierConfig as Options
 
 
-def define_flags() -> None:
-    flags.define(ClassifierConfig, seed="random_seed")
-
-
-def main() -> None:
+def main(options: Options) -> None:
     from albert_tf.tasks.classification.fine_tuning import TextClassification
 
-    TextClassification(flags.read(ClassifierConfig, has_recipe=True), usage.command_line()).run()
+    TextClassification(options, usage.command_line()).run()

@@ -42,19 +42,14 @@ _OF_A_TASK = ("task_name", "task_config", "output_dir", "export_dir", "init_chec
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(ClassifierConfig):
-    """The flags of this command: those of run_classifier, of which each task's run gets those that are set."""
+    # Each task's run gets the flags that are set.
+    data_dir: str = fields.required("Folder that contains GLUE's folders (CoLA, MNLI, ...).")
 
     def __post_init__(self):
         fields.Config.__post_init__(self)  # what a run needs besides is set for each task
 
 
-def define_flags() -> None:
-    flags.define(Options, seed="random_seed")
-    flags.require("data_dir")
-
-
-def main() -> None:
-    options = flags.read(Options, has_recipe=True)
+def main(options: Options) -> None:
     for name in ("do_train", "do_eval"):
         if flags.present().get(name) == "False":
             raise ValueError(f"this script trains and evaluates on each task: --no{name} is for run_classifier.py")
@@ -69,7 +64,7 @@ def main() -> None:
 
 def has_files(options: Options, name: str) -> bool:
     paths = (TASKS[name].sources[split].path for split in ("train", "dev"))
-    return all(tf.io.gfile.exists(os.path.join(options.data_dir or "", path)) for path in paths)
+    return all(tf.io.gfile.exists(os.path.join(options.data_dir, path)) for path in paths)
 
 
 def arguments(options: Options, name: str) -> list[str]:

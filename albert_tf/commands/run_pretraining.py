@@ -8,15 +8,11 @@ weights as without the interruption. The vocabulary is optional: it is copied to
 it.
 """
 
-from albert_tf.commands import flags, usage
-from albert_tf.pretraining.config import PretrainingConfig
+from albert_tf.commands import usage
+from albert_tf.pretraining.config import PretrainingConfig as Options
 
 
-def define_flags() -> None:
-    flags.define(PretrainingConfig)
-
-
-def main() -> None:
+def main(options: Options) -> None:
     from albert_tf.pretraining.pretrain import pretrain
 
-    pretrain(flags.read(PretrainingConfig), usage.command_line())
+    pretrain(options, usage.command_line())

@@ -10,15 +10,11 @@ If it is started again with the same flags, training continues from the latest c
 albert_tf/tasks/multiple_choice/data.py shows the JSON lines.
 """
 
-from albert_tf.commands import flags, usage
-from albert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
+from albert_tf.commands import usage
+from albert_tf.tasks.multiple_choice.config import MultipleChoiceConfig as Options
 
 
-def define_flags() -> None:
-    flags.define(MultipleChoiceConfig, seed="random_seed", num_keep_checkpoint="keep_checkpoint_max")
-
-
-def main() -> None:
+def main(options: Options) -> None:
     from albert_tf.tasks.multiple_choice.fine_tuning import MultipleChoice
 
-    MultipleChoice(flags.read(MultipleChoiceConfig, has_recipe=True), usage.command_line()).run()
+    MultipleChoice(options, usage.command_line()).run()

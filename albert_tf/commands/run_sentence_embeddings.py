@@ -9,15 +9,11 @@ hard negatives after them), simcse on single lines of text (--train_file), and d
 the latest checkpoint.
 """
 
-from albert_tf.commands import flags, usage
-from albert_tf.tasks.sentence_vectors.config import SentenceVectorsConfig
+from albert_tf.commands import usage
+from albert_tf.tasks.sentence_vectors.config import SentenceVectorsConfig as Options
 
 
-def define_flags() -> None:
-    flags.define(SentenceVectorsConfig, seed="random_seed")
-
-
-def main() -> None:
+def main(options: Options) -> None:
     from albert_tf.tasks.sentence_vectors.fine_tuning import SentenceEmbeddings
 
-    SentenceEmbeddings(flags.read(SentenceVectorsConfig, has_recipe=True), usage.command_line()).run()
+    SentenceEmbeddings(options, usage.command_line()).run()

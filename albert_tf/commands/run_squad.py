@@ -9,15 +9,11 @@ If it is started again with the same flags, training continues from the latest c
 of the release's run_squad_v1.py and run_squad_v2.py.
 """
 
-from albert_tf.commands import flags, usage
-from albert_tf.tasks.squad.config import SquadConfig
+from albert_tf.commands import usage
+from albert_tf.tasks.squad.config import SquadConfig as Options
 
 
-def define_flags() -> None:
-    flags.define(SquadConfig, seed="random_seed")
-
-
-def main() -> None:
+def main(options: Options) -> None:
     from albert_tf.tasks.squad.fine_tuning import QuestionAnswering
 
-    QuestionAnswering(flags.read(SquadConfig, has_recipe=True), usage.command_line()).run()
+    QuestionAnswering(options, usage.command_line()).run()

@@ -7,15 +7,11 @@ albert_tf/tasks/tagging/data.py describes the files. If the script is started ag
 continues from the latest checkpoint.
 """
 
-from albert_tf.commands import flags, usage
-from albert_tf.tasks.tagging.config import TaggingConfig
+from albert_tf.commands import usage
+from albert_tf.tasks.tagging.config import TaggingConfig as Options
 
 
-def define_flags() -> None:
-    flags.define(TaggingConfig, seed="random_seed")
-
-
-def main() -> None:
+def main(options: Options) -> None:
     from albert_tf.tasks.tagging.fine_tuning import Tagging
 
-    Tagging(flags.read(TaggingConfig, has_recipe=True), usage.command_line()).run()
+    Tagging(options, usage.command_line()).run()

@@ -16,7 +16,6 @@ import json
 import numpy as np
 
 from albert_tf import keras, options as fields
-from albert_tf.commands import flags
 from albert_tf.data.rows import read_texts, text_column_option
 from albert_tf.text.lines import read_standard_input
 from albert_tf.training.config import Precision
@@ -30,8 +29,6 @@ _MADE_FROM = (*SOURCE_OPTIONS, "input_file", "pairs", "within_word_l2r", "precis
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Source, Precision):
-    """The flags of this command."""
-
     input_file: str | None = fields.string(
         None, "Path of a UTF-8 text file to score, one sentence per line. Default: standard input.")
     text_column: str | None = text_column_option("sentence", needs="input_file")
@@ -49,12 +46,7 @@ class Options(Source, Precision):
         8192, "Largest number of tokens in a batch of masked copies of sentences.", bounds.TOKENS)
 
 
-def define_flags() -> None:
-    flags.define(Options)
-
-
-def main() -> None:
-    options = flags.read(Options)
+def main(options: Options) -> None:
     if options.pairs and options.input_file:
         raise ValueError("--input_file and --pairs exclude each other")
     keras.mixed_precision.set_global_policy(options.precision)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 
 from albert_tf import keras, options as fields
-from albert_tf.commands import flags
 from albert_tf.data.rows import read_texts, text_column_option
 from albert_tf.text.lines import read_standard_input
 from albert_tf.training.config import Precision
@@ -25,8 +24,6 @@ from albert_tf.weights.source import Source
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Source, Pooling, Prompt, Texts, Precision):
-    """The flags of this command."""
-
     input_file: str = fields.required("Path of the UTF-8 text file whose lines are searched. Empty lines are skipped.")
     text_column: str | None = text_column_option("text")
     vectors_file: str = fields.required(
@@ -43,17 +40,12 @@ class Options(Source, Pooling, Prompt, Texts, Precision):
         50, "Number of nearest lines of a query that --rerank_checkpoint scores.", bounds.CANDIDATES)
 
 
-def define_flags() -> None:
-    flags.define(Options)
-
-
-def main() -> None:
+def main(options: Options) -> None:
     from albert_tf.tasks.classification.answers import RelevanceScorer
     from albert_tf.tasks.sentence_vectors.search import made_with, nearest_lines, open_vectors, unit_vectors_function
     from albert_tf.weights.from_pretrained import from_pretrained, tokenizer_from_pretrained
     from albert_tf.weights.resolved_model import resolve
 
-    options = flags.read(Options)
     for query in options.query or ():
         check_characters(query, "--query")
     keras.mixed_precision.set_global_policy(options.precision)

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Callable
 from absl import logging
 
 from albert_tf import options as fields
-from albert_tf.commands import flags
 from albert_tf.utils import bounds
 from albert_tf.utils.imports import check_installed
 from albert_tf.utils.progress import count_of
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(VocabularySource, StoredVectors, Prompt, FirstLayers):
-    """The flags of this command."""
-
     init_checkpoint: tuple[str, ...] = fields.strings(
         (), "Weights: a released directory or its .tar.gz, a checkpoint, a run's directory, a Hugging Face folder, or "
         "hf://org/name on the Hugging Face Hub. Repeat the flag for several models.")
@@ -57,17 +54,12 @@ class Options(VocabularySource, StoredVectors, Prompt, FirstLayers):
     max_body_bytes: int = fields.integer(1_000_000, "Largest size of a request, in bytes.", bounds.TOKENS)
 
 
-def define_flags() -> None:
-    flags.define(Options)
-
-
-def main() -> None:
+def main(options: Options) -> None:
     check_installed("serve", "uvicorn", "starlette", "h11", "prometheus_client")
     from albert_tf.server.app import host_name
     from albert_tf.server.batching import Batcher
     from albert_tf.server.server import ModelServer, listen
 
-    options = flags.read(Options)
     for host in options.allowed_hosts:
         if host_name(host) != host:
             raise ValueError(f"--allowed_hosts must be a name in lower case, without https:// and port: {host!r}")

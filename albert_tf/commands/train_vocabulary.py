@@ -22,8 +22,6 @@ from albert_tf.utils.files import expand_globs
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(fields.Config):
-    """The flags of this command."""
-
     input_file: str = fields.required("Comma-separated list of paths and globs of text files, with one sentence per "
                                       "line.")
     text_column: str | None = text_column_option("document, with a sentence on each line")
@@ -38,12 +36,7 @@ class Options(fields.Config):
     keep_accents: bool = fields.boolean(False, "Whether to keep accents, which the release removes.")
 
 
-def define_flags() -> None:
-    flags.define(Options)
-
-
-def main() -> None:
-    options = flags.read(Options)
+def main(options: Options) -> None:
     input_files = expand_globs(options.input_file)
     pieces = train_vocabulary(
         input_files, options.model_prefix, options.vocab_size, options.do_lower_case, options.keep_accents,

@@ -38,6 +38,8 @@ class FineTuningConfig(SavedModelExport, FirstLayers):
     """
 
     GROUP: ClassVar[str | None] = "Runs"
+    ALIASES: ClassVar[Mapping[str, str]] = dict(seed="random_seed")
+    HAS_RECIPE: ClassVar[bool] = True
     ACTIONS: ClassVar[tuple[str, ...]] = ("do_train", "do_eval", "do_predict")
     # The largest number of tokens of a new run's rows, and of the steps between two checkpoints, if nothing is set.
     LONGEST: ClassVar[int] = 512

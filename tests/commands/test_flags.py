@@ -17,7 +17,6 @@ from albert_tf.data.worker_pool import worker_pool
 from albert_tf.pretraining.config import PretrainingConfig
 from albert_tf.pretraining.examples import CreationOptions, MaskingOptions, SegmentOptions
 from albert_tf.tasks.classification.config import ClassifierConfig
-from albert_tf.tasks.config import FineTuningConfig
 from albert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
 from albert_tf.tasks.sentence_vectors.config import SentenceVectorsConfig
 from albert_tf.tasks.squad.config import SquadConfig
@@ -32,7 +31,7 @@ def config_of(config_class, script, **values):
     """The config that a command makes of its flags."""
     with loaded(script), flagsaver.flagsaver():
         absl_flags.FLAGS([script, *arguments_of(values)])
-        return flags.read(config_class, has_recipe=issubclass(config_class, FineTuningConfig))
+        return flags.read(config_class)
 
 
 @pytest.mark.parametrize("script, config_class, needed", [

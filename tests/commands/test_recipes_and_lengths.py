@@ -38,7 +38,7 @@ def options_of(script, **values):
     with loaded(script), flagsaver.flagsaver():
         absl_flags.FLAGS([script, *arguments_of({name: value for name, value in values.items()
                                                  if name in absl_flags.FLAGS})])
-        return flags.read(CONFIGS[script], has_recipe=True)
+        return flags.read(CONFIGS[script])
 
 
 class AnyTask(FineTuning):

@@ -21,8 +21,8 @@ def arguments_of_tasks(tmp_path, flags):
     """The arguments with which run_glue.py starts RTE's and CoLA's runs."""
     (tmp_path / "arguments_of.py").write_text(
         f"import json, sys; sys.path.insert(0, {str(script_process.REPOSITORY)!r}); "
-        "from albert_tf.commands import flags, run_glue; "
-        "run_glue.define_flags(); flags.FLAGS(sys.argv); options = flags.read(run_glue.Options); "
+        "from albert_tf.commands import app, flags, run_glue; "
+        "app.load('run_glue'); flags.FLAGS(sys.argv); options = flags.read(run_glue.Options); "
         "print(json.dumps({name: run_glue.arguments(options, name) for name in ('rte', 'cola')}))")
     done = script_process.run(tmp_path / "arguments_of.py", flags)
     assert done.returncode == 0, done.stderr

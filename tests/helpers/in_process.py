@@ -6,7 +6,6 @@
 
 import contextlib
 import functools
-import importlib
 import runpy
 import sys
 import traceback
@@ -36,9 +35,7 @@ def loaded(script: str) -> Iterator[Callable[..., int]]:
     flags.FLAGS.remove_flag_values(set_aside)
     try:
         if script in NAMES:
-            command = importlib.import_module(f"albert_tf.commands.{script}")
-            command.define_flags()
-            yield _runner(f"python -m albert_tf {script}", command.main)
+            yield _runner(f"python -m albert_tf {script}", app.load(script))
         else:
             yield _runner(script, runpy.run_path(str(REPOSITORY / script))["main"])
     finally:

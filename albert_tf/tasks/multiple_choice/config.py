@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
+from typing import ClassVar, Mapping
 
 from albert_tf import options as fields
 from albert_tf.tasks.config import FineTuningConfig
@@ -16,6 +16,7 @@ from albert_tf.utils import bounds
 class MultipleChoiceConfig(FineTuningConfig):
     """Questions with several options, of which one is right. See FineTuningConfig."""
 
+    ALIASES: ClassVar[Mapping[str, str]] = dict(FineTuningConfig.ALIASES, num_keep_checkpoint="keep_checkpoint_max")
     LARGEST_INTERVAL: ClassVar[int] = 100
     RELEASE_STEPS: ClassVar[tuple[int, int] | None] = (12000, 1000)
 
