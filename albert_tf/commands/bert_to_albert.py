@@ -29,28 +29,27 @@ class Options(FirstLayers, Sharing):
     embedding_size: int = fields.inherited(Sharing, "embedding_size", 128)
     init_checkpoint: str = fields.required("The BERT, or an ALBERT that shares no weights, in any format of "
                                            "--init_checkpoint of the other commands.")
-    text: str = fields.required("Path of the text, with one sentence on each line, or of a table with --text_column.")
+    text: str = fields.required("Path of the text, one sentence per line, or of a table with --text_column.")
     text_column: str | None = text_column_option("text")
-    output_dir: str = fields.required("Directory of the start of the training (start), its texts (lines.txt), the "
-                                      "training (training) and the model (model).")
+    output_dir: str = fields.required("Directory of the initial model (start), the training texts (lines.txt), the "
+                                      "training (training) and the result (model).")
     replaced_words: float = fields.number(
-        0.3, "Share, from 0 to 1, of the words of every second line of --text in whose place are others of the BERT's "
-        "vocabulary, so that the model learns words that the text does not have.", 0.0, 1.0)
+        0.3, "Fraction, from 0 to 1, of the words of every second line of --text that are replaced by random words of "
+        "the BERT's vocabulary. So the model also learns words that are not in the text.", 0.0, 1.0)
     cached_dir: str | None = fields.string(
-        None, "Directory of the BERT's vectors, so that several trainings compute them once. Default: that of the "
-        "training.")
+        None, "Directory in which several trainings share the BERT's vectors. Default: the directory of the training.")
     data_dir: str | None = fields.string(
-        None, "Directory that holds GLUE's STS-B, by whose dev set the training is scored. Default: it is not scored, "
-        "and the last step is the model.")
+        None, "Directory that holds GLUE's STS-B. The training is scored on its dev set. Default: it is not scored, "
+        "and the result is the last step.")
     max_seq_length: int | None = fields.integer(
-        None, "Largest number of tokens of a text, in the training and of the model. Default: that of the BERT, or 128 "
-        "if none is stored.", bounds.ROW_LENGTH)
+        None, "Largest number of tokens of a text, during the training and afterwards. Default: the BERT's, or 128 if "
+        "it stores none.", bounds.ROW_LENGTH)
     train_batch_size: int = fields.integer(128, "Number of texts in a training step.", bounds.BATCH_SIZE)
     num_train_epochs: float = fields.number(4.0, "Number of passes over the text.", 0.0)
     learning_rate: float = fields.number(0.0015, "The peak learning rate, after the warm-up.", 0.0)
     distillation_depths: tuple[int, ...] = fields.whole_numbers(
-        (), "Comma-separated numbers of layers, such as 2,3,4. The models of the first 2, 3 and 4 layers learn the "
-        "vectors, too. Default: the model is trained as a whole.", bounds.LAYERS)
+        (), "Comma-separated numbers of layers, such as 2,3,4: the first 2, 3 and 4 layers also learn the vectors, "
+        "each as a model. Default: only the whole model does.", bounds.LAYERS)
     random_seed: int = fields.integer(12345, "Seed of the order of the texts and of the replaced words.", bounds.SEED)
     runtime: str = fields.choice("tensorflow", RUNTIMES, "What computes the training: as in run_sentence_embeddings.")
     precision: str | None = fields.choice(
@@ -59,18 +58,12 @@ class Options(FirstLayers, Sharing):
 
 
 def main(options: Options) -> None:
-    training = learn(options, convert(options))
-    run_script("convert_checkpoint", init_checkpoint=training, to="hugging_face",
-               output_dir=os.path.join(options.output_dir, "model"))
-
-
-def convert(options: Options) -> str:
-    """Writes the start of the training, and returns its path."""
     start = os.path.join(options.output_dir, "start")
     run_script("convert_checkpoint", init_checkpoint=options.init_checkpoint, to="ours", model="sentence_encoder",
                output_dir=start, **{field.name: getattr(options, field.name) for group in (
                    Sharing, FirstLayers) for field in dataclasses.fields(group)})
-    return start
+    run_script("convert_checkpoint", init_checkpoint=learn(options, start), to="hugging_face",
+               output_dir=os.path.join(options.output_dir, "model"))
 
 
 def learn(options: Options, start: str) -> str:

@@ -46,6 +46,7 @@ class Options(Source, SavedModelExport):
 
 
 def main(options: Options) -> None:
+    from albert_tf.export.onnx.writing import in_onnx_runtime
     from albert_tf.export.saved_model import with_precision
     from albert_tf.tasks.masked_lm.fill_mask import export_mask_filling, fill_masks
     from albert_tf.weights.resolved_model import masked_lm
@@ -64,30 +65,22 @@ def main(options: Options) -> None:
     for text in options.text or ():
         print_filled(text, fill_masks(model, tokenizer, text, options.top_k))
     if not (options.text or options.export_dir):
-        fill_standard_input(functools.partial(fill_masks, _for_many_texts(model), tokenizer, top_k=options.top_k))
-
-
-def _for_many_texts(model):
-    """The model in ONNX Runtime, or itself on a GPU or where ONNX Runtime is not installed."""
-    from albert_tf.export.onnx.writing import in_onnx_runtime
-
-    return is_cpu_alone() and in_onnx_runtime(model) or model
+        for_many_texts = is_cpu_alone() and in_onnx_runtime(model) or model
+        fill_standard_input(functools.partial(fill_masks, for_many_texts, tokenizer, top_k=options.top_k))
 
 
 def fill_standard_input(fill: Callable[[str], list]) -> None:
     """Fills the masks of each line. A line without a mask, or a line that is too long, is reported and left out."""
-    text = None
-    for number, line in enumerate(read_standard_input(), start=1):
-        text = line.strip() or text
-        if not line.strip():
+    has_text = False
+    for number, text in enumerate(map(str.strip, read_standard_input()), start=1):
+        if not text:
             continue
+        has_text = True
         try:
-            fillings_by_mask = fill(line.strip())
+            print_filled(text, fill(text))
         except ValueError as error:
             logging.warning("line %d: %s", number, error)
-        else:
-            print_filled(line.strip(), fillings_by_mask)
-    if text is None:
+    if not has_text:
         raise ValueError("there is no text: set --text, or write lines to the standard input")
 
 

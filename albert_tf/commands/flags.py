@@ -14,7 +14,7 @@ import math
 import os
 import pathlib
 import re
-from typing import Any, Iterable, Mapping, TypeVar
+from typing import Any, Callable, Iterable, Mapping, TypeVar
 
 from absl import flags
 
@@ -34,7 +34,7 @@ _REPLACED_BY = {"train_step": ("num_train_epochs",), "num_train_epochs": ("train
                 "warmup_step": ("warmup_proportion", "num_train_epochs", "train_step"),
                 "warmup_proportion": ("warmup_step",)}
 _HOME = re.compile(r"(^|[,=] *)(~[\w.-]*)(?=[/,]|$)")  # at the start of a path: ~/a,~/b or name=~/a
-_GROUP_OF: dict[str, str | None] = {}  # by the flag's name
+GROUP_OF: dict[str, str | None] = {}  # the title under which --help lists a flag; None for the command's own flags
 _ALIASED: dict[str, str] = {}  # the names of flags, by their other names
 # Flags of other programs, such as Hugging Face's and BERT's scripts, with ours. Each command has some of ours.
 _OF_OTHER_PROGRAMS = {
@@ -71,23 +71,23 @@ _VALUES = (
 def define(config_class: type[Config]) -> None:
     """Defines a flag for each option of a config and of its parts, and for each alias."""
     for name, option, default, group in declared(config_class):
-        _define(name, option, None if default is dataclasses.MISSING else default)
-        _GROUP_OF[name] = group
+        _define(name, option, default)
+        GROUP_OF[name] = group
     for alias, name in config_class.ALIASES.items():
         flags.DEFINE_alias(alias, name)
-        _GROUP_OF[alias] = _GROUP_OF[name]
+        GROUP_OF[alias] = GROUP_OF[name]
     _ALIASED.update(config_class.ALIASES)
 
 
-def group_of(flag: str) -> str | None:
-    """The title under which --help lists a flag; None for a flag of the command itself."""
-    return _GROUP_OF.get(flag)
-
-
 def define_required(name: str, help: str) -> None:
-    """Defines a string flag that must be set to a non-empty value."""
+    """Defines a string flag that must be set, and not be empty as in `--output_dir=$UNSET`."""
+    def check(value: str | None) -> bool:
+        if not value:
+            raise flags.ValidationError("it is required" if value is None else "it must not be empty")
+        return True
+
     flags.DEFINE_string(name, None, help)
-    require(name)
+    flags.register_validator(name, check)
 
 
 def define_float(name: str, default: float | None, help: str, lower_bound: float | None = None,
@@ -101,15 +101,10 @@ def define_integer(name: str, default: int | None, help: str, lower_bound: int, 
     flags.DEFINE(_WholeNumber(lower_bound, upper_bound), name, default, help, serializer=flags.ArgumentSerializer())
 
 
-def require(name: str) -> None:
-    """Makes a string flag required: it must be set, and not be empty as in `--output_dir=$UNSET`."""
-    flags.register_validator(name, _is_set)
-
-
 def read(config_class: type[AnyConfig]) -> AnyConfig:
     """The config of the flags. Raises ValueError if a value is wrong, or has no effect without another one."""
     recipe = FLAGS.recipe if config_class.HAS_RECIPE else None
-    return _read(config_class, recipe_values(recipe) if recipe else {})
+    return _config_of_flags(config_class, recipe_values(recipe) if recipe else {})
 
 
 def expand_home() -> None:
@@ -142,12 +137,12 @@ def arguments_of(excluded: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(flag.serialize() for flag in used if flag.name not in excluded))
 
 
-def _read(config_class: type[AnyConfig], defaults: Mapping[str, Any]) -> AnyConfig:
+def _config_of_flags(config_class: type[AnyConfig], defaults: Mapping[str, Any]) -> AnyConfig:
     values: dict[str, Any] = {}
     for field in dataclasses.fields(config_class):
         name = field.name
         if "part" in field.metadata:
-            values[name] = _read(field.metadata["part"], defaults)
+            values[name] = _config_of_flags(field.metadata["part"], defaults)
         elif "option" in field.metadata:
             value = defaults[name] if name in defaults else FLAGS[name].value
             if isinstance(value, list):
@@ -200,37 +195,26 @@ def described_error(error: flags.Error) -> str:
 
 def _define(name: str, option: Option, default: Any) -> None:
     """Defines the flag of an option."""
-    help, limits = option.help, option.limits
-    if option.kind == "string":
-        flags.DEFINE_string(name, default, help)
-    elif option.kind == "required":
-        define_required(name, help)
-    elif option.kind == "boolean":
-        flags.DEFINE_bool(name, default, help)
+    if option.kind == "required":
+        define_required(name, option.help)
     elif option.kind == "choice":
-        flags.DEFINE_enum(name, default, limits, help)
-    elif option.kind in ("strings", "texts"):
-        flags.DEFINE_multi_string(name, list(default) or None, help)
-        if option.kind == "texts":
-            FLAGS[name].is_text = True  # in which ~ is a letter like others
+        flags.DEFINE_enum(name, default, option.limits, option.help)
     elif option.kind == "choices":
-        flags.DEFINE_multi_enum(name, list(default) or None, limits, help)
-    elif option.kind == "names":
-        flags.DEFINE_list(name, list(default or ()) or None, help)
-    elif option.kind == "integers":
-        flags.DEFINE_multi_integer(name, list(default) or None, help, *limits)
+        flags.DEFINE_multi_enum(name, list(default) or None, option.limits, option.help)
     elif option.kind == "whole_numbers":
-        flags.DEFINE(_WholeNumbers(bounds.Bounds(*limits)), name, default, help, serializer=flags.ListSerializer(","))
-    elif option.kind == "integer":
-        define_integer(name, default, help, *limits)
+        parser = _WholeNumbers(bounds.Bounds(*option.limits))
+        flags.DEFINE(parser, name, default, option.help, serializer=flags.ListSerializer(","))
     else:
-        define_float(name, default, help, *limits)
+        listed = (list(default) or None) if isinstance(default, tuple) else default
+        _DEFINE[option.kind](name, listed, option.help, *option.limits)
+    if option.kind == "texts":
+        FLAGS[name].is_text = True  # in which ~ is a letter like others
 
 
-def _is_set(value: str | None) -> bool:
-    if not value:
-        raise flags.ValidationError("it is required" if value is None else "it must not be empty")
-    return True
+# By the kind of an option. The arguments are name, default, help and limits.
+_DEFINE: dict[str, Callable[..., Any]] = dict(
+    string=flags.DEFINE_string, boolean=flags.DEFINE_bool, names=flags.DEFINE_list, strings=flags.DEFINE_multi_string,
+    texts=flags.DEFINE_multi_string, integer=define_integer, integers=flags.DEFINE_multi_integer, number=define_float)
 
 
 class _FiniteNumber(flags.FloatParser):
@@ -268,6 +252,3 @@ class _WholeNumbers(flags.ArgumentParser):
         if not all(part.isdecimal() and self._limits.lower <= int(part) <= self._limits.upper for part in parts):
             raise ValueError(f"it is not {self.syntactic_help} from {self._limits.lower:,} to {self._limits.upper:,}")
         return tuple(map(int, parts))
-
-    def flag_type(self):
-        return "list of whole numbers"

@@ -143,11 +143,8 @@ def split_text(options: Options, train: str, dev: str) -> None:
 
 
 def is_finished(run: Run) -> bool:
-    """Whether the manifest of a run's output says that it is complete. Commands with an output directory run always.
-
-    These continue what is there, or find that nothing is left to do.
-    """
-    if run.script not in READERS_OF_TEXTS:
+    """Whether the manifest of a run's output says that it is complete."""
+    if run.script not in READERS_OF_TEXTS:  # these continue what is there, or find that nothing is left to do
         return False
     return is_made(run.flags.get("output_file") or f"{run.flags['model_prefix']}.model", run.flags)
 
@@ -181,15 +178,13 @@ def read_recipe(recipe: str) -> tuple[dict[str, AlbertConfig], dict[str, Run]]:
     named = RECIPES / f"{recipe}.json"
     path = str(named) if named.is_file() else recipe
     content = check_keys(read_json_object(path), path, dict(runs=dict), dict(configs=dict))
-    configs = {name: _changed_preset(config, f"{path}: configs.{name}")
-               for name, config in content.get("configs", {}).items()}
+    configs = {}
+    for name, config in content.get("configs", {}).items():
+        check_keys(config, f"{path}: configs.{name}", dict(like=str, changes=dict))
+        with errors_at(f"{path}: configs.{name}"):
+            preset = AlbertConfig.preset(config["like"])
+            configs[name] = AlbertConfig.from_dict({**preset.to_dict(), **config["changes"]})
     return configs, parse_runs(content["runs"], path)
-
-
-def _changed_preset(content: dict, place: str) -> AlbertConfig:
-    check_keys(content, place, dict(like=str, changes=dict))
-    with errors_at(place):
-        return AlbertConfig.from_dict({**AlbertConfig.preset(content["like"]).to_dict(), **content["changes"]})
 
 
 def report(flags: dict) -> None:

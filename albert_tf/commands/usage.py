@@ -18,7 +18,7 @@ from typing import Iterator
 
 from absl import flags
 
-from albert_tf.commands.flags import GROUPS, group_of
+from albert_tf.commands.flags import GROUP_OF, GROUPS
 
 COMMANDS = {
     "Pre-training": ("train_vocabulary", "create_pretraining_data", "run_pretraining", "pretrain_from_text"),
@@ -96,7 +96,7 @@ def help_text(description: str, module: str) -> str:
     """The text that --help prints."""
     sections: dict[str, list[flags.Flag]] = {title: [] for title in (_OWN, *GROUPS)}
     for flag in _flags_of(module):
-        sections[group_of(flag.name) or _OWN].append(flag)
+        sections[GROUP_OF.get(flag.name) or _OWN].append(flag)
     lines = [as_started(description).strip(), ""]
     for title, members in sections.items():
         if members:
