@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from albert_tf.utils.imports import tensorflow as tf
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _keras_2() -> ModuleType:
     if tuple(map(int, tf.__version__.split(".")[:2])) < (2, 16):
         return tf.keras

@@ -72,13 +72,10 @@ class Config:
                 if option.kind == "number":  # albert_tf.json refuses an int
                     object.__setattr__(self, field.name, float(value))
             if option.needs and value != field.default:
-                self._check_needed(field.name, value, option.needs)
-
-    def _check_needed(self, name: str, value: Any, needs: str) -> None:
-        """Raises ValueError if the needs of an option are not met."""
-        other, _, values = needs.partition("=")
-        if getattr(self, other) not in values.split(",") if values else not getattr(self, other):
-            raise ValueError(f"--{name}={value} has no effect without --{needs.replace(',', ' or ')}")
+                other, _, values = option.needs.partition("=")
+                if getattr(self, other) not in values.split(",") if values else not getattr(self, other):
+                    raise ValueError(f"--{field.name}={value} has no effect without "
+                                     f"--{option.needs.replace(',', ' or ')}")
 
 
 class Declared(NamedTuple):
@@ -144,12 +141,12 @@ def names(default: tuple[str, ...] | None, help: str) -> Any:
 
 def choices(default: tuple[str, ...], values: Sequence[str], help: str) -> Any:
     """Some of several names; the flag is repeated."""
-    return _option("choices", default, help, _each(functools.partial(_check_choice, values)), values)
+    return _option("choices", default, help, _each(_check_choice(values)), values)
 
 
 def choice(default: str | None, values: Sequence[str], help: str, needs: str | None = None) -> Any:
     """One of several names."""
-    return _option("choice", default, help, functools.partial(_check_choice, values), values, needs)
+    return _option("choice", default, help, _check_choice(values), values, needs)
 
 
 def boolean(default: bool | None, help: str, needs: str | None = None) -> Any:
@@ -201,8 +198,8 @@ def _check_boolean(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be true or false. Received: {value!r}")
 
 
-def _check_choice(values: Sequence[str], name: str, value: Any) -> None:
-    bounds.check_one_of(name, value, values)
+def _check_choice(values: Sequence[str]) -> Callable[[str, Any], object]:
+    return lambda name, value: bounds.check_one_of(name, value, values)
 
 
 def _each(check: Callable[[str, Any], object]) -> Callable[[str, Any], None]:

@@ -127,7 +127,8 @@ def _import_tensorflow() -> None:
         # Python's garbage collector would visit all objects of TensorFlow, also at the end of the process, and free
         # none of them. This takes about a second of each script.
         gc.disable()
-        imports.import_tensorflow()
+        with imports.quietly():
+            import tensorflow  # noqa: F401
         gc.freeze()
         gc.enable()
         atexit.register(gc.freeze)

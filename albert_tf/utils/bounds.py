@@ -31,8 +31,11 @@ class Bounds(NamedTuple):
 
 def check_finite(name: str, value: Any, lower: float | None = None, upper: float | None = None) -> None:
     """Raises a ValueError with name and value if a number is NaN, infinite or outside the bounds."""
-    if isinstance(value, bool) or not _is_finite(value) or lower is not None and value < lower or (
-            upper is not None and value > upper):
+    try:
+        is_finite = not isinstance(value, bool) and math.isfinite(value)
+    except (OverflowError, TypeError):
+        is_finite = False
+    if not is_finite or lower is not None and value < lower or upper is not None and value > upper:
         bound = "" if lower is None else f" of at least {lower:g}"
         bound += "" if upper is None else f" and at most {upper:g}"
         raise ValueError(f"{name} must be a finite number{bound}. Received: {value!r}")
@@ -42,13 +45,6 @@ def check_one_of(name: str, value: Any, choices: Collection[str]) -> None:
     """Raises a ValueError with name and value if the value is none of the choices."""
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(choices)}. Received: {reprlib.repr(value)}")
-
-
-def _is_finite(value: Any) -> bool:
-    try:
-        return math.isfinite(value)
-    except (OverflowError, TypeError):
-        return False
 
 
 SEQ_LENGTH = Bounds(1, 65_536)

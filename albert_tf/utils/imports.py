@@ -16,7 +16,7 @@ import logging as python_logging
 import os
 import subprocess
 import sys
-from types import ModuleType
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping
 
 from absl import logging
@@ -30,7 +30,6 @@ for line in lines.readlines() if sys.argv[2:] else lines:
     if not pattern.match(line):
         sys.stderr.buffer.write(line)
         sys.stderr.buffer.flush()"""
-_LIBRARIES = ("tensorflow", "keras", "tf_keras")
 
 
 def hide_messages_of_cpp() -> None:
@@ -78,32 +77,22 @@ def quietly() -> Iterator[None]:
         yield
 
 
-def loader_of(package: str) -> Callable[[str], ModuleType]:
-    """Returns a module-level __getattr__ for a package, which imports the module with the attribute's name."""
-
-    def load(name: str) -> ModuleType:
-        wanted = f"{package}.{name}"
-        try:
-            with quietly():
-                return importlib.import_module(wanted)
-        except ModuleNotFoundError as error:
-            if error.name != wanted:  # the module exists, but a module that it imports does not
-                raise
-            raise AttributeError(f"module {package!r} has no attribute {name!r}") from None
-
-    return load
-
-
-def names_of(package: str, module_of: Mapping[str, str]) -> Callable[[str], Any]:
-    """Returns a module-level __getattr__ for a package with public names, which imports the module of a name.
+def loader_of(package: str, module_of: Mapping[str, str] = MappingProxyType({})) -> Callable[[str], Any]:
+    """Returns a module-level __getattr__ for a package, which imports its modules when they are first used.
 
     Args:
-      module_of: the module of each name, within the package. Other names are those of modules, as for loader_of.
+      module_of: the module of each public name of the package. Any other attribute is a module.
     """
-    load_module = loader_of(package)
-
     def load(name: str) -> Any:
-        return getattr(load_module(module_of[name]), name) if name in module_of else load_module(name)
+        path = f"{package}.{module_of.get(name, name)}"
+        try:
+            with quietly():
+                module = importlib.import_module(path)
+        except ModuleNotFoundError as error:
+            if error.name != path:  # the module exists, but a module that it imports does not
+                raise
+            raise AttributeError(f"module {package!r} has no attribute {name!r}") from None
+        return getattr(module, name) if name in module_of else module
 
     return load
 
@@ -161,10 +150,9 @@ class LazyModule:
         return value
 
 
-# tensorflow is lazy for modules that worker processes import and that use tf.io.gfile only in the main process: an
-# import takes seconds and hundreds of megabytes per worker (albert_tf/data/worker_pool.py). So it is for modules whose
-# constants are choices of flags, since a wrong flag is told before the import. The other packages are needed only for
-# scores or exports at the end of a script, and took a fifth of the time of its imports.
+# TensorFlow takes seconds and hundreds of megabytes to import. It is lazy in modules that worker processes import
+# (albert_tf/data/worker_pool.py), and in those that a command imports before a wrong flag is reported. The other
+# packages are needed only for scores or exports at the end of a script.
 if TYPE_CHECKING:
     import scipy.optimize as scipy_optimize
     import scipy.special as scipy_special
@@ -181,13 +169,7 @@ else:
     tensorflow_text = LazyModule("tensorflow_text", "a SavedModel that reads texts")
 
 
-def import_tensorflow() -> None:
-    """Imports TensorFlow without its log lines."""
-    with quietly():
-        import tensorflow  # noqa: F401
-
-
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def start_xla() -> None:
     """Compiles a first program with XLA, which logs two lines in each process, whatever TF_CPP_MIN_LOG_LEVEL is."""
     import tensorflow as tf
@@ -199,20 +181,14 @@ def start_xla() -> None:
 def drop_messages_of_libraries() -> None:
     """Drops the messages below ERROR that TensorFlow and Keras log through absl."""
     if logging.get_verbosity() < logging.DEBUG:
-        logging.get_absl_logger().addFilter(_library_filter())
+        logging.get_absl_logger().addFilter(_is_error_or_ours)  # a logger adds the same filter only once
 
 
-@functools.lru_cache(maxsize=None)
-def _library_filter() -> _LibraryFilter:
-    """The filter. It is the same object in all runs of a process, since a logger adds the same filter only once."""
-    return _LibraryFilter()
+def _is_error_or_ours(record: python_logging.LogRecord) -> bool:
+    return record.levelno >= python_logging.ERROR or not record.pathname.startswith(_folders_of_libraries())
 
 
-class _LibraryFilter(python_logging.Filter):
-    def __init__(self):
-        super().__init__()
-        specs = filter(None, map(importlib.util.find_spec, _LIBRARIES))
-        self._folders = tuple(os.path.dirname(spec.origin) + os.sep for spec in specs if spec.origin)
-
-    def filter(self, record):
-        return record.levelno >= python_logging.ERROR or not record.pathname.startswith(self._folders)
+@functools.cache
+def _folders_of_libraries() -> tuple[str, ...]:
+    specs = filter(None, map(importlib.util.find_spec, ("tensorflow", "keras", "tf_keras")))
+    return tuple(os.path.dirname(spec.origin) + os.sep for spec in specs if spec.origin)

@@ -1,6 +1,6 @@
 """SQuAD 1.1 and 2.0. The public names are loaded when first used."""
 
-from albert_tf.utils.imports import names_of
+from albert_tf.utils.imports import loader_of
 
 _MODULE_OF = {
     "SquadExample": "reading",
@@ -11,4 +11,4 @@ _MODULE_OF = {
     "evaluate_v2": "metrics",
 }
 __all__ = sorted(_MODULE_OF)
-__getattr__ = names_of(__name__, _MODULE_OF)
+__getattr__ = loader_of(__name__, _MODULE_OF)
