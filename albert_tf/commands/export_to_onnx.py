@@ -33,6 +33,7 @@ import os
 from albert_tf import options as fields
 from albert_tf.commands.exporting import ScoredExport
 from albert_tf.export import ALBERT_TF, LAYOUTS, PRECISIONS, WEB
+from albert_tf.utils.imports import check_installed
 from albert_tf.utils.outputs import check_export, model_files, used_alone
 from albert_tf.weights.pooling import pooling_arguments
 
@@ -63,7 +64,6 @@ def main(options: Options) -> None:
     from albert_tf.export.onnx.session import OnnxModel
     from albert_tf.export.onnx.writing import (
         check_no_other_model,
-        check_packages,
         differences,
         to_onnx,
         write_companions,
@@ -81,7 +81,7 @@ def main(options: Options) -> None:
         selected = resolve(options, num_layers=options.num_layers)
         head = selected.head(options.model)
         model = selected.pretrained(head, **pooling_arguments(selected, head, options))
-        check_packages()
+        check_installed("an ONNX model", "onnx", "onnxruntime")
         is_page, is_theirs, separator = options.layout == WEB, options.layout != ALBERT_TF, None
         precisions = options.precision or (["int8"] if is_page else PRECISIONS)
         names = {precision: FILES[precision] if is_theirs else f"{head}_{precision}.onnx" for precision in precisions}

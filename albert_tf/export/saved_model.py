@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import os
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
@@ -60,15 +59,13 @@ def export_model(
     The vocabulary is among its assets, and so are the names of the labels if there are any (label_names.txt).
 
     Args:
-      features: the model's inputs as features of a tf.Example: dict(input_ids=tf.io.FixedLenFeature([128], tf.int64),
-        ...).
-      outputs: function of the model's outputs (a dict) that returns the outputs to serve, a dict of tensors [batch,
-        ...].
+      features: the model's inputs as features of a tf.Example (see sequence_features).
+      outputs: function of the model's outputs that returns the outputs to serve, tensors [batch, ...] by name.
 
     Example::
 
       export_model("served", model, tokenizer, sequence_features(128),
-                   lambda found: dict(probabilities=tf.nn.softmax(found["logits"])),
+                   lambda outputs: dict(probabilities=tf.nn.softmax(outputs["logits"])),
                    TextSignature(dict(text=[None]), lambda graph, text: pack_texts(graph, 128, text)))
     """
     module = tf.Module()
@@ -94,14 +91,14 @@ def _signatures(
     def from_inputs(inputs: dict) -> dict:
         return outputs(model({name: tf.cast(tensor, tf.int32) for name, tensor in inputs.items()}))
 
-    def from_text(signature: TextSignature, **strings) -> dict:
-        inputs = signature.pack(graph_tokenizer, **strings)
-        served = from_inputs({name: inputs[name] for name in features})
-        return signature.answer(strings, inputs, served) if signature.answer else served
-
     def text_graph(signature: TextSignature):
-        specs = {name: tf.TensorSpec(shape, tf.string, name) for name, shape in signature.inputs.items()}
-        return graph(functools.partial(from_text, signature), **specs)
+        def from_text(**strings) -> dict:
+            inputs = signature.pack(graph_tokenizer, **strings)
+            served = from_inputs({name: inputs[name] for name in features})
+            return signature.answer(strings, inputs, served) if signature.answer else served
+
+        return graph(from_text, **{name: tf.TensorSpec(shape, tf.string, name)
+                                   for name, shape in signature.inputs.items()})
 
     id_specs = {name: tf.TensorSpec([None, None], tf.int32, name) for name in features}
     return {
@@ -148,42 +145,41 @@ class BatchedModel(tf.Module):
         num_batches = tf.maximum(-(-num_rows // self._batch_size), 1)
         size = -(-num_rows // num_batches)
 
-        def in_batches(values: tf.Tensor) -> tf.Tensor:
+        def batched(values: tf.Tensor) -> tf.Tensor:
             filled = tf.pad(values, [[0, num_batches * size - num_rows], [0, 0]])
             return tf.reshape(filled, [num_batches, size, tf.shape(values)[1]])
 
-        def in_rows(values: tf.Tensor) -> tf.Tensor:
+        def unbatched(values: tf.Tensor) -> tf.Tensor:
             shape = tf.concat([[num_batches * size], tf.shape(values)[2:]], axis=0)
             return tf.ensure_shape(tf.reshape(values, shape)[:num_rows], [None, *values.shape[2:]])
 
-        def of_batch(rows: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-            outputs = self._model(rows)
+        def outputs_of(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+            outputs = self._model(batch)
             return {name: outputs[name] for name in self._outputs}
 
-        outputs = tf.map_fn(of_batch, {name: in_batches(values) for name, values in inputs.items()},
+        outputs = tf.map_fn(outputs_of, {name: batched(values) for name, values in inputs.items()},
                             fn_output_signature=dict(self._outputs), parallel_iterations=1)
-        return {name: in_rows(values) for name, values in outputs.items()}
+        return {name: unbatched(values) for name, values in outputs.items()}
 
 
 @contextlib.contextmanager
 def weights_computed_once(model: keras.Model) -> Iterator[Callable[[], list[tf.Variable]]]:
-    """Within the block, traced graphs read the results of weights_for_step from variables.
+    """Within the block, graphs that are traced read the results of weights_for_step from variables.
 
     In bfloat16 these variables are half as large as the weights that they replace, and computing them takes a tenth of
-    the time of a short request. In float32 the results cost almost nothing, so nothing is replaced.
-
-    The block's value is a function that returns all variables that the traced graphs may read.
+    the time of a short request. In float32 nothing is replaced. Yields a function that returns all variables that the
+    graphs may read.
     """
     layers = [layer for layer in model.submodules
               if isinstance(layer, (AttentionBlock, FeedForwardBlock, Embeddings)) and layer.compute_dtype != "float32"]
-    made = [_ComputedOnce(layer.weights_for_step) for layer in layers]
+    computed = [_ComputedOnce(layer.weights_for_step) for layer in layers]
     replaced = {id(variable) for layer in layers if not isinstance(layer, Embeddings) for variable in layer.variables}
 
     def variables() -> list[tf.Variable]:
         own = [variable for variable in model.variables if id(variable) not in replaced]
-        return own + [variable for weights in made for variable in weights.variables]
+        return own + [variable for weights in computed for variable in weights.variables()]
 
-    for layer, weights in zip(layers, made):
+    for layer, weights in zip(layers, computed):
         layer.weights_for_step = weights  # type: ignore[method-assign]  # for this layer, until the block ends
     try:
         yield variables
@@ -199,9 +195,8 @@ class _ComputedOnce:
         self._make = make
         self._kept: dict[tuple, Any] = {}  # by the numbers of layers that have weights of their own
 
-    @property
     def variables(self) -> list[tf.Variable]:
-        return [variable for kept in self._kept.values() for variable in tf.nest.flatten(kept)]
+        return tf.nest.flatten(list(self._kept.values()))
 
     def __call__(self, *layer: int):
         if layer not in self._kept:

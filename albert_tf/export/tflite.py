@@ -78,19 +78,18 @@ def runner(flatbuffer: bytes, max_seq_length: int | Sequence[int]) -> Callable[[
     with imports.without_lines_of_cpp(all_lines=True):  # it logs which delegate it has
         run = interpreter_of(flatbuffer).get_signature_runner(name)
 
-    def of_batch(inputs: Mapping) -> dict[str, np.ndarray]:
-        used = {name: np.asarray(inputs[name], np.int32) for name in run.get_input_details()}
-        return concatenated(run(**{name: _padded_to(length, name, values[row : row + 1])
-                                   for name, values in used.items()}) for row in range(len(inputs["input_ids"])))
+    def padded(name: str, values: np.ndarray) -> np.ndarray:
+        if name == "masked_lm_positions":
+            return values
+        padding = [(0, 0)] * (values.ndim - 1) + [(0, length - values.shape[-1])]
+        return np.pad(values, padding, constant_values=1 if name == "p_mask" else 0)
 
-    return of_batch
+    def run_batch(inputs: Mapping) -> dict[str, np.ndarray]:
+        rows = {name: padded(name, np.asarray(inputs[name], np.int32)) for name in run.get_input_details()}
+        return concatenated(run(**{name: values[row : row + 1] for name, values in rows.items()})
+                            for row in range(len(inputs["input_ids"])))
 
-
-def _padded_to(length: int, name: str, values: np.ndarray) -> np.ndarray:
-    if name == "masked_lm_positions":
-        return values
-    padding = [(0, 0)] * (values.ndim - 1) + [(0, length - values.shape[-1])]
-    return np.pad(values, padding, constant_values=1 if name == "p_mask" else 0)
+    return run_batch
 
 
 def differences(

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from albert_tf.export.onnx.writing import check_packages
+from albert_tf.utils.imports import check_installed
 
 
 @pytest.mark.parametrize("missing", ["onnx", "onnxruntime"])
@@ -13,4 +13,4 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatc
     monkeypatch.setitem(sys.modules, "onnxruntime", sys)
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(ValueError, match=f"an ONNX model needs the package {missing}, .*: pip install {missing}, or "):
-        check_packages()
+        check_installed("an ONNX model", "onnx", "onnxruntime")

@@ -1,7 +1,7 @@
 """OnnxGraph: nodes and weights of an ONNX model; and AlbertModel in it, as albert_tf/modeling computes it.
 
-A tensor of the graph is given by its name. Each weight is stored once, however many layers multiply by
-it: `matrix` and `table` store it, and return an object that may be used any number of times.
+A tensor of the graph is given by its name. Each weight is stored once: `matrix` and `table` store it, and return an
+object that any number of layers may use.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from albert_tf.modeling.blocks import AttentionBlock, FeedForwardBlock
 from albert_tf.modeling.encoder import MASKED_SCORE
 from albert_tf.modeling.layers import LAYER_NORM_EPSILON
 from albert_tf.modeling.vectors import POOLER
+from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.imports import check_installed
 
 OPSET, IR_VERSION = 20, 9  # ONNX 1.15 and ONNX Runtime 1.17: the first with Gelu
@@ -32,13 +33,12 @@ class OnnxGraph:
     """Collects the nodes and the weights of a model.
 
     Args:
-      precision: one of PRECISIONS. With int8, biases, LayerNorms and the last layer of a head are still float32.
-      in_float32: with int8, a regular expression of the names of further weights that are still float32; "" for none.
+      precision: one of PRECISIONS. int8 leaves biases, LayerNorms and the last layer of a head in float32.
+      in_float32: with int8, a regular expression of further weights in float32, such as "ffn_0/output"; "" for none.
     """
 
     def __init__(self, precision: str, in_float32: str = ""):
-        if precision not in PRECISIONS:
-            raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}. Received: {precision!r}")
+        check_one_of("precision", precision, PRECISIONS)
         try:
             self._in_float32 = re.compile(in_float32) if in_float32 and precision == "int8" else None
         except re.error as error:
@@ -46,7 +46,6 @@ class OnnxGraph:
         self.precision, self._has_chosen = precision, False
         self._onnx = import_package("onnx")
         self._nodes: list[Any] = []
-        self._num_nodes = 0
         self._stored: list[Any] = []
         self._constants: dict[tuple, str] = {}
 
@@ -56,8 +55,7 @@ class OnnxGraph:
 
     def nodes(self, op: str, *inputs: str, count: int, **attributes) -> list[str]:
         """Adds a node with `count` outputs, whose names it returns."""
-        outputs = [f"{op}_{self._num_nodes}" + (f"_{i}" if i else "") for i in range(count)]
-        self._num_nodes += 1
+        outputs = [f"{op}_{len(self._nodes)}" + (f"_{i}" if i else "") for i in range(count)]
         self._nodes.append(self._onnx.helper.make_node(op, inputs, outputs, **attributes))
         return outputs
 
@@ -207,12 +205,12 @@ class Table:
 
     def lookup(self, ids: str) -> str:
         """The rows of ids [...]: float32 [..., size]."""
-        rows = self._graph.node("Gather", self._stored, ids)
+        graph = self._graph
+        rows = graph.node("Gather", self._stored, ids)
         if self._scales is None:
             return rows
-        scales = self._graph.node("Unsqueeze", self._graph.node("Gather", self._scales, ids),
-                                  self._graph.constant([-1]))
-        return self._graph.node("Mul", self._graph.cast(rows, np.float32), scales)
+        scales = graph.node("Unsqueeze", graph.node("Gather", self._scales, ids), graph.constant([-1]))
+        return graph.node("Mul", graph.cast(rows, np.float32), scales)
 
     def times_transposed(self, x: str) -> str:
         """x [..., size] times the table's transpose: [..., rows]."""

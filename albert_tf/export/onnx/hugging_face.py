@@ -70,26 +70,24 @@ class NamesOfSession:
     """
 
     def __init__(self, session: Any, head: str):
-        self._session = session
-        self._inputs = {each.name: each.shape for each in session.get_inputs()}
-        self._is_ours = _INPUTS["input_mask"] not in self._inputs
-        if self._is_ours:
-            self.inputs, ours = self._inputs, {}
-        else:
-            self.inputs = {name: self._inputs[theirs] for name, theirs in _INPUTS.items() if theirs in self._inputs}
+        self._session, ours = session, {}
+        self.inputs = shapes = {each.name: each.shape for each in session.get_inputs()}
+        self._is_ours = _INPUTS["input_mask"] not in shapes
+        if not self._is_ours:
+            self.inputs = {name: shapes[theirs] for name, theirs in _INPUTS.items() if theirs in shapes}
             ours = {theirs: name for name, theirs in _OUTPUTS.items() if theirs != "logits" or head == "pretrainer"}
             if head == "pretrainer":
                 self.inputs["masked_lm_positions"] = ["batch", "masked_lm_positions_1"]
-        self._ours = {each.name: ours.get(each.name, each.name) for each in session.get_outputs()}
-        self.outputs = {self._ours[each.name]: each.shape for each in session.get_outputs()}
-        self.types = {self._ours[each.name]: each.type for each in session.get_outputs()}
+        outputs = {ours.get(each.name, each.name): each for each in session.get_outputs()}
+        self.outputs = {name: each.shape for name, each in outputs.items()}
+        self.types = {name: each.type for name, each in outputs.items()}
+        self._name_of = {name: each.name for name, each in outputs.items()}
 
     def run(self, inputs: Mapping[str, np.ndarray], names: Sequence[str]) -> dict[str, np.ndarray]:
         """The outputs with these names."""
-        theirs = {ours: name for name, ours in self._ours.items()}
         fed = dict(inputs) if self._is_ours else {name: np.asarray(inputs[ours], np.int64)
                                                   for ours, name in _INPUTS.items()}
-        outputs = dict(zip(names, self._session.run([theirs[name] for name in names], fed)))
+        outputs = dict(zip(names, self._session.run([self._name_of[name] for name in names], fed)))
         if not self._is_ours and "mlm_logits" in outputs:  # [batch, seq, vocab]
             positions = np.asarray(inputs["masked_lm_positions"])[..., None]
             outputs["mlm_logits"] = np.take_along_axis(outputs["mlm_logits"], positions, axis=1)

@@ -1,8 +1,7 @@
 """OnnxModel: an exported ONNX model in ONNX Runtime, which is called like the Keras model that it was made from.
 
-from_onnx opens a folder of export_to_onnx, which has one or several .onnx files and, beside them, what reading texts
-needs: the vocabulary, the lengths of rows and windows, and the names of the labels. In the layout of Hugging Face, the
-.onnx files are in the subfolder onnx.
+from_onnx opens a folder of export_to_onnx: .onnx files (in the layout of Hugging Face, in the subfolder onnx), the
+vocabulary, and the settings.
 """
 
 from __future__ import annotations
@@ -38,15 +37,15 @@ _ROWS = 32
 class OnnxModel(LabelProbabilities):
     """An ONNX model in ONNX Runtime, with the attributes of the Keras model that it was exported from.
 
+    Call it with the model's inputs, int32 arrays by name. It returns the outputs of the head, arrays by name. Like
+    AlbertClassifier, a classifier also takes windows, [batch, windows, seq]. Like AlbertMultipleChoice, multiple choice
+    takes [batch, choices, seq] or [batch, choices * seq].
+
     Args:
       content: the content of the file, or its path.
       threads: number of threads of a prediction; None for one for each processor that this process may use.
 
     Attributes: path ("" for content that is not in a file), and head, config, settings and vocabulary of the model.
-
-    Call it with the model's inputs, int32 arrays by name. It returns the outputs of the head, arrays by name. Like
-    AlbertClassifier, a classifier also takes windows, [batch, windows, seq]. Like AlbertMultipleChoice, multiple choice
-    takes [batch, choices, seq] or [batch, choices * seq].
 
     Raises:
       ValueError: the package onnxruntime is not installed, it cannot read the file, or export_to_onnx of this version
@@ -63,10 +62,10 @@ class OnnxModel(LabelProbabilities):
         self.vocabulary = vocabulary or VocabularyFiles()
         self._session = NamesOfSession(session, self.head.name)
         self._inputs, self._outputs = self._session.inputs, self._session.outputs
+        self.input_names = tuple(self._inputs)
         own = [name for name in getattr(self.head.model, "HEAD_OUTPUTS", ()) if name in self._outputs]
         self.output_names = tuple(own or self._outputs)
-        self._check_names()
-        self._check_settings()
+        self._check()
 
     def __getattr__(self, name: str) -> Any:
         """An argument of the model that was exported: its stored value, or the default."""
@@ -114,11 +113,6 @@ class OnnxModel(LabelProbabilities):
         dtype = self._session.types[name].removeprefix("tensor(").removesuffix(")")
         return "float32" if dtype == "float" else dtype
 
-    @property
-    def input_names(self) -> tuple[str, ...]:
-        """The names of the inputs."""
-        return tuple(self._inputs)
-
     def __call__(self, inputs: Mapping[str, Any], training: bool = False) -> dict[str, np.ndarray]:
         """The outputs that the class describes."""
         missing = [name for name in self._inputs if name not in inputs]
@@ -148,14 +142,13 @@ class OnnxModel(LabelProbabilities):
             raise ValueError(  # without the folder: clients of a server read it
                 f"{os.path.basename(self.path) or 'the ONNX model'} refuses its inputs: {_one_line(error)}") from error
 
-    def _check_names(self) -> None:
+    def _check(self) -> None:
+        """Raises ValueError if an input or output is missing, or the settings belong to another model."""
         wanted = {*ENCODER_INPUTS, *getattr(self.head.model, "HEAD_OUTPUTS", ())}
         missing = sorted(wanted - _OPTIONAL - {*self._inputs, *self._outputs})
         if missing:
             raise ValueError(f"{self.path or 'the ONNX model'} lacks {', '.join(missing)}, which a model with the head "
                              f"{self.head.name} has: export the model again")
-
-    def _check_settings(self) -> None:
         place = os.path.join(os.path.dirname(self.path), SETTINGS)
         if self.settings.head not in (None, self.head.name):
             raise ValueError(f"{place} belongs to a model with the head {self.settings.head}, and {self.path} has the "

@@ -33,7 +33,6 @@ from albert_tf.modeling.span import MASKED_LOGIT, AlbertConditionalSpan, AlbertS
 from albert_tf.modeling.vectors import LEAST_LENGTH, PLACES
 from albert_tf.training.checkpoints import check_no_run
 from albert_tf.utils.files import read_bytes
-from albert_tf.utils.imports import check_installed
 from albert_tf.utils.outputs import output_folder, write_bytes, write_text
 from albert_tf.weights.heads import head_of
 from albert_tf.weights.hugging_face.writing import save_for_onnx
@@ -49,12 +48,8 @@ def to_onnx(model: keras.Model, precision: str = "float32", in_float32: str = ""
     the config and the name of the head.
 
     Args:
-      precision: "float32", "float16" (half the size) or "int8" (a quarter of the size; activations are quantized at run
-        time). Inputs and outputs are the same for all three.
-      in_float32: with int8, a regular expression of the names of weights that stay float32 all the same, such as
-        "ffn_0/output"; "" for the biases, LayerNorms and last layers of heads alone.
-      separator: the id of [SEP], for inputs and outputs as in the layout of Hugging Face (see hugging_face.py), which
-        are int64 and have other names; None for those of the model.
+      precision, in_float32: see OnnxGraph. Inputs and outputs do not depend on them.
+      separator: the id of [SEP], for the inputs and outputs of hugging_face.py; None for those of the model.
     """
     head = head_of(model)
     add_head = globals().get(head.name)
@@ -78,9 +73,7 @@ def to_onnx(model: keras.Model, precision: str = "float32", in_float32: str = ""
 
 
 def in_onnx_runtime(model: keras.Model) -> OnnxModel | None:
-    """A model in ONNX Runtime, in float32. Raises what to_onnx raises.
-
-    If onnx or onnxruntime is not installed, it warns and returns None.
+    """A model in ONNX Runtime, in float32. If onnx or onnxruntime is not installed, warns and returns None.
 
     The conversion takes as long as some ten short texts in Keras, and ONNX Runtime a sixth of their time or less.
     """
@@ -120,17 +113,11 @@ def check_no_other_model(
                          "export each model to a directory of its own")
 
 
-def check_packages() -> None:
-    """Raises a ValueError that names a package which `to_onnx` or `differences` needs, if it is not installed."""
-    check_installed("an ONNX model", "onnx", "onnxruntime")
-
-
 def differences(
     content: bytes, model: keras.Model, seq_length: int, num_predictions: int = 20, batch_size: int = 2, seed: int = 0
 ) -> dict[str, float]:
     """The largest difference between an ONNX model in ONNX Runtime and the original model, for each output."""
-    onnxruntime = import_package("onnxruntime")
-    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    session = import_package("onnxruntime").InferenceSession(content, providers=["CPUExecutionProvider"])
     named = hugging_face.NamesOfSession(session, head_of(model).name)
     return largest_differences(lambda inputs: named.run(inputs, tuple(named.outputs)), model,
                                random_inputs(model, batch_size, seq_length, num_predictions, seed))
@@ -140,12 +127,9 @@ def write_hugging_face_folder(
     model: keras.Model, folder: str, vocabulary: VocabularyFiles, contents: Mapping[str, bytes], base_model: str | None,
     others: Mapping[str, bytes] = MappingProxyType({}),
 ) -> None:
-    """Writes ONNX models in the layout of Hugging Face, with all that belongs to them, as one set.
+    """Writes ONNX models (by precision) in the layout of Hugging Face, and other files (by name), as one set.
 
-    Args:
-      contents: the ONNX models by precision.
-      base_model: path of the weights that are exported.
-      others: the content of more files, by name.
+    base_model is the path of the weights that are exported.
     """
     with output_folder(folder) as temporary:
         save_for_onnx(model, temporary, vocabulary)
@@ -226,8 +210,7 @@ def multiple_choice(graph: OnnxGraph, model: AlbertMultipleChoice, inputs: dict[
     shape = graph.node("Concat", graph.constant([-1]), length, axis=0)
     rows = {name: graph.node("Reshape", tensor, shape) for name, tensor in inputs.items()}  # [batch * choices, seq]
     outputs = EncoderGraph(graph, model.albert).outputs(rows)
-    # [batch * choices, 1]
-    logits = output_dense(graph, "classifier", model.classifier)(outputs["pooled_output"])
+    logits = output_dense(graph, "classifier", model.classifier)(outputs["pooled_output"])  # [batch * choices, 1]
     tokens = graph.node("ReduceMax", rows["input_mask"], graph.constant([1]), keepdims=1)
     is_choice = graph.node("Greater", tokens, graph.constant(0, np.int32))
     logits = graph.node("Where", is_choice, logits, graph.scalar(MISSING_CHOICE))
@@ -246,9 +229,8 @@ def conditional_span(graph: OnnxGraph, model: AlbertConditionalSpan, inputs: dic
     """The beam: the best starts, the best ends for each start, and the logit that there is no answer."""
     outputs = EncoderGraph(graph, model.albert).outputs(inputs)
     tokens, is_masked = outputs["sequence_output"], graph.cast(inputs["p_mask"], np.float32)
-    start_logits = graph.squeeze(graph.output_dense("start_logits/dense", model.start.kernel, model.start.bias)(tokens),
-                                 -1)
-    start_logits = _masked(graph, start_logits, is_masked)  # [batch, seq]
+    dense = graph.output_dense("start_logits/dense", model.start.kernel, model.start.bias)
+    start_logits = _masked(graph, graph.squeeze(dense(tokens), -1), is_masked)  # [batch, seq]
     start_log_probs, start_index = _best(graph, start_logits, model.start_n_top)
     end_logits = _end_logits(graph, model, tokens, graph.gather_tokens(tokens, start_index))
     end_logits = _masked(graph, end_logits, graph.node("Unsqueeze", is_masked, graph.constant([1])))
@@ -280,8 +262,8 @@ def _answerability(graph: OnnxGraph, model: AlbertConditionalSpan, tokens: str, 
     first = graph.node("Gather", tokens, graph.constant(0), axis=1)
     both = graph.node("Concat", expected_start, first, axis=-1)
     hidden = graph.dense("answer_class/dense_0", model.answer_hidden.kernel, model.answer_hidden.bias)(both)
-    return graph.squeeze(graph.output_dense("answer_class/dense_1", model.answer.kernel)(graph.node("Tanh", hidden)),
-                         -1)
+    output = graph.output_dense("answer_class/dense_1", model.answer.kernel)
+    return graph.squeeze(output(graph.node("Tanh", hidden)), -1)
 
 
 def _masked(graph: OnnxGraph, logits: str, is_masked: str) -> str:
