@@ -1,7 +1,6 @@
-"""Added tokens: strings that are tokens wherever a text has them, as in Hugging Face's tokenizers.
+"""Added tokens: strings that are tokens wherever a text has them, by the rules of Hugging Face's AddedVocabulary.
 
-A text is cut at its added tokens, and the parts between them are split into pieces as other texts are. (The rules are
-those of AddedVocabulary in the library tokenizers.)
+A text is cut at its added tokens, and the parts between them are split into pieces like other texts.
 """
 
 from __future__ import annotations
@@ -13,23 +12,15 @@ _FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 
 
 class AddedToken(NamedTuple):
-    """An added token.
-
-    Args:
-      id: its id; None for the next one after the vocabulary.
-      single_word: whether it must not touch a letter, a digit or "_".
-      lstrip, rstrip: whether white space before or after it belongs to it.
-      normalized: whether it is searched in the normalised text, in its normalised form.
-      special: whether it is a special token there. It changes no ids.
-    """
+    """An added token."""
 
     content: str
-    id: int | None = None
-    single_word: bool = False
-    lstrip: bool = False
-    rstrip: bool = False
-    normalized: bool = False
-    special: bool = True
+    id: int | None = None  # None: the next one after the vocabulary
+    single_word: bool = False  # whether it must not touch a letter, a digit or "_"
+    lstrip: bool = False  # whether white space before it belongs to it
+    rstrip: bool = False  # whether white space after it belongs to it
+    normalized: bool = False  # whether it is searched in the normalised text, in its normalised form
+    special: bool = True  # as in Hugging Face's files; it changes no ids
 
     @classmethod
     def of_json(cls, token: Any, token_id: Any = None, special: bool = False) -> AddedToken:
@@ -67,13 +58,13 @@ def split_at_tokens(
       space_id: the token of white space before a token that is searched in the normalised text; None for no such token.
     """
     parts = []
+    normalized = {"".join(forms(token.content)): token for token in tokens if token.normalized}
     for part in _split(text, {token.content: token for token in tokens if not token.normalized}, list):
-        inner = [part]
         if part.token_id is None:
-            normalized = {"".join(forms(token.content)): token for token in tokens if token.normalized}
-            inner = [Part(part.start + start, part.start + end, token_id) for start, end, token_id in _split(
+            parts += [Part(part.start + start, part.start + end, token_id) for start, end, token_id in _split(
                 text[part.start : part.end], normalized, forms, space_id)]
-        parts += inner
+        else:
+            parts.append(part)
     return parts
 
 

@@ -34,16 +34,12 @@ def uncompressed_name(path: str) -> str:
 
 
 def read_lines(path: str, start: int = 0, stop: int | None = None) -> Iterator[str]:
-    """The lines of a file, decompressed if its name ends in .gz or .bz2, without their ends.
+    """The lines of a file that begin at bytes `start` to `stop` - 1, without their ends.
 
-    Args:
-      path: the file.
-      start: the first byte of the range in which lines begin. It must be 0 for a compressed file.
-      stop: one past the last byte of the range; None for the end of the file. Consecutive ranges give every line once.
+    Consecutive ranges give every line once. A file whose name ends in .gz or .bz2 is decompressed, from its start.
 
     Raises:
-      ValueError: the file does not exist, a line is not UTF-8 (file and line are named), or a compressed file is
-        damaged.
+      ValueError: there is no such file, a line is not UTF-8 (file and line are named), or a compressed file is damaged.
     """
     check_is_file(path)
     decompressed = _DECOMPRESSORS.get(os.path.splitext(path)[1], contextlib.nullcontext)
@@ -97,12 +93,10 @@ def _count_lines(path: str, stop: int) -> int:
 
 
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z0-9]+)*")  # en, zh, pt-br
-# sentencex does not split quotations, and takes for one what is between two straight quotation marks, which may also be
-# the text between two quotations. So they get a direction: a mark opens a quotation if it is at the start or after a
-# space or a bracket.
+# sentencex does not split quotations, and takes any text between two straight quotation marks for one, even the text
+# between two quotations. So a mark gets a direction: at the start or after a space or a bracket, it opens a quotation.
 _OPENING_QUOTE = re.compile(r'(?<![^\s(\[{-])"')
-# If a quotation or an apostrophe has no counterpart nearby, a "sentence" can have pages. From this number of characters
-# on, quotation marks are ignored.
+# Characters. A mark without a counterpart makes sentences of pages; longer ones are split without regard to the marks.
 _LONGEST = 500
 _WITHOUT_QUOTES = str.maketrans(dict.fromkeys("\"'\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb\u300c\u300d", " "))
 _END = re.compile(r"\S*\s*")
@@ -126,10 +120,7 @@ def split_lines(lines: Iterable[str], language: str) -> Iterator[str]:
       split_lines(["It rained. Dr. Wu left.", "", "Why?"], "en") -> "It rained.", "Dr. Wu left.", "", "Why?"
     """
     for line in lines:
-        if line:
-            yield from filter(None, map(str.strip, _sentences(line, language)))
-        else:
-            yield line
+        yield from filter(None, map(str.strip, _sentences(line, language))) if line else [line]
 
 
 def _sentences(line: str, language: str) -> Iterator[str]:

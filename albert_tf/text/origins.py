@@ -1,7 +1,7 @@
 """Pieces of a text, and the offset in the original text of each of their characters.
 
-The offsets are carried through every step: white space, NFKD, removal of combining characters, SentencePiece's own
-normalisation, and the digit-comma rule. The time is linear in the length of the text.
+The offsets follow every step: white space, NFKD, removal of combining characters, SentencePiece's own normalisation and
+the digit-comma rule.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class TracedPieces(NamedTuple):
         return offsets
 
     def _composed(self) -> set[int]:
-        """The offsets of marks and jamo that were kept and yet are no piece's: they became part of a character."""
+        """Offsets of combining marks and jamo that SentencePiece absorbed into the preceding character."""
         if isinstance(self.forms, str) and self.forms.isascii():
             return set()
         # Marks, Hangul jamo of vowels and final consonants, and half-width sound marks join the character before them.
@@ -119,7 +119,7 @@ def _traced_sentence_pieces(tokenizer: Any, text: str, normal: str, pieces: list
 
 
 def _with_characters(pieces: list[str]) -> list[str]:
-    """The pieces, with a character in place of each of its bytes: "a", "<0xC3>", "<0xA4>" gives "a", "ä", "ä"."""
+    """The pieces, in which each byte is replaced by its character: "a", "<0xC3>", "<0xA4>" gives "a", "ä", "ä"."""
     shown: list[str] = []
     for is_byte, run in itertools.groupby(pieces, lambda piece: bool(BYTE.fullmatch(piece))):
         shown += run if not is_byte else [
@@ -128,7 +128,7 @@ def _with_characters(pieces: list[str]) -> list[str]:
 
 
 def _pieces_of_characters(pieces: list[str], shown: list[str]) -> list[int]:
-    """The number of characters of `shown` for each character of the text: that of its bytes, or 1."""
+    """For each character of the text, the number of characters in `shown`: one per byte piece, or 1."""
     counts, place = [], 0
     while place < len(pieces):
         is_byte = shown[place] != pieces[place]

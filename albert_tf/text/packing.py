@@ -40,15 +40,10 @@ class SpecialTokens:
 
 
 class PairPacker:
-    """Packs the ids of one or two texts into a row.
-
-    Args:
-      tokenizer: a FullTokenizer, for the ids of the special tokens.
-      max_seq_length: the largest number of tokens of a row.
-      pad: whether to pad every row to it.
+    """Packs the ids of one or two texts into a row of at most max_seq_length tokens, padded to it if `pad`.
 
     Raises:
-      ValueError: it is too small for any token besides the special ones.
+      ValueError: max_seq_length is too small for any token besides the special ones.
     """
 
     def __init__(self, tokenizer: Any, max_seq_length: int, pad: bool = True):
@@ -64,17 +59,13 @@ class PairPacker:
         return truncated_lengths(length_a, length_b, self.max_seq_length - SPECIAL_TOKENS)
 
     def pack(self, ids_a: Ids, ids_b: Ids = ()) -> dict[str, list[int]]:
-        """Packs one or two texts into a row, truncated as by `truncated_lengths`.
-
-        Returns:
-          input_ids, input_mask (1 up to the last [SEP]) and segment_ids (1 on b and its [SEP]), lists of one length.
-        """
+        """A row: input_ids, input_mask (1 up to the last [SEP]) and segment_ids (1 on b and its [SEP])."""
         length_a, length_b = self.lengths(len(ids_a), len(ids_b))
         ids = self._special_tokens.around(ids_a[:length_a], ids_b[:length_b] if len(ids_b) else None)
         return self._row(ids.tolist(), first_length=length_a + 2)
 
     def padding(self) -> dict[str, list[int]]:
-        """A row of padding only, which fills up a batch, or a question that has fewer choices than others."""
+        """A row of padding, for a batch or a question with fewer rows than others."""
         return self._row([], first_length=0)
 
     def _row(self, ids: list[int], first_length: int) -> dict[str, list[int]]:
@@ -92,10 +83,7 @@ def by_feature(rows: Sequence[Mapping[str, Any]]) -> dict[str, list]:
 
 
 def concatenated(batches: Iterable[Mapping[str, Any]]) -> dict[str, np.ndarray]:
-    """The rows of all batches, by name: logits [2, 3] and logits [1, 3] give logits [3, 3]. {} without batches.
-
-    A name may be missing in some batches.
-    """
+    """The rows of all batches, by name: logits [2, 3] and logits [1, 3] give logits [3, 3]."""
     columns: dict[str, list[np.ndarray]] = {}
     for batch in batches:
         for name, values in batch.items():
@@ -118,18 +106,12 @@ def padding_values(pad_id: int) -> dict[str, int]:
     return dict(input_ids=pad_id, input_mask=0, segment_ids=0)
 
 
-# --- windows of longer texts -----------------------------------------------------------------------------------------
-
-
 class Window(NamedTuple):
-    """Pieces first to first + length - 1 of a text.
-
-    is_max_context, bool [length]: whether a piece has more context in this window than in any other.
-    """
+    """Pieces first to first + length - 1 of a text."""
 
     first: int
     length: int
-    is_max_context: np.ndarray
+    is_max_context: np.ndarray  # bool [length], whether a piece has more context here than in any other window
 
 
 def stride_or_half(doc_stride: int, window_length):
@@ -139,10 +121,9 @@ def stride_or_half(doc_stride: int, window_length):
 
 @functools.lru_cache(maxsize=1024)
 def windows(num_pieces: int, window_length: int, doc_stride: int) -> tuple[Window, ...]:
-    """The windows of a text.
+    """The windows of a text, each doc_stride pieces after the one before.
 
     The pieces with is_max_context form one run per window, and the runs of consecutive windows follow each other.
-    doc_stride counts the pieces from the start of one window to the start of the next.
     """
     if num_pieces <= window_length:
         return (Window(0, num_pieces, np.ones(num_pieces, bool)),) if num_pieces else ()
@@ -151,9 +132,8 @@ def windows(num_pieces: int, window_length: int, doc_stride: int) -> tuple[Windo
     spans = [(i * step, min(window_length, num_pieces - i * step)) for i in range(num_windows)]
     best_score, best_window = np.full(num_pieces, -1.0), np.zeros(num_pieces, np.int32)
     for i, (first, length) in enumerate(spans):
-        here = slice(first, first + length)
-        place = np.arange(length)
-        score = np.minimum(place, place[::-1]) + 0.01 * length
+        here, index = slice(first, first + length), np.arange(length)
+        score = np.minimum(index, index[::-1]) + 0.01 * length
         better = score > best_score[here]
         best_score[here][better] = score[better]
         best_window[here][better] = i
@@ -163,15 +143,10 @@ def windows(num_pieces: int, window_length: int, doc_stride: int) -> tuple[Windo
 
 @dataclasses.dataclass(frozen=True)
 class WindowOptions:
-    """How an example that is longer than a row is read.
+    """How an example that is longer than a row is read."""
 
-    Args:
-      max_windows: the largest number of rows of an example. With 1, longer texts are truncated.
-      doc_stride: tokens from the start of one window to the start of the next, at most a window; 0 for half a window.
-    """
-
-    max_windows: int = 1
-    doc_stride: int = 0
+    max_windows: int = 1  # the largest number of rows of an example; with 1, longer texts are truncated
+    doc_stride: int = 0  # tokens from the start of one window to that of the next, at most a window; 0: half a window
 
     @classmethod
     def of(cls, model: Any) -> WindowOptions:
@@ -209,11 +184,9 @@ class WindowPacker:
         self._packer, self.options, self.num_truncated = packer, options, 0
 
     def pack(self, ids_a: Ids, ids_b: Ids = ()) -> dict[str, list]:
-        """Packs one or two texts into max_windows rows.
+        """max_windows rows: for each feature of PairPacker.pack a list per row, or with max_windows 1 one list.
 
-        Returns:
-          input_ids, input_mask and segment_ids, one list for each row; rows without a window have padding only. With
-          max_windows 1, the result of PairPacker.pack: one list each.
+        Rows without a window are padding.
         """
         most = self.options.max_windows
         if most == 1:

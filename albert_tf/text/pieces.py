@@ -2,10 +2,9 @@
 
 Release: tokenization.preprocess_text, encode_pieces, BasicTokenizer, WordpieceTokenizer.
 
-The digit-comma rule of SentencePiece: a piece that ends in a digit and a comma is encoded again without the comma (and
-without its word-start mark), and the comma becomes a piece of its own. The pieces from the second encoding begin with a
-new word-start mark, as in the release under Python 3. The result depends on the piece alone, so a table has it by the
-piece's id.
+The digit-comma rule of SentencePiece: a piece that ends in a digit and a comma is encoded again without the comma and
+the word-start mark, and the comma becomes a piece itself. The pieces from the second encoding begin with a new
+word-start mark, as in the release under Python 3. The result depends on the piece alone, so it is kept in a table.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ def encode_ids(sp_model: sentencepiece.SentencePieceProcessor, text: str) -> lis
 
 
 def decoded_bytes(text: str) -> str:
-    """A text of pieces, with a character in place of the pieces of its bytes."""
+    """A text of pieces, in which the pieces of a character's bytes are replaced by the character."""
     return re.sub(f"({BYTE.pattern})+",
                   lambda run: bytes.fromhex("".join(BYTE.findall(run[0]))).decode("utf-8", "replace"), text)
 
@@ -133,13 +132,8 @@ def split_digit_comma(sp_model: sentencepiece.SentencePieceProcessor, piece: str
     return sp_model.encode(piece[:-1].replace(WORD_START, ""), out_type=str) + [","]
 
 
-# --- WordPiece -------------------------------------------------------------------------------------------------------
-
-
 def load_vocab(path: str) -> dict[str, int]:
-    """Reads the first column of each line. A repeated token gets no second id. A blank line is the token " ".
-
-    A byte-order mark at the start of the file does not count.
+    """Reads a WordPiece vocabulary, the first column of each line. As in the release, repeated tokens get no second id.
 
     Raises:
       ValueError: the file is missing, is not UTF-8, or has no [UNK].
@@ -159,11 +153,7 @@ def load_vocab(path: str) -> dict[str, int]:
 
 
 def basic_tokens(text: str, lower: bool, keep_accents: bool = False) -> list[str]:
-    """Splits a text into words, punctuation marks and CJK characters, one token each.
-
-    Control characters are removed. With `lower`, the text is lower-cased and, without `keep_accents`, accents are
-    removed.
-    """
+    """Splits a text without its control characters into words, punctuation marks and CJK characters, one token each."""
     return [token for word in "".join(map(clean, text)).split()
             for token in _tokens_of_word(word, lower, keep_accents)]
 

@@ -1,7 +1,4 @@
-"""FullTokenizer, the release's tokenizer: pieces and ids by a SentencePiece model or a WordPiece vocabulary.
-
-And which pieces start a word, what ids depend on, and a warning of unknown pieces.
-"""
+"""FullTokenizer, the release's tokenizer: pieces and ids by a SentencePiece model or a WordPiece vocabulary."""
 
 from __future__ import annotations
 
@@ -231,7 +228,6 @@ class FullTokenizer:
           max_seq_length: the largest number of tokens of a row; None for the tokenizer's. Longer rows are truncated,
             the longer text first.
           padding: "longest" pads to the longest row of the batch, "max_length" to max_seq_length.
-          return_offsets: whether to return the offsets of the pieces in the raw texts.
 
         Returns:
           input_ids, input_mask (1 up to the last [SEP]) and segment_ids (1 on the second text and its [SEP]), int32
@@ -258,7 +254,10 @@ class FullTokenizer:
         batch = {name: padded_rows([row[name] for row in rows], fill, shape=[len(rows), width])
                  for name, fill in padding_values(self.pad_id).items()}
         if return_offsets:
-            offsets = [_row_offsets(packer, a.offsets, b.offsets) for a, b in zip(*traced)]
+            special, offsets = np.zeros([1, 2], np.int32), []
+            for a, b in zip(*traced):
+                length_a, length_b = packer.lengths(len(a.ids), len(b.ids))
+                offsets.append(np.concatenate([special, a.offsets[:length_a], special, b.offsets[:length_b]]))
             batch["offsets"] = padded_rows(offsets, 0, shape=[len(rows), width, 2])
         return batch
 
@@ -274,12 +273,6 @@ def list_of_strings(name: str, texts: Sequence[str]) -> list[str]:
     return texts
 
 
-def _row_offsets(packer: PairPacker, offsets_a: np.ndarray, offsets_b: np.ndarray) -> np.ndarray:
-    length_a, length_b = packer.lengths(len(offsets_a), len(offsets_b))
-    special = np.zeros([1, 2], np.int32)
-    return np.concatenate([special, offsets_a[:length_a], special, offsets_b[:length_b]])
-
-
 _MARKS = "!\"#$%&()*+,-./:;?@[\\]^_`{|}~"
 _ONLY_LETTERS_AND_MARKS = re.compile(f"[a-zA-Z{re.escape(_MARKS)}]*")
 
@@ -291,17 +284,16 @@ def word_starts(tokenizer: FullTokenizer) -> np.ndarray:
     has a character that is neither a mark nor a letter a-z. So digits and the apostrophe start words; "!!" does not. A
     WordPiece piece starts a word if it does not begin with "##".
     """
+    def starts_word(piece: str) -> bool:
+        if tokenizer.sp_model is None:
+            return not piece.startswith("##")
+        return (piece.startswith((WORD_START, "<")) or len(piece) == 1 and piece in _MARKS
+                or not _ONLY_LETTERS_AND_MARKS.fullmatch(piece))
+
     starts = np.zeros(max(tokenizer.vocab.values()) + 1, bool)
-    rule = _starts_word if tokenizer.sp_model else lambda piece: not piece.startswith("##")
     for piece, piece_id in tokenizer.vocab.items():
-        starts[piece_id] = rule(piece)
+        starts[piece_id] = starts_word(piece)
     return starts
-
-
-def _starts_word(piece: str) -> bool:
-    if piece.startswith((WORD_START, "<")) or (len(piece) == 1 and piece in _MARKS):
-        return True
-    return not _ONLY_LETTERS_AND_MARKS.fullmatch(piece)
 
 
 def tokenizer_key(tokenizer: FullTokenizer) -> dict:

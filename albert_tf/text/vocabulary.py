@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import itertools
 import re
@@ -31,21 +32,16 @@ def train_vocabulary(input_files: list[str], model_prefix: str, vocab_size: int 
                      do_lower_case: bool = True, keep_accents: bool = False,
                      read: Callable[[str], Iterable[str]] = read_lines,
                      origin: Mapping[str, Any] = types.MappingProxyType({}), fit: bool = False) -> int:
-    """Writes model_prefix.model, with its manifest, and model_prefix.vocab. No file is ever left half written.
+    """Writes model_prefix.model, with its manifest, and model_prefix.vocab. Returns the number of pieces.
 
     Args:
-      input_files: paths of UTF-8 text files, one sentence per line. The text is normalised by preprocess_text. Lines
-        of more than 16,384 bytes are not used; a warning has their number.
-      model_prefix: path of the outputs without the extension.
+      input_files: UTF-8 text files, one sentence per line, which preprocess_text normalises. Lines of more than 16,384
+        bytes are not used, with a warning.
       vocab_size: number of pieces, including the special ones.
-      do_lower_case, keep_accents: whether to lower-case the text, and whether it keeps its accents.
       read: function of a path that returns the lines of a file.
       origin: further entries of made_from in the manifest.
       fit: whether a text that is too small for vocab_size gets three quarters of the largest number of pieces that
-        SentencePiece finds in it. With all of them, nearly every word would be a piece of its own.
-
-    Returns:
-      the number of pieces.
+        SentencePiece finds in it. With all of them, nearly every word would be one piece.
 
     Raises:
       ValueError: the files have no text, are not UTF-8, are too small for vocab_size or have only longer lines, an
@@ -98,26 +94,29 @@ def _trained(text: _Text, vocab_size: int, fit: bool) -> bytes:
     return model.getvalue()
 
 
+@dataclasses.dataclass
 class _Text:
-    """The text of files; the arguments are those of train_vocabulary."""
+    """The text of files, and what is counted while it is read. The arguments are as for train_vocabulary."""
 
-    def __init__(self, input_files: list[str], do_lower_case: bool, keep_accents: bool,
-                 read: Callable[[str], Iterable[str]]):
-        self._read = read
-        self.input_files, self._do_lower_case, self._keep_accents = input_files, do_lower_case, keep_accents
-        self.num_lines = self.num_long = 0  # lines that have text, and those that are too long
-        self.num_letters = self.num_accents = 0  # letters, and accents that are removed
-        self.error: ValueError | None = None  # the error that reading has raised
+    input_files: list[str]
+    do_lower_case: bool
+    keep_accents: bool
+    read: Callable[[str], Iterable[str]]
+    num_lines: int = 0  # that have text
+    num_long: int = 0  # lines that are too long
+    num_letters: int = 0
+    num_accents: int = 0  # that are removed
+    error: ValueError | None = None  # that reading has raised
 
     def sentences(self) -> Iterator[str]:
         """The normalised lines that have text and are not too long."""
         self.num_lines = self.num_long = self.num_letters = self.num_accents = 0
         try:
             for path in self.input_files:
-                for line in self._read(path):
-                    sentence = preprocess_text(line, lower=self._do_lower_case, keep_accents=self._keep_accents)
+                for line in self.read(path):
+                    sentence = preprocess_text(line, lower=self.do_lower_case, keep_accents=self.keep_accents)
                     self.num_letters += sum(map(str.isalpha, sentence))
-                    if not self._keep_accents and not line.isascii():
+                    if not self.keep_accents and not line.isascii():
                         decomposed = unicodedata.normalize("NFKD", " ".join(line.split()))
                         self.num_accents += sum(map(bool, map(unicodedata.combining, decomposed)))
                     is_long = len(sentence.encode()) > _LONGEST_SENTENCE

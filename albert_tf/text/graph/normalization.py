@@ -1,9 +1,8 @@
 """Text normalisation as TensorFlow ops: a table that maps each character to its normalised form.
 
-Every step of the normalisation (NFKD, removal of combining characters, lower-casing) treats each character on its own.
-The one exception is the Greek capital sigma, whose lower case depends on its neighbours. So a table that is filled by
-the Python function gives the same results as the function, whatever Unicode version and locale a server has. The offset
-of each character in the original text is kept.
+Every step of the normalisation (NFKD, removal of combining characters, lower-casing) treats each character separately,
+except the Greek capital sigma, whose lower case depends on its neighbours. So a table that is filled by the Python
+function gives its results, whatever Unicode version and locale a server has.
 """
 
 from __future__ import annotations
@@ -21,8 +20,7 @@ _SPACE = 0x20
 # Separates characters that are normalised in one call. It is not a letter, not a mark, and not one of _CODES.
 _SEPARATOR = "\U0010ffff"
 _CAPITAL_SIGMA, _SMALL_SIGMA, _FINAL_SIGMA = (ord(character) for character in "Σσς")
-# Unicode's noncharacters. TensorFlow cannot encode them, so a private character replaces them. No vocabulary has
-# either.
+# Unicode's noncharacters, which TensorFlow cannot encode. A private character replaces them; no vocabulary has either.
 _NONCHARACTERS = (*range(0xFDD0, 0xFDF0), *range(0xFFFE, _NUM_CODES, 0x10000), *range(0xFFFF, _NUM_CODES, 0x10000))
 _STAND_IN = "\U0010fffd"
 _CASED, _IGNORABLE = 1, 2
@@ -113,8 +111,7 @@ class _PagedTable:
 def _is_around_ignorable(codes: tf.Tensor, case: tf.Tensor, lengths: tf.Tensor, source: tf.Tensor) -> tf.Tensor:
     """Whether it is a space that WordPiece inserted around a case-ignorable character, as in " . ", bool [characters].
 
-    codes, case and source (the index of the original character) are [characters]; lengths, [original characters], is
-    the number of characters that each one became.
+    source is the index of the original character; lengths, [original characters], how many characters each became.
     """
     middle = tf.gather(cumulated(lengths), source) + 1
     middle_case = tf.gather(case, tf.minimum(middle, tf.size(case, tf.int64) - 1))

@@ -14,12 +14,9 @@ from albert_tf.text.packing import SPECIAL_TOKENS, WindowOptions, padding_values
 def pack_texts(
     tokenizer: GraphTokenizer, max_seq_length: int, text_a: tf.Tensor, text_b: tf.Tensor | None = None
 ) -> dict:
-    """Packs one or two texts per row, truncated as by PairPacker and padded to the longest row of the batch.
+    """PairPacker.pack for texts, string [batch]: features int32 [batch, seq], padded to the longest row.
 
-    text_a and text_b are string [batch]. A row whose second text has no pieces is packed as a single text.
-
-    Returns:
-      input_ids, input_mask (1 up to the last [SEP]) and segment_ids (1 on b and its [SEP]), int32 [batch, seq].
+    A row whose second text has no pieces is packed as a single text.
     """
     ids_a = tokenizer.tokenize(text_a)
     return pack_ids(tokenizer, max_seq_length, ids_a, None if text_b is None else tokenizer.tokenize(text_b))
@@ -57,14 +54,9 @@ def with_special_tokens(
 
     has_b, int64 [batch], is 1 if a row has a second text, and 0 if it ends with the [SEP] after a.
     """
-    one = tf.ones_like(has_b)
-    parts = [  # ids and segment of each part of a row
-        (_repeated(tokenizer.cls_id, one), 0),
-        (ids_a, 0),
-        (_repeated(tokenizer.sep_id, one), 0),
-        (ids_b, 1),
-        (_repeated(tokenizer.sep_id, has_b), 1),
-    ]
+    cls, sep, last_sep = (_repeated(*each) for each in (
+        (tokenizer.cls_id, tf.ones_like(has_b)), (tokenizer.sep_id, tf.ones_like(has_b)), (tokenizer.sep_id, has_b)))
+    parts = [(cls, 0), (ids_a, 0), (sep, 0), (ids_b, 1), (last_sep, 1)]  # ids and segment of each part of a row
     ids = tf.concat([ids for ids, _ in parts], axis=1)
     segments = tf.concat([ids.with_values(tf.fill(tf.shape(ids.values), segment)) for ids, segment in parts], axis=1)
     return ids, segments
@@ -90,15 +82,12 @@ def _repeated(piece_id: int, lengths: tf.Tensor) -> tf.RaggedTensor:
     return tf.RaggedTensor.from_row_lengths(tf.fill([tf.reduce_sum(lengths)], piece_id), lengths, validate=False)
 
 
-# --- windows of longer texts -----------------------------------------------------------------------------------------
-
-
 class GraphWindows(NamedTuple):
     """The windows of all texts, int64 [windows] each. The windows of a text are consecutive."""
 
-    text: tf.Tensor  # the index of each window's text
-    first: tf.Tensor  # the index, in its text, of each window's first piece
-    length: tf.Tensor  # the number of pieces of each window
+    text: tf.Tensor  # the index of the text
+    first: tf.Tensor  # the index of the window's first piece in the text
+    length: tf.Tensor  # the number of pieces
 
 
 def windows_of(num_pieces: tf.Tensor, window_length: tf.Tensor, doc_stride: int | tf.Tensor) -> GraphWindows:
@@ -139,12 +128,9 @@ def pack_text_windows(
     tokenizer: GraphTokenizer, max_seq_length: int, options: WindowOptions, text_a: tf.Tensor,
     text_b: tf.Tensor | None = None,
 ) -> dict[str, tf.Tensor]:
-    """Packs one or two texts into windows, padded to the longest row and the largest number of windows of the batch.
+    """WindowPacker.pack for texts, string [batch]: features int32 [batch, windows, seq].
 
-    text_a and text_b are string [batch]. A second text without pieces counts as none.
-
-    Returns:
-      input_ids, input_mask and segment_ids, int32 [batch, windows, seq].
+    They are padded to the longest row and the largest number of windows of the batch.
     """
     ids_a = tokenizer.tokenize(text_a)
     ids_b = tokenizer.tokenize(text_b if text_b is not None else tf.fill(tf.shape(text_a), ""))

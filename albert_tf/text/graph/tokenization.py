@@ -1,9 +1,8 @@
 """GraphTokenizer: FullTokenizer.encode as tensorflow-text ops, for SavedModels that take text.
 
-SentencePiece, with the release's rule about commas after digits, and WordPiece: `pieces` of both classes takes
-normalised texts. It returns the ids of their pieces, int32 [texts, (pieces)], and the span of each piece: its first
-byte and one past its last, int64 [pieces] each, counted in non-space bytes (see NormalizedTexts). The space before a
-word does not count.
+`pieces` of both models takes normalised texts. It returns the ids of their pieces, int32 [texts, (pieces)], and the
+span of each piece: its first byte and one past its last, int64 [pieces] each, counted in non-space bytes (see
+NormalizedTexts).
 """
 
 from __future__ import annotations
@@ -72,12 +71,10 @@ class GraphTokenizer(tf.Module):
         return self.tokenize_with_offsets(texts)[0]
 
     def tokenize_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """Converts texts, string [texts], to ids, and to the byte span of each piece in its text.
+        """Converts texts, string [texts], to ids, int32 [texts, (pieces)], and to spans, int64 of the same shape.
 
-        Returns:
-          ids, int32 [texts, (pieces)]; starts and ends, int64 of the same shape: the first byte of each piece and one
-          past its last, in the raw text before any normalisation. The space in front of a word is not included, so a
-          piece that is only a word-start mark has no bytes.
+        The starts and ends are the first byte of each piece and one past its last, in the raw text. The space in front
+        of a word is not included, so a piece that is only a word-start mark has no bytes.
         """
         normalized = self._normalization(tf.convert_to_tensor(texts))
         ids, begins, ends = self._model.pieces(normalized)
@@ -94,9 +91,6 @@ def _normalization(
         return GraphNormalization(lambda text: preprocess_text(text, lower=lower, keep_accents=keep_accents),
                                   *codes_without_piece(sp_model))
     return GraphNormalization(lambda text: " ".join(basic_tokens(text, lower, keep_accents)))
-
-
-# --- pieces ----------------------------------------------------------------------------------------------------------
 
 
 class GraphSentencePieces(tf.Module):
@@ -166,10 +160,7 @@ class GraphWordPieces(tf.Module):
 
 
 def codes_without_piece(sp_model: sentencepiece.SentencePieceProcessor) -> tuple[list[int], list[int]]:
-    """The code points that are unknown pieces wherever they stand, and those that the model's normalization removes.
-
-    None with byte fallback, since no piece is unknown there.
-    """
+    """The code points that are always unknown pieces (none with byte fallback), and those that the model removes."""
     if any(map(sp_model.is_byte, range(sp_model.vocab_size()))):
         return [], []
     pieces = "".join(sp_model.id_to_piece(i) for i in range(sp_model.vocab_size()) if not sp_model.is_control(i))
