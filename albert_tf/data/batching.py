@@ -37,14 +37,12 @@ def bucket_lengths(max_seq_length: int, pad_to_max_length: bool = False) -> tupl
 def training_rows(
     table: FeatureTable, batch_size: int, num_steps: int, seed: int, group_by_length: bool = True
 ) -> np.ndarray:
-    """The rows of the table in each training batch, int64 [num_steps, batch_size].
+    """The rows of the table in each training batch of all replicas, int64 [num_steps, batch_size].
 
-    Each epoch has its own order. After any number of batches, the examples have been taken equally often, to within
+    Each epoch has another order. After any number of batches, the examples have been taken equally often, to within
     one. No batch has an example twice, unless there are fewer examples than batch_size: then it has each of them
-    floor(batch_size / examples) times, and some of them once more; a warning says so.
-
-    `batch_size` counts all replicas. More steps do not change the earlier ones. Without group_by_length, examples are
-    drawn at random.
+    floor(batch_size / examples) times, and some of them once more; a warning says so. More steps do not change the
+    earlier ones. Without group_by_length, examples are drawn at random.
     """
     warn_of_repeated_examples(len(table), batch_size)
     copies = (batch_size - 1) // len(table)  # of the whole table, in each batch
@@ -70,7 +68,7 @@ def _distinct_rows(sizes: np.ndarray, batch_size: int, window: int, seed: int) -
             added = others[np.argsort(differences, kind="stable")[: batch_size - len(remaining)]]
             yield np.concatenate([remaining, added])
             order = order[~np.isin(order, added)]
-        # As many as no full batch holds: rows whose sizes are next to each other, at a random place among all sizes.
+        # What no full batch holds stays for the next epoch: rows of neighbouring sizes, at a random place among all.
         candidates, count = order[: window * batch_size], len(order) % batch_size
         first = random.randint(len(candidates) - count + 1)
         remaining = candidates[np.argsort(sizes[candidates], kind="stable")][first : first + count]
@@ -123,21 +121,20 @@ def per_replica(
 ) -> tf.data.Dataset:
     """Splits global batches into one batch for each replica of this process, in order, and parses them.
 
-    `batches` has (records, numbers), two tensors whose first axis is that of the rows, and `parse` takes a replica's
-    rows of both. `context` decides which rows of each batch belong to this process and its replicas.
+    `batches` has (records, numbers), two tensors [rows, ...], and `parse` takes a replica's rows of both. `context`
+    decides which rows of each batch belong to this process and its replicas.
     """
     replicas = context.num_replicas_in_sync
     if batch_size % replicas:
         raise ValueError(f"the batch size must be a multiple of the number of replicas, {replicas}. "
                          f"Received: {batch_size}")
-    rows = batch_size // replicas
-    local = replicas // context.num_input_pipelines
-    first = context.input_pipeline_id * local
+    rows, local = batch_size // replicas, replicas // context.num_input_pipelines
+    first = context.input_pipeline_id * local * rows
 
-    def mine(records, numbers):
-        cut = slice(first * rows, (first + local) * rows)
-        parts = tuple(tf.reshape(tensor[cut], [local, rows, *tensor.shape[1:]]) for tensor in (records, numbers))
+    def split(*batch):
+        parts = tuple(tf.reshape(tensor[first : first + local * rows], [local, rows, *tensor.shape[1:]])
+                      for tensor in batch)
         return tf.data.Dataset.from_tensor_slices(parts)
 
-    parsed = batches.flat_map(mine).map(parse, num_parallel_calls=tf.data.AUTOTUNE)
+    parsed = batches.flat_map(split).map(parse, num_parallel_calls=tf.data.AUTOTUNE)
     return without_autotuning(parsed.prefetch(tf.data.AUTOTUNE))

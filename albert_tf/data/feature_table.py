@@ -29,16 +29,8 @@ from typing import Any, Callable, Iterable, Mapping, Sequence
 import numpy as np
 from absl import logging
 
-from albert_tf.data.records import (
-    RecordFile,
-    check_records,
-    example,
-    float_feature,
-    int64_feature,
-    record_writer,
-    varints,
-    without_autotuning,
-)
+from albert_tf.data import records
+from albert_tf.data.records import check_records, int64_feature, varints
 from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
 from albert_tf.utils.files import check_name
 from albert_tf.utils.imports import tensorflow as tf
@@ -87,8 +79,9 @@ class FeatureSchema:
             record[name] = int64_feature(self._padded(rows(name), lengths, padding))
         for name, dtype in self.scalars.items():
             values = features[name] if name in self.sizes else [features[name]]
-            record[name] = float_feature(values) if dtype.is_floating else int64_feature(varints(map(int, values)))
-        return example(record)
+            record[name] = (records.float_feature(values) if dtype.is_floating
+                            else int64_feature(varints(map(int, values))))
+        return records.example(record)
 
     def _padded(self, rows: list[list[int]], lengths: list[int], padding: float) -> bytes:
         """The concatenated rows as varints, each truncated to its length and padded."""
@@ -112,11 +105,10 @@ class FeatureTable:
       sequences: the per-token features by name, [examples * num_choices, (tokens)].
       scalars: the other features by name, [examples], or [examples, sizes of the schema].
 
-    Attributes:
-      lengths: int32 [examples], the number of tokens of each example's longest sequence.
-      sizes: int32 [examples], the values that examples are sorted by for batches: lengths, or for windows the number of
-        tokens of all windows.
-      num_sequences: int32 [examples], the number of sequences that a batch with the example needs.
+    Attributes, int32 [examples]:
+      lengths: the number of tokens of the longest sequence.
+      sizes: what examples are sorted by for batches: lengths, or for windows the number of tokens of all windows.
+      num_sequences: the number of sequences that a batch with the example needs.
     """
 
     def __init__(self, schema: FeatureSchema, sequences: dict[str, tf.RaggedTensor], scalars: dict[str, tf.Tensor]):
@@ -132,12 +124,12 @@ class FeatureTable:
         return len(self.lengths)
 
     @classmethod
-    def from_records(cls, file: RecordFile, schema: FeatureSchema) -> FeatureTable:
+    def from_records(cls, file: records.RecordFile, schema: FeatureSchema) -> FeatureTable:
         """Reads a file of records, written by this package or by the release."""
         wanted, parts = schema.record_features(), []
         try:
-            for records in without_autotuning(tf.data.TFRecordDataset(file.path).batch(_CHUNK)):
-                parts.append(without_padding(tf.io.parse_example(records, wanted), schema))
+            for chunk in records.without_autotuning(tf.data.TFRecordDataset(file.path).batch(_CHUNK)):
+                parts.append(without_padding(tf.io.parse_example(chunk, wanted), schema))
         except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:  # TensorFlow's message quotes the record
             message = "a record is not a tf.Example" if isinstance(error, UnicodeDecodeError) else error.message
             reason = message.rpartition("}} ")[2]  # the part after TensorFlow's name of the op
@@ -231,9 +223,10 @@ class FeatureCache:
     ) -> FeatureTable:
         """The features of a split. They are converted if the cache does not have them.
 
-        `name` is a readable part of the file name, such as "sst-2_train". `made_from` has everything that the features
-        depend on besides tokenizer and schema, as JSON values. `path` is that of the records; None for a file in the
-        cache's folder.
+        Args:
+          name: readable part of the file name, such as "sst-2_train".
+          made_from: everything that the features depend on besides tokenizer and schema, as JSON values.
+          path: path of the records; None for a file in the cache's folder.
         """
         made_from = dict(made_from, **tokenizer_key(self.tokenizer))
         return cached_table(path or cache_path(self.directory, name, made_from, schema), made_from, schema, convert)
@@ -252,7 +245,7 @@ def cached_table(path: str, made_from: dict, schema: FeatureSchema, convert: Con
     if not _is_current(path, made_from):
         with locked(f"{path}.features", wait=True):  # another command may make the same features
             if not _is_current(path, made_from):
-                with record_writer(path, made_from) as writer:
+                with records.record_writer(path, made_from) as writer:
                     for features in convert():
                         writer.write(schema.serialize(features))
                 logging.info("%s: %s made", path, count_of(writer.count, "record"))

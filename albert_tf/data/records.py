@@ -51,11 +51,6 @@ def record_writer(path: str, made_from: dict) -> Iterator[CountingWriter]:
     """Yields a writer of records. File and manifest appear at `path` when the block ends without an error.
 
     `made_from` is the origin of the records as JSON values: sequence length, objective, source files.
-
-    Example::
-
-      with record_writer("x.tfrecord", dict(max_seq_length=128)) as writer:
-          writer.write(example.SerializeToString())
     """
     with output_set({path: [path]}) as outputs:
         outputs.made_from = made_from
@@ -85,8 +80,7 @@ def check_records(paths: list[str]) -> list[RecordFile]:
     """Compares files with their manifests: sizes, counts, complete sets, and one run for what was written together."""
     manifests: dict[str, dict[str, Any]] = {}
     files = [_check(path, manifests) for path in paths]
-    without = [file.path for file in files if file.count is None]
-    if without:
+    if without := [file.path for file in files if file.count is None]:
         logging.warning("%s without a manifest, such as %s: a truncated file would not be noticed",
                         count_of(len(without), "record file"), without[0])
     runs = {os.path.normpath(path): manifest.get("run", {}) for path, manifest in manifests.items()}
@@ -134,15 +128,11 @@ def pretraining_features(max_seq_length: int, max_predictions_per_seq: int) -> d
 def without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """The data set without autotuning: tf.data.AUTOTUNE is then one parallel call per core, at most 16.
 
-    The thread of autotuning sleeps for up to a minute at a time, and the end of an iterator can wait for it. So
-    trainings and evaluations ended up to a minute late.
+    The thread of autotuning sleeps for up to a minute at a time, and the end of an iterator can wait for it.
     """
     options = tf.data.Options()
     options.autotune.enabled = False
     return dataset.with_options(options)
-
-
-# --- a fast serializer of tf.Examples --------------------------------------------------------------------------------
 
 
 def serialize(**features: Sequence[int | float] | np.ndarray) -> bytes:
@@ -191,8 +181,6 @@ class _Varints(dict):
 
 
 _VARINTS = _Varints()
-
-
 _TAGS = [bytes([number << 3 | _LENGTH_DELIMITED]) for number in range(_INT64_LIST + 1)]
 
 

@@ -261,16 +261,11 @@ def _column(path: str, column: str) -> Iterator[str]:
         yield row.fields["text"]
 
 
-# --- Parquet files, by pyarrow (extra `parquet`), which is imported on first use -------------------------------------
-
-
 def read_parquet(path: str, columns: Sequence[str] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows of a file, each with its number (from 1). It is read as the rows are taken, one row group after another.
+    """The rows of a Parquet file, each with its number (from 1), read one row group after another.
 
     Values are texts, numbers, booleans, None, and lists of these. Bytes that are UTF-8, dates, times and decimals
-    become texts, as in a CSV file.
-
-    Without `columns`, all are read, and those that cannot become text stay as they are.
+    become texts, as in a CSV file. Without `columns`, all are read, and those that cannot become text stay as they are.
     """
     check_is_file(path)
     check_installed(f"{path}: a Parquet file", "pyarrow")

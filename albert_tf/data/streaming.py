@@ -23,8 +23,7 @@ import tensorflow as tf
 from albert_tf.data.batching import per_replica, warn_of_repeated_examples
 from albert_tf.data.records import CountedFile, RecordFile, without_autotuning
 
-# Size of the shuffle buffer, in records. The order of the files also changes with the epoch.
-_SHUFFLE_BUFFER = 20_000
+_SHUFFLE_BUFFER = 20_000  # records; the order of the files also changes with the epoch
 _COUNTED_AT_ONCE = 1_000  # records; a function call for each record would take 40 times as long
 
 
@@ -32,9 +31,8 @@ def counted(files: Sequence[RecordFile]) -> list[CountedFile]:
     """The files with their record counts. The records of a file without a manifest are counted by reading it."""
     with_counts = [CountedFile(file.path, _count(file.path) if file.count is None else file.count, file.made_from)
                    for file in files]
-    for file in with_counts:
-        if not file.count:
-            raise ValueError(f"there are no records in {file.path}")
+    if empty := [file.path for file in with_counts if not file.count]:
+        raise ValueError(f"there are no records in {empty[0]}")
     return with_counts
 
 
@@ -55,11 +53,9 @@ def training_record_batches(
 ) -> tf.data.Dataset:
     """An endless data set of batches that begins with the batch of `first_step`. Each epoch has its own order.
 
-    No batch has a record twice, unless there are fewer records than batch_size (see endless_batches).
-
     `parse` returns the batch as a dict. Its arguments are the serialized records, string [rows], and the global number
     of each row, int64 [rows]: step * batch_size + row. A record has another number in each epoch. batch_size counts all
-    replicas; `context` decides which rows belong to this process and its replicas.
+    replicas; `context` decides which rows belong to this process and its replicas. See endless_batches.
     """
     paths = tf.constant([file.path for file in files])
     first_numbers = tf.constant(np.cumsum([0, *(file.count for file in files[:-1])]), tf.int64)
@@ -139,23 +135,18 @@ def _distinct(
 
     def take(waiting, arriving):
         both = tuple(tf.concat(parts, axis=0) for parts in zip(waiting, arriving))  # [2 * batch_size]
-        taken = _first_places(both[0])[: batch_size]
+        _, distinct = tf.unique(both[0])  # numbered in the order of their first occurrence
+        indices = tf.range(tf.size(both[0], tf.int64))
+        taken = tf.math.unsorted_segment_min(indices, distinct, tf.size(both[0]))[: batch_size]  # first occurrences
         waits = tf.tensor_scatter_nd_update(tf.ones_like(both[0]), taken[:, None], tf.zeros_like(taken)) > 0
         kept = tf.reshape(tf.where(waits), [batch_size])
-        return tuple(tuple(tf.gather(values, places) for values in both) for places in (kept, taken))
+        return tuple(tuple(tf.gather(values, indices) for values in both) for indices in (kept, taken))
 
     # At the start, the waiting batch has examples that do not exist. It becomes the first batch, which is skipped.
     nothing = (-1 - tf.range(batch_size, dtype=tf.int64),
                *(tf.zeros([batch_size], spec.dtype) for spec in examples.element_spec[1:]))
     batches = examples.batch(batch_size, drop_remainder=True).scan(nothing, take)
     return batches.skip(1 + first_step - start)
-
-
-def _first_places(numbers: tf.Tensor) -> tf.Tensor:
-    """int64 [rows]: the index of the first occurrence of each distinct number, in order; later entries are invalid."""
-    _, distinct = tf.unique(numbers)  # numbered in the order of their first occurrence
-    places = tf.range(tf.size(numbers, tf.int64))
-    return tf.math.unsorted_segment_min(places, distinct, tf.size(numbers))
 
 
 def _count(path: str) -> int:

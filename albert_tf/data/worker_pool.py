@@ -38,11 +38,9 @@ _PROGRAM = "import sys; sys.path[:] = {path!r}; from albert_tf.data.worker_pool 
 def worker_pool(num_workers: int, make_state: Callable, *arguments) -> Iterator[Run]:
     """Yields a function `run(function, tasks)`, which returns `function(state, *task)` for each task, in their order.
 
-    Each worker makes its own state, and keeps it between its tasks. A task is a tuple. Functions, arguments, results
-    and errors are pickled. The modules of the functions should not import TensorFlow.
-
-    make_state is called with `arguments` before a worker's first task. With one worker, tasks run in this process. A
-    worker that is killed raises OSError.
+    Each worker calls make_state(*arguments) before its first task. A task is a tuple. Functions, arguments, results and
+    errors are pickled. The modules of the functions should not import TensorFlow. With one worker, tasks run in this
+    process. A worker that is killed raises OSError.
     """
     bounds.WORKERS.check("num_workers", num_workers)
     if num_workers == 1:
@@ -118,9 +116,6 @@ class _Worker:
             self._tasks.close()
 
 
-# --- what runs in the workers ----------------------------------------------------------------------------------------
-
-
 def chunks(elements: Iterable[Element], size: int) -> Iterator[list[Element]]:
     """Consecutive elements in lists of `size`. The last list may be shorter; none is empty."""
     remaining = iter(elements)
@@ -142,20 +137,16 @@ def serve() -> None:
             result = function(*state, *task)
             if not state:
                 state, result = (result,), None
-            answer = _pickled(result, None, None)
+            answer = pickle.dumps((result, None, None), pickle.HIGHEST_PROTOCOL)
         except Exception as error:
-            answer = _pickled(None, error, traceback.format_exc())
+            answer = pickle.dumps((None, error, traceback.format_exc()), pickle.HIGHEST_PROTOCOL)
         with contextlib.suppress(BrokenPipeError):  # the main process has ended, and _receive ends this one
             results.write(answer)
             results.flush()
 
 
-def _pickled(*answer: Any) -> bytes:
-    return pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
-
-
 def _receive(tasks: queue.SimpleQueue) -> None:
-    """Receives tasks from stdin. When the main process has ended, ends this process, even during a task."""
+    """Receives tasks from stdin. Ends this process when the main process has ended, even during a task."""
     try:
         while True:
             tasks.put(pickle.load(sys.stdin.buffer))
