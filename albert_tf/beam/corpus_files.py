@@ -1,7 +1,6 @@
-"""A corpus in several files, one per batch of lines: the ranges of text that workers read, and the batches' places.
+"""A corpus in several files: ranges of the text for workers, a file of tokens for each batch of lines, and their table.
 
-Text files are divided into ranges for workers, whose lines are read in batches. Each batch has its own file of tokens,
-and a table has the position of each batch in the corpus.
+The table has the position of each batch in the corpus.
 """
 
 from __future__ import annotations
@@ -16,34 +15,23 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.data.rows import read_document_lines
-from albert_tf.pretraining.corpus import (
-    COLUMNS,
-    BatchCounts,
-    Column,
-    Corpus,
-    FileColumn,
-    Position,
-    TokenizedBatch,
-    in_batches,
-    row_bytes,
-)
+from albert_tf.pretraining import corpus
+from albert_tf.pretraining.corpus import COLUMNS, BatchCounts, Column, Position, TokenizedBatch
 from albert_tf.text.lines import is_compressed, read_lines
 from albert_tf.utils.outputs import local_copy, write_array, write_bytes
 
 RANGE_BYTES = 4 << 20  # of a range, and about as many as a worker tokenises in one call
+_TABLE = "table.npy"
 _OPEN_FILES = 64  # batches whose files are open at a time
 
 
 class TextRange(NamedTuple):
-    """A range of a file's bytes: the lines that begin at bytes `start` to `stop` - 1, or to the file's end (None).
-
-    With text_column, it is the whole of a table.
-    """
+    """The lines of a file that begin at bytes `start` to `stop` - 1; with text_column, a whole table."""
 
     file: int
     path: str
     start: int
-    stop: int | None
+    stop: int | None  # None: the end of the file
     text_column: str | None = None
 
     @property
@@ -53,15 +41,12 @@ class TextRange(NamedTuple):
 
 
 class BatchPlace(NamedTuple):
-    """The position of a batch of lines: batch `number` of the range that begins at `start` in file number `file`.
-
-    next_start and next_number are the same for the next batch of the file; next_start is -1 for the last batch.
-    """
+    """The position of a batch of lines: batch `number` of the range that begins at `start` in file number `file`."""
 
     file: int
     start: int
     number: int
-    next_start: int
+    next_start: int  # `start` of the next batch of the file; -1 for the last batch
     next_number: int
 
     @property
@@ -86,7 +71,7 @@ def read_batches(text_range: TextRange) -> Iterator[tuple[BatchPlace, list[str]]
     is_whole = stop is None and not start
     lines: Iterable[str] = read_document_lines(path, text_column) if is_whole else read_lines(path, start, stop)
     # With twice the size of a range, all lines of a range are in one batch.
-    batches = in_batches(lines if stop or is_whole else itertools.chain(lines, [""]), 2 * RANGE_BYTES)
+    batches = corpus.in_batches(lines if stop or is_whole else itertools.chain(lines, [""]), 2 * RANGE_BYTES)
     batch, number = next(batches), 0
     for following in batches:
         yield BatchPlace(file, start, number, start, number + 1), batch
@@ -107,9 +92,6 @@ def check_complete(places: list[BatchPlace], num_files: int) -> None:
     raise OSError(f"the runner lost or repeated elements: a batch of text file {file + 1} of {num_files}, byte {start}")
 
 
-# --- files of batches and their table --------------------------------------------------------------------------------
-
-
 class BatchEntry(NamedTuple):
     """A batch's row of the table."""
 
@@ -125,14 +107,14 @@ def write_batch(folder: str, place: BatchPlace, batch: TokenizedBatch) -> BatchE
 
 def write_table(folder: str, entries: list[BatchEntry]) -> None:
     """Writes the table of all batches, in the order of the text."""
-    write_array(_table_path(folder), np.array([[*entry.place, *entry.counts] for entry in entries], np.int64))
+    write_array(os.path.join(folder, _TABLE), np.array([[*entry.place, *entry.counts] for entry in entries], np.int64))
 
 
 class BatchTable:
     """The table of all batches of a folder, which write_batch and write_table have written."""
 
     def __init__(self, folder: str):
-        table = np.load(local_copy(_table_path(folder)), allow_pickle=False).tolist()
+        table = np.load(local_copy(os.path.join(folder, _TABLE)), allow_pickle=False).tolist()
         width = len(BatchPlace._fields)
         self._folder = folder
         self._places = [BatchPlace(*row[:width]) for row in table]
@@ -146,14 +128,14 @@ class BatchTable:
     def __len__(self) -> int:
         return len(self._places)
 
-    def corpus(self) -> Corpus:
+    def corpus(self) -> corpus.Corpus:
         """The corpus. Its files are read only when they are needed; remote files are then copied to this machine."""
         opened = functools.lru_cache(maxsize=_OPEN_FILES)(self._open)
         starts = np.array(self._positions)  # [batches + 1, 4]
         tokens, sentences, documents = starts[:, 0], starts[:, 1], starts[:, 2]
-        return Corpus(_JoinedColumn(opened, "ids", tokens, np.zeros_like(tokens)),
-                      _JoinedColumn(opened, "sentence_ends", sentences, tokens),
-                      _JoinedColumn(opened, "document_ends", documents, starts[:, [1, 0]]))
+        return corpus.Corpus(_JoinedColumn(opened, "ids", tokens, np.zeros_like(tokens)),
+                             _JoinedColumn(opened, "sentence_ends", sentences, tokens),
+                             _JoinedColumn(opened, "document_ends", documents, starts[:, [1, 0]]))
 
     def _open(self, batch: int) -> dict[str, Column]:
         """The columns of a batch, without a document end that closes no document."""
@@ -163,19 +145,20 @@ class BatchTable:
         columns: dict[str, Column] = {}
         start = 0
         for name, length in zip(COLUMNS, (counts.tokens, counts.sentences, counts.document_ends)):
-            start += row_bytes(name) * skipped.get(name, 0)
+            start += corpus.row_bytes(name) * skipped.get(name, 0)
             length -= skipped.get(name, 0)
-            columns[name] = FileColumn(file, name, start, length)
-            start += row_bytes(name) * length
+            columns[name] = corpus.FileColumn(file, name, start, length)
+            start += corpus.row_bytes(name) * length
         return columns
 
 
 class _JoinedColumn:
-    """A column of the corpus, whose rows are in the files of several batches.
+    """A column of the corpus with rows in the files of several batches.
 
-    `opened` returns the columns of a batch by its number. `firsts` has the first row of each batch in the corpus, and
-    the number of all rows, [batches + 1]; `bases` the offsets that are added to its values, [batches + 1] or [batches +
-    1, columns].
+    Args:
+      opened: function from the number of a batch to its columns.
+      firsts: the first row of each batch in the corpus, and the number of all rows, [batches + 1].
+      bases: the offsets to add to the values of each batch, [batches + 1] or [batches + 1, columns].
     """
 
     def __init__(self, opened: Callable[[int], dict[str, Column]], name: str, firsts: np.ndarray, bases: np.ndarray):
@@ -200,7 +183,3 @@ class _JoinedColumn:
 
 def _batch_path(folder: str, place: BatchPlace) -> str:
     return os.path.join(folder, "batches", place.name)
-
-
-def _table_path(folder: str) -> str:
-    return os.path.join(folder, "table.npy")

@@ -26,16 +26,8 @@ import apache_beam as beam
 import tensorflow as tf
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from albert_tf.beam.corpus_files import (
-    BatchEntry,
-    BatchTable,
-    TextRange,
-    check_complete,
-    read_batches,
-    text_ranges,
-    write_batch,
-    write_table,
-)
+from albert_tf.beam import corpus_files
+from albert_tf.beam.corpus_files import BatchEntry, BatchTable, TextRange
 from albert_tf.beam.running import Outcome, run
 from albert_tf.data.records import CountingWriter
 from albert_tf.pretraining import creation
@@ -57,7 +49,7 @@ class Job:
 
     input_files: list[str]
     shard_files: list[str]  # temporary paths of the shards, which are renamed to the outputs at the end
-    work: str  # folder of all other files of the pipeline, which all workers must be able to read and write
+    work: str  # folder of all other files of the pipeline
     tokenizer: FullTokenizer
     options: CreationOptions
     text_column: str | None = None
@@ -69,7 +61,7 @@ class Job:
 
 
 class Chunk(NamedTuple):
-    """Some records of a bucket, encoded by shuffle.packed, and their statistics."""
+    """Some records of a bucket, encoded by creation.packed, and their statistics."""
 
     records: bytes
     statistics: Statistics
@@ -90,11 +82,7 @@ def create_pretraining_data(
     pipeline_options: PipelineOptions, text_column: str | None = None,
     origin: Mapping[str, Any] = types.MappingProxyType({})
 ) -> Statistics:
-    """Writes pre-training records with the workers of a Beam runner.
-
-    The arguments and the counts are those of pretraining/creation.py. All workers must be able to read and write the
-    paths.
-    """
+    """pretraining.creation.create_pretraining_data by workers of a Beam runner, which must all have access to the paths."""
     creation.check_names(outputs)
     outputs = {absolute(path): list(map(absolute, shards)) for path, shards in outputs.items()}
     with output_set(outputs) as written:
@@ -111,12 +99,9 @@ def create_pretraining_data(
     return statistics
 
 
-# --- the pipeline ----------------------------------------------------------------------------------------------------
-
-
 def build(job: Job, pipeline: beam.Pipeline) -> None:
     """Adds the stages to a pipeline."""
-    ranges = list(enumerate(text_ranges(job.input_files, text_column=job.text_column)))
+    ranges = list(enumerate(corpus_files.text_ranges(job.input_files, text_column=job.text_column)))
     (pipeline
      | "ranges of the text" >> beam.Create(ranges).with_output_types(Tuple[int, Any]) | "by range" >> beam.GroupByKey()
      | "tokenize" >> beam.ParDo(TokenizeRanges(job)) | "all batches" >> beam.GroupByKey()
@@ -129,7 +114,7 @@ def build(job: Job, pipeline: beam.Pipeline) -> None:
 
 
 class Written:
-    """The files that earlier stages have written, which are read when they are first used."""
+    """What earlier stages have written, read when it is first used."""
 
     def __init__(self, job: Job):
         self._job = job
@@ -146,12 +131,12 @@ class Written:
 
     @functools.cached_property
     def num_buckets(self) -> int:
-        """The number of buckets, a multiple of the number of shards."""
+        """See creation.num_buckets."""
         return creation.num_buckets(self.corpus, self._job.options, len(self._job.shard_files))
 
     @functools.cached_property
     def maker(self) -> RecordMaker:
-        """The object that makes the records of parts of the corpus."""
+        """Makes the records of parts of the corpus."""
         return RecordMaker(self.corpus, self._job.tokenizer, self._job.options)
 
 
@@ -171,9 +156,9 @@ class TokenizeRanges(_Stage):
         """Range number, the range -> 0, BatchEntry."""
         for text_range in element[1]:
             try:
-                for place, lines in read_batches(text_range):
+                for place, lines in corpus_files.read_batches(text_range):
                     batch = tokenize_lines(self._job.tokenizer, lines, self._job.options.split_lines)
-                    yield 0, write_batch(self._job.work, place, batch)
+                    yield 0, corpus_files.write_batch(self._job.work, place, batch)
             except ValueError as error:
                 self._job.outcome.record_user_error(text_range.name, str(error))
 
@@ -186,18 +171,15 @@ class WriteTable(_Stage):
         """0, entries -> batch number, batch number."""
         entries = sorted(element[1])
         try:
-            self._job.outcome.check_no_mistake()
-            self._write(entries)
+            self._job.outcome.check_no_user_error()
+            corpus_files.check_complete([entry.place for entry in entries], len(self._job.input_files))
+            corpus_files.write_table(self._job.work, entries)
+            check_has_text(self._written.corpus.num_tokens, listed(self._job.input_files))
+            creation.check_corpus(self._written.corpus, self._job.options)
         except ValueError as error:
             self._job.outcome.record_user_error("text", str(error))
             return
         yield from ((batch, batch) for batch in range(len(entries)))
-
-    def _write(self, entries: list[BatchEntry]) -> None:
-        check_complete([entry.place for entry in entries], len(self._job.input_files))
-        write_table(self._job.work, entries)
-        check_has_text(self._written.corpus.num_tokens, listed(self._job.input_files))
-        creation.check_corpus(self._written.corpus, self._job.options)
 
 
 @beam.typehints.with_output_types(Tuple[Tuple[int, int, int], Any])

@@ -29,9 +29,8 @@ _REPOSITORY = pathlib.Path(__file__).parents[2]
 
 
 def pipeline_options(text: str, num_workers: int) -> PipelineOptions:
-    """Parses the options of a pipeline.
+    """Parses the options of a pipeline, "name=value,name=value"; names may begin with dashes, and have no value.
 
-    `text` is "name=value,name=value". A name without "=" is an option that has no value; names may begin with dashes.
     The local runner, which is the default, has num_workers processes.
     """
     if absl_logging.get_verbosity() < absl_logging.DEBUG:
@@ -102,27 +101,24 @@ class Outcome:
     """Files in the work folder through which workers report to the process that runs the pipeline."""
 
     def __init__(self, work: str):
-        self._result_file, self._mistakes = os.path.join(work, "result.json"), os.path.join(work, "mistakes")
+        self._result_file, self._errors = os.path.join(work, "result.json"), os.path.join(work, "errors")
 
     def record_user_error(self, name: str, message: str) -> None:
-        """Stores the message of a user's error. Raising the error would make the runner retry, and hide the message.
+        """Stores the message of a user's error. Raising the error would make the runner retry, and hide the message."""
+        write_text(os.path.join(self._errors, name), message)
 
-        Of several mistakes, the one whose name is first is reported.
-        """
-        write_text(os.path.join(self._mistakes, name), message)
-
-    def check_no_mistake(self) -> None:
-        """Raises a ValueError with the first stored error, if there is one."""
-        if names := names_in(self._mistakes):
-            raise ValueError(read_bytes(os.path.join(self._mistakes, min(names))).decode())
+    def check_no_user_error(self) -> None:
+        """Raises a ValueError with the stored error whose name is first, if there is one."""
+        if names := names_in(self._errors):
+            raise ValueError(read_bytes(os.path.join(self._errors, min(names))).decode())
 
     def write_result(self, **result) -> None:
         """Stores the result of the pipeline, JSON values by name."""
         write_text(self._result_file, json.dumps(result))
 
     def result(self) -> dict[str, Any]:
-        """The result of the pipeline. ValueError: a mistake was stored. OSError: no result was stored."""
-        self.check_no_mistake()
+        """The result of the pipeline. ValueError: a user's error was stored. OSError: no result was stored."""
+        self.check_no_user_error()
         if not tf.io.gfile.exists(self._result_file):
             raise OSError("the runner lost or repeated elements: the pipeline ended without a result")
         return read_json_object(self._result_file)
