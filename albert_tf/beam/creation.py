@@ -82,7 +82,7 @@ def create_pretraining_data(
     pipeline_options: PipelineOptions, text_column: str | None = None,
     origin: Mapping[str, Any] = types.MappingProxyType({})
 ) -> Statistics:
-    """pretraining.creation.create_pretraining_data by workers of a Beam runner, which must all have access to the paths."""
+    """pretraining.creation.create_pretraining_data on a Beam runner. All workers must have access to the paths."""
     creation.check_names(outputs)
     outputs = {absolute(path): list(map(absolute, shards)) for path, shards in outputs.items()}
     with output_set(outputs) as written:

@@ -16,12 +16,9 @@ from albert_tf.data.rows import read_document_lines
 from albert_tf.text.lines import split_lines
 from albert_tf.text.tokenization import FullTokenizer
 
-# Bytes of text per call to a tokenising worker.
-_BATCH_BYTES = 1 << 20
-_DOCUMENT_END = -1
-# The number of documents whose ends are in memory at a time.
-_BLOCK = 1 << 20
-
+_BATCH_BYTES = 1 << 20  # of text per call to a tokenising worker
+_DOCUMENT_END = _NO_END = -1
+_BLOCK = 1 << 20  # documents whose ends are in memory at a time
 # The data type and the row shape of each column.
 COLUMNS: dict[str, tuple[type, tuple[int, ...]]] = dict(
     ids=(np.int32, ()),  # [tokens], all sentences one after the other
@@ -55,9 +52,6 @@ class BatchCounts(NamedTuple):
     document_ends: int
     first_end: int  # of its first document, in sentences; -1 if no document ends in it
     last_end: int  # the same of its last document
-
-
-_NO_END = -1
 
 
 class Position(NamedTuple):
@@ -107,12 +101,12 @@ class Corpus:
 
     @property
     def num_sentences(self) -> int:
-        """The number of sentences in all documents."""
+        """In all documents."""
         return len(self._sentence_ends)
 
     @property
     def num_tokens(self) -> int:
-        """The number of tokens in all documents."""
+        """In all documents."""
         return len(self._ids)
 
     def parts(self, documents: range, longest: int) -> list[Part]:
@@ -123,10 +117,7 @@ class Corpus:
                 for start in range(first, last, longest)]
 
     def tasks(self, tokens: int, longest: int, documents: range | None = None) -> Iterator[list[Part]]:
-        """Divides documents (all by default) into tasks: several small ones of about `tokens` tokens, or one part.
-
-        A part has at most `longest` sentences.
-        """
+        """Divides documents (all by default) into tasks: several small ones of about `tokens` tokens, or one part."""
         documents = range(len(self)) if documents is None else documents
         for first in range(documents.start, documents.stop, _BLOCK):
             last = min(first + _BLOCK, documents.stop)
@@ -181,10 +172,7 @@ def open_corpus(folder: str) -> Corpus:
 class FileColumn:
     """A column in a local file, which was opened without a buffer. (Pages of a memory map would count as memory.)
 
-    Args:
-      file, name: the file, and the name of the column.
-      start: start of the column in the file, in bytes.
-      length: number of rows; None for all rows to the end of the file.
+    It begins at byte `start` and has `length` rows; None for all rows to the end of the file.
     """
 
     def __init__(self, file: BinaryIO, name: str, start: int = 0, length: int | None = None):
@@ -209,7 +197,7 @@ def line_batches(paths: list[str], text_column: str | None = None) -> Iterator[l
 
 
 def in_batches(lines: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Stripped lines in batches of at least `size` characters; the last batch may be smaller."""
+    """Stripped lines in batches of at least `size` characters, but for the last one."""
     batch, batch_size = [], 0
     for line in lines:
         batch.append(line.strip())

@@ -7,13 +7,10 @@ dupe_factor) only, so the number of workers does not change the records. No pass
 (about 32 MB) or one part of a document for each worker; with release_compatible a part is a whole document.
 
 Records are shuffled as a whole, although they do not fit into memory: each has a random key, and is written to the
-bucket file that has the keys of a range. Then each bucket is sorted in memory, one after the other. The order depends
-on the keys only.
+bucket of its range of keys. Then each bucket is sorted in memory. The order depends on the keys only.
 
-All shards are written to temporary folders, and renamed when all are complete (see utils/outputs.py). The Beam engine
-(albert_tf/beam/creation.py) has the same checks, outputs and sizes of tasks and buckets.
-
-No module that is imported here may import TensorFlow, since every worker would load it.
+The Beam engine (albert_tf/beam/creation.py) has the same checks, outputs and sizes of tasks and buckets. No module
+that is imported here may import TensorFlow, since every worker would load it.
 """
 
 from __future__ import annotations
@@ -41,8 +38,15 @@ from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.outputs import OutputSet, manifest_path, output_set
 from albert_tf.utils.progress import count_of, progress
 
-# The largest share of tokens that may be in no example without a warning.
-_MOST_UNUSED = 0.2
+TASK_TOKENS = 200_000  # of a worker's task that has several small documents
+# Sentences (about as many tokens as TASK_TOKENS) after which a document is split, so that several workers share it and
+# none has all of it in memory.
+LONGEST_PART = 8192
+_MOST_UNUSED = 0.2  # share of the tokens that may be in no example without a warning
+_BUCKET_BYTES = 32 << 20  # of records, by a generous estimate
+_BUFFER_BYTES = 16 << 20  # of records that a writer has in memory before it appends them to the buckets
+_HEADER = struct.Struct("<QI")  # key, length of the record
+_KEY_BITS = 63
 
 
 def create_pretraining_data(
@@ -55,8 +59,6 @@ def create_pretraining_data(
       input_files: UTF-8 text files with one sentence per line (any number of sentences with options.split_lines) and a
         blank line between documents. A file whose name ends in .gz or .bz2 is decompressed.
       outputs: the shards of each output, TFRecord files (see output_set). They appear when all are complete.
-      tokenizer, options: the model's tokenizer, and how examples are made.
-      num_workers: number of processes.
       text_column: name of the column of tables whose rows are documents (see read_document_lines); None for text.
       origin: further entries of made_from in the manifests.
 
@@ -167,15 +169,6 @@ def check_counts(counts: Mapping[str, int]) -> None:
                              "name fewer output files")
 
 
-# Tokens of a worker's task that has several small documents.
-TASK_TOKENS = 200_000
-# Sentences (about as many tokens as TASK_TOKENS) after which a document is split, so that several workers share it and
-# none has all of it in memory.
-LONGEST_PART = 8192
-# The largest size of a bucket of records in bytes, by a generous estimate.
-_BUCKET_BYTES = 32 << 20
-
-
 def longest_part(options: CreationOptions) -> int:
     """Sentences after which a document is split: never if release_compatible, which draws one length per document."""
     return sys.maxsize if options.segments.release_compatible else LONGEST_PART
@@ -209,15 +202,17 @@ def made_from(options: CreationOptions, tokenizer: FullTokenizer) -> dict:
                 **tokenizer_key(tokenizer))
 
 
+@dataclasses.dataclass
 class Worker:
-    """The state that a process keeps between its tasks. `work` is the folder of the corpus and the buckets."""
+    """The state that a process keeps between its tasks."""
 
-    def __init__(self, tokenizer: FullTokenizer, work: str, options: CreationOptions):
-        self.tokenizer, self.work, self.options = tokenizer, work, options
+    tokenizer: FullTokenizer
+    work: str  # the folder of the corpus and the buckets
+    options: CreationOptions
 
     @functools.cached_property
     def maker(self) -> RecordMaker:
-        """The object that makes the records of parts of the corpus, which must be complete."""
+        """Makes the records of parts of the corpus, which must be complete."""
         return RecordMaker(open_corpus(self.work), self.tokenizer, self.options)
 
 
@@ -236,12 +231,6 @@ def examples_of_parts(worker: Worker, dupe: int, parts: list[Part], num_buckets:
             buckets.write(key, record)
     buckets.flush()
     return statistics
-
-
-_HEADER = struct.Struct("<QI")  # key, length of the record
-_KEY_BITS = 63
-# A writer appends to the buckets when it has about this many bytes in memory.
-_BUFFER_BYTES = 16 << 20
 
 
 def bucket_of(key: int, num_buckets: int) -> int:
@@ -265,7 +254,7 @@ def unpacked(content: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 class BucketWriter:
-    """Appends records to the bucket files of a folder, under names that no other process uses."""
+    """Appends records to this process's bucket files in a folder."""
 
     def __init__(self, folder: str, num_buckets: int):
         self._folder, self._num_buckets = folder, num_buckets

@@ -21,8 +21,7 @@ from albert_tf.utils.progress import count_of
 
 # Uniform random numbers for each token: order of the words, sizes of n-grams, replacements, random pieces.
 CHANCES = 4
-# The number of records from which the id of [MASK] is inferred.
-_RECORDS_TO_FIND_MASK = 200
+_RECORDS_TO_FIND_MASK = 200  # from which the id of [MASK] is inferred
 # The entries of a manifest that are options of the masks.
 _OPTIONS = ("max_predictions_per_seq", "masked_lm_prob", "ngram", "favor_shorter_ngram", "whole_words")
 
@@ -51,10 +50,9 @@ class MaskedShare:
 
 
 def dynamic_masking(options: MaskingOptions, mask_id: int, vocab_size: int, seed: int) -> Callable[..., dict]:
-    """Returns a function that replaces the masks of a parsed batch by new ones.
+    """Returns new_masks with random numbers that depend only on the seed and the numbers of the examples.
 
-    The function takes a batch, the numbers of its examples, int64 [rows], and optionally the share of the tokens to
-    mask, a tensor []. It calls new_masks with random numbers that depend only on the seed and the numbers.
+    Its arguments: a batch, the numbers, int64 [rows], and optionally the share of the tokens to mask, a tensor [].
     """
 
     def mask(batch: dict, numbers: tf.Tensor, masked_lm_prob: tf.Tensor | None = None) -> dict:
@@ -72,10 +70,6 @@ def new_masks(
     masked_lm_prob: tf.Tensor | None = None,
 ) -> dict:
     """Replaces the masks of a batch by new ones. Shapes are static if the batch's are, so XLA compiles this function.
-
-    A training step that is compiled as a whole can draw `chance` with one operation, from the step::
-
-        chance = tf.random.stateless_uniform([rows, CHANCES, seq], [seed, step], alg="philox")
 
     Args:
       batch: the features of a batch of records (pretraining_features; int32, weights float32).
@@ -129,9 +123,9 @@ def maskable(ids: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
 
 
 def options_of_records(files: Sequence[RecordFile], max_predictions_per_seq: int) -> MaskingOptions:
-    """The masking options that the manifests of the records have in common; the release's defaults if none has any.
+    """The masking options in the manifests of records: the release's defaults if none has any.
 
-    If only some of the manifests have options, these are used for all records, with a warning.
+    If only some manifests have options, these are used for all records, with a warning.
 
     Raises:
       ValueError: a manifest has an invalid value, or two manifests have different options; the message names them.
@@ -161,11 +155,7 @@ def _options(file: RecordFile, max_predictions_per_seq: int) -> MaskingOptions:
 
 
 def find_mask_id(files: Sequence[RecordFile], max_seq_length: int, max_predictions_per_seq: int) -> int:
-    """The id of [MASK]: the most frequent id at masked positions of the first records (80 % of them are [MASK]).
-
-    Raises:
-      ValueError: these records have no masked tokens.
-    """
+    """The id of [MASK]: the most frequent id at masked positions of the first records (80 % of them are [MASK])."""
     features = pretraining_features(max_seq_length, max_predictions_per_seq)
     records = tf.data.TFRecordDataset([file.path for file in files]).batch(_RECORDS_TO_FIND_MASK)
     batch = tf.io.parse_example(next(iter(records)), features)

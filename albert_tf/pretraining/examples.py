@@ -71,7 +71,7 @@ class Pair(NamedTuple):
 class Segmenter:
     """Divides documents into pairs.
 
-    starts_word, bool [vocab_size], is whether the piece of each id starts a word; random_sentences is that of a Corpus.
+    starts_word, bool [vocab_size], is whether the piece of each id starts a word; for random_sentences see Corpus.
     """
 
     def __init__(self, options: SegmentOptions, starts_word: np.ndarray, random_sentences: Callable):
@@ -79,13 +79,9 @@ class Segmenter:
         self._max_tokens = options.max_seq_length - SPECIAL_TOKENS  # of A and B together
 
     def pairs(self, index: int, ids: np.ndarray, ends: list[int], rng: np.random.Generator) -> Iterator[Pair | None]:
-        """The pairs of a document; None for a chunk that is skipped since it has one word only.
+        """The pairs of document number `index`; None for a chunk that is skipped since it has one word only.
 
-        Args:
-          index: index of the document, so that random sentences come from another one.
-          ids: int32 [tokens], the ids of the document.
-          ends: [0, end of sentence 1, end of sentence 2, ...], positions in ids.
-          rng: random numbers.
+        ids, int32 [tokens], are those of the document; `ends` is [0, end of sentence 1, end of sentence 2, ...].
         """
         options, first, last = self._options, 0, len(ends) - 1
         target, is_short = self._target_length(rng)
@@ -228,10 +224,8 @@ class Masker:
     def draw_spans(self, word_ends: list[int], taken: list[bool], goal: int, rng) -> list[tuple[int, int]]:
         """Draws n-grams of untaken words, `goal` tokens or slightly fewer in total, as (first word, end).
 
-        Args:
-          word_ends: [words + 1], the number of tokens before each word, and the number of all tokens.
-          taken: [words], whether each word is taken. Words that are drawn are marked here.
-          goal, rng: the number of tokens to draw, and random numbers.
+        word_ends, [words + 1], has the number of tokens before each word, and of all tokens. `taken`, [words], says
+        which words are taken; those that are drawn are marked in it.
         """
         spans, num_words, missing = [], len(taken), goal
         sizes = (np.searchsorted(self._options.ngram_bounds, rng.random(num_words), side="right") + 1).tolist()
@@ -293,10 +287,9 @@ class RecordMaker:
         self._special_tokens, self._pad_id = SpecialTokens(tokenizer), tokenizer.pad_id
 
     def records(self, dupe: int, part: Part, statistics: collections.Counter[str]) -> Iterator[tuple[int, bytes]]:
-        """The sorting key and the serialized record of each example of a part. Adds to the statistics.
+        """The sorting key and the serialized record of each example of a part, in pass number `dupe` over the corpus.
 
-        They depend on the seed, the part and the number `dupe` of the pass over the corpus only. The statistics are
-        the counts of create_pretraining_data, and sentences.
+        Adds to the statistics: the counts of create_pretraining_data, and sentences.
         """
         rng = np.random.default_rng([self._options.random_seed, dupe, part.first])
         ids, ends = self._corpus.sentences(part)

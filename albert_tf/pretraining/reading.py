@@ -21,21 +21,13 @@ from google.protobuf.message import DecodeError
 
 from albert_tf.data import streaming
 from albert_tf.data.records import CountedFile, check_records, pretraining_features, without_autotuning
-from albert_tf.pretraining.dynamic_masking import (
-    MaskedShare,
-    dynamic_masking,
-    find_mask_id,
-    maskable,
-    options_of_records,
-    original_ids,
-)
+from albert_tf.pretraining import dynamic_masking
 from albert_tf.pretraining.examples import OBJECTIVES
 from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
 from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.outputs import manifest_of
 
-# The number of records of each file that are checked before a run.
-_NUM_CHECKED = 200
+_NUM_CHECKED = 200  # records of each file that are checked before a run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +78,6 @@ class TrainingBatches:
       sets: the sets. The longest max_seq_length must be a multiple of the others.
       shares: for each set a whole number; a set's share of the steps is its number divided by their sum.
       batch_size: examples of a batch of the longest set, over all replicas.
-      seed: seed of the order and of new masks.
     """
 
     def __init__(self, sets: Sequence[RecordSet], shares: Sequence[int], batch_size: int, seed: int):
@@ -105,28 +96,26 @@ class TrainingBatches:
                    num_train_steps: int) -> None:
         """Replaces the masks of the records by new ones, in each epoch.
 
-        Args:
-          vocab_size: number of pieces from which random ones are drawn.
-          masked_lm_prob: share of the tokens to mask at the start. None: that of the records.
-          final_masked_lm_prob: share at the end. None: that at the start.
-          num_train_steps: steps from start to end.
+        The share of masked tokens changes from masked_lm_prob (None: as in the records) to final_masked_lm_prob (None:
+        the same) in num_train_steps. Random pieces are drawn from vocab_size ones.
 
         Raises:
           ValueError: records of a set have different options, no masked tokens, or too few predictions for a share.
         """
         for place, one in enumerate(self._sets):
-            options = options_of_records(one.files, one.max_predictions_per_seq)
+            options = dynamic_masking.options_of_records(one.files, one.max_predictions_per_seq)
             initial = options.masked_lm_prob if masked_lm_prob is None else masked_lm_prob
             final = initial if final_masked_lm_prob is None else final_masked_lm_prob
-            share = MaskedShare(initial, final, num_train_steps)
+            share = dynamic_masking.MaskedShare(initial, final, num_train_steps)
             if (masked_lm_prob, final_masked_lm_prob) != (None, None):
                 share.check(options, one.max_seq_length)
-            mask_id = find_mask_id(one.files, one.max_seq_length, one.max_predictions_per_seq)
+            mask_id = dynamic_masking.find_mask_id(one.files, one.max_seq_length, one.max_predictions_per_seq)
             logging.info("new masks in each epoch: %s, %s, [MASK] is %d", options, share, mask_id)
-            mask = dynamic_masking(options, mask_id, vocab_size, self._seed)
+            mask = dynamic_masking.dynamic_masking(options, mask_id, vocab_size, self._seed)
             self._parsers[place] = self._masking(place, self._parsers[place], mask, share)
 
-    def _masking(self, place: int, parse: Callable, mask: Callable, share: MaskedShare) -> Callable:
+    def _masking(self, place: int, parse: Callable, mask: Callable, share: dynamic_masking.MaskedShare
+                 ) -> Callable:
         turns_of_set = tf.constant(np.flatnonzero(self.cycle == place))
 
         def parse_and_mask(records, numbers):
@@ -172,7 +161,14 @@ def check_tokenizer(files: Sequence[CountedFile], tokenizer: FullTokenizer | Non
     has pieces.
     """
     if tokenizer:
-        _compare_tokenizers(files, tokenizer)
+        for name, value in tokenizer_key(tokenizer).items():
+            other = next((file for file in files if file.made_from.get(name, value) != value), None)
+            if other and name == "vocabulary_sha256":
+                raise ValueError(f"{other.path} was not made with {tokenizer.vocabulary_file}: it is the vocabulary of "
+                                 "another model, so make the records again with this one")
+            if other:
+                raise ValueError(f"{other.path} was made with --{name}={other.made_from[name]}, but the tokenizer of "
+                                 f"this run has {value}: make the records again, or set the flag of this run")
         files = [file for file in files if "vocabulary_sha256" not in file.made_from]
     other = next((file for file in files if file.made_from.get("vocab_size", vocab_size) != vocab_size), None)
     if other:
@@ -209,22 +205,11 @@ def frequency_baseline(training: RecordSet, evaluation: RecordSet, vocab_size: i
     """
     counts = np.ones(vocab_size)
     for batch in record_batches(training):
-        ids = original_ids(batch)
-        counts += np.bincount(ids[maskable(ids, batch["input_mask"])], minlength=vocab_size)
+        ids = dynamic_masking.original_ids(batch)
+        counts += np.bincount(ids[dynamic_masking.maskable(ids, batch["input_mask"])], minlength=vocab_size)
     labels = np.concatenate([batch["masked_lm_ids"][batch["masked_lm_weights"] > 0]
                              for batch in record_batches(evaluation)])
     return float(np.mean(labels == counts.argmax())), float(np.log(counts.sum()) - np.log(counts[labels]).mean())
-
-
-def _compare_tokenizers(files: Sequence[CountedFile], tokenizer: FullTokenizer) -> None:
-    for name, value in tokenizer_key(tokenizer).items():
-        other = next((file for file in files if file.made_from.get(name, value) != value), None)
-        if other and name == "vocabulary_sha256":
-            raise ValueError(f"{other.path} was not made with {tokenizer.vocabulary_file}: it is the vocabulary of "
-                             "another model, so make the records again with this one")
-        if other:
-            raise ValueError(f"{other.path} was made with --{name}={other.made_from[name]}, but the tokenizer of this "
-                             f"run has {value}: make the records again, or set the flag of this run")
 
 
 def _check_values(path: str, batch: dict[str, tf.Tensor], max_seq_length: int, vocab_size: int) -> None:
