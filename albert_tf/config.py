@@ -15,7 +15,7 @@ from albert_tf.utils.imports import tensorflow as tf
 
 # The name of the config file next to a checkpoint.
 CONFIG_NAME = "albert_config.json"
-# The published sizes by name, and that of the model that comes with the package.
+# By name, the published sizes and the model that comes with the package.
 PRESETS = {path.stem: json.loads(path.read_text(encoding="utf-8"))
            for path in sorted(pathlib.Path(__file__).with_name("configs").glob("*.json"))}
 SHARING = ("all", "attention", "ffn", "none")
@@ -120,8 +120,7 @@ class AlbertConfig:
 
         Args:
           values: the JSON object.
-          is_bert: whether the config is that of a BERT even without a model_type (google-research/bert's
-            bert_config.json).
+          is_bert: whether it is a BERT even without a model_type, as in google-research/bert's bert_config.json.
 
         Raises:
           ValueError: vocab_size is missing, or a value is wrong; a key of the release's or our file is unknown; or a
@@ -186,7 +185,7 @@ class AlbertConfig:
         return dataclasses.asdict(self)
 
     def to_bert_dict(self) -> dict:
-        """The values that BERT's config files have. The config must be that of a BERT."""
+        """The values in BERT's config files. The config must describe a BERT."""
         return {name: value for name, value in self.to_dict().items() if name not in _NOT_OF_BERT}
 
     def to_json_string(self) -> str:
@@ -236,12 +235,12 @@ class AlbertConfig:
 
     @property
     def num_attention_blocks(self) -> int:
-        """The number of attention blocks that have their own weights."""
+        """The number of different attention blocks."""
         return self.attention_blocks[-1][-1] + 1
 
     @property
     def num_ffn_blocks(self) -> int:
-        """The number of feed-forward blocks that have their own weights."""
+        """The number of different feed-forward blocks."""
         return self.ffn_blocks[-1][-1] + 1
 
     def _blocks(self, kind: str) -> tuple[tuple[int, ...], ...]:

@@ -91,7 +91,7 @@ def declared(config_class: type[Config], defaults: Config | None = None) -> Iter
     """The options of a config and of its parts, in their order.
 
     Args:
-      defaults: an instance whose values are the defaults; None for those of the class.
+      defaults: an instance with other defaults than the class.
     """
     for field in dataclasses.fields(config_class):
         if "part" in field.metadata:

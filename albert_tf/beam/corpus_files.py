@@ -36,12 +36,12 @@ class TextRange(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of its first batch (see BatchPlace.name)."""
-        return BatchPlace(self.file, self.start, 0, 0, 0).name
+        """The name of its first batch (see BatchKey.name)."""
+        return BatchKey(self.file, self.start, 0, 0, 0).name
 
 
-class BatchPlace(NamedTuple):
-    """The position of a batch of lines: batch `number` of the range that begins at `start` in file number `file`."""
+class BatchKey(NamedTuple):
+    """The key of a batch of lines: batch `number` of the range that begins at `start` in file number `file`."""
 
     file: int
     start: int
@@ -65,7 +65,7 @@ def text_ranges(paths: list[str], text_column: str | None = None) -> list[TextRa
     return ranges
 
 
-def read_batches(text_range: TextRange) -> Iterator[tuple[BatchPlace, list[str]]]:
+def read_batches(text_range: TextRange) -> Iterator[tuple[BatchKey, list[str]]]:
     """The lines of a range in batches, at least one, with an empty line after the last line of a file."""
     file, path, start, stop, text_column = text_range
     is_whole = stop is None and not start
@@ -74,18 +74,18 @@ def read_batches(text_range: TextRange) -> Iterator[tuple[BatchPlace, list[str]]
     batches = corpus.in_batches(lines if stop or is_whole else itertools.chain(lines, [""]), 2 * RANGE_BYTES)
     batch, number = next(batches), 0
     for following in batches:
-        yield BatchPlace(file, start, number, start, number + 1), batch
+        yield BatchKey(file, start, number, start, number + 1), batch
         batch, number = following, number + 1
-    yield BatchPlace(file, start, number, -1 if stop is None else stop, 0), batch
+    yield BatchKey(file, start, number, -1 if stop is None else stop, 0), batch
 
 
-def check_complete(places: list[BatchPlace], num_files: int) -> None:
-    """Raises OSError unless every batch occurs exactly once in the ordered places; a runner may lose or repeat some."""
+def check_complete(keys: list[BatchKey], num_files: int) -> None:
+    """Raises OSError unless every batch occurs exactly once in the ordered keys; a runner may lose or repeat some."""
     file, start, number = 0, 0, 0
-    for place in places:
-        if (place.file, place.start, place.number) != (file, start, number):
+    for key in keys:
+        if (key.file, key.start, key.number) != (file, start, number):
             break
-        file, start, number = (file, *place[3:]) if place.next_start >= 0 else (file + 1, 0, 0)
+        file, start, number = (file, *key[3:]) if key.next_start >= 0 else (file + 1, 0, 0)
     else:
         if file == num_files:
             return
@@ -95,19 +95,19 @@ def check_complete(places: list[BatchPlace], num_files: int) -> None:
 class BatchEntry(NamedTuple):
     """A batch's row of the table."""
 
-    place: BatchPlace
+    key: BatchKey
     counts: BatchCounts
 
 
-def write_batch(folder: str, place: BatchPlace, batch: TokenizedBatch) -> BatchEntry:
+def write_batch(folder: str, key: BatchKey, batch: TokenizedBatch) -> BatchEntry:
     """Writes the columns of a batch. If a batch is written again, the bytes are the same."""
-    write_bytes(_batch_path(folder, place), b"".join(column.tobytes() for column in batch))
-    return BatchEntry(place, batch.counts)
+    write_bytes(_batch_path(folder, key), b"".join(column.tobytes() for column in batch))
+    return BatchEntry(key, batch.counts)
 
 
 def write_table(folder: str, entries: list[BatchEntry]) -> None:
     """Writes the table of all batches, in the order of the text."""
-    write_array(os.path.join(folder, _TABLE), np.array([[*entry.place, *entry.counts] for entry in entries], np.int64))
+    write_array(os.path.join(folder, _TABLE), np.array([[*entry.key, *entry.counts] for entry in entries], np.int64))
 
 
 class BatchTable:
@@ -115,9 +115,9 @@ class BatchTable:
 
     def __init__(self, folder: str):
         table = np.load(local_copy(os.path.join(folder, _TABLE)), allow_pickle=False).tolist()
-        width = len(BatchPlace._fields)
+        width = len(BatchKey._fields)
         self._folder = folder
-        self._places = [BatchPlace(*row[:width]) for row in table]
+        self._keys = [BatchKey(*row[:width]) for row in table]
         self._counts = [BatchCounts(*row[width:]) for row in table]
         self._positions = list(itertools.accumulate(self._counts, Position.after, initial=Position()))
 
@@ -126,7 +126,7 @@ class BatchTable:
         return range(self._positions[batch].documents, self._positions[batch + 1].documents)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._keys)
 
     def corpus(self) -> corpus.Corpus:
         """The corpus. Its files are read only when they are needed; remote files are then copied to this machine."""
@@ -141,7 +141,7 @@ class BatchTable:
         """The columns of a batch, without a document end that closes no document."""
         counts = self._counts[batch]
         skipped = dict(document_ends=self._positions[batch].skipped_ends(counts))
-        file = open(local_copy(_batch_path(self._folder, self._places[batch])), "rb", buffering=0)
+        file = open(local_copy(_batch_path(self._folder, self._keys[batch])), "rb", buffering=0)
         columns: dict[str, Column] = {}
         start = 0
         for name, length in zip(COLUMNS, (counts.tokens, counts.sentences, counts.document_ends)):
@@ -181,5 +181,5 @@ class _JoinedColumn:
         return rows
 
 
-def _batch_path(folder: str, place: BatchPlace) -> str:
-    return os.path.join(folder, "batches", place.name)
+def _batch_path(folder: str, key: BatchKey) -> str:
+    return os.path.join(folder, "batches", key.name)

@@ -156,9 +156,9 @@ class TokenizeRanges(_Stage):
         """Range number, the range -> 0, BatchEntry."""
         for text_range in element[1]:
             try:
-                for place, lines in corpus_files.read_batches(text_range):
+                for key, lines in corpus_files.read_batches(text_range):
                     batch = tokenize_lines(self._job.tokenizer, lines, self._job.options.split_lines)
-                    yield 0, corpus_files.write_batch(self._job.work, place, batch)
+                    yield 0, corpus_files.write_batch(self._job.work, key, batch)
             except ValueError as error:
                 self._job.outcome.record_user_error(text_range.name, str(error))
 
@@ -172,7 +172,7 @@ class WriteTable(_Stage):
         entries = sorted(element[1])
         try:
             self._job.outcome.check_no_user_error()
-            corpus_files.check_complete([entry.place for entry in entries], len(self._job.input_files))
+            corpus_files.check_complete([entry.key for entry in entries], len(self._job.input_files))
             corpus_files.write_table(self._job.work, entries)
             check_has_text(self._written.corpus.num_tokens, listed(self._job.input_files))
             creation.check_corpus(self._written.corpus, self._job.options)

@@ -21,7 +21,7 @@ from albert_tf.utils.outputs import write_text
 
 # Not Beam's "DirectRunner", which is Prism, a program that Beam downloads.
 _LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
-# The runner whose job server has options of its own, which this process does not know.
+# The job server of this runner has options that this process does not know.
 _JOB_SERVER_RUNNER = "PortableRunner"
 # These modules log what users need: a job's address and state. --verbosity=1 shows the log lines of all modules.
 _LOGGED = ("apache_beam.runners.dataflow", "apache_beam.runners.portability.portable_runner")

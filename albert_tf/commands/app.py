@@ -43,7 +43,7 @@ if resource.RLIM_INFINITY != _memory < _LEAST_MEMORY:
              f"TensorFlow needs at least {_LEAST_MEMORY:,}")
 
 _STDOUT = 1  # the file descriptor
-_NOT_UTF8 = re.compile("[\udc80-\udcff]")  # in the place of bytes that are not
+_NOT_UTF8 = re.compile("[\udc80-\udcff]")  # Python's stand-ins for other bytes
 # absl answers --helpshort without the flags of the package, which are most of them.
 _HELP = {"--help", "-help", "-h", "--helpshort", "-helpshort"}
 

@@ -27,8 +27,8 @@ class Run:
     flags: dict[str, Any]
 
 
-def parse_runs(content: dict[str, Any], place: str, reserved: Sequence[str] = ()) -> dict[str, Run]:
-    """Parses runs by name. A run with "like" has the script and flags of an earlier run; its own flags replace them.
+def parse_runs(content: dict[str, Any], source: str, reserved: Sequence[str] = ()) -> dict[str, Run]:
+    """Parses runs by name. A run with "like" has the script and flags of an earlier run, unless it sets them.
 
     Args:
       content: {"NAME": {"script": ..., "flags": {...}}, "NAME": {"like": "NAME", "flags": {...}}, ...}
@@ -36,19 +36,20 @@ def parse_runs(content: dict[str, Any], place: str, reserved: Sequence[str] = ()
     """
     runs: dict[str, Run] = {}
     for name, run in content.items():
-        run_place = f"{place}: runs.{name}"
+        source_of_run = f"{source}: runs.{name}"
         if not re.fullmatch(r"\w+", name) or name in reserved:
             other = f" other than {', '.join(reserved)}" if reserved else ""
-            raise ValueError(f"{run_place}: the name of a run must be a word of letters, digits and _{other}")
+            raise ValueError(f"{source_of_run}: the name of a run must be a word of letters, digits and _{other}")
         if isinstance(run, dict) and "like" in run:
-            check_keys(run, run_place, dict(like=str, flags=dict))
+            check_keys(run, source_of_run, dict(like=str, flags=dict))
             if run["like"] not in runs:
-                raise ValueError(f"{run_place}: \"like\" must be the name of an earlier run. Received: {run['like']!r}")
+                raise ValueError(f"{source_of_run}: \"like\" must be the name of an earlier run. "
+                                 f"Received: {run['like']!r}")
             earlier = runs[run["like"]]
             runs[name] = Run(earlier.script, {**earlier.flags, **run["flags"]})
         else:
-            runs[name] = Run(**check_keys(run, run_place, dict(script=str, flags=dict)))
-            with errors_at(run_place):
+            runs[name] = Run(**check_keys(run, source_of_run, dict(script=str, flags=dict)))
+            with errors_at(source_of_run):
                 usage.find(runs[name].script)
     return runs
 
@@ -68,13 +69,13 @@ def placeholders(value) -> list[str]:
     return list(dict.fromkeys(re.findall(r"\{(\w+)\}", json.dumps(value))))
 
 
-def filled(value, places: dict[str, str]):
-    """A flag's value, or list of values, with each {name} replaced by places[name]."""
+def filled(value, values: dict[str, str]):
+    """A flag's value, or list of values, with each {name} replaced by values[name]."""
     if isinstance(value, list):
-        return [filled(element, places) for element in value]
+        return [filled(element, values) for element in value]
     if isinstance(value, str):
-        for name, place in places.items():
-            value = value.replace(f"{{{name}}}", place)
+        for name, text in values.items():
+            value = value.replace(f"{{{name}}}", text)
     return value
 
 

@@ -48,8 +48,7 @@ class Options(VocabularySource):
     do_whole_word_mask: bool = fields.boolean(
         True, "Whether to mask whole words. If false, each piece counts as a word.")
     do_permutation: bool = fields.boolean(
-        False, "Whether to choose a second set of n-grams in each example, whose tokens are permuted at random and "
-        "predicted too.")
+        False, "Whether to choose a second set of n-grams in each example, and to permute and predict its tokens.")
     favor_shorter_ngram: bool = fields.boolean(
         True, "Whether an n-gram of n words is drawn with a probability proportional to 1/n. If false, the "
         "probabilities are reversed and the longest n-gram is most likely.")

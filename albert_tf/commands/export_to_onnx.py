@@ -48,7 +48,7 @@ class Options(ScoredExport):
         (), PRECISIONS, "Precision of the weights. One file is written for each. Repeat the flag for several values; "
         "the page of --layout=web reads the first. Default: all; for --layout=web int8.")
     layout: str = fields.choice(
-        ALBERT_TF, LAYOUTS, "Names of the files, inputs and outputs. albert_tf: those of this package; hugging_face: a "
+        ALBERT_TF, LAYOUTS, "Names of the files, inputs and outputs. albert_tf: as in this package; hugging_face: a "
         "folder for transformers.js, fastembed and other programs that read Hugging Face's folders with ONNX models; "
         "web: the same with a page that computes in the browser. serve reads all.")
     node_modules: str = fields.string(

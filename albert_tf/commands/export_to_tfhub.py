@@ -57,7 +57,7 @@ def main(options: Options) -> None:
     check_installed("export_to_tfhub", "tensorflow_text")
     if is_inside(options.export_path, preprocess_path) or is_inside(preprocess_path, options.export_path):
         raise ValueError(f"--preprocess_export_path={preprocess_path} and --export_path={options.export_path} must be "
-                         "two folders, neither inside the other: each export has its own")
+                         "two folders, neither inside the other")
     with used_alone(options.export_path, "export"):
         source = open_source(options.checkpoint_in(options.albert_directory))
         model = model_of(source, replaced_pooling(source.settings, options, **_POOLED_OUTPUT))

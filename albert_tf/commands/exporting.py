@@ -33,7 +33,7 @@ class Scoring(Config):
     task_name: str | None = fields.string(
         None, "Name of the GLUE task of --score_data, such as sst-2.", needs="score_data")
     task_config: str | None = fields.string(
-        None, "Path of a JSON file that describes a task of your own, instead of --task_name (docs/fine_tuning.md "
+        None, "Path of a JSON file that describes another task, instead of --task_name (docs/fine_tuning.md "
         "shows one).", needs="score_data")
 
 

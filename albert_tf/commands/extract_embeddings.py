@@ -77,7 +77,7 @@ def main(options: Options) -> None:
         selected = resolve(options)
         pooling = sentence_pooling(selected, options)
         model = selected.pretrained("sentence_encoder", **pooling)
-        # The ranges of int8 are those of the vectors themselves, unless the flag has others.
+        # Without --vector_ranges, the ranges of int8 are computed from the vectors.
         has_own_ranges = options.vector_precision == "int8" and not options.vector_ranges
         precision = None if has_own_ranges else options.stored_precision()
         if precision is not None:

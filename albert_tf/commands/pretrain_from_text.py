@@ -7,13 +7,13 @@ printed says how well masks are filled in text that was not trained on, by the m
 Without --dev_text, this is a part of --text, which is split into train.txt and dev.txt in --output_dir.
 
 A recipe is a JSON file: runs of the other scripts by name, with their flags. A run with "like" has the flags of an
-earlier run, and its own flags replace them. "configs" has presets with changes, which are written into --output_dir
+earlier run, unless it sets them. "configs" has presets with changes, which are written into --output_dir
 with the size of the recipe's vocabulary. Where a recipe has mixed_bfloat16 and the device does not, it is float32.
 
 If the script is started again, it continues where it stopped; if a text was changed in the meantime, this is an error.
-So is another text with the same --output_dir, whose vocabulary and records would be replaced.
+So is another text with the same --output_dir: it would replace the vocabulary and the records.
 training.svg in --output_dir is a chart of the evaluations. The recipe `continued` starts from --init_checkpoint and
-trains on two texts: a new one, and one like that of the earlier pre-training, so that the model keeps what it knows.
+trains on two texts: a new one, and one like the earlier pre-training's, so that the model keeps what it knows.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from albert_tf.utils.outputs import checked_manifest, manifest_path, output_set,
 RECIPES = pathlib.Path(albert_tf.__file__).parent / "recipes" / "pretraining"
 
 READERS_OF_TEXTS = ("train_vocabulary", "create_pretraining_data")  # the scripts that have --text_column
-PLACES = ("text", "dev_text", "init_checkpoint", "earlier_text", "earlier_dev_text", "output_dir")
+PLACEHOLDERS = ("text", "dev_text", "init_checkpoint", "earlier_text", "earlier_dev_text", "output_dir")
 CASING = dict(do_lower_case=True, keep_accents=False)  # flags of the vocabulary, and their defaults
 # Without --dev_text, blocks of as many lines are held out of every 200 lines, or of more if that is over 2,000 lines.
 HELD_OUT_BLOCK, HELD_OUT_EVERY, HELD_OUT_LINES = 10, 200, 2000
@@ -74,20 +74,20 @@ class Options(fields.Config):
 
 def main(options: Options) -> None:
     check_no_wildcard(options.output_dir)
-    places = {name: getattr(options, name) for name in PLACES if getattr(options, name) is not None}
+    values = {name: getattr(options, name) for name in PLACEHOLDERS if getattr(options, name) is not None}
     configs, recipe = read_recipe(options.recipe)
     names = placeholders([run.flags for run in recipe.values()])
     split: dict[str, str] = {}  # the files to make of --text
     if options.dev_text is None and "dev_text" in names:
         split = {name: os.path.join(options.output_dir, f"{name}.txt") for name in ("train", "dev")}
-        places.update(text=split["train"], dev_text=split["dev"])
+        values.update(text=split["train"], dev_text=split["dev"])
     for name in names:
-        if name not in PLACES:
+        if name not in PLACEHOLDERS:
             raise ValueError(f"the recipe {options.recipe} has an unknown placeholder {{{name}}}; the known ones are "
-                             f"{', '.join(PLACES)}")
-        if name not in places:
+                             f"{', '.join(PLACEHOLDERS)}")
+        if name not in values:
             raise ValueError(f"--{name} is missing: the recipe {options.recipe} uses it")
-    planned = [Run(run.script, {name: filled(value, places) for name, value in run.flags.items()})
+    planned = [Run(run.script, {name: filled(value, values) for name, value in run.flags.items()})
                for run in recipe.values()]
     casing = {name: getattr(options, name) for name in CASING if getattr(options, name) != CASING[name]}
     for name in casing if all(run.script != "train_vocabulary" for run in planned) else ():

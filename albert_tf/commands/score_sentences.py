@@ -3,9 +3,9 @@
     python -m albert_tf score_sentences --init_checkpoint=model_dir --input_file=sentences.txt
     python -m albert_tf score_sentences --init_checkpoint=model_dir --pairs=blimp --output_file=blimp.json
 
-The first form prints a score in nats and the sentence for each line. The second form prints the share of pairs whose
-grammatical sentence has the higher score, by file, by field, as the mean of the files (the BabyLM challenge's average)
-and over all pairs. The manifest next to --output_file lists what the results were made from.
+The first form prints a score in nats and the sentence for each line. The second form prints the share of pairs in
+which the grammatical sentence has the higher score: by file, by field, as the mean of the files (the BabyLM challenge's
+average) and over all pairs. The manifest next to --output_file lists what the results were made from.
 """
 
 from __future__ import annotations
@@ -87,11 +87,11 @@ def score_pairs(options: Options) -> dict:
     return results
 
 
-def score(options: Options, sentences: list[str], places: list[str]) -> np.ndarray:
+def score(options: Options, sentences: list[str], locations: list[str]) -> np.ndarray:
     from albert_tf.tasks.masked_lm.sentence_scores import score_sentences
     from albert_tf.weights.resolved_model import masked_lm
 
     model, tokenizer = masked_lm(options)
     with progress("scoring", len(sentences), " sentences") as done:
-        return score_sentences(model, tokenizer, sentences, options.within_word_l2r, options.tokens_per_batch, places,
-                               done)
+        return score_sentences(model, tokenizer, sentences, options.within_word_l2r, options.tokens_per_batch,
+                               locations, done)

@@ -5,7 +5,7 @@
 
 prints the nearest lines of each query, each with its cosine and its line number in the file. extract_embeddings writes
 the vectors of the lines. With --rerank_checkpoint, a model that ranks (run_classifier with "ranking": true, or a
-CrossEncoder of sentence-transformers) orders the nearest lines by its own scores.
+CrossEncoder of sentence-transformers) orders the nearest lines by its scores.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from albert_tf.weights.source import Source
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Source, Pooling, Prompt, Texts, Precision):
-    input_file: str = fields.required("Path of the UTF-8 text file whose lines are searched. Empty lines are skipped.")
+    input_file: str = fields.required("Path of the UTF-8 text file to search. Empty lines are skipped.")
     text_column: str | None = text_column_option("text")
     vectors_file: str = fields.required(
         "Path of the vectors of the lines that extract_embeddings has written, with the same model, --pooling, "

@@ -49,7 +49,7 @@ class Options(VocabularySource, StoredVectors, Prompt, FirstLayers):
     top_k: int = fields.integer(5, "Number of pieces to show for each mask.", bounds.CANDIDATES)
     predict_batch_size: int = fields.integer(16, "Largest number of rows of a batch.", bounds.BATCH_SIZE)
     allowed_hosts: tuple[str, ...] = fields.strings(
-        (), "Name of a host that requests may be sent to, without its port: that of a proxy in front of the server. "
+        (), "Name of a host, without its port, to which requests may be sent, such as a proxy in front of the server. "
         "Repeat the flag for several. Default: only loopback hosts, or any if --host is another address.")
     max_body_bytes: int = fields.integer(1_000_000, "Largest size of a request, in bytes.", bounds.TOKENS)
 

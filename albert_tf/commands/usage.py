@@ -81,7 +81,7 @@ def command_line() -> str:
 
 
 def command(started: str) -> str:
-    """The name at the start of an error message: that of the command, such as "run_squad", or of another program."""
+    """The name of a command, such as "run_squad", or of another program, at the start of an error message."""
     return program(started).split(" ")[-1].removesuffix(".py")
 
 

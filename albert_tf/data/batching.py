@@ -68,7 +68,7 @@ def _distinct_rows(sizes: np.ndarray, batch_size: int, window: int, seed: int) -
             added = others[np.argsort(differences, kind="stable")[: batch_size - len(remaining)]]
             yield np.concatenate([remaining, added])
             order = order[~np.isin(order, added)]
-        # What no full batch holds stays for the next epoch: rows of neighbouring sizes, at a random place among all.
+        # What no full batch holds stays for the next epoch: rows of neighbouring sizes, drawn at random.
         candidates, count = order[: window * batch_size], len(order) % batch_size
         first = random.randint(len(candidates) - count + 1)
         remaining = candidates[np.argsort(sizes[candidates], kind="stable")][first : first + count]

@@ -155,19 +155,19 @@ class FeatureTable:
     def batch(self, rows: tf.Tensor, length: tf.Tensor, num_sequences: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
         """A batch of examples, padded to a length. It can be called inside Dataset.map.
 
-        `rows` are int64 [batch]; `length`, int32 [], is at least that of each example; num_sequences is int32 [] (None:
-        all). Per-token features and input_mask are int32 [batch, length], or [batch, num_sequences, length] if
-        num_choices is more than 1; scalars are [batch].
+        `rows` are int64 [batch]; `length`, int32 [], is at least each example's; num_sequences is int32 [] (None: all).
+        Per-token features and input_mask are int32 [batch, length], or [batch, num_sequences, length] if num_choices is
+        more than 1; scalars are [batch].
         """
         choices = self.schema.num_choices
         taken = choices if num_sequences is None else num_sequences
-        places = tf.reshape(rows[:, None] * choices + tf.cast(tf.range(taken), rows.dtype), [-1])  # [batch * taken]
+        indices = tf.reshape(rows[:, None] * choices + tf.cast(tf.range(taken), rows.dtype), [-1])  # [batch * taken]
         count = -1 if rows.shape[0] is None else rows.shape[0]  # static if it is known
         shape = [count, length] if choices == 1 else [count, taken, length]
-        mask = tf.sequence_mask(tf.gather(self._sequence_lengths, places), length, tf.int32)
+        mask = tf.sequence_mask(tf.gather(self._sequence_lengths, indices), length, tf.int32)
         tokens, to_length = dict(input_mask=tf.reshape(mask, shape)), tf.cast(tf.stack([-1, length]), tf.int64)
         for name, padding in self.schema.token_padding.items():
-            sequences = tf.gather(self.sequences[name], places)
+            sequences = tf.gather(self.sequences[name], indices)
             further = self.sequences[name].shape[2:]  # of a column with several values per token
             padded = sequences.to_tensor(tf.cast(padding, sequences.dtype), shape=tf.concat([to_length, further], 0))
             values = padded if padded.dtype.is_floating else tf.cast(padded, tf.int32)

@@ -4,8 +4,8 @@ A TFRecord file that was truncated between two records reads as a shorter file, 
 next to x.tfrecord has the number of records, the size in bytes and the origin of the records; shards have one manifest
 (see utils/outputs.py). Files without a manifest (the release's) are accepted, with one warning.
 
-Examples are serialized without TensorFlow: the bytes are those of tf.train.Example.SerializeToString(
-deterministic=True). A protobuf message would convert the values one by one, and most values are padding.
+Examples are serialized without TensorFlow, to the bytes of tf.train.Example.SerializeToString(deterministic=True): a
+protobuf message would convert the values one by one, and most values are padding.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class RecordFile:
 
 @dataclasses.dataclass(frozen=True)
 class CountedFile(RecordFile):
-    """A RecordFile whose count is known."""
+    """A RecordFile with a known count."""
 
     count: int
 
@@ -167,7 +167,7 @@ def varints(values: Iterable[int]) -> bytes:
 
 
 class _Varints(dict):
-    """The varint of each number; those of small numbers are kept."""
+    """The varint of each number, kept for small numbers."""
 
     def __missing__(self, number: int) -> bytes:
         rest, encoded = int(number) % (1 << 64), bytearray()  # negative numbers as two's complement

@@ -6,7 +6,7 @@
 For ends of lines and byte-order marks see albert_tf/text/lines.py; ends within a quoted field become newlines. In a TSV
 file, a quote is a plain character, as in GLUE. In a CSV file, fields may be quoted. A JSON file may also be a list of
 objects. An error names file and line; for Parquet, the line is the number of the row, from 1.
-Files may be remote, and those of text may be compressed (.gz, .bz2).
+Files may be remote, and text files may be compressed (.gz, .bz2).
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def is_parquet(path: str) -> bool:
 def read_objects(path: str, columns: Sequence[str] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
     """Reads the rows of a JSON-lines or Parquet file, each with its line number or the number of the row (from 1).
 
-    Any other extension than .parquet is that of JSON lines. Every row must have the columns; None for any.
+    Any extension but .parquet means JSON lines. Every row must have the columns; None for any.
     """
     if is_parquet(path):
         yield from read_parquet(path, columns and list(dict.fromkeys(columns)))
@@ -186,15 +186,15 @@ def _delimited_rows(path: str, columns: Mapping[str, Column], has_header: bool, 
     # The csv reader needs line ends, since a quoted field may span several lines.
     rows = _numbered(csv.reader((line + "\n" for line in itertools.chain([first], lines)), **form), path)
     header = [name.strip() for name in next(rows)[1]] if has_header else None
-    places = {field: _place(column, header, path, form["delimiter"]) for field, column in columns.items()}
+    indices = {field: _index_of(column, header, path, form["delimiter"]) for field, column in columns.items()}
     # Up to the last requested column, or all columns if one is counted from the end.
-    expected = max(max(-place, len(header or ())) if place < 0 else place + 1 for place in places.values())
+    expected = max(max(-index, len(header or ())) if index < 0 else index + 1 for index in indices.values())
     for line, values in _without_empty(rows, path):
         if is_quoted and header and len(values) > len(header):
             raise ValueError(f"{path} line {line} has {len(values)} fields, but the header has "
                              f"{len(header)}: put quotes around a text with {form['delimiter']!r} in it")
         if len(values) >= expected:
-            yield Row(line, {field: values[place] for field, place in places.items()})
+            yield Row(line, {field: values[index] for field, index in indices.items()})
         else:
             yield ShortRow(line, expected, len(values))
 
@@ -226,7 +226,7 @@ def _without_empty(lines: Iterable[tuple[int, Content]], path: str) -> Iterator[
                         count_of(len(skipped), "line"))
 
 
-def _place(column: Column, header: list[str] | None, path: str, delimiter: str) -> int:
+def _index_of(column: Column, header: list[str] | None, path: str, delimiter: str) -> int:
     if isinstance(column, int):
         return column
     if header is None:

@@ -51,7 +51,7 @@ def training_record_batches(
     files: list[CountedFile], parse: Callable, batch_size: int, seed: int, first_step: int,
     context: tf.distribute.InputContext,
 ) -> tf.data.Dataset:
-    """An endless data set of batches that begins with the batch of `first_step`. Each epoch has its own order.
+    """An endless data set of batches that begins with the batch of `first_step`. Each epoch has another order.
 
     `parse` returns the batch as a dict. Its arguments are the serialized records, string [rows], and the global number
     of each row, int64 [rows]: step * batch_size + row. A record has another number in each epoch. batch_size counts all
@@ -106,7 +106,7 @@ def endless_batches(
     The batch of a step is the same for every `first_step`. If there are fewer examples than batch_size, a batch has
     each of them floor(batch_size / num_examples) times, and some of them once more; a warning says so.
 
-    `epoch_of` returns the examples of an epoch, whose number is int64 [], in order: tuples of scalars, the first one
+    `epoch_of` returns the examples of an epoch, from its number, int64 []: tuples of scalars, the first one
     the example's number in the set, from 0 to num_examples - 1. The results are tuples of tensors, [batch_size].
     """
     warn_of_repeated_examples(num_examples, batch_size)
@@ -123,7 +123,7 @@ def endless_batches(
 def _distinct(
     epoch_of: Callable[[tf.Tensor], tf.data.Dataset], num_examples: int, batch_size: int, first_step: int
 ) -> tf.data.Dataset:
-    """Batches of distinct examples in the order of the epochs, from that of `first_step` on."""
+    """Batches of distinct examples in the order of the epochs, beginning at `first_step`."""
     def spans_epochs(step: int) -> bool:
         return step * batch_size % num_examples + batch_size > num_examples
 
@@ -150,7 +150,7 @@ def _distinct(
 
 
 def _count(path: str) -> int:
-    """The number of records in a file, whose checksums are all verified."""
+    """The number of records in a file. All checksums are verified."""
     try:
         records = without_autotuning(tf.data.TFRecordDataset(path).batch(_COUNTED_AT_ONCE))
         return int(records.reduce(np.int64(0), lambda count, part: count + tf.size(part, tf.int64)))

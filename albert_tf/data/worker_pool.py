@@ -99,13 +99,13 @@ class _Worker:
         try:
             pickle.dump((function, task), self._tasks, pickle.HIGHEST_PROTOCOL)
             self._tasks.flush()
-            result, error, place = pickle.load(self._results)
+            result, error, trace = pickle.load(self._results)
         except (EOFError, BrokenPipeError, pickle.UnpicklingError) as cause:
             status = self._process.wait()
             raise OSError(f"a worker process was killed by signal {-status}, perhaps because memory ran out"
                           if status < 0 else f"a worker process ended with status {status}") from cause
         if error is not None:
-            raise error from RuntimeError(f"in a worker process:\n{place}")
+            raise error from RuntimeError(f"in a worker process:\n{trace}")
         return result
 
     def end(self) -> None:

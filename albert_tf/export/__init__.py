@@ -20,15 +20,15 @@ class Format(NamedTuple):
 
 FORMATS = {
     "tf1": Format(f"{BEST}.index", "the release's checkpoint"),
-    "tf1_bert": Format(f"{BERT_PREFIX}.index", "that of google-research/bert"),
+    "tf1_bert": Format(f"{BERT_PREFIX}.index", "google-research/bert's checkpoint"),
     "ours": Format(f"{BEST}.index", "a checkpoint of this package"),
     "hugging_face": Format(WEIGHTS, "a folder of Hugging Face"),
     "tf_hub": Format("saved_model.pb", "a TF-Hub module of TensorFlow 2"),
 }
-# Of the weights in files for ONNX and TensorFlow Lite. float16: half the size; ONNX Runtime casts them to float32 when
+# Weights in files for ONNX and TensorFlow Lite. float16: half the size; ONNX Runtime casts them to float32 when
 # it loads them. int8 (dynamic quantization): a quarter of the size; activations are quantized at run time.
 PRECISIONS = ("float32", "float16", "int8")
-# Of ONNX models: the names and the places of files, inputs and outputs.
+# Names of the files, inputs and outputs of ONNX models.
 LAYOUTS = ALBERT_TF, HUGGING_FACE, WEB = ("albert_tf", "hugging_face", "web")
 
 __getattr__ = loader_of(__name__)

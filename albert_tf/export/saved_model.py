@@ -1,7 +1,7 @@
 """Exports SavedModels that take raw text (--export_dir of the scripts).
 
 A process that serves them needs only tensorflow and tensorflow_text, which registers the ops of the tokenization.
-All exports share the precision, the outputs, and their differences from those of the original model.
+Other exports use the precision, the choice of outputs and the comparison with the original model, too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from albert_tf.weights.heads import has_only_random_pooled_output, head_of
 
 LABEL_NAMES = "label_names.txt"  # in an export's assets: the names of the labels, one per line
 RAW_TEXT, IDS, EXAMPLES = "serving_default", "ids", "examples"
-_INNER_OUTPUTS = ("embedding_output", "word_embedding_output")  # not exported, as lists of those of each layer
+_INNER_OUTPUTS = ("embedding_output", "word_embedding_output")  # not exported, as are lists with an output per layer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +50,7 @@ def export_model(
     outputs: Callable[[dict], dict], text: TextSignature, more_texts: Mapping[str, TextSignature] | None = None,
     label_names: Sequence[str] | None = None,
 ) -> None:
-    """Writes a SavedModel with three signatures, and those of `more_texts`:
+    """Writes a SavedModel with three signatures, besides `more_texts`:
 
       serving_default   raw text: `text`
       ids               an int32 tensor [batch, length] for each name in features; any length up to the model's limit
@@ -115,7 +115,7 @@ def best_label(logits: tf.Tensor) -> dict[str, tf.Tensor]:
 
 
 def graph(function: Callable, *specs, **named_specs):
-    """Traces the graph of a function, whose control flow must not depend on tensors, for inputs of these specs.
+    """Traces the graph of a function for inputs of these specs. Its control flow must not depend on tensors.
 
     AutoGraph is off, since it would read the function's source file again, which may have changed.
     """
@@ -129,7 +129,7 @@ def sequence_features(max_seq_length: int, num_windows: int = 1) -> dict[str, tf
 
 
 class BatchedModel(tf.Module):
-    """A model for export_model whose memory does not grow with the number of rows: it computes them in batches.
+    """A model for export_model that computes rows in batches, so that its memory does not grow with their number.
 
     `outputs` has names and data types of the outputs to return, [rows, ...] each.
     """
@@ -176,8 +176,8 @@ def weights_computed_once(model: keras.Model) -> Iterator[Callable[[], list[tf.V
     replaced = {id(variable) for layer in layers if not isinstance(layer, Embeddings) for variable in layer.variables}
 
     def variables() -> list[tf.Variable]:
-        own = [variable for variable in model.variables if id(variable) not in replaced]
-        return own + [variable for weights in computed for variable in weights.variables()]
+        kept = [variable for variable in model.variables if id(variable) not in replaced]
+        return kept + [variable for weights in computed for variable in weights.variables()]
 
     for layer, weights in zip(layers, computed):
         layer.weights_for_step = weights  # type: ignore[method-assign]  # for this layer, until the block ends
@@ -193,7 +193,7 @@ class _ComputedOnce:
 
     def __init__(self, make: Callable):
         self._make = make
-        self._kept: dict[tuple, Any] = {}  # by the numbers of layers that have weights of their own
+        self._kept: dict[tuple, Any] = {}  # by the arguments of the calls
 
     def variables(self) -> list[tf.Variable]:
         return tf.nest.flatten(list(self._kept.values()))
@@ -207,7 +207,7 @@ class _ComputedOnce:
 
 
 def exported_outputs(model: keras.Model, inputs: Mapping) -> dict:
-    """The model's outputs without those of single layers, and without pooled_output if the pooler is random.
+    """The outputs for the whole model, without pooled_output if the pooler is random.
 
     The vectors of a sentence encoder have its vector_precision.
     """
@@ -220,7 +220,7 @@ def exported_outputs(model: keras.Model, inputs: Mapping) -> dict:
 
 
 class ModelWithRunner:
-    """A Keras model whose outputs `run` computes. Functions that predict from text take it like the model."""
+    """A Keras model with outputs that `run` computes. Functions that predict from text take it like the model."""
 
     def __init__(self, model: keras.Model, run: Callable[[Mapping], Mapping], max_seq_length: int | None):
         self._model, self._run, self.max_seq_length, self.head = model, run, max_seq_length, head_of(model)
@@ -248,7 +248,7 @@ def random_inputs(model: keras.Model, batch_size: int, seq_length: int, num_pred
 
 
 def largest_differences(run: Callable[[dict], Mapping], model: keras.Model, inputs: dict) -> dict[str, float]:
-    """The largest difference between the results of `run` and those of the model, for each output."""
+    """The largest difference between `run` and the model, for each output."""
     expected, actual = exported_outputs(model, inputs), run(inputs)
     return {name: float(np.max(np.abs(np.asarray(actual[name], np.float32) - tf.cast(expected[name], tf.float32))))
             for name in actual}
@@ -268,7 +268,7 @@ def print_differences(path: str, content: bytes, differences: dict[str, float]) 
 
 
 def with_precision(model: ConfiguredModel, precision: str | None) -> ConfiguredModel:
-    """The model with the same weights, computing in float32 or mixed_bfloat16; None for the model's own."""
+    """The model with the same weights, computing in float32 or mixed_bfloat16; None for no change."""
     if not precision:
         return model
     policy = keras.mixed_precision.global_policy()

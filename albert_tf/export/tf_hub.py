@@ -1,6 +1,6 @@
 """Writes TF-Hub modules: the encoder as a TF2 reusable SavedModel, and a preprocessing model that makes its inputs.
 
-The inputs, outputs and methods are those of the published modules (albert_en_base and albert_en_preprocess). The
+They have the inputs, outputs and methods of the published modules (albert_en_base and albert_en_preprocess), and the
 encoder also has the signatures of the release's TF1 modules.
 """
 
@@ -39,12 +39,9 @@ def export_encoder(
     """Writes a SavedModel for hub.load and hub.KerasLayer(trainable=True).
 
     Its inputs are input_word_ids, input_mask and input_type_ids, int32 [batch, seq]. Its outputs are pooled_output
-    (also as "default"), sequence_output and encoder_outputs. pooled_output is left out if the pooler is random, because
-    the weights had none. A sentence encoder also returns sentence_embedding, which
-    is its "default". The signatures are those of the release: tokens, tokenization_info, and, for a model with the
-    heads of pre-training, mlm and sop.
-
-    Config and options are extra assets.
+    (also as "default"; left out if the weights had no pooler), sequence_output, encoder_outputs and, for a sentence
+    encoder, sentence_embedding, which is then the "default". The release's signatures are tokens, tokenization_info
+    and, for a model with the heads of pre-training, mlm and sop. Config and settings are extra assets.
     """
     encoder = model.albert if isinstance(model, (AlbertPretrainer, AlbertSentenceEncoder)) else model
     module = _EncoderModule(encoder, tokenizer, model.vectors if isinstance(model, AlbertSentenceEncoder) else None)

@@ -1,6 +1,6 @@
 """Converts the encoder, or any model with a head, to a .tflite file, which LiteRT runs: the package ai_edge_litert.
 
-LiteRT is the new name of TensorFlow Lite. TensorFlow still has the converter, and warns of its own interpreter.
+LiteRT is the new name of TensorFlow Lite. TensorFlow still has the converter, and deprecates its interpreter.
 """
 
 from __future__ import annotations
@@ -25,11 +25,9 @@ def convert(
 ) -> bytes:
     """Converts a model to a flatbuffer with a signature for one input of a fixed length, or with several of them.
 
-    The inputs have the model's names and are int32 [1, length], or [1, num_choices, length] for multiple choice. The
-    outputs are the model's, without those of single layers.
-
-    Shorter inputs must be padded to max_seq_length. Of several lengths, each has a signature of its own (see
-    signature_name), which share the weights. An op that TensorFlow Lite does not support is an error.
+    The inputs have the model's names and are int32 [1, length], or [1, num_choices, length] for multiple choice; for
+    outputs see exported_outputs. Shorter inputs must be padded to max_seq_length. Several lengths have a signature each
+    (see signature_name), which share the weights. An op that TensorFlow Lite does not support is an error.
     """
 
     def function(length: int) -> Any:
@@ -111,7 +109,7 @@ def differences(
 
 
 def interpreter_of(flatbuffer: bytes, num_threads: int | None = None) -> Any:
-    """An interpreter of a flatbuffer: that of ai_edge_litert, or without this package TensorFlow's older one."""
+    """An interpreter of a flatbuffer, by ai_edge_litert or, without this package, by TensorFlow."""
     if importlib.util.find_spec("ai_edge_litert"):
         from ai_edge_litert.interpreter import Interpreter
 

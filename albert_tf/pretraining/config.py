@@ -46,7 +46,7 @@ class LayerDistillation(Distillation):
     """
 
     distillation_hidden_weight: float = fields.number(
-        0.0, "Weight of the mean squared error of the layers' outputs against those of the teacher's layers, which is "
+        0.0, "Weight of the mean squared error between the outputs of the model's and the teacher's layers, which is "
         "added to the loss. If the widths differ, a projection is trained with the model and is no part of it.", 0.0,
         needs="teacher_checkpoint")
     distillation_attention_weight: float = fields.number(
@@ -132,11 +132,11 @@ class PretrainingConfig(Config):
     distillation: LayerDistillation = fields.part(LayerDistillation)
     input_file: tuple[str, ...] = fields.strings(
         (), "Comma-separated list of paths and globs of the training records. Repeat the flag for several sets of "
-        "records, whose lengths may differ: each step trains on one of the sets, and a step of shorter examples has "
+        "records of any lengths: each step trains on one of the sets, and a step of shorter examples has "
         "more of them than --train_batch_size, so that all steps have equally many tokens.")
     eval_input_file: tuple[str, ...] = fields.strings(
         (), "Comma-separated list of paths and globs of records that --do_eval evaluates. Repeat the flag for "
-        "several sets: each set is evaluated on its own, at the length of its records, and the first one decides which "
+        "several sets: each set is evaluated separately, at the length of its records, and the first one decides which "
         "checkpoint is the best. Default: --input_file.")
     input_share: tuple[int, ...] = fields.integers(
         (), "Whole number for each --input_file, in the same order: the share of the "
@@ -148,7 +148,7 @@ class PretrainingConfig(Config):
         "records.", bounds.SEQ_LENGTH)
     max_predictions_per_seq: int = fields.integer(
         20, "Length of the lists of masked tokens in the training records, with padding: the --max_predictions_per_seq "
-        "with which they were made, or twice that with --do_permutation. For several sets: that of the longest "
+        "with which they were made, or twice as many with --do_permutation. For several sets: as in the longest "
         "examples.", bounds.PREDICTIONS)
     dynamic_masking: bool = fields.boolean(
         False, "Whether to draw new masks for the training records in each epoch, by the rules with which the records "
@@ -181,7 +181,7 @@ class PretrainingConfig(Config):
             raise ValueError("nothing to do: set --do_train or --do_eval")
         for name in ("masked_lm_prob", "final_masked_lm_prob"):
             if getattr(self, name) is not None and not self.draws_masks:
-                raise ValueError(f"--{name} needs --dynamic_masking: without it, the records' own masks are used")
+                raise ValueError(f"--{name} needs --dynamic_masking: without it, the masks of the records are used")
         if self.input_share and len(self.input_share) != len(self.input_file):
             raise ValueError(f"--input_share must be set once for each of {len(self.input_file)} --input_file. "
                              f"Received: {len(self.input_share)} times")

@@ -18,7 +18,7 @@ from albert_tf.text.tokenization import FullTokenizer
 
 _BATCH_BYTES = 1 << 20  # of text per call to a tokenising worker
 _DOCUMENT_END = _NO_END = -1
-_BLOCK = 1 << 20  # documents whose ends are in memory at a time
+_BLOCK = 1 << 20  # ends of documents that are in memory at a time
 # The data type and the row shape of each column.
 COLUMNS: dict[str, tuple[type, tuple[int, ...]]] = dict(
     ids=(np.int32, ()),  # [tokens], all sentences one after the other
@@ -63,7 +63,7 @@ class Position(NamedTuple):
     open_document: int = 0  # the first sentence of the document that is not closed; equal to sentences if none is open
 
     def skipped_ends(self, counts: BatchCounts) -> int:
-        """How many of a batch's document ends (0 or 1) close no document, such as that of a second blank line."""
+        """How many of a batch's document ends (0 or 1) close no document, such as a second blank line."""
         return int(counts.first_end == 0 and self.open_document == self.sentences)
 
     def after(self, counts: BatchCounts) -> Position:
@@ -134,7 +134,7 @@ class Corpus:
         return self._ids[start : start + ends[-1]], [0, *ends.tolist()]
 
     def random_sentences(self, rng: np.random.Generator, index: int, length: int) -> np.ndarray:
-        """Consecutive sentences with at least `length` tokens, from a random place of a document other than `index`.
+        """Consecutive sentences with at least `length` tokens, drawn at random from a document other than `index`.
 
         They have fewer tokens if the document ends before. A corpus of one document uses that document.
         """
@@ -211,7 +211,7 @@ def in_batches(lines: Iterable[str], size: int) -> Iterator[list[str]]:
 def tokenize_lines(tokenizer: FullTokenizer, lines: list[str], language: str | None = None) -> TokenizedBatch:
     """Tokenizes stripped lines. An empty line ends a document, and a line without ids is skipped.
 
-    `language` is the code of the language whose rules split each line into sentences; None if a line is a sentence.
+    Each line is split into sentences by the rules of a language (its code); None if a line is a sentence.
     """
     if language:
         lines = list(split_lines(lines, language))

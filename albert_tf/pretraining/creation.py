@@ -59,13 +59,13 @@ def create_pretraining_data(
       input_files: UTF-8 text files with one sentence per line (any number of sentences with options.split_lines) and a
         blank line between documents. A file whose name ends in .gz or .bz2 is decompressed.
       outputs: the shards of each output, TFRecord files (see output_set). They appear when all are complete.
-      text_column: name of the column of tables whose rows are documents (see read_document_lines); None for text.
+      text_column: name of the column with the documents of a table (see read_document_lines); None for text.
       origin: further entries of made_from in the manifests.
 
     Returns:
       the counts of documents, examples, tokens, masked (tokens), swapped (examples), short (examples), left_out
-      (chunks of one word), text_tokens (the tokens of the text, counted once in each pass) and unused_tokens (those of
-      them that are in no example of their pass).
+      (chunks of one word), text_tokens (the tokens of the text, counted once in each pass) and unused_tokens (those
+      that are in no example of their pass).
 
     Raises:
       ValueError: there is no text, a line is not UTF-8, the corpus is too small for the objective or for the number of
@@ -262,7 +262,7 @@ class BucketWriter:
         self._buffered = 0
 
     def write(self, key: int, record: bytes) -> None:
-        """Adds a record, whose key is as in `packed`."""
+        """Adds a record. For its key see `packed`."""
         buffer = self._buffers.setdefault(bucket_of(key, self._num_buckets), bytearray())
         buffer += packed(key, record)
         self._buffered += len(record)

@@ -77,7 +77,7 @@ def new_masks(
       options: how tokens are chosen; `permutation` is ignored. max_predictions_per_seq bounds the masked tokens of an
         example, whatever their share is.
       mask_id, vocab_size: the id of [MASK], and the number of pieces from which random ones are drawn.
-      masked_lm_prob: the share of the tokens to mask, a float tensor []. Default: that of the options.
+      masked_lm_prob: the share of the tokens to mask, a float tensor []. Default: as in the options.
 
     Returns:
       The batch with new input_ids, masked_lm_positions, masked_lm_ids and masked_lm_weights, of the same shapes.
@@ -142,8 +142,8 @@ def options_of_records(files: Sequence[RecordFile], max_predictions_per_seq: int
                              "the two, or without dynamic masking")
     if len(with_options) < len(files):
         other = next(file for file in files if file not in with_options)
-        logging.warning("new masks: the options of %s are used for all records, also for %s whose options are "
-                        "unknown, such as %s", first.path,
+        logging.warning("new masks: the options of %s are used for all records, also for %s with "
+                        "unknown options, such as %s", first.path,
                         count_of(len(files) - len(with_options), "record file"), other.path)
     return options
 
@@ -190,8 +190,8 @@ def _draw_tokens(free, words, goals, order, sizes, options: MaskingOptions) -> t
     """
     seq = free.shape[1]
     num_words = tf.reduce_max(tf.where(free, words + 1, 0), axis=1)  # [rows]
-    places = tf.stack([tf.broadcast_to(tf.range(tf.shape(words)[0])[:, None], tf.shape(words)), words], axis=-1)
-    lengths = tf.tensor_scatter_nd_add(tf.zeros_like(words), places, tf.cast(free, tf.int32))  # tokens of each word
+    indices = tf.stack([tf.broadcast_to(tf.range(tf.shape(words)[0])[:, None], tf.shape(words)), words], axis=-1)
+    lengths = tf.tensor_scatter_nd_add(tf.zeros_like(words), indices, tf.cast(free, tf.int32))  # tokens of each word
     before = tf.pad(tf.cumsum(lengths, axis=1), [[0, 0], [1, options.ngram]])  # tokens before each word
     index = tf.range(seq)
     order = tf.argsort(tf.where(index < num_words[:, None], order, 2.0), axis=1)

@@ -65,7 +65,7 @@ class Pair(NamedTuple):
     b: np.ndarray
     label: int  # 1 if the segments are swapped or B is from another document
     is_short: bool  # whether the target length was drawn at random
-    document_tokens: int  # tokens that are from the document itself; those of a random B do not count
+    document_tokens: int  # tokens that are from the document, and not from a random B
 
 
 class Segmenter:
@@ -81,7 +81,7 @@ class Segmenter:
     def pairs(self, index: int, ids: np.ndarray, ends: list[int], rng: np.random.Generator) -> Iterator[Pair | None]:
         """The pairs of document number `index`; None for a chunk that is skipped since it has one word only.
 
-        ids, int32 [tokens], are those of the document; `ends` is [0, end of sentence 1, end of sentence 2, ...].
+        ids, int32 [tokens], are the document's; `ends` is [0, end of sentence 1, end of sentence 2, ...].
         """
         options, first, last = self._options, 0, len(ends) - 1
         target, is_short = self._target_length(rng)
@@ -152,7 +152,7 @@ class MaskingOptions:
     ngram: int = 3  # the longest n-gram, in words
     favor_shorter_ngram: bool = True  # P(n) ~ 1/n; if False, the probabilities are reversed: the longest is most likely
     whole_words: bool = True  # if False, each piece counts as a word
-    permutation: bool = False  # whether to choose a second set of n-grams of the same size, whose tokens are permuted
+    permutation: bool = False  # whether to permute the tokens of a second set of n-grams of the same size
 
     def __post_init__(self):
         bounds.PREDICTIONS.check("max_predictions_per_seq", self.max_predictions_per_seq)

@@ -32,7 +32,7 @@ _NUM_CHECKED = 200  # records of each file that are checked before a run
 
 @dataclasses.dataclass(frozen=True)
 class RecordSet:
-    """Record files whose examples have the same lengths (with padding)."""
+    """Record files with examples of the same lengths (with padding)."""
 
     files: list[CountedFile]
     max_seq_length: int
@@ -102,7 +102,7 @@ class TrainingBatches:
         Raises:
           ValueError: records of a set have different options, no masked tokens, or too few predictions for a share.
         """
-        for place, one in enumerate(self._sets):
+        for number, one in enumerate(self._sets):
             options = dynamic_masking.options_of_records(one.files, one.max_predictions_per_seq)
             initial = options.masked_lm_prob if masked_lm_prob is None else masked_lm_prob
             final = initial if final_masked_lm_prob is None else final_masked_lm_prob
@@ -112,14 +112,14 @@ class TrainingBatches:
             mask_id = dynamic_masking.find_mask_id(one.files, one.max_seq_length, one.max_predictions_per_seq)
             logging.info("new masks in each epoch: %s, %s, [MASK] is %d", options, share, mask_id)
             mask = dynamic_masking.dynamic_masking(options, mask_id, vocab_size, self._seed)
-            self._parsers[place] = self._masking(place, self._parsers[place], mask, share)
+            self._parsers[number] = self._masking(number, self._parsers[number], mask, share)
 
-    def _masking(self, place: int, parse: Callable, mask: Callable, share: dynamic_masking.MaskedShare
+    def _masking(self, number: int, parse: Callable, mask: Callable, share: dynamic_masking.MaskedShare
                  ) -> Callable:
-        turns_of_set = tf.constant(np.flatnonzero(self.cycle == place))
+        turns_of_set = tf.constant(np.flatnonzero(self.cycle == number))
 
         def parse_and_mask(records, numbers):
-            turn = numbers[0] // self.batch_sizes[place]  # how many batches of this set were before
+            turn = numbers[0] // self.batch_sizes[number]  # how many batches of this set were before
             in_cycle = tf.size(turns_of_set, tf.int64)
             step = turn // in_cycle * len(self.cycle) + turns_of_set[turn % in_cycle]
             return mask(parse(records, numbers), numbers, share.at(step))
@@ -130,8 +130,8 @@ class TrainingBatches:
         """An endless data set of batches that begins with the batch of `first_step` (see training_record_batches)."""
         cycles, rest = divmod(first_step, len(self.cycle))
         datasets = []
-        for place, (one, batch_size, parse) in enumerate(zip(self._sets, self.batch_sizes, self._parsers)):
-            taken = cycles * np.sum(self.cycle == place) + np.sum(self.cycle[:rest] == place)
+        for number, (one, batch_size, parse) in enumerate(zip(self._sets, self.batch_sizes, self._parsers)):
+            taken = cycles * np.sum(self.cycle == number) + np.sum(self.cycle[:rest] == number)
             datasets.append(streaming.training_record_batches(one.files, parse, batch_size, self._seed, int(taken),
                                                              context))
         if len(datasets) == 1:
@@ -154,7 +154,7 @@ def turns(shares: Sequence[int]) -> np.ndarray:
 
 
 def check_tokenizer(files: Sequence[CountedFile], tokenizer: FullTokenizer | None, vocab_size: int) -> None:
-    """Raises ValueError for records whose vocabulary, casing or accents differ from those of a tokenizer.
+    """Raises ValueError for records that were made with another vocabulary, casing or treatment of accents.
 
     If the vocabularies cannot be compared (no tokenizer, or records that do not name their vocabulary), warns if the
     number of pieces is not vocab_size. This is no error, since a model may have more embeddings than its vocabulary

@@ -41,7 +41,7 @@ class AddedToken(NamedTuple):
 
 
 class Part(NamedTuple):
-    """text[start:end]: an added token, or a text between two of them, whose token_id is None."""
+    """text[start:end]: an added token, or a text between two of them (token_id None)."""
 
     start: int
     end: int

@@ -140,7 +140,7 @@ def _cut(text: str, changed: str, language: str) -> Iterator[str]:
     for part in filter(None, map(str.strip, sentencex.segment(language, changed))):
         start = changed.index(part, end)
         if end:
-            # In between are white space and quotation marks: those that end this sentence, then those of the next one.
+            # In between are white space and quotation marks that end this sentence, then marks that open the next.
             cut = _END.match(text, end, start).end()  # type: ignore[union-attr]  # it matches the empty text too
             yield text[begin:cut]
             begin = cut

@@ -39,7 +39,7 @@ class TracedPieces(NamedTuple):
     lengths: np.ndarray  # int32 [pieces], the number of characters of each piece in `surface`, at least 1
     surface: str  # the joined pieces, with a space at the start of each word
     origins: np.ndarray  # the offset in the original text of each character of `surface`
-    forms: list[str] | str  # the normalised form of each character of the original text on its own
+    forms: list[str] | str  # the normalised form of each single character of the original text
 
     @property
     def offsets(self) -> np.ndarray:
@@ -129,16 +129,16 @@ def _with_characters(pieces: list[str]) -> list[str]:
 
 def _pieces_of_characters(pieces: list[str], shown: list[str]) -> list[int]:
     """For each character of the text, the number of characters in `shown`: one per byte piece, or 1."""
-    counts, place = [], 0
-    while place < len(pieces):
-        is_byte = shown[place] != pieces[place]
-        counts += [len(shown[place].encode())] if is_byte else [1] * len(pieces[place])
-        place += counts[-1] if is_byte else 1
+    counts, i = [], 0
+    while i < len(pieces):
+        is_byte = shown[i] != pieces[i]
+        counts += [len(shown[i].encode())] if is_byte else [1] * len(pieces[i])
+        i += counts[-1] if is_byte else 1
     return counts
 
 
 def forms_of(tokenizer: Any, text: str) -> list[str] | str:
-    """The normalised form of each character on its own; a single string if every form is one character."""
+    """The normalised form of each single character; a string if every form is one character."""
     if tokenizer.sp_model is None:
         form_of = {character: _form_in_words(tokenizer, character) for character in set(text)}
         return [form_of[character] for character in text]
@@ -160,7 +160,7 @@ def _form_in_words(tokenizer: Any, character: str) -> str:
 def _origins_of_normal(text: str, forms: list[str] | str) -> list[int]:
     """The original offset of each character of the normalised text.
 
-    The space that replaces a run of white space has the offset of the run's first character whose form is a space.
+    The space that replaces a run of white space has the offset of the run's first character with the form of a space.
     """
     origins, end_of_last = [], None
     for word in _WORD.finditer(text):

@@ -146,7 +146,7 @@ class WindowOptions:
     """How an example that is longer than a row is read."""
 
     max_windows: int = 1  # the largest number of rows of an example; with 1, longer texts are truncated
-    doc_stride: int = 0  # tokens from the start of one window to that of the next, at most a window; 0: half a window
+    doc_stride: int = 0  # tokens between the starts of two windows, at most a window; 0: half a window
 
     @classmethod
     def of(cls, model: Any) -> WindowOptions:
@@ -171,7 +171,7 @@ class WindowPacker:
         [CLS] a b c [SEP] f g h i [SEP]
 
     Attributes:
-      num_truncated: number of examples that had more than max_windows windows, whose last windows were left out.
+      num_truncated: number of examples that lost windows, since they had more than max_windows.
 
     Raises:
       ValueError: the rows are too short for windows of a pair.

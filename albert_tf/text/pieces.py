@@ -69,7 +69,7 @@ def load_model(path: str) -> sentencepiece.SentencePieceProcessor:
 
 def without_dummy_prefix(sp_model: sentencepiece.SentencePieceProcessor) -> sentencepiece.SentencePieceProcessor:
     """The same model, but the start of a text is not the start of a word."""
-    # The message ends with another normalizer_spec, whose add_dummy_prefix (false) replaces that of the first one.
+    # The message ends with another normalizer_spec, with an add_dummy_prefix (false) that replaces the first one.
     return sentencepiece.SentencePieceProcessor(model_proto=sp_model.serialized_model_proto() + b"\x1a\x02\x18\x00")
 
 
@@ -105,7 +105,7 @@ class DigitCommaTable:
         self._may_be_replaced[[*self.replacements, sp_model.unk_id()]] = True
 
     def encode_batch(self, texts: list[str]) -> list[np.ndarray]:
-        """encode_ids for several texts, int32 [pieces] each, at about SentencePiece's own speed."""
+        """encode_ids for several texts, int32 [pieces] each, at about the speed of SentencePiece."""
         encoded = self._sp_model.encode(texts, out_type=int)
         lengths = [len(ids) for ids in encoded]
         flat = np.fromiter(itertools.chain.from_iterable(encoded), np.int32, count=sum(lengths))

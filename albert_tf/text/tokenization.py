@@ -141,7 +141,7 @@ class FullTokenizer:
         return [piece for word in words for piece in word_pieces(word, self.vocab)]
 
     def convert_tokens_to_ids(self, tokens: list[str]) -> list[int]:
-        """The ids of pieces. Of an unknown piece: that of <unk>, or a ValueError with a WordPiece vocabulary."""
+        """The ids of pieces. An unknown piece has the id of <unk>, or with WordPiece raises ValueError."""
         if self.sp_model:
             return [self.vocab.get(token, self.unk_id) for token in tokens]
         unknown = [token for token in tokens if token not in self.vocab]

@@ -74,7 +74,7 @@ def _trained(text: _Text, vocab_size: int, fit: bool) -> bytes:
             sentence_iterator=itertools.chain([first], sentences), model_writer=model, vocab_size=vocab_size,
             max_sentence_length=_LONGEST_SENTENCE, minloglevel=1, **_OPTIONS)
     except RuntimeError as error:
-        if text.error:  # SentencePiece's own error has this one as text, with its stack trace
+        if text.error:  # SentencePiece's error has this one as text, with its stack trace
             raise text.error from None
         largest = re.search(r"Vocabulary size too high .* value <= (\d+)", str(error))
         if fit and largest:

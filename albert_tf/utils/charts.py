@@ -22,7 +22,7 @@ _MARKER, _LARGE_MARKER = 4, 9  # points
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """A curve of points. A point whose y is not finite is left out.
+    """A curve of points. Points without a finite y are left out.
 
     Args:
       name: name in the legend; "" for no entry.
@@ -43,8 +43,8 @@ class Panel:
 
     Args:
       title: quantity of the y axis.
-      x_name: quantity of the x axis, whose ticks are whole numbers.
-      x_labels: labels at x = 0, 1, ... in the place of numbers.
+      x_name: quantity of the x axis. Its ticks are whole numbers.
+      x_labels: labels at x = 0, 1, ... instead of numbers.
     """
 
     title: str
@@ -70,7 +70,7 @@ def figure(panels: Sequence[Panel]) -> Figure:
     """The panels as a figure of matplotlib."""
     from matplotlib.figure import Figure
 
-    height = 0.3 + 2.6 * len(panels)  # inches; matplotlib's own layouts take twice as long
+    height = 0.3 + 2.6 * len(panels)  # inches; matplotlib's layouts take twice as long
     drawing = Figure(figsize=(8, height))
     drawing.subplots_adjust(left=0.1, right=0.97, bottom=0.6 / height, top=1 - 0.3 / height, hspace=0.5)
     for number, (axes, panel) in enumerate(zip(drawing.subplots(len(panels), squeeze=False)[:, 0], panels), start=1):

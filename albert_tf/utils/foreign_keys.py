@@ -16,7 +16,7 @@ class _Refused(NamedTuple):
     accepted: tuple[Any, ...] = ()
 
 
-_CODE = _Refused("it is code of its own, which is not run", ({},))
+_CODE = _Refused("it is code, which is not run", ({},))
 _TOKENIZER = _Refused("only BERT's and ALBERT's can be read: remove it and the vocabulary to read the weights", (
     *(f"{name}Tokenizer{ending}" for name in ("Albert", "Bert", "DistilBert", "Electra") for ending in ("", "Fast")),
     "PreTrainedTokenizerFast", "TokenizersBackend"))
@@ -45,7 +45,7 @@ REFUSED: dict[str, dict[str, _Refused]] = {
     "tokenizer_config.json": {
         "tokenizer_class": _TOKENIZER,
         "auto_map": _CODE,
-        "tokenize_chinese_chars": _Refused("Chinese characters are always words of their own", (True,)),
+        "tokenize_chinese_chars": _Refused("each Chinese character is always a word", (True,)),
         "add_prefix_space": _Refused("texts always begin with the mark of a word", (True,)),
         "add_bos_token": _TOKENS,
         "add_eos_token": _TOKENS,

@@ -1,9 +1,9 @@
-"""Imports modules when they are first used, and hides TensorFlow's own log messages.
+"""Imports modules when they are first used, and hides TensorFlow's log messages.
 
 The modules of a package are its attributes: `albert_tf.text.lines` works after `import albert_tf`.
 
 `import albert_tf` hides the messages of TensorFlow's C++ code; TF_CPP_MIN_LOG_LEVEL below 3 shows them. The scripts
-also hide those of its Python code; --verbosity=1 shows them.
+also hide messages of its Python code; --verbosity=1 shows them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def without_lines_of_cpp(all_lines: bool = False) -> Iterator[None]:
     except OSError:  # the process has no stderr
         yield
         return
-    # Another process, since this one may abort. A session of its own, since it must outlive Ctrl-C.
+    # Another process, since this one may abort, in another session, since it must outlive Ctrl-C.
     with subprocess.Popen([sys.executable, "-ISc", _FILTER, _LINES_OF_CPP, *["all"] * all_lines], stdin=subprocess.PIPE,
                           stdout=subprocess.DEVNULL, start_new_session=True) as printer:
         assert printer.stdin is not None
@@ -146,7 +146,7 @@ class LazyModule:
             check_installed(self._user, self._name.partition(".")[0])
         with quietly():
             value = getattr(importlib.import_module(self._name), name)
-        setattr(self, name, value)  # the next use costs no more than that of a module
+        setattr(self, name, value)  # the next use is as fast as for a module
         return value
 
 

@@ -45,7 +45,7 @@ def ended_by_signals() -> Iterator[None]:
     except Exception:
         if not raised:
             raise
-        # Code in C that a signal interrupts, and TensorFlow's device scopes, raise errors of their own instead.
+        # Code in C that a signal interrupts, and TensorFlow's device scopes, raise other errors instead.
         raise raised[-1] from None
     finally:
         for number, handler in previous.items():

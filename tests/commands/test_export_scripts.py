@@ -189,7 +189,7 @@ def test_an_onnx_model_beside_that_of_other_weights_is_refused_and_keeps_its_lab
     for weights, difference in ((tmp_path / "turned", "label_names"), (released[0], "head, label_names")):
         printed = run(init_checkpoint=weights, precision="float16", expect=1, **flags)
         assert (f"{tmp_path}/onnx/classifier_float32.onnx is of a model with another {difference}: export each model "
-                "to a directory of its own") in printed
+                "to a separate directory") in printed
     assert sorted(tmp_path.glob("onnx/*")) == files
     (tmp_path / "reviews/model.ckpt-3.index").touch()
     printed = run(init_checkpoint=released[0], expect=1, **dict(flags, output_dir=tmp_path / "reviews"))

@@ -196,7 +196,7 @@ def test_records_without_options_are_masked_as_the_other_records_and_a_warning_s
     described = RecordFile("b.tfrecord", 1, dict(ngram=1, masked_lm_prob=0.3))
     options = options_of_records([RecordFile("a.tfrecord", 1, {}), described], 3)
     assert options == MaskingOptions(3, masked_lm_prob=0.3, ngram=1)
-    assert "also for 1 record file whose options are unknown, such as a.tfrecord" in caplog.text
+    assert "also for 1 record file with unknown options, such as a.tfrecord" in caplog.text
     caplog.clear()
     assert options_of_records([described, RecordFile("c.tfrecord", 1, described.made_from)], 3) == options
     assert options_of_records([RecordFile("a.tfrecord", 1, {})], 3) == MaskingOptions(3)

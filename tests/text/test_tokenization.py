@@ -268,5 +268,5 @@ def test_a_byte_order_mark_is_no_part_of_a_vocabulary(tmp_path):
 
 def test_a_graph_refuses_added_tokens(word_pieces):
     tokenizer = FullTokenizer(vocab_file=word_pieces.vocabulary_file, added_tokens=[AddedToken("[E1]")])
-    with pytest.raises(ValueError, match=r"has no added tokens, and that of .*vocab.txt has '\[E1\]'"):
+    with pytest.raises(ValueError, match=r"has no added tokens, and .*vocab.txt has '\[E1\]'"):
         GraphTokenizer(tokenizer)

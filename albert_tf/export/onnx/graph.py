@@ -50,11 +50,11 @@ class OnnxGraph:
         self._constants: dict[tuple, str] = {}
 
     def node(self, op: str, *inputs: str, **attributes) -> str:
-        """Adds a node with one output, whose name it returns."""
+        """Adds a node with one output, and returns the output's name."""
         return self.nodes(op, *inputs, count=1, **attributes)[0]
 
     def nodes(self, op: str, *inputs: str, count: int, **attributes) -> list[str]:
-        """Adds a node with `count` outputs, whose names it returns."""
+        """Adds a node with `count` outputs, and returns their names."""
         outputs = [f"{op}_{len(self._nodes)}" + (f"_{i}" if i else "") for i in range(count)]
         self._nodes.append(self._onnx.helper.make_node(op, inputs, outputs, **attributes))
         return outputs

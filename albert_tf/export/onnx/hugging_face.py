@@ -1,15 +1,14 @@
-"""The layout "hugging_face": ONNX models with the names, types and places that readers of Hugging Face folders expect.
+"""The layout "hugging_face": ONNX models with the names and types that readers of Hugging Face folders expect.
 
     config.json, tokenizer.json, ...   as convert_checkpoint writes them (albert_tf/weights/hugging_face/writing.py)
     onnx/model.onnx                    float32; model_fp16.onnx and model_quantized.onnx (int8) beside it
 
-Inputs are int64. The outputs are those of transformers' exporter, and for vectors also sentence_embedding; with the
-head of pre-training, logits are those of all tokens. last_hidden_state is the first output, since fastembed reads it by
-its place.
+Inputs are int64. Outputs are named as by transformers' exporter; vectors add sentence_embedding, and the head of
+pre-training has the logits of all tokens. last_hidden_state comes first, since fastembed reads the first output.
 
 transformers.js gives no segments unless the folder's class of tokenizers is one that transformers would read in another
-way than tokenizer.json says (see albert_tf/weights/hugging_face/tokenizer_json.py). So the graph computes the segments
-of rows whose token_type_ids are all 0: they are 1 after the first [SEP].
+way than tokenizer.json says (see albert_tf/weights/hugging_face/tokenizer_json.py). So if all token_type_ids of a row
+are 0, the graph computes them: 1 after the first [SEP].
 """
 
 from __future__ import annotations

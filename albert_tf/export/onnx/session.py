@@ -49,7 +49,7 @@ class OnnxModel(LabelProbabilities):
 
     Raises:
       ValueError: the package onnxruntime is not installed, it cannot read the file, or export_to_onnx of this version
-        did not write it; a label has no name or a name no label; or the settings are those of another head.
+        did not write it; a label has no name or a name no label; or the settings belong to another head.
     """
 
     def __init__(self, content: bytes | str, settings: Settings | None = None,
@@ -63,8 +63,8 @@ class OnnxModel(LabelProbabilities):
         self._session = NamesOfSession(session, self.head.name)
         self._inputs, self._outputs = self._session.inputs, self._session.outputs
         self.input_names = tuple(self._inputs)
-        own = [name for name in getattr(self.head.model, "HEAD_OUTPUTS", ()) if name in self._outputs]
-        self.output_names = tuple(own or self._outputs)
+        of_head = [name for name in getattr(self.head.model, "HEAD_OUTPUTS", ()) if name in self._outputs]
+        self.output_names = tuple(of_head or self._outputs)
         self._check()
 
     def __getattr__(self, name: str) -> Any:
@@ -81,7 +81,7 @@ class OnnxModel(LabelProbabilities):
 
     @property
     def tokenizer(self) -> FullTokenizer:
-        """A tokenizer of the vocabulary beside the file, whose rows have at most row_length tokens."""
+        """A tokenizer of the vocabulary beside the file, for rows of at most row_length tokens."""
         tokenizer = self.vocabulary.tokenizer(self.config)
         tokenizer.max_seq_length = self.row_length
         return tokenizer
@@ -126,7 +126,7 @@ class OnnxModel(LabelProbabilities):
         return self._run(arrays)
 
     def _logits_of_windows(self, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The logits of texts from those of their windows, [batch, windows, seq]. Windows of padding do not run."""
+        """The mean or largest logits over the windows [batch, windows, seq] of each text. Padding does not run."""
         is_there = inputs["input_mask"].any(axis=2)  # [batch, windows]
         rows = {name: array[is_there] for name, array in inputs.items()}
         logits = np.zeros([*is_there.shape, self.num_labels], np.float32)
@@ -149,13 +149,13 @@ class OnnxModel(LabelProbabilities):
         if missing:
             raise ValueError(f"{self.path or 'the ONNX model'} lacks {', '.join(missing)}, which a model with the head "
                              f"{self.head.name} has: export the model again")
-        place = os.path.join(os.path.dirname(self.path), SETTINGS)
+        file = os.path.join(os.path.dirname(self.path), SETTINGS)
         if self.settings.head not in (None, self.head.name):
-            raise ValueError(f"{place} belongs to a model with the head {self.settings.head}, and {self.path} has the "
-                             f"head {self.head.name}: export each model to a directory of its own")
+            raise ValueError(f"{file} belongs to a model with the head {self.settings.head}, and {self.path} has the "
+                             f"head {self.head.name}: export each model to a separate directory")
         names = self.settings.label_names
         if names and "logits" in self._outputs and len(names) != self.num_labels:
-            raise ValueError(f"{place} has {len(names)} names for the {self.num_labels} labels of "
+            raise ValueError(f"{file} has {len(names)} names for the {self.num_labels} labels of "
                              f"{self.path}: export the model again")
 
 

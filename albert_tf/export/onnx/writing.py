@@ -49,7 +49,7 @@ def to_onnx(model: keras.Model, precision: str = "float32", in_float32: str = ""
 
     Args:
       precision, in_float32: see OnnxGraph. Inputs and outputs do not depend on them.
-      separator: the id of [SEP], for the inputs and outputs of hugging_face.py; None for those of the model.
+      separator: the id of [SEP], for the inputs and outputs of hugging_face.py; None for the model's.
     """
     head = head_of(model)
     add_head = globals().get(head.name)
@@ -110,7 +110,7 @@ def check_no_other_model(
         differences.append("vocabulary")
     if differences:
         raise ValueError(f"{os.path.join(folder, others[0])} is of a model with another {', '.join(differences)}: "
-                         "export each model to a directory of its own")
+                         "export each model to a separate directory")
 
 
 def differences(
@@ -267,15 +267,15 @@ def _answerability(graph: OnnxGraph, model: AlbertConditionalSpan, tokens: str, 
 
 
 def _masked(graph: OnnxGraph, logits: str, is_masked: str) -> str:
-    """The logits, with MASKED_LOGIT for tokens whose `is_masked` is 1."""
+    """The logits, with MASKED_LOGIT where `is_masked` is 1."""
     kept = graph.node("Mul", logits, graph.node("Sub", graph.scalar(1), is_masked))
     return graph.node("Add", kept, graph.node("Mul", is_masked, graph.scalar(MASKED_LOGIT)))
 
 
 def _best(graph: OnnxGraph, logits: str, count: int) -> tuple[str, str]:
     """The highest log probabilities of the last axis and their indices, int32."""
-    values, places = graph.nodes("TopK", graph.node("LogSoftmax", logits, axis=-1), graph.constant([count]), count=2)
-    return values, graph.cast(places, np.int32)
+    values, indices = graph.nodes("TopK", graph.node("LogSoftmax", logits, axis=-1), graph.constant([count]), count=2)
+    return values, graph.cast(indices, np.int32)
 
 
 def output_dense(graph: OnnxGraph, name: str, layer: OutputDense) -> Callable[[str], str]:

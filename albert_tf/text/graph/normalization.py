@@ -44,11 +44,11 @@ class NormalizedTexts(NamedTuple):
 class GraphNormalization:
     """A normalisation function as TensorFlow ops.
 
-    Two results differ from those of `normalize`: runs of spaces may have another length, and Unicode's 66 noncharacters
+    Two results differ from `normalize`: runs of spaces may have another length, and Unicode's 66 noncharacters
     become U+10FFFD.
 
     Args:
-      normalize: a function from str to str. It must treat each character on its own (except capital sigmas), must turn
+      normalize: a function from str to str. It must treat each character separately (except capital sigmas), must turn
         white space into spaces, and must not change private and unassigned characters above U+3FFFF.
       unknown: code points after normalisation. Of a run of them, only the first and the last are kept: the run is one
         unknown piece, for which tensorflow-text takes time that grows with the square of its length.
@@ -121,8 +121,8 @@ def _is_around_ignorable(codes: tf.Tensor, case: tf.Tensor, lengths: tf.Tensor, 
 def _settled_sigmas(characters: tf.RaggedTensor, case: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
     """Lower-cases capital sigmas of characters [texts, (characters)] as str.lower does.
 
-    A sigma becomes final (ς) if a cased letter precedes it and none follows it, not counting case-ignorable characters,
-    whose `counts`, bool [characters], is False.
+    A sigma becomes final (ς) if a cased letter precedes it and none follows it. Only characters with `counts`, bool
+    [characters], are considered, which case-ignorable ones do not have.
     """
     codes, texts = characters.values, characters.value_rowids()
     before = tf.cumsum(tf.cast(counts, tf.int32), exclusive=True)

@@ -16,7 +16,7 @@ def pack_texts(
 ) -> dict:
     """PairPacker.pack for texts, string [batch]: features int32 [batch, seq], padded to the longest row.
 
-    A row whose second text has no pieces is packed as a single text.
+    A second text without pieces counts as none.
     """
     ids_a = tokenizer.tokenize(text_a)
     return pack_ids(tokenizer, max_seq_length, ids_a, None if text_b is None else tokenizer.tokenize(text_b))
@@ -104,19 +104,19 @@ def windows_of(num_pieces: tf.Tensor, window_length: tf.Tensor, doc_stride: int 
 
 def slices(values: tf.Tensor, begin: tf.Tensor, length: tf.Tensor) -> tf.RaggedTensor:
     """Values begin to begin + length - 1, int64 [slices] each, as [slices, (values)]. Slices may overlap."""
-    places = tf.ragged.range(begin, begin + length)
-    return places.with_values(tf.gather(values, places.values))
+    indices = tf.ragged.range(begin, begin + length)
+    return indices.with_values(tf.gather(values, indices.values))
 
 
 def is_max_context(
-    place: tf.Tensor,  # int64 [windows or 1, seq], the index of a token in its window; any number outside the window
+    index: tf.Tensor,  # int64 [windows or 1, seq], the index of a token in its window; any number outside the window
     length: tf.Tensor,  # int64 [windows, 1], the number of pieces of each window
     in_window: tf.Tensor,  # bool [windows, seq], whether a token is a piece of the window
-    piece: tf.Tensor,  # int64 [windows, seq], the index of its piece among those of all texts, or num_pieces
+    piece: tf.Tensor,  # int64 [windows, seq], the index of its piece in all texts, or num_pieces
     num_pieces: tf.Tensor,  # int64 [], the number of pieces of all texts
 ) -> tf.Tensor:
     """Window.is_max_context of each token, bool [windows, seq]. On a tie, the first window has it."""
-    score = tf.cast(tf.minimum(place, length - 1 - place), tf.float64) + 0.01 * tf.cast(length, tf.float64)
+    score = tf.cast(tf.minimum(index, length - 1 - index), tf.float64) + 0.01 * tf.cast(length, tf.float64)
     score = tf.where(in_window, score, tf.constant(-1.0, tf.float64))
     best = tf.gather(tf.math.unsorted_segment_max(score, piece, num_pieces + 1), piece)
     number = tf.broadcast_to(tf.range(tf.shape(in_window, tf.int64)[0])[:, None], tf.shape(in_window))

@@ -26,21 +26,21 @@ _UTF8_BYTES = 4  # the most bytes of a character
 def check_in_graph(tokenizer: FullTokenizer) -> None:
     """Raises ValueError if a graph cannot tokenize as this tokenizer does."""
     if tokenizer.added_tokens:
-        raise ValueError("a tokenizer in a SavedModel has no added tokens, and that of "
-                         f"{tokenizer.vocabulary_file} has {tokenizer.added_tokens[0].content!r}: convert the model to "
-                         "hugging_face, or export it to ONNX")
+        raise ValueError(f"a tokenizer in a SavedModel has no added tokens, and {tokenizer.vocabulary_file} has "
+                         f"{tokenizer.added_tokens[0].content!r}: convert the model to hugging_face, or export it to "
+                         "ONNX")
 
 
 class GraphTokenizer(tf.Module):
-    """Converts raw text to ids in a graph. The ids are those of FullTokenizer.encode.
+    """FullTokenizer.encode in a graph: converts raw text to ids.
 
     In a text that is not valid UTF-8, each invalid byte sequence is read as U+FFFD. An empty text has no pieces. The
     ops have no XLA kernels, so they do not work in an XLA-compiled function.
 
-    One result can differ: two segmentations of a word whose scores differ by a rounding error only ("0 00" and "00 0").
+    One result can differ: two segmentations of a word with scores that are equal but for rounding ("0 00" and "00 0").
     tensorflow-text compares scores in float64, FullTokenizer in float32 with sentencepiece 0.2.2 and later, as the
     release did. Of 80,392 texts (sentences of novels, news, BLiMP, and paragraphs of SQuAD), 1 differed with the
-    release's vocabulary, and 201 with that of albert_tiny_en, nearly all in numbers such as 40,000.
+    release's vocabulary, and 201 with albert_tiny_en's, nearly all in numbers such as 40,000.
 
     Example::
 
@@ -136,7 +136,7 @@ class GraphSentencePieces(tf.Module):
 
 
 class GraphWordPieces(tf.Module):
-    """Pieces by a WordPiece vocabulary (piece -> id), of texts whose basic tokens are separated by spaces."""
+    """Pieces by a WordPiece vocabulary (piece -> id), of basic tokens that are separated by spaces."""
 
     def __init__(self, vocab: dict[str, int]):
         super().__init__()
