@@ -63,8 +63,8 @@ def with_our_paths(options: Options) -> Options:
 
 def main(options: Options) -> None:
     from albert_tf.export.conversion import convert, save_random
-    from albert_tf.weights.reshaping import RESHAPED, reshaped
     from albert_tf.weights.resolved_model import resolve
+    from albert_tf.weights.transforms import RESHAPED, reshaped
 
     options = with_our_paths(options)
     path, output_dir = options.init_path, options.output_dir or options.export_path

@@ -106,7 +106,7 @@ def main(options: Options) -> None:
         if is_page:
             assert selected.initial is not None  # pretrained would have raised
             onnx = OnnxModel(contents[precisions[0]], settings_of(model), selected.vocabulary)
-            has_sentence_order = any(name.startswith("cls/seq_relationship/") for name in selected.initial.shapes)
+            has_sentence_order = any(name.startswith("cls/seq_relationship/") for name in selected.initial.tensors)
             name, = names_of([selected.initial.path])
             files.update(page_files(name, onnx, names[precisions[0]], has_sentence_order))
         if is_theirs:

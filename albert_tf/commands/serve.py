@@ -112,7 +112,8 @@ def from_onnx_file(options: Options, name: str, path: str) -> ServedModel:
 
 def from_weights(options: Options, name: str, path: str) -> ServedModel:
     from albert_tf.server.models import model_of_source
-    from albert_tf.weights.stored_model import first_layers, is_hub_module, is_url, open_source
+    from albert_tf.weights.stored_model import is_hub_module, is_url, open_source
+    from albert_tf.weights.transforms import first_layers
 
     try:
         source = open_source(path)

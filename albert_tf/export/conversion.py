@@ -37,7 +37,7 @@ from albert_tf.weights.heads import head_named
 from albert_tf.weights.hugging_face.writing import class_of_hugging_face, save_hugging_face
 from albert_tf.weights.model_card import ModelCard, write_model_card
 from albert_tf.weights.settings import VocabularyFiles, settings_in, settings_of, write_settings
-from albert_tf.weights.stored_model import StoredModel, head_of_source, is_url
+from albert_tf.weights.stored_model import StoredModel, is_url
 from albert_tf.weights.tf1 import bert_name_of, save_tf1_checkpoint, write_bert_config
 
 
@@ -63,7 +63,7 @@ def convert(
     made_from = dict(source=path, config=config and config.to_json_string(), model=model,
                      dtype=dtype, arguments=str(arguments))
     with _new_model(output_dir, to, made_from, source.path):
-        kind = model or head_of_source(source)
+        kind = model or source.head
         built, report = build(source, kind, config, **arguments)
         if report.not_restored:
             logging.warning("%s lacks variables of the %s: %s. They are left out if the format allows it, or else "

@@ -55,7 +55,7 @@ from albert_tf.text.packing import padded_rows
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.weights.from_pretrained import build, warn_of_random_parts
 from albert_tf.weights.heads import head_of
-from albert_tf.weights.stored_model import StoredModel, head_of_source
+from albert_tf.weights.stored_model import StoredModel
 
 Outputs = dict[str, np.ndarray]
 # Variables of the heads of a pre-trained model.
@@ -74,7 +74,7 @@ def model_of_source(
     variables tell. `vectors` replaces arguments of a sentence encoder, prompt_name its default prompt.
     """
     tokenizer = source.vocabulary.tokenizer()
-    kind = model or head_of_source(source)
+    kind = model or source.head
     built, report = build(source, kind, **(vectors or {} if kind == "sentence_encoder" else {}))
     warn_of_random_parts(kind, report, source.path)
     runtime = in_onnx_runtime(built) or _KerasModel(built)

@@ -65,7 +65,6 @@ from albert_tf.weights.settings import (
     settings_of,
     write_settings,
 )
-from albert_tf.weights.stored_model import config_of
 from albert_tf.weights.teacher import Teacher
 
 # A table of features (None if it would be empty), and a function that writes its predictions; its other argument is the
@@ -348,7 +347,7 @@ class FineTuning(abc.ABC):
 
     def predicting_step(self) -> int:
         """The step of the checkpoint that predicts (of several, the largest); 0 if no run of this package saved it."""
-        return max(self.model.open(path).read_step() for path in self._predicting_paths())
+        return max(self.model.open(path).step for path in self._predicting_paths())
 
     @property
     def init_path(self) -> str | None:
@@ -441,7 +440,7 @@ class FineTuning(abc.ABC):
                 return other
         # That of initial weights is the user's.
         is_initial = path == self.init_path and path not in self.options.ensemble_checkpoints
-        config = (None if is_initial else config_of(self.model.open(path))) or self.config
+        config = (None if is_initial else self.model.open(path).optional_config) or self.config
         key = config.without_training()
         loaded = self._loaded.get(key)
         if loaded is None:

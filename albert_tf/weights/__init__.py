@@ -2,6 +2,6 @@
 
 from albert_tf.utils.imports import loader_of
 
-BERT_PREFIX = "bert_model.ckpt"  # of the checkpoints of google-research/bert
+BERT_PREFIX, BERT_CONFIG = "bert_model.ckpt", "bert_config.json"  # of the checkpoints of google-research/bert
 
 __getattr__ = loader_of(__name__)

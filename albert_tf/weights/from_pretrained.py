@@ -16,7 +16,8 @@ from albert_tf.modeling.encoder import block_variable
 from albert_tf.modeling.layers import release_name
 from albert_tf.weights.heads import HEADS, Head, encoder_of, head_named
 from albert_tf.weights.settings import declared
-from albert_tf.weights.stored_model import StoredModel, config_of, first_layers, open_source
+from albert_tf.weights.stored_model import StoredModel, open_source
+from albert_tf.weights.transforms import first_layers
 
 if TYPE_CHECKING:
     from albert_tf.text.tokenization import FullTokenizer
@@ -94,7 +95,7 @@ def tokenizer_from_pretrained(path: str) -> FullTokenizer:
     if not source.vocabulary:
         raise ValueError(f"no vocabulary comes with the weights at {path}: pass a file to FullTokenizer("
                          "spm_model_file=...) or FullTokenizer(vocab_file=...)")
-    config = config_of(source)  # some weights come without one
+    config = source.optional_config
     tokenizer = source.vocabulary.tokenizer(config)
     lengths = source.settings.max_seq_length, config and config.max_position_embeddings
     tokenizer.max_seq_length = min(filter(None, lengths), default=tokenizer.max_seq_length)
@@ -223,7 +224,7 @@ class _Matching:
 
     def __init__(self, source: StoredModel, init_from_group0: bool = False):
         self._source, self._init_from_group0 = source, init_from_group0
-        self._blocks = {block[:2] for block in map(block_variable, source.shapes) if block}  # (group, inner group)
+        self._blocks = {block[:2] for block in map(block_variable, source.tensors) if block}  # (group, inner group)
         self._restored: list[str] = []
         self._used: set[str] = set()
         self._not_restored: dict[str, str] = {}  # by name, why
@@ -237,19 +238,18 @@ class _Matching:
             raise ValueError(f"{self._source.path} is another model: its groups and inner groups of layers are "
                              f"{groups} and {inner}, but the config asks for group {block.group + 1}, inner group "
                              f"{block.inner + 1}: use the config that belongs to the weights")
-        theirs, ours = self._source.shapes.get(wanted), list(shape)
-        if theirs is None:
+        if wanted not in self._source.tensors:
             self._not_restored[name] = _MISSING
-        elif list(theirs) == ours or (name == _POSITIONS and theirs[0] < ours[0] and list(theirs[1:]) == ours[1:]):
+            return None
+        theirs, ours = list(self._source.tensors[wanted].shape), list(shape)
+        if theirs == ours or (name == _POSITIONS and theirs[0] < ours[0] and theirs[1:] == ours[1:]):
             self._restored.append(name)
             self._used.add(wanted)
             return wanted
-        elif name in _LABEL_VARIABLES and list(theirs[1:]) == ours[1:]:
-            self._not_restored[name] = f"shape {list(theirs)}, not {ours}"
-        else:
-            raise ValueError(f"{self._source.path} is another model: {wanted} has shape {list(theirs)}, expected "
-                             f"{ours}")
-        return None
+        if name in _LABEL_VARIABLES and theirs[1:] == ours[1:]:
+            self._not_restored[name] = f"shape {theirs}, not {ours}"
+            return None
+        raise ValueError(f"{self._source.path} is another model: {wanted} has shape {theirs}, expected {ours}")
 
     def report(self) -> RestoreReport:
         """The report. Raises ValueError if no variable, or no variable of the encoder, has a value."""
@@ -259,7 +259,7 @@ class _Matching:
                                       for names in (self._restored, self._not_restored))
         if lacks_encoder and not has_encoder:
             raise ValueError(f"{self._source.path} has a head but no encoder")
-        unused = sorted(set(self._source.shapes) - self._used - set(self._not_restored))
+        unused = sorted(set(self._source.tensors) - self._used - set(self._not_restored))
         state = [name for name in unused if name.endswith(("/adam_m", "/adam_v")) or name in _COUNTERS]
         report = RestoreReport(self._restored, self._not_restored,
                                [name for name in unused if name not in state], state)
@@ -287,7 +287,7 @@ def _check_config(config: AlbertConfig, source: StoredModel, not_used: Collectio
     Args:
       not_used: the variables of the source that the model does not have. The model may have the first layers alone.
     """
-    theirs = config_of(source)
+    theirs = source.optional_config
     if theirs is None:
         return
     common = slice(min(config.num_hidden_layers, theirs.num_hidden_layers))

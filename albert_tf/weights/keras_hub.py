@@ -16,6 +16,7 @@ Queries, keys, values and the attention's output have a dimension for the heads:
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import reprlib
@@ -30,9 +31,9 @@ from albert_tf.utils.bounds import ROW_LENGTH
 from albert_tf.utils.files import errors_at, read_json_object
 from albert_tf.utils.foreign_keys import check_supported
 from albert_tf.utils.outputs import local_copy
-from albert_tf.weights.hugging_face.reading import without_identity
 from albert_tf.weights.settings import Settings, VocabularyFiles, options_in
-from albert_tf.weights.stored_model import StoredModel
+from albert_tf.weights.stored_model import StoredModel, StoredTensor
+from albert_tf.weights.transforms import without_identity
 
 CONFIG, TASK = "config.json", "task.json"
 WEIGHTS, TASK_WEIGHTS = "model.weights.h5", "task.weights.h5"  # of the backbone, and of the head
@@ -78,27 +79,25 @@ HEAD_OF_CLASS = dict(AlbertTextClassifier="classifier", AlbertClassifier="classi
 
 def read(folder: str) -> StoredModel:
     """The weights, config and vocabulary of a preset."""
-    config, head = _config(folder), _head(folder)
-    shapes, places = {}, {}  # by the release's names
-    files = {WEIGHTS: backbone_names(config), **({TASK_WEIGHTS: head_names(head)} if head else {})}
+    config, head, tensors = _config(folder), _head(folder), {}
+    files = {WEIGHTS: backbone_names(config), **({TASK_WEIGHTS: _places(_HEADS[head])} if head else {})}
     for file_name, names in files.items():
         path = os.path.join(folder, file_name)
         with _opened(path) as file:
             for name, place in names.items():
                 place = place if "layers" in file else place.replace("layers", _OLD_LAYERS, 1)
-                shapes[name] = shape_here(name, _dataset(file, place, path).shape)
-                places[name] = path, place
-
-    def read_value(name: str) -> tf.Tensor:
-        path, place = places[name]
-        with _opened(path) as file:
-            value = np.asarray(_dataset(file, place, path)[()], np.float32)
-        return tf.constant(value.T if name == _TRANSPOSED else value.reshape(shapes[name]))
-
+                shape = shape_here(name, _dataset(file, place, path).shape)
+                tensors[name] = StoredTensor(shape, functools.partial(_read_value, path, place, name, shape))
     path = os.path.join(folder, VOCABULARY)
     vocabulary = VocabularyFiles(path if tf.io.gfile.exists(path) else None, None, *options_in(folder))
     settings = Settings(head or "encoder", dict(max_seq_length=_length(folder, config)))
-    return without_identity(StoredModel(folder, shapes, read_value, lambda: config, vocabulary, settings))
+    return without_identity(StoredModel(folder, tensors, config, vocabulary, settings))
+
+
+def _read_value(path: str, place: str, name: str, shape: tuple[int, ...]) -> tf.Tensor:
+    with _opened(path) as file:
+        value = np.asarray(_dataset(file, place, path)[()], np.float32)
+    return tf.constant(value.T if name == _TRANSPOSED else value.reshape(shape))
 
 
 def _length(folder: str, config: AlbertConfig) -> int | None:

@@ -31,17 +31,8 @@ from albert_tf.weights.from_pretrained import RestoreReport, build, warn_of_rand
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.settings import Settings, VocabularyFiles, declared, settings_in, vocabulary_in
 from albert_tf.weights.source import Source
-from albert_tf.weights.stored_model import (
-    StoredModel,
-    config_of,
-    first_layers,
-    head_of_source,
-    heads_of_source,
-    is_url,
-    open_source,
-    unshared,
-    unshared_config,
-)
+from albert_tf.weights.stored_model import StoredModel, config_in, is_url, open_source
+from albert_tf.weights.transforms import first_layers, unshared, unshared_config
 
 Value = TypeVar("Value")
 
@@ -88,7 +79,7 @@ class ResolvedModel:
     @property
     def heads(self) -> set[str]:
         """The names of the heads that the stored weights may have been trained with; empty without weights."""
-        return heads_of_source(self.stored) if self.stored else set()
+        return self.stored.heads if self.stored else set()
 
     def open(self, path: str) -> StoredModel:
         """Opens weights, cut to num_layers, and with a copy for each layer if they are to be unshared."""
@@ -104,7 +95,7 @@ class ResolvedModel:
 
     def head(self, requested: str | None) -> str:
         """The head to build: the requested one, or that of the initial weights ("encoder" without a head)."""
-        return requested or head_of_source(self._weights)
+        return requested or self._weights.head
 
     def effective_value(self, name: str, requested: Value | None, flag: str | None = None) -> Value | None:
         """The value of a setting: the run's, or the user's, or the stored one.
@@ -121,7 +112,7 @@ class ResolvedModel:
 
     def check_head(self, heads: Collection[str]) -> None:
         """Raises ValueError, which names the task of the run in output_dir, if the run has none of these heads."""
-        trained_heads = heads_of_source(self.run) if self.run else set()
+        trained_heads = self.run.heads if self.run else set()
         if trained_heads and not trained_heads & set(heads):
             tasks = " or ".join(head_named(name).task for name in sorted(trained_heads))
             wanted = " or ".join(head_named(name).task for name in heads)
@@ -173,14 +164,15 @@ def resolve(source: Source, heads: Collection[str] = (), output_dir: str | None 
     if num_layers and do_train:
         raise ValueError("--num_layers cuts a trained model: train without it, then evaluate, predict or export")
     path = checkpoint_of(output_dir) if output_dir else None
-    run = first_layers(_open_run(path), num_layers) if path else None
+    # Not the config of `run`: with adapters of layers, that is the merged model, which shares nothing.
+    run_config = config_in(os.path.dirname(path)) if path else None
+    run = first_layers(_open_run(path, run_config), num_layers) if path else None
     members = tuple(_open(member, source, num_layers) for member in _written_before(ensemble, output_dir, do_train))
     for member in members:
-        if config_of(member) is None:  # the config of another member is not its own
+        if member.optional_config is None:  # the config of another member is not its own
             raise ValueError(f"{member.path} is a member of --ensemble_checkpoints and has no config: copy its "
                              f"{CONFIG_NAME} beside it")
     _check_members([*([run] if run and not do_train else []), *members])
-    run_config = _run_config(run) if run else None
     initial, initial_config = _initial_weights(source, run, run_config, output_dir, num_layers)
     others = initial if run or do_train or not members else members[0]  # what tells the rest
     config = run_config or _new_config(source, others or run, num_layers, do_train, output_dir)
@@ -217,7 +209,7 @@ def _open(path: str, source: Source, num_layers: int | None) -> StoredModel:
     return unshared(model) if source.unshare_layers and path == source.init_path else model
 
 
-def _open_run(path: str) -> StoredModel:
+def _open_run(path: str, config: AlbertConfig | None) -> StoredModel:
     """The run's checkpoint. A damaged one is not an error yet: training and evaluation pass over it."""
     directory = os.path.dirname(path)
     for prefix in (path, *reversed(numbered(directory).values())):
@@ -225,17 +217,7 @@ def _open_run(path: str) -> StoredModel:
             return open_source(prefix)
         except ValueError as error:
             logging.warning("%s", error)
-    return StoredModel(path, {}, lambda name: None, lambda: AlbertConfig.from_json_file(
-        os.path.join(directory, CONFIG_NAME)), vocabulary_in(directory), settings_in(directory))
-
-
-def _run_config(run: StoredModel) -> AlbertConfig | None:
-    """The config of a run; None for a run without a config.
-
-    It is not that of the stored model: with adapters of layers, this is the merged model, which shares nothing.
-    """
-    path = os.path.join(os.path.dirname(run.path), CONFIG_NAME)
-    return AlbertConfig.from_json_file(path) if tf.io.gfile.exists(path) else None
+    return StoredModel(path, {}, config, vocabulary_in(directory), settings_in(directory))
 
 
 def _written_before(ensemble: Sequence[str], output_dir: str | None, do_train: bool | None) -> list[str]:
@@ -256,7 +238,7 @@ def _initial_weights(source: Source, run: StoredModel | None, run_config: Albert
         return None, None
     try:
         initial = open_source(path)  # neither cut nor unshared, since it does not predict
-        return initial, config_of(initial)
+        return initial, initial.optional_config
     except ValueError as error:
         if run_config is None:
             raise

@@ -13,7 +13,7 @@ from albert_tf.training.config import Distillation
 from albert_tf.weights.from_pretrained import build
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.settings import label_difference
-from albert_tf.weights.stored_model import StoredModel, heads_of_source, open_source
+from albert_tf.weights.stored_model import StoredModel, open_source
 
 
 class Teacher:
@@ -24,7 +24,7 @@ class Teacher:
         self.path, self.outputs, self.temperature, self.alpha = path, outputs, temperature, alpha
         self._head = head
         self.source: StoredModel = open_source(path)
-        heads = heads_of_source(self.source)
+        heads = self.source.heads
         if head != "sentence_encoder" and head not in heads:  # any encoder makes vectors of texts
             tasks = " or ".join(head_named(name).task for name in sorted(heads)) or "an encoder without a head"
             raise ValueError(f"--teacher_checkpoint={path} is {tasks}, and this is {head_named(head).task}: set it to "

@@ -13,25 +13,28 @@ import contextlib
 import dataclasses
 import difflib
 import fnmatch
+import functools
 import json
 import math
 import os
 import re
-from typing import Callable, Collection
+from typing import Callable, Collection, Mapping
 
 import tensorflow as tf
 from absl import logging
 
 from albert_tf import keras
-from albert_tf.config import CONFIG_NAME, PRESETS, AlbertConfig
+from albert_tf.config import PRESETS, AlbertConfig
 from albert_tf.modeling.encoder import block_scope, block_variable
 from albert_tf.modeling.layers import release_name
 from albert_tf.training.checkpoints import AUXILIARY, best_or_latest, saved_step, stored_variables
-from albert_tf.utils.files import NoSuchFile, errors_at, names_in, read_json_object
+from albert_tf.utils.files import errors_at, names_in, read_json_object
 from albert_tf.utils.outputs import checkpoint_reader, output_checkpoint, write_text
+from albert_tf.weights import BERT_CONFIG
 from albert_tf.weights.hugging_face import NAME_ON_THE_HUB, SCHEME
 from albert_tf.weights.settings import settings_in, vocabulary_in
-from albert_tf.weights.stored_model import StoredModel, merged
+from albert_tf.weights.stored_model import StoredModel, StoredTensor, config_in
+from albert_tf.weights.transforms import merged
 
 # The prefix of the encoder's names in checkpoints of a model that was fine-tuned on a TF-Hub module.
 _MODULE = re.compile(r"^module(_\d+)?/")
@@ -41,7 +44,6 @@ _ALBERT_ZH = "bert/encoder/layer_shared/"
 _BERT = re.compile(r"bert/encoder/layer_\d+/")
 # The endings of the files of a TF1 checkpoint.
 _ENDINGS = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
-BERT_CONFIG = "bert_config.json"
 _LAYER = re.compile(r"bert/encoder/layer_(\d+)/(.+)/(\w+)")
 # The names of a block's layers in ALBERT's release, and in BERT's release.
 LAYERS = {
@@ -65,49 +67,40 @@ _CONFIGS = "*config*.json"  # albert_config_base.json, albert_config_tiny.json, 
 def read(path: str) -> StoredModel:
     """The model of a checkpoint of TensorFlow, or of the best or the only one in a directory.
 
-    The names of its variables tell what has written it: a run of this package, the release, albert_zh or BERT.
+    The names of its variables tell what has written it: a run of this package, the release, albert_zh or BERT. Those of
+    a run are the paths of Keras objects. With the release's names, a checkpoint of one kind of model can be loaded into
+    any other that shares some of its variables. What is only for training is left out.
     """
-    checkpoint = read_checkpoint(checkpoint_prefix(path))
-    if _OBJECTS in checkpoint.shapes:
-        return our_model(checkpoint)
-    if any(name.startswith(_ALBERT_ZH) for name in checkpoint.shapes):
-        return zh_with_release_names(checkpoint)
-    if any(map(_BERT.match, checkpoint.shapes)):
-        keys = {release_name_of(key): key for key in checkpoint.shapes}
-        config_path = os.path.join(os.path.dirname(checkpoint.path), BERT_CONFIG)
-        return checkpoint.renamed(keys, read_config=lambda: AlbertConfig.from_json_file(config_path, is_bert=True))
-    return checkpoint
+    prefix = checkpoint_prefix(path)
+    tensors, folder = read_checkpoint(prefix), os.path.dirname(prefix)
+    model = StoredModel(prefix, tensors, None, vocabulary_in(folder), settings_in(folder))
+    if any(name.startswith(_ALBERT_ZH) for name in tensors):
+        return dataclasses.replace(model, tensors=_of_zh(prefix, tensors), optional_config=_zh_config(folder))
+    if any(map(_BERT.match, tensors)):
+        return dataclasses.replace(model, optional_config=config_in(folder, BERT_CONFIG, is_bert=True), tensors={
+            release_name_of(key): tensor for key, tensor in tensors.items()})
+    model = dataclasses.replace(model, optional_config=config_in(folder))
+    if _OBJECTS not in tensors:
+        return model
+    return merged(dataclasses.replace(model, step=saved_step(prefix), tensors={
+        name: tensors[key] for key, name, slot in stored_variables(tensors)
+        if not slot and not name.startswith(AUXILIARY)}))
 
 
-def read_checkpoint(prefix: str) -> StoredModel:
-    """A checkpoint of the release, with the albert_config.json and the vocabulary next to it."""
+def read_checkpoint(prefix: str) -> dict[str, StoredTensor]:
+    """The values of a checkpoint, by their names."""
     with clear_errors(prefix):
         reader = checkpoint_reader(prefix)
     shapes, types = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
     _check_sizes(prefix, shapes, types)
-    keys = {_MODULE.sub("", key): key for key in shapes}
 
-    def read(name: str) -> tf.Tensor:
-        key = keys[name]
+    def read_value(key: str) -> tf.Tensor:
         with clear_errors(prefix):  # not with the reader, which makes a copy
             value, = tf.raw_ops.RestoreV2(prefix=prefix, tensor_names=[key], shape_and_slices=[""], dtypes=[types[key]])
             return tf.cast(value, tf.float32)
 
-    directory = os.path.dirname(prefix)
-    return StoredModel(prefix, {name: shapes[key] for name, key in keys.items()}, read,
-                  lambda: AlbertConfig.from_json_file(os.path.join(directory, CONFIG_NAME)), vocabulary_in(directory),
-                  settings_in(directory))
-
-
-def our_model(checkpoint: StoredModel) -> StoredModel:
-    """The model in a checkpoint of a run of this package, with adapters merged, and without what is only for training.
-
-    Its keys are the paths of Keras objects. With the release's names, a checkpoint of one kind of model can be loaded
-    into any other that shares some of its variables.
-    """
-    keys = {name: key for key, name, slot in stored_variables(checkpoint.shapes)
-            if not slot and not name.startswith(AUXILIARY)}
-    return merged(checkpoint.renamed(keys, read_step=lambda: saved_step(checkpoint.path)))
+    return {_MODULE.sub("", key): StoredTensor(shape, functools.partial(read_value, key))
+            for key, shape in shapes.items()}
 
 
 def checkpoint_prefix(path: str) -> str:
@@ -221,21 +214,15 @@ def bert_name_of(name: str) -> str:
     return f"bert/encoder/layer_{block.group}/{LAYERS[layer]}/{variable}"
 
 
-def zh_with_release_names(checkpoint: StoredModel) -> StoredModel:
-    """A checkpoint of albert_zh with the release's variable names, and the config in its folder."""
-    keys = {_zh_release_name(key): key for key in checkpoint.shapes if not key.startswith(_PROJECTION)}
-    table, projection = (list(checkpoint.shapes.get(key, ())) for key in (_WORDS, _PROJECTION))
-    if len(table) != 2 or len(projection) != 2 or table[1] != projection[0]:
-        raise ValueError(f"{checkpoint.path}: {_WORDS} must be [V, E] and {_PROJECTION} [E, H]. Received shapes: "
-                         f"{table} and {projection}")
-    source = checkpoint.renamed(keys, read_config=lambda: _zh_config(checkpoint.path))
-
-    def read(name: str) -> tf.Tensor:
-        if name == _WORDS:
-            return tf.matmul(checkpoint.read(_WORDS), checkpoint.read(_PROJECTION))  # [V, H]
-        return source.read(name)
-
-    return dataclasses.replace(source, shapes={**source.shapes, _WORDS: [table[0], projection[1]]}, read=read)
+def _of_zh(prefix: str, tensors: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
+    """The tensors of albert_zh by the release's names, with one word table."""
+    table, projection = (tensors.get(key, StoredTensor((), tf.no_op)) for key in (_WORDS, _PROJECTION))
+    if len(table.shape) != 2 or len(projection.shape) != 2 or table.shape[1] != projection.shape[0]:
+        raise ValueError(f"{prefix}: {_WORDS} must be [V, E] and {_PROJECTION} [E, H]. Received shapes: "
+                         f"{list(table.shape)} and {list(projection.shape)}")
+    words = StoredTensor([table.shape[0], projection.shape[1]], lambda: tf.matmul(table.read(), projection.read()))
+    return {**{_zh_release_name(key): tensor for key, tensor in tensors.items() if not key.startswith(_PROJECTION)},
+            _WORDS: words}
 
 
 def _zh_release_name(key: str) -> str:
@@ -246,15 +233,15 @@ def _zh_release_name(key: str) -> str:
     return next((f"{block_scope(0)}/{ours}/{variable}" for ours, theirs in LAYERS.items() if theirs == layer), key)
 
 
-def _zh_config(prefix: str) -> AlbertConfig:
-    directory = os.path.dirname(prefix)
-    names = fnmatch.filter(tf.io.gfile.listdir(directory or "."), _CONFIGS)
-    names = [name for name in names if not name.startswith("tokenizer")]
-    if len(names) != 1:
-        message = (f"{directory or '.'} must have one config of the model ({_CONFIGS}). "
-                   f"Received: {', '.join(sorted(names)) or 'none'}")
-        raise ValueError(message) if names else NoSuchFile(message)
-    path = os.path.join(directory, names[0])
+def _zh_config(folder: str) -> AlbertConfig | None:
+    names = [name for name in fnmatch.filter(tf.io.gfile.listdir(folder or "."), _CONFIGS)
+             if not name.startswith("tokenizer")]
+    if not names:
+        return None
+    if len(names) > 1:
+        raise ValueError(f"{folder or '.'} must have one config of the model ({_CONFIGS}). "
+                         f"Received: {', '.join(sorted(names))}")
+    path = os.path.join(folder, names[0])
     values = read_json_object(path)
     norm = values.pop("ln_type", "postln")
     if norm != "postln":

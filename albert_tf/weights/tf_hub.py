@@ -7,7 +7,6 @@ variables have these names (such as those of export_to_tfhub.py). No graph runs.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 import re
 from typing import Mapping, Sequence
@@ -17,12 +16,11 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2, trackable_object_graph_pb2
 
-from albert_tf.config import CONFIG_NAME, AlbertConfig
+from albert_tf.config import AlbertConfig
 from albert_tf.modeling.encoder import block_scope, block_variable
-from albert_tf.utils.files import NoSuchFile
 from albert_tf.utils.outputs import checkpoint_reader
 from albert_tf.weights.settings import options_in, settings_in, vocabulary_in
-from albert_tf.weights.stored_model import StoredModel
+from albert_tf.weights.stored_model import StoredModel, StoredTensor, config_in
 from albert_tf.weights.tf1 import clear_errors, read_checkpoint
 
 _GRAPH = "saved_model.pb"
@@ -41,33 +39,28 @@ def read(path: str) -> StoredModel:
 
     If a TensorFlow 1 module has no config in its assets, the config is derived from its graph.
     """
-    meta_graph = _meta_graph(path)
-    source = _tf2_source(path) if meta_graph.HasField("object_graph_def") else _tf1_source(path, meta_graph)
-    source = dataclasses.replace(source, settings=settings_in(os.path.join(path, EXTRA_ASSETS)))
-    for directory in (EXTRA_ASSETS, _ASSETS, ""):
-        config_file = os.path.join(path, directory, CONFIG_NAME)
-        if tf.io.gfile.exists(config_file):
-            return dataclasses.replace(source, read_config=functools.partial(AlbertConfig.from_json_file, config_file))
-    return source
+    meta_graph, prefix = _meta_graph(path), os.path.join(path, _VARIABLES)
+    is_tf2, vocabulary = meta_graph.HasField("object_graph_def"), vocabulary_in(os.path.join(path, _ASSETS))
+    if is_tf2:
+        tensors = _tf2_tensors(path, prefix)
+        vocabulary = dataclasses.replace(vocabulary, **options_in(os.path.join(path, EXTRA_ASSETS))._asdict())
+    else:
+        tensors = read_checkpoint(prefix)
+        vocabulary = dataclasses.replace(vocabulary, do_lower_case=lower_case_of_graph(meta_graph))
+    configs = (config_in(os.path.join(path, folder)) for folder in (EXTRA_ASSETS, _ASSETS, ""))
+    config = next(filter(None, configs), None)
+    if config is None and not is_tf2:
+        config = config_of_graph(meta_graph.graph_def, {name: tensor.shape for name, tensor in tensors.items()})
+    return StoredModel(path, tensors, config, vocabulary, settings_in(os.path.join(path, EXTRA_ASSETS)))
 
 
-def _tf1_source(path: str, meta_graph: meta_graph_pb2.MetaGraphDef) -> StoredModel:
-    variables = read_checkpoint(os.path.join(path, _VARIABLES))
-    vocabulary = vocabulary_in(os.path.join(path, _ASSETS))
-    return dataclasses.replace(
-        variables, path=path, read_config=lambda: config_of_graph(path, meta_graph.graph_def, variables.shapes),
-        vocabulary=dataclasses.replace(vocabulary, do_lower_case=lower_case_of_graph(meta_graph)))
-
-
-def _tf2_source(path: str) -> StoredModel:
-    vocabulary = dataclasses.replace(vocabulary_in(os.path.join(path, _ASSETS)),
-                                     **options_in(os.path.join(path, EXTRA_ASSETS))._asdict())
-    prefix = os.path.join(path, _VARIABLES)
+def _tf2_tensors(path: str, prefix: str) -> dict[str, StoredTensor]:
+    """The tensors of a TensorFlow 2 module by the names of its variables."""
     if tf.io.gfile.exists(f"{prefix}.index"):
-        variables = read_checkpoint(prefix)
-        keys = _keys_by_name(prefix)
-        if "bert/embeddings/word_embeddings" in keys:
-            return variables.renamed(keys, path=path, read_config=lambda: _no_config(path), vocabulary=vocabulary)
+        stored = read_checkpoint(prefix)
+        tensors = {name: stored[key] for name, key in _keys_by_name(prefix).items()}
+        if "bert/embeddings/word_embeddings" in tensors:
+            return tensors
     raise ValueError(f"{path} cannot be read: it is a SavedModel whose variables do not have the release's names. Use "
                      "the module that it was made from, such as https://tfhub.dev/google/albert_base/3 for "
                      "https://tfhub.dev/tensorflow/albert_en_base")
@@ -95,12 +88,8 @@ def _meta_graph(path: str) -> meta_graph_pb2.MetaGraphDef:
     return min(saved_model.meta_graphs, key=lambda meta_graph: len(meta_graph.meta_info_def.tags))
 
 
-def _no_config(path: str) -> AlbertConfig:
-    raise NoSuchFile(f"{path} has no {CONFIG_NAME}: set --albert_config_file to the model's config")
-
-
-def config_of_graph(path: str, graph: graph_pb2.GraphDef, shapes: Mapping[str, Sequence[int]]) -> AlbertConfig:
-    """The config of a module whose graph was made by the release's code. Dropout is 0."""
+def config_of_graph(graph: graph_pb2.GraphDef, shapes: Mapping[str, Sequence[int]]) -> AlbertConfig | None:
+    """The config of a module whose graph was made by the release's code; None for another graph. Dropout is 0."""
     blocks = list(filter(None, map(block_variable, shapes)))
     layers = {int(match.group(1)) for match in (_LAYER.search(node.name) for node in graph.node) if match}
     try:
@@ -114,9 +103,8 @@ def config_of_graph(path: str, graph: graph_pb2.GraphDef, shapes: Mapping[str, S
             inner_group_num=1 + max(block.inner for block in blocks), hidden_act=_activation(graph),
             max_position_embeddings=shapes["bert/embeddings/position_embeddings"][0],
             type_vocab_size=shapes["bert/embeddings/token_type_embeddings"][0])
-    except (KeyError, ValueError) as error:
-        raise NoSuchFile(f"{path} has no config, and its graph does not determine all of it: set --albert_config_file "
-                         "to the model's config") from error
+    except (KeyError, ValueError):
+        return None
 
 
 def lower_case_of_graph(meta_graph: meta_graph_pb2.MetaGraphDef) -> bool | None:

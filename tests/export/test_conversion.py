@@ -17,7 +17,7 @@ from albert_tf.modeling.layers import release_name
 from albert_tf.utils.outputs import used_alone
 from albert_tf.weights.heads import HEAD_NAMES, head_named
 from albert_tf.weights.settings import VocabularyFiles
-from albert_tf.weights.stored_model import head_of_source, open_source
+from albert_tf.weights.stored_model import open_source
 from albert_tf.weights.tf1 import save_tf1_checkpoint
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,
@@ -66,35 +66,35 @@ def test_every_sharing_comes_back_from_the_releases_names(tmp_path, sharing):
                                   "conditional_span"])
 def test_the_kind_of_model_follows_from_the_variables(tmp_path, kind):
     made(tmp_path, "tf1", kind)
-    assert head_of_source(open_source(str(tmp_path))) == kind
+    assert open_source(str(tmp_path)).head == kind
 
 
 def test_one_label_is_a_regression_or_a_multiple_choice(tmp_path):
     made(tmp_path / "ours", "ours", "multiple_choice")
-    assert head_of_source(open_source(str(tmp_path / "ours"))) == "multiple_choice"
+    assert open_source(str(tmp_path / "ours")).head == "multiple_choice"
     (tmp_path / "ours/albert_tf.json").unlink()  # as in the release
     with pytest.raises(ValueError, match="can be a regression or a multiple-choice model: set"):
         convert(open_source(str(tmp_path / "ours")), str(tmp_path / "new"), "tf1")
     (tmp_path / "ours/albert_tf.json").write_text('{"head": "classifier"}')  # as run_classifier.py writes it
     convert(open_source(str(tmp_path / "ours")), str(tmp_path / "regression"), "hugging_face")
-    assert head_of_source(open_source(str(tmp_path / "regression"))) == "classifier"
+    assert open_source(str(tmp_path / "regression")).head == "classifier"
     made(tmp_path / "hf", "hugging_face", "multiple_choice")
-    assert head_of_source(open_source(str(tmp_path / "hf"))) == "multiple_choice"
+    assert open_source(str(tmp_path / "hf")).head == "multiple_choice"
 
 
 @pytest.mark.parametrize("arguments", [{}, dict(multi_label=True)])
 @pytest.mark.parametrize("to", ["ours", "tf1", "hugging_face"])
 def test_a_saved_classifier_with_one_output_is_read_with_its_head(tmp_path, to, arguments):
     albert_tf.save_pretrained(albert_tf.AlbertClassifier(TINY, 1, **arguments), str(tmp_path / "saved"), to=to)
-    assert head_of_source(open_source(str(tmp_path / "saved"))) == "classifier"
+    assert open_source(str(tmp_path / "saved")).head == "classifier"
     convert(open_source(str(tmp_path / "saved")), str(tmp_path / "tf1"), "tf1")
-    assert head_of_source(open_source(str(tmp_path / "tf1"))) == "classifier"
+    assert open_source(str(tmp_path / "tf1")).head == "classifier"
 
 
 def test_a_regression_beside_its_hugging_face_folder_keeps_its_head(tmp_path):
     albert_tf.save_pretrained(albert_tf.AlbertClassifier(TINY, 1), str(tmp_path))
     convert(open_source(str(tmp_path)), str(tmp_path), "hugging_face")
-    assert head_of_source(open_source(str(tmp_path))) == "classifier"
+    assert open_source(str(tmp_path)).head == "classifier"
 
 
 @pytest.mark.parametrize("to", FORMATS)
@@ -231,7 +231,7 @@ def test_a_module_takes_no_head_of_a_task_and_none_that_was_never_trained(golden
         convert(open_source(str(tmp_path / "span")), str(tmp_path / "new"), "tf_hub")
     made(tmp_path / "encoder", kind="encoder", vocabulary=vocabulary)
     convert(open_source(str(tmp_path / "encoder")), str(tmp_path / "new"), "tf_hub", "pretrainer")
-    assert head_of_source(open_source(str(tmp_path / "new"))) == "encoder"
+    assert open_source(str(tmp_path / "new")).head == "encoder"
 
 
 @pytest.mark.both_stacks

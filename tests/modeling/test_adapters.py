@@ -15,7 +15,8 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.layers import release_name
 from albert_tf.weights.from_pretrained import build, from_pretrained
 from albert_tf.weights.settings import Settings
-from albert_tf.weights.stored_model import StoredModel, merged
+from albert_tf.weights.stored_model import StoredModel, StoredTensor
+from albert_tf.weights.transforms import merged
 
 TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=8, initializer_range=0.5)
@@ -42,8 +43,8 @@ def adapted(options, **changes):
 def source_of(model, alpha):
     """The model as a checkpoint of a run has it."""
     values = {release_name(variable): tf.constant(variable) for variable in model.weights}
-    return StoredModel("run", {name: value.shape.as_list() for name, value in values.items()}, values.__getitem__,
-                  lambda: model.config, settings=Settings(lora_alpha=alpha))
+    tensors = {name: StoredTensor(value.shape, lambda value=value: value) for name, value in values.items()}
+    return StoredModel("run", tensors, model.config, settings=Settings(lora_alpha=alpha))
 
 
 @pytest.mark.parametrize("per_layer", [False, True])
@@ -51,7 +52,7 @@ def source_of(model, alpha):
 def test_merged_weights_compute_the_same_without_adapters(sharing, per_layer):
     model, _ = adapted(LoraOptions(2, 3.0, per_layer), **sharing)
     source = merged(source_of(model, 3.0))
-    assert not any("lora" in name for name in source.shapes) and source.settings.lora_alpha is None
+    assert not any("lora" in name for name in source.tensors) and source.settings.lora_alpha is None
     plain, report = build(source, "classifier")
     assert not report.not_restored and not report.not_used
     np.testing.assert_allclose(plain(BATCH)["logits"], model(BATCH)["logits"], atol=1e-5)

@@ -15,7 +15,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import convert
 from albert_tf.weights.hugging_face.reading import NAMES
 from albert_tf.weights.hugging_face.writing import save_hugging_face
-from albert_tf.weights.stored_model import head_of_source, open_source
+from albert_tf.weights.stored_model import open_source
 from albert_tf.weights.tf1 import bert_name_of
 
 CASES = {
@@ -114,7 +114,7 @@ def test_tensors_without_the_prefix_and_with_old_names_are_read(golden, tmp_path
     save_file(old, tmp_path / "model.safetensors")
     shutil.copy(folder / "config.json", tmp_path)
     check_outputs(folder, "encoder", tmp_path)
-    assert set(open_source(str(tmp_path)).shapes) == set(open_source(str(folder)).shapes)
+    assert set(open_source(str(tmp_path)).tensors) == set(open_source(str(folder)).tensors)
 
 
 def test_names_are_the_same_in_both_directions(golden):

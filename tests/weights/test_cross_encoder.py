@@ -9,7 +9,7 @@ from sentence_transformers_client import PASSAGES, QUERIES
 
 import albert_tf
 from albert_tf.tasks.classification.answers import RelevanceScorer
-from albert_tf.weights.stored_model import head_of_source, open_source
+from albert_tf.weights.stored_model import open_source
 
 pytestmark = pytest.mark.both_stacks
 CONFIG = "config_sentence_transformers.json"

@@ -10,7 +10,7 @@ import pytest
 
 import albert_tf
 from albert_tf.utils.foreign_keys import REFUSED
-from albert_tf.weights.stored_model import head_of_source, open_source
+from albert_tf.weights.stored_model import open_source
 
 pytestmark = pytest.mark.both_stacks
 PAGE = pathlib.Path(__file__).parents[2] / "docs/from_hugging_face_and_keras_hub.md"
@@ -139,7 +139,7 @@ def result_once():
 def result(path):
     """What a folder means: the config, the settings, the ids of texts, and the outputs of the model."""
     source = open_source(str(path))
-    model = albert_tf.from_pretrained(str(path), model=head_of_source(source))
+    model = albert_tf.from_pretrained(str(path), model=source.head)
     inputs = dict(input_ids=[[2, 5, 7, 3, 9, 3]], input_mask=[[1] * 6], segment_ids=[[0] * 4 + [1] * 2])
     if source.vocabulary:
         inputs = albert_tf.tokenizer_from_pretrained(str(path))(TEXTS, TEXTS[::-1])

@@ -107,5 +107,5 @@ def test_a_command_converts_a_preset(preset, tmp_path):
     source = open_source(str(preset))
     converted = open_source(str(tmp_path / "hf"))
     assert source.config.differences(converted.config) == {}
-    for name in source.shapes:
+    for name in source.tensors:
         np.testing.assert_array_equal(source.value(name), converted.value(name))

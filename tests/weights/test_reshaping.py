@@ -17,10 +17,10 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.classification.objective import ClassificationObjective
 from albert_tf.weights.from_pretrained import build, from_pretrained, load_into
-from albert_tf.weights.reshaping import factorized, reshaped, widened
 from albert_tf.weights.resolved_model import resolve
 from albert_tf.weights.source import TrainedSource
-from albert_tf.weights.stored_model import StoredModel, open_source, unshared, unshared_config
+from albert_tf.weights.stored_model import StoredModel, open_source
+from albert_tf.weights.transforms import factorized, reshaped, unshared, unshared_config, widened
 
 pytestmark = pytest.mark.both_stacks
 

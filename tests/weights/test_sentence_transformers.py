@@ -37,7 +37,7 @@ def vectors_of(path, sentences):
 @pytest.mark.parametrize("case", CASES)
 def test_vectors_are_those_of_sentence_transformers_also_after_a_conversion(folder, case, tmp_path):
     path = folder(case)
-    assert head_of_source(open_source(str(path))) == "sentence_encoder"
+    assert open_source(str(path)).head == "sentence_encoder"
     model = albert_tf.from_pretrained(str(path), model="sentence_encoder")
     assert (model.pooling, model.normalize, model.max_seq_length) == (*CASES[case], 16)
     numbers = json.loads((path / "vectors.json").read_text())

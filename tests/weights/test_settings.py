@@ -21,7 +21,7 @@ from albert_tf.weights.settings import (
     vocabulary_in,
     write_settings,
 )
-from albert_tf.weights.stored_model import head_of_source, open_source
+from albert_tf.weights.stored_model import open_source
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
@@ -43,7 +43,7 @@ def test_a_model_in_the_folder_of_a_removed_one_has_none_of_its_settings(tmp_pat
     (tmp_path / "model.ckpt-best.index").unlink()  # as the error for a folder with a model says
     albert_tf.save_pretrained(albert_tf.AlbertClassifier(TINY, 2), str(tmp_path), to=to)
     source = open_source(str(tmp_path))
-    assert head_of_source(source) == "classifier" and source.settings == Settings("classifier")
+    assert source.head == "classifier" and source.settings == Settings("classifier")
     assert albert_tf.from_pretrained(str(tmp_path), model="classifier").label_names is None
 
 

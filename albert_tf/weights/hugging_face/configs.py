@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import os
 import reprlib
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -54,11 +54,23 @@ _KEYS = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens", "m
          "pooler": "pooling_mode_pooler"}
 
 
-def read_config(folder: str) -> tuple[AlbertConfig, str, str]:
-    """The config of a folder, its model type ("albert" or "bert"), and the class that its model was saved from.
+class ModelConfig(NamedTuple):
+    """What config.json tells.
 
-    The class is "" if the folder does not name it.
+    Args:
+      model_type: "albert" or "bert".
+      architecture: the class that the model was saved from; "" if it is not named.
+      settings: label_names (None if the names are LABEL_0, LABEL_1, ... or missing), multi_label and activation_fn.
     """
+
+    config: AlbertConfig
+    model_type: str
+    architecture: str
+    settings: dict[str, Any]
+
+
+def read_config(folder: str) -> ModelConfig:
+    """The content of a folder's config.json."""
     path = os.path.join(folder, CONFIG)
     values = read_json_object(path, "config file")
     model_type = values.get("model_type") or "albert"
@@ -73,16 +85,6 @@ def read_config(folder: str) -> tuple[AlbertConfig, str, str]:
             raise ValueError(f"{path}: {config.num_hidden_layers} layers are assigned to {config.num_hidden_groups} "
                              "groups differently than in the release")
         config = config.replace(num_hidden_groups=1, cross_layer_sharing="none")
-    return config, model_type, architectures[0]
-
-
-def settings_of_config(folder: str) -> dict[str, Any]:
-    """What config.json tells of a classifier: label_names, multi_label and activation_fn.
-
-    label_names is None if the names are LABEL_0, LABEL_1, ... or missing.
-    """
-    path = os.path.join(folder, CONFIG)
-    values = read_json_object(path)
     names = values.get("id2label") or {}
     if not isinstance(names, dict) or {*names} != {*map(str, range(len(names)))}:
         raise ValueError(f"{path}: id2label must have a name for each number from 0. Received: {reprlib.repr(names)}")
@@ -92,8 +94,9 @@ def settings_of_config(folder: str) -> dict[str, Any]:
         raise ValueError(f"{path}: problem_type regression is only supported with one label. Received: {num_labels}")
     for name in ordered:
         check_one_line(name, f"{path}: a name in id2label")
-    return dict(label_names=None if ordered == _numbered(len(ordered)) else ordered,
-                multi_label=problem_type == _SEVERAL_LABELS, activation_fn=_activation_fn(folder, values))
+    return ModelConfig(config, model_type, architectures[0], dict(
+        label_names=None if ordered == _numbered(len(ordered)) else ordered,
+        multi_label=problem_type == _SEVERAL_LABELS, activation_fn=_activation_fn(folder, values)))
 
 
 def _numbered(num_labels: int) -> tuple[str, ...]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 import os
 import re
+from typing import Any, Sequence
 
 import ml_dtypes  # noqa: F401  gives NumPy the type bfloat16; TensorFlow brings it
 import numpy as np
@@ -36,13 +38,12 @@ from albert_tf.weights.hugging_face.configs import (
     pooling_in,
     read_config,
     read_transformer_config,
-    settings_of_config,
     transformer_folder,
 )
 from albert_tf.weights.settings import VocabularyFiles, settings_in, vocabulary_in
-from albert_tf.weights.stored_model import StoredModel, refuse_pickle
+from albert_tf.weights.stored_model import StoredModel, StoredTensor, refuse_pickle
+from albert_tf.weights.transforms import without_identity
 
-_MAPPING = [f"bert/encoder/embedding_hidden_mapping_in/{name}" for name in ("kernel", "bias")]
 _WORDS, _OUTPUT_BIAS = "bert/embeddings/word_embeddings", "cls/predictions/output_bias"
 _SEGMENTS = "bert/embeddings/token_type_embeddings"
 # The second names of tied weights, which a file may have instead of the first ones, or too.
@@ -63,55 +64,46 @@ def read(folder: str) -> StoredModel:
     if pooling:
         folder = transformer_folder(folder)
     _check_weights(folder)
-    config, model_type, architecture = read_config(folder)
-    tensors, decoder = _by_release_name(stored_tensors(folder), NAMES[model_type], HEAD_OF_CLASS.get(architecture))
-    shapes = {name: tensor.shape[::-1] if is_transposed(name) else tensor.shape for name, tensor in tensors.items()}
-    vocabulary, settings, told = _vocabulary(folder), settings_in(folder), settings_of_config(folder)
-    told["activation_fn"] = settings.activation_fn or told["activation_fn"]
-    settings = settings.replaced(
-        head="sentence_encoder" if pooling else settings.head or HEAD_OF_CLASS.get(architecture),
-        max_seq_length=_length(folder, config.max_position_embeddings), **told, **(pooling or {}))
-    has_segments = _has_segments(folder)
-
-    def read_value(name: str) -> tf.Tensor:
-        value = tensors[name].read(transpose=is_transposed(name))
-        if name == _OUTPUT_BIAS and decoder and not np.array_equal(decoder.read(), tensors[_WORDS].read()):
-            raise ValueError(f"{folder}: {decoder.key} differs from the word embeddings, and the release has one table")
-        if name == _SEGMENTS and not has_segments:  # transformers gives the model zeros
-            return tf.repeat(value[:1], len(value), axis=0)
-        return value
-
-    return without_identity(StoredModel(folder, shapes, read_value, lambda: config, vocabulary, settings))
-
-
-def _has_segments(folder: str) -> bool:
-    """Whether the tokenizer gives the model token_type_ids, as it does unless model_input_names lacks them."""
+    config, model_type, architecture, told = read_config(folder)
     path = os.path.join(folder, TOKENIZER_CONFIG)
-    names = read_json_object(path).get("model_input_names") if tf.io.gfile.exists(path) else None
-    return not isinstance(names, list) or "token_type_ids" in names
+    tokenizer_config = read_json_object(path) if tf.io.gfile.exists(path) else {}
+    transformer_config, settings, head = read_transformer_config(folder), settings_in(folder), HEAD_OF_CLASS.get(
+        architecture)
+    told["activation_fn"] = settings.activation_fn or told["activation_fn"]
+    lengths = transformer_config.get("max_seq_length"), tokenizer_config.get(LENGTH)
+    settings = settings.replaced(
+        head="sentence_encoder" if pooling else settings.head or head,
+        max_seq_length=_length(lengths, config.max_position_embeddings), **told, **(pooling or {}))
+    tensors = _by_release_name(stored_tensors(folder), NAMES[model_type], head)
+    inputs = tokenizer_config.get("model_input_names")
+    if isinstance(inputs, list) and "token_type_ids" not in inputs and _SEGMENTS in tensors:
+        tensors[_SEGMENTS] = _with_first_row(tensors[_SEGMENTS])  # transformers gives the model zeros
+    vocabulary = _vocabulary(folder, lower_cases=bool(transformer_config.get("do_lower_case")))
+    return without_identity(StoredModel(folder, tensors, config, vocabulary, settings))
 
 
-def _length(folder: str, positions: int) -> int | None:
+def _length(lengths: Sequence[Any], positions: int) -> int | None:
     """The largest number of tokens of a row: that of sentence-transformers, or else of the tokenizer; None if neither.
 
     A number that does not fit the model is none. transformers writes a huge one for "no limit".
     """
-    path = os.path.join(folder, TOKENIZER_CONFIG)
-    of_tokenizer = read_json_object(path).get(LENGTH) if tf.io.gfile.exists(path) else None
-    for length in (read_transformer_config(folder).get("max_seq_length"), of_tokenizer):
-        if type(length) is int and bounds.ROW_LENGTH.lower <= length <= positions:
-            return length
-    return None
+    return next((length for length in lengths
+                 if type(length) is int and bounds.ROW_LENGTH.lower <= length <= positions), None)
 
 
-def _vocabulary(folder: str) -> VocabularyFiles:
+def _with_first_row(table: StoredTensor) -> StoredTensor:
+    """A table in all of whose rows are the values of the first one."""
+    return StoredTensor(table.shape, lambda: tf.repeat(table.read()[:1], table.shape[0], axis=0))
+
+
+def _vocabulary(folder: str, lower_cases: bool) -> VocabularyFiles:
     """The vocabulary. sentence-transformers may lower-case texts before the tokenizer, which then keeps accents."""
     vocabulary = vocabulary_in(folder)
     if not vocabulary and tf.io.gfile.exists(os.path.join(folder, TOKENIZER_JSON)):
         from albert_tf.weights.hugging_face.tokenizer_json import vocabulary_of_tokenizer_json
 
         vocabulary = vocabulary_of_tokenizer_json(folder)
-    if read_transformer_config(folder).get("do_lower_case") and vocabulary.do_lower_case is False:
+    if lower_cases and vocabulary.do_lower_case is False:
         keeps_accents = bool(vocabulary.vocab_file or vocabulary.keep_accents)
         return dataclasses.replace(vocabulary, do_lower_case=True, keep_accents=keeps_accents)
     return vocabulary
@@ -127,16 +119,11 @@ def _check_weights(folder: str) -> None:
     raise ValueError(f"{folder} has no {WEIGHTS}")
 
 
-def _by_release_name(
-    tensors: dict[str, StoredTensor], names: NameTable, head: str | None
-) -> tuple[dict[str, StoredTensor], StoredTensor | None]:
-    """The tensors by the release's names, and the decoder's word table if there are two.
-
-    A tensor without a name keeps its key, and is reported as not used.
-    """
-    named: dict[str, StoredTensor] = {}
-    tied: dict[str, StoredTensor] = {}
-    for key, tensor in tensors.items():
+def _by_release_name(stored: dict[str, SafeTensor], names: NameTable, head: str | None) -> dict[str, StoredTensor]:
+    """The tensors by the release's names. A tensor without a name keeps its key, and is reported as not used."""
+    tensors: dict[str, StoredTensor] = {}
+    tied: dict[str, SafeTensor] = {}
+    for key, tensor in stored.items():
         full = names.prefix + key if key.startswith(("embeddings.", "encoder.", "pooler.")) else key
         stem, dot, ending = full.rpartition(".")
         full = stem + _OLD_ENDINGS.get(dot + ending, dot + ending)
@@ -144,25 +131,26 @@ def _by_release_name(
         if second_name:
             tied[second_name] = tensor
         elif not full.endswith(_POSITION_IDS):
-            named[names.ours(full, head) or key] = tensor
-    decoder = tied.pop(_WORDS, None) if _WORDS in named else None
-    return {**named, **tied}, decoder  # of two biases that differ, transformers uses the decoder's
+            name = names.ours(full, head) or key
+            tensors[name] = tensor.stored(is_transposed(name))
+    decoder = tied.pop(_WORDS, None) if _WORDS in tensors else None
+    # Of two biases that differ, transformers uses the decoder's.
+    tensors.update((name, tensor.stored()) for name, tensor in tied.items())
+    if decoder and _OUTPUT_BIAS in tensors:
+        bias, words = tensors[_OUTPUT_BIAS], tensors[_WORDS]
 
+        def checked() -> tf.Tensor:
+            if not np.array_equal(decoder.read(), words.read()):
+                raise ValueError(f"{os.path.dirname(decoder.path)}: {decoder.key} differs from the word embeddings, "
+                                 "and the release has one table")
+            return bias.read()
 
-def without_identity(source: StoredModel) -> StoredModel:
-    """The source without the projection of the embedding, which other formats have even if E == H: the identity."""
-    size = source.config.hidden_size
-    if source.config.embedding_size != size:
-        return source
-    kernel, bias = (source.read(name).numpy() if name in source.shapes else None for name in _MAPPING)
-    if kernel is not None and not np.array_equal(kernel, np.eye(size)) or bias is not None and np.any(bias):
-        raise ValueError(f"{source.path}: embedding_size equals hidden_size, but embedding_hidden_mapping_in is not "
-                         "the identity: the release has no such model")
-    return source.renamed({name: name for name in source.shapes if name not in _MAPPING})
+        tensors[_OUTPUT_BIAS] = StoredTensor(bias.shape, checked)
+    return tensors
 
 
 @dataclasses.dataclass(frozen=True)
-class StoredTensor:
+class SafeTensor:
     """A tensor in a safetensors file.
 
     Args:
@@ -174,6 +162,10 @@ class StoredTensor:
     key: str
     shape: tuple[int, ...]
     dtype: str
+
+    def stored(self, transpose: bool = False) -> StoredTensor:
+        """The tensor, or its transpose, for a StoredModel."""
+        return StoredTensor(self.shape[::-1] if transpose else self.shape, functools.partial(self.read, transpose))
 
     def read(self, transpose: bool = False) -> tf.Tensor:
         """The values as float32, without a second copy in memory."""
@@ -189,7 +181,7 @@ class StoredTensor:
         return tf.experimental.dlpack.from_dlpack(values.__dlpack__())  # convert_to_tensor would copy, twice
 
 
-def stored_tensors(folder: str) -> dict[str, StoredTensor]:
+def stored_tensors(folder: str) -> dict[str, SafeTensor]:
     """The tensors of a folder, by key. As in transformers, an index is not read beside model.safetensors."""
     path, index = os.path.join(folder, WEIGHTS), os.path.join(folder, INDEX)
     if tf.io.gfile.exists(path) or not tf.io.gfile.exists(index):
@@ -218,10 +210,10 @@ def _shards(index: str) -> list[str]:
     return sorted(set(weight_map.values()))
 
 
-def _tensors_of(path: str) -> dict[str, StoredTensor]:
+def _tensors_of(path: str) -> dict[str, SafeTensor]:
     with _opened(path) as file:
         slices = {key: file.get_slice(key) for key in file.keys()}
-        return {key: StoredTensor(path, key, tuple(part.get_shape()), part.get_dtype()) for key, part in slices.items()}
+        return {key: SafeTensor(path, key, tuple(part.get_shape()), part.get_dtype()) for key, part in slices.items()}
 
 
 @contextlib.contextmanager

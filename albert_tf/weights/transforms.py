@@ -1,4 +1,14 @@
-"""Weights with another embedding size, or with layers that share, as a start for further training.
+"""Functions from a stored model to one with other tensors, which are still read only when they are used.
+
+A reader and a command apply them in this order::
+
+    without_identity   in the readers of Hugging Face and keras-hub: no projection where E == H
+    merged             in the reader of our checkpoints: low-rank adapters are added to their kernels
+    first_layers       num_layers: the model is cut after one of its first layers
+    unshared           unshare_layers: each layer has its own weights
+    reshaped           share_layers, embedding_size: fewer weights, or wider embeddings, as a start for further training
+
+`merged` and `first_layers` apply `unshared` themselves if their result cannot share.
 
 Wider embeddings (`widened`): a wider model starts close to the narrow one (compare Chen et al., 2016, Net2Net): the
 columns that exist keep their values, new columns are random, and what reads the new columns starts at zero. A layer
@@ -15,7 +25,9 @@ weights: a short distillation recovers most of the rest (Bae et al., 2024, "Rela
 from __future__ import annotations
 
 import dataclasses
-from typing import Collection, Mapping, Sequence
+import functools
+import os
+from typing import Collection, Iterator, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -24,8 +36,10 @@ from absl import logging
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.encoder import block_scope, block_variable
 from albert_tf.modeling.layers import LAYER_NORM_EPSILON
+from albert_tf.utils.bounds import Bounds
 from albert_tf.utils.progress import count_of
-from albert_tf.weights.stored_model import StoredModel
+from albert_tf.weights.settings import SETTINGS
+from albert_tf.weights.stored_model import StoredModel, StoredTensor
 
 # What `reshaped` changes in a config.
 RESHAPED = ("embedding_size", "num_hidden_groups", "cross_layer_sharing")
@@ -39,6 +53,126 @@ _MAPPING = "bert/encoder/embedding_hidden_mapping_in/"
 _AXES = {**dict.fromkeys(_TABLES.values(), 1), _NORM + "gamma": 0, _NORM + "beta": 0, _MAPPING + "kernel": 0,
          _HEAD + "dense/kernel": 1, _HEAD + "dense/bias": 0, _HEAD + "LayerNorm/gamma": 0, _HEAD + "LayerNorm/beta": 0}
 _SAMPLES = 20_000  # embeddings to which the projection is fitted
+
+
+def without_identity(source: StoredModel) -> StoredModel:
+    """The source without the projection of the embedding, which other formats have even if E == H: the identity."""
+    size = source.config.hidden_size
+    if source.config.embedding_size != size:
+        return source
+    kernel, bias = (source.tensors[name].read().numpy() if name in source.tensors else None
+                    for name in (_MAPPING + "kernel", _MAPPING + "bias"))
+    if kernel is not None and not np.array_equal(kernel, np.eye(size)) or bias is not None and np.any(bias):
+        raise ValueError(f"{source.path}: embedding_size equals hidden_size, but embedding_hidden_mapping_in is not "
+                         "the identity: the release has no such model")
+    return dataclasses.replace(source, tensors={
+        name: tensor for name, tensor in source.tensors.items() if not name.startswith(_MAPPING)})
+
+
+def merged(source: StoredModel) -> StoredModel:
+    """The source of a model whose low-rank adapters are added to its kernels; without adapters, it is the same source.
+
+    If layers have adapters of their own, they do not share weights any more.
+    """
+    if not any("/lora_" in name for name in source.tensors):
+        return source
+    from albert_tf.modeling.adapters import ADAPTER_NAME
+
+    # By name, the scope of the kernel and the number of the layer, if the adapter is that of one layer.
+    adapters = {name: match.groups() for name in source.tensors if (match := ADAPTER_NAME.fullmatch(name))}
+    alpha = source.settings.lora_alpha
+    if alpha is None:
+        raise ValueError(f"{source.path} has low-rank adapters, and no {SETTINGS} with lora_alpha is beside it: copy "
+                         "it from the run's directory")
+    base = dataclasses.replace(source, settings=source.settings.replaced(lora_alpha=None), tensors={
+        name: tensor for name, tensor in source.tensors.items() if name not in adapters})
+    if any(layer is not None for _, layer in adapters.values()):
+        base = unshared(base)
+    tensors = dict(base.tensors)
+    for scope, layer in set(adapters.values()):
+        a, b = (source.tensors[f"{scope}/lora_{matrix}" + ("" if layer is None else f"_{layer}")] for matrix in "ab")
+        block = block_variable(scope)
+        if layer is not None and block is not None:
+            scope = f"{block_scope(*divmod(int(layer), source.config.inner_group_num))}/{block.name}"
+        kernel = tensors[f"{scope}/kernel"]
+        tensors[f"{scope}/kernel"] = StoredTensor(
+            kernel.shape, functools.partial(_with_adapter, kernel, a, b, alpha / a.shape[1]))
+    return dataclasses.replace(base, tensors=tensors)
+
+
+def _with_adapter(kernel: StoredTensor, a: StoredTensor, b: StoredTensor, factor: float) -> tf.Tensor:
+    return kernel.read() + factor * tf.matmul(a.read(), b.read())
+
+
+def first_layers(source: StoredModel, num_layers: int | None) -> StoredModel:
+    """The source of a model of the first layers of another one.
+
+    It warns unless the weights were trained for this number of layers.
+
+    Args:
+      num_layers: the number of layers; None for the unchanged source.
+    """
+    if num_layers is None:
+        return source
+    config, depths = source.config, source.settings.distillation_depths or ()
+    Bounds(1, config.num_hidden_layers).check("num_layers", num_layers)
+    if num_layers == config.num_hidden_layers:
+        return source
+    if num_layers not in depths:
+        folder, name = os.path.split(source.path)
+        _warn_of_depth(folder if name.startswith("model.ckpt") else source.path, config.num_hidden_layers, num_layers)
+    groups = config.num_hidden_groups if config.cross_layer_sharing != "all" else (
+        config.attention_blocks[num_layers - 1][0] // config.inner_group_num + 1)
+    cut = config.replace(num_hidden_layers=num_layers, num_hidden_groups=groups)
+    if cut.attention_blocks != config.attention_blocks[:num_layers]:  # it ends within a group
+        source, cut = unshared(source), unshared_config(cut)
+    used = {True: cut.num_attention_blocks, False: cut.num_ffn_blocks}
+
+    def is_kept(name: str) -> bool:
+        block = block_variable(name)
+        return block is None or block.group * cut.inner_group_num + block.inner < used[block.is_of_attention]
+
+    settings = source.settings
+    if depths:
+        settings = settings.replaced(distillation_depths=tuple(depth for depth in depths if depth < num_layers))
+    return dataclasses.replace(source, optional_config=cut, settings=settings, tensors={
+        name: tensor for name, tensor in source.tensors.items() if is_kept(name)})
+
+
+@functools.cache  # a command opens the weights of a run several times
+def _warn_of_depth(path: str, trained: int, num_layers: int) -> None:
+    logging.warning("%s was trained with %d layers and is cut to the first %d, for which it may need further training",
+                    path, trained, num_layers)
+
+
+def unshared_config(config: AlbertConfig) -> AlbertConfig:
+    """The config of a model with the same layers, none of which share weights."""
+    return config.replace(cross_layer_sharing="none", num_hidden_groups=1)
+
+
+def unshared(source: StoredModel) -> StoredModel:
+    """The source of a model with the same outputs in which each layer has its own weights.
+
+    A source without sharing is returned unchanged.
+    """
+    config = source.config
+    if config.in_groups() == unshared_config(config).in_groups():
+        return source
+    return dataclasses.replace(source, optional_config=unshared_config(config), tensors={
+        copy: tensor for name, tensor in source.tensors.items() for copy in _copies(name, config)})
+
+
+def _copies(name: str, config: AlbertConfig) -> Iterator[str]:
+    """The names of a variable's copies, one for each layer that uses it."""
+    in_block = block_variable(name)
+    if not in_block:
+        yield name
+        return
+    group, inner, variable = in_block
+    blocks = config.attention_blocks if in_block.is_of_attention else config.ffn_blocks
+    for layer, used in enumerate(blocks):
+        if group * config.inner_group_num + inner in used:
+            yield f"{block_scope(layer, inner)}/{variable}"
 
 
 def reshaped(source: StoredModel, embedding_size: int | None, num_hidden_groups: int | None) -> StoredModel:
@@ -70,21 +204,18 @@ def widened(source: StoredModel, embedding_size: int) -> StoredModel:
     if embedding_size == config.hidden_size:
         raise ValueError(f"{source.path}: embeddings of the hidden size ({config.hidden_size}) have no mapping to it, "
                          f"so that they cannot be the result. Received: {embedding_size}")
-    axes = {name: axis for name, axis in _AXES.items() if name in source.shapes}
-    shapes = {name: [*shape[:axes[name]], embedding_size, *shape[axes[name] + 1:]] if name in axes else shape
-              for name, shape in source.shapes.items()}
-
-    def read(name: str) -> tf.Tensor:
-        value = source.read(name)
-        return _with_new_columns(name, value.numpy(), shapes[name], config.initializer_range) if name in axes else value
-
-    return dataclasses.replace(source, shapes=shapes, read=read,
-                               read_config=lambda: config.replace(embedding_size=embedding_size))
+    tensors = dict(source.tensors)
+    for name, axis in _AXES.items():
+        if name in tensors:
+            shape = tensors[name].shape
+            tensors[name] = StoredTensor([*shape[:axis], embedding_size, *shape[axis + 1:]], functools.partial(
+                _with_new_columns, name, tensors[name], embedding_size, config.initializer_range))
+    return dataclasses.replace(source, tensors=tensors, optional_config=config.replace(embedding_size=embedding_size))
 
 
-def _with_new_columns(name: str, value: np.ndarray, shape: Sequence[int], initializer_range: float) -> tf.Tensor:
-    axis = _AXES[name]
-    old, new = value.shape[axis], shape[axis]
+def _with_new_columns(name: str, tensor: StoredTensor, new: int, initializer_range: float) -> tf.Tensor:
+    axis, value = _AXES[name], tensor.read().numpy()
+    old = value.shape[axis]
     if name == _NORM + "gamma":
         value = value * (old / new) ** 0.5
     added = list(value.shape)
@@ -143,7 +274,7 @@ def shared(source: StoredModel, num_hidden_groups: int) -> StoredModel:
         raise ValueError(f"{source.path} has {layers} layers of {count_of(config.inner_group_num, 'block')}, which "
                          f"cannot be {num_hidden_groups} groups of equal size")
     config = config.replace(cross_layer_sharing="all", num_hidden_groups=num_hidden_groups)
-    blocks = {name: block for name in source.shapes if (block := block_variable(name))}
+    blocks = {name: block for name in source.tensors if (block := block_variable(name))}
     values: dict[str, np.ndarray] = {}
     kept = []  # of the squared norm of each kernel
     for group, members in enumerate(np.split(np.arange(layers), num_hidden_groups)):
@@ -161,11 +292,10 @@ def _with_values(
     source: StoredModel, values: Mapping[str, np.ndarray], config: AlbertConfig, without: Collection[str] = ()
 ) -> StoredModel:
     """A source with other values and another config."""
-    tensors = {name: tf.constant(value, tf.float32) for name, value in values.items()}
-    shapes = {name: shape for name, shape in source.shapes.items() if name not in without}
-    shapes.update({name: value.shape.as_list() for name, value in tensors.items()})
-    return dataclasses.replace(source, shapes=shapes, read_config=lambda: config,
-                               read=lambda name: tensors[name] if name in tensors else source.read(name))
+    tensors = {name: tensor for name, tensor in source.tensors.items() if name not in without}
+    for name, value in values.items():
+        tensors[name] = StoredTensor(value.shape, functools.partial(tf.constant, value, tf.float32))
+    return dataclasses.replace(source, tensors=tensors, optional_config=config)
 
 
 def _centered(table: np.ndarray) -> np.ndarray:
