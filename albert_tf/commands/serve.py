@@ -123,7 +123,8 @@ def from_weights(options: Options, name: str, path: str) -> ServedModel:
             raise ValueError(f"{path} is a SavedModel, which TensorFlow Serving serves: set --init_checkpoint to the "
                              "weights that it was exported from") from error
         raise
-    source = first_layers(source, options.num_layers)
+    if options.num_layers is not None:
+        source = first_layers(source, options.num_layers)
     source = dataclasses.replace(source, vocabulary=source.vocabulary.with_overrides(options.user_vocabulary))
     source.vocabulary.tokenizer(config)  # raises if they belong to different models
     return model_of_source(name, source, options.model, options.top_k, options.vector_arguments(), options.prompt_name)

@@ -91,15 +91,11 @@ def names_in(folder: str) -> list[str]:
     return tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
 
 
-class NoSuchFile(ValueError):
-    """There is no file at a path."""
-
-
 def check_is_file(path: str, kind: str = "file") -> None:
     """Raises ValueError if there is no file at the path."""
     paths = tf.io.gfile if is_remote(path) else os.path
     if not paths.exists(path):
-        raise NoSuchFile(f"no such {kind}: {path}")
+        raise ValueError(f"no such {kind}: {path}")
     if paths.isdir(path):
         raise ValueError(f"{path} is a directory, but must be a {kind}")
     if not is_remote(path) and not (stat.S_ISREG(os.stat(path).st_mode) or stat.S_ISFIFO(os.stat(path).st_mode)):

@@ -91,7 +91,8 @@ def read(folder: str) -> StoredModel:
     path = os.path.join(folder, VOCABULARY)
     vocabulary = VocabularyFiles(path if tf.io.gfile.exists(path) else None, None, *options_in(folder))
     settings = Settings(head or "encoder", dict(max_seq_length=_length(folder, config)))
-    return without_identity(StoredModel(folder, tensors, config, vocabulary, settings))
+    model = StoredModel(folder, tensors, config, vocabulary, settings)
+    return without_identity(model) if config.embedding_size == config.hidden_size else model
 
 
 def _read_value(path: str, place: str, name: str, shape: tuple[int, ...]) -> tf.Tensor:

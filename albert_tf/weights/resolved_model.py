@@ -166,7 +166,7 @@ def resolve(source: Source, heads: Collection[str] = (), output_dir: str | None 
     path = checkpoint_of(output_dir) if output_dir else None
     # Not the config of `run`: with adapters of layers, that is the merged model, which shares nothing.
     run_config = config_in(os.path.dirname(path)) if path else None
-    run = first_layers(_open_run(path, run_config), num_layers) if path else None
+    run = _cut(_open_run(path, run_config), num_layers) if path else None
     members = tuple(_open(member, source, num_layers) for member in _written_before(ensemble, output_dir, do_train))
     for member in members:
         if member.optional_config is None:  # the config of another member is not its own
@@ -205,8 +205,12 @@ def masked_lm(source: Source) -> tuple[AlbertPretrainer, FullTokenizer]:
 
 def _open(path: str, source: Source, num_layers: int | None) -> StoredModel:
     """Opens weights, cut to num_layers, and with a copy for each layer if they are to be unshared."""
-    model = first_layers(open_source(path), num_layers)
+    model = _cut(open_source(path), num_layers)
     return unshared(model) if source.unshare_layers and path == source.init_path else model
+
+
+def _cut(model: StoredModel, num_layers: int | None) -> StoredModel:
+    return model if num_layers is None else first_layers(model, num_layers)
 
 
 def _open_run(path: str, config: AlbertConfig | None) -> StoredModel:

@@ -2,7 +2,7 @@
 
 A reader and a command apply them in this order::
 
-    without_identity   in the readers of Hugging Face and keras-hub: no projection where E == H
+    without_identity   in the readers of Hugging Face and keras-hub, if E == H: no projection
     merged             in the reader of our checkpoints: low-rank adapters are added to their kernels
     first_layers       num_layers: the model is cut after one of its first layers
     unshared           unshare_layers: each layer has its own weights
@@ -58,8 +58,6 @@ _SAMPLES = 20_000  # embeddings to which the projection is fitted
 def without_identity(source: StoredModel) -> StoredModel:
     """The source without the projection of the embedding, which other formats have even if E == H: the identity."""
     size = source.config.hidden_size
-    if source.config.embedding_size != size:
-        return source
     kernel, bias = (source.tensors[name].read().numpy() if name in source.tensors else None
                     for name in (_MAPPING + "kernel", _MAPPING + "bias"))
     if kernel is not None and not np.array_equal(kernel, np.eye(size)) or bias is not None and np.any(bias):
@@ -104,16 +102,8 @@ def _with_adapter(kernel: StoredTensor, a: StoredTensor, b: StoredTensor, factor
     return kernel.read() + factor * tf.matmul(a.read(), b.read())
 
 
-def first_layers(source: StoredModel, num_layers: int | None) -> StoredModel:
-    """The source of a model of the first layers of another one.
-
-    It warns unless the weights were trained for this number of layers.
-
-    Args:
-      num_layers: the number of layers; None for the unchanged source.
-    """
-    if num_layers is None:
-        return source
+def first_layers(source: StoredModel, num_layers: int) -> StoredModel:
+    """The source of a model of the first layers of another one. It warns unless the weights were trained for them."""
     config, depths = source.config, source.settings.distillation_depths or ()
     Bounds(1, config.num_hidden_layers).check("num_layers", num_layers)
     if num_layers == config.num_hidden_layers:

@@ -79,7 +79,8 @@ def read(folder: str) -> StoredModel:
     if isinstance(inputs, list) and "token_type_ids" not in inputs and _SEGMENTS in tensors:
         tensors[_SEGMENTS] = _with_first_row(tensors[_SEGMENTS])  # transformers gives the model zeros
     vocabulary = _vocabulary(folder, lower_cases=bool(transformer_config.get("do_lower_case")))
-    return without_identity(StoredModel(folder, tensors, config, vocabulary, settings))
+    model = StoredModel(folder, tensors, config, vocabulary, settings)
+    return without_identity(model) if config.embedding_size == config.hidden_size else model
 
 
 def _length(lengths: Sequence[Any], positions: int) -> int | None:
