@@ -26,8 +26,15 @@ from absl import logging
 from albert_tf import options as fields
 from albert_tf.export import FORMATS
 from albert_tf.weights.hugging_face import DTYPES, hub
-from albert_tf.weights.pooling import NormalizedPooling, pooling_arguments
-from albert_tf.weights.source import FirstLayers, HeadChoice, ReleasedCheckpoint, Sharing, TrainedSource
+from albert_tf.weights.source import (
+    FirstLayers,
+    HeadChoice,
+    NormalizedPooling,
+    ReleasedCheckpoint,
+    Sharing,
+    TrainedSource,
+    pooling_arguments,
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

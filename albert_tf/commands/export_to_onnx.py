@@ -35,7 +35,7 @@ from albert_tf.commands.exporting import ScoredExport
 from albert_tf.export import ALBERT_TF, LAYOUTS, PRECISIONS, WEB
 from albert_tf.utils.imports import check_installed
 from albert_tf.utils.outputs import check_export, model_files, used_alone
-from albert_tf.weights.pooling import pooling_arguments
+from albert_tf.weights.source import pooling_arguments
 
 # The number of tokens and masked tokens of the inputs on which a file is compared with the model.
 _COMPARED_LENGTH, _COMPARED_PREDICTIONS = 64, 8

@@ -23,8 +23,7 @@ from albert_tf import options as fields
 from albert_tf.utils.files import is_inside
 from albert_tf.utils.imports import check_installed
 from albert_tf.utils.outputs import check_export, used_alone
-from albert_tf.weights.pooling import NormalizedPooling, replaced_pooling
-from albert_tf.weights.source import ReleasedCheckpoint, VocabularySource
+from albert_tf.weights.source import NormalizedPooling, ReleasedCheckpoint, VocabularySource, replaced_pooling
 
 if TYPE_CHECKING:
     from albert_tf.modeling.albert_model import AlbertModel

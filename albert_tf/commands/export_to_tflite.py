@@ -21,7 +21,7 @@ from albert_tf.config import check_length
 from albert_tf.export import PRECISIONS
 from albert_tf.utils import bounds
 from albert_tf.utils.outputs import used_alone
-from albert_tf.weights.pooling import pooling_arguments
+from albert_tf.weights.source import pooling_arguments
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,7 @@ from albert_tf import options as fields
 from albert_tf.options import Config
 from albert_tf.tasks.classification.data import find_task
 from albert_tf.tasks.classification.table_format import read_table_format
-from albert_tf.weights.pooling import NormalizedPooling, StoredVectors
-from albert_tf.weights.source import FirstLayers, HeadChoice, Source
+from albert_tf.weights.source import FirstLayers, HeadChoice, NormalizedPooling, Source, StoredVectors
 
 if TYPE_CHECKING:
     from albert_tf.tasks.scores import Scorer

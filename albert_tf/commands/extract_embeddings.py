@@ -30,15 +30,16 @@ from albert_tf.modeling.vectors import VectorPrecision
 from albert_tf.training.config import Precision
 from albert_tf.utils.outputs import array_writer, output_set
 from albert_tf.utils.progress import count_of, progress
-from albert_tf.weights.pooling import (
+from albert_tf.weights.source import (
+    SOURCE_OPTIONS,
     NormalizedPooling,
     Prompt,
+    Source,
     StoredVectors,
     Texts,
     check_no_pooling,
     sentence_pooling,
 )
-from albert_tf.weights.source import SOURCE_OPTIONS, Source
 
 if TYPE_CHECKING:
     from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder

@@ -18,8 +18,7 @@ from albert_tf.text.lines import read_standard_input
 from albert_tf.training.config import Precision
 from albert_tf.utils import bounds
 from albert_tf.utils.files import check_characters
-from albert_tf.weights.pooling import Pooling, Prompt, Texts, sentence_pooling
-from albert_tf.weights.source import Source
+from albert_tf.weights.source import Pooling, Prompt, Source, Texts, sentence_pooling
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -24,8 +24,7 @@ from albert_tf.utils import bounds
 from albert_tf.utils.imports import check_installed
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.heads import HEAD_NAMES
-from albert_tf.weights.pooling import Prompt, StoredVectors
-from albert_tf.weights.source import FirstLayers, VocabularySource
+from albert_tf.weights.source import FirstLayers, Prompt, StoredVectors, VocabularySource
 
 if TYPE_CHECKING:
     from albert_tf.server.signatures import ServedModel

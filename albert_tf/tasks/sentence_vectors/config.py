@@ -13,7 +13,7 @@ from albert_tf.tasks.config import FineTuningConfig
 from albert_tf.tasks.sentence_vectors.data import DROPOUT
 from albert_tf.training.config import FineTuningTraining, TeacherConfig
 from albert_tf.utils import bounds
-from albert_tf.weights.pooling import NormalizedPooling, Prompt, StoredVectors
+from albert_tf.weights.source import NormalizedPooling, Prompt, StoredVectors
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
