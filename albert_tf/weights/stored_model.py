@@ -146,7 +146,7 @@ def _open(path: str) -> StoredModel:
     if path.startswith(SCHEME):
         from albert_tf.weights.hugging_face import hub
 
-        return _copy_in(hub.snapshot(path).folder, path)
+        return _copy_in(hub.downloaded(path), path)
     archive = path
     if is_url(path):
         from albert_tf.weights.archive import downloaded

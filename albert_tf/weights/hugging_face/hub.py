@@ -45,18 +45,7 @@ _PATH = re.compile(rf"(?P<name>{NAME_ON_THE_HUB})(@(?P<revision>refs/pr/\d+|[^/@
 _EXAMPLE = f"{SCHEME}albert/albert-base-v2"
 
 
-class Snapshot(NamedTuple):
-    """A local copy of some files of a repository.
-
-    Args:
-      revision: the commit of the files.
-    """
-
-    folder: str
-    revision: str
-
-
-_opened: dict[str, Snapshot] = {}  # by path, what this process has opened
+_opened: dict[str, tuple[str, str]] = {}  # by path, the folder and the commit of what this process has opened
 
 
 class HubPath(NamedTuple):
@@ -83,10 +72,13 @@ def parse(path: str) -> HubPath:
     return HubPath(match["name"], revision and urllib.parse.unquote(revision), subfolder)
 
 
-def snapshot(path: str) -> Snapshot:
-    """Downloads the model at a path, unless it is in the cache. In one process, a path keeps its first revision."""
+def downloaded(path: str) -> str:
+    """The folder of the model at a path, which is downloaded unless it is in the cache.
+
+    In one process, a path keeps its first revision.
+    """
     if path in _opened:
-        return _opened[path]
+        return _opened[path][0]
     hub_path = parse(path)
     with _one_clear_error(path, "downloaded"):
         commit = os.path.basename(_downloaded(hub_path, _FILES))
@@ -95,12 +87,12 @@ def snapshot(path: str) -> Snapshot:
     if not any(glob.glob(os.path.join(glob.escape(folder), pattern)) for pattern in _WEIGHTS):
         raise ValueError(_without_weights(path, hub_path._replace(revision=commit)))
     logging.info("%s is revision %s in %s", path, commit, folder)
-    return _opened.setdefault(path, Snapshot(folder, commit))
+    return _opened.setdefault(path, (folder, commit))[0]
 
 
 def revision_of(path: str) -> str | None:
     """The commit of a path on the hub that this process has opened; None if it has not opened it."""
-    return _opened[path].revision if path in _opened else None
+    return _opened[path][1] if path in _opened else None
 
 
 def upload(folder: str, name: str, private: bool) -> str:
