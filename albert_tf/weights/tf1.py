@@ -221,16 +221,9 @@ def _of_zh(prefix: str, tensors: Mapping[str, StoredTensor]) -> dict[str, Stored
         raise ValueError(f"{prefix}: {_WORDS} must be [V, E] and {_PROJECTION} [E, H]. Received shapes: "
                          f"{list(table.shape)} and {list(projection.shape)}")
     words = StoredTensor([table.shape[0], projection.shape[1]], lambda: tf.matmul(table.read(), projection.read()))
-    return {**{_zh_release_name(key): tensor for key, tensor in tensors.items() if not key.startswith(_PROJECTION)},
-            _WORDS: words}
-
-
-def _zh_release_name(key: str) -> str:
-    """The release's name of a variable; variables outside of the layers have the same name there."""
-    if not key.startswith(_ALBERT_ZH):
-        return key
-    layer, _, variable = key[len(_ALBERT_ZH):].rpartition("/")
-    return next((f"{block_scope(0)}/{ours}/{variable}" for ours, theirs in LAYERS.items() if theirs == layer), key)
+    named = {release_name_of(key.replace(_ALBERT_ZH, "bert/encoder/layer_0/")): tensor
+             for key, tensor in tensors.items() if not key.startswith(_PROJECTION)}
+    return {**named, _WORDS: words}
 
 
 def _zh_config(folder: str) -> AlbertConfig | None:
