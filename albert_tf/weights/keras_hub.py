@@ -31,7 +31,8 @@ from albert_tf.utils.bounds import ROW_LENGTH
 from albert_tf.utils.files import errors_at, read_json_object
 from albert_tf.utils.foreign_keys import check_supported
 from albert_tf.utils.outputs import local_copy
-from albert_tf.weights.settings import Settings, VocabularyFiles, options_in
+from albert_tf.weights.hugging_face.tokenizer_files import options_in
+from albert_tf.weights.settings import Settings, VocabularyFiles
 from albert_tf.weights.stored_model import StoredModel, StoredTensor
 from albert_tf.weights.transforms import without_identity
 

@@ -16,8 +16,7 @@ import dataclasses
 import fnmatch
 import json
 import os
-import reprlib
-from typing import TYPE_CHECKING, Any, Collection, Mapping, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Collection, Mapping, Sequence
 
 from absl import logging
 
@@ -26,13 +25,13 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.arguments import Argument
 from albert_tf.text.added_tokens import AddedToken
 from albert_tf.utils.bounds import check_one_of
-from albert_tf.utils.files import check_keys, errors_at, errors_naming_origin, names_in, read_bytes, read_json_object
-from albert_tf.utils.foreign_keys import check_supported
+from albert_tf.utils.files import check_keys, errors_naming_origin, names_in, read_bytes, read_json_object
 from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.outputs import manifest_of, output, read_manifest, write_or_remove
 from albert_tf.utils.unicode import nfc
 from albert_tf.weights.heads import HEAD_NAMES, check_vocabulary, head_named, head_of
-from albert_tf.weights.hugging_face import MODULES, TOKENIZER_CONFIG, tokenizer_files
+from albert_tf.weights.hugging_face import MODULES, TOKENIZER_CONFIG
+from albert_tf.weights.hugging_face.tokenizer_files import CASING, TokenizerOptions, options_in
 
 if TYPE_CHECKING:
     from albert_tf.text.tokenization import FullTokenizer
@@ -45,29 +44,6 @@ POOLING = ("pooling", "normalize", "truncate_dim", "prompts", "default_prompt_na
 _SENTENCEPIECE = ("30k-clean.model", "spiece.model", "*.model")
 _WORDPIECE = ("vocab_chinese.txt", "vocab.txt", "*vocab*.txt")
 VOCABULARIES = (*_SENTENCEPIECE, *_WORDPIECE)
-_CASING = ("do_lower_case", "keep_accents")
-STRIP_ACCENTS = "strip_accents"  # of Hugging Face's BERT, the opposite of keep_accents
-
-
-class TokenizerOptions(NamedTuple):
-    """The options of a FullTokenizer; None if nothing is stored."""
-
-    do_lower_case: bool | None = None
-    keep_accents: bool | None = None
-    added_tokens: tuple[AddedToken, ...] | None = None
-    prefixes_parts: bool | None = None
-
-    def with_defaults(self, other: TokenizerOptions) -> TokenizerOptions:
-        """These options, and those of `other` where nothing is stored here."""
-        return self._replace(**{name: value for name, value in other._asdict().items() if getattr(self, name) is None})
-
-    def to_json(self) -> dict[str, Any]:
-        """The options that are set, as in tokenizer_config.json."""
-        values = {name: value for name, value in self._asdict().items() if value is not None}
-        tokens = values.pop("added_tokens", ())
-        if tokens:
-            values["added_tokens_decoder"] = {str(token.id): token.to_json() for token in tokens}
-        return values
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,30 +154,8 @@ def options_beside(vocabulary_file: str) -> TokenizerOptions:
     with contextlib.suppress(ValueError):  # the manifest of something else
         manifest = manifest_of(vocabulary_file)
         made_from = read_manifest(manifest)["made_from"] if manifest else {}
-    trained_with = TokenizerOptions(*map(made_from.get, _CASING))
+    trained_with = TokenizerOptions(*map(made_from.get, CASING))
     return options_in(os.path.dirname(vocabulary_file)).with_defaults(trained_with)
-
-
-def options_in(directory: str) -> TokenizerOptions:
-    """The options in a directory's tokenizer_config.json, and the added tokens of all files (see tokenizer_files.py).
-
-    Raises ValueError for what FullTokenizer cannot do, such as removing accents from text that is not lower-cased.
-    """
-    path = os.path.join(directory, TOKENIZER_CONFIG)
-    stored = read_json_object(path) if tf.io.gfile.exists(path) else {}
-    with errors_at(path):
-        check_supported(TOKENIZER_CONFIG, stored)
-    for name in (*_CASING, STRIP_ACCENTS):
-        if not isinstance(stored.get(name), (bool, type(None))):
-            raise ValueError(f"{path}: {name} must be true or false. Received: {reprlib.repr(stored[name])}")
-    lower, keep_accents, strip_accents = map(stored.get, (*_CASING, STRIP_ACCENTS))
-    if strip_accents and lower is False:
-        raise ValueError(f"{path}: {STRIP_ACCENTS} is true and do_lower_case false: accents can be removed only from "
-                         "text that is lower-cased")
-    if keep_accents is None and strip_accents is not None:
-        keep_accents = not strip_accents
-    files = tokenizer_files.read(directory)
-    return TokenizerOptions(lower, keep_accents, *(files if files.added_tokens else ()))
 
 
 def _first(directory: str, patterns: tuple[str, ...]) -> str | None:

@@ -19,38 +19,56 @@ from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.weights.hugging_face import TOKENIZER_CONFIG, TOKENIZER_JSON
 
 SPECIAL_TOKENS_MAP, ADDED_TOKENS = "special_tokens_map.json", "added_tokens.json"
+CASING = ("do_lower_case", "keep_accents")
+STRIP_ACCENTS = "strip_accents"  # of Hugging Face's BERT, the opposite of keep_accents
 PREFIXES_PARTS = "prefixes_parts"  # this package's own key in tokenizer_config.json
 # Written in a text they are text here, as in the release.
 _SPECIAL = ("[CLS]", "[SEP]", "[MASK]", "<pad>", "<unk>", "[PAD]", "[UNK]")
 _ALBERT = (None, "AlbertTokenizer", "AlbertTokenizerFast")  # values of tokenizer_class
 
 
-class TokenizerFiles(NamedTuple):
-    """What the files say of a tokenizer beside its vocabulary, its casing and its accents.
+class TokenizerOptions(NamedTuple):
+    """The options of a FullTokenizer; None if nothing is stored."""
 
-    Args:
-      added_tokens: the added tokens, without the special tokens of every vocabulary.
-      prefixes_parts: whether a text that follows an added token without a space begins with a word-start mark.
+    do_lower_case: bool | None = None
+    keep_accents: bool | None = None
+    added_tokens: tuple[AddedToken, ...] | None = None
+    prefixes_parts: bool | None = None
+
+    def with_defaults(self, other: TokenizerOptions) -> TokenizerOptions:
+        """These options, and those of `other` where nothing is stored here."""
+        return self._replace(**{name: value for name, value in other._asdict().items() if getattr(self, name) is None})
+
+    def to_json(self) -> dict[str, Any]:
+        """The options that are set, as in tokenizer_config.json."""
+        values = {name: value for name, value in self._asdict().items() if value is not None}
+        tokens = values.pop("added_tokens", ())
+        if tokens:
+            values["added_tokens_decoder"] = {str(token.id): token.to_json() for token in tokens}
+        return values
+
+
+def options_in(folder: str) -> TokenizerOptions:
+    """The options that the files of a folder tell. The special tokens of every vocabulary are not added tokens.
+
+    Raises ValueError for what FullTokenizer cannot do, such as removing accents from text that is not lower-cased.
     """
-
-    added_tokens: tuple[AddedToken, ...]
-    prefixes_parts: bool
-
-
-def read(folder: str) -> TokenizerFiles:
-    """Reads the files of a folder. Raises ValueError if one changes ids in a way that is not supported."""
     names = (TOKENIZER_CONFIG, SPECIAL_TOKENS_MAP, ADDED_TOKENS, TOKENIZER_JSON)
     paths = [os.path.join(folder, name) for name in names]
     return _read(*paths, *(version(path) if tf.io.gfile.exists(path) else None for path in paths))
 
 
 @functools.lru_cache(maxsize=64)
-def _read(config_path: str, map_path: str, added_path: str, json_path: str, *versions: tuple | None) -> TokenizerFiles:
+def _read(
+    config_path: str, map_path: str, added_path: str, json_path: str, *versions: tuple | None
+) -> TokenizerOptions:
     config, special_map, added, content = (
         read_json_object(path) if exists else {}
         for path, exists in zip((config_path, map_path, added_path, json_path), versions))
     tokens: dict[str, AddedToken] = {}
     with _errors_at(config_path):
+        check_supported(TOKENIZER_CONFIG, config)
+        casing = _casing(config)
         decoder = config.get("added_tokens_decoder")
         tokens.update(_named(AddedToken.of_json(token, int(number)) for number, token in (decoder or {}).items()))
         tokens = {**_named(_extra_tokens(config)), **tokens}
@@ -65,7 +83,21 @@ def _read(config_path: str, map_path: str, added_path: str, json_path: str, *ver
         _check_tokenizer(content)
         prefixes_parts = config.get("tokenizer_class") in _ALBERT or prepend_scheme(content) == "always"
     kept = tuple(token for content, token in tokens.items() if content not in _SPECIAL)
-    return TokenizerFiles(kept, bool(config.get(PREFIXES_PARTS, prefixes_parts)))
+    return TokenizerOptions(*casing, *((kept, bool(config.get(PREFIXES_PARTS, prefixes_parts))) if kept else ()))
+
+
+def _casing(config: dict[str, Any]) -> tuple[bool | None, bool | None]:
+    """do_lower_case and keep_accents; None if they are not stored."""
+    for name in (*CASING, STRIP_ACCENTS):
+        if not isinstance(config.get(name), (bool, type(None))):
+            raise ValueError(f"{name} must be true or false. Received: {reprlib.repr(config[name])}")
+    lower, keep_accents, strip_accents = map(config.get, (*CASING, STRIP_ACCENTS))
+    if strip_accents and lower is False:
+        raise ValueError(f"{STRIP_ACCENTS} is true and do_lower_case false: accents can be removed only from text that "
+                         "is lower-cased")
+    if keep_accents is None and strip_accents is not None:
+        keep_accents = not strip_accents
+    return lower, keep_accents
 
 
 @contextlib.contextmanager
