@@ -216,11 +216,12 @@ def bert_name_of(name: str) -> str:
 
 def _of_zh(prefix: str, tensors: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
     """The tensors of albert_zh by the release's names, with one word table."""
-    table, projection = (tensors.get(key, StoredTensor((), tf.no_op)) for key in (_WORDS, _PROJECTION))
-    if len(table.shape) != 2 or len(projection.shape) != 2 or table.shape[1] != projection.shape[0]:
+    table, projection = (list(tensors[key].shape) if key in tensors else [] for key in (_WORDS, _PROJECTION))
+    if len(table) != 2 or len(projection) != 2 or table[1] != projection[0]:
         raise ValueError(f"{prefix}: {_WORDS} must be [V, E] and {_PROJECTION} [E, H]. Received shapes: "
-                         f"{list(table.shape)} and {list(projection.shape)}")
-    words = StoredTensor([table.shape[0], projection.shape[1]], lambda: tf.matmul(table.read(), projection.read()))
+                         f"{table} and {projection}")
+    words = StoredTensor([table[0], projection[1]],
+                         lambda: tf.matmul(tensors[_WORDS].read(), tensors[_PROJECTION].read()))
     named = {release_name_of(key.replace(_ALBERT_ZH, "bert/encoder/layer_0/")): tensor
              for key, tensor in tensors.items() if not key.startswith(_PROJECTION)}
     return {**named, _WORDS: words}
