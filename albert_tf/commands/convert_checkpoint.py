@@ -33,7 +33,6 @@ from albert_tf.weights.source import (
     ReleasedCheckpoint,
     Sharing,
     TrainedSource,
-    pooling_arguments,
 )
 
 
@@ -70,7 +69,7 @@ def with_our_paths(options: Options) -> Options:
 
 def main(options: Options) -> None:
     from albert_tf.export.conversion import convert, save_random
-    from albert_tf.weights.resolved_model import resolve
+    from albert_tf.weights.resolved_model import pooling_arguments, resolve
     from albert_tf.weights.transforms import RESHAPED, reshaped
 
     options = with_our_paths(options)

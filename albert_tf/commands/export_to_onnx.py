@@ -35,7 +35,6 @@ from albert_tf.commands.exporting import ScoredExport
 from albert_tf.export import ALBERT_TF, LAYOUTS, PRECISIONS, WEB
 from albert_tf.utils.imports import check_installed
 from albert_tf.utils.outputs import check_export, model_files, used_alone
-from albert_tf.weights.source import pooling_arguments
 
 # The number of tokens and masked tokens of the inputs on which a file is compared with the model.
 _COMPARED_LENGTH, _COMPARED_PREDICTIONS = 64, 8
@@ -74,7 +73,7 @@ def main(options: Options) -> None:
     from albert_tf.server.web import page_files, scripts
     from albert_tf.tasks.scores import check_scores
     from albert_tf.training.checkpoints import check_no_run
-    from albert_tf.weights.resolved_model import resolve
+    from albert_tf.weights.resolved_model import pooling_arguments, resolve
     from albert_tf.weights.settings import settings_of
 
     with used_alone(options.output_dir, "export"):

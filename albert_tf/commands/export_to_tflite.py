@@ -21,7 +21,6 @@ from albert_tf.config import check_length
 from albert_tf.export import PRECISIONS
 from albert_tf.utils import bounds
 from albert_tf.utils.outputs import used_alone
-from albert_tf.weights.source import pooling_arguments
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,7 +43,7 @@ def main(options: Options) -> None:
     from albert_tf.export import tflite
     from albert_tf.export.saved_model import ModelWithRunner, write_and_compare
     from albert_tf.tasks.scores import check_scores
-    from albert_tf.weights.resolved_model import resolve
+    from albert_tf.weights.resolved_model import pooling_arguments, resolve
 
     with used_alone(options.output_dir, "export"):
         selected = resolve(options, num_layers=options.num_layers)

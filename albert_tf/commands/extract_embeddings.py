@@ -38,7 +38,6 @@ from albert_tf.weights.source import (
     StoredVectors,
     Texts,
     check_no_pooling,
-    sentence_pooling,
 )
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ class Options(Source, NormalizedPooling, StoredVectors, Prompt, Texts, Precision
 def main(options: Options) -> None:
     from albert_tf.tasks.sentence_vectors.search import made_with, ranges_in, ranges_path, write_stored
     from albert_tf.tasks.sentence_vectors.vectors import prompted, token_files, token_ids
-    from albert_tf.weights.resolved_model import resolve
+    from albert_tf.weights.resolved_model import resolve, sentence_pooling
 
     if os.path.splitext(options.output_file)[1] != ".npy":
         raise ValueError(f"--output_file must end in .npy. Received: {options.output_file}")

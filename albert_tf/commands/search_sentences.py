@@ -18,7 +18,7 @@ from albert_tf.text.lines import read_standard_input
 from albert_tf.training.config import Precision
 from albert_tf.utils import bounds
 from albert_tf.utils.files import check_characters
-from albert_tf.weights.source import Pooling, Prompt, Source, Texts, sentence_pooling
+from albert_tf.weights.source import Pooling, Prompt, Source, Texts
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ def main(options: Options) -> None:
     from albert_tf.tasks.classification.answers import RelevanceScorer
     from albert_tf.tasks.sentence_vectors.search import made_with, nearest_lines, open_vectors, unit_vectors_function
     from albert_tf.weights.from_pretrained import from_pretrained, tokenizer_from_pretrained
-    from albert_tf.weights.resolved_model import resolve
+    from albert_tf.weights.resolved_model import resolve, sentence_pooling
 
     for query in options.query or ():
         check_characters(query, "--query")

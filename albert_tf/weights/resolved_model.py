@@ -30,7 +30,7 @@ from albert_tf.utils.files import read_bytes
 from albert_tf.weights.from_pretrained import RestoreReport, build, warn_of_random_parts
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.settings import Settings, VocabularyFiles, declared, settings_in, vocabulary_in
-from albert_tf.weights.source import Source
+from albert_tf.weights.source import Pooling, Source, StoredVectors, check_no_pooling, replaced_pooling
 from albert_tf.weights.stored_model import StoredModel, config_in, is_url, open_source
 from albert_tf.weights.transforms import first_layers, unshared, unshared_config
 
@@ -201,6 +201,28 @@ def masked_lm(source: Source) -> tuple[AlbertPretrainer, FullTokenizer]:
     if missing:
         raise ValueError(f"{source.init_path} has no masked-LM head: {', '.join(missing)} are missing")
     return model, selected.vocabulary.tokenizer(model.config)
+
+
+def sentence_pooling(model: ResolvedModel, config: Pooling) -> dict[str, Any]:
+    """The arguments of a sentence encoder that the options of pooling, prompt and max_seq_length set.
+
+    If an option is not set, or the config does not have it, the value is the one stored with the weights, the run in
+    --output_dir or the ensemble; without a stored pooling, it is the mean.
+    """
+    arguments = replaced_pooling(model.stored.settings if model.stored else Settings(), config)
+    if model.settings.head != "sentence_encoder":
+        return arguments
+    return {name: model.effective_value(name, value, "prompt_name" if name == "default_prompt_name" else name)
+            for name, value in arguments.items()}
+
+
+def pooling_arguments(selected: ResolvedModel, head: str, config: Pooling) -> dict[str, Any]:
+    """The arguments of a sentence encoder, from the options; none for another head."""
+    if head != "sentence_encoder":
+        check_no_pooling(config, f"--{{}} is for --model=sentence_encoder. Received: --model={head}")
+        return {}
+    precision = config.vector_arguments() if isinstance(config, StoredVectors) else {}
+    return {**sentence_pooling(selected, config), **precision}
 
 
 def _open(path: str, source: Source, num_layers: int | None) -> StoredModel:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import TYPE_CHECKING, Any, ClassVar, Mapping
+from typing import Any, ClassVar, Mapping
 
 from albert_tf import options as fields
 from albert_tf.modeling.vectors import POOLINGS, VECTOR_PRECISIONS, VectorPrecision, read_ranges
@@ -18,10 +18,6 @@ from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.weights.heads import HEAD_NAMES
 from albert_tf.weights.settings import POOLING, Settings, VocabularyFiles
 
-if TYPE_CHECKING:
-    from albert_tf.weights.resolved_model import ResolvedModel
-
-_VECTORS = "sentence_encoder"  # the head whose outputs are vectors of texts
 # The options of a Source, for the manifests of what is computed with a model.
 SOURCE_OPTIONS = ("init_checkpoint", "albert_hub_module_handle", "albert_config_file", "spm_model_file", "vocab_file",
                   "do_lower_case", "keep_accents")
@@ -246,22 +242,9 @@ class Texts(Config):
     batch_size: int = fields.integer(32, "Number of texts in a batch.", bounds.BATCH_SIZE)
 
 
-def sentence_pooling(model: ResolvedModel, config: Pooling) -> dict[str, Any]:
-    """The arguments of a sentence encoder that the options of pooling, prompt and max_seq_length set.
-
-    If an option is not set, or the config does not have it, the value is the one stored with the weights, the run in
-    --output_dir or the ensemble; without a stored pooling, it is the mean.
-    """
-    arguments = replaced_pooling(model.stored.settings if model.stored else Settings(), config)
-    if model.settings.head != _VECTORS:
-        return arguments
-    return {name: model.effective_value(name, value, "prompt_name" if name == "default_prompt_name" else name)
-            for name, value in arguments.items()}
-
-
 def replaced_pooling(stored: Settings, config: Pooling, **defaults: Any) -> dict[str, Any]:
     """The arguments of sentence_pooling, from the options, or else from settings of a sentence encoder, or defaults."""
-    stored = stored if stored.head == _VECTORS else Settings(_VECTORS, defaults)
+    stored = stored if stored.head == "sentence_encoder" else Settings("sentence_encoder", defaults)
     requested = {name: getattr(config, name, None) for name in (*POOLING, "max_seq_length")}
     requested["default_prompt_name"] = getattr(config, "prompt_name", None)
     return {name: getattr(stored, name) if value is None else value for name, value in requested.items()}
@@ -272,12 +255,3 @@ def check_no_pooling(config: Pooling, message: str) -> None:
     for name in ("pooling", "normalize", "truncate_dim", "vector_precision"):
         if getattr(config, name, None) not in (None, "float32"):
             raise ValueError(message.format(name))
-
-
-def pooling_arguments(selected: ResolvedModel, head: str, config: Pooling) -> dict[str, Any]:
-    """The arguments of a sentence encoder, from the options; none for another head."""
-    if head != _VECTORS:
-        check_no_pooling(config, f"--{{}} is for --model=sentence_encoder. Received: --model={head}")
-        return {}
-    precision = config.vector_arguments() if isinstance(config, StoredVectors) else {}
-    return {**sentence_pooling(selected, config), **precision}

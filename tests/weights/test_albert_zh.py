@@ -62,8 +62,8 @@ def write(folder, values):
 def test_outputs_are_those_of_the_projected_embedding(written):
     model, values, folder = written
     source = open_source(str(folder))
-    assert not [name for name in source.shapes if "layer_shared" in name or name.endswith("_2")]
-    assert source.shapes["bert/embeddings/word_embeddings"] == [20, 8]
+    assert not [name for name in source.tensors if "layer_shared" in name or name.endswith("_2")]
+    assert source.tensors["bert/embeddings/word_embeddings"] == [20, 8]
     again = albert_tf.from_pretrained(str(folder), model="pretrainer")
     assert again.config == TINY
     expected, found = model(BATCH), again(BATCH)

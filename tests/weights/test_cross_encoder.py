@@ -31,7 +31,7 @@ def scores_of(path):
 
 
 def test_scores_are_those_of_sentence_transformers_with_either_function(folder, scores):
-    assert head_of_source(open_source(str(folder))) == "classifier"
+    assert open_source(str(folder)).head == "classifier"
     model, found = scores_of(folder)
     assert (model.activation_fn, model.num_labels, model.max_seq_length) == ("sigmoid", 1, 17)
     np.testing.assert_allclose(found, scores, atol=1e-5)

@@ -14,7 +14,7 @@ from albert_tf.export.conversion import convert
 from albert_tf.modeling.layers import release_name
 from albert_tf.text.tokenization import tokenizer_key
 from albert_tf.weights.from_pretrained import load_into
-from albert_tf.weights.stored_model import head_of_source, open_source
+from albert_tf.weights.stored_model import open_source
 
 pytestmark = pytest.mark.both_stacks
 OF_MODULES = ("encoder", "pretrainer", "sentence_encoder")
@@ -29,7 +29,7 @@ def values_of(model):
 def check(path, model, head, is_hugging_face=False):
     """Checks that the weights at a path are those of a model, bit for bit, with its config and its arguments."""
     source = open_source(str(path))
-    assert head_of_source(source) == head
+    assert source.head == head
     read = albert_tf.from_pretrained(str(path), model=head)
     assert read.config in (model.config, model.config.in_groups())
     assert {**read.get_config(), "name": "", "config": ""} == {**model.get_config(), "name": "", "config": ""}
@@ -59,7 +59,7 @@ def test_a_model_and_its_conversion_have_all_that_was_saved(written, cased, tmp_
 def test_the_head_follows_from_the_variables(copied, name):
     _, folder = copied(name, "tf1")
     (folder / "albert_tf.json").unlink(missing_ok=True)
-    assert head_of_source(open_source(str(folder))) == name
+    assert open_source(str(folder)).head == name
 
 
 @pytest.mark.parametrize("to", ["ours", "tf1", "hugging_face", "tf_hub"])

@@ -14,7 +14,7 @@ from tiny import TINY_TEXT
 
 import albert_tf
 from albert_tf.export.conversion import convert
-from albert_tf.weights.stored_model import head_of_source, open_source
+from albert_tf.weights.stored_model import open_source
 
 pytestmark = pytest.mark.both_stacks
 HF, OURS, WEIGHTS, INDEX = ("token_classifier", "hugging_face"), ("token_classifier", "ours"), "model.safetensors", (
@@ -26,7 +26,7 @@ IDENTITY = "albert.encoder.embedding_hidden_mapping_in."
 def read(path):
     """All that is read of a folder: weights, config, settings, vocabulary."""
     source = open_source(str(path))
-    model = albert_tf.from_pretrained(str(path), model=head_of_source(source))
+    model = albert_tf.from_pretrained(str(path), model=source.head)
     return model, source.vocabulary and source.vocabulary.tokenizer()
 
 

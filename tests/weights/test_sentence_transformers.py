@@ -14,7 +14,7 @@ import albert_tf
 from albert_tf.export.conversion import convert
 from albert_tf.tasks.sentence_vectors.vectors import embed, text_vectors, token_ids, vectors_function
 from albert_tf.weights.settings import settings_of
-from albert_tf.weights.stored_model import head_of_source, open_source
+from albert_tf.weights.stored_model import open_source
 
 pytestmark = pytest.mark.both_stacks
 TINY = tiny.TINY.replace(max_position_embeddings=8)

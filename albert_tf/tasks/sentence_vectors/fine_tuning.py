@@ -42,7 +42,7 @@ from albert_tf.training.checkpoints import saved_runs
 from albert_tf.training.evaluation import mean_of
 from albert_tf.utils.outputs import read_array, write_array
 from albert_tf.utils.progress import count_of
-from albert_tf.weights.source import sentence_pooling
+from albert_tf.weights.resolved_model import sentence_pooling
 from albert_tf.weights.teacher import Teacher
 
 # Distillation: about how many lines the initial weights read, and how many in a batch.
