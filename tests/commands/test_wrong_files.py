@@ -250,7 +250,7 @@ def test_an_empty_line_of_standard_input_is_no_query(paths, tmp_path, monkeypatc
 ])
 def test_batches_that_cannot_be_divided_are_refused_before_anything_is_read(capsys, script, values, message):
     with loaded(script) as run:
-        assert run(output_dir="nowhere", **values) == 1
+        assert run(output_dir="nowhere", albert_config_file="albert_base_v2", **values) == 1
     assert message in capsys.readouterr().err
 
 

@@ -156,7 +156,7 @@ def with_another_config(folder):
     (lambda folder: None, "", {}, "no checkpoint at "),
     (lambda folder: None, "nowhere", {}, "no checkpoint at .*nowhere"),
     (lambda folder: (saved(folder, "first"), saved(folder, "second")), "", {}, "choose one: first, second"),
-    (without_config, "", {}, "no such config file: "),
+    (without_config, "", {}, r"has no albert_config.json \(of a BERT: bert_config.json\): copy it beside the weights"),
     (with_another_config, "", {}, r"embedding_hidden_mapping_in/kernel .*\[4, 8\].*\[4, 16\]"),
     (lambda folder: (folder / "m.keras").write_bytes(b"PK\x03\x04"), "m.keras", {},
      "m.keras .*keras.models.load_model"),
