@@ -263,7 +263,7 @@ def test_batches_that_cannot_be_divided_are_refused_before_anything_is_read(caps
     (dict(runtime="jax", jax_num_processes=2), "--jax_num_processes")], ids=str)
 def test_flags_that_jax_cannot_follow_or_that_need_it_are_refused(capsys, values, message):
     with loaded("run_pretraining") as run:
-        assert run(output_dir="nowhere", input_file="nowhere", **values) == 1
+        assert run(output_dir="nowhere", input_file="nowhere", albert_config_file="albert_base_v2", **values) == 1
     assert message in capsys.readouterr().err.splitlines()[-1]
 
 
