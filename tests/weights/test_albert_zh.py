@@ -63,7 +63,7 @@ def test_outputs_are_those_of_the_projected_embedding(written):
     model, values, folder = written
     source = open_source(str(folder))
     assert not [name for name in source.tensors if "layer_shared" in name or name.endswith("_2")]
-    assert source.tensors["bert/embeddings/word_embeddings"] == [20, 8]
+    assert list(source.tensors["bert/embeddings/word_embeddings"].shape) == [20, 8]
     again = albert_tf.from_pretrained(str(folder), model="pretrainer")
     assert again.config == TINY
     expected, found = model(BATCH), again(BATCH)
@@ -87,7 +87,7 @@ def test_another_layer_norm_a_missing_config_and_a_missing_projection_are_named(
     with pytest.raises(ValueError, match="Received: ln_type='preln'"):
         albert_tf.from_pretrained(str(folder))
     (folder / "albert_config_tiny.json").unlink()
-    with pytest.raises(ValueError, match="one config of the model .* Received: none"):
+    with pytest.raises(ValueError, match="has no albert_config.json"):
         albert_tf.from_pretrained(str(folder))
     write(folder, {name: value for name, value in values.items() if "word_embeddings_2" not in name})
     with pytest.raises(ValueError, match=r"must be \[V, E\] and .* Received shapes: \[20, 4\] and \[\]"):

@@ -38,7 +38,7 @@ def test_weights_vocabulary_casing_and_config_are_read_from_a_tf1_module(tmp_pat
     (tmp_path / "lower/assets/albert_config.json").write_text(config.to_json_string())
     assert open_source(str(tmp_path / "lower")).config == config
     tf1_module(tmp_path / "graph", tiny_spm, scopes=False)  # does not tell the model's sizes
-    with pytest.raises(ValueError, match="no config.*--albert_config_file"):
+    with pytest.raises(ValueError, match="no albert_config.json.*--albert_config_file"):
         albert_tf.from_pretrained(str(tmp_path / "graph"))
     assert albert_tf.from_pretrained(str(tmp_path / "graph"), config=TINY).config == TINY
     names, tensors = zip(*((f"module/{name}", value) for name, value in values.items()))  # of fine-tuning
