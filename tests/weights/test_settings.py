@@ -30,7 +30,7 @@ def test_what_is_written_is_read_and_replaced_by_later_settings_which_keep_a_cas
     model = model_with_settings(name, TINY)
     settings = dataclasses.replace(settings_of(model), task="reviews", lora_alpha=16.0)
     write_settings(settings, TINY, str(tmp_path))
-    assert settings_in(str(tmp_path)) == settings and settings.max_seq_length == 9
+    assert settings_in(str(tmp_path)).content() == settings.content() and settings.max_seq_length == 9
     assert options_in(str(tmp_path)).do_lower_case is False
     write_settings(Settings(), TINY, str(tmp_path))
     assert settings_in(str(tmp_path)) == Settings()
@@ -52,7 +52,7 @@ def test_a_conversion_beside_a_checkpoint_leaves_its_settings_and_without_them_d
     model = model_with_settings(name, TINY)
     albert_tf.save_pretrained(model, str(tmp_path))
     convert(open_source(str(tmp_path)), str(tmp_path), "hugging_face")
-    assert open_source(str(tmp_path)).settings == settings_of(model)
+    assert open_source(str(tmp_path)).settings.content() == settings_of(model).content()
     (tmp_path / SETTINGS).unlink()
     (tmp_path / "config.json").unlink()
     read = albert_tf.from_pretrained(str(tmp_path), model=head_of_name(name))
@@ -146,6 +146,7 @@ def test_a_user_sets_the_file_or_an_option_and_the_rest_is_that_beside_the_file(
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(dict(keep_accents=False)))
     assert VocabularyFiles().with_overrides(given) == VocabularyFiles(path, None, False, False)
     caplog.clear()
+    (tmp_path / "tokenizer_config.json").unlink()
     contents = {"own.txt": "a\nb\n", "same.txt": "a\nb\n", "other.txt": "a\nc\n"}
     for name, content in contents.items():
         (tmp_path / name).write_text(content)
@@ -153,3 +154,12 @@ def test_a_user_sets_the_file_or_an_option_and_the_rest_is_that_beside_the_file(
     assert stored.with_overrides(same) == same and not caplog.text
     assert stored.with_overrides(other) == other
     assert "other.txt is not the vocabulary that comes with the weights" in caplog.text
+
+
+@pytest.mark.parametrize("max_seq_length, length", [(None, 16), (6, 6), (64, 16)])
+def test_the_tokenizer_makes_rows_that_the_model_takes(sentence_pieces, tmp_path, max_seq_length, length):
+    model = albert_tf.AlbertClassifier(TINY.replace(vocab_size=2000), num_labels=3, max_seq_length=max_seq_length)
+    albert_tf.save_pretrained(model, str(tmp_path), sentence_pieces)
+    tokenizer = albert_tf.tokenizer_from_pretrained(str(tmp_path))
+    assert tokenizer("one two three four " * 20)["input_ids"].shape == (1, length)
+    assert tokenizer("one " * 20, max_seq_length=4)["input_ids"].shape == (1, 4)
