@@ -5,7 +5,6 @@ import csv
 import re
 import statistics
 
-import pytest
 from script_session import REPOSITORY
 
 from studies.intervals import standard_error
@@ -52,20 +51,22 @@ def row_of(name):
     return row.strip("| ").split(" | ")[1:]
 
 
-def test_the_rows_beside_hugging_face_follow_from_the_scores_of_the_seeds():
-    measured = {(row["task"], row["program"]): [float(row[name]) for name in ("lowest", "median", "highest")]
-                for row in read_rows("fine_tuning_beside_hugging_face.csv")}
+def test_rows_of_medians_follow_from_the_scores_of_the_seeds():
+    beside = {(row["task"], row["program"]): [float(row[name]) for name in ("lowest", "median", "highest")]
+              for row in read_rows("fine_tuning_beside_hugging_face.csv")}
     shown = {row[0]: row[1:4] for row in table_rows("accuracy.md", "Fine-tuning beside Hugging Face")}
-    for task in {task for task, _ in measured}:
-        pair, digits = [measured[task, name] for name in ("albert_tf", "Hugging Face")], 1 if "SQuAD" in task else 3
+    for task in {task for task, _ in beside}:
+        pair, digits = [beside[task, name] for name in ("albert_tf", "Hugging Face")], 1 if "SQuAD" in task else 3
         assert shown[task] == [*(median_and_range(each, digits) for each in pair), difference_of_medians(*pair, digits)]
-
-
-@pytest.mark.parametrize("trained, name", [
-    ("all", "all weights |"), ("adapters", "adapters and head |"), ("head", "head |")])
-def test_the_rows_of_a_part_of_the_weights_follow_from_the_scores_of_the_seeds(trained, name):
-    measured = [scores(read_rows("trainable_weights.csv"), task=task, trained=trained) for task in ("sst-2", "sts-b")]
-    assert row_of(name)[1:] == list(map(median_and_range, measured)) and set(map(len, measured)) == {5}
+    for trained, name in (("all", "all weights |"), ("adapters", "adapters and head |"), ("head", "head |")):
+        parts = [scores(read_rows("trainable_weights.csv"), task=task, trained=trained) for task in ("sst-2", "sts-b")]
+        assert row_of(name)[1:] == list(map(median_and_range, parts))
+    tiny = read_rows("albert_tiny_en.csv")
+    pairs = [[scores(tiny, task=task, metric=metric, weights=weights) for weights in ("pre-trained", "random")]
+             for task, metric in dict.fromkeys((row["task"], row["metric"]) for row in tiny)]
+    assert [row[1:4] for row in table_rows("accuracy.md", "albert_tiny_en")
+            if re.match("SST-2|STS-B|the same|RTE", row[0])] == [
+        [*map(median_and_range, pair), difference_of_medians(*pair)] for pair in pairs]
 
 
 def test_every_interval_of_the_verdicts_is_one_of_the_differences():
@@ -84,19 +85,10 @@ def test_the_table_of_sizes_and_precisions_follows_from_the_measured_values():
     assert len(shown) > 5 and all(row in measured for row in shown)
 
 
-def over_seeds(rows):
-    """The cells of a row of docs/faster.md: score with its standard error, and times in percent."""
-    return [mean_score(rows), *(times_in_percent(rows, name) for name in ("time_batch_1", "time_batch_32"))]
-
-
-def mean_score(rows):
-    return mean_and_error([float(row["score"]) for row in rows])
-
-
-def mean_and_error(values):
+def mean_and_error(values, digits=3, sign=""):
     """The mean of the values with its standard error, if there are several."""
-    error = f" ({standard_error(values):.3f})" if len(values) > 1 else ""
-    return f"{statistics.mean(values):.3f}{error}"
+    error = f" ({standard_error(values):.{digits}f})" if len(values) > 1 else ""
+    return f"{statistics.mean(values):{sign}.{digits}f}{error}" if values else ""
 
 
 def times_in_percent(rows, column):
@@ -104,86 +96,58 @@ def times_in_percent(rows, column):
     return f"{min(times)} to {max(times)}" if min(times) < max(times) else str(times[0])
 
 
-def of_program(rows, column):
-    """The rows of each program, in the order of the file."""
-    programs = collections.defaultdict(list)
+def by_column(rows, column):
+    """The rows by their value in a column, in the order of the file."""
+    groups = collections.defaultdict(list)
     for row in rows:
-        programs[row[column]].append(row)
-    return programs
+        groups[row[column]].append(row)
+    return groups
 
 
 def test_the_ways_to_a_faster_model_follow_from_the_scores_and_times_of_the_seeds():
-    ways = of_program([row for row in read_rows("faster.csv") if row["steps"] == "600"], "way")
+    ways = by_column([row for row in read_rows("faster.csv") if row["steps"] == "600"], "way")
     assert table_rows("faster.md", "The ways side by side")[1:] == [
-        [name, *over_seeds(rows), rows[0]["megabytes"]] for name, rows in ways.items()]
+        [name, mean_and_error(scores(rows)), *(times_in_percent(rows, f"time_batch_{size}") for size in (1, 32)),
+         rows[0]["megabytes"]] for name, rows in ways.items()]
 
 
-def test_the_rows_of_int8_follow_from_the_scores_of_the_seeds():
-    tasks, shown = of_program(read_rows("int8_tasks.csv"), "task"), table_rows("faster.md", "int8")[1:]
+def test_the_rows_of_int8_follow_from_the_measured_values():
+    tasks, shown = by_column(read_rows("int8_tasks.csv"), "task"), table_rows("faster.md", "int8")[1:]
     assert len(tasks) > 4
     for (name, *cells), (task, rows) in zip(shown, tasks.items()):
-        scores = {export: [float(row["score"]) for row in own] for export, own in of_program(rows, "export").items()}
-        digits, seeds, before = 1 if task.startswith("squad") else 3, len(scores["float32"]), scores["float32"]
-        assert name.endswith(f"; {seeds}") and cells[0] == f"{statistics.mean(before):.{digits}f}"
-        for cell, export in zip(cells[1:], ("ONNX, int8", "ONNX, int8 but ffn_.*/output", "TensorFlow Lite, int8")):
-            differences = [after - score for after, score in zip(scores.get(export, []), before)]
-            error = f" ({standard_error(differences):.{digits}f})" if len(differences) > 1 else ""
-            assert cell == (f"{statistics.mean(differences):+.{digits}f}{error}" if differences else "")
-
-
-def test_the_rows_of_int8_by_depth_follow_from_the_measured_values():
-    by_layers = of_program(read_rows("int8_depth.csv"), "layers")
-    shown = [row for row in table_rows("faster.md", "int8") if row[0].isdecimal()]
-    assert len(shown) == 3
-    for layers, *cells in shown:
-        (error, same), others = ([f"{float(row[name]):.3f}" for name in ("error_of_vectors", "same_piece")]
-                                 for row in by_layers[layers])
+        of_export = {export: scores(own) for export, own in by_column(rows, "export").items()}
+        digits, before = 1 if task.startswith("squad") else 3, of_export["float32"]
+        assert name.endswith(f"; {len(before)}") and cells[0] == f"{statistics.mean(before):.{digits}f}"
+        assert cells[1:] == [mean_and_error([after - score for after, score in zip(of_export.get(export, []), before)],
+                                            digits, "+")
+                             for export in ("ONNX, int8", "ONNX, int8 but ffn_.*/output", "TensorFlow Lite, int8")]
+    depths, by_layers = by_column(read_rows("int8_depth.csv"), "layers"), [row for row in shown if row[0].isdecimal()]
+    assert len(by_layers) == 3
+    for layers, *cells in by_layers:
+        columns = dict(error_of_vectors=".3f", same_piece=".3f")
+        (error, same), others = (formatted(row, columns) for row in depths[layers])
         assert cells == [error, same, ", ".join(others)]
-    deep = [float(row["same_piece"]) for row in read_rows("int8_depth.csv")
-            if row["precision"] == "int8" and int(row["layers"]) >= 18]
-    assert max(deep) < 0.8  # "From 18 layers on"
 
 
-def test_the_rows_of_the_shipped_model_follow_from_the_scores_of_the_seeds():
-    measured = read_rows("albert_tiny_en.csv")
-    shown = [row[1:4] for row in table_rows("accuracy.md", "albert_tiny_en")
-             if re.match("SST-2|STS-B|the same|RTE", row[0])]
-    expected = []
-    for task, metric in dict.fromkeys((row["task"], row["metric"]) for row in measured):
-        pair = [scores(measured, task=task, metric=metric, weights=weights) for weights in ("pre-trained", "random")]
-        expected.append([*map(median_and_range, pair), difference_of_medians(*pair)])
-    assert shown == expected
+def formatted(row, formats):
+    """The values of columns, in their formats."""
+    return [format(float(row[name]), digits) if row[name] else "" for name, digits in formats.items()]
 
 
-def test_the_rows_of_sizes_and_settings_of_a_bert_that_becomes_an_albert_are_the_measured_ones():
-    all_rows = [row for row in read_rows("bert_to_albert.csv") if "rank" not in row["configuration"]]
-    by_default = [row for row in all_rows if (row["lines"], row["learning_rate"], row["replaced_words"]) in (
+def test_the_rows_of_a_bert_that_becomes_an_albert_are_the_measured_ones():
+    measured = [dict(row, millions=f"{row['parameters']}e-6") for row in read_rows("bert_to_albert.csv")
+                if "rank" not in row["configuration"]]
+    by_default = [row for row in measured if (row["lines"], row["learning_rate"], row["replaced_words"]) in (
         ("10000", "0.0015", "0.3"), ("", "", ""))]
-    settings, measured = [row for row in all_rows if row not in by_default], by_default
     rows = table_rows("sentence_vectors.md", "From BERT to ALBERT")
     first = next(place for place, row in enumerate(rows) if row[:2] == ["model, lines", "corrected"])
-    of_settings = [
-        [f"{row['configuration']}, {int(row['lines']):,}", row["bias_correction"], f"{float(row['learning_rate']):g}",
-         f"{float(row['replaced_words']):g}", *(f"{float(row[name]):.3f}" for name in ("int8_spearman", "recall@1"))]
-        for row in settings]
-    assert len(rows[first + 1:]) >= 6 and all(row in of_settings for row in rows[first + 1:])
-    shown = rows[1:first]
-    columns = {"megabytes": ".2f", "parameters": ".1f", "start_spearman": ".3f", "int8_spearman": ".3f",
+    columns = {"megabytes": ".2f", "millions": ".1f", "start_spearman": ".3f", "int8_spearman": ".3f",
                "recall@1": ".3f", "milliseconds": ".2f"}
-    assert len(shown) == len(measured) >= 5
-    for (name, *cells), row in zip(shown, measured):
-        values = dict(row, parameters=int(row["parameters"]) / 1e6)
-        assert name.split(",")[0] == {"teacher": "all-MiniLM-L6-v2"}.get(row["configuration"], row["configuration"])
-        assert cells == [format(float(values[column]), digits) if values[column] else ""
-                         for column, digits in columns.items()]
-
-
-def test_the_card_has_the_measured_scores_of_the_first_layers():
-    card = (REPOSITORY / "albert_tf/models/albert_minilm_en/README.md").read_text("utf-8")
-    for row in read_rows("distillation_depths.csv"):
-        scores = (", ".join(f"{float(row[f'{name}_{when}']):.3f}" for name in ("spearman", "recall@1"))
-                  for when in ("before", "after"))
-        assert f"| {row['layers']} | {' | '.join(scores)} |" in card
+    assert [row[1:] for row in rows[1:first]] == [formatted(row, columns) for row in by_default]
+    columns = {"learning_rate": "g", "replaced_words": "g", "int8_spearman": ".3f", "recall@1": ".3f"}
+    of_settings = [[f"{row['configuration']}, {int(row['lines']):,}", row["bias_correction"], *formatted(row, columns)]
+                   for row in measured if row not in by_default]
+    assert len(rows[first + 1:]) >= 6 and all(row in of_settings for row in rows[first + 1:])
 
 
 def test_the_rows_of_the_steps_on_a_gpu_follow_from_the_measured_values():
