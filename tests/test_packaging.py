@@ -1,4 +1,4 @@
-"""The package as a wheel, and wheels of its requirements for each platform."""
+"""The package as a wheel."""
 
 import os
 import pathlib
@@ -19,19 +19,13 @@ REPOSITORY = pathlib.Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
-def clone(tmp_path_factory):
-    """A copy of the sources in a folder of the README's name, because building writes files into their folder."""
-    clone = tmp_path_factory.mktemp("home") / "albert_tf"
-    shutil.copytree(REPOSITORY / "albert_tf", clone / "albert_tf", ignore=shutil.ignore_patterns("__pycache__"))
-    for path in (REPOSITORY / name for name in ("pyproject.toml", "README.md", "LICENSE")):
-        shutil.copy(path, clone)
-    return clone
-
-
-@pytest.fixture(scope="module")
-def wheel(clone, tmp_path_factory):
+def wheel(tmp_path_factory):
+    """The wheel of a copy of the sources, because building writes files into their folder."""
     folder = tmp_path_factory.mktemp("wheel")
-    run_pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(clone))
+    shutil.copytree(REPOSITORY / "albert_tf", folder / "albert_tf", ignore=shutil.ignore_patterns("__pycache__"))
+    for path in (REPOSITORY / name for name in ("pyproject.toml", "README.md", "LICENSE")):
+        shutil.copy(path, folder)
+    run_pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(folder))
     path, = folder.glob("*.whl")
     return path
 
@@ -40,16 +34,6 @@ def run_pip(*arguments):
     done = subprocess.run([sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-def test_a_script_beside_the_clone_imports_the_package_and_not_the_folder(clone, tmp_path):
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path], check=True)
-    packages, = tmp_path.glob("lib/python*/site-packages")
-    (packages / "this_environment.pth").write_text(sysconfig.get_paths()["purelib"])
-    run_pip("--python", str(tmp_path / "bin/python"), "install", "--no-deps", "--no-build-isolation", "-e", str(clone))
-    (clone.parent / "train.py").write_text("import albert_tf; print(albert_tf.AlbertConfig.__name__)")
-    done = subprocess.run([tmp_path / "bin/python", "train.py"], cwd=clone.parent, capture_output=True, text=True)
-    assert done.stdout == "AlbertConfig\n", done.stderr
 
 
 def test_the_wheel_has_all_files_that_the_package_reads(wheel):
@@ -76,41 +60,8 @@ def test_the_wheel_alone_runs_the_scripts(wheel, tmp_path):
     filled = run("fill_mask", "--init_checkpoint=albert_tiny_en", "--text=The [MASK] is known.")
     assert filled.returncode == 0 and "The [MASK] is known." in filled.stdout, filled.stderr
     wrong = run("fill_mask", "--init_checkpoint=nowhere", "--text=a [MASK]")
-    assert wrong.returncode == 1, wrong.stderr
-    assert wrong.stderr.startswith("fill_mask: error: no checkpoint at nowhere"), wrong.stderr
+    assert wrong.returncode == 1 and wrong.stderr.startswith("fill_mask: error: no checkpoint at nowhere"), wrong.stderr
     assert "    albert-tf fill_mask --init_checkpoint=model_dir" in run("fill_mask", "--help").stdout
-    assert "--[no]do_lower_case" in run("create_pretraining_data", "--helpshort").stdout
-    glue = run("run_glue", "--help")  # a script that imports another one
-    assert glue.returncode == 0 and "--num_runs" in glue.stdout, glue.stderr
-
-
-@pytest.fixture(scope="module")
-def uv(tmp_path_factory):
-    """uv, which evaluates markers for other platforms; `pip --platform` evaluates them for this machine."""
-    environment = tmp_path_factory.mktemp("uv")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
-    run_pip("--python", str(environment / "bin/python"), "install", "uv==0.13.9")
-    return environment / "bin/uv"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("file", [
-    "requirements.txt", "requirements-newest.txt", "pyproject.toml", "pyproject.toml all"])
-@pytest.mark.parametrize("platform", ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu", "aarch64-apple-darwin",
-                                      "x86_64-pc-windows-msvc"])
-def test_every_platform_has_wheels_of_all_requirements(uv, file, platform):
-    file, *extras = file.split()
-    for python in ("3.11", "3.12", "3.13"):
-        command = [uv, "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--only-binary=:all:",
-                   f"--python-platform={platform}", f"--python-version={python}",
-                   *(f"--extra={each}" for each in extras)]
-        done = subprocess.run([*command, file], cwd=REPOSITORY, capture_output=True, text=True,
-                              env=dict(os.environ, UV_PYTHON_DOWNLOADS="never"))
-        assert done.returncode == 0, f"Python {python}: {done.stderr}"
-        assert "tensorflow==2." in done.stdout
-        has_text = "windows" not in platform and (file != "pyproject.toml" or extras == ["all"]) and not (
-            file == "requirements.txt" and python < "3.12" and platform.startswith("aarch64"))
-        assert ("tensorflow-text==" in done.stdout) == has_text
 
 
 def test_the_message_of_a_missing_module_names_an_extra_that_has_it():

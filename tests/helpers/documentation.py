@@ -23,23 +23,17 @@ from typing import NamedTuple
 import numpy as np
 import script_process
 from script_session import REPOSITORY
+from tiny import TINY_TEXT
 
-from albert_tf.config import CONFIG_NAME, AlbertConfig
+from albert_tf.config import CONFIG_NAME
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.weights.tf1 import save_tf1_checkpoint
-
-TINY_CONFIG = dict(embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16,
-                   max_position_embeddings=64)
-_CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
 class Block(NamedTuple):
-    """A fenced block: its language, the name of the file that it shows (or ""), the heading above it, and its text."""
+    """A fenced block: its language and its text."""
 
     language: str
-    file: str
-    section: str
     text: str
 
 
@@ -51,16 +45,11 @@ class Page:
     """
 
     def __init__(self, path):
-        self.path = path
-        self.text = path.read_text(encoding="utf-8")
-        self.blocks = list(_blocks(self.text))
+        self.path, self.text = path, path.read_text(encoding="utf-8")
+        self.blocks = [Block(*found) for found in re.findall(r"^```(\w*).*?\n(.*?)^```$", self.text, re.M | re.S)]
         self.names = {}  # of its python blocks
         self.printed = ""  # by the last block of commands or Python
         self._server, self._url = None, ""
-
-    def prose(self):
-        """The page without its blocks of code."""
-        return _CODE.sub("", self.text)
 
     def commands(self):
         """The words of each command of the shell blocks."""
@@ -68,8 +57,7 @@ class Page:
 
     def broken_links(self):
         """Local links whose file or heading does not exist, and paths in backquotes that do not."""
-        prose = self.prose()
-        broken = []
+        prose, broken = self.prose(), []
         for link in re.findall(r"\]\((?!https?:)([^)]+)\)", prose):
             file, _, anchor = link.partition("#")
             target = self.path.parent / file if file else self.path
@@ -78,14 +66,13 @@ class Page:
         named = re.findall(r"`((?:albert_tf|docs|tests|benchmarks|models|examples|studies)/[\w./-]*)`", prose)
         return broken + [path for path in named if not (REPOSITORY / path).exists()]
 
+    def prose(self):
+        return re.sub(r"^```.*?^```$", "", self.text, flags=re.M | re.S)
+
     def anchors(self):
-        """The anchors of the headings, as GitHub makes them."""
-        found = []
-        for heading in re.findall(r"^#+ (.+)$", self.prose(), re.MULTILINE):
-            slug = re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
-            earlier = sum(re.fullmatch(rf"{slug}(-\d+)?", other) is not None for other in found)
-            found.append(f"{slug}-{earlier}" if earlier else slug)
-        return found
+        """The anchors of the headings, as GitHub makes them of headings that differ."""
+        return [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+                for heading in re.findall(r"^#+ (.+)$", self.prose(), re.M)]
 
     def run(self, block, folder, session):
         """Runs a block as a reader in a folder would, in a ScriptSession that was started there."""
@@ -108,7 +95,7 @@ class Page:
         if script == "serve":
             self._server = script_process.start("serve", [*arguments, "--port=0"], cwd=folder, merged=True)
             self._url = re.search(r"open (\S+)", self._server.wait_for("Ctrl-C ends").splitlines()[-1])[1]
-        elif script == "export_to_onnx" and not is_installed("onnx"):
+        elif script == "export_to_onnx" and importlib.util.find_spec("onnx") is None:
             return ""
         elif script:
             return session.run(script=script, **flags_of(arguments))
@@ -122,16 +109,6 @@ class Page:
         elif words[0] == "cat":
             return (folder / words[1]).read_text()
         return ""
-
-
-def _blocks(text):
-    section = ""
-    for match in re.finditer(r"^#+ ([^\n]+)$|^```(\w*) ?([\w./-]*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
-        heading, language, file, content = match.groups()
-        if heading:
-            section = heading
-        else:
-            yield Block(language, file, section, content)
 
 
 def commands(text):
@@ -165,10 +142,6 @@ def flags_of(words):
     return flags
 
 
-def is_installed(library):
-    return importlib.util.find_spec(library) is not None
-
-
 def check_printed(shown, printed):
     """Compares the lines that a page shows with those that were printed; numbers to the digits that the page shows."""
     lines = list(map(_numbers_apart, printed.splitlines()))
@@ -188,8 +161,8 @@ def write_archive(folder, golden):
     """Writes albert_base_v2.tar.gz, which has one folder, as the release's archive has."""
     released = folder / "download/albert_base"
     released.mkdir(parents=True)
-    path = str(shutil.copy(golden / "tiny_spm/tiny.model", released / "30k-clean.model"))
-    model = AlbertPretrainer(AlbertConfig(vocab_size=FullTokenizer(spm_model_file=path).vocab_size, **TINY_CONFIG))
+    shutil.copy(golden / "tiny_spm/tiny.model", released / "30k-clean.model")
+    model = AlbertPretrainer(TINY_TEXT.replace(num_hidden_layers=2))
     (released / CONFIG_NAME).write_text(model.config.to_json_string())
     save_tf1_checkpoint(model, str(released / "model.ckpt-best"))
     with tarfile.open(folder / "albert_base_v2.tar.gz", "w:gz") as archive:

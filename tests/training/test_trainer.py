@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from slope import Task
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
@@ -10,7 +11,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretraining.objective import PretrainingObjective
 from albert_tf.training import trainer
 from albert_tf.training.optimizer import create_optimizer
-from albert_tf.training.trainer import Trainer, on_batches
+from albert_tf.training.trainer import LossScale, Trainer, on_batches
 
 pytestmark = pytest.mark.both_stacks
 
@@ -24,6 +25,22 @@ def initial(golden):
     config = AlbertConfig.from_json_file(str(golden / "training_init/albert_config.json"))
     reader = tf.train.load_checkpoint(str(golden / "training_init/model.ckpt-init"))
     return config, {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+
+
+@pytest.fixture(scope="module")
+def dropped(initial):
+    """The same with dropout."""
+    return initial[0].replace(hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.3), initial[1]
+
+
+def slope_trainer(**arguments):
+    trainer = Trainer(Task(), **arguments)
+    trainer.compile(create_optimizer("lamb", learning_rate=0.01, num_train_steps=8, num_warmup_steps=2))
+    return trainer
+
+
+def slopes(*x):
+    return tf.data.Dataset.from_tensor_slices(dict(x=tf.constant(x, tf.float32)[:, None]))
 
 
 def new_trainer(initial, name="lamb", steps=8, **arguments):
@@ -49,12 +66,10 @@ class StepLogs(keras.callbacks.Callback):
         self.logs.append(logs)
 
 
-# Accumulation and XLA end before the optimizer, so that they are the same for both optimizers.
+# Accumulation, XLA and parts end before the optimizer, so that they are the same for both optimizers.
 @pytest.mark.parametrize("name, arguments", [
-    ("lamb", {}), ("lamb", dict(gradient_accumulation_steps=2)), ("lamb", dict(jit_compile=True)),
-    ("lamb", dict(parts=2)), ("adamw", {}),
-    pytest.param("adamw", dict(gradient_accumulation_steps=2), marks=pytest.mark.slow),
-    pytest.param("adamw", dict(jit_compile=True), marks=pytest.mark.slow)], ids=str)
+    ("lamb", {}), ("lamb", dict(gradient_accumulation_steps=2, jit_compile=True)), ("adamw", dict(parts=2)),
+    pytest.param("adamw", dict(gradient_accumulation_steps=2), marks=pytest.mark.slow)], ids=str)
 def test_eight_steps_as_the_release_takes_them(golden, initial, name, arguments):
     numbers = np.load(golden / f"training_{name}.npz")
     trainer, steps = new_trainer(initial, name, **arguments), StepLogs()
@@ -83,46 +98,34 @@ def test_two_replicas_train_as_one(golden, initial, mirrored, jit_compile):
     np.testing.assert_allclose([log["loss"] for log in steps.logs], numbers["total_loss_onehot"], atol=5e-5, rtol=0)
 
 
-def test_a_step_with_a_gradient_that_is_not_finite_is_left_out_and_counted(golden, initial):
-    numbers = dict(np.load(golden / "training_lamb.npz"))
-    weights = numbers["batch_masked_lm_weights"].copy()
-    weights[3] = np.nan
-    trainer = new_trainer(initial)
-    batches = batches_of(dict(numbers, batch_masked_lm_weights=weights))
-    for step in range(8):
-        before = [variable.numpy() for variable in trainer.model.weights]
-        trainer.fit(batches.skip(step).take(1), verbose=0)
-        changed = any(not np.array_equal(a, b) for a, b in zip(before, trainer.model.weights))
-        assert changed == (step not in (0, 3))  # the rate of step 0 is 0
-    assert (trainer.skipped_steps, trainer.skipped_in_a_row, trainer.optimizer.iterations) == (1, 0, 8)
+def test_a_step_with_a_gradient_that_is_not_finite_is_left_out_and_counted():
+    trainer, values = slope_trainer(), []
+    for x in (1.0, 1.0, 1.0, np.nan, 1.0):
+        values.append(float(trainer.model.w))
+        trainer.fit(slopes(x), verbose=0)
+    # The rate of step 0 is 0.
+    assert [later != value for value, later in zip(values, values[1:])] == [False, True, True, False]
+    assert (trainer.skipped_steps, trainer.skipped_in_a_row, trainer.optimizer.iterations) == (1, 0, 5)
 
 
-def dropout_seeds(monkeypatch, trainer, step, replica):
-    """The dropout seeds of the two micro-batches of a step on a replica."""
-    seeds = []
-    monkeypatch.setattr(trainer, "_sums_over_parts", lambda micro_batch, denominators, seed: (
-        seeds.append(tuple(seed.numpy())), ([], {}))[1])
-    trainer.optimizer.iterations.assign(step)
-    trainer._accumulated(dict(input_ids=tf.zeros([4, 3])), {}, tf.constant(replica))
-    return seeds
-
-
-def test_each_step_replica_and_micro_batch_has_its_own_dropout_seed(initial, monkeypatch):
+def test_each_step_replica_and_micro_batch_has_its_own_dropout_seed(monkeypatch):
     def seeds(random_seed):
-        trainer = new_trainer(initial, gradient_accumulation_steps=2, random_seed=random_seed)
-        return [dropout_seeds(monkeypatch, trainer, step, replica) for step in (0, 1) for replica in (0, 1)]
+        trainer, found = slope_trainer(gradient_accumulation_steps=2, random_seed=random_seed), []
+        monkeypatch.setattr(trainer, "_sums_over_parts", lambda micro_batch, denominators, seed: (
+            found.append(tuple(seed.numpy())), ([], {}))[1])
+        for step in (0, 1):
+            trainer.optimizer.iterations.assign(step)
+            for replica in (0, 1):
+                trainer._accumulated(dict(x=tf.zeros([4, 3])), {}, tf.constant(replica))
+        return found
 
-    ours = seeds(1)
-    assert [len(of_step) for of_step in ours] == [2, 2, 2, 2]
-    assert seeds(1) == ours
-    assert len(set(sum(ours + seeds(2), []))) == 16
+    assert seeds(1) == seeds(1)
+    assert len(seeds(1)) == 8 and len({*seeds(1), *seeds(2)}) == 16
 
 
 @pytest.mark.long
-def test_dropout_is_the_same_in_a_step_that_xla_compiles_as_a_whole(golden, initial):
+def test_dropout_is_the_same_in_a_step_that_xla_compiles_as_a_whole(golden, dropped):
     """As on a TPU. XLA's own choice of a random algorithm is not TensorFlow's on a CPU."""
-    config, values = initial
-    dropped = config.replace(hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.3), values
     batch = next(iter(batches_of(np.load(golden / "training_lamb.npz"))))
     losses = [tf.function(new_trainer(dropped).train_step, jit_compile=jit_compile)(batch)["loss"]
               for jit_compile in (None, True)]
@@ -130,41 +133,40 @@ def test_dropout_is_the_same_in_a_step_that_xla_compiles_as_a_whole(golden, init
 
 
 @pytest.mark.long
-def test_dropout_is_a_function_of_the_seed(golden, initial):
-    config, values = initial
-    dropped = config.replace(hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.3), values
-    batch = batches_of(np.load(golden / "training_lamb.npz")).take(1)
-    losses = [new_trainer(dropped, random_seed=seed).fit(batch, verbose=0).history["loss"] for seed in (1, 1, 2)]
-    assert losses[0] == losses[1] != losses[2]
-
-
-@pytest.mark.long
-def test_parts_of_a_batch_that_are_computed_at_the_same_time_have_the_dropout_of_the_whole_batch(golden, initial):
-    config, values = initial
-    dropped = config.replace(hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.3), values
+def test_dropout_is_a_function_of_the_seed_and_the_same_in_parts_that_are_computed_at_the_same_time(golden, dropped):
     batches = batches_of(np.load(golden / "training_lamb.npz")).take(3)
-    whole, in_parts = (new_trainer(dropped, parts=parts) for parts in (1, 2))
-    losses = [trainer.fit(batches, verbose=0).history["loss"] for trainer in (whole, in_parts)]
-    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
-    for ours, expected in zip(in_parts.model.trainable_variables, whole.model.trainable_variables):
+    trainers = [new_trainer(dropped, random_seed=seed, parts=parts) for seed, parts in ((1, 1), (1, 1), (2, 1), (1, 2))]
+    (loss,), (same,), (other,), (in_parts,) = (
+        trainer.fit(batches, verbose=0).history["loss"] for trainer in trainers)
+    assert loss == same != other
+    np.testing.assert_allclose(in_parts, loss, rtol=1e-5)
+    for ours, expected in zip(trainers[3].model.trainable_variables, trainers[0].model.trainable_variables):
         np.testing.assert_allclose(ours, expected, atol=1e-4 if "self/key/bias" not in ours.name else 1e-2)
 
 
 @pytest.mark.parametrize("scale, expected", [(2.0, 4.0), (3.0, 6.0)])
 def test_the_loss_scale_doubles_after_2000_good_steps_and_halves_at_once(scale, expected):
-    from albert_tf.training.trainer import LossScale
     loss_scale = LossScale(scale)
-    for _ in range(2000):
+    loss_scale.update(tf.constant(True))
+    assert loss_scale.good_steps == 1
+    loss_scale.good_steps.assign(1998)
+    for value in (scale, expected):
         loss_scale.update(tf.constant(True))
-    assert loss_scale.value == expected
+        assert loss_scale.value == value
     loss_scale.update(tf.constant(False))
     assert loss_scale.value == scale
 
 
-def test_accumulation_that_does_not_divide_the_batch_is_refused(golden, initial):
-    batch = batches_of(np.load(golden / "training_lamb.npz")).take(1)
+def test_a_loss_scale_that_overflows_costs_a_step_and_is_halved():
+    trainer = slope_trainer(loss_scaling=True)
+    trainer.loss_scale.value.assign(2.0**30)
+    trainer.fit(slopes(1e30, 1e30, 1e30), verbose=0)  # times 2**28 it is below the largest float32
+    assert trainer.skipped_steps == 2 and trainer.loss_scale.value == 2.0**28
+
+
+def test_accumulation_that_does_not_divide_the_batch_is_refused():
     with pytest.raises(ValueError, match="gradient_accumulation_steps must divide"):
-        new_trainer(initial, gradient_accumulation_steps=3).fit(batch, verbose=0)
+        slope_trainer(gradient_accumulation_steps=3).fit(slopes(1.0, 1.0), verbose=0)
 
 
 @pytest.mark.long
@@ -187,17 +189,6 @@ def test_half_precision_trains_near_the_release(golden, initial, policy, precisi
     assert trainer.skipped_steps <= 1  # float16 may begin with a loss scale too large
 
 
-def test_a_loss_scale_that_overflows_costs_a_step_and_is_halved(golden, initial):
-    keras.mixed_precision.set_global_policy("mixed_float16")
-    try:
-        trainer = new_trainer(initial, loss_scaling=True)
-    finally:
-        keras.mixed_precision.set_global_policy("float32")
-    trainer.loss_scale.value.assign(2.0**30)
-    trainer.fit(batches_of(np.load(golden / "training_lamb.npz")).take(2), verbose=0)
-    assert trainer.skipped_steps == 2 and trainer.loss_scale.value == 2.0**28
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("seq, gradient_accumulation_steps", [(16, 1), (32, 2)])
 def test_the_whole_step_compiles_at_each_static_length(initial, seq, gradient_accumulation_steps):
@@ -216,7 +207,6 @@ def test_the_whole_step_compiles_at_each_static_length(initial, seq, gradient_ac
     trained = tf.function(trainer.train_step, jit_compile=True)(batch)
     np.testing.assert_allclose(trained["loss"], evaluated, atol=1e-4)
     assert trainer.optimizer.iterations == 1
-
 
 
 
@@ -248,20 +238,16 @@ def test_there_is_a_part_for_each_core_up_to_a_limit(monkeypatch, limit, expecte
     assert trainer.parts_of_cpu() == expected
 
 
-def test_all_cores_have_a_thread_whatever_the_number_of_parts(monkeypatch):
-    threads = []
+def test_all_cores_have_a_thread_unless_tensorflow_has_started(monkeypatch):
+    tf.constant(0)
+    before, threads = tf.config.threading.get_intra_op_parallelism_threads(), []
+    trainer.divide_threads(2)
+    assert tf.config.threading.get_intra_op_parallelism_threads() == before
     monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "10")
     monkeypatch.setattr(tf.config.threading, "set_intra_op_parallelism_threads", threads.append)
     for count in (1, 3, 4):
         trainer.divide_threads(count)
     assert threads == [10, 4, 3]
-
-
-def test_threads_of_a_started_tensorflow_stay_as_they_are():
-    before = tf.config.threading.get_intra_op_parallelism_threads()
-    tf.constant(0)
-    trainer.divide_threads(2)
-    assert tf.config.threading.get_intra_op_parallelism_threads() == before
 
 
 def batches_of_lengths(*lengths):
