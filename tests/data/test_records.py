@@ -51,31 +51,24 @@ def test_an_error_leaves_nothing_behind_and_the_old_file_in_place(tmp_path):
     assert sorted(file.name for file in tmp_path.iterdir()) == ["x.manifest.json", "x.tfrecord"]
 
 
-@pytest.mark.parametrize("damage", [lambda content: content[: len(content) // 2], lambda content: content + b"x"])
-def test_a_file_that_was_cut_or_has_grown_is_refused(tmp_path, damage):
-    path = tmp_path / "x.tfrecord"
+def test_a_damaged_file_or_manifest_is_refused_and_the_releases_records_without_a_manifest_are_taken(tmp_path):
+    path, manifest = tmp_path / "x.tfrecord", tmp_path / "x.manifest.json"
     write(path)
-    path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(ValueError, match=r"x.tfrecord has .* bytes but its manifest says .*: it was truncated or"):
+    whole = path.read_bytes()
+    for damaged in (whole[: len(whole) // 2], whole + b"x"):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=f"x.tfrecord has {len(damaged)} bytes but its manifest says {len(whole)}"):
+            check_records([str(path)])
+    path.write_bytes(whole)
+    manifest.write_text("[]")
+    with pytest.raises(ValueError, match="x.manifest.json"):
         check_records([str(path)])
-
-
-def test_the_releases_records_without_a_manifest_are_taken(tmp_path):
-    path = tmp_path / "x.tfrecord"
-    write(path)
-    (tmp_path / "x.manifest.json").unlink()
+    manifest.unlink()
     file, = check_records([str(path)])
     assert (file.count, file.made_from) == (None, {})
-
-
-def test_an_empty_file_and_a_manifest_that_is_none_are_refused(tmp_path):
-    (tmp_path / "empty.tfrecord").write_bytes(b"")
-    with pytest.raises(ValueError, match="empty.tfrecord is empty"):
-        check_records([str(tmp_path / "empty.tfrecord")])
-    write(tmp_path / "x.tfrecord")
-    (tmp_path / "x.manifest.json").write_text("[]")
-    with pytest.raises(ValueError, match="x.manifest.json: expected a JSON object"):
-        check_records([str(tmp_path / "x.tfrecord")])
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match="x.tfrecord is empty"):
+        check_records([str(path)])
 
 
 def write_set(folder, outputs, seed):
@@ -95,7 +88,7 @@ def test_shards_of_which_one_is_missing_or_left_of_an_earlier_run_are_refused(tm
     assert [(file.count, file.made_from) for file in check_records(files)] == [(1, dict(seed=1))] * 2
     assert len(check_records(files[:1])) == 1
     shutil.copy(files[0], tmp_path / "x-00000-of-00003.tfrecord")
-    with pytest.raises(ValueError, match="x.manifest.json does not list .*/x-00000-of-00003.tfrecord, which is of an"):
+    with pytest.raises(ValueError, match="x.manifest.json does not list .*/x-00000-of-00003.tfrecord"):
         check_records([*files, str(tmp_path / "x-00000-of-00003.tfrecord")])
     os.remove(files[1])
     with pytest.raises(ValueError, match="x-00001-of-00002.tfrecord is missing, which .*x.manifest.json lists"):
@@ -135,14 +128,10 @@ def test_numbers_of_any_size_are_written_as_protobuf_writes_them():
     assert example(dict(x=int64_feature(varints(np.array(values))))) == message(x=values)
 
 
-def test_features_are_in_the_order_of_their_names():
+def test_lists_and_arrays_become_features_of_their_type_in_the_order_of_their_names():
     ours = example(dict(b=float_feature([0.5, -3.1]), a=int64_feature(varints([7] * 300))))
     assert ours == message(a=[7] * 300, b=[0.5, -3.1])
-
-
-def test_lists_and_arrays_become_features_of_their_type():
-    ours = serialize(ids=np.array([3, -1], np.int32),
-                     weights=np.array([0.25, 1.0], np.float32), labels=[1], scores=[0.5])
+    ours = serialize(ids=np.array([3, -1], np.int32), weights=np.array([0.25, 1], np.float32), labels=[1], scores=[0.5])
     assert ours == message(ids=[3, -1], weights=[0.25, 1.0], labels=[1], scores=[0.5])
 
 

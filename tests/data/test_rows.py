@@ -4,7 +4,6 @@ import csv
 import datetime
 import decimal
 import gzip
-import hashlib
 import itertools
 import json
 import re
@@ -22,25 +21,17 @@ from albert_tf.tasks.multiple_choice.data import ChoiceData
 from albert_tf.text.lines import read_lines
 
 
-@pytest.mark.parametrize("name, content", [
-    ("rows.csv", 'text\none\n\n"two, with\n\nlines"\n\n\nthree\n'),
-    ("rows.tsv", "text\none\n\ntwo\n\n\nthree\n"),
-    ("rows.jsonl", '{"text": "one"}\n\n{"text": "two"}\n  \n\n{"text": "three"}\n'),
-])
-def test_empty_lines_between_rows_are_left_out_with_a_warning(tmp_path, caplog, name, content):
+@pytest.mark.parametrize("name, content, count, first", [
+    ("rows.csv", 'text\none\n\n"two, with\n\nlines"\n\n\nthree\n', 3, 3),
+    ("rows.tsv", "text\none\n\ntwo\n\n\nthree\n", 3, 3),
+    ("rows.jsonl", '{"text": "one"}\n\n{"text": "two"}\n  \n\n{"text": "three"}\n', 3, 2),
+    ("rows.csv", "text\r\none\r\n\r\n\r\n", 1, None), ("rows.jsonl", '{"text": "one"}\n\n', 1, None)])
+def test_empty_lines_are_skipped_with_a_warning_unless_they_end_the_file(tmp_path, caplog, name, content, count, first):
     (tmp_path / name).write_text(content)
     rows = list(read_rows(str(tmp_path / name), dict(text_a="text")))
-    assert [row.fields["text_a"].split(",")[0] for row in rows] == ["one", "two", "three"]
-    first = 2 if name.endswith("l") else 3
-    assert f"{tmp_path / name} line {first} is empty and skipped (3 lines of this file)" in caplog.text
-
-
-@pytest.mark.parametrize("name, content", [("rows.csv", "text\r\none\r\n\r\n\r\n"),
-                                           ("rows.jsonl", '{"text": "one"}\n\n')])
-def test_empty_lines_at_the_end_of_a_file_mean_nothing(tmp_path, caplog, name, content):
-    (tmp_path / name).write_text(content)
-    assert len(list(read_rows(str(tmp_path / name), dict(text_a="text")))) == 1
-    assert not caplog.text
+    assert [row.fields["text_a"].split(",")[0] for row in rows] == ["one", "two", "three"][:count]
+    warning = f"{tmp_path / name} line {first} is empty and skipped (3 lines of this file)"
+    assert caplog.messages == ([warning] if first else [])
 
 
 @pytest.mark.parametrize("name", ["rows.csv", "rows.csv.gz"])
@@ -62,8 +53,9 @@ TSV = "text\tlabel", 'a, "b"\t0', "c\t1"
 JSON = '{"text": "a, \\"b\\"", "label": 0}', '{"label": "1", "text": "c"}'
 
 
-@pytest.mark.parametrize("ends", ["\n", "\r\n", "\r", ("\r", "\r\n", "\n"), ("\n", "\r"), ("\r\r\n",)], ids=ascii)
-@pytest.mark.parametrize("start", ["", "\ufeff"], ids=ascii)
+@pytest.mark.parametrize("start, ends", [
+    ("", "\n"), ("\ufeff", ["\r\n"]), ("\ufeff", "\r"), ("", ["\r", "\r\n", "\n"]), ("", "\n\r"), ("", ["\r\r\n"])],
+    ids=ascii)
 @pytest.mark.parametrize("name, lines, options", [
     ("rows.csv", CSV, {}), ("rows.csv", SEMICOLONS, {}), ("rows.csv", ("text\tlabel", '"a, ""b"""\t0', "c\t1"), {}),
     ("rows.csv", ("text|label", '"a, ""b"""|0', "c|1"), dict(separator="|")),
@@ -94,14 +86,11 @@ def test_a_list_in_json_names_the_line_of_what_is_wrong(tmp_path):
     assert list(read_objects(str(path))) == []
 
 
-def test_a_short_row_has_its_line_and_an_empty_field_is_a_row(tmp_path, caplog):
+def test_short_rows_empty_fields_and_objects_have_their_lines(tmp_path, caplog):
     (tmp_path / "rows.csv").write_text('id,text\n1,""\n\n2\n')
     rows = list(read_rows(str(tmp_path / "rows.csv"), dict(text_a="text")))
     assert rows == [Row(2, dict(text_a="")), ShortRow(4, 2, 1)]
     assert "line 3 is empty" in caplog.text
-
-
-def test_lines_of_objects_keep_their_numbers(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"a": 1}\n\n{"a": 2}\n')
     assert list(read_objects(str(tmp_path / "rows.jsonl"))) == [(1, {"a": 1}), (3, {"a": 2})]
 
@@ -137,10 +126,6 @@ def as_text(documents):
     return "\n\n".join("\n".join(lines) for lines in documents) + "\n"
 
 
-def digests(folder):
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.glob("out*.tfrecord")}
-
-
 @pytest.mark.parametrize("ending", ["parquet", "jsonl", "jsonl.gz", "csv"])
 def test_a_row_is_a_document_and_its_lines_are_the_lines(tmp_path, ending):
     path = write_table(tmp_path / f"table.{ending}", rows_of(DOCUMENTS))
@@ -163,19 +148,15 @@ def test_rows_are_the_same_in_every_format(tmp_path, ending):
     assert fields == [dict(a=row["text"], b=str(row["label"])) for row in rows]
 
 
-def test_a_remote_table_is_read(tmp_path):
+def test_remote_files_are_read_and_a_range_of_lines_without_requests_for_the_size(tmp_path, monkeypatch):
     local = write_table(tmp_path / "table.parquet", rows_of(DOCUMENTS))
     tf.io.gfile.makedirs("ram://tables")
     tf.io.gfile.copy(local, "ram://tables/table.parquet", overwrite=True)
     assert list(read_objects("ram://tables/table.parquet")) == list(read_objects(local))
-
-
-def test_a_range_of_a_remote_file_is_read_without_requests_for_its_size(monkeypatch):
-    tf.io.gfile.makedirs("ram://texts")
-    with tf.io.gfile.GFile("ram://texts/a.txt", "w") as file:
+    with tf.io.gfile.GFile("ram://tables/a.txt", "w") as file:
         file.write("one\ntwo\nthree\n")
     monkeypatch.setattr(tf.io.gfile.GFile, "size", mock.Mock(side_effect=AssertionError("a request")))
-    assert list(read_lines("ram://texts/a.txt", 2, 9)) == ["two", "three"]
+    assert list(read_lines("ram://tables/a.txt", 2, 9)) == ["two", "three"]
 
 
 def test_a_table_is_read_in_parts(tmp_path, monkeypatch):
@@ -204,33 +185,22 @@ def test_a_table_is_read_in_parts(tmp_path, monkeypatch):
     assert started < 0.5 * sum(read)
 
 
-@pytest.mark.parametrize("ending", ["parquet", "jsonl.gz"])
-def test_records_are_those_of_the_text_file(tmp_path, golden, ending):
-    lines = sentences(40)
+@pytest.mark.parametrize("ending, engine", [
+    ("parquet", "local"), ("jsonl.gz", "local"), pytest.param("parquet", "beam", marks=pytest.mark.long)])
+def test_records_are_those_of_the_text_file(tmp_path, tiny_spm, ending, engine):
+    lines, out = sentences(40), tmp_path / "out.tfrecord"
     documents = [lines[start : start + 5] for start in range(0, 40, 5)]
     (tmp_path / "text.txt").write_text(as_text(documents), encoding="utf-8")
-    write_table(tmp_path / f"table.{ending}", rows_of(documents))
-    flags = dict(spm_model_file=str(golden / "tiny_spm/tiny.model"), max_seq_length=32, max_predictions_per_seq=5,
-                 dupe_factor=1, num_workers=1)
+    table = write_table(tmp_path / f"table.{ending}", rows_of(documents))
+    flags = dict(spm_model_file=tiny_spm, max_seq_length=32, max_predictions_per_seq=5, dupe_factor=1, num_workers=1,
+                 output_file=out)
+    if engine == "beam":
+        pytest.importorskip("apache_beam")
     with loaded("create_pretraining_data") as run:
-        assert run(input_file=str(tmp_path / "text.txt"), output_file=str(tmp_path / "out.tfrecord"), **flags) == 0
-        expected = digests(tmp_path)
-        assert run(input_file=str(tmp_path / f"table.{ending}"), output_file=str(tmp_path / "out.tfrecord"),
-                   text_column="text", **flags) == 0
-    assert digests(tmp_path) == expected
-
-
-@pytest.mark.long
-def test_records_of_beam_are_those_of_the_text_file(tmp_path, golden):
-    pytest.importorskip("apache_beam")
-    write_table(tmp_path / "table.parquet", rows_of(DOCUMENTS * 3))
-    flags = dict(spm_model_file=str(golden / "tiny_spm/tiny.model"), max_seq_length=32, max_predictions_per_seq=5,
-                 dupe_factor=1, num_workers=1, output_file=str(tmp_path / "out.tfrecord"), text_column="text")
-    with loaded("create_pretraining_data") as run:
-        assert run(input_file=str(tmp_path / "table.parquet"), **flags) == 0
-        expected = digests(tmp_path)
-        assert run(input_file=str(tmp_path / "table.parquet"), engine="beam", **flags) == 0
-    assert digests(tmp_path) == expected
+        assert run(input_file=tmp_path / "text.txt", **flags) == 0
+        expected = out.read_bytes()
+        assert run(input_file=table, text_column="text", engine=engine, **flags) == 0
+    assert out.read_bytes() == expected
 
 
 @pytest.mark.parametrize("command", ["extract_embeddings", "score_sentences", "search_sentences", "train_vocabulary"])
@@ -282,19 +252,18 @@ def test_bytes_dates_and_decimals_of_parquet_are_what_csv_holds(tmp_path):
     assert list(read_texts(path, "text")) == [text.strip() for text in expected["text"]]
 
 
-@pytest.mark.parametrize("name, content, column, message", [
-    ("t.parquet", [dict(text=b"\xff")], "text", "t.parquet: the column 'text' has the type binary, which cannot become"
-     " text: Invalid UTF8"),
-    ("t.parquet", [dict(text=dict(a="x"))], "text", "t.parquet: the column 'text' has the type struct<a: string>"),
-    ("t.parquet", [dict(a="x")], "text", r"t.parquet: no column 'text' among 'a'"),
-    ("t.jsonl", [dict(text="x"), dict(a="x")], "text", "t.jsonl line 2: no 'text' among 'a'"),
-    ("t.csv", [dict(a="x")], "text", "t.csv: no column 'text' in the header, which is the first line: 'a'"),
-    ("t.parquet", [dict(text=["x"])], "text", r"t.parquet line 1: 'text' must be a text. Received: \['x'\]"),
-    ("t.jsonl", [dict(text=5)], "text", "t.jsonl line 1: 'text' must be a text. Received: 5"),
-    ("t.parquet", [dict(text="x")], None, "t.parquet is a table: set --text_column to the name of the column")])
-def test_a_column_that_cannot_be_read_is_refused(tmp_path, name, content, column, message):
+@pytest.mark.parametrize("name, content, column, named", [
+    ("t.parquet", [dict(text=b"\xff")], "text", ": the column 'text' .* binary"),
+    ("t.parquet", [dict(text=dict(a="x"))], "text", ": the column 'text' .* struct<a: string>"),
+    ("t.parquet", [dict(a="x")], "text", ": no column 'text' among 'a'"),
+    ("t.jsonl", [dict(text="x"), dict(a="x")], "text", " line 2: no 'text' among 'a'"),
+    ("t.csv", [dict(a="x")], "text", ": no column 'text' .* 'a'"),
+    ("t.parquet", [dict(text=["x"])], "text", r" line 1: 'text' .* \['x'\]"),
+    ("t.jsonl", [dict(text=5)], "text", " line 1: 'text' .* 5"),
+    ("t.parquet", [dict(text="x")], None, ".*--text_column")])
+def test_a_column_that_cannot_be_read_is_refused(tmp_path, name, content, column, named):
     path = write_table(tmp_path / name, content)
-    with pytest.raises(ValueError, match=f"^{tmp_path}/{message}"):
+    with pytest.raises(ValueError, match=f"^{tmp_path}/{name}{named}"):
         list(read_document_lines(path, column))
 
 

@@ -62,37 +62,23 @@ def test_few_tasks_are_taken_ahead():
         assert len(taken) == 5
 
 
-@pytest.mark.parametrize("num_workers", [1, 2])
-def test_an_error_is_raised_here(num_workers):
-    with pytest.raises(OSError, match="No space left on device: 'file 3'"):
-        with worker_pool(num_workers, Base, 0) as run:
-            list(run(fail, [(3,)]))
+@pytest.mark.parametrize("num_workers, task, message", [
+    (1, fail, "No space left on device: 'file 3'"), (2, fail, "No space left on device: 'file 3'"),
+    (2, end, "was killed by signal")])
+def test_an_error_or_the_end_of_a_worker_is_raised_here(num_workers, task, message):
+    with pytest.raises(OSError, match=message), worker_pool(num_workers, Base, 0) as run:
+        list(run(task, [(3,)] * 5))
 
 
-def test_a_worker_that_was_killed_is_reported():
-    with pytest.raises(OSError, match="was killed by signal"):
-        with worker_pool(2, Base, 0) as run:
-            list(run(end, [(number,) for number in range(5)]))
-
-
-def imports_tensorflow(base, module):
+def environment(base, module):
     importlib.import_module(module)
-    return "tensorflow" in sys.modules
+    return "tensorflow" in sys.modules, threading.active_count()
 
 
-def test_workers_start_without_tensorflow():
+def test_workers_start_without_tensorflow_and_have_none_of_the_main_process_threads():
     modules = ["albert_tf.pretraining.creation", "albert_tf.tasks.squad.features"]
     with worker_pool(2, Base, 0) as run:
-        assert dict(zip(modules, run(imports_tensorflow, zip(modules)))) == dict.fromkeys(modules, False)
-
-
-def count_threads(base):
-    return threading.active_count()
-
-
-def test_workers_have_none_of_the_main_process_threads_and_locks():
-    with worker_pool(2, Base, 0) as run:
-        assert list(run(count_threads, [()])) == [2]  # its own: one takes tasks, one runs them
+        assert list(run(environment, zip(modules))) == [(False, 2)] * 2  # one thread takes tasks, one runs them
 
 
 def sleep(base, seconds):
@@ -118,11 +104,7 @@ def test_workers_end_in_the_middle_of_a_task_when_the_main_process_is_killed():
         process.communicate(timeout=30)  # to the end of stderr, which the workers hold open as long as they live
 
 
-def test_the_last_chunk_may_be_shorter_and_none_is_empty():
-    assert list(chunks(range(5), 2)) == [[0, 1], [2, 3], [4]]
-    assert list(chunks("abcd", 2)) == [["a", "b"], ["c", "d"]]
-    assert list(chunks([], 2)) == []
-
-
-def test_elements_are_read_chunk_by_chunk():
+def test_chunks_are_read_one_by_one_and_the_last_one_may_be_shorter():
+    for elements, expected in ((range(5), [[0, 1], [2, 3], [4]]), ("abcd", [["a", "b"], ["c", "d"]]), ([], [])):
+        assert list(chunks(elements, 2)) == expected
     assert next(chunks(itertools.count(), 3)) == [0, 1, 2]

@@ -19,33 +19,23 @@ def corpus(tmp_path):
     return write_corpus(batches, str(tmp_path), "the file")
 
 
-def test_documents_end_at_blank_lines_also_across_batches(corpus):
+def test_documents_end_at_blank_lines_also_across_batches_and_can_be_read_twice(corpus, tmp_path):
     assert (len(corpus), corpus.num_sentences, corpus.num_tokens) == (3, 8, 14)
-    assert corpus.parts(range(3), 100) == [Part(0, 0, 2), Part(1, 2, 3), Part(2, 3, 8)]
-
-
-def test_sentences_of_a_part(corpus):
-    ids, ends = corpus.sentences(Part(0, 0, 2))
-    assert (ids.tolist(), ends) == ([0, 1, 2, 3, 4], [0, 3, 5])
-    ids, ends = corpus.sentences(Part(2, 4, 7))
-    assert (ids.tolist(), ends) == ([10, 0, 1], [0, 1, 2, 3])
+    for opened in (corpus, open_corpus(str(tmp_path))):
+        for part, *expected in ((Part(0, 0, 2), [0, 1, 2, 3, 4], [0, 3, 5]), (Part(2, 4, 7), [10, 0, 1], [0, 1, 2, 3])):
+            ids, ends = opened.sentences(part)
+            assert [ids.tolist(), ends] == expected
 
 
 def test_long_documents_come_in_parts_whatever_comes_with_them(corpus):
-    assert corpus.parts(range(1, 3), 2) == [Part(1, 2, 3), Part(2, 3, 5), Part(2, 5, 7), Part(2, 7, 8)]
-    assert corpus.parts(range(2, 3), 2) == [Part(2, 3, 5), Part(2, 5, 7), Part(2, 7, 8)]
-
-
-@pytest.mark.parametrize("tokens", [1, 5, 10, 1000])
-def test_tasks_have_every_part_once_and_in_order(corpus, tokens):
-    tasks = list(corpus.tasks(tokens, 2))
-    assert [part for task in tasks for part in task] == corpus.parts(range(3), 2)
-    assert all(tasks) and (len(tasks) == 1) == (tokens == 1000)
-
-
-def test_a_long_document_is_shared_between_tasks(corpus):
-    of_the_long_one = [task for task in corpus.tasks(3, 2) if task[0].document == 2]
-    assert of_the_long_one == [[Part(2, 3, 5)], [Part(2, 5, 7)], [Part(2, 7, 8)]]
+    assert corpus.parts(range(3), 100) == [Part(0, 0, 2), Part(1, 2, 3), Part(2, 3, 8)]
+    long = [Part(2, 3, 5), Part(2, 5, 7), Part(2, 7, 8)]
+    assert corpus.parts(range(1, 3), 2) == [Part(1, 2, 3), *long] and corpus.parts(range(2, 3), 2) == long
+    assert [task for task in corpus.tasks(3, 2) if task[0].document == 2] == [[part] for part in long]
+    for tokens in (1, 5, 10, 1000):
+        tasks = list(corpus.tasks(tokens, 2))
+        assert [part for task in tasks for part in task] == corpus.parts(range(3), 2)
+        assert all(tasks) and (len(tasks) == 1) == (tokens == 1000)
 
 
 def test_random_sentences_are_of_another_document_and_of_the_requested_number(corpus):
@@ -54,11 +44,6 @@ def test_random_sentences_are_of_another_document_and_of_the_requested_number(co
     # The second document whole, or two sentences of the third, or its last one.
     assert {tuple(ids) for ids in of_the_others} == {(5, 6, 7, 8), (9, 10), (10, 0), (0, 1), (1, 2), (2,)}
     assert 0.4 < np.mean([ids[0] == 5 for ids in of_the_others]) < 0.6
-
-
-def test_a_corpus_can_be_read_twice(corpus, tmp_path):
-    again = open_corpus(str(tmp_path))
-    assert again.sentences(Part(1, 2, 3))[0].tolist() == corpus.sentences(Part(1, 2, 3))[0].tolist()
 
 
 def test_no_token_is_an_error(tmp_path):

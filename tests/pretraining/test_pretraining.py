@@ -72,20 +72,17 @@ def test_parts_of_a_batch_add_up_to_the_whole_batchs_loss(batch, outputs):
     assert sums == {"masked_tokens": 6.0, "examples": 4.0}
 
 
-def test_without_an_objective_there_is_no_sentence_loss(batch, outputs):
+def test_without_an_objective_or_sentence_labels_there_are_only_results_of_the_masked_lm(batch, outputs):
     objective = PretrainingObjective(model=None, has_sentence_loss=False)
     total, parts = objective.loss(outputs, batch, objective.loss_denominators(batch))
     assert list(parts) == ["masked_lm_loss"] and total == parts["masked_lm_loss"]
-    objective.update_metrics(dict(batch, is_real_example=tf.ones([4])), outputs)
-    assert sorted(objective.results()) == ["loss", "masked_lm_accuracy", "masked_lm_loss"]
-
-
-def test_labels_that_mean_nothing_are_left_out_of_the_results(batch, outputs):
+    evaluated = dict(batch, is_real_example=tf.ones([4]))
+    objective.update_metrics(evaluated, outputs)
+    found = objective.results()
+    assert found.keys() == {"loss", "masked_lm_accuracy", "masked_lm_loss"} and found["loss"] == found["masked_lm_loss"]
     objective = PretrainingObjective(model=None)
-    objective.update_metrics(dict(batch, is_real_example=tf.ones([4])), outputs)
-    results = objective.results(has_sentence_labels=False)
-    assert results == dict(masked_lm_accuracy=results["masked_lm_accuracy"], masked_lm_loss=results["loss"],
-                           loss=results["loss"])
+    objective.update_metrics(evaluated, outputs)
+    assert objective.results(has_sentence_labels=False) == pytest.approx(found)
 
 
 def test_evaluation_leaves_out_rows_that_fill_up_a_batch(batch, outputs):
@@ -247,28 +244,18 @@ def test_student_and_projection_learn_and_the_teacher_does_not(models):
 
 
 @pytest.mark.parametrize("options, message", [
-    (dict(hidden_weight=-1.0), "distillation_hidden_weight must be a finite number of at least 0. Received: -1.0"),
-    (dict(attention_weight=float("nan")), "distillation_attention_weight must be a finite number"),
-    (dict(layers=(1, 2)), "--distillation_layers has no effect without --distillation_hidden_weight"),
+    (dict(hidden_weight=-1.0), "distillation_hidden_weight .* -1.0"),
+    (dict(attention_weight=float("nan")), "distillation_attention_weight"),
+    (dict(layers=(1, 2)), "--distillation_layers .* without --distillation_hidden_weight"),
     (dict(hidden_weight=1.0, relation_heads=2),
-     "--distillation_relation_heads has no effect without --distillation_attention_weight"),
-    (dict(hidden_weight=1.0, layers=(1, 5)),
-     "--distillation_layers must have numbers from 1 to the teacher's 4 layers. Received: 1,5"),
-    (dict(hidden_weight=1.0, layers=(0, 4)), "distillation_layers must be a whole number from 1 to 1,000"),
-    (dict(attention_weight=1.0, layers=(1, 2, 4)),
-     "--distillation_layers must have a layer of the teacher for each of 2 layers of the model. Received: 1,2,4"),
-    (dict(attention_weight=1.0, relation_heads=4),
-     "--distillation_relation_heads=4, must divide the widths of the model, 12, and of the teacher, 18: set it to a "
-     "number that does"),
-])
+     "--distillation_relation_heads .* without --distillation_attention_weight"),
+    (dict(hidden_weight=1.0, layers=(1, 5)), "--distillation_layers .* 4 layers. Received: 1,5"),
+    (dict(hidden_weight=1.0, layers=(0, 4)), "distillation_layers .* from 1 to 1,000"),
+    (dict(attention_weight=1.0, layers=(1, 2, 4)), "--distillation_layers .* 2 layers .* 1,2,4"),
+    (dict(attention_weight=1.0, relation_heads=4), "--distillation_relation_heads=4, .* 12, .* 18"),
+    (dict(attention_weight=1.0), "=3, .* 16")])
 def test_options_that_do_not_fit_are_refused(options, message):
-    with pytest.raises(ValueError) as error:
-        layers_of(**options).check(STUDENT, TEACHER)
-    assert message in str(error.value)
-
-
-def test_the_teachers_heads_must_divide_the_width_unless_another_number_is_set():
-    student, options = STUDENT.replace(hidden_size=16), layers_of(attention_weight=1.0)
-    with pytest.raises(ValueError, match="=3, the teacher's number of heads, must divide the widths of the model, 16"):
-        options.check(student, TEACHER)
-    layers_of(attention_weight=1.0, relation_heads=2).check(student, TEACHER)
+    student = STUDENT.replace(hidden_size=16) if options == dict(attention_weight=1.0) else STUDENT
+    with pytest.raises(ValueError, match=message):
+        layers_of(**options).check(student, TEACHER)
+    layers_of(attention_weight=1.0, relation_heads=2).check(STUDENT, TEACHER)

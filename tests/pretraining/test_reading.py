@@ -42,14 +42,12 @@ def records() -> list[bytes]:
 
 
 @pytest.mark.parametrize("changes, message", [
-    (dict(input_ids=VOCAB_SIZE), f"x.tfrecord was made with another vocabulary: it has id {VOCAB_SIZE}, but"),
-    (dict(input_ids=-1), "x.tfrecord does not hold pre-training records: input_ids must be from 0 to 59. Received: -1"),
+    (dict(input_ids=VOCAB_SIZE), f"x.tfrecord was made with another vocabulary: it has id {VOCAB_SIZE}"),
+    (dict(input_ids=-1), "x.tfrecord .*input_ids must be from 0 to 59. Received: -1"),
     (dict(masked_lm_ids=2**40), "masked_lm_ids must be from 0 to 59. Received: 1099511627776"),
     (dict(masked_lm_positions=16), "masked_lm_positions must be from 0 to 15. Received: 16"),
-    (dict(masked_lm_positions=-1), "masked_lm_positions must be from 0 to 15. Received: -1"),
-    (dict(token_boundary=5), "token_boundary must be from 0 to 1. Received: 5"),
-    (dict(input_mask=-1), "input_mask must be from 0 to 1. Received: -1"),
-    (dict(next_sentence_labels=2), "next_sentence_labels must be from 0 to 1. Received: 2")])
+    *((dict([(name, value)]), f"{name} must be from 0 to 1. Received: {value}")
+      for name, value in (("token_boundary", 5), ("input_mask", -1), ("next_sentence_labels", 2)))])
 def test_values_that_a_record_cannot_have_are_refused_by_file_and_name(tmp_path, changes, message):
     good, changed = records()
     changed = tf.train.Example.FromString(changed)
@@ -76,32 +74,25 @@ def test_an_objective_that_there_is_not_is_refused_by_manifest(tmp_path, made_fr
         open_records([path], 16, 3, VOCAB_SIZE)
 
 
-def test_records_of_another_number_of_pieces_are_warned_of(golden, tmp_path, caplog):
+def test_records_of_another_number_of_pieces_are_warned_of_unless_the_vocabulary_is_the_same(
+        sentence_pieces, tmp_path, caplog):
     paths = [write(tmp_path / f"{name}.tfrecord", records(), vocab_size=VOCAB_SIZE) for name in "xy"]
     files = open_records(paths, 16, 3, VOCAB_SIZE).files
     check_tokenizer(files, None, VOCAB_SIZE)
+    path = write(tmp_path / "z.tfrecord", records(), vocab_size=VOCAB_SIZE, **tokenizer_key(sentence_pieces))
+    check_tokenizer(open_records([path], 16, 3, 64).files, sentence_pieces, 64)
     assert not caplog.messages
-    tokenizer = FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"))
-    for number, known in enumerate([None, tokenizer], start=1):
+    for known in (None, sentence_pieces):
         check_tokenizer(files, known, 64)
-        assert len(caplog.messages) == number
-        assert caplog.messages[-1].startswith(
-            f"{paths[0]} was made with a vocabulary of {VOCAB_SIZE} pieces, but the config's vocab_size is 64")
-
-
-def test_a_model_with_more_embeddings_than_pieces_is_not_warned_of_if_the_vocabulary_is_the_same(
-        golden, tmp_path, caplog):
-    tokenizer = FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"))
-    path = write(tmp_path / "x.tfrecord", records(), vocab_size=VOCAB_SIZE, **tokenizer_key(tokenizer))
-    check_tokenizer(open_records([path], 16, 3, 64).files, tokenizer, 64)
-    assert not caplog.messages
+    assert [message.startswith(f"{paths[0]} was made with a vocabulary of {VOCAB_SIZE} pieces")
+            for message in caplog.messages] == [True, True]
 
 
 @pytest.mark.parametrize("vocabulary, options, message", [
     ("tiny_spm/tiny.model", {}, None),
-    ("accents/spiece.model", {}, r"was not made with .*accents/spiece.model: it is the vocabulary of another model"),
-    ("tiny_spm/tiny.model", dict(do_lower_case=False), "was made with --do_lower_case=True, but the tokenizer of this"),
-    ("tiny_spm/tiny.model", dict(keep_accents=False), "was made with --keep_accents=True, but the tokenizer of this")])
+    ("accents/spiece.model", {}, r"was not made with .*accents/spiece.model"),
+    ("tiny_spm/tiny.model", dict(do_lower_case=False), "was made with --do_lower_case=True"),
+    ("tiny_spm/tiny.model", dict(keep_accents=False), "was made with --keep_accents=True")])
 def test_records_of_another_tokenizer_are_refused(golden, tmp_path, vocabulary, options, message):
     options_of_records = dict(do_lower_case=True, keep_accents=True)
     of_records = FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"), **options_of_records)

@@ -31,11 +31,3 @@ def test_a_batch_is_the_same_without_tensorflow(golden, flag, path):
     command = [sys.executable, "-c", PROGRAM, flag, path, *TEXTS]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert json.loads(printed) == {name: array.tolist() for name, array in FullTokenizer(**{flag: path})(TEXTS).items()}
-
-
-def test_a_missing_vocabulary_is_one_line(tmp_path):
-    missing = str(tmp_path / "missing.model")
-    with pytest.raises(ValueError, match="no such SentencePiece model: .*missing.model$"):
-        FullTokenizer(spm_model_file=missing)
-    with pytest.raises(ValueError, match="is a directory, but must be a SentencePiece model$"):
-        FullTokenizer(spm_model_file=str(tmp_path))

@@ -159,9 +159,9 @@ def test_the_loss_scale_doubles_after_2000_good_steps_and_halves_at_once(scale, 
 
 def test_a_loss_scale_that_overflows_costs_a_step_and_is_halved():
     trainer = slope_trainer(loss_scaling=True)
-    trainer.loss_scale.value.assign(2.0**30)
-    trainer.fit(slopes(1e30, 1e30, 1e30), verbose=0)  # times 2**28 it is below the largest float32
-    assert trainer.skipped_steps == 2 and trainer.loss_scale.value == 2.0**28
+    trainer.loss_scale.value.assign(2.0**96)
+    trainer.fit(slopes(1e10, 1e10, 1e10), verbose=0)  # times 2**94 it is below the largest float32
+    assert trainer.skipped_steps == 2 and trainer.loss_scale.value == 2.0**94
 
 
 def test_accumulation_that_does_not_divide_the_batch_is_refused():
