@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from slope import Task
+from slope import SlopeObjective
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
@@ -34,7 +34,7 @@ def dropped(initial):
 
 
 def slope_trainer(**arguments):
-    trainer = Trainer(Task(), **arguments)
+    trainer = Trainer(SlopeObjective(), **arguments)
     trainer.compile(create_optimizer("lamb", learning_rate=0.01, num_train_steps=8, num_warmup_steps=2))
     return trainer
 
