@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from pretraining_runs import Runs
 from script_process import arguments_of
+from tiny import TINY_TEXT
 
-from albert_tf.config import CONFIG_NAME, AlbertConfig
+from albert_tf.config import CONFIG_NAME
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.weights.tf1 import save_tf1_checkpoint
 
 TESTS = pathlib.Path(__file__).parent
@@ -77,15 +77,12 @@ def test_a_run_is_resumed_on_the_other_stack_and_back(runs, other):
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory, golden, other):
+def served(tmp_path_factory, config_file, tiny_spm, other):
     """{python: the folder of a SavedModel that fills masks, exported by it}"""
     folder = tmp_path_factory.mktemp("served")
-    shutil.copy(golden / "tiny_spm/tiny.model", folder / "30k-clean.model")
-    vocab_size = FullTokenizer(spm_model_file=str(folder / "30k-clean.model")).vocab_size
-    config = AlbertConfig(vocab_size=vocab_size, embedding_size=8, hidden_size=16, num_hidden_layers=2,
-                          num_attention_heads=2, intermediate_size=32, max_position_embeddings=24)
-    (folder / CONFIG_NAME).write_text(config.to_json_string())
-    save_tf1_checkpoint(AlbertPretrainer(config), str(folder / "model.ckpt-best"))
+    shutil.copy(tiny_spm, folder / "30k-clean.model")
+    shutil.copy(config_file, folder / CONFIG_NAME)
+    save_tf1_checkpoint(AlbertPretrainer(TINY_TEXT), str(folder / "model.ckpt-best"))
     exported = {sys.executable: folder / "here", other: folder / "there"}
     for python, target in exported.items():
         run(python, "-m", "albert_tf", "fill_mask", f"--init_checkpoint={folder}", f"--export_dir={target}")

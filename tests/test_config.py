@@ -106,54 +106,33 @@ def test_layers_are_assigned_to_groups_with_floating_point_numbers_as_in_the_rel
     assert tiny(num_hidden_layers=22, cross_layer_sharing="none").ffn_blocks[15] == (15,)
 
 
-@pytest.mark.parametrize("values, message", [
-    (dict(vocab_size=60, hiden_size=16), "unknown config key: hiden_size"),
-    (dict(hidden_size=16), "no vocab_size"),
-    (dict(vocab_size=60, hidden_size=30), "num_attention_heads must divide hidden_size 30"),
-    (dict(vocab_size=60, hidden_act="swish"), "hidden_act must be one of gelu"),
-    (dict(vocab_size=60, cross_layer_sharing="some"), "cross_layer_sharing must be one of all"),
-    (dict(vocab_size=60, cross_layer_sharing="ffn", num_hidden_groups=2), "num_hidden_groups must be 1"),
-    (dict(vocab_size=60, num_hidden_groups=13), "at most num_hidden_layers 12"),
-    (dict(vocab_size="60"), "vocab_size must be a whole number from 1 to 10,000,000. Received: vocab_size='60'"),
-    (dict(vocab_size=60, hidden_dropout_prob=1.0), "hidden_dropout_prob must be a number of at least 0 and below 1"),
-    (dict(vocab_size=60, initializer_range=math.inf), "initializer_range must be a number .* Received: .*=inf"),
-    (dict(vocab_size=60, attention_probs_dropout_prob=math.nan), "attention_probs_dropout_prob must be .*=nan"),
-    (dict(vocab_size=60, model_type="roberta"), "only albert and bert"),
-    (dict(vocab_size=60, layer_norm_eps=1e-5), "layer_norm_eps"),
-])
-def test_what_does_not_fit_is_refused_by_name(values, message):
-    with pytest.raises(ValueError, match=message):
-        AlbertConfig.from_dict(values)
+@pytest.mark.parametrize("values, named", [
+    (dict(hiden_size=16), "hiden_size"), (dict(vocab_size=None), "vocab_size"),
+    (dict(hidden_size=30), "num_attention_heads .* 30"), (dict(hidden_act="swish"), "hidden_act"),
+    (dict(cross_layer_sharing="some"), "cross_layer_sharing"),
+    (dict(cross_layer_sharing="ffn", num_hidden_groups=2), "num_hidden_groups must be 1"),
+    (dict(num_hidden_groups=13), "num_hidden_layers 12"), (dict(vocab_size="60"), "vocab_size='60'"),
+    (dict(hidden_dropout_prob=1.0), "hidden_dropout_prob"), (dict(initializer_range=math.inf), "initializer_range=inf"),
+    (dict(attention_probs_dropout_prob=math.nan), "attention_probs_dropout_prob=nan"),
+    (dict(model_type="roberta"), "albert and bert"), (dict(layer_norm_eps=1e-5), "layer_norm_eps"),
+    (dict(num_hidden_layers=1000, num_hidden_groups=1000, inner_group_num=1000), "inner_group_num .* 1,000")])
+def test_what_does_not_fit_is_refused_by_name(values, named):
+    with pytest.raises(ValueError, match=named):
+        AlbertConfig.from_dict({**dict(vocab_size=60), **values})
+    AlbertConfig(vocab_size=10, num_hidden_layers=500, inner_group_num=2)
 
 
-@pytest.mark.parametrize("text, message", [
-    ("{", "Expecting"), ("[]", "expected a JSON object"), ("{}", "no vocab_size")])
-def test_a_bad_file_is_named(tmp_path, text, message):
+def test_files_and_published_sizes_are_named(tmp_path):
     path = tmp_path / "albert_config.json"
-    path.write_text(text)
-    with pytest.raises(ValueError, match=f"albert_config.json( line 1)?: .*{message}"):
-        AlbertConfig.from_json_file(str(path))
-
-
-def test_a_missing_file_is_named():
-    with pytest.raises(ValueError, match="no such config file: nowhere.json"):
-        AlbertConfig.from_json_file("nowhere.json")
-
-
-def test_an_unknown_preset_lists_the_names():
+    for text in ("{", "[]", "{}"):
+        path.write_text(text)
+        with pytest.raises(ValueError, match="albert_config.json"):
+            AlbertConfig.from_json_file(str(path))
+    path.write_text(tiny().to_json_string())
+    assert AlbertConfig.from_file_or_preset(str(path)) == tiny()
+    assert AlbertConfig.from_file_or_preset("albert_large_v2") == AlbertConfig.preset("albert_large_v2")
+    for read in (AlbertConfig.from_json_file, AlbertConfig.from_file_or_preset):
+        with pytest.raises(ValueError, match="no such config file: albert_huge"):
+            read("albert_huge")
     with pytest.raises(ValueError, match="albert_base_v2"):
         AlbertConfig.preset("albert_tiny")
-
-
-def test_a_published_size_is_named_as_a_config_file_is(tmp_path):
-    (tmp_path / "mine.json").write_text(tiny().to_json_string())
-    assert AlbertConfig.from_file_or_preset("albert_large_v2") == AlbertConfig.preset("albert_large_v2")
-    assert AlbertConfig.from_file_or_preset(str(tmp_path / "mine.json")) == tiny()
-    with pytest.raises(ValueError, match="no such config file: albert_huge"):
-        AlbertConfig.from_file_or_preset("albert_huge")
-
-
-def test_layers_times_inner_groups_are_bounded():
-    with pytest.raises(ValueError, match="num_hidden_layers 1000 times inner_group_num must be at most 1,000"):
-        AlbertConfig(vocab_size=10, num_hidden_layers=1000, num_hidden_groups=1000, inner_group_num=1000)
-    AlbertConfig(vocab_size=10, num_hidden_layers=500, inner_group_num=2)

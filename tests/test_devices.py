@@ -3,6 +3,7 @@
 import io
 import json
 import os
+from unittest import mock
 
 import pytest
 import tensorflow as tf
@@ -73,24 +74,14 @@ def test_biases_are_separate_in_bfloat16_on_a_cpu_with_amx_alone(flags_of_cpu, d
     assert devices.adds_bias_separately(dtype) is expected
 
 
-def test_the_first_processor_tells_the_name_and_the_instructions(cpu_with):
-    cpu_with("fma avx2")
-    assert devices.cpu_name() == "Xeon 4" and devices.cpu_instructions() == {"fma", "avx2"}
-
-
-def test_without_linux_a_cpu_has_no_name_and_no_instructions(cpu_with, monkeypatch):
-    def missing(*_, **__):
-        raise FileNotFoundError
-
-    cpu_with("fma")
-    monkeypatch.setattr("builtins.open", missing)
-    assert devices.cpu_name() == "" and not devices.cpu_instructions() and not devices.has_bfloat16()
-
-
-def test_a_benchmark_names_the_processor_and_its_instructions_for_products(cpu_with, monkeypatch):
+def test_the_first_processor_tells_name_and_instructions_and_without_linux_there_are_none(cpu_with, monkeypatch):
     cpu_with("fpu avx512_vnni avx2 amx_tile avx512f amx_bf16")
     monkeypatch.setattr(devices, "available_cores", lambda: 2)
+    assert devices.cpu_name() == "Xeon 4" and "avx2" in devices.cpu_instructions()
     assert processor() == "Xeon 4, 2 cores: avx2 avx512f avx512_vnni amx_bf16"
+    cpu_with("fma")
+    monkeypatch.setattr("builtins.open", mock.Mock(side_effect=FileNotFoundError))
+    assert devices.cpu_name() == "" and not devices.cpu_instructions() and not devices.has_bfloat16()
 
 
 @pytest.mark.parametrize("flags_of_cpu, by_user, expected", [
@@ -112,14 +103,25 @@ def set_up(**values):
     return options, run.set_up(options.devices, 1, options.batch_sizes)
 
 
+@pytest.fixture(autouse=True)
+def asked(monkeypatch):
+    """The arguments with which run.set_up asks for a strategy; one device takes its place."""
+    found = []
+    monkeypatch.setattr(run, "create_strategy",
+                        lambda *arguments: found.append(arguments) or tf.distribute.OneDeviceStrategy("CPU:0"))
+    monkeypatch.setattr(imports, "start_xla", lambda: None)
+    monkeypatch.setattr(run, "divide_threads", lambda count: None)
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    return found
+
+
 @pytest.mark.parametrize("tpu", [False, True])
 def test_no_program_for_the_host_is_compiled_on_a_tpu(tpu, monkeypatch):
-    strategy, compiled = tf.distribute.OneDeviceStrategy("CPU:0"), []
-    monkeypatch.setattr(run, "create_strategy", lambda *_: strategy)
+    compiled = []
     monkeypatch.setattr(imports, "start_xla", lambda: compiled.append(True))
     if tpu:
         monkeypatch.setattr(tf.distribute, "TPUStrategy", tf.distribute.OneDeviceStrategy)
-    assert set_up()[1] is strategy
+    set_up()
     assert compiled == [True] * (not tpu)
 
 
@@ -128,7 +130,6 @@ def test_no_program_for_the_host_is_compiled_on_a_tpu(tpu, monkeypatch):
     ("mixed_bfloat16", False, True, False), ("float32", False, False, False)])
 def test_a_run_in_bfloat16_on_a_cpu_without_its_instructions_is_warned(
         precision, cpu_has_it, tpu, warns, monkeypatch, caplog):
-    monkeypatch.setattr(run, "create_strategy", lambda *_: tf.distribute.OneDeviceStrategy("CPU:0"))
     monkeypatch.setattr(keras.mixed_precision, "set_global_policy", lambda policy: None)
     monkeypatch.setattr(devices, "has_bfloat16", lambda: cpu_has_it)
     monkeypatch.setattr(devices, "is_tpu", lambda *_: tpu)
@@ -147,25 +148,11 @@ def test_three_cores_of_a_cpu_alone_compute_parts_of_a_batch_that_three_divides(
     divided = []
     monkeypatch.setattr(run, "divide_threads", divided.append)
     monkeypatch.setattr(devices, "is_cpu_alone", lambda: not has_gpu)
-    monkeypatch.setattr(run, "create_strategy", lambda *_: tf.distribute.OneDeviceStrategy("CPU:0"))
-    monkeypatch.setattr(imports, "start_xla", lambda: None)
     for name, value in dict(environment, TF_NUM_INTRAOP_THREADS="3").items():
         monkeypatch.setenv(name, value)
     options, _ = set_up(**dict(dict(do_train=True, do_eval=False, train_batch_size=6), **values))
     assert parts_of(options.devices) == (expected or [3])[0]
     assert divided == expected
-
-
-@pytest.fixture
-def asked(monkeypatch):
-    """The arguments with which run.set_up asks for a strategy."""
-    found = []
-    monkeypatch.setattr(run, "create_strategy",
-                        lambda *arguments: found.append(arguments) or tf.distribute.OneDeviceStrategy("CPU:0"))
-    monkeypatch.setattr(imports, "start_xla", lambda: None)
-    monkeypatch.setattr(run, "divide_threads", lambda count: None)
-    monkeypatch.delenv("TF_CONFIG", raising=False)
-    return found
 
 
 @pytest.mark.usefixtures("policy")
@@ -181,7 +168,7 @@ def test_the_tpu_flags_are_the_address_of_the_strategy(asked, values, name, addr
     assert (config.strategy, (config.tpu_name, config.tpu_zone, config.gcp_project, config.master)) == (name, address)
 
 
-@pytest.mark.usefixtures("policy", "asked")
+@pytest.mark.usefixtures("policy")
 @pytest.mark.parametrize("precision, compute, scaled", [
     ("float32", "float32", False), ("mixed_bfloat16", "bfloat16", False), ("mixed_float16", "float16", True)])
 def test_layers_have_the_precision_of_the_flag_and_float16_scales_the_loss(precision, compute, scaled):

@@ -14,7 +14,7 @@ from peers import python_of
 from script_session import ScriptSession
 
 import albert_tf
-from albert_tf import AlbertConfig, keras
+from albert_tf import keras
 from albert_tf.tasks.classification.data import find_task, read_examples
 from albert_tf.tasks.classification.metrics import correlations
 from albert_tf.tasks.sentence_vectors.search import unit_vectors_function
@@ -45,14 +45,12 @@ def test_the_reviews_are_those_that_their_program_writes(tmp_path):
         assert (tmp_path / name).read_bytes() == (EXAMPLES / "reviews" / name).read_bytes()
 
 
-def test_a_search_runs_the_trials_that_are_missing_and_shows_the_best_settings(golden, tmp_path, monkeypatch, capsys):
+def test_a_search_runs_the_trials_that_are_missing_and_shows_the_best_settings(
+        golden, config_file, tiny_spm, tmp_path, monkeypatch, capsys):
     pytest.importorskip("optuna")
-    config = AlbertConfig(2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
-                          intermediate_size=16, max_position_embeddings=64)
-    (tmp_path / "config.json").write_text(config.to_json_string())
     command = ["run_classifier", "--task_name=rte", f"--data_dir={golden}/glue", "--max_seq_length=24",
-               "--train_step=2", f"--albert_config_file={tmp_path}/config.json",
-               f"--spm_model_file={golden}/tiny_spm/tiny.model"]
+               "--train_step=2", f"--albert_config_file={config_file}",
+               f"--spm_model_file={tiny_spm}"]
     commands = []
     with ScriptSession(eagerly=True) as session:
         def run(command, check):

@@ -26,28 +26,20 @@ def test_the_local_runner_is_the_default_and_has_the_workers_of_the_flag_unless_
         assert (direct.direct_num_workers, direct.direct_running_mode) == expected
 
 
-def test_an_option_may_be_repeated():
+def test_an_option_may_be_repeated_and_a_job_server_may_have_options_of_its_own():
     options = pipeline_options("experiments=a,experiments=b", num_workers=2)
     assert options.view_as(DebugOptions).experiments == ["a", "b"]
+    options = pipeline_options("runner=PortableRunner,job_endpoint=localhost:8099,its_own=3", num_workers=2)
+    assert options.get_all_options(retain_unknown_options=True)["its_own"] == "3"
 
 
 @pytest.mark.parametrize("text, message", [
-    ("runner=FlinkRunner,flink_mastr=host:8081", "unknown option 'flink_mastr'"),
-    ("Runner=FlinkRunner", "unknown option 'Runner'"),
-    ("direct_num_workerz=7", "unknown option 'direct_num_workerz'"),
-    ("=7", "unknown option ''"),
-    ("direct_num_workers=abc", "argument --direct_num_workers: invalid int value: 'abc'"),
-    ("direct_running_mode=threads", "argument --direct_running_mode: invalid choice: 'threads'"),
-    ("runner=NoRunner", "Unexpected pipeline runner: NoRunner"),
-    ("runner=no_module.Runner", "No module named 'no_module'"),
-    ("direct_running_mode=multi_threading", "direct_running_mode=multi_threading loses elements"),
-])
+    ("runner=FlinkRunner,flink_mastr=host:8081", "'flink_mastr'"), ("Runner=FlinkRunner", "'Runner'"), ("=7", "''"),
+    ("direct_num_workers=abc", "--direct_num_workers: .*'abc'"),
+    ("direct_running_mode=threads", "--direct_running_mode: .*'threads'"), ("runner=NoRunner", "NoRunner"),
+    ("runner=no_module.Runner", "'no_module'"),
+    ("direct_running_mode=multi_threading", "multi_threading loses elements")])
 def test_an_option_that_has_no_effect_is_refused_in_one_line(capsys, text, message):
-    with pytest.raises(ValueError, match=f"^--beam_pipeline_options: {message}"):
+    with pytest.raises(ValueError, match=f"^--beam_pipeline_options: .*{message}"):
         pipeline_options(text, num_workers=2)
     assert not capsys.readouterr().err
-
-
-def test_a_job_server_may_have_options_of_its_own():
-    options = pipeline_options("runner=PortableRunner,job_endpoint=localhost:8099,its_own=3", num_workers=2)
-    assert options.get_all_options(retain_unknown_options=True)["its_own"] == "3"

@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 from feature_tables import MAX_SEQ_LENGTH, VOCAB_SIZE, table
 from scipy.special import log_softmax, softmax
+from tiny import TINY_TEXT
 
-from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.pretraining.objective import DistilledPretrainingObjective, PretrainingObjective
@@ -25,9 +25,7 @@ from albert_tf.training.distillation import (
     with_teacher_outputs,
 )
 
-CONFIG = AlbertConfig(vocab_size=VOCAB_SIZE, embedding_size=8, hidden_size=16, num_hidden_layers=1,
-                      num_attention_heads=2, intermediate_size=16, max_position_embeddings=MAX_SEQ_LENGTH,
-                      hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, initializer_range=0.3)
+CONFIG = TINY_TEXT.replace(vocab_size=VOCAB_SIZE, initializer_range=0.3)
 NO_MODEL = types.SimpleNamespace(distillation_depths=())
 RANDOM = np.random.default_rng(3)
 
@@ -66,36 +64,52 @@ def test_the_divergence_ignores_what_the_teacher_cannot_choose():
     assert divergence(tf.constant(teacher), tf.constant(teacher), 2.0).numpy().tolist() == [0, 0]
 
 
-def test_classification_and_regression():
-    teacher, student = dict(logits=normal(4, 3)), dict(logits=normal(4, 3))
-    expected = kl(teacher["logits"], student["logits"], 2.0).mean()
-    assert teacher_loss(ClassificationObjective(NO_MODEL), student, teacher, 2.0) == pytest.approx(expected, rel=1e-5)
-    teacher, student = dict(logits=normal(4, 1)), dict(logits=normal(4, 1))
-    expected = np.square(teacher["logits"] - student["logits"]).mean()
-    objective = ClassificationObjective(NO_MODEL, True)
-    assert teacher_loss(objective, student, teacher, 2.0) == pytest.approx(expected, rel=1e-5)
+def logits(*shape):
+    """The outputs of a teacher and of a student."""
+    return [dict(logits=normal(*shape)) for _ in range(2)]
 
 
-def test_weights_of_labels_do_not_scale_the_teachers_loss():
-    teacher, student, labels = normal(400, 3), normal(400, 3), RANDOM.integers(0, 3, 400).astype(np.int32)
-    objective = ClassificationObjective(NO_MODEL, label_loss=LabelLoss(class_weights=(10.0, 0.5, 3.0)))
-    found = teacher_loss(objective, dict(logits=student), dict(logits=teacher), 2.0, label_ids=labels)
-    assert found == pytest.approx(kl(teacher, student, 2.0).mean(), rel=1e-5)
+def pairs(outputs):
+    """Logits beside zeros: the sigmoid as a softmax."""
+    return (np.stack([each["logits"], np.zeros_like(each["logits"])], -1) for each in outputs)
 
 
-def test_several_labels_are_compared_one_by_one():
-    teacher, student = normal(4, 3), normal(4, 3)
-    pairs = (np.stack([each, np.zeros_like(each)], -1) for each in (teacher, student))  # the sigmoid as a softmax
-    objective = ClassificationObjective(NO_MODEL, label_loss=LabelLoss(multi_label=True))
-    found = teacher_loss(objective, dict(logits=student), dict(logits=teacher), 2.0)
-    assert found == pytest.approx(kl(*pairs, 2.0).mean(), rel=1e-5)
+def unit(vectors, size=None):
+    return vectors[:, :size] / np.linalg.norm(vectors[:, :size], axis=1, keepdims=True)
 
 
-def test_tagging_counts_the_tokens_that_have_a_tag():
-    teacher, student, tags = normal(2, 3, 4), normal(2, 3, 4), np.array([[0, 1, 4], [2, 0, 0]], np.int32)
-    expected = kl(teacher, student, 3.0)[tags > 0].mean()
-    found = teacher_loss(TaggingObjective(NO_MODEL), dict(logits=student), dict(logits=teacher), 3.0, tag_ids=tags)
-    assert found == pytest.approx(expected, rel=1e-5)
+def between(outputs, temperature=2.0):
+    return kl(*(each["logits"] for each in outputs), temperature)
+
+
+CLASSES, ONE_LOGIT, LABELS = logits(400, 3), logits(4, 1), RANDOM.integers(0, 3, 400).astype(np.int32)
+WORDS, TAGS = logits(2, 3, 4), np.array([[0, 1, 4], [2, 0, 0]], np.int32)
+VECTORS = [dict(sentence_embedding=normal(4, 6)) for _ in range(2)]
+TWO_SIZES = types.SimpleNamespace(vector_size=6, distillation_depths=())
+
+
+def distance_of_vectors(size=None):
+    return np.square(np.subtract(*(unit(each["sentence_embedding"], size) for each in VECTORS))).sum(1).mean()
+
+
+@pytest.mark.parametrize("objective, outputs, batch, expected", [
+    (ClassificationObjective(NO_MODEL), CLASSES, {}, between(CLASSES).mean()),
+    # Weights of labels do not scale the teacher's loss.
+    (ClassificationObjective(NO_MODEL, label_loss=LabelLoss(class_weights=(10.0, 0.5, 3.0))), CLASSES,
+     dict(label_ids=LABELS), between(CLASSES).mean()),
+    (ClassificationObjective(NO_MODEL, label_loss=LabelLoss(multi_label=True)), CLASSES, {},
+     kl(*pairs(CLASSES), 2.0).mean()),
+    (ClassificationObjective(NO_MODEL, True), ONE_LOGIT, {},
+     np.square(ONE_LOGIT[0]["logits"] - ONE_LOGIT[1]["logits"]).mean()),
+    (RankingObjective(NO_MODEL), ONE_LOGIT, {}, kl(*pairs(ONE_LOGIT), 2.0).mean()),
+    (TaggingObjective(NO_MODEL), WORDS, dict(tag_ids=TAGS), between(WORDS)[TAGS > 0].mean()),
+    (SentenceVectorObjective(NO_MODEL), VECTORS, {}, distance_of_vectors()),
+    (SentenceVectorObjective(TWO_SIZES, matryoshka_dims=(6, 2)), VECTORS, {},
+     distance_of_vectors() + distance_of_vectors(2))],
+    ids=["classes", "weighted", "several labels", "regression", "ranking", "tags", "vectors", "truncated vectors"])
+def test_the_teachers_loss_of_each_objective(objective, outputs, batch, expected):
+    teacher, student = outputs
+    assert teacher_loss(objective, student, teacher, 2.0, **batch) == pytest.approx(expected, rel=1e-5)
 
 
 def test_both_versions_of_squad():
@@ -151,31 +165,6 @@ def test_masked_lm_counts_the_masked_tokens_and_leaves_the_sentence_loss():
     assert parts == pytest.approx(dict(plain, distillation_loss=distance), rel=1e-4)
     assert total == pytest.approx(0.75 * plain["masked_lm_loss"] + plain["sentence_order_loss"] + 0.25 * distance,
                                   rel=1e-4)
-
-
-def test_sentence_vectors_are_compared_without_their_lengths():
-    teacher, student = normal(4, 6), normal(4, 6)
-    units = [vectors / np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in (teacher, student)]
-    found = teacher_loss(SentenceVectorObjective(NO_MODEL), dict(sentence_embedding=student),
-                         dict(sentence_embedding=7 * teacher))
-    assert found == pytest.approx(np.square(units[0] - units[1]).sum(1).mean(), rel=1e-5)
-
-
-def test_truncated_vectors_are_compared_with_the_teachers_truncated_ones():
-    teacher, student = normal(4, 6), normal(4, 6)
-    model = types.SimpleNamespace(vector_size=6, distillation_depths=())
-    objective = SentenceVectorObjective(model, matryoshka_dims=(6, 2))
-    expected = sum(np.square(np.subtract(*(
-        vectors[:, :size] / np.linalg.norm(vectors[:, :size], axis=1, keepdims=True) for vectors in (teacher, student)
-    ))).sum(1).mean() for size in (6, 2))
-    found = teacher_loss(objective, dict(sentence_embedding=student), dict(sentence_embedding=teacher))
-    assert found == pytest.approx(expected, rel=1e-5)
-
-
-def test_a_model_that_ranks_learns_how_relevant_the_teacher_finds_a_passage():
-    teacher, student = dict(logits=normal(4, 1)), dict(logits=normal(4, 1))
-    expected = kl(*(np.hstack([each["logits"], np.zeros([4, 1])]) for each in (teacher, student)), 2.0).mean()
-    assert teacher_loss(RankingObjective(NO_MODEL), student, teacher, 2.0) == pytest.approx(expected, rel=1e-5)
 
 
 def distilled(alpha):
@@ -250,7 +239,8 @@ def test_answers_per_token_are_padded_like_the_tokens(examples, strategy, tmp_pa
     assert vectors.shape == (1, MAX_SEQ_LENGTH, 2) and not vectors[0, length:].any()
 
 
-def test_answers_are_cached_until_anything_that_they_depend_on_changes(examples, strategy, tmp_path, monkeypatch):
+def test_answers_are_cached_until_anything_that_they_depend_on_changes(strategy, tmp_path, monkeypatch):
+    examples = table(tmp_path, 5, max_seq_length=8)
     outputs, teacher, read = ClassificationObjective.TEACHER_OUTPUTS, AlbertClassifier(CONFIG, 3), []
 
     def count_of_readings(model, data):
@@ -271,7 +261,7 @@ def test_answers_are_cached_until_anything_that_they_depend_on_changes(examples,
     teacher.classifier.trainable_variables[-1].assign_add(tf.ones(3))
     changed, others = count_of_readings(teacher, examples)
     np.testing.assert_allclose(others, values + 1, atol=1e-5)
-    fewer = examples.with_columns({"further": np.zeros(21, np.float32)})
+    fewer = examples.with_columns({"further": np.zeros(5, np.float32)})
     assert (changed, count_of_readings(teacher, fewer)[0]) == (1, 1)
     monkeypatch.setattr("albert_tf.keras.mixed_precision.global_policy", lambda: types.SimpleNamespace(name="other"))
     assert count_of_readings(teacher, examples)[0] == 1

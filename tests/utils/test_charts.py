@@ -15,14 +15,9 @@ def lines(panel):
     return {line.get_gid(): line.get_xydata().tolist() for line in axes.lines}
 
 
-def test_the_marked_point_is_drawn_a_second_time():
-    drawn = lines(Panel("loss", [Curve([(0, 3.0), (5, 2.0), (10, 1.0)], marked_x=10)], "steps"))
+def test_the_marked_point_is_drawn_a_second_time_and_points_that_are_not_finite_are_left_out():
+    drawn = lines(Panel("loss", [Curve([(0, 3.0), (1, math.nan), (2, math.inf), (5, 2.0), (10, 1.0)], marked_x=10)]))
     assert drawn == {"panel_1_line_1": [[0, 3], [5, 2], [10, 1]], None: [[10, 1]]}
-
-
-def test_points_that_are_not_finite_are_left_out():
-    drawn = lines(Panel("loss", [Curve([(0, 1.0), (1, math.nan), (2, math.inf), (3, 2.0)])]))
-    assert drawn["panel_1_line_1"] == [[0, 1], [3, 2]]
 
 
 def test_points_that_are_not_joined_have_error_bars_and_names_for_x():
@@ -39,7 +34,7 @@ def test_without_matplotlib_a_warning_takes_the_place_of_the_chart(tmp_path, mon
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     write_charts(str(tmp_path / "a.svg"), [Panel("loss", [], "steps")])
     assert not list(tmp_path.iterdir())
-    assert "a.svg was not written: a chart needs the package matplotlib, which is not installed" in caplog.text
+    assert "a.svg was not written: a chart needs the package matplotlib" in caplog.text
 
 
 @pytest.mark.parametrize("curves", [[], [Curve([(0, 1.0), (7, 2.0)], "a < b")]])

@@ -1,6 +1,7 @@
 """Paths and checks of files: an error names what is not there."""
 
 import os
+import re
 import threading
 
 import pytest
@@ -8,23 +9,19 @@ import pytest
 from albert_tf.utils.files import check_name, expand_globs, is_inside, read_bytes, version
 
 
-def test_globs_are_expanded_in_order_and_each_file_comes_once(tmp_path):
+def test_globs_are_expanded_in_order_and_each_file_comes_once_and_what_is_not_there_is_named(tmp_path):
     for name in ("b.txt", "a.txt", "c.md"):
         (tmp_path / name).touch()
     found = expand_globs(f"{tmp_path}/c.md, {tmp_path}/*.txt,{tmp_path}/a.txt,")
     assert found == [str(tmp_path / name) for name in ("c.md", "a.txt", "b.txt")]
-
-
-@pytest.mark.parametrize("pattern, message", [
-    ("x.txt", "no such file: x.txt"), ("nowhere/*.txt", r"no file matches nowhere/\*.txt")])
-def test_what_is_not_there_is_named(pattern, message):
-    with pytest.raises(ValueError, match=message):
-        expand_globs(pattern)
+    for pattern in ("x.txt", "nowhere/*.txt"):
+        with pytest.raises(ValueError, match=re.escape(pattern)):
+            expand_globs(pattern)
 
 
 def test_a_device_without_an_end_is_no_input_and_a_pipe_is_one(tmp_path):
     for path in ("/dev/zero", "/dev/urandom"):
-        with pytest.raises(ValueError, match=f"^{path} is neither a file nor a pipe: a device may have no end$"):
+        with pytest.raises(ValueError, match=f"^{path} is neither a file nor a pipe"):
             read_bytes(path)
     os.mkfifo(tmp_path / "pipe")
     threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(b"text",)).start()
@@ -33,7 +30,7 @@ def test_a_device_without_an_end_is_no_input_and_a_pipe_is_one(tmp_path):
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../up", "a/b", "/etc/passwd", "a\\b", "a\0"])
 def test_a_name_that_is_a_path_is_refused(name):
-    with pytest.raises(ValueError, match="the task must be a plain file name, without a folder. Received: "):
+    with pytest.raises(ValueError, match="the task must be a plain file name"):
         check_name(name, "the task")
     check_name("sst-2.v1 (mine)", "the task")
 

@@ -49,16 +49,14 @@ def test_the_first_program_and_a_fit_need_no_extra():
 
 
 @pytest.mark.parametrize("platform, message", [
-    ("linux", "pip install tensorflow-text, or in a clone of albert_tf pip install '.[text]'"),
-    ("win32", "which does not exist for Windows: use WSL or Linux")])
+    ("linux", "pip install tensorflow-text, .*\\[text]'"), ("win32", "Windows: use WSL or Linux")])
 def test_a_missing_module_is_told_with_its_extra(monkeypatch, platform, message):
     monkeypatch.setitem(sys.modules, "tensorflow_text", None)
     monkeypatch.setattr(sys, "platform", platform)
     for use in (lambda: imports.check_installed("--export_dir", "sys", "tensorflow_text"),
                 lambda: imports.LazyModule("tensorflow_text", "--export_dir").SentencepieceTokenizer):
-        with pytest.raises(ValueError, match="--export_dir needs the package tensorflow-text, which ") as raised:
+        with pytest.raises(ValueError, match=f"--export_dir needs the package tensorflow-text, .*{message}$"):
             use()
-        assert str(raised.value).endswith(message)
 
 
 @pytest.mark.parametrize("route", [
@@ -75,12 +73,8 @@ def test_each_way_to_tensorflow_is_quiet(route, tmp_path, monkeypatch):
     assert "port.cc" in printed_by(program, "0")[1]
 
 
-def test_an_import_does_not_change_the_users_own_level():
+def test_an_import_keeps_the_users_own_level_and_works_without_stderr():
     program = "import os, albert_tf; print(os.environ['TF_CPP_MIN_LOG_LEVEL'])"
-    assert printed_by(program, "1")[0] == "1\n"
-    assert printed_by(program)[0] == "3\n"
-
-
-def test_a_process_without_stderr_can_import(tmp_path, monkeypatch):
+    assert [printed_by(program, level)[0] for level in ("1", None)] == ["1\n", "3\n"]
     program = "import os; os.close(2); import albert_tf.utils.imports as q\nwith q.quietly(): print('imported')"
     assert printed_by(program)[0] == "imported\n"

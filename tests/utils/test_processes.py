@@ -25,8 +25,7 @@ pathlib.Path("started").write_text("")
 time.sleep(60)
 """
 PARENT = """
-import pathlib, sys
-sys.path.insert(0, {folder!r})
+import sys
 from albert_tf.utils.processes import run_to_end
 try:
     run_to_end([sys.executable, "-c", {command!r}])
@@ -35,9 +34,22 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.parametrize("status", [0, 3])
-def test_the_exit_status_is_returned(status):
-    assert run_to_end([sys.executable, "-c", f"import sys; sys.exit({status})"]) == status
+@pytest.fixture(autouse=True)
+def imports_of_the_repository(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(pathlib.Path(__file__).parents[2]))
+
+
+def result_of(folder, program):
+    """The exit status of a program and what it has printed to stderr."""
+    done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True)
+    return done.returncode, done.stderr
+
+
+def test_the_exit_status_is_returned_and_signals_are_handled_as_before():
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    for status in (0, 3):
+        assert run_to_end([sys.executable, "-c", f"import sys; sys.exit({status})"]) == status
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
 @pytest.mark.parametrize("number, to_group, status", [
@@ -45,7 +57,7 @@ def test_the_exit_status_is_returned(status):
     ids=["Ctrl-C", "SIGTERM", "SIGHUP"])
 def test_a_command_ends_its_work_after_a_signal(hang_up, tmp_path, number, to_group, status):
     """A terminal sends Ctrl-C to the group of processes, and `kill` sends SIGTERM to one process."""
-    program = PARENT.format(folder=str(pathlib.Path(__file__).parents[2]), command=COMMAND)
+    program = PARENT.format(command=COMMAND)
     with subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path, start_new_session=True) as parent:
         deadline = time.monotonic() + 60
         while not (tmp_path / "started").exists() and time.monotonic() < deadline:
@@ -61,8 +73,7 @@ def test_a_command_ends_its_work_after_a_signal(hang_up, tmp_path, number, to_gr
     (signal.SIGHUP, True, 0, "")], ids=["SIGTERM", "SIGHUP", "nohup"])
 def test_a_signal_ends_a_block_with_a_line_and_no_temporary_files(hang_up, tmp_path, number, ignored, status, printed):
     program = f"""
-import os, signal, sys
-sys.path.insert(0, {str(pathlib.Path(__file__).parents[2])!r})
+import os, signal
 if {ignored}:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
 from albert_tf.utils.processes import ended_by_signals
@@ -71,21 +82,19 @@ with ended_by_signals(), output("output") as temporary:
     open(temporary, "w").close()
     os.kill(os.getpid(), {number.value})
 """
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (status, printed)
+    assert result_of(tmp_path, program) == (status, printed)
     assert [path.name for path in tmp_path.iterdir()] == (["output"] if ignored else [])
 
 
-@pytest.mark.parametrize("number, status, printed", [
-    (signal.SIGTERM, 143, "ended by SIGTERM\n"), (signal.SIGHUP, 129, "ended by SIGHUP\n"),
-    (signal.SIGINT, 130, "interrupted\n")], ids=lambda value: getattr(value, "name", None))
-@pytest.mark.parametrize("error", ["SystemError('error return without exception set')", "RuntimeError('scope')"])
+@pytest.mark.parametrize("number, status, printed, error", [
+    (signal.SIGTERM, 143, "ended by SIGTERM\n", "SystemError('error return without exception set')"),
+    (signal.SIGHUP, 129, "ended by SIGHUP\n", "RuntimeError('scope')"),
+    (signal.SIGINT, 130, "interrupted\n", "RuntimeError('scope')")], ids=lambda value: getattr(value, "name", None))
 def test_an_error_that_replaces_what_a_signal_raised_ends_as_the_signal(
         hang_up, tmp_path, number, status, printed, error):
     """TensorFlow's C code raises SystemError if a handler raises within it, and its device scopes RuntimeError."""
     program = f"""
 import os, signal, sys
-sys.path.insert(0, {str(pathlib.Path(__file__).parents[2])!r})
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from albert_tf.utils.processes import ended_by_signals
 try:
@@ -98,16 +107,9 @@ except KeyboardInterrupt:
     print("interrupted", file=sys.stderr)
     sys.exit(130)
 """
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (status, printed)
+    assert result_of(tmp_path, program) == (status, printed)
 
 
 def test_an_error_without_a_signal_stays():
     with pytest.raises(SystemError, match="^scope$"), processes.ended_by_signals():
         raise SystemError("scope")
-
-
-def test_signals_are_handled_as_before_after_the_command():
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    run_to_end([sys.executable, "-c", ""])
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
