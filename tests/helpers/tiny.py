@@ -1,7 +1,9 @@
-"""Tiny configs that tests share. A test names only what matters to it: TINY.replace(num_hidden_layers=4).
+"""Tiny configs, rows and graphs that tests share. A test names only what matters: TINY.replace(num_hidden_layers=4).
 
 The fixtures `config_file` and `tiny_spm` of conftest.py are TINY_TEXT as the file of a command, and its vocabulary.
 """
+
+import functools
 
 import numpy as np
 
@@ -22,3 +24,11 @@ def rows(*lengths: int, vocab_size: int = TINY.vocab_size, seed: int = 0) -> dic
     ids, segments = random.integers(5, vocab_size, shape), np.arange(shape[1]) > shape[1] // 2
     return {name: np.where(mask, values, 0).astype(np.int32)
             for name, values in dict(input_ids=ids, input_mask=1, segment_ids=segments).items()}
+
+
+@functools.lru_cache(maxsize=None)
+def graph_of(tokenizer):
+    """The GraphTokenizer of a tokenizer, whose tables take seconds to make."""
+    from albert_tf.text.graph.tokenization import GraphTokenizer
+
+    return GraphTokenizer(tokenizer)

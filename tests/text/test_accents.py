@@ -7,8 +7,8 @@ import unicodedata
 
 import numpy as np
 import pytest
+from tiny import graph_of
 
-from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.pieces import WORD_START, preprocess_text
 from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
 from albert_tf.weights.hugging_face.tokenizer_json import vocabulary_of_tokenizer_json
@@ -21,6 +21,7 @@ def cases(golden):
     return json.loads((golden / "accents/cases.json").read_text("utf-8"))
 
 
+@functools.lru_cache(maxsize=None)
 def tokenizer_of(golden, vocabulary, lower):
     name = "spm_model_file" if vocabulary.endswith(".model") else "vocab_file"
     return FullTokenizer(**{name: str(golden / "accents" / vocabulary)}, do_lower_case=lower, keep_accents=True)
@@ -35,7 +36,7 @@ def test_pieces_and_ids_are_those_of_transformers(golden, cases, vocabulary, low
         graph_texts.append(case["text"])
         graph_ids.append(tokenizer.encode(case["text"]))
     assert len(graph_texts) == 12
-    assert GraphTokenizer(tokenizer).tokenize(graph_texts).to_list() == graph_ids
+    assert graph_of(tokenizer).tokenize(graph_texts).to_list() == graph_ids
 
 
 @pytest.mark.parametrize("vocabulary", ["spiece.model", "vocab.txt"])
@@ -52,7 +53,7 @@ def test_offsets_cut_the_pieces_out_of_the_text(golden, cases, vocabulary):
     texts = dict.fromkeys(case["text"] for case in cases)
     for text in filter(functools.partial(unicodedata.is_normalized, "NFKC"), texts):
         offsets = tokenizer([text], return_offsets=True, max_seq_length=100)["offsets"][0][1:-1]
-        _, starts, ends = (rows[0].numpy() for rows in GraphTokenizer(tokenizer).tokenize_with_offsets([text]))
+        _, starts, ends = (rows[0].numpy() for rows in graph_of(tokenizer).tokenize_with_offsets([text]))
         in_bytes = [[len(text[:end].encode()) for end in span] for span in offsets.tolist()]
         covered = "".join(text[start:end] for start, end in offsets.tolist())
         assert "".join(covered.split()) == "".join(text.split())
@@ -66,7 +67,7 @@ def test_offsets_cut_the_pieces_out_of_the_text(golden, cases, vocabulary):
 def test_a_composed_character_has_the_place_of_all_its_parts(golden, text):
     tokenizer = tokenizer_of(golden, "spiece.model", True)
     offsets = tokenizer([text], return_offsets=True)["offsets"][0][1:-1].tolist()
-    ids, starts, ends = (rows[0].numpy() for rows in GraphTokenizer(tokenizer).tokenize_with_offsets([text]))
+    ids, starts, ends = (rows[0].numpy() for rows in graph_of(tokenizer).tokenize_with_offsets([text]))
     graph_parts = [text.encode()[start:end].decode() for start, end in zip(starts, ends)]
     assert "".join(graph_parts) == text.replace(" ", "")
     of_words = [i for i, piece in enumerate(tokenizer.convert_ids_to_tokens(ids)) if piece != WORD_START]
@@ -77,7 +78,7 @@ def test_an_accent_that_is_removed_has_no_place(golden):
     text = "scho\u0308n cafe\u0301"
     tokenizer = FullTokenizer(vocab_file=str(golden / "accents/vocab.txt"))
     offsets = tokenizer([text], return_offsets=True)["offsets"][0][1:-1].tolist()
-    _, starts, ends = (rows[0].numpy() for rows in GraphTokenizer(tokenizer).tokenize_with_offsets([text]))
+    _, starts, ends = (rows[0].numpy() for rows in graph_of(tokenizer).tokenize_with_offsets([text]))
     for parts in ([text[start:end] for start, end in offsets],
                   [text.encode()[start:end].decode() for start, end in zip(starts, ends)]):
         assert parts == ["scho\u0308n", "caf", "e"]

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from tiny import graph_of
 
 from albert_tf.text.graph.packing import pack_ids, pack_text_windows, pack_texts
-from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.packing import PairPacker, WindowOptions, WindowPacker, concatenated, windows
 
 NAMES = ("input_ids", "input_mask", "segment_ids")
@@ -71,10 +71,10 @@ def test_the_graph_packs_the_same_windows(sentence_pieces, max_seq_length, optio
             .pack(sentence_pieces.encode(a), sentence_pieces.encode(b)) for a, b in pairs]
     graph = tf.function(pack_text_windows, autograph=False)
     firsts, seconds = (tf.constant(texts) for texts in zip(*pairs))
-    check_packed(graph(GraphTokenizer(sentence_pieces), max_seq_length, options, firsts, seconds), rows)
+    check_packed(graph(graph_of(sentence_pieces), max_seq_length, options, firsts, seconds), rows)
     alone = [WindowPacker(PairPacker(sentence_pieces, max_seq_length), options).pack(sentence_pieces.encode(a))
              for a, _ in pairs]
-    check_packed(graph(GraphTokenizer(sentence_pieces), max_seq_length, options, firsts), alone)
+    check_packed(graph(graph_of(sentence_pieces), max_seq_length, options, firsts), alone)
 
 
 def check_packed(inputs, rows):
@@ -99,16 +99,11 @@ def test_a_stride_longer_than_the_window_leaves_nothing_out():
     assert windows(0, 10, 5) == ()
 
 
-@pytest.fixture(scope="module")
-def graph_tokenizer(sentence_pieces):
-    return GraphTokenizer(sentence_pieces)
-
-
 @pytest.mark.parametrize("max_seq_length", [4, 5, 11])
-def test_every_pair_of_lengths_is_cut_as_pair_packer_does(sentence_pieces, graph_tokenizer, max_seq_length):
+def test_every_pair_of_lengths_is_cut_as_pair_packer_does(sentence_pieces, max_seq_length):
     lengths = [(a, b) for a in range(11) for b in range(11)]
     ids = [[list(range(10, 10 + length)) for length in column] for column in zip(*lengths)]
-    packed = pack_ids(graph_tokenizer, max_seq_length, *(tf.ragged.constant(rows, tf.int32) for rows in ids),
+    packed = pack_ids(graph_of(sentence_pieces), max_seq_length, *(tf.ragged.constant(rows, tf.int32) for rows in ids),
                       padded_length=max_seq_length)
     packer = PairPacker(sentence_pieces, max_seq_length)
     for number, (ids_a, ids_b) in enumerate(zip(*ids)):
@@ -116,9 +111,9 @@ def test_every_pair_of_lengths_is_cut_as_pair_packer_does(sentence_pieces, graph
         assert {name: rows[number].numpy().tolist() for name, rows in packed.items()} == expected
 
 
-def test_texts_are_padded_to_the_longest_of_the_batch(sentence_pieces, graph_tokenizer):
+def test_texts_are_padded_to_the_longest_of_the_batch(sentence_pieces):
     texts = ["the name of the file", "", "the"]
-    packed = pack_texts(graph_tokenizer, 8, texts)
+    packed = pack_texts(graph_of(sentence_pieces), 8, texts)
     longest = min(8, 2 + len(sentence_pieces.encode(texts[0])))
     assert packed["input_ids"].shape == [3, longest]
     rows = [PairPacker(sentence_pieces, 8).pack(sentence_pieces.encode(text)) for text in texts]

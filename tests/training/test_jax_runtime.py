@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import json
 import pathlib
 import random
 import re
@@ -18,6 +17,7 @@ from pretraining_runs import assert_bit_equal
 from script_process import ScriptProcess, start
 from script_session import ScriptSession
 from synthetic_records import VOCAB_SIZE, write_records
+from tiny import TINY_TEXT
 from two_workers import free_ports
 
 from albert_tf.modeling.cudnn_attention import attention
@@ -28,9 +28,7 @@ jax = pytest.importorskip("jax", reason="jax is not installed: make test-jax ins
 pytestmark = pytest.mark.long
 
 STEPS = 20
-CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
-              intermediate_size=32, max_position_embeddings=64, initializer_range=0.1, hidden_dropout_prob=0.1,
-              attention_probs_dropout_prob=0.1)
+CONFIG = TINY_TEXT.replace(initializer_range=0.1, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
 GLUE = dict(data_dir="glue", max_seq_length=24)
 # By name: the command, and its own flags.
 RUNS = {
@@ -60,9 +58,9 @@ class Runs:
 
     def __init__(self, folder: pathlib.Path, golden: pathlib.Path):
         self.folder, self._golden = folder, golden
-        (folder / "config.json").write_text(json.dumps(CONFIG))
-        (folder / "small.json").write_text(json.dumps(dict(CONFIG, vocab_size=VOCAB_SIZE, num_hidden_layers=2)))
-        (folder / "two_layers.json").write_text(json.dumps(dict(CONFIG, num_hidden_layers=2)))
+        for name, changes in (("config", {}), ("two_layers", dict(num_hidden_layers=2)),
+                              ("small", dict(num_hidden_layers=2, vocab_size=VOCAB_SIZE))):
+            (folder / f"{name}.json").write_text(CONFIG.replace(**changes).to_json_string())
         (folder / "tags.conll").write_text("a\tO\nclock\tB\nis\tO\nso\tO\nbig\tB\n\n" * 9)
         (folder / "pairs.tsv").write_text("".join(f"a clock {'is so ' * i}big\tall{' of us' * i}\n" for i in range(9)))
         write_records(folder / "train.tfrecord", 40, objective="sop")

@@ -1,7 +1,6 @@
 """A run: its steps and checkpoints, and how it ends."""
 
 import contextlib
-import re
 import resource
 import shutil
 
@@ -63,12 +62,12 @@ def test_a_folder_that_is_removed_during_the_training_is_an_error(tmp_path, monk
         shutil.rmtree(tmp_path / "run")
 
     monkeypatch.setattr(Checkpoints, "save", save_and_lose)
-    with pytest.raises(OSError, match="the folder was removed during the training: '.*run'"):
+    with pytest.raises(OSError, match="the folder was removed .*run"):
         train_to_step_4(tmp_path / "run")
 
 
 def test_data_that_ends_before_the_last_step_is_an_error(tmp_path):
-    with pytest.raises(ValueError, match="^" + re.escape("training ended at step 3 of 4, since its data ended")):
+    with pytest.raises(ValueError, match="^training ended at step 3 of 4"):
         train_to_step_4(tmp_path, batches=3)
 
 
@@ -119,5 +118,5 @@ def test_steps_warm_up_and_interval_follow_from_passes_over_the_texts(options, e
 
 
 def test_too_few_texts_for_a_step_are_an_error():
-    with pytest.raises(ValueError, match="10 texts cannot fill a step of 32: decrease --train_batch_size"):
+    with pytest.raises(ValueError, match="10 texts .* 32: .*--train_batch_size"):
         FineTuningTraining().schedule(10, "text")

@@ -2,6 +2,7 @@
 
 import importlib.util
 import socket
+from unittest import mock
 
 import pytest
 import tensorflow as tf
@@ -19,14 +20,10 @@ from albert_tf.training.strategy import (
 )
 
 
-def test_auto_is_one_device_where_there_is_one(monkeypatch):
-    monkeypatch.delenv("TF_CONFIG", raising=False)
-    assert isinstance(create_strategy(Devices()), tf.distribute.OneDeviceStrategy)
-
-
 @pytest.mark.parametrize("gpus, expected", [(0, "one_device"), (1, "one_device"), (2, "mirrored")])
 def test_auto_is_mirrored_where_there_are_several_gpus(monkeypatch, gpus, expected):
     monkeypatch.delenv("TF_CONFIG", raising=False)
+    assert isinstance(create_strategy(Devices()), tf.distribute.OneDeviceStrategy)
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [f"{kind}:{i}" for i in range(gpus)])
     assert resolve_strategy("auto") == expected
 
@@ -38,24 +35,20 @@ def test_auto_is_multi_worker_where_tf_config_names_several(monkeypatch):
     assert create_strategy(Devices()) == "several workers"
 
 
-def test_mirrored_takes_all_logical_devices():
+def test_mirrored_takes_all_logical_devices_and_an_unknown_strategy_is_refused():
     strategy = create_strategy(Devices(distribution_strategy="mirrored"))
     assert strategy.num_replicas_in_sync == 2 and is_chief(strategy)
-
-
-def test_an_unknown_strategy_is_refused():
-    with pytest.raises(ValueError, match="one of auto, one_device, mirrored, multi_worker_mirrored, tpu"):
+    with pytest.raises(ValueError, match="auto, one_device, mirrored, multi_worker_mirrored, tpu"):
         Devices(distribution_strategy="central")
 
 
 @pytest.mark.parametrize("version, message", [
-    ("2.15.1", "--runtime=jax needs TensorFlow 2.21: in a clone .* 'jax.cuda13.'"),
-    ("2.21.0", "--runtime=jax needs the package jax, which is not installed: pip install jax .on a GPU 'jax.cuda13.'")])
+    ("2.15.1", "TensorFlow 2.21: .* 'jax.cuda13.'"), ("2.21.0", "the package jax, .* 'jax.cuda13.'")])
 def test_jax_is_refused_without_what_it_needs(monkeypatch, version, message):
     monkeypatch.setattr(tf, "__version__", version)
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "jax" else find(name))
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=f"--runtime=jax needs {message}"):
         jax_strategy(Devices(runtime="jax"))
 
 
@@ -81,48 +74,36 @@ def fake_tpu(monkeypatch):
     return calls
 
 
-def test_the_tpu_flags_reach_the_resolver_and_the_strategy(fake_tpu):
-    assert create_strategy(Devices(
-        use_tpu=True, tpu_name="node-1", tpu_zone="us-central1-f", gcp_project="my-project")) == "a TPU strategy"
+def test_the_tpu_flags_reach_the_resolver_and_the_strategy_and_master_wins_over_the_name(fake_tpu):
+    name = dict(use_tpu=True, tpu_name="node-1", tpu_zone="us-central1-f", gcp_project="my-project")
+    assert create_strategy(Devices(**name)) == "a TPU strategy"
     assert fake_tpu["resolver"] == dict(tpu="node-1", zone="us-central1-f", project="my-project")
     assert fake_tpu["connected"] is fake_tpu["initialized"] is fake_tpu["strategy"] is fake_tpu["expected"]
-
-
-def test_master_wins_over_the_name(fake_tpu):
     create_strategy(Devices(use_tpu=True, tpu_name="node-1", master="grpc://10.0.0.2:8470"))
     assert fake_tpu["resolver"]["tpu"] == "grpc://10.0.0.2:8470"
 
 
 def test_no_tpu_is_one_clear_line(monkeypatch):
-    def nowhere(**_):
-        raise ValueError("Please provide a TPU Name to connect to.\nmore")
-
-    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", nowhere)
-    with pytest.raises(ValueError, match="^no TPU answers at node-1: Please provide a TPU Name to connect to.$"):
-        create_strategy(Devices(use_tpu=True, tpu_name="node-1"))
-
-
-def test_an_unreachable_address_is_one_clear_line():
     with socket.socket() as unused:  # bound and not listening: a connection is refused
         unused.bind(("127.0.0.1", 0))
         address = "grpc://127.0.0.1:%d" % unused.getsockname()[1]
         with pytest.raises(ValueError, match=f"^no TPU answers at {address}: .*refused"):
             create_strategy(Devices(use_tpu=True, master=address))
+    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", mock.Mock(
+        side_effect=ValueError("Please provide a TPU Name to connect to.\nmore")))
+    with pytest.raises(ValueError, match="^no TPU answers at node-1: Please provide a TPU Name to connect to.$"):
+        create_strategy(Devices(use_tpu=True, tpu_name="node-1"))
 
 
 def batches(context):
     return tf.data.Dataset.range(4).batch(2 // context.num_replicas_in_sync)
 
 
-def test_one_cpu_reads_the_batches_without_a_copy_to_a_device():
+def test_one_cpu_reads_the_batches_without_a_copy_to_a_device_and_others_distribute_them(mirrored):
     dataset = distributed(tf.distribute.OneDeviceStrategy("CPU:0"), batches)
     assert [batch.numpy().tolist() for batch in dataset] == [[0, 1], [2, 3]]
     assert isinstance(iter(dataset), tf.data.Iterator) and dataset.element_spec == tf.TensorSpec([None], tf.int64)
-
-
-def test_other_strategies_distribute_the_batches():
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    parts = [strategy.experimental_local_results(batch) for batch in distributed(strategy, batches)]
+    parts = [mirrored.experimental_local_results(batch) for batch in distributed(mirrored, batches)]
     assert [[part.numpy().tolist() for part in of_step] for of_step in parts] == [[[0], [1]], [[2], [3]]]
 
 

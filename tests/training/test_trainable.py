@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+import tiny
 
 from albert_tf import keras
-from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.span import AlbertSpan
@@ -16,11 +16,8 @@ from albert_tf.training.run import new_trainer, restrict_training
 from albert_tf.weights.from_pretrained import from_pretrained
 from albert_tf.weights.settings import Settings, write_settings
 
-TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=4, num_attention_heads=2,
-                    intermediate_size=16, max_position_embeddings=8, initializer_range=0.5)
-BATCH = {name: np.array(value, np.int32) for name, value in dict(
-    input_ids=[[3, 5, 7, 9], [2, 4, 6, 8]], input_mask=[[1] * 4] * 2, segment_ids=[[0, 0, 1, 1]] * 2,
-    label_ids=[0, 1]).items()}
+TINY = tiny.TINY.replace(num_hidden_layers=4, initializer_range=0.5)
+BATCH = dict(tiny.rows(4, 4), label_ids=np.array([0, 1], np.int32))
 
 
 def trained(model):
@@ -54,31 +51,24 @@ def test_the_last_layers_train_with_the_head(config, value, groups):
     assert not any("embedding" in name for name in trained(model))
 
 
-@pytest.mark.parametrize("config, value, message", [
-    (dict(), "last_1", "--trainable=last_1: layers of this model share their weights, so that the last ones cannot be "
-     "trained without earlier ones: this needs groups of layers, or --unshare_layers. Possible here: last_4, head"),
+@pytest.mark.parametrize("config, value, possible", [
+    (dict(), "last_1", "this needs groups of layers, or --unshare_layers. Possible here: last_4, head"),
     (dict(num_hidden_groups=2), "last_1", "Possible here: last_2, last_4, head, all"),
     (dict(cross_layer_sharing="ffn"), "last_1", "Possible here: last_4, head, all"),
-    (dict(), "last_5", "--trainable=last_5: the model has 4 layers. Possible here: last_4, head, all")])
-def test_last_layers_that_share_their_weights_are_refused(config, value, message):
-    with pytest.raises(ValueError, match=message):
+    (dict(), "last_5", "Possible here: last_4, head, all")])
+def test_last_layers_that_share_their_weights_and_a_head_that_is_missing_are_refused(config, value, possible):
+    with pytest.raises(ValueError, match=f"--trainable={value}: .*{possible}"):
         restrict_training(AlbertClassifier(TINY.replace(**config), 2), FineTuningTraining(trainable=value))
-
-
-def test_a_model_without_a_head_has_nothing_to_train():
-    with pytest.raises(ValueError, match="--trainable=head leaves nothing to train: a AlbertSentenceEncoder has no"):
+    with pytest.raises(ValueError, match="--trainable=head .* AlbertSentenceEncoder"):
         restrict_training(AlbertSentenceEncoder(TINY), FineTuningTraining(trainable="head"))
 
 
-@pytest.mark.parametrize("options, message", [
-    (dict(trainable="tail"), "--trainable must be all, head or last_K, such as last_2. Received: tail"),
-    (dict(trainable="last_0"), "--trainable must be all, head or last_K"),
-    (dict(lora_alpha=4.0), "--lora_alpha and --lora_per_layer are for adapters: set --lora_rank too"),
-    (dict(lora_per_layer=True), "set --lora_rank too"),
-    (dict(lora_rank=2, trainable="last_2"), "with --lora_rank the adapters and the head train: do not set --trainable"),
-    (dict(lora_rank=2, trainable="all"), "do not set --trainable=all")])
-def test_options_that_contradict_each_other_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
+@pytest.mark.parametrize("options, named", [
+    (dict(trainable="tail"), "--trainable .* tail"), (dict(trainable="last_0"), "--trainable"),
+    (dict(lora_alpha=4.0), "--lora_alpha .*--lora_rank"), (dict(lora_per_layer=True), "--lora_per_layer .*--lora_rank"),
+    (dict(lora_rank=2, trainable="last_2"), "--trainable"), (dict(lora_rank=2, trainable="all"), "--trainable=all")])
+def test_options_that_contradict_each_other_are_refused(options, named):
+    with pytest.raises(ValueError, match=named):
         FineTuningTraining(**options)
 
 
@@ -132,7 +122,5 @@ def test_a_run_is_not_continued_with_other_weights_to_train(tmp_path):
     trainer, checkpoints = run_of(tmp_path, trainable="head")
     checkpoints.save(1)
     for options in (dict(), dict(lora_rank=2)):
-        with pytest.raises(ValueError, match="is not a checkpoint of this model and optimizer: .*lacks"):
+        with pytest.raises(ValueError, match="lacks .*--trainable and --lora_rank"):
             run_of(tmp_path, **options)[1].restore_latest()
-    with pytest.raises(ValueError, match="continue it with its own --trainable and --lora_rank"):
-        run_of(tmp_path)[1].restore_latest()
