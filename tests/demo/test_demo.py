@@ -23,7 +23,7 @@ def test_the_documentation_of_python_is_a_corpus_of_prose_in_a_fixed_order():
 
 def test_prose_is_distinguished_from_code_and_grammar():
     code = "    >>> f([1])\n    1\n\n    name ::= (letter) digit\n\n    x = 1; y = (x, 2)\n"
-    sentences = ["Take the first of them.", "Return it."]
+    sentences = ["Take the first of them.", "Return it to the caller."]
     assert python_docs._sentences(" ".join(sentences) + f"\n\n{code}") == sentences
 
 

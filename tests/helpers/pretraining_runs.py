@@ -7,11 +7,11 @@ import numpy as np
 import tensorflow as tf
 from script_process import ScriptProcess, arguments_of, start
 from synthetic_records import VOCAB_SIZE, write_records
+from tiny import TINY_TEXT
 
 RUNNER = pathlib.Path(__file__).parent / "script_runner.py"
-CONFIG = dict(vocab_size=VOCAB_SIZE, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
-              intermediate_size=32, max_position_embeddings=16, hidden_dropout_prob=0.1,
-              attention_probs_dropout_prob=0.1)
+CONFIG = TINY_TEXT.replace(vocab_size=VOCAB_SIZE, num_hidden_layers=2, max_position_embeddings=16,
+                           hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1).to_dict()
 
 
 class Runs:
@@ -49,10 +49,13 @@ class Runs:
         return printed
 
     def end_of(self, output_dir: str, step: int = 12) -> dict[str, np.ndarray]:
-        """All values of a run's checkpoint."""
-        reader = tf.train.load_checkpoint(str(self.folder / output_dir / f"model.ckpt-{step}"))
-        return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()
-                if "OBJECT_GRAPH" not in name}
+        return values_of(self.folder / output_dir / f"model.ckpt-{step}")
+
+
+def values_of(prefix) -> dict[str, np.ndarray]:
+    """All values of a checkpoint."""
+    reader = tf.train.load_checkpoint(str(prefix))
+    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map() if "OBJECT_GRAPH" not in name}
 
 
 def assert_bit_equal(a: dict, b: dict) -> None:

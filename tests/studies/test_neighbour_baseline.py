@@ -27,23 +27,16 @@ def record(ids, position):
                 masked_lm_ids=tokens[[position]], masked_lm_weights=np.ones(1, np.float32))
 
 
-def baseline(folder, texts):
-    path = str(folder / "x.tfrecord")
-    rng = np.random.default_rng(1)
-    with record_writer(path, {}) as writer:
-        for ids in texts:
-            writer.write(serialize(**record(ids, int(rng.integers(1, len(ids) + 1)))))
-    records = open_records([path], SEQ, PREDICTIONS, VOCAB_SIZE)
-    return neighbour_baseline(records, records, VOCAB_SIZE)
-
-
 def test_the_loss_is_that_of_counts_by_hand(tmp_path):
-    texts = [[5, 6, 7], [5, 6, 8], [9, 6, 7]]
-    found = baseline(tmp_path, texts)
+    texts, rng, path = [[5, 6, 7], [5, 6, 8], [9, 6, 7]], np.random.default_rng(1), str(tmp_path / "x.tfrecord")
+    positions = [int(rng.integers(1, len(ids) + 1)) for ids in texts]
+    with record_writer(path, {}) as writer:
+        for ids, position in zip(texts, positions):
+            writer.write(serialize(**record(ids, position)))
+    records = open_records([path], SEQ, PREDICTIONS, VOCAB_SIZE)
     sequences = [[CLS, *ids, SEP] for ids in texts]
     tokens = Counter({token: 1 for token in range(VOCAB_SIZE)})
-    for ids in sequences:
-        tokens.update(ids)
+    tokens.update(sum(sequences, []))
     frequency = {token: count / sum(tokens.values()) for token, count in tokens.items()}
     pairs = Counter(pair for ids in sequences for pair in zip(ids, ids[1:]))
 
@@ -55,11 +48,9 @@ def test_the_loss_is_that_of_counts_by_hand(tmp_path):
         after = sum(count for (_, second), count in pairs.items() if second == right)
         return of(pairs[left, token], before) * of(pairs[token, right], after) / frequency[token]
 
-    rng = np.random.default_rng(1)
-    by_neighbours = []
-    for ids in sequences:
-        position = int(rng.integers(1, len(ids) - 1))
+    losses = []
+    for ids, position in zip(sequences, positions):
         left, token, right = ids[position - 1 : position + 2]
         total = sum(probability(other, left, right) for other in range(VOCAB_SIZE))
-        by_neighbours.append(-math.log(probability(token, left, right) / total))
-    assert found == pytest.approx(np.mean(by_neighbours), rel=1e-6)
+        losses.append(-math.log(probability(token, left, right) / total))
+    assert neighbour_baseline(records, records, VOCAB_SIZE) == pytest.approx(np.mean(losses), rel=1e-6)

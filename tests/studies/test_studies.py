@@ -9,6 +9,7 @@ from absl import flags
 from in_process import REPOSITORY, loaded
 from script_session import ScriptSession
 from synthetic_text import write_synthetic_text
+from tiny import TINY_TEXT
 
 from albert_tf.commands import command_runs
 from studies.intervals import over_examples, over_seeds, standard_error
@@ -166,8 +167,7 @@ def test_same_models_are_compared_in_pairs_and_of_seeds_and_examples_the_wider_i
 
 LENGTHS = dict(max_seq_length=16, max_predictions_per_seq=3)
 TINY = {
-    "config": dict(vocab_size=50, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
-                   intermediate_size=16, max_position_embeddings=64), "vocabulary": dict(vocab_size=50),
+    "config": TINY_TEXT.replace(vocab_size=50).to_dict(), "vocabulary": dict(vocab_size=50),
     **{run: dict(LENGTHS, num_workers=1) for run in ("train_records", "dev_records", "dev_nsp_records",
                                                      "dev_ngram3_records")},
     "pretraining": dict(LENGTHS, train_batch_size=4, eval_batch_size=4, num_train_steps=2, num_warmup_steps=1,

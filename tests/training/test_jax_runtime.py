@@ -13,7 +13,7 @@ import types
 import numpy as np
 import pytest
 import tensorflow as tf
-from pretraining_runs import assert_bit_equal
+from pretraining_runs import assert_bit_equal, values_of
 from script_process import ScriptProcess, start
 from script_session import ScriptSession
 from synthetic_records import VOCAB_SIZE, write_records
@@ -118,10 +118,7 @@ class Runs:
         return directory
 
     def end_of(self, directory: str, step: int = STEPS) -> dict[str, np.ndarray]:
-        """All values of a run's checkpoint."""
-        reader = tf.train.load_checkpoint(str(self.folder / directory / f"model.ckpt-{step}"))
-        return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()
-                if "OBJECT_GRAPH" not in name}
+        return values_of(self.folder / directory / f"model.ckpt-{step}")
 
     def files_of(self, directory: str) -> dict[str, str]:
         """The text files of a run by name, but for its card, which has its flags."""
