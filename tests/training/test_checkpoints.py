@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pytest
 import tensorflow as tf
+from tiny import TINY
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
@@ -84,17 +85,12 @@ def test_the_best_checkpoint_is_listed_if_its_step_has_no_other(run):
         (5, str(run / "model.ckpt-5")), (7, str(run / "model.ckpt-best")), (10, str(run / "model.ckpt-10"))]
 
 
-def test_all_of_the_run_comes_back(run):
-    trainer, checkpoints = new_run(run)
-    assert checkpoints.restore_latest() == 10
-    assert trainer.optimizer.iterations == 10 and trainer.model.w[0] == 10.0
+def test_all_of_the_run_comes_back_also_in_float16_with_the_initial_loss_scale(run):
+    assert new_run(run)[1].restore_latest() == 10
     assert tf.train.latest_checkpoint(str(run)) == str(run / "model.ckpt-10")
     assert json.loads((run / "albert_config.json").read_text())["vocab_size"] == 60
-
-
-def test_a_float32_run_continues_in_float16_with_the_initial_loss_scale_and_back(run):
     trainer, checkpoints = new_run(run, loss_scaling=True)
-    assert checkpoints.restore_latest() == 10 and trainer.model.w[0] == 10.0
+    assert checkpoints.restore_latest() == 10 == trainer.optimizer.iterations and trainer.model.w[0] == 10.0
     assert trainer.loss_scale.value == 2.0**15 and trainer.loss_scale.good_steps == 0
     trainer.loss_scale.value.assign(4.0)
     save_at(trainer, checkpoints, 15)
@@ -106,7 +102,7 @@ def test_a_float32_run_continues_in_float16_with_the_initial_loss_scale_and_back
 def test_weights_that_no_run_saved_are_not_replaced(tmp_path):
     trainer, checkpoints = new_run(tmp_path)
     tf.train.Checkpoint(model=trainer.model).write(str(tmp_path / "model.ckpt-best"))  # as convert_checkpoint.py
-    with pytest.raises(ValueError, match="model.ckpt-best was not saved by a run, and the best checkpoint"):
+    with pytest.raises(ValueError, match="model.ckpt-best was not saved by a run"):
         checkpoints.restore_latest()
     checkpoints.save_best()
     assert checkpoints.restore_latest() == 0
@@ -116,7 +112,7 @@ def test_weights_that_no_run_saved_are_not_replaced(tmp_path):
 def test_no_run_starts_in_the_folder_of_another_model(tmp_path, name):
     (tmp_path / name).touch()
     trainer, checkpoints = new_run(tmp_path)
-    with pytest.raises(ValueError, match=f"{name} is of another model, whose config and settings those of this run"):
+    with pytest.raises(ValueError, match=f"{name} is of another model"):
         checkpoints.restore_latest()
     save_at(trainer, checkpoints, 5)
     assert checkpoints.restore_latest() == 5  # a run to which a model was added later goes on
@@ -129,7 +125,7 @@ def test_a_run_is_known_by_any_of_its_checkpoints(run, pattern):
     checkpoints.save_best()
     for file in run.glob(pattern):
         file.unlink()
-    with pytest.raises(ValueError, match=f"{run} has the checkpoints of a training run, which needs its own settings"):
+    with pytest.raises(ValueError, match=f"{run} has the checkpoints of a training run"):
         check_no_run(str(run))
     for file in run.glob("model.ckpt*"):
         file.unlink()
@@ -147,36 +143,24 @@ def test_only_the_latest_few_and_the_best_are_kept(tmp_path):
     assert best_or_latest(str(tmp_path)) == str(tmp_path / "model.ckpt-best")
 
 
-def cut_data(directory):
-    os.truncate(directory / "model.ckpt-10.data-00000-of-00001", 3000)
+def flipped(data):
+    return data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1:]
 
 
-def flip_data(directory):
-    path = directory / "model.ckpt-10.data-00000-of-00001"
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-
-
-def cut_index(directory):
-    os.truncate(directory / "model.ckpt-10.index", 100)
-
-
-def remove_data(directory):
-    os.remove(directory / "model.ckpt-10.data-00000-of-00001")
-
-
-@pytest.mark.parametrize("damage", [cut_data, flip_data, cut_index, remove_data], ids=lambda damage: damage.__name__)
-def test_a_damaged_checkpoint_is_passed_over(run, damage):
-    damage(run)
+@pytest.mark.parametrize("part, damage", [
+    ("data-00000-of-00001", lambda data: data[:3000]), ("data-00000-of-00001", flipped),
+    ("index", lambda data: data[:100]), ("data-00000-of-00001", None)],
+    ids=["data cut", "bit flipped", "index cut", "no data"])
+def test_a_damaged_checkpoint_is_passed_over(run, part, damage):
+    path = run / f"model.ckpt-10.{part}"
+    path.write_bytes(damage(path.read_bytes())) if damage else path.unlink()
     trainer, checkpoints = new_run(run)
-    assert checkpoints.restore_latest() == 5
-    assert trainer.optimizer.iterations == 5
+    assert checkpoints.restore_latest() == 5 == trainer.optimizer.iterations
     np.testing.assert_array_equal(trainer.model.w, np.full(1000, 5.0))
 
 
 def test_a_damaged_checkpoint_of_a_later_step_does_not_count_as_the_latest(run):
-    cut_data(run)
+    os.truncate(run / "model.ckpt-10.data-00000-of-00001", 3000)
     trainer, checkpoints = new_run(run, keep=1)
     assert checkpoints.restore_latest() == 5
     save_at(trainer, checkpoints, 8)
@@ -243,7 +227,7 @@ def test_a_checkpoint_whose_temporary_files_are_gone_is_an_error(run, monkeypatc
 
     before = sorted(os.listdir(run))
     monkeypatch.setattr(checkpoints._checkpoint, "write", write_and_lose)
-    with pytest.raises(OSError, match="model.ckpt-(15|best) was not saved, since another program has removed"):
+    with pytest.raises(OSError, match="model.ckpt-(15|best) was not saved"):
         save(checkpoints)
     assert sorted(os.listdir(run)) == before
     assert tf.train.latest_checkpoint(str(run)) == str(run / "model.ckpt-10")
@@ -294,8 +278,7 @@ def test_a_failed_save_leaves_nothing_behind(run, monkeypatch):
     trainer, checkpoints = new_run(run)
 
     def full_disk(prefix):
-        with open(prefix + ".data-00000-of-00001", "wb"):
-            pass
+        open(prefix + ".data-00000-of-00001", "wb").close()
         raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
 
     before = sorted(os.listdir(run))
@@ -306,12 +289,11 @@ def test_a_failed_save_leaves_nothing_behind(run, monkeypatch):
 
 
 def test_a_checkpoint_of_another_model_is_refused(run):
-    with pytest.raises(ValueError, match="model.ckpt-10 is not a checkpoint of this model and optimizer"):
+    with pytest.raises(ValueError, match="model.ckpt-10 is not a checkpoint of this model"):
         new_run(run, size=7)[1].restore_latest()
 
 
-CONFIG = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
-                      intermediate_size=8, max_position_embeddings=16, cross_layer_sharing="none")
+CONFIG = TINY.replace(cross_layer_sharing="none")
 
 
 def new_model_run(directory, **changes):
@@ -331,11 +313,9 @@ def of_a_model(tmp_path_factory):
 
 
 @pytest.mark.parametrize("changes, difference", [
-    (dict(cross_layer_sharing="all"), "cross_layer_sharing is none in {} and all in this model"),
-    (dict(num_attention_heads=4), "num_attention_heads is 2 in {} and 4 in this model"),
-    (dict(num_hidden_layers=1, hidden_act="relu"),
-     "num_hidden_layers is 2 in {} and 1 in this model, hidden_act is gelu"),
-])
+    (dict(cross_layer_sharing="all"), "cross_layer_sharing is none in {} and all"),
+    (dict(num_attention_heads=4), "num_attention_heads is 2 in {} and 4"),
+    (dict(num_hidden_layers=1, hidden_act="relu"), "num_hidden_layers is 2 in {} and 1")])
 def test_a_run_of_another_config_is_not_continued(of_a_model, changes, difference):
     with pytest.raises(ValueError) as error:
         new_model_run(of_a_model, **changes)[1].restore_latest()
@@ -348,28 +328,26 @@ def test_dropout_may_differ_and_sharing_may_be_written_as_groups(of_a_model):
     assert new_model_run(of_a_model, cross_layer_sharing="all", num_hidden_groups=2)[1].restore_latest() == 5
 
 
-def test_every_variable_of_a_checkpoint_is_one_of_the_model(of_a_model, tmp_path):
-    shutil.copytree(of_a_model, tmp_path / "run")
-    (tmp_path / "run/albert_config.json").unlink()  # an earlier run without a config
-    with pytest.raises(ValueError, match="it has other variables: bert/encoder/transformer/group_1/.* and 13 others"):
-        new_model_run(tmp_path / "run", cross_layer_sharing="all")[1].restore_latest()
-
-
-def test_every_slot_of_the_optimizer_is_read(of_a_model, tmp_path):
-    shutil.copytree(of_a_model, tmp_path / "run")
-    model = new_model_run(tmp_path / "other")[0].model
-    step = tf.Variable(7, dtype=tf.int64)
-    tf.train.Checkpoint(model=model, step=step).write(str(tmp_path / "run/model.ckpt-7"))
-    with pytest.raises(ValueError, match=r"model.ckpt-7 is not a checkpoint of this .* it lacks bert/.* \(m\), "):
-        new_model_run(tmp_path / "run")[1].restore_latest()
+def test_every_variable_and_every_slot_of_the_optimizer_is_read(of_a_model, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(of_a_model, run)
+    tf.train.Checkpoint(model=new_model_run(tmp_path / "other")[0].model, step=tf.Variable(7, dtype=tf.int64)).write(
+        str(run / "model.ckpt-7"))
+    with pytest.raises(ValueError, match=r"model.ckpt-7 .* lacks bert/.* \(m\), "):
+        new_model_run(run)[1].restore_latest()
+    (run / "albert_config.json").unlink()  # an earlier run without a config
+    for path in run.glob("model.ckpt-7.*"):
+        path.unlink()
+    with pytest.raises(ValueError, match="other variables: bert/encoder/transformer/group_1/.* and 13 others"):
+        new_model_run(run, cross_layer_sharing="all")[1].restore_latest()
 
 
 def test_a_copy_as_the_best_has_all_variables(of_a_model, tmp_path):
     shutil.copytree(of_a_model, tmp_path / "run")
     copy_as_best(str(tmp_path / "run/model.ckpt-5"))
     for part in ("index", "data-00000-of-00001"):
-        assert (tmp_path / f"run/model.ckpt-best.{part}").read_bytes() == (tmp_path / f"run/model.ckpt-5.{part}"
-                                                                           ).read_bytes()
+        best, copied = (tmp_path / f"run/model.ckpt-{name}.{part}" for name in ("best", "5"))
+        assert best.read_bytes() == copied.read_bytes()
     assert saved_step(str(tmp_path / "run")) == 5
 
 
@@ -406,11 +384,8 @@ def test_the_best_run_is_that_with_the_highest_value(tmp_path):
     assert checkpoint_of(str(tmp_path)) == str(tmp_path / "model.ckpt-3")
 
 
-def test_the_lowest_seed_is_the_best_run_if_none_was_evaluated(tmp_path):
+def test_the_lowest_seed_is_the_best_run_if_none_was_evaluated_and_a_directory_without_a_run_has_none(tmp_path):
+    assert checkpoint_of(str(tmp_path)) is None and checkpoint_of(str(tmp_path / "nowhere")) is None
     for seed in (10, 9):
         write_run(tmp_path / f"seed_{seed}")
     assert checkpoint_of(str(tmp_path)) == str(tmp_path / "seed_9" / "model.ckpt-3")
-
-
-def test_a_directory_without_a_run_has_no_checkpoint(tmp_path):
-    assert checkpoint_of(str(tmp_path)) is None and checkpoint_of(str(tmp_path / "nowhere")) is None

@@ -70,17 +70,6 @@ def test_with_bias_correction_steps_are_those_of_keras_adamw(golden):
             np.testing.assert_allclose(one, other, atol=1e-6, rtol=0)
 
 
-def test_bias_correction_makes_the_first_update_of_lamb_and_adamw_as_long_as_the_rate_says():
-    """After one step the corrected moments are the gradient and its square, so that each element moves by the rate."""
-    for name in ("adamw", "lamb"):
-        variable = tf.Variable(tf.ones([4]), name=name)
-        optimizer = create_optimizer(name, learning_rate=1.0, num_train_steps=10, num_warmup_steps=0,
-                                     weight_decay_rate=0.0, bias_correction=True)
-        optimizer.learning_rate = 0.1
-        optimizer.apply_gradients([(tf.constant([3.0, 0.1, 20.0, 1.0]), variable)])
-        np.testing.assert_allclose(variable, np.full(4, 0.9), atol=2e-5)
-
-
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_a_skipped_step_changes_no_bit(recorded, jit_compile):
     name, numbers = recorded
@@ -100,19 +89,6 @@ def test_a_skipped_step_changes_no_bit(recorded, jit_compile):
     assert optimizer.iterations == 4
     step(1.0, tf.constant(False))
     assert not any(np.array_equal(old, new) for old, new in zip(before, values))
-
-
-def test_a_skipped_step_leaves_nothing_behind_for_the_next(recorded):
-    name, numbers = recorded
-    skipping, counting = optimizer_named(name), optimizer_named(name)
-    ours, expected = variables_of(numbers), variables_of(numbers)
-    gradients = [tf.ones_like(variable) for variable in ours]
-    skipping.apply(gradients, ours, skip=tf.constant(True))
-    counting.build(expected)
-    counting.iterations.assign(1)
-    skipping.apply(gradients, ours)
-    counting.apply_gradients(zip(gradients, expected))
-    assert_all_equal(ours, expected)
 
 
 def test_skipped_steps_do_not_count_in_the_bias_correction(recorded, tmp_path):
@@ -152,7 +128,7 @@ def test_sparse_gradients_update_like_the_equal_dense_ones(recorded):
     assert tables[0][1, 0] < 3
 
 
-def test_configuration_makes_the_same_optimizer_again(recorded):
+def test_configuration_makes_the_same_optimizer_again_which_follows_the_schedule(recorded):
     name, numbers = recorded
     optimizer, both = optimizer_named(name, num_warmup_steps=3), [variables_of(numbers) for _ in range(2)]
     again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(optimizer))
@@ -160,8 +136,8 @@ def test_configuration_makes_the_same_optimizer_again(recorded):
     for each, variables in zip((optimizer, again), both):
         for step in range(3):
             each.apply_gradients(zip(gradients_of(numbers, step), variables))
+            assert (step > 0) != np.array_equal(variables[0], variables_of(numbers)[0])  # the first rate is 0
     assert_all_equal(*both)
-    assert not np.array_equal(both[0][0], variables_of(numbers)[0])
 
 
 def test_the_schedule_is_the_releases(golden):
@@ -169,15 +145,6 @@ def test_the_schedule_is_the_releases(golden):
         step, rate, peak = (row.pop(name) for name in ("step", "lr", "init_lr"))
         tolerance = peak * (1e-6 if row["poly_power"] >= 1 else 1e-3)
         assert abs(float(learning_rate_schedule(peak, **row)(step)) - rate) <= tolerance
-
-
-def test_the_optimizer_follows_the_schedule_from_step_0():
-    optimizer = create_optimizer("lamb", learning_rate=1.0, num_train_steps=10, num_warmup_steps=4)
-    variable = tf.Variable(1.0)
-    optimizer.apply_gradients([(tf.constant(1.0), variable)])
-    assert variable == 1.0  # the first rate is 0
-    optimizer.apply_gradients([(tf.constant(1.0), variable)])
-    assert variable < 1.0
 
 
 @pytest.mark.parametrize("name, value", [
