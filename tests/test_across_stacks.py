@@ -46,7 +46,7 @@ def run(python, *arguments, **options):
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
+def runs(tmp_path_factory, other):
     """A run of 12 steps on this stack, with a checkpoint every 3 of them."""
     runs = Runs(tmp_path_factory.mktemp("runs"))
     runs.run("here")

@@ -3,27 +3,27 @@
 import gzip
 import json
 import os
-import pathlib
 import re
 import subprocess
-import sys
+
+import script_process
+from peers import python_of
 
 from benchmarks.device_steps.programs import forward_flops
 from benchmarks.workers.workloads import WORKLOADS
-from tests.helpers.peers import python_of
 
-REPOSITORY = pathlib.Path(__file__).parents[1]
-def export(folder, *flags):
-    done = subprocess.run([sys.executable, "-m", "benchmarks.device_steps.export", f"--output_dir={folder}", *flags],
-                          cwd=REPOSITORY, capture_output=True, text=True)
+DEMO = dict(task="tagging", model="demo", batch=2, seq=16, num_hidden_layers=1, what=["step", "forward"])
+
+
+def export(folder, **flags):
+    done = script_process.run("benchmarks/device_steps/export.py", dict(flags, output_dir=folder))
     assert done.returncode == 0, done.stderr
 
 
 def test_the_programs_of_a_folder_run_by_jax_alone(tmp_path):
     python = python_of("jax")
-    export(tmp_path, "--task=tagging", "--model=demo", "--batch=2", "--seq=16", "--num_hidden_layers=1", "--what=step",
-           "--what=forward")
-    done = subprocess.run([python, REPOSITORY / "benchmarks/device_steps/run.py", tmp_path, "--seconds=0.1",
+    export(tmp_path, **DEMO)
+    done = subprocess.run([python, script_process.REPOSITORY / "benchmarks/device_steps/run.py", tmp_path, "--seconds=0.1",
                            "--matrix=64"], env=dict(os.environ, JAX_PLATFORMS="cpu"), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines()[2:]] == [
@@ -31,7 +31,7 @@ def test_the_programs_of_a_folder_run_by_jax_alone(tmp_path):
 
 
 def test_a_program_names_its_parameters_and_has_no_weights(tmp_path):
-    export(tmp_path, "--task=tagging", "--model=albert_base_v2", "--batch=2", "--seq=16", "--what=forward")
+    export(tmp_path, task="tagging", model="albert_base_v2", batch=2, seq=16, what="forward")
     folder, = tmp_path.iterdir()
     spec = json.loads((folder / "program.json").read_text())
     assert [of["name"] for of in spec["inputs"][:3]] == ["input_ids", "input_mask", "segment_ids"]
@@ -42,8 +42,7 @@ def test_a_program_names_its_parameters_and_has_no_weights(tmp_path):
 
 
 def test_attention_is_one_operation_of_cudnn_for_each_direction_on_request(tmp_path):
-    export(tmp_path, "--task=tagging", "--model=demo", "--batch=2", "--seq=16", "--num_hidden_layers=1",
-           "--attention=cudnn", "--what=step", "--what=forward")
+    export(tmp_path, attention="cudnn", **DEMO)
     calls = {folder.name: re.findall(rb"__cudnn[$]\w+", gzip.decompress((folder / "program.hlo.gz").read_bytes()))
              for folder in tmp_path.iterdir()}
     assert calls == {
