@@ -23,8 +23,9 @@ def export(folder, **flags):
 def test_the_programs_of_a_folder_run_by_jax_alone(tmp_path):
     python = python_of("jax")
     export(tmp_path, **DEMO)
-    done = subprocess.run([python, script_process.REPOSITORY / "benchmarks/device_steps/run.py", tmp_path, "--seconds=0.1",
-                           "--matrix=64"], env=dict(os.environ, JAX_PLATFORMS="cpu"), capture_output=True, text=True)
+    program = script_process.REPOSITORY / "benchmarks/device_steps/run.py"
+    done = subprocess.run([python, program, tmp_path, "--seconds=0.1", "--matrix=64"],
+                          env=dict(os.environ, JAX_PLATFORMS="cpu"), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines()[2:]] == [
         f"tagging-demo-1-layers-2x16-bfloat16-{what}" for what in ("forward", "step")]

@@ -278,19 +278,16 @@ def test_a_new_path_and_an_empty_file_and_an_earlier_output_may_be_written(tmp_p
         assert check_output(f"{folder}/x.tfrecord", [f"{folder}/{SHARDS[0]}"]) == SHARDS[:2]
 
 
-@pytest.mark.parametrize("paths", [["text"], ["new", "text"], ["folder"]])
-def test_a_file_of_someone_else_is_refused_by_name(tmp_path, paths):
+@pytest.mark.parametrize("paths, named", [
+    (["text"], "text exists"), (["new", "text"], "text exists"), (["folder"], "folder is a directory"),
+    (["x.tfrecord"], "x.manifest.json exists")])
+@pytest.mark.parametrize("content", ["precious", "[]", '{"size": 3}', "\ufffd"])
+def test_a_file_of_someone_else_is_refused_by_name(tmp_path, paths, named, content):
     (tmp_path / "folder").mkdir()
-    (tmp_path / "text").write_text("precious")
-    with pytest.raises(ValueError, match=f"^{tmp_path}/{paths[-1]} (exists, and no .*: choose another|is a directory)"):
+    for name in ("text", "x.manifest.json"):
+        (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=f"^{tmp_path}/{named}"):
         check_output(str(tmp_path / paths[0]), [str(tmp_path / path) for path in paths])
-
-
-@pytest.mark.parametrize("text", ["precious", "[]", '{"size": 3}', "\ufffd"])
-def test_a_manifest_replaces_only_a_manifest(tmp_path, text):
-    (tmp_path / "x.manifest.json").write_text(text)
-    with pytest.raises(ValueError, match="x.manifest.json exists, and no"):
-        check_output(str(tmp_path / "x.tfrecord"), [])
 
 
 # --- folders ---------------------------------------------------------------------------------------------------------
@@ -349,14 +346,6 @@ def test_files_and_folders_have_the_permissions_that_the_umask_leaves(tmp_path):
     assert modes == {0o775: True, 0o664: False}
 
 
-def test_a_saved_model_of_another_program_is_not_replaced(tmp_path):
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model/saved_model.pb").write_text("precious")
-    with pytest.raises(ValueError, match="model exists and is not an earlier export: choose another path"):
-        write_model(tmp_path, "new")
-    assert content(tmp_path / "model/saved_model.pb") == "precious"
-
-
 @pytest.mark.parametrize("file", ["model.ckpt-7.index", "assets/mine.txt", "run/eval_results.txt"])
 def test_a_file_that_was_added_to_an_export_stays(tmp_path, file):
     for place in (str(tmp_path / "model"), "ram://added/model"):
@@ -374,20 +363,23 @@ def test_a_file_that_was_added_to_an_export_stays(tmp_path, file):
         assert content(f"{place}/{file}") == "precious" and content(f"{place}/saved_model.pb") == "second"
 
 
-def test_a_remote_export_replaces_an_earlier_one_and_nothing_else():
+@pytest.mark.parametrize("place", ["ram://exports", "{tmp_path}"])
+def test_an_export_replaces_an_earlier_one_and_nothing_else(tmp_path, place):
+    place = place.format(tmp_path=tmp_path)
     for text in ("first", "second"):
-        with output_folder("ram://exports/served") as folder:
+        with output_folder(f"{place}/served") as folder:
             write_text(os.path.join(folder, "variables", "x"), text)
             write_text(os.path.join(folder, "saved_model.pb"), text)
             if text == "first":
                 write_text(os.path.join(folder, "left"), text)
-    assert content("ram://exports/served/saved_model.pb") == content("ram://exports/served/variables/x") == "second"
-    assert not tf.io.gfile.exists("ram://exports/served/left") and not os.path.exists(folder)
-    write_text("ram://exports/mine/text.txt", "mine")
-    with pytest.raises(ValueError, match="ram://exports/mine exists and is not an earlier export"):
-        with output_folder("ram://exports/mine"):
-            pass
-    assert content("ram://exports/mine/text.txt") == "mine"
+    assert content(f"{place}/served/saved_model.pb") == content(f"{place}/served/variables/x") == "second"
+    assert not tf.io.gfile.exists(f"{place}/served/left") and not os.path.exists(folder)
+    for name in ("text.txt", "saved_model.pb"):
+        write_text(f"{place}/mine/{name}", "mine")
+        with pytest.raises(ValueError, match=f"{place}/mine exists and is not an earlier export"):
+            with output_folder(f"{place}/mine"):
+                pass
+        assert content(f"{place}/mine/{name}") == "mine"
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------
