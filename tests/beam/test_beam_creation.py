@@ -115,6 +115,14 @@ def test_every_stage_may_run_twice(make):
     assert by_beam == by_local
 
 
+@pytest.mark.long
+def test_processes_of_the_local_runner_write_the_records_of_the_local_engine(make, text, monkeypatch):
+    monkeypatch.undo()  # other processes have the sizes of the package
+    text.write_text("\n\n".join(["\n".join(SENTENCES)] * 2000))
+    by_beam, by_local = make(beam_options="direct_running_mode=multi_processing,direct_num_workers=2")
+    assert by_beam == by_local
+
+
 def test_split_lines_and_counts_of_unused_tokens_are_those_of_the_local_engine(make, text):
     pytest.importorskip("sentencex")
     text.write_text("\n\n".join(" ".join(document) for document in DOCUMENTS))
