@@ -1,7 +1,9 @@
-"""Texts to pieces, ids and arrays, as the release's tokenization does."""
+"""Texts to pieces, ids and arrays, as the release's tokenization does; also without TensorFlow."""
 
 import json
 import pathlib
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -234,3 +236,27 @@ def test_a_graph_refuses_added_tokens(word_pieces):
     tokenizer = FullTokenizer(vocab_file=word_pieces.vocabulary_file, added_tokens=[AddedToken("[E1]")])
     with pytest.raises(ValueError, match=r"vocab.txt has '\[E1\]'"):
         GraphTokenizer(tokenizer)
+
+
+WITHOUT_TENSORFLOW = """
+import json, sys
+
+class NotInstalled:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("tensorflow", "tensorflow_text", "tf_keras", "keras"):
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, NotInstalled())
+from albert_tf.text.tokenization import FullTokenizer
+flag, path, *texts = sys.argv[1:]
+print(json.dumps({name: array.tolist() for name, array in FullTokenizer(**{flag: path})(texts).items()}))
+"""
+
+
+@pytest.mark.parametrize("flag, path", [("spm_model_file", "tiny_spm/tiny.model"),
+                                        ("vocab_file", "wordpiece/vocab.txt")])
+def test_a_batch_is_the_same_without_tensorflow(golden, flag, path):
+    path = str(golden / path)
+    command = [sys.executable, "-c", WITHOUT_TENSORFLOW, flag, path, *TEXTS]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert json.loads(printed) == {name: array.tolist() for name, array in FullTokenizer(**{flag: path})(TEXTS).items()}
