@@ -121,6 +121,6 @@ def test_only_adapters_and_head_change_and_a_resumed_run_takes_the_same_steps(tm
 def test_a_run_is_not_continued_with_other_weights_to_train(tmp_path):
     trainer, checkpoints = run_of(tmp_path, trainable="head")
     checkpoints.save(1)
-    for options in (dict(), dict(lora_rank=2)):
-        with pytest.raises(ValueError, match="lacks .*--trainable and --lora_rank"):
+    for options, message in ((dict(), "lacks .*--trainable and --lora_rank"), (dict(lora_rank=2), "lacks .*/lora_a")):
+        with pytest.raises(ValueError, match=message):
             run_of(tmp_path, **options)[1].restore_latest()
