@@ -11,7 +11,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf.config import AlbertConfig, check_length
-from albert_tf.data import streaming
+from albert_tf.data import batching
 from albert_tf.data.records import CountedFile
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretraining import reading
@@ -87,7 +87,7 @@ def _pretrain(options: PretrainingConfig, selected: ResolvedModel, strategy: tf.
     if options.do_eval:
         evaluator = Evaluator(output_dir, lambda: _evaluate(options, trainer, evaluation_sets, strategy),
                               objective.best_metric, save_best, is_chief(strategy))
-    with streaming.naming_changed_files(all_files):
+    with batching.naming_changed_files(all_files):
         if options.do_train:
             batches_from = _batches_from_step(options, training_sets, config.vocab_size)
             trained = train(trainer, checkpoints, batches_from, training, schedule, strategy, evaluator,
@@ -200,7 +200,7 @@ def _evaluate(options: PretrainingConfig, trainer, evaluation_sets, strategy) ->
         steps = -(-sum(file.count for file in files) // options.eval_batch_size)
         steps = min(steps, options.max_eval_steps or steps)
         batches = distributed(strategy, functools.partial(
-            streaming.evaluation_record_batches, files, parse, options.eval_batch_size))
+            batching.evaluation_record_batches, files, parse, options.eval_batch_size))
         trainer.evaluate(batches, steps=steps, verbose=0)
         prefix = os.path.basename(files[0].path).split(".")[0] + "/" if results else ""
         if prefix + "loss" in results:

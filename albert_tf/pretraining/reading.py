@@ -19,7 +19,7 @@ import tensorflow as tf
 from absl import logging
 from google.protobuf.message import DecodeError
 
-from albert_tf.data import streaming
+from albert_tf.data import batching
 from albert_tf.data.records import CountedFile, check_records, pretraining_features, without_autotuning
 from albert_tf.pretraining import dynamic_masking
 from albert_tf.pretraining.examples import OBJECTIVES
@@ -46,12 +46,12 @@ def open_records(paths: list[str], max_seq_length: int, max_predictions_per_seq:
       ValueError: a file was truncated or changed; or its first records have other lengths, ids outside the vocabulary
         or positions outside the sequence, or are not pre-training records.
     """
-    files = streaming.counted(check_records(paths))
+    files = batching.counted(check_records(paths))
     features = pretraining_features(max_seq_length, max_predictions_per_seq)
     for file in files:
         objective = file.made_from.get("objective", OBJECTIVES[0])
         check_one_of(f"{manifest_of(file.path)}: objective", objective, OBJECTIVES)
-        with streaming.naming_changed_files([file]):
+        with batching.naming_changed_files([file]):
             records = next(iter(tf.data.TFRecordDataset(file.path).batch(_NUM_CHECKED)))
         try:
             batch = tf.io.parse_example(records, features)
@@ -65,7 +65,7 @@ def open_records(paths: list[str], max_seq_length: int, max_predictions_per_seq:
 
 def lengths_of_records(path: str) -> tuple[int, int] | None:
     """The max_seq_length and max_predictions_per_seq of a file's first record; None if it is not such a record."""
-    with streaming.naming_changed_files(check_records([path])):
+    with batching.naming_changed_files(check_records([path])):
         record = next(iter(tf.data.TFRecordDataset(path).take(1)), None)
     lengths = _lengths(record.numpy()) if record is not None else None
     return (lengths["input_ids"], lengths["masked_lm_ids"]) if lengths and all(lengths.values()) else None
@@ -132,7 +132,7 @@ class TrainingBatches:
         datasets = []
         for number, (one, batch_size, parse) in enumerate(zip(self._sets, self.batch_sizes, self._parsers)):
             taken = cycles * np.sum(self.cycle == number) + np.sum(self.cycle[:rest] == number)
-            datasets.append(streaming.training_record_batches(one.files, parse, batch_size, self._seed, int(taken),
+            datasets.append(batching.training_record_batches(one.files, parse, batch_size, self._seed, int(taken),
                                                              context))
         if len(datasets) == 1:
             return datasets[0]
@@ -141,7 +141,7 @@ class TrainingBatches:
         choices = tf.data.Dataset.range(first_step * local, tf.int64.max).map(
             lambda element: cycle[element // local % len(self.cycle)])
         batches = tf.data.Dataset.choose_from_datasets(datasets, choices)
-        return without_autotuning(streaming.with_infinite_cardinality(batches))
+        return without_autotuning(batching.with_infinite_cardinality(batches))
 
 
 def turns(shares: Sequence[int]) -> np.ndarray:

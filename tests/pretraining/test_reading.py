@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 from synthetic_records import FIRST_ID, VOCAB_SIZE, example, write_records
 
+from albert_tf.data.batching import training_record_batches
 from albert_tf.data.feature_table import FeatureSchema, FeatureTable
 from albert_tf.data.records import RecordFile, record_writer, serialize
-from albert_tf.data.streaming import training_record_batches
 from albert_tf.pretraining.examples import MaskingOptions
 from albert_tf.pretraining.reading import (
     TrainingBatches,

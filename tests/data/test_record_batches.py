@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.data.records import RecordFile, check_records, record_writer
-from albert_tf.data.streaming import (
+from albert_tf.data.batching import (
     counted,
     endless_batches,
     evaluation_record_batches,
     naming_changed_files,
     training_record_batches,
 )
+from albert_tf.data.records import RecordFile, check_records, record_writer
 
 WHOLE = tf.distribute.InputContext()
 
