@@ -79,8 +79,11 @@ def main(options: Options) -> None:
     if not (path or options.albert_config_file):
         raise ValueError("the model is missing: set --init_checkpoint to weights, or --albert_config_file for random "
                          "weights")
-    if options.upload is not None:
-        _check_upload(options.upload, options.to)
+    if options.upload is not None:  # before anything is written
+        if options.to != "hugging_face":
+            raise ValueError("--upload needs --to=hugging_face, which programs read from the hub. "
+                             f"Received: --to={options.to}")
+        hub.check_upload(options.upload)
     selected = resolve(options, num_layers=options.num_layers)
     config, vocabulary = selected.config, selected.vocabulary
     if vocabulary:
@@ -102,11 +105,3 @@ def main(options: Options) -> None:
     if options.upload is not None:
         url = hub.upload(output_dir, options.upload, options.hub_private_repo)
         logging.info("uploaded to %s", url)
-
-
-def _check_upload(name: str, to: str) -> None:
-    """Checks --upload and --to before anything is written."""
-    if to != "hugging_face":
-        raise ValueError("--upload needs --to=hugging_face, which programs read from the hub. "
-                         f"Received: --to={to}")
-    hub.check_upload(name)

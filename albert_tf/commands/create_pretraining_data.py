@@ -10,8 +10,9 @@ of sentences.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
-from typing import TYPE_CHECKING
+from typing import Callable
 
 from absl import logging
 
@@ -27,9 +28,6 @@ from albert_tf.utils.outputs import shard_paths
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.settings import VocabularyFiles
 from albert_tf.weights.source import VocabularySource
-
-if TYPE_CHECKING:
-    from apache_beam.options.pipeline_options import PipelineOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,7 +83,16 @@ class Options(VocabularySource):
 
 
 def main(options: Options) -> None:
-    pipeline_options = beam_options(options)
+    create: Callable = functools.partial(create_pretraining_data, num_workers=options.num_workers)
+    engine = count_of(options.num_workers, "worker")
+    if options.engine == "beam":
+        check_installed("--engine=beam", "apache_beam")
+        from albert_tf.beam import creation
+        from albert_tf.beam.running import pipeline_options
+
+        create = functools.partial(creation.create_pretraining_data, pipeline_options=pipeline_options(
+            options.beam_pipeline_options or "", options.num_workers))
+        engine = "on Apache Beam"
     if not (options.spm_model_file or options.vocab_file):
         raise ValueError("--spm_model_file or --vocab_file is missing")
     tokenizer = VocabularyFiles().with_overrides(options.user_vocabulary).tokenizer()
@@ -103,26 +110,9 @@ def main(options: Options) -> None:
     shards = {path: shard_paths(path, options.num_shards) for path in outputs}
     files = f"{count_of(len(input_files), 'text file')} -> {count_of(len(outputs) * options.num_shards, 'record file')}"
     origin = flags.origin(input_files)
-    if pipeline_options:
-        from albert_tf.beam import creation
-
-        logging.info("%s, on Apache Beam", files)
-        statistics = creation.create_pretraining_data(input_files, shards, tokenizer, creation_options,
-                                                      pipeline_options, options.text_column, origin)
-    else:
-        logging.info("%s, %s", files, count_of(options.num_workers, "worker"))
-        statistics = create_pretraining_data(input_files, shards, tokenizer, creation_options, options.num_workers,
-                                             options.text_column, origin)
+    logging.info("%s, %s", files, engine)
+    statistics = create(input_files, shards, tokenizer, creation_options, text_column=options.text_column,
+                        origin=origin)
     logging.info(summary(statistics))
     if message := warning(statistics, creation_options):
         logging.warning(message)
-
-
-def beam_options(options: Options) -> PipelineOptions | None:
-    """The options of the pipeline; None for the local engine."""
-    if options.engine == "local":
-        return None
-    check_installed("--engine=beam", "apache_beam")
-    from albert_tf.beam.running import pipeline_options
-
-    return pipeline_options(options.beam_pipeline_options or "", options.num_workers)

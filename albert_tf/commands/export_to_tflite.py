@@ -32,7 +32,7 @@ class Options(ScoredExport):
     max_seq_length: int | None = fields.integer(
         None, "Number of tokens of an input. Shorter inputs must be padded to it. Default: the number stored with the "
         "weights, or the model's max_position_embeddings if none is stored.", bounds.SEQ_LENGTH)
-    signature_lengths: list[str] | None = fields.names(
+    signature_lengths: tuple[str, ...] | None = fields.names(
         None, "Comma-separated numbers of tokens. Each file then has a signature length_N for each number N, which "
         "share the weights. Default: one signature for inputs of --max_seq_length tokens.")
     max_predictions_per_seq: int = fields.integer(
@@ -71,9 +71,9 @@ def main(options: Options) -> None:
                               tflite.differences(flatbuffer, model, **shape))
 
 
-def lengths_of(values: list[str], most: int) -> list[int]:
+def lengths_of(values: tuple[str, ...], most: int) -> list[int]:
     """The numbers of --signature_lengths in ascending order, each from 1 to the model's number of positions."""
-    for value in values or [""]:
+    for value in values or ("",):
         if not value.isdecimal() or not 1 <= int(value) <= most:
             raise ValueError(f"--signature_lengths must be numbers of tokens from 1 to {most}, the model's "
                              f"max_position_embeddings, such as 32,128. Received: {','.join(values)}")

@@ -14,7 +14,6 @@ import pathlib
 import re
 import shlex
 import sys
-from typing import Iterator
 
 from absl import flags
 
@@ -31,8 +30,6 @@ NAMES = tuple(name for names in COMMANDS.values() for name in names)
 _FOLDER = pathlib.Path(__file__).parent
 _MODULE = "python -m albert_tf"
 _INSTALLED = "albert-tf"
-
-_OWN = "This command"
 
 
 def find(name: str) -> str:
@@ -94,22 +91,18 @@ def as_started(text: str) -> str:
 
 def help_text(description: str, module: str) -> str:
     """The text that --help prints."""
-    sections: dict[str, list[flags.Flag]] = {title: [] for title in (_OWN, *GROUPS)}
-    for flag in _flags_of(module):
-        sections[GROUP_OF.get(flag.name) or _OWN].append(flag)
+    own = "This command"
+    sections: dict[str, list[flags.Flag]] = {title: [] for title in (own, *GROUPS)}
+    by_module = flags.FLAGS.flags_by_module_dict()
+    of_package = [name for name in by_module if name.startswith("albert_tf.")]
+    for name in dict.fromkeys((module, sys.argv[0], *of_package)):  # sys.argv[0]: a program such as `python -m studies`
+        for flag in by_module.get(name, []):
+            sections[GROUP_OF.get(flag.name) or own].append(flag)
     lines = [as_started(description).strip(), ""]
     for title, members in sections.items():
         if members:
             lines += [f"{title}:", *map(_described, members), ""]
     return "\n".join([*lines, "--helpfull also lists the flags of the libraries."])
-
-
-def _flags_of(module: str) -> Iterator[flags.Flag]:
-    """The flags that a command, albert_tf and a program such as `python -m studies` define, in this order."""
-    by_module = flags.FLAGS.flags_by_module_dict()
-    modules_of_package = [name for name in by_module if name.startswith("albert_tf.")]
-    for name in dict.fromkeys((module, sys.argv[0], *modules_of_package)):
-        yield from by_module.get(name, [])
 
 
 def _described(flag: flags.Flag) -> str:
