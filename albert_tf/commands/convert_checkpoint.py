@@ -53,8 +53,7 @@ class Options(TrainedSource, HeadChoice, ReleasedCheckpoint, NormalizedPooling, 
         None, "Directory of the checkpoint to convert (the release's flag; --init_checkpoint replaces it and "
         "--checkpoint_name).")
     export_path: str | None = fields.string(
-        None, "The release's name for --output_dir. There it is the path of a checkpoint without its endings, here it "
-        "is a directory.")
+        None, "The release's name for --output_dir. In the release it is the prefix of a checkpoint, here a directory.")
 
 
 def with_our_paths(options: Options) -> Options:

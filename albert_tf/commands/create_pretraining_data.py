@@ -38,9 +38,8 @@ class Options(VocabularySource):
     output_file: str = fields.required("Comma-separated list of TFRecord files to write. Examples are shuffled over "
                                        "all files.")
     split_lines: str | None = fields.string(
-        None, "Code of the text's language, such as en or zh: each line is split into sentences by the rules of that "
-        "language. It needs the package sentencex. Default: each line is a sentence, and what is longer than "
-        "--max_seq_length is lost.")
+        None, "Code of the text's language, such as en or zh: lines are split into sentences by its rules. Needs the "
+        "package sentencex. Default: each line is a sentence, and is truncated to --max_seq_length.")
     input_file_mode: str = fields.string(
         "r", "Has no effect: text is always read as UTF-8. Scripts for the release can set it.")
     do_whole_word_mask: bool = fields.boolean(

@@ -4,11 +4,10 @@
 
 writes onnx/pretrainer_float32.onnx and so on, and prints the size of each and the largest difference between its
 outputs in ONNX Runtime and the model's. The files take batches of any size and length. Weights that layers share are
-stored once. It needs the packages onnx and onnxruntime (requirements.txt has them).
+stored once. It needs the packages onnx and onnxruntime.
 
-With --score_data, the model is scored on a dev file before and after the export, and --max_score_drop=0.005 writes
-nothing if a precision loses more than half a per cent of the score. Beside the files are those that reading texts
-needs, so that the server can use them:
+With --score_data, the model is scored on a dev file before and after the export. --max_score_drop=0.005 writes nothing
+if a precision loses more than half a per cent of the score. The server reads the directory:
 
     python -m albert_tf serve --onnx_model=onnx/pretrainer_int8.onnx
 
@@ -53,9 +52,9 @@ class Options(ScoredExport):
     node_modules: str = fields.string(
         "node_modules", "Folder in which npm has installed the JavaScript of the page.", needs="layout=web")
     int8_in_float32: str = fields.string(
-        "", "Regular expression of the names of weights that stay float32 in int8: attention_ for the attention, with "
-        "which a model of many layers that share their weights loses less. Default: none but biases, LayerNorms and "
-        "the last layers of heads.")
+        "", "Regular expression of the names of further weights that stay float32 in int8. attention_ keeps the "
+        "attention, so that models of many shared layers lose less accuracy. Default: only biases, LayerNorms and the "
+        "last layers of heads stay float32.")
 
 
 def main(options: Options) -> None:

@@ -30,8 +30,8 @@ class Options(fields.Config):
     vocab_size: int = fields.integer(
         30000, "Number of pieces of the vocabulary, including special ones.", bounds.VOCAB_SIZE.at_least(20))
     fit_vocab_size: bool = fields.boolean(
-        False, "Whether a text that is too small for --vocab_size gets a smaller vocabulary: three quarters of the "
-        "pieces that it has enough text for.")
+        False, "Whether to make a smaller vocabulary if the text is too small for --vocab_size: three quarters of the "
+        "largest possible number of pieces.")
     do_lower_case: bool = fields.boolean(True, "Whether to lower-case the text.")
     keep_accents: bool = fields.boolean(False, "Whether to keep accents, which the release removes.")
 

@@ -18,7 +18,7 @@ _LARGEST_INTERVAL = 5000  # steps between two checkpoints, if nothing is set
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PretrainingSteps(Training):
-    """How a model is pre-trained: also for how many steps."""
+    """How a model is pre-trained, and for how many steps."""
 
     GROUP: ClassVar[str | None] = "Training"
 
@@ -39,11 +39,7 @@ class PretrainingSteps(Training):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LayerDistillation(Distillation):
-    """What a model learns from a teacher's answers and layers.
-
-    Raises:
-      ValueError: an option has no effect without a weight.
-    """
+    """What a model learns from a teacher's outputs and layers."""
 
     distillation_hidden_weight: float = fields.number(
         0.0, "Weight of the mean squared error between the outputs of the model's and the teacher's layers, which is "
@@ -54,12 +50,12 @@ class LayerDistillation(Distillation):
         "to the loss: how similar the queries of two tokens are, and their keys, and their values.", 0.0,
         needs="teacher_checkpoint")
     distillation_layers: tuple[int, ...] = fields.whole_numbers(
-        (), "Comma-separated list with a layer of the teacher, from 1, for each layer of the model, which learns from "
-        "it. Default: evenly over the teacher's layers; 3,6,9,12 for 4 and 12 layers.", bounds.LAYERS,
+        (), "Comma-separated numbers, from 1: the teacher's layer from which each layer of the model learns. Default: "
+        "evenly spaced, such as 3,6,9,12 for a model of 4 and a teacher of 12 layers.", bounds.LAYERS,
         needs="teacher_checkpoint")
     distillation_relation_heads: int | None = fields.integer(
-        None, "Number of parts of the queries, keys and values that --distillation_attention_weight compares "
-        "separately. It must divide the widths of both models. Default: the teacher's number of heads.", bounds.WIDTH,
+        None, "Number of parts into which --distillation_attention_weight splits queries, keys and values. It must "
+        "divide the widths of both models. Default: the teacher's number of heads.", bounds.WIDTH,
         needs="teacher_checkpoint")
 
     def __post_init__(self):
@@ -117,11 +113,7 @@ def uniform_layers(student_layers: int, teacher_layers: int) -> tuple[int, ...]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PretrainingConfig(Config):
-    """What run_pretraining does.
-
-    Raises:
-      ValueError: nothing is to be done, records are missing, or options contradict each other.
-    """
+    """What run_pretraining does."""
 
     output_dir: str = fields.required("Directory of checkpoints and results. A run that was started there before is "
                                       "continued.")
@@ -143,16 +135,15 @@ class PretrainingConfig(Config):
         "steps that train on it. 3 and 1: three of four steps train on the first set. Default: equal shares.",
         bounds.SHARES)
     max_seq_length: int = fields.integer(
-        512, "Length of the examples in the training records, with padding: the --max_seq_length with which they were "
-        "made. For several sets: the largest length, a multiple of the others. An evaluation has the length of its "
-        "records.", bounds.SEQ_LENGTH)
+        512, "Length of the examples in the training records, with padding: --max_seq_length of their creation. For "
+        "several sets: the largest length, a multiple of the others. An evaluation uses the length of its records.",
+        bounds.SEQ_LENGTH)
     max_predictions_per_seq: int = fields.integer(
-        20, "Length of the lists of masked tokens in the training records, with padding: the --max_predictions_per_seq "
-        "with which they were made, or twice as many with --do_permutation. For several sets: as in the longest "
-        "examples.", bounds.PREDICTIONS)
+        20, "Number of masked tokens in an example of the training records, with padding: --max_predictions_per_seq of "
+        "their creation, or twice as many with --do_permutation. For several sets: as in the longest examples.",
+        bounds.PREDICTIONS)
     dynamic_masking: bool = fields.boolean(
-        False, "Whether to draw new masks for the training records in each epoch, by the rules with which the records "
-        "were made.")
+        False, "Whether to draw new masks in each epoch, by the rules with which the records were made.")
     masked_lm_budget: float = fields.number(
         0.0, "The release's flag for --dynamic_masking: any number above 0 turns it on.", lower_bound=0.0)
     masked_lm_prob: float | None = fields.number(
