@@ -33,7 +33,7 @@ from albert_tf import options as fields
 from albert_tf.commands.exporting import ScoredExport
 from albert_tf.export import ALBERT_TF, LAYOUTS, PRECISIONS, WEB
 from albert_tf.utils.imports import check_installed
-from albert_tf.utils.outputs import check_export, model_files, used_alone
+from albert_tf.utils.outputs import check_export, model_files, used_alone, write_bytes
 
 # The number of tokens and masked tokens of the inputs on which a file is compared with the model.
 _COMPARED_LENGTH, _COMPARED_PREDICTIONS = 64, 8
@@ -67,7 +67,7 @@ def main(options: Options) -> None:
         write_companions,
         write_hugging_face_folder,
     )
-    from albert_tf.export.saved_model import print_differences, write_and_compare
+    from albert_tf.export.saved_model import print_differences
     from albert_tf.server.models import names_of
     from albert_tf.server.web import page_files, scripts
     from albert_tf.tasks.scores import check_scores
@@ -118,4 +118,6 @@ def main(options: Options) -> None:
         with model_files(options.output_dir, "onnx", {}, names.values()):
             write_companions(model, options.output_dir, selected.vocabulary)
             for precision, content in contents.items():
-                write_and_compare(os.path.join(options.output_dir, names[precision]), content, compared[precision])
+                path = os.path.join(options.output_dir, names[precision])
+                write_bytes(path, content)
+                print_differences(path, content, compared[precision])

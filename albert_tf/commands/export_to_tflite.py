@@ -20,7 +20,7 @@ from albert_tf.commands.exporting import ScoredExport
 from albert_tf.config import check_length
 from albert_tf.export import PRECISIONS
 from albert_tf.utils import bounds
-from albert_tf.utils.outputs import used_alone
+from albert_tf.utils.outputs import used_alone, write_bytes
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Options(ScoredExport):
 
 def main(options: Options) -> None:
     from albert_tf.export import tflite
-    from albert_tf.export.saved_model import ModelWithRunner, write_and_compare
+    from albert_tf.export.saved_model import ModelWithRunner, print_differences
     from albert_tf.tasks.scores import check_scores
     from albert_tf.weights.resolved_model import pooling_arguments, resolve
 
@@ -67,8 +67,9 @@ def main(options: Options) -> None:
                 (precision, functools.partial(opened, flatbuffer))
                 for precision, flatbuffer in flatbuffers.items()), options.max_score_drop)
         for precision, flatbuffer in flatbuffers.items():
-            write_and_compare(os.path.join(options.output_dir, f"{head}_{precision}.tflite"), flatbuffer,
-                              tflite.differences(flatbuffer, model, **shape))
+            path = os.path.join(options.output_dir, f"{head}_{precision}.tflite")
+            write_bytes(path, flatbuffer)
+            print_differences(path, flatbuffer, tflite.differences(flatbuffer, model, **shape))
 
 
 def lengths_of(values: tuple[str, ...], most: int) -> list[int]:

@@ -20,7 +20,7 @@ from albert_tf.modeling.blocks import AttentionBlock, FeedForwardBlock
 from albert_tf.modeling.configured_model import ENCODER_INPUTS, ConfiguredModel, copy_of
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.utils.outputs import folder_of_this_process, output_folder, write_bytes, write_text
+from albert_tf.utils.outputs import folder_of_this_process, output_folder, write_text
 from albert_tf.weights.heads import has_only_random_pooled_output, head_of
 
 LABEL_NAMES = "label_names.txt"  # in an export's assets: the names of the labels, one per line
@@ -252,12 +252,6 @@ def largest_differences(run: Callable[[dict], Mapping], model: keras.Model, inpu
     expected, actual = exported_outputs(model, inputs), run(inputs)
     return {name: float(np.max(np.abs(np.asarray(actual[name], np.float32) - tf.cast(expected[name], tf.float32))))
             for name in actual}
-
-
-def write_and_compare(path: str, content: bytes, differences: dict[str, float]) -> None:
-    """Writes an exported model, and prints its size and its differences from the original model."""
-    write_bytes(path, content)
-    print_differences(path, content, differences)
 
 
 def print_differences(path: str, content: bytes, differences: dict[str, float]) -> None:
