@@ -32,7 +32,7 @@ from albert_tf.beam.running import Outcome, run
 from albert_tf.data.records import CountingWriter
 from albert_tf.pretraining import creation
 from albert_tf.pretraining.corpus import Corpus, Part, check_has_text, tokenize_lines
-from albert_tf.pretraining.creation import bucket_of, packed, unpacked
+from albert_tf.pretraining.creation import bucket_of, pack_record, unpack_records
 from albert_tf.pretraining.examples import CreationOptions, RecordMaker
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.files import absolute, listed
@@ -61,7 +61,7 @@ class Job:
 
 
 class Chunk(NamedTuple):
-    """Some records of a bucket, encoded by creation.packed, and their statistics."""
+    """Some records of a bucket, encoded by creation.pack_record, and their statistics."""
 
     records: bytes
     statistics: Statistics
@@ -208,7 +208,7 @@ class MakeRecords(_Stage):
         buckets: dict[int, bytearray] = collections.defaultdict(bytearray)
         for part in (part for parts in tasks for part in parts):
             for key, record in self._written.maker.records(dupe, part, statistics):
-                buckets[bucket_of(key, self._written.num_buckets)] += packed(key, record)
+                buckets[bucket_of(key, self._written.num_buckets)] += pack_record(key, record)
         for bucket, records in sorted(buckets.items()) or [(0, bytearray())]:
             yield bucket, Chunk(bytes(records), statistics)
             statistics = Statistics()  # the first chunk has them
@@ -225,7 +225,7 @@ class WriteBucket(_Stage):
         records: list[tuple[int, bytes]] = []
         for chunk in chunks:
             statistics.update(chunk.statistics)
-            records.extend(unpacked(chunk.records))
+            records.extend(unpack_records(chunk.records))
         records.sort()
         path = os.path.join(self._job.work, "buckets", f"{bucket:06d}")
         with output(path) as temporary, tf.io.TFRecordWriter(temporary) as file:

@@ -109,7 +109,7 @@ def run(main: Callable[..., None], operands: int = 0) -> None:
             print(usage.help_text(inspect.unwrap(main).__globals__["__doc__"], main.__module__))
         sys.exit(0)
     logging.get_absl_handler().setFormatter(_LINE)
-    app.run(guarded, flags_parser=_parsed)
+    app.run(guarded, flags_parser=_parse_flags)
 
 
 def _use_utf8() -> None:
@@ -150,7 +150,7 @@ def _run(main: Callable[..., None], argv: list[str]) -> None:
         _end_with_error(argv, _one_line(error))
 
 
-def _parsed(argv: list[str]) -> list[str]:
+def _parse_flags(argv: list[str]) -> list[str]:
     """Parses the flags. Returns the other arguments."""
     for argument in argv:
         if _NOT_UTF8.search(argument):
@@ -160,7 +160,7 @@ def _parsed(argv: list[str]) -> list[str]:
         command_flags.expand_home()
         return others
     except flags.Error as error:
-        _end_with_error(argv, command_flags.described_error(error))
+        _end_with_error(argv, command_flags.describe_error(error))
 
 
 def _end_with_error(argv: list[str], reason: str) -> NoReturn:

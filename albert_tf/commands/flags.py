@@ -164,18 +164,18 @@ def recipe_values(recipe: str) -> dict[str, Any]:
             raise ValueError(f"{path}: --{name} has no value")
         if name not in FLAGS:
             unknown = flags.UnrecognizedFlagError(name, suggestions=difflib.get_close_matches(name, FLAGS))
-            raise ValueError(f"{path}: {described_error(unknown)}")
+            raise ValueError(f"{path}: {describe_error(unknown)}")
         name = _ALIASED.get(name, name)
         if not any(FLAGS[other].present for other in (name, *_REPLACED_BY.get(name, ()))):
             try:
                 values[name] = FLAGS[name].parser.parse(value)
             except (TypeError, ValueError) as error:
                 wrong = flags.IllegalFlagValueError(f"flag --{name}={value}: {error}")
-                raise ValueError(f"{path}: {described_error(wrong)}") from error
+                raise ValueError(f"{path}: {describe_error(wrong)}") from error
     return values
 
 
-def described_error(error: flags.Error) -> str:
+def describe_error(error: flags.Error) -> str:
     """What is wrong with the flags, in one line."""
     if isinstance(error, flags.UnrecognizedFlagError):
         name = error.flagname.lstrip("-")

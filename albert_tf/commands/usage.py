@@ -101,11 +101,11 @@ def help_text(description: str, module: str) -> str:
     lines = [as_started(description).strip(), ""]
     for title, members in sections.items():
         if members:
-            lines += [f"{title}:", *map(_described, members), ""]
+            lines += [f"{title}:", *map(_help_of, members), ""]
     return "\n".join([*lines, "--helpfull also lists the flags of the libraries."])
 
 
-def _described(flag: flags.Flag) -> str:
+def _help_of(flag: flags.Flag) -> str:
     """A flag with its help and default, as wrapped lines."""
     name = f"[no]{flag.name}" if flag.boolean else flag.name
     default = "" if flag.default is None else flag.default_as_str.strip("'")

@@ -74,16 +74,16 @@ class FeatureSchema:
 
         masks = rows("input_mask")
         lengths = [mask.count(1) for mask in masks]
-        record = {"input_mask": int64_feature(self._padded(masks, lengths, 0))}
+        record = {"input_mask": int64_feature(self._pad(masks, lengths, 0))}
         for name, padding in self.token_padding.items():
-            record[name] = int64_feature(self._padded(rows(name), lengths, padding))
+            record[name] = int64_feature(self._pad(rows(name), lengths, padding))
         for name, dtype in self.scalars.items():
             values = features[name] if name in self.sizes else [features[name]]
             record[name] = (records.float_feature(values) if dtype.is_floating
                             else int64_feature(varints(map(int, values))))
         return records.example(record)
 
-    def _padded(self, rows: list[list[int]], lengths: list[int], padding: float) -> bytes:
+    def _pad(self, rows: list[list[int]], lengths: list[int], padding: float) -> bytes:
         """The concatenated rows as varints, each truncated to its length and padded."""
         encoded_padding = varints([int(padding)])
         return b"".join([varints(row[:length]) + encoded_padding * (self.max_seq_length - length)

@@ -283,7 +283,7 @@ def read_parquet(path: str, columns: Sequence[str] | None = None) -> Iterator[tu
             number = 0
             for group in range(table.num_row_groups):
                 for batch in table.iter_batches(_PARQUET_BATCH, row_groups=[group], columns=columns):
-                    arrays = [_readable(values, name, path, columns is None) for name, values
+                    arrays = [_to_readable(values, name, path, columns is None) for name, values
                               in zip(batch.schema.names, batch.columns)]
                     for row in pyarrow.RecordBatch.from_arrays(arrays, batch.schema.names).to_pylist():
                         number += 1
@@ -292,7 +292,7 @@ def read_parquet(path: str, columns: Sequence[str] | None = None) -> Iterator[tu
         raise ValueError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from error
 
 
-def _readable(values: Any, name: str, path: str, is_optional: bool) -> Any:
+def _to_readable(values: Any, name: str, path: str, is_optional: bool) -> Any:
     """A column as texts or numbers, or lists of them; if it is optional and cannot become text, unchanged."""
     import pyarrow
 

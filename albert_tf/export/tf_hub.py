@@ -149,19 +149,19 @@ def _release_signatures(encoder: AlbertModel, vocab_file: tf.saved_model.Asset, 
 def _release_head_signatures(model: AlbertPretrainer) -> dict:
     def mlm(mlm_positions, **inputs):
         outputs = model(dict(inputs, masked_lm_positions=mlm_positions))
-        logits = outputs["mlm_logits"]  # [batch, predictions, V]
-        return dict(_encoded(outputs), mlm_logits=tf.reshape(logits, [-1, logits.shape[-1]]))  # as the release has it
+        logits = tf.reshape(outputs["mlm_logits"], [-1, outputs["mlm_logits"].shape[-1]])  # as the release has it
+        return dict(_encoder_outputs(outputs), mlm_logits=logits)
 
     def sop(**inputs):
         outputs = model.albert(inputs)
         logits = model.sentence_order(outputs["pooled_output"])
-        return dict(_encoded(outputs), sop_log_probs=tf.nn.log_softmax(logits))
+        return dict(_encoder_outputs(outputs), sop_log_probs=tf.nn.log_softmax(logits))
 
     return dict(mlm=graph(mlm, **_named_ids(*ENCODER_INPUTS, "mlm_positions")),
                 sop=graph(sop, **_named_ids(*ENCODER_INPUTS)))
 
 
-def _encoded(outputs: dict) -> dict:
+def _encoder_outputs(outputs: dict) -> dict:
     return {name: outputs[name] for name in ("sequence_output", "pooled_output")}
 
 

@@ -38,11 +38,11 @@ def convert(
     module.weights = model.variables
     if isinstance(max_seq_length, int):
         one = tf.lite.TFLiteConverter.from_concrete_functions([function(max_seq_length)], module)
-        return _converted(one, precision)
+        return _run_converter(one, precision)
     signatures = {signature_name(length): function(length) for length in max_seq_length}
     with tempfile.TemporaryDirectory() as folder:
         tf.saved_model.save(module, folder, signatures)
-        return _converted(tf.lite.TFLiteConverter.from_saved_model(folder, [*signatures]), precision)
+        return _run_converter(tf.lite.TFLiteConverter.from_saved_model(folder, [*signatures]), precision)
 
 
 def signature_name(length: int) -> str:
@@ -50,7 +50,7 @@ def signature_name(length: int) -> str:
     return f"length_{length}"
 
 
-def _converted(converter: tf.lite.TFLiteConverter, precision: str) -> bytes:
+def _run_converter(converter: tf.lite.TFLiteConverter, precision: str) -> bytes:
     if precision != "float32":
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
     # One scale per kernel. Later versions of TensorFlow have one scale per output by default. Then the word table is

@@ -238,12 +238,12 @@ def bucket_of(key: int, num_buckets: int) -> int:
     return key * num_buckets >> _KEY_BITS
 
 
-def packed(key: int, record: bytes) -> bytes:
+def pack_record(key: int, record: bytes) -> bytes:
     """Encodes a key, a random integer from 0 to 2**63 - 1, and a serialized record for a bucket file."""
     return _HEADER.pack(key, len(record)) + record
 
 
-def unpacked(content: bytes) -> Iterator[tuple[int, bytes]]:
+def unpack_records(content: bytes) -> Iterator[tuple[int, bytes]]:
     """The keys and records of a bucket's content."""
     position = 0
     while position < len(content):
@@ -262,9 +262,9 @@ class BucketWriter:
         self._buffered = 0
 
     def write(self, key: int, record: bytes) -> None:
-        """Adds a record. For its key see `packed`."""
+        """Adds a record. For its key see `pack_record`."""
         buffer = self._buffers.setdefault(bucket_of(key, self._num_buckets), bytearray())
-        buffer += packed(key, record)
+        buffer += pack_record(key, record)
         self._buffered += len(record)
         if self._buffered >= _BUFFER_BYTES:
             self.flush()
@@ -286,7 +286,7 @@ def sorted_records(folder: str, buckets: range) -> Iterator[bytes]:
             with open(path, "rb") as file:
                 content = file.read()
             os.remove(path)
-            records.extend(unpacked(content))
+            records.extend(unpack_records(content))
         records.sort()
         for _, record in records:
             yield record

@@ -316,16 +316,16 @@ class RecordMaker:
         segment_ids = np.zeros(length, np.int32)
         segment_ids[second:] = 1
         return serialize(
-            input_ids=_padded(masked.input_ids, padding, self._pad_id),
-            input_mask=_padded(np.ones(length, np.int32), padding),
-            segment_ids=_padded(segment_ids, padding),
-            token_boundary=_padded((self._starts_word[ids] | special).astype(np.int32), padding),
-            masked_lm_positions=_padded(masked.positions, predictions_padding),
-            masked_lm_ids=_padded(masked.labels, predictions_padding),
-            masked_lm_weights=_padded(np.ones(len(masked.positions), np.float32), predictions_padding),
+            input_ids=_pad(masked.input_ids, padding, self._pad_id),
+            input_mask=_pad(np.ones(length, np.int32), padding),
+            segment_ids=_pad(segment_ids, padding),
+            token_boundary=_pad((self._starts_word[ids] | special).astype(np.int32), padding),
+            masked_lm_positions=_pad(masked.positions, predictions_padding),
+            masked_lm_ids=_pad(masked.labels, predictions_padding),
+            masked_lm_weights=_pad(np.ones(len(masked.positions), np.float32), predictions_padding),
             next_sentence_labels=np.array([pair.label]),
         )
 
 
-def _padded(values: np.ndarray, count: int, fill: int = 0) -> np.ndarray:
+def _pad(values: np.ndarray, count: int, fill: int = 0) -> np.ndarray:
     return np.concatenate([values, np.full(count, fill, values.dtype)])

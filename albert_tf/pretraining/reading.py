@@ -57,7 +57,7 @@ def open_records(paths: list[str], max_seq_length: int, max_predictions_per_seq:
             batch = tf.io.parse_example(records, features)
         except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:  # TensorFlow's message quotes the record
             raise ValueError(f"{file.path} does not hold pre-training records of max_seq_length {max_seq_length} and "
-                             f"max_predictions_per_seq {max_predictions_per_seq}: {_described(records[0].numpy())}"
+                             f"max_predictions_per_seq {max_predictions_per_seq}: {_describe(records[0].numpy())}"
                              ) from error
         _check_values(file.path, batch, max_seq_length, vocab_size)
     return RecordSet(files, max_seq_length, max_predictions_per_seq)
@@ -236,7 +236,7 @@ def _lengths(record: bytes) -> dict[str, int] | None:
             for name in ("input_ids", "masked_lm_ids")}
 
 
-def _described(record: bytes) -> str:
+def _describe(record: bytes) -> str:
     """What a record has, for an error message."""
     lengths = _lengths(record)
     if lengths is None:

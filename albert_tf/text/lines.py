@@ -49,7 +49,7 @@ def read_lines(path: str, start: int = 0, stop: int | None = None) -> Iterator[s
                 file.seek(start - 1)
                 file.readline()
                 start = file.tell()
-            yield from _decoded(_until(file, stop), path, start)
+            yield from _decode(_until(file, stop), path, start)
     except (EOFError, zlib.error, OSError) as error:
         if not is_compressed(path) or getattr(error, "errno", None):  # errors of the file system have a number
             raise
@@ -58,7 +58,7 @@ def read_lines(path: str, start: int = 0, stop: int | None = None) -> Iterator[s
 
 def read_standard_input() -> Iterator[str]:
     """The lines of standard input, each as soon as it arrives. A line that is not UTF-8 raises a ValueError."""
-    return _decoded(sys.stdin.buffer, "standard input")
+    return _decode(sys.stdin.buffer, "standard input")
 
 
 def _until(file: BinaryIO, stop: int | None) -> Iterator[bytes]:
@@ -70,7 +70,7 @@ def _until(file: BinaryIO, stop: int | None) -> Iterator[bytes]:
         yield line
 
 
-def _decoded(parts: Iterable[bytes], path: str, start: int = 0) -> Iterator[str]:
+def _decode(parts: Iterable[bytes], path: str, start: int = 0) -> Iterator[str]:
     """The lines of parts of a file, of which the first begins at byte `start` and each ends with a newline."""
     for number, line in enumerate(itertools.chain.from_iterable(map(_lines_of, parts)), start=1):
         try:

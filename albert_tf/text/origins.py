@@ -19,7 +19,7 @@ from albert_tf.text.pieces import (
     WORD_START,
     basic_tokens,
     clean,
-    decoded_bytes,
+    decode_bytes,
     lower_case,
     split_digit_comma,
     word_pieces,
@@ -72,15 +72,15 @@ class TracedPieces(NamedTuple):
 def trace_pieces(tokenizer: Any, texts: list[str]) -> list[TracedPieces]:
     """FullTokenizer.encode_batch with the origin of every character."""
     if tokenizer.added_tokens:
-        return [_joined(tokenizer, text) for text in texts]
+        return [_trace_parts(tokenizer, text) for text in texts]
     if tokenizer.sp_model is None:
-        return [_traced_word_pieces(tokenizer, text) for text in texts]
+        return [_trace_word_pieces(tokenizer, text) for text in texts]
     normal = [tokenizer.preprocess(text) for text in texts]
     encoded = tokenizer.sp_model.encode(normal, out_type=str)
-    return [_traced_sentence_pieces(tokenizer, *each) for each in zip(texts, normal, encoded)]
+    return [_trace_sentence_pieces(tokenizer, *each) for each in zip(texts, normal, encoded)]
 
 
-def _joined(tokenizer: Any, text: str) -> TracedPieces:
+def _trace_parts(tokenizer: Any, text: str) -> TracedPieces:
     """The traced pieces of the parts of a text, and its added tokens."""
     parts = tokenizer.parts(text)
     traced = [trace_pieces(tokenizer.tokenizer_of_part(text, part), [text[part.start : part.end]])[0]
@@ -94,7 +94,7 @@ def _joined(tokenizer: Any, text: str) -> TracedPieces:
     return TracedPieces(ids, lengths, "".join(each.surface for each in traced), all_origins, forms_of(tokenizer, text))
 
 
-def _traced_sentence_pieces(tokenizer: Any, text: str, normal: str, pieces: list[str]) -> TracedPieces:
+def _trace_sentence_pieces(tokenizer: Any, text: str, normal: str, pieces: list[str]) -> TracedPieces:
     forms = forms_of(tokenizer, text)
     shown = _with_characters(pieces) if tokenizer.has_bytes else pieces
     surface = "".join(shown).replace(WORD_START, " ")
@@ -108,7 +108,7 @@ def _traced_sentence_pieces(tokenizer: Any, text: str, normal: str, pieces: list
             origins = np.repeat(origins, _pieces_of_characters(pieces, shown))
     if any(piece[-1] == "," and len(piece) > 1 for piece in shown):
         replaced = [split_digit_comma(tokenizer.sp_model, piece) for piece in pieces]
-        origins = _with_inserted_spaces(shown, [[piece] if len(parts) == 1 else parts
+        origins = _insert_spaces(shown, [[piece] if len(parts) == 1 else parts
                                                 for piece, parts in zip(shown, replaced)], origins)
         pieces = list(itertools.chain.from_iterable(replaced))
         shown = _with_characters(pieces) if tokenizer.has_bytes else pieces
@@ -123,7 +123,7 @@ def _with_characters(pieces: list[str]) -> list[str]:
     shown: list[str] = []
     for is_byte, run in itertools.groupby(pieces, lambda piece: bool(BYTE.fullmatch(piece))):
         shown += run if not is_byte else [
-            character for character in decoded_bytes("".join(run)) for _ in character.encode()]
+            character for character in decode_bytes("".join(run)) for _ in character.encode()]
     return shown
 
 
@@ -173,7 +173,7 @@ def _origins_of_normal(text: str, forms: list[str] | str) -> list[int]:
     return origins
 
 
-def _with_inserted_spaces(pieces: list[str], replaced: list[list[str]], origins: np.ndarray) -> np.ndarray:
+def _insert_spaces(pieces: list[str], replaced: list[list[str]], origins: np.ndarray) -> np.ndarray:
     """Follows the digit-comma rule, which encodes a piece again and so adds a word-start mark inside a word.
 
     A model without a dummy prefix adds none, and drops the mark of a piece that starts a word.
@@ -185,7 +185,7 @@ def _with_inserted_spaces(pieces: list[str], replaced: list[list[str]], origins:
     return np.insert(origins, np.repeat(np.cumsum(lengths) - lengths, np.maximum(grown, 0)), NOWHERE)
 
 
-def _traced_word_pieces(tokenizer: Any, text: str) -> TracedPieces:
+def _trace_word_pieces(tokenizer: Any, text: str) -> TracedPieces:
     pieces, lengths = [], []
     words = basic_tokens(text, tokenizer.do_lower_case, tokenizer.keep_accents)
     for word in words:

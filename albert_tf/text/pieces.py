@@ -84,7 +84,7 @@ def encode_ids(sp_model: sentencepiece.SentencePieceProcessor, text: str) -> lis
     return [sp_model.piece_to_id(piece) for piece in encode_pieces(sp_model, text)]
 
 
-def decoded_bytes(text: str) -> str:
+def decode_bytes(text: str) -> str:
     """A text of pieces, in which the pieces of a character's bytes are replaced by the character."""
     return re.sub(f"({BYTE.pattern})+",
                   lambda run: bytes.fromhex("".join(BYTE.findall(run[0]))).decode("utf-8", "replace"), text)

@@ -20,7 +20,7 @@ from albert_tf.text.pieces import (
     WORD_START,
     DigitCommaTable,
     basic_tokens,
-    decoded_bytes,
+    decode_bytes,
     encode_pieces,
     load_model,
     load_vocab,
@@ -83,14 +83,14 @@ class FullTokenizer:
             raise ValueError("a tokenizer needs spm_model_file or vocab_file")
         self.vocab_of_file = dict(self.vocab)
         self.has_bytes = self.sp_model is not None and any(map(self.sp_model.is_byte, self.vocab.values()))
-        self.added_tokens = self._added(added_tokens)
+        self.added_tokens = self._add_tokens(added_tokens)
         self.prefixes_parts = prefixes_parts and self.sp_model is not None
         self._pieces = {piece_id: piece for piece, piece_id in self.vocab.items()}
-        self.cls_id, self.sep_id, self.mask_id = (self._special(piece) for piece in ("[CLS]", "[SEP]", "[MASK]"))
-        self.pad_id = self._special("<pad>" if self.sp_model else "[PAD]")
-        self.unk_id = self.sp_model.unk_id() if self.sp_model else self._special(UNKNOWN)
+        self.cls_id, self.sep_id, self.mask_id = (self._id_of(piece) for piece in ("[CLS]", "[SEP]", "[MASK]"))
+        self.pad_id = self._id_of("<pad>" if self.sp_model else "[PAD]")
+        self.unk_id = self.sp_model.unk_id() if self.sp_model else self._id_of(UNKNOWN)
 
-    def _added(self, tokens: Sequence[AddedToken]) -> tuple[AddedToken, ...]:
+    def _add_tokens(self, tokens: Sequence[AddedToken]) -> tuple[AddedToken, ...]:
         """Gives added tokens their ids, and adds them to the vocabulary. Special and user-defined ones are left out."""
         added, old_size = [], len(self.vocab)
         for token in sorted(tokens, key=lambda token: (token.id is None, token.id)):
@@ -162,7 +162,7 @@ class FullTokenizer:
         pieces = self.convert_ids_to_tokens([i for i in np.asarray(ids).tolist() if i not in skipped])
         if self.sp_model:
             text = "".join(pieces)
-            return (decoded_bytes(text) if self.has_bytes else text).replace(WORD_START, " ").strip()
+            return (decode_bytes(text) if self.has_bytes else text).replace(WORD_START, " ").strip()
         return " ".join(pieces).replace(" ##", "")
 
     def encode(self, text: str) -> list[int]:
@@ -209,7 +209,7 @@ class FullTokenizer:
             tokenizer._digit_comma = DigitCommaTable(tokenizer.sp_model)
         return tokenizer
 
-    def _special(self, piece: str) -> int:
+    def _id_of(self, piece: str) -> int:
         if piece not in self.vocab:
             kind = ("XLM-RoBERTa's vocabularies, with <s> and </s>, are not supported" if "<s>" in self.vocab
                     else "it is not a vocabulary for ALBERT")

@@ -49,7 +49,7 @@ def train_vocabulary(input_files: list[str], model_prefix: str, vocab_size: int 
     """
     files = [f"{model_prefix}.model", f"{model_prefix}.vocab"]
     with output_set({files[0]: files}) as outputs:
-        model = _trained(_Text(input_files, do_lower_case, keep_accents, read), vocab_size, fit)
+        model = _train(_Text(input_files, do_lower_case, keep_accents, read), vocab_size, fit)
         pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
         lines = (f"{pieces.id_to_piece(i)}\t{pieces.get_score(i):g}\n" for i in range(pieces.vocab_size()))
         write_bytes(outputs.temporary[files[0]], model)
@@ -59,7 +59,7 @@ def train_vocabulary(input_files: list[str], model_prefix: str, vocab_size: int 
     return pieces.vocab_size()
 
 
-def _trained(text: _Text, vocab_size: int, fit: bool) -> bytes:
+def _train(text: _Text, vocab_size: int, fit: bool) -> bytes:
     """The SentencePiece model of a text."""
     model, input_files = io.BytesIO(), text.input_files
     sentences = text.sentences()
@@ -80,7 +80,7 @@ def _trained(text: _Text, vocab_size: int, fit: bool) -> bytes:
         if fit and largest:
             fitted = int(largest[1]) * 3 // 4
             logging.info("the text has enough for at most %s pieces: the vocabulary has %s", largest[1], fitted)
-            return _trained(text, fitted, fit=False)
+            return _train(text, fitted, fit=False)
         reason = str(error).rpartition("] ")[2].strip()  # without the location in SentencePiece's source code
         raise ValueError(f"cannot train a vocabulary of {vocab_size} pieces (--vocab_size) on {listed(input_files)}: "
                          f"{reason or 'SentencePiece gives no reason'}") from error

@@ -232,7 +232,7 @@ def test_a_mistake_is_the_local_engines_error_and_leaves_nothing(create, tmp_pat
 def test_an_error_in_a_worker_leaves_the_earlier_output(create, tmp_path, text, monkeypatch):
     create()
     before = contents(tmp_path)
-    monkeypatch.setattr(creation, "packed", None)
+    monkeypatch.setattr(creation, "pack_record", None)
     with pytest.raises(OSError, match="the pipeline failed on .*NoneType"):
         create(dupe_factor=1)
     assert contents(tmp_path) == before

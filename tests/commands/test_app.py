@@ -217,7 +217,7 @@ def one_flag(monkeypatch):
 
     def error_of(*arguments):
         with pytest.raises(SystemExit) as end:
-            cli._parsed(["script.py", *arguments])
+            cli._parse_flags(["script.py", *arguments])
         assert end.value.code == 1
 
     return error_of

@@ -9,7 +9,7 @@ from new_head import new_head
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.export.onnx import writing
-from albert_tf.export.onnx.graph import OnnxGraph, _quantized
+from albert_tf.export.onnx.graph import OnnxGraph, _quantize
 from albert_tf.export.onnx.writing import differences, to_onnx
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
@@ -112,7 +112,7 @@ def test_the_config_is_in_the_file():
 
 def test_integers_with_a_scale_for_each_output_are_near_the_weights():
     values = np.array([[0.5, -2.0, 0.0], [-1.0, 1.0, 0.0]], np.float32)
-    integers, scales = _quantized(values, axis=0, largest=64)
+    integers, scales = _quantize(values, axis=0, largest=64)
     assert integers.tolist() == [[32, -64, 0], [-64, 32, 0]]
     np.testing.assert_allclose(integers * scales, values)
 

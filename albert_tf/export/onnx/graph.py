@@ -89,25 +89,25 @@ class OnnxGraph:
         if not self._is_int8(name):
             stored = self.weight(name, kernel)
             return lambda x: self.node("MatMul", x, stored)
-        integers, scales = _quantized(_float32(kernel), axis=0, largest=_LARGEST_INTEGER_WEIGHT)
+        integers, scales = _quantize(_float32(kernel), axis=0, largest=_LARGEST_INTEGER_WEIGHT)
         stored, scale = self._store(name, integers), self._store(f"{name}/scale", scales)
         return lambda x: self.integer_product(x, stored, scale)
 
     def dense(self, name: str, kernel, bias=None) -> Callable[[str], str]:
         """Stores kernel and bias and returns x -> x kernel + bias."""
-        return self._with_bias(self.matrix(f"{name}/kernel", kernel), name, bias)
+        return self._add_bias(self.matrix(f"{name}/kernel", kernel), name, bias)
 
     def output_dense(self, name: str, kernel, bias=None) -> Callable[[str], str]:
         """Like `dense`, for the last layer of a head. It is never int8, since that error would be in the logits."""
         stored = self.weight(f"{name}/kernel", kernel)
-        return self._with_bias(lambda x: self.node("MatMul", x, stored), name, bias)
+        return self._add_bias(lambda x: self.node("MatMul", x, stored), name, bias)
 
     def table(self, name: str, rows, is_multiplied: bool = False) -> Table:
         """Stores an embedding table [rows, size]. `is_multiplied`: whether it is used in products too."""
         if not self._is_int8(name):
             return Table(self, self.weight(name, rows))
         largest = _LARGEST_INTEGER_WEIGHT if is_multiplied else _LARGEST_INTEGER_IN_LOOKUPS
-        integers, scales = _quantized(_float32(rows), axis=1, largest=largest)
+        integers, scales = _quantize(_float32(rows), axis=1, largest=largest)
         return Table(self, self._store(name, integers), self._store(f"{name}/scale", scales))
 
     def integer_product(self, x: str, integers: str, scales: str) -> str:
@@ -181,7 +181,7 @@ class OnnxGraph:
         """ONNX's number of a NumPy data type."""
         return self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
 
-    def _with_bias(self, multiply: Callable[[str], str], name: str, bias) -> Callable[[str], str]:
+    def _add_bias(self, multiply: Callable[[str], str], name: str, bias) -> Callable[[str], str]:
         if bias is None:
             return multiply
         stored = self.weight(f"{name}/bias", bias)
@@ -226,7 +226,7 @@ def import_package(name: str) -> ModuleType:
     return importlib.import_module(name)
 
 
-def _quantized(values: np.ndarray, axis: int, largest: int) -> tuple[np.ndarray, np.ndarray]:
+def _quantize(values: np.ndarray, axis: int, largest: int) -> tuple[np.ndarray, np.ndarray]:
     """Quantizes to integers of at most `largest`, with one float32 scale along `axis`: values are integers * scale."""
     scales = np.abs(values).max(axis=axis, initial=0, keepdims=True) / largest
     integers = np.rint(values / np.where(scales > 0, scales, 1))

@@ -156,10 +156,10 @@ def sentence_encoder(graph: OnnxGraph, model: AlbertSentenceEncoder, inputs: dic
     if model.normalize:
         length = graph.node("ReduceL2", vectors, graph.constant([-1]), keepdims=1)
         vectors = graph.node("Div", vectors, graph.node("Max", length, graph.scalar(LEAST_LENGTH)))
-    return dict(outputs, sentence_embedding=_stored(graph, model, vectors))
+    return dict(outputs, sentence_embedding=_store_vectors(graph, model, vectors))
 
 
-def _stored(graph: OnnxGraph, model: AlbertSentenceEncoder, vectors: str) -> str:
+def _store_vectors(graph: OnnxGraph, model: AlbertSentenceEncoder, vectors: str) -> str:
     """VectorPrecision.stored."""
     precision = model.stored_vectors
     if precision.name == "int8":
@@ -230,11 +230,11 @@ def conditional_span(graph: OnnxGraph, model: AlbertConditionalSpan, inputs: dic
     outputs = EncoderGraph(graph, model.albert).outputs(inputs)
     tokens, is_masked = outputs["sequence_output"], graph.cast(inputs["p_mask"], np.float32)
     dense = graph.output_dense("start_logits/dense", model.start.kernel, model.start.bias)
-    start_logits = _masked(graph, graph.squeeze(dense(tokens), -1), is_masked)  # [batch, seq]
-    start_log_probs, start_index = _best(graph, start_logits, model.start_n_top)
+    start_logits = _mask_logits(graph, graph.squeeze(dense(tokens), -1), is_masked)  # [batch, seq]
+    start_log_probs, start_index = _top_k(graph, start_logits, model.start_n_top)
     end_logits = _end_logits(graph, model, tokens, graph.gather_tokens(tokens, start_index))
-    end_logits = _masked(graph, end_logits, graph.node("Unsqueeze", is_masked, graph.constant([1])))
-    end_log_probs, end_index = _best(graph, end_logits, model.end_n_top)
+    end_logits = _mask_logits(graph, end_logits, graph.node("Unsqueeze", is_masked, graph.constant([1])))
+    end_log_probs, end_index = _top_k(graph, end_logits, model.end_n_top)
     flat = [-1, model.start_n_top * model.end_n_top]
     return dict(outputs, start_top_log_probs=start_log_probs, start_top_index=start_index,
                 end_top_log_probs=graph.reshape(end_log_probs, flat), end_top_index=graph.reshape(end_index, flat),
@@ -266,13 +266,13 @@ def _answerability(graph: OnnxGraph, model: AlbertConditionalSpan, tokens: str, 
     return graph.squeeze(output(graph.node("Tanh", hidden)), -1)
 
 
-def _masked(graph: OnnxGraph, logits: str, is_masked: str) -> str:
+def _mask_logits(graph: OnnxGraph, logits: str, is_masked: str) -> str:
     """The logits, with MASKED_LOGIT where `is_masked` is 1."""
     kept = graph.node("Mul", logits, graph.node("Sub", graph.scalar(1), is_masked))
     return graph.node("Add", kept, graph.node("Mul", is_masked, graph.scalar(MASKED_LOGIT)))
 
 
-def _best(graph: OnnxGraph, logits: str, count: int) -> tuple[str, str]:
+def _top_k(graph: OnnxGraph, logits: str, count: int) -> tuple[str, str]:
     """The highest log probabilities of the last axis and their indices, int32."""
     values, indices = graph.nodes("TopK", graph.node("LogSoftmax", logits, axis=-1), graph.constant([count]), count=2)
     return values, graph.cast(indices, np.int32)

@@ -74,13 +74,13 @@ class GraphNormalization:
         source, within = repeated(lengths)  # [characters] each
         row, first = tf.gather(rows, source), tf.gather(self._splits, tf.gather(rows, source))
         changed = tf.gather(self._codes, tf.where(row == 0, tf.zeros([], tf.int64), first + within))
-        splits = tf.gather(cumulated(lengths), codes.row_splits)
+        splits = tf.gather(cumulative_sum(lengths), codes.row_splits)
         characters = tf.RaggedTensor.from_row_splits(
             tf.where(row == 0, tf.gather(codes.values, source), changed), splits, validate=False)
         if self._cases is not None:
             case = self._cases.lookup(characters.values)
             counts = (case != _IGNORABLE) & ~_is_around_ignorable(characters.values, case, lengths, source)
-            characters = characters.with_values(_settled_sigmas(characters, case, counts))
+            characters = characters.with_values(_lower_sigmas(characters, case, counts))
         for kind in (_REMOVED, _UNKNOWN):
             is_kept = ~self._is_inside_run(characters, kind)
             source = tf.boolean_mask(source, is_kept)
@@ -113,12 +113,12 @@ def _is_around_ignorable(codes: tf.Tensor, case: tf.Tensor, lengths: tf.Tensor, 
 
     source is the index of the original character; lengths, [original characters], how many characters each became.
     """
-    middle = tf.gather(cumulated(lengths), source) + 1
+    middle = tf.gather(cumulative_sum(lengths), source) + 1
     middle_case = tf.gather(case, tf.minimum(middle, tf.size(case, tf.int64) - 1))
     return (codes == _SPACE) & (tf.gather(lengths, source) == 3) & (middle_case == _IGNORABLE)
 
 
-def _settled_sigmas(characters: tf.RaggedTensor, case: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
+def _lower_sigmas(characters: tf.RaggedTensor, case: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
     """Lower-cases capital sigmas of characters [texts, (characters)] as str.lower does.
 
     A sigma becomes final (ς) if a cased letter precedes it and none follows it. Only characters with `counts`, bool
@@ -166,8 +166,8 @@ def _with_origins(characters: tf.RaggedTensor, starts: tf.Tensor, ends: tf.Tenso
     of_non_space = tf.boolean_mask(character_of, is_non_space)
     return NormalizedTexts(
         tf.strings.unicode_encode(characters, "UTF-8"),
-        tf.gather(cumulated(sizes), characters.row_splits),
-        cumulated(tf.cast(is_non_space, tf.int64)),
+        tf.gather(cumulative_sum(sizes), characters.row_splits),
+        cumulative_sum(tf.cast(is_non_space, tf.int64)),
         tf.pad(tf.gather(starts, of_non_space), [[0, 1]]),
         tf.pad(tf.gather(ends, of_non_space), [[0, 1]]),
     )
@@ -181,7 +181,7 @@ def _ends(starts: tf.RaggedTensor, texts: tf.Tensor) -> tf.Tensor:
                     tf.concat([starts.values[1:], [0]], axis=0))
 
 
-def cumulated(lengths: tf.Tensor) -> tf.Tensor:
+def cumulative_sum(lengths: tf.Tensor) -> tf.Tensor:
     """Lengths int64 [n] -> [n + 1]: the start of each part, and the end of the last."""
     return tf.pad(tf.cumsum(lengths), [[1, 0]])
 

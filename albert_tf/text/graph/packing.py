@@ -54,7 +54,7 @@ def with_special_tokens(
 
     has_b, int64 [batch], is 1 if a row has a second text, and 0 if it ends with the [SEP] after a.
     """
-    cls, sep, last_sep = (_repeated(*each) for each in (
+    cls, sep, last_sep = (_repeat_piece(*each) for each in (
         (tokenizer.cls_id, tf.ones_like(has_b)), (tokenizer.sep_id, tf.ones_like(has_b)), (tokenizer.sep_id, has_b)))
     parts = [(cls, 0), (ids_a, 0), (sep, 0), (ids_b, 1), (last_sep, 1)]  # ids and segment of each part of a row
     ids = tf.concat([ids for ids, _ in parts], axis=1)
@@ -78,7 +78,7 @@ def _has_pieces(rows: tf.RaggedTensor) -> tf.Tensor:
     return tf.cast(rows.row_lengths() > 0, tf.int64)
 
 
-def _repeated(piece_id: int, lengths: tf.Tensor) -> tf.RaggedTensor:
+def _repeat_piece(piece_id: int, lengths: tf.Tensor) -> tf.RaggedTensor:
     return tf.RaggedTensor.from_row_lengths(tf.fill([tf.reduce_sum(lengths)], piece_id), lengths, validate=False)
 
 
