@@ -5,8 +5,7 @@
 The layers become one that all layers share, and the word table one of 128 columns with a projection (convert_checkpoint
 --share_layers --embedding_size). Then the model learns the vectors that the BERT makes of the lines of --text, half of
 which have words replaced (run_sentence_embeddings --objective=distillation). The result is in --output_dir/model, in
-Hugging Face's format. If the script is started again with the same flags, it
-continues where it stopped.
+Hugging Face's format. If the script is started again with the same flags, it continues where it stopped.
 """
 
 from __future__ import annotations

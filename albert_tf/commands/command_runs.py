@@ -55,11 +55,7 @@ def parse_runs(content: dict[str, Any], source: str, reserved: Sequence[str] = (
 
 
 def arguments(flag_values: dict) -> list[str]:
-    """Converts flags to the arguments of a command line.
-
-    Args:
-      flag_values: values of flags by name. A list or tuple repeats the flag, None omits it.
-    """
+    """The arguments of a command line from values of flags by name. A list or tuple repeats the flag, None omits it."""
     return [f"--{name}={value}" for name, values in flag_values.items()
             for value in (values if isinstance(values, (list, tuple)) else (values,)) if value is not None]
 
@@ -89,10 +85,8 @@ def run_script(script: str, **flag_values) -> None:
 def run_process(script: str, command_line_flags: Sequence[str], name: str | None = None) -> None:
     """Runs a command in a new process, which imports the same albert_tf as this one from any working directory."""
     paths = [str(pathlib.Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
-    command = process_of(script, command_line_flags)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    status = run_to_end(command, environment)
-    if status:
+    if status := run_to_end(process_of(script, command_line_flags), environment):
         raise ValueError(f"{name or script} ended with status {status}")
 
 
