@@ -13,10 +13,10 @@ def main() -> None:
         print(usage.listing())
         return
     try:
-        command = usage.find(arguments[0])
+        command = usage.find_command(arguments[0])
     except ValueError as error:
-        sys.exit(f"{usage.starter()}: error: {error}")
-    sys.argv[:2] = [f"{usage.starter()} {command}"]
+        sys.exit(f"{usage.launcher()}: error: {error}")
+    sys.argv[:2] = [f"{usage.launcher()} {command}"]
     try:
         from albert_tf.commands import app
 

@@ -39,7 +39,7 @@ sys.stdout, sys.stderr = sys.stdout or open(1, "w"), sys.stderr or open(2, "w")
 _LEAST_MEMORY = 2 << 30  # bytes of addresses; with less, an import of TensorFlow fails in several ways
 _memory = resource.getrlimit(resource.RLIMIT_AS)[0]
 if resource.RLIM_INFINITY != _memory < _LEAST_MEMORY:
-    sys.exit(f"{usage.command(sys.argv[0])}: error: the limit of memory is {_memory:,} bytes (ulimit -v), and "
+    sys.exit(f"{usage.command_name(sys.argv[0])}: error: the limit of memory is {_memory:,} bytes (ulimit -v), and "
              f"TensorFlow needs at least {_LEAST_MEMORY:,}")
 
 _STDOUT = 1  # the file descriptor
@@ -164,7 +164,7 @@ def _parse_flags(argv: list[str]) -> list[str]:
 
 
 def _end_with_error(argv: list[str], reason: str) -> NoReturn:
-    print(f"{usage.command(argv[0])}: error: {reason}", file=sys.stderr)
+    print(f"{usage.command_name(argv[0])}: error: {reason}", file=sys.stderr)
     sys.exit(1)
 
 

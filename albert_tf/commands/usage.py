@@ -32,13 +32,13 @@ _MODULE = "python -m albert_tf"
 _INSTALLED = "albert-tf"
 
 
-def find(name: str) -> str:
+def find_command(name: str) -> str:
     """The name of a command as its module has it; "-" stands for "_"."""
     module = name.replace("-", "_")
     if module not in NAMES:
         close = difflib.get_close_matches(module, NAMES, n=1)
-        raise ValueError(f"there is no command {name!r}" + (f"; did you mean {close[0]}?" if close else "")
-                         + f" `{starter()}` lists the commands")
+        raise ValueError(f"there is no command {name!r}" + (f"; did you mean {close[0]}?" if close else ".")
+                         + f" `{launcher()}` lists the commands")
     return module
 
 
@@ -53,16 +53,16 @@ def listing() -> str:
     width = max(map(len, NAMES))
     sections = ["\n".join([f"{title}:", *(f"  {name:{width}}  {summary(name)}" for name in names)])
                 for title, names in COMMANDS.items()]
-    return "\n\n".join([f"Usage: {starter()} COMMAND --flag=value ...", *sections,
-                        f"`{starter()} COMMAND --help` lists the flags of a command."])
+    return "\n\n".join([f"Usage: {launcher()} COMMAND --flag=value ...", *sections,
+                        f"`{launcher()} COMMAND --help` lists the flags of a command."])
 
 
-def starter() -> str:
+def launcher() -> str:
     """What a user types before a command's name: `albert-tf` in an installed package, else `python -m albert_tf`."""
     return _INSTALLED if pathlib.Path(sys.argv[0]).name.split(" ")[0] == _INSTALLED else _MODULE
 
 
-def program(started: str) -> str:
+def typed_command(started: str) -> str:
     """What a user has typed before the flags, such as `python run_squad.py` or `albert-tf serve`."""
     if " " in started:  # set by albert_tf.__main__
         return started
@@ -74,17 +74,17 @@ def program(started: str) -> str:
 
 def command_line() -> str:
     """The command line that started this command."""
-    return f"{program(sys.argv[0])} {shlex.join(sys.argv[1:])}".rstrip()
+    return f"{typed_command(sys.argv[0])} {shlex.join(sys.argv[1:])}".rstrip()
 
 
-def command(started: str) -> str:
+def command_name(started: str) -> str:
     """The name of a command, such as "run_squad", or of another program, at the start of an error message."""
-    return program(started).split(" ")[-1].removesuffix(".py")
+    return typed_command(started).split(" ")[-1].removesuffix(".py")
 
 
 def as_started(text: str) -> str:
     """A text such as a docstring with its commands as an installed package has them, if this is one."""
-    if starter() != _INSTALLED:
+    if launcher() != _INSTALLED:
         return text
     return re.sub(rf"\b{_MODULE} (?=\w)", f"{_INSTALLED} ", text)
 

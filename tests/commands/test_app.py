@@ -84,7 +84,7 @@ def test_errors_help_and_model_cards_name_the_command_of_an_installed_package(ru
 def test_a_command_knows_how_it_was_started(monkeypatch, argv, typed, command):
     monkeypatch.setattr(sys, "argv", [argv, "--top_k=2"])
     assert usage.command_line() == f"{typed} --top_k=2"
-    assert usage.command(argv) == command
+    assert usage.command_name(argv) == command
     assert usage.as_started("python -m albert_tf run_squad") == "python -m albert_tf run_squad"
 
 
