@@ -65,8 +65,7 @@ def main(options: Options) -> None:
         raise ValueError(f"--output_file must end in .npy. Received: {options.output_file}")
     keras.mixed_precision.set_global_policy(options.precision)
     if options.per_token:
-        check_no_pooling(options, "--per_token and --{} exclude each other: the vectors of tokens are "
-                                      "not pooled")
+        check_no_pooling(options, "--per_token and --{} exclude each other: vectors of tokens are not pooled")
     files = [options.output_file, *(token_files(options.output_file) if options.per_token else ())]
     if options.vector_precision == "int8":
         files.append(ranges_path(options.output_file))

@@ -74,7 +74,7 @@ class GraphNormalization:
         source, within = repeated(lengths)  # [characters] each
         row, first = tf.gather(rows, source), tf.gather(self._splits, tf.gather(rows, source))
         changed = tf.gather(self._codes, tf.where(row == 0, tf.zeros([], tf.int64), first + within))
-        splits = tf.gather(cumulative_sum(lengths), codes.row_splits)
+        splits = tf.gather(splits_of(lengths), codes.row_splits)
         characters = tf.RaggedTensor.from_row_splits(
             tf.where(row == 0, tf.gather(codes.values, source), changed), splits, validate=False)
         if self._cases is not None:
@@ -113,7 +113,7 @@ def _is_around_ignorable(codes: tf.Tensor, case: tf.Tensor, lengths: tf.Tensor, 
 
     source is the index of the original character; lengths, [original characters], how many characters each became.
     """
-    middle = tf.gather(cumulative_sum(lengths), source) + 1
+    middle = tf.gather(splits_of(lengths), source) + 1
     middle_case = tf.gather(case, tf.minimum(middle, tf.size(case, tf.int64) - 1))
     return (codes == _SPACE) & (tf.gather(lengths, source) == 3) & (middle_case == _IGNORABLE)
 
@@ -166,8 +166,8 @@ def _with_origins(characters: tf.RaggedTensor, starts: tf.Tensor, ends: tf.Tenso
     of_non_space = tf.boolean_mask(character_of, is_non_space)
     return NormalizedTexts(
         tf.strings.unicode_encode(characters, "UTF-8"),
-        tf.gather(cumulative_sum(sizes), characters.row_splits),
-        cumulative_sum(tf.cast(is_non_space, tf.int64)),
+        tf.gather(splits_of(sizes), characters.row_splits),
+        splits_of(tf.cast(is_non_space, tf.int64)),
         tf.pad(tf.gather(starts, of_non_space), [[0, 1]]),
         tf.pad(tf.gather(ends, of_non_space), [[0, 1]]),
     )
@@ -181,7 +181,7 @@ def _ends(starts: tf.RaggedTensor, texts: tf.Tensor) -> tf.Tensor:
                     tf.concat([starts.values[1:], [0]], axis=0))
 
 
-def cumulative_sum(lengths: tf.Tensor) -> tf.Tensor:
+def splits_of(lengths: tf.Tensor) -> tf.Tensor:
     """Lengths int64 [n] -> [n + 1]: the start of each part, and the end of the last."""
     return tf.pad(tf.cumsum(lengths), [[1, 0]])
 

@@ -14,13 +14,7 @@ import numpy as np
 import sentencepiece
 import tensorflow as tf
 
-from albert_tf.text.graph.normalization import (
-    GraphNormalization,
-    NormalizedTexts,
-    cumulative_sum,
-    map_characters,
-    repeated,
-)
+from albert_tf.text.graph.normalization import GraphNormalization, NormalizedTexts, map_characters, repeated, splits_of
 from albert_tf.text.pieces import LONGEST_WORD, UNKNOWN, WORD_START, DigitCommaTable, basic_tokens, preprocess_text
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.imports import tensorflow_text as tf_text
@@ -136,7 +130,7 @@ class GraphSentencePieces(tf.Module):
         part = tf.gather(self._first_part, tf.gather(ids.values, piece)) + index
         begins, ends = tf.gather(begins, piece), tf.gather(ends, piece)
         return (tf.RaggedTensor.from_row_splits(
-                    tf.gather(self._parts, part), tf.gather(cumulative_sum(num_parts), ids.row_splits), validate=False),
+                    tf.gather(self._parts, part), tf.gather(splits_of(num_parts), ids.row_splits), validate=False),
                 tf.minimum(begins + tf.gather(self._begins, part), ends),
                 tf.minimum(begins + tf.gather(self._ends, part), ends))
 
