@@ -6,7 +6,6 @@ preloaded into that process: it numbers every rename, unlink and mkdir below the
 
 import collections
 import contextlib
-import csv
 import dataclasses
 import hashlib
 import json
@@ -227,18 +226,8 @@ def files(folder):
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
         if path.is_file() and not NOT_COMPARED.search(name):
-            found[name] = hashlib.sha256(content(path)).hexdigest()[:16]
+            found[name] = hashlib.sha256(FINGERPRINT.sub(b"", path.read_bytes())).hexdigest()[:16]
     return found
-
-
-def content(path):
-    """The bytes of a file; of the table of a search's trials, the scores and settings of complete ones."""
-    if path.name == "trials.csv":
-        with open(path, newline="") as file:
-            rows = [[row[name] for name in row if name not in ("trial", "seconds", "directory")]
-                    for row in csv.DictReader(file) if row["state"] == "complete"]
-        return json.dumps(sorted(rows)).encode()
-    return FINGERPRINT.sub(b"", path.read_bytes())
 
 
 def differences(expected, found):

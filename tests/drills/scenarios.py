@@ -115,7 +115,7 @@ PAIRS = dict(
 
 
 def write_data(folder):
-    """Writes texts, tables, questions, words with tags, a config, a space and a recipe."""
+    """Writes texts, tables, questions, words with tags, a config and a recipe."""
     draw = random.Random(1)
 
     def words(count, kind="O"):
