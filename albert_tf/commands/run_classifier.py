@@ -12,6 +12,6 @@ from albert_tf.tasks.classification.config import ClassifierConfig as Options
 
 
 def main(options: Options) -> None:
-    from albert_tf.tasks.classification.fine_tuning import TextClassification
+    from albert_tf.tasks.classification.task import TextClassification
 
     TextClassification(options, usage.command_line()).run()

@@ -15,6 +15,6 @@ from albert_tf.tasks.multiple_choice.config import MultipleChoiceConfig as Optio
 
 
 def main(options: Options) -> None:
-    from albert_tf.tasks.multiple_choice.fine_tuning import MultipleChoice
+    from albert_tf.tasks.multiple_choice.task import MultipleChoice
 
     MultipleChoice(options, usage.command_line()).run()

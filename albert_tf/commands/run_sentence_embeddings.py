@@ -14,6 +14,6 @@ from albert_tf.tasks.sentence_vectors.config import SentenceVectorsConfig as Opt
 
 
 def main(options: Options) -> None:
-    from albert_tf.tasks.sentence_vectors.fine_tuning import SentenceEmbeddings
+    from albert_tf.tasks.sentence_vectors.task import SentenceEmbeddings
 
     SentenceEmbeddings(options, usage.command_line()).run()

@@ -14,6 +14,6 @@ from albert_tf.tasks.squad.config import SquadConfig as Options
 
 
 def main(options: Options) -> None:
-    from albert_tf.tasks.squad.fine_tuning import QuestionAnswering
+    from albert_tf.tasks.squad.task import QuestionAnswering
 
     QuestionAnswering(options, usage.command_line()).run()

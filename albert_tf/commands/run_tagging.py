@@ -12,6 +12,6 @@ from albert_tf.tasks.tagging.config import TaggingConfig as Options
 
 
 def main(options: Options) -> None:
-    from albert_tf.tasks.tagging.fine_tuning import Tagging
+    from albert_tf.tasks.tagging.task import Tagging
 
     Tagging(options, usage.command_line()).run()

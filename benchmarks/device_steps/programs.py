@@ -14,8 +14,8 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.span import AlbertConditionalSpan, AlbertSpan
 from albert_tf.pretraining.objective import PretrainingObjective
 from albert_tf.tasks.classification.objective import ClassificationObjective
-from albert_tf.tasks.squad.fine_tuning import ConditionalSpanObjective, SpanObjective
-from albert_tf.tasks.tagging.fine_tuning import TaggingObjective
+from albert_tf.tasks.squad.task import ConditionalSpanObjective, SpanObjective
+from albert_tf.tasks.tagging.task import TaggingObjective
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
 from benchmarks.workers.ours import random_batch

@@ -15,7 +15,7 @@ from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.pretraining.objective import PretrainingObjective
-from albert_tf.tasks.squad.fine_tuning import SpanObjective
+from albert_tf.tasks.squad.task import SpanObjective
 from albert_tf.training import trainer
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer

@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import from_pretrained
-from albert_tf.tasks.squad.fine_tuning import ConditionalSpanObjective, SpanObjective
 from albert_tf.tasks.squad.metrics import best_threshold, evaluate_v1, evaluate_v2, normalize_answer
+from albert_tf.tasks.squad.task import ConditionalSpanObjective, SpanObjective
 
 pytestmark = pytest.mark.both_stacks
 

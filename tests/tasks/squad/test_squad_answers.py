@@ -24,8 +24,8 @@ from albert_tf.tasks.squad.answers import (
 )
 from albert_tf.tasks.squad.export import MODEL_INPUTS, best_answers, pack_windows
 from albert_tf.tasks.squad.features import FeatureOptions, feature_blocks, features_of_blocks
-from albert_tf.tasks.squad.fine_tuning import SpanObjective
 from albert_tf.tasks.squad.metrics import Results, evaluate_v1, evaluate_v2, raw_scores
+from albert_tf.tasks.squad.task import SpanObjective
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
 

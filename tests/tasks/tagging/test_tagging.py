@@ -11,7 +11,6 @@ import tensorflow as tf
 
 from albert_tf.data.feature_table import FeatureSchema, FeatureTable
 from albert_tf.tasks.tagging.data import Columns, label_names, read_tagged_text, share_of_words_with_capitals
-from albert_tf.tasks.tagging.fine_tuning import TaggingObjective
 from albert_tf.tasks.tagging.metrics import (
     are_entity_tags,
     best_metric,
@@ -21,6 +20,7 @@ from albert_tf.tasks.tagging.metrics import (
     tags_of_sentences,
     word_probabilities,
 )
+from albert_tf.tasks.tagging.task import TaggingObjective
 
 TASK = TaggingObjective(types.SimpleNamespace())
 
