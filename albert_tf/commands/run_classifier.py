@@ -13,5 +13,6 @@ from albert_tf.tasks.classification.config import ClassifierConfig as Options
 
 def main(options: Options) -> None:
     from albert_tf.tasks.classification.task import TextClassification
+    from albert_tf.tasks.fine_tuning import fine_tune
 
-    TextClassification(options, usage.command_line()).run()
+    fine_tune(TextClassification, options, usage.command_line())

@@ -15,6 +15,7 @@ from albert_tf.tasks.multiple_choice.config import MultipleChoiceConfig as Optio
 
 
 def main(options: Options) -> None:
+    from albert_tf.tasks.fine_tuning import fine_tune
     from albert_tf.tasks.multiple_choice.task import MultipleChoice
 
-    MultipleChoice(options, usage.command_line()).run()
+    fine_tune(MultipleChoice, options, usage.command_line())

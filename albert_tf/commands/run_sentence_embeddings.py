@@ -14,6 +14,7 @@ from albert_tf.tasks.sentence_vectors.config import SentenceVectorsConfig as Opt
 
 
 def main(options: Options) -> None:
+    from albert_tf.tasks.fine_tuning import fine_tune
     from albert_tf.tasks.sentence_vectors.task import SentenceEmbeddings
 
-    SentenceEmbeddings(options, usage.command_line()).run()
+    fine_tune(SentenceEmbeddings, options, usage.command_line())

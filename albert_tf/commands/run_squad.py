@@ -14,6 +14,7 @@ from albert_tf.tasks.squad.config import SquadConfig as Options
 
 
 def main(options: Options) -> None:
+    from albert_tf.tasks.fine_tuning import fine_tune
     from albert_tf.tasks.squad.task import QuestionAnswering
 
-    QuestionAnswering(options, usage.command_line()).run()
+    fine_tune(QuestionAnswering, options, usage.command_line())

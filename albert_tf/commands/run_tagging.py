@@ -12,6 +12,7 @@ from albert_tf.tasks.tagging.config import TaggingConfig as Options
 
 
 def main(options: Options) -> None:
+    from albert_tf.tasks.fine_tuning import fine_tune
     from albert_tf.tasks.tagging.task import Tagging
 
-    Tagging(options, usage.command_line()).run()
+    fine_tune(Tagging, options, usage.command_line())

@@ -188,6 +188,12 @@ def write_results(directory: str, results: dict[str, float], name: str = RESULTS
     write_text(os.path.join(directory, f"{name}.json"), json.dumps(results, indent=2, sort_keys=True) + "\n")
 
 
+def report_predicted(output_dir: str, scores: dict[str, float], step: int) -> None:
+    """Logs the scores of what was predicted, and writes them to predict_results.txt and .json."""
+    logging.info("%s", shown(scores))
+    write_results(output_dir, dict(scores, global_step=step), "predict_results")
+
+
 def best_of(history: Iterable[dict], best_metric: str) -> dict[str, float] | None:
     """The row with the highest best_metric; None if there are no rows.
 
@@ -313,8 +319,7 @@ def write_plot(directory: str, best_metric: str) -> None:
 # example.
 Predictions = list  # list[dict[str, list[np.ndarray]]]
 Predict = Callable[[FeatureTable], Predictions]
-# Evaluates a checkpoint: a function that is called with one like FineTuning.predict, with which it gets the predictions
-# for the tables that it needs, and returns the results.
+# A function that evaluates a checkpoint: it is called with a function that predicts a table, and returns the results.
 Evaluate = Callable[[Predict], "dict[str, float]"]
 
 

@@ -16,7 +16,7 @@ from albert_tf.export.conversion import save
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.tasks.classification.config import ClassifierConfig
 from albert_tf.tasks.classification.data import TASKS
-from albert_tf.tasks.fine_tuning import FineTuning
+from albert_tf.tasks.fine_tuning import prepare
 from albert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
 from albert_tf.tasks.sentence_vectors.config import SentenceVectorsConfig
 from albert_tf.tasks.squad.config import SquadConfig
@@ -41,12 +41,6 @@ def options_of(script, **values):
         return flags.read(CONFIGS[script])
 
 
-class AnyTask(FineTuning):
-    """A task of which only the length of rows is asked for."""
-
-    new_task = training_table = evaluation = predictions = None
-
-
 def length_of(script="run_classifier", **values):
     """The length of rows that a script uses with these flags."""
     files = {name: "data" for name in ("data_dir", "train_file", "predict_file")}
@@ -54,7 +48,7 @@ def length_of(script="run_classifier", **values):
         files["task_name"] = "rte"
     purpose = {} if "do_train" in values or "do_predict" in values else dict(do_predict=True)
     options = options_of(script, **{**files, **purpose, **values})
-    return AnyTask(options, strategy=tf.distribute.get_strategy()).max_seq_length
+    return prepare((), options, strategy=tf.distribute.get_strategy()).max_seq_length
 
 
 @pytest.fixture

@@ -18,7 +18,6 @@ import albert_tf
 from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.server.models import served_model
-from albert_tf.tasks.squad import task as squad_task
 from albert_tf.weights.settings import settings_in, settings_of
 
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
@@ -277,11 +276,11 @@ def test_questions_from_the_terminal_are_answered(run, folder):
 def length(folder, golden, **flags):
     """The length of the runs of run_squad with other flags."""
     with loaded("run_squad") as run:
-        with mock.patch.object(squad_task, "QuestionAnswering", side_effect=ValueError) as made:
+        with mock.patch("albert_tf.tasks.fine_tuning.fine_tune", side_effect=ValueError) as made:
             run(train_file=golden / "squad/train.json", output_dir=folder / "recipe", do_train=True,
                 albert_config_file=folder / "config.json", spm_model_file=golden / "tiny_spm/tiny.model",
                 max_seq_length=64, doc_stride=24, max_query_length=16, train_batch_size=1, **flags)
-    return made.call_args.args[0].training
+    return made.call_args.args[1].training
 
 
 @pytest.mark.parametrize("flags, steps, warmup_steps", [

@@ -4,7 +4,7 @@ import types
 
 import pytest
 
-from albert_tf.tasks.fine_tuning import FineTuning
+from albert_tf.tasks.fine_tuning import check_texts
 from albert_tf.text.tokenization import FullTokenizer
 
 TRAIN = [f"a quiet day {i}" for i in range(300)]
@@ -15,7 +15,7 @@ TRAIN = [f"a quiet day {i}" for i in range(300)]
     (["a dull day", *TRAIN], True, False)])
 def test_a_dev_set_that_is_the_training_set_is_warned_of(dev, is_evaluated, is_warned_of, golden, caplog):
     sets = dict(train=TRAIN, dev=dev)
-    FineTuning._check_texts(types.SimpleNamespace(
-        tokenizer=FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model")), data_files=dict(train="train.csv"),
-        texts=sets.__getitem__, is_evaluated=is_evaluated))
+    tokenizer = FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"))
+    check_texts(types.SimpleNamespace(setup=types.SimpleNamespace(tokenizer=tokenizer), texts=sets.__getitem__,
+                                      data_files=dict(train="train.csv")), is_evaluated)
     assert ("the texts of the dev set are also in the training set" in caplog.text) == is_warned_of

@@ -14,9 +14,10 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.tasks import fine_tuning
 from albert_tf.tasks.classification.objective import ClassificationObjective
 from albert_tf.tasks.config import FineTuningConfig
-from albert_tf.tasks.fine_tuning import FineTuning
+from albert_tf.tasks.task import Setup, Task, TrainedModels
 from albert_tf.training.checkpoints import best_or_latest, saved_step
 from albert_tf.training.config import Devices, FineTuningTraining, Schedule
 from albert_tf.training.evaluation import Predictor
@@ -51,35 +52,44 @@ def eagerly():
     tf.config.run_functions_eagerly(False)
 
 
-def new_task(config=CONFIG):
+@pytest.fixture(autouse=True)
+def described(monkeypatch):
+    """The directories of which a run wrote the settings, each with its best checkpoint then. No cards are written."""
+    directories = []
+    monkeypatch.setattr(fine_tuning, "write_run_settings", lambda task, directory, model: directories.append(
+        (directory, best_or_latest(directory))))
+    monkeypatch.setattr(fine_tuning, "write_run_card", lambda *arguments: None)
+    return directories
+
+
+def new_objective(config=CONFIG):
     return ClassificationObjective(AlbertClassifier(config, 2, 0.0))
 
 
-class Runs(FineTuning):
-    """The runs of a task whose tables the test gives, without settings and cards."""
+class AnyTask(Task):
+    """A task whose tables the test gives."""
 
-    best_metric = "accuracy"
+    best_metric, buckets = "accuracy", BUCKETS
+    objective = training_table = evaluation = predictions = None
 
-    def __init__(self, options, strategy, schedule, new_task, buckets):  # without super's, which reads a model
-        self.options, self.strategy, self.config = options, strategy, CONFIG
-        self.model = ResolvedModel(options.source, CONFIG)
-        self._buckets, self._loaded, self.new_task, self.schedule = buckets, {}, new_task, schedule
-
-    buckets = property(lambda self: self._buckets)
+    def __init__(self, options, strategy, schedule, objective, buckets):
+        super().__init__(options, Setup(ResolvedModel(options.source, CONFIG), strategy, None, MAX_SEQ_LENGTH, None))
+        self.buckets, self.objective, self.schedule, self.trained = buckets, objective, schedule, TrainedModels(self)
 
     def train(self, table, evaluate=None):
-        self.train_runs(table, self.schedule, evaluate)
+        fine_tuning.train_runs(self, fine_tuning.runs_of(self.options), table, self.schedule, evaluate)
 
-    before_run = after_run = lambda self, *arguments: None
-    new_task = training_table = evaluation = predictions = None
+    def evaluate_runs(self, evaluate):
+        fine_tuning.evaluate_runs(self, self.trained, evaluate)
 
 
-def finetuning(strategy, output_dir, steps=6, every=2, seeds=(1,), buckets=BUCKETS, new_task=new_task, **options):
+def finetuning(strategy, output_dir, steps=6, every=2, seeds=(1,), buckets=BUCKETS, objective=new_objective,
+               **options):
     config = FineTuningConfig(
         output_dir=str(output_dir), do_train=True, num_runs=len(seeds),
         source=TrainedSource(init_checkpoint=options.pop("init_checkpoint", None)), devices=Devices(cpu_parts=1),
         training=FineTuningTraining(learning_rate=0.01, train_batch_size=8, random_seed=seeds[0]), **options)
-    return Runs(config, strategy, Schedule(steps, save_checkpoints_steps=every), new_task, buckets)
+    return AnyTask(config, strategy, Schedule(steps, save_checkpoints_steps=every), objective, buckets)
 
 
 def accuracy_on(examples):
@@ -111,7 +121,7 @@ def history(directory):
 def test_predictions_are_in_the_tables_order_and_do_not_depend_on_padding_or_replicas(tables, strategy, mirrored):
     keras.utils.set_random_seed(1)
     with mirrored.scope():
-        task = new_task()
+        task = new_objective()
     examples = tables[1]
     short = Predictor(task.model, task.predictions, strategy, 4, BUCKETS)(examples)["probabilities"]
     padded = Predictor(task.model, task.predictions, strategy, 8, (MAX_SEQ_LENGTH,))(examples)["probabilities"]
@@ -130,10 +140,10 @@ def test_it_learns_and_the_best_checkpoint_predicts(tables, strategy, tmp_path):
     results = json.loads((tmp_path / "eval_results.json").read_text())
     assert results["accuracy"] == max(row["accuracy"] for row in history(tmp_path)) == 1.0
     best = next(row["global_step"] for row in history(tmp_path) if row["accuracy"] == 1.0)
-    assert results["global_step"] == best and run.checkpoint() == str(tmp_path / "model.ckpt-best")
+    assert results["global_step"] == best and run.trained.best_path() == str(tmp_path / "model.ckpt-best")
     assert (tmp_path / "best_trial.txt").read_text() == f"120:{best}:1.0\n"
     assert (tmp_path / "eval_history.svg").read_text().count("_line_") == 2
-    answers = np.stack(run.predict(dev)[0]["probabilities"]).argmax(axis=1)
+    answers = np.stack(run.trained.predict(dev)[0]["probabilities"]).argmax(axis=1)
     assert np.array_equal(answers, dev.scalars["label_ids"])
 
 
@@ -143,7 +153,7 @@ def test_both_paddings_take_the_same_steps(tables, strategy, tmp_path):
     for name, buckets in (("short", BUCKETS), ("padded", (MAX_SEQ_LENGTH,))):
         run = finetuning(strategy, tmp_path / name, buckets=buckets)
         run.train(tables[0])
-        ends.append(run.best_model().get_weights())
+        ends.append(run.trained.best_model().get_weights())
     for short, padded in zip(*ends):
         np.testing.assert_allclose(short, padded, atol=2e-4)
 
@@ -158,7 +168,7 @@ def test_a_run_that_was_ended_continues_to_the_same_weights(tables, strategy, tm
             file.unlink()
     resumed = finetuning(strategy, tmp_path / "part")
     resumed.train(tables[0])
-    for a, b in zip(whole.best_model().get_weights(), resumed.best_model().get_weights()):
+    for a, b in zip(whole.trained.best_model().get_weights(), resumed.trained.best_model().get_weights()):
         np.testing.assert_array_equal(a, b)
 
 
@@ -192,22 +202,12 @@ def test_a_finished_run_that_is_started_again_shows_its_scores(tables, strategy,
 @pytest.mark.long
 @pytest.mark.usefixtures("eagerly")
 def test_files_that_describe_a_run_are_written_before_its_first_step_and_not_when_it_is_finished(
-        tables, strategy, tmp_path):
-    calls = []
-
-    def runs_of(**options):
-        runs = finetuning(strategy, tmp_path, **options)
-        runs.before_run = before_run
-        return runs
-
-    def before_run(directory, model):
-        calls.append((directory, best_or_latest(directory)))
-
+        tables, strategy, tmp_path, described):
     for _ in range(2):
-        runs_of(seeds=(5, 6)).train(tables[0])
-    assert calls == [(str(tmp_path / "seed_5"), None), (str(tmp_path / "seed_6"), None)]
-    runs_of(steps=7, seeds=(5,)).train(tables[0])
-    assert calls[2:] == [(str(tmp_path), None)]  # a single run is in the folder itself
+        finetuning(strategy, tmp_path, seeds=(5, 6)).train(tables[0])
+    assert described == [(str(tmp_path / "seed_5"), None), (str(tmp_path / "seed_6"), None)]
+    finetuning(strategy, tmp_path, steps=7, seeds=(5,)).train(tables[0])
+    assert described[2:] == [(str(tmp_path), None)]  # a single run is in the folder itself
 
 
 @pytest.mark.usefixtures("eagerly")
@@ -220,7 +220,7 @@ def test_several_runs_give_the_median_and_the_best_one_predicts(tables, strategy
     spread = of_runs["over_runs"]["accuracy"]
     assert (spread["lowest"], spread["highest"]) == (0.5, 0.8)
     np.testing.assert_allclose(spread["standard_deviation"], np.std([0.8, 0.5, 0.6], ddof=1))
-    assert run.checkpoint() == str(tmp_path / "seed_5" / "model.ckpt-best")
+    assert run.trained.best_path() == str(tmp_path / "seed_5" / "model.ckpt-best")
     weights = [tf.train.load_checkpoint(str(tmp_path / f"seed_{seed}" / "model.ckpt-2")) for seed in (5, 6)]
     name = next(name for name in weights[0].get_variable_to_shape_map() if "pooler" in name and "kernel" in name)
     assert not np.array_equal(weights[0].get_tensor(name), weights[1].get_tensor(name))
@@ -232,12 +232,12 @@ def test_runs_are_found_whatever_seeds_the_command_names(tables, strategy, tmp_p
     finetuning(strategy, tmp_path / "one", steps=2, seeds=(5,)).train(tables[0], scripted([0.4]))
     of_two = finetuning(strategy, tmp_path / "two", init_checkpoint=str(tmp_path / "one"))
     of_one = finetuning(strategy, tmp_path / "one", seeds=(5, 6))
-    assert of_two.checkpoint() == str(tmp_path / "two" / "seed_6" / "model.ckpt-best")
-    assert of_one.checkpoint() == str(tmp_path / "one" / "model.ckpt-best")
+    assert of_two.trained.best_path() == str(tmp_path / "two" / "seed_6" / "model.ckpt-best")
+    assert of_one.trained.best_path() == str(tmp_path / "one" / "model.ckpt-best")
     of_two.evaluate_runs(scripted([0.8, 0.2]))
     assert results(tmp_path / "two") == dict(accuracy=0.5, loss=0.0)  # the median
     assert [results(tmp_path / "two" / seed)["accuracy"] for seed in ("seed_5", "seed_6")] == [0.8, 0.2]
-    assert of_two.checkpoint() == str(tmp_path / "two" / "seed_5" / "model.ckpt-best")
+    assert of_two.trained.best_path() == str(tmp_path / "two" / "seed_5" / "model.ckpt-best")
     of_one.evaluate_runs(scripted([0.3]))
     assert results(tmp_path / "one") == dict(accuracy=0.3, loss=0.0, global_step=2)
 
@@ -247,11 +247,11 @@ def test_an_ensemble_gives_the_predictions_of_each_checkpoint(tables, strategy, 
     finetuning(strategy, tmp_path / "a").train(tables[0])
     paths = tuple(str(tmp_path / "a" / f"model.ckpt-{step}") for step in (2, 6))
     run = finetuning(strategy, tmp_path / "b", ensemble_checkpoints=paths)
-    first, second = (np.stack(of_one["probabilities"]) for of_one in run.predict(tables[1]))
+    first, second = (np.stack(of_one["probabilities"]) for of_one in run.trained.predict(tables[1]))
     assert not np.array_equal(first, second)
     for path, expected in zip(paths, (first, second)):
         alone = finetuning(strategy, tmp_path / "c", init_checkpoint=path)
-        np.testing.assert_array_equal(np.stack(alone.predict(tables[1])[0]["probabilities"]), expected)
+        np.testing.assert_array_equal(np.stack(alone.trained.predict(tables[1])[0]["probabilities"]), expected)
     run.evaluate_runs(accuracy_on(tables[1]))
     assert json.loads((tmp_path / "b" / "eval_results.json").read_text())["sets"] == 2
 
@@ -260,7 +260,7 @@ def test_an_ensemble_gives_the_predictions_of_each_checkpoint(tables, strategy, 
 def test_evaluation_alone_takes_each_checkpoint_that_is_there_and_finds_the_best(tables, strategy, tmp_path):
     finetuning(strategy, tmp_path).train(tables[0])
     run = finetuning(strategy, tmp_path)
-    assert run.checkpoint() == str(tmp_path / "model.ckpt-6")  # predicts without evaluation
+    assert run.trained.best_path() == str(tmp_path / "model.ckpt-6")  # predicts without evaluation
     run.evaluate_runs(scripted([0.4, 0.9, 0.6]))
     assert [row["accuracy"] for row in history(tmp_path)] == [0.4, 0.9, 0.6]
     best = tf.train.load_checkpoint(str(tmp_path / "model.ckpt-best"))
@@ -300,12 +300,12 @@ def test_the_step_of_a_run_is_known_from_its_archive_and_from_a_url(tables, stra
         run = finetuning(strategy, tmp_path / "evaluated", init_checkpoint=path)
         run.evaluate_runs(accuracy_on(tables[1]))
         assert json.loads((tmp_path / "evaluated/eval_results.json").read_text())["global_step"] == 2
-        assert run.predicting_step() == 2
+        assert run.trained.checkpoint().step == 2
 
 
 def test_without_a_checkpoint_evaluation_and_prediction_say_so(tables, strategy, tmp_path):
     run = finetuning(strategy, tmp_path)
-    for use in (lambda: run.predict(tables[1]), lambda: run.evaluate_runs(accuracy_on(tables[1]))):
+    for use in (lambda: run.trained.predict(tables[1]), lambda: run.evaluate_runs(accuracy_on(tables[1]))):
         with pytest.raises(ValueError, match="no checkpoint in .*, and --init_checkpoint is not set: train with"):
             use()
 
@@ -313,9 +313,9 @@ def test_without_a_checkpoint_evaluation_and_prediction_say_so(tables, strategy,
 def test_a_checkpoint_that_was_not_fine_tuned_does_not_predict(golden, strategy, tables, tmp_path):
     config = AlbertConfig.from_json_file(str(golden / "model_a" / "albert_config.json"))
     run = finetuning(strategy, tmp_path, init_checkpoint=str(golden / "model_a" / "model.ckpt-best"),
-                     new_task=lambda _: ClassificationObjective(AlbertClassifier(config, 2)))
+                     objective=lambda _: ClassificationObjective(AlbertClassifier(config, 2)))
     with pytest.raises(ValueError, match=r"was not fine-tuned for this task: it has no output_weights, output_bias"):
-        run.predict(tables[1])
+        run.trained.predict(tables[1])
 
 
 @pytest.mark.usefixtures("eagerly")
@@ -332,7 +332,7 @@ def test_a_run_that_continues_or_predicts_does_not_load_the_initial_checkpoint(s
     evaluate = accuracy_on(tables[1])
     assert f"{released}: " in run(lambda run: run.train(tables[0], evaluate), steps=1)
     for use in (lambda run: run.train(tables[0], evaluate), lambda run: run.evaluate_runs(evaluate),
-                lambda run: run.predict(tables[1])):
+                lambda run: run.trained.predict(tables[1])):
         printed = run(use, steps=2)
         assert released not in printed and "new, random" not in printed
 
@@ -351,7 +351,7 @@ def test_only_the_chief_writes(strategy, tables, tmp_path, monkeypatch):
     worker = finetuning(strategy, tmp_path, steps=4, every=1, seeds=(1, 2))
     worker.train(tables[0], accuracy_on(tables[1]))
     worker.evaluate_runs(accuracy_on(tables[1]))
-    worker.predict(tables[1])
+    worker.trained.predict(tables[1])
     assert files() == before
 
 
@@ -361,7 +361,7 @@ def test_each_bucket_compiles_with_xla_in_training_and_prediction(tables, strate
     for jit_compile in (False, True):
         keras.utils.set_random_seed(1)
         with strategy.scope():
-            trainers.append(Trainer(new_task(), 1, jit_compile=jit_compile, shapes_vary=True))
+            trainers.append(Trainer(new_objective(), 1, jit_compile=jit_compile, shapes_vary=True))
             trainers[-1].compile(create_optimizer("adamw", 0.01, 10, 0))
     for bucket in (8, 16):
         batch = {name: values[:4] for name, values in

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
-from typing import Any, Iterator
+from typing import Iterator
 
 from absl import logging
 
@@ -18,9 +17,8 @@ from albert_tf.tasks.classification.data import feature_table, read_examples, wi
 from albert_tf.tasks.classification.metrics import Calibration, evaluate_ranking, fitted
 from albert_tf.tasks.classification.objective import ClassificationObjective, LabelLoss, RankingObjective, class_weights
 from albert_tf.tasks.classification.table_format import TableFormat
-from albert_tf.tasks.fine_tuning import FineTuning, check_labels
+from albert_tf.tasks.task import Checkpoint, Setup, Task, TrainedModels, check_labels
 from albert_tf.text.packing import WindowOptions
-from albert_tf.training.checkpoints import saved_runs
 from albert_tf.training.evaluation import mean_of, shown, write_results
 from albert_tf.training.strategy import is_chief, wait_for_all
 from albert_tf.utils.progress import count_of
@@ -31,26 +29,26 @@ from albert_tf.weights.teacher import Teacher
 _LONG_TEXTS = ("window_pooling", "max_windows", "doc_stride")  # what --long_texts tells a classifier
 
 
-class TextClassification(FineTuning):
+class TextClassification(Task):
     """Classification or regression of texts or pairs. The results of a companion task have its name as a prefix."""
 
     options: ClassifierConfig
-    heads = ("classifier",)
+    HEADS = ("classifier",)
 
-    def __init__(self, options: ClassifierConfig, *arguments: Any):
-        super().__init__(options, *arguments)
+    def __init__(self, options: ClassifierConfig, setup: Setup):
+        super().__init__(options, setup)
         self.format = options.table_format()
         self.name, self.best_metric = self.format.name, self.format.metrics[0]
-        windows = {name: self.model.effective_value(name, options.windows.get(name), "long_texts")
+        windows = {name: setup.model.effective_value(name, options.windows.get(name), "long_texts")
                    for name in _LONG_TEXTS}
         self.window_arguments = {name: value for name, value in windows.items() if value is not None}
         self.windows = WindowOptions(windows["max_windows"] or 1, windows["doc_stride"] or 0)
-        check_labels(options, self.model, self.format.labels)
+        check_labels(options, setup.model, self.format.labels)
         self._check_kind()
         if options.do_eval or options.calibrate:
             glue_metrics.check_packages(self.format)
         is_other = options.do_train or options.ensemble_checkpoints
-        self._calibration = Calibration() if is_other else _stored(self.model.settings)
+        self._calibration = Calibration() if is_other else _stored(setup.model.settings)
         self._class_weights: tuple[float, ...] | None = None  # of the training set
         sources = self.format.sources.items()
         self.data_files = {split: source.path for split, source in sources if split in options.splits}
@@ -58,18 +56,18 @@ class TextClassification(FineTuning):
             self.teacher = Teacher.of(options.distillation, "classifier", ClassificationObjective.TEACHER_OUTPUTS)
             self.teacher.check_labels(self.format.labels, self.format.multi_label, self.format.is_ranking)
 
-    def new_task(self, config):
-        options, task = self.options, self.format
+    def objective(self, config):
+        options, format = self.options, self.format
         model = AlbertClassifier(
-            config, task.num_labels, options.classifier_dropout_prob, label_names=task.labels,
-            max_seq_length=self.max_seq_length, multi_label=task.multi_label,
+            config, format.num_labels, options.classifier_dropout_prob, label_names=format.labels,
+            max_seq_length=self.setup.max_seq_length, multi_label=format.multi_label,
             temperature=self._calibration.temperature, thresholds=self._calibration.thresholds,
-            activation_fn="sigmoid" if task.is_ranking else None, single_texts=not self.has_pairs,
+            activation_fn="sigmoid" if format.is_ranking else None, single_texts=not self.has_pairs,
             **self.window_arguments)
-        if task.is_ranking:
+        if format.is_ranking:
             return RankingObjective(model)
-        return ClassificationObjective(model, task.is_regression,
-                                  LabelLoss(task.multi_label, self._class_weights, options.focal_gamma))
+        return ClassificationObjective(model, format.is_regression,
+                                  LabelLoss(format.multi_label, self._class_weights, options.focal_gamma))
 
     def training_table(self):
         table = self._table(self.format, "train")
@@ -84,12 +82,12 @@ class TextClassification(FineTuning):
         for example in read_examples(self.format, self.options.data_dir, split):
             yield from filter(None, (example.text_a, example.text_b))
 
-    def teacher_table(self, table):
-        """The same texts, with the vocabulary, the length and the windows of the teacher."""
+    def teacher_outputs(self, table, read):
+        """The teacher reads the same texts with its own vocabulary, length and windows."""
         options, cache = self.options, FeatureCache(self.teacher.tokenizer, self.options.cache)
-        return feature_table(cache, self.format, options.data_dir, "train",
-                             self.teacher.row_length(self.max_seq_length),
-                             WindowOptions.of(self.teacher.source.settings))
+        return read(lambda: feature_table(
+            cache, self.format, options.data_dir, "train", self.teacher.row_length(self.setup.max_seq_length),
+            WindowOptions.of(self.teacher.source.settings)))
 
     def evaluation(self):
         dev_sets = list(self._tables("dev"))
@@ -98,12 +96,12 @@ class TextClassification(FineTuning):
 
         def evaluate(predict) -> dict[str, float]:
             results = {}
-            for task, table in dev_sets:
+            for format, table in dev_sets:
                 label_ids = table.scalars["label_ids"].numpy()
                 predictions = predict(table)
-                scores = glue_metrics.evaluate(task, mean_of(predictions, "probabilities"), label_ids,
+                scores = glue_metrics.evaluate(format, mean_of(predictions, "probabilities"), label_ids,
                                                self._calibration.thresholds)
-                prefix = "" if task is self.format else f"{task.name}/"
+                prefix = "" if format is self.format else f"{format.name}/"
                 results.update({prefix + name: value for name, value in scores.items()})
             return results
 
@@ -119,41 +117,39 @@ class TextClassification(FineTuning):
 
         return evaluate
 
-    def after_training(self):
+    def after_training(self, trained):
         options = self.options
         if not (options.calibrate or options.do_train) or options.ensemble_checkpoints:
             return
-        directory = os.path.dirname(self.checkpoint())
         if options.calibrate:
-            self._calibrate(directory)
+            self._calibrate(trained, trained.checkpoint().run)
         # Also after training: the run may have been finished and calibrated before.
-        stored = _stored(settings_in(directory))
+        stored = _stored(trained.checkpoint().settings)
         if stored != self._calibration:
             self._calibration = stored
-            self.forget_models()
+            trained.forget()
 
-    def _calibrate(self, directory: str) -> None:
+    def _calibrate(self, trained: TrainedModels, run: str | None) -> None:
         """Fits the calibration of the best run on the dev set, and stores it in the run's directory."""
-        if not saved_runs(self.options.output_dir):
+        if run is None:
             raise ValueError(f"--calibrate needs a run in --output_dir={self.options.output_dir}, where the result is "
                              "stored: train it with --do_train")
         table = self._table(self.format, "dev")
-        calibration, results = fitted(self.format, mean_of(self.predict(table), "logits"),
+        calibration, results = fitted(self.format, mean_of(trained.predict(table), "logits"),
                                       table.scalars["label_ids"].numpy())
         logging.info("calibration on %s: %s", count_of(len(table), "dev example"), shown(results))
-        if is_chief(self.strategy):
-            write_results(directory, results, "calibration_results")
-            settings = settings_in(directory).replaced(**dataclasses.asdict(calibration))
-            write_settings(settings, self.config, directory)
-            write_calibration(directory, results)
-        wait_for_all(self.strategy)
+        if is_chief(self.setup.strategy):
+            write_results(run, results, "calibration_results")
+            write_settings(settings_in(run).replaced(**dataclasses.asdict(calibration)), self.config, run)
+            write_calibration(run, results)
+        wait_for_all(self.setup.strategy)
 
     def predictions(self):
-        for task, table in self._tables(self.options.predict_split):
-            yield table, functools.partial(self._write, task)
+        for format, table in self._tables(self.options.predict_split):
+            yield table, functools.partial(self._write, format)
 
-    def export(self, directory, model):
-        export_classification(directory, model, self.tokenizer, self.max_seq_length, self.has_pairs,
+    def export(self, directory, model, checkpoint):
+        export_classification(directory, model, self.setup.tokenizer, self.setup.max_seq_length, self.has_pairs,
                               self.format.is_regression, self.options.threshold_to_export, self.windows)
 
     @property
@@ -163,40 +159,44 @@ class TextClassification(FineTuning):
 
     def _check_kind(self) -> None:
         """Raises ValueError if a flag is not for the task, or the model was trained for another number of labels."""
-        options, task = self.options, self.format
-        if options.focal_gamma and task.is_regression:
-            raise ValueError(f"--focal_gamma is for labels, and {task.name} is a regression")
-        if options.calibrate and task.is_regression:
-            raise ValueError(f"--calibrate is for labels, and {task.name} is a regression")
+        options, format, resolved = self.options, self.format, self.setup.model
+        if options.focal_gamma and format.is_regression:
+            raise ValueError(f"--focal_gamma is for labels, and {format.name} is a regression")
+        if options.calibrate and format.is_regression:
+            raise ValueError(f"--calibrate is for labels, and {format.name} is a regression")
         if options.calibrate and options.ensemble_checkpoints:
             raise ValueError("--calibrate is for a single model: do not set --ensemble_checkpoints")
-        source = self.model.run or (None if options.do_train else self.model.stored)
-        if source and task.labels and bool(source.settings.multi_label) != task.multi_label:
+        source = resolved.run or (None if options.do_train else resolved.stored)
+        if source and format.labels and bool(source.settings.multi_label) != format.multi_label:
             number = "any number of labels" if source.settings.multi_label else "one label"
             raise ValueError(f"{source.path} was trained to give a text {number}, and the task has \"multi_label\": "
-                             f"{str(task.multi_label).lower()}: use the task_config of the training, or another model")
+                             f"{str(format.multi_label).lower()}: use the task_config of the training, or another "
+                             "model")
         if source and source.settings.single_texts and self.has_pairs:
-            raise ValueError(f"{source.path} was trained on single texts, and {task.name} has pairs: use the "
+            raise ValueError(f"{source.path} was trained on single texts, and {format.name} has pairs: use the "
                              "task_config of the training, or another model")
 
-    def _table(self, task: TableFormat, split: str):
-        return feature_table(self.cache, task, self.options.data_dir, split, self.max_seq_length, self.windows)
+    def _table(self, format: TableFormat, split: str):
+        return feature_table(self.setup.cache, format, self.options.data_dir, split, self.setup.max_seq_length,
+                             self.windows)
 
     def _tables(self, split: str) -> Iterator:
-        """The task and its companions, each with its table."""
-        return ((task, self._table(task, split)) for task in with_companions(self.format, self.options.data_dir, split))
+        """The format and its companions, each with its table."""
+        formats = with_companions(self.format, self.options.data_dir, split)
+        return ((format, self._table(format, split)) for format in formats)
 
-    def _write(self, task: TableFormat, predictions, step: int) -> None:
+    def _write(self, format: TableFormat, predictions, checkpoint: Checkpoint) -> None:
         """Writes the answers to --predict_split. The files of a companion task have its name as a suffix."""
         options, probabilities = self.options, mean_of(predictions, "probabilities")
-        examples = read_examples(task, options.data_dir, options.predict_split)
-        suffix = "" if task is self.format else f"_{task.name}"
+        examples = read_examples(format, options.data_dir, options.predict_split)
+        suffix = "" if format is self.format else f"_{format.name}"
         guids = [example.guid for example in examples]
         where = suffix, options.predict_split, self._calibration.thresholds
-        write_answers(options.output_dir, task, guids, probabilities, *where)
-        path = write_predictions(options.output_dir, task, examples, probabilities, *where,
+        write_answers(options.output_dir, format, guids, probabilities, *where)
+        path = write_predictions(options.output_dir, format, examples, probabilities, *where,
                                  excel_separator=options.excel_separator)
-        logging.info("%s: %s predicted: %s", task.name, count_of(len(guids), f"{options.predict_split} example"), path)
+        count = count_of(len(guids), f"{options.predict_split} example")
+        logging.info("%s: %s predicted: %s", format.name, count, path)
 
 
 def _stored(settings: Settings) -> Calibration:

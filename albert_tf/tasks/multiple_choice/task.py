@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from absl import logging
 
 from albert_tf.modeling.classifier import NUM_CHOICES, AlbertMultipleChoice
 from albert_tf.tasks.classification.objective import ClassificationObjective
-from albert_tf.tasks.fine_tuning import FineTuning, report_predicted
 from albert_tf.tasks.multiple_choice.answers import BEST_METRIC, evaluate, export_multiple_choice, write_predictions
 from albert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
 from albert_tf.tasks.multiple_choice.data import MAX_QA_LENGTH, ChoiceData, feature_table
-from albert_tf.training.evaluation import mean_of
+from albert_tf.tasks.task import Checkpoint, Setup, Task
+from albert_tf.training.evaluation import mean_of, report_predicted
 from albert_tf.utils.progress import count_of
 
 
-class MultipleChoice(FineTuning):
+class MultipleChoice(Task):
     """Questions with several options, of which one is right."""
 
     options: MultipleChoiceConfig
-    heads = ("multiple_choice",)
+    HEADS = ("multiple_choice",)
     best_metric, unit = BEST_METRIC, "question"
 
-    def __init__(self, options: MultipleChoiceConfig, *arguments: Any):
-        super().__init__(options, *arguments)
+    def __init__(self, options: MultipleChoiceConfig, setup: Setup):
+        super().__init__(options, setup)
         self.data = ChoiceData(options.data_dir or "", options.data_format, options.high_only, options.middle_only)
         self.data_files = {split: self.data.file_name(split) for split in options.splits}
-        self.max_qa_length = self.model.effective_value("max_qa_length", options.max_qa_length) or MAX_QA_LENGTH
+        self.max_qa_length = setup.model.effective_value("max_qa_length", options.max_qa_length) or MAX_QA_LENGTH
         self.reading = dict(max_qa_length=self.max_qa_length)
         # For an export alone of weights without a number of choices, the dev set has that number.
         used = options.splits + [options.predict_split] * options.do_predict or ["dev"]
-        self.num_choices = self.model.settings.values.get("num_choices") or (
+        self.num_choices = setup.model.settings.values.get("num_choices") or (
             self.data.num_choices(*used) if options.data_dir else NUM_CHOICES)
 
-    def new_task(self, config):
+    def objective(self, config):
         return ClassificationObjective(AlbertMultipleChoice(config, self.options.dropout_prob, self.num_choices))
 
     def training_table(self):
@@ -51,15 +49,14 @@ class MultipleChoice(FineTuning):
     def predictions(self):
         yield self._table(self.options.predict_split, self.options.predict_file), self._write
 
-    def export(self, directory, model):
-        export_multiple_choice(directory, model, self.tokenizer, self.max_seq_length,
-                               self.max_qa_length)
+    def export(self, directory, model, checkpoint):
+        export_multiple_choice(directory, model, self.setup.tokenizer, self.setup.max_seq_length, self.max_qa_length)
 
     def _table(self, split: str, path: str | None):
-        return feature_table(self.cache, self.data.examples(split), f"{self.data.data_format}_{split}",
-                             self.max_seq_length, self.max_qa_length, path)
+        return feature_table(self.setup.cache, self.data.examples(split), f"{self.data.data_format}_{split}",
+                             self.setup.max_seq_length, self.max_qa_length, path)
 
-    def _write(self, predictions, step: int) -> None:
+    def _write(self, predictions, checkpoint: Checkpoint) -> None:
         """Writes the answers to --predict_split and, if it has labels, their scores with the checkpoint's step."""
         options, probabilities = self.options, mean_of(predictions, "probabilities")
         examples = self.data.examples(options.predict_split)
@@ -67,4 +64,4 @@ class MultipleChoice(FineTuning):
         logging.info("%s of %s answered in %s", count_of(len(examples), "question"), options.predict_split,
                      options.output_dir)
         if all(example.label is not None for example in examples):
-            report_predicted(options.output_dir, evaluate(examples, probabilities), step)
+            report_predicted(options.output_dir, evaluate(examples, probabilities), checkpoint.step)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -17,7 +16,6 @@ from albert_tf.modeling.vectors import prompt_text
 from albert_tf.tasks.classification.answers import write_answers
 from albert_tf.tasks.classification.data import read_examples
 from albert_tf.tasks.classification.metrics import correlations
-from albert_tf.tasks.fine_tuning import FineTuning
 from albert_tf.tasks.sentence_vectors.config import SentenceVectorsConfig
 from albert_tf.tasks.sentence_vectors.data import (
     DROPOUT,
@@ -38,6 +36,7 @@ from albert_tf.tasks.sentence_vectors.vectors import (
     token_ids,
     vectors_function,
 )
+from albert_tf.tasks.task import Checkpoint, Setup, Task
 from albert_tf.training.checkpoints import saved_runs
 from albert_tf.training.evaluation import mean_of
 from albert_tf.utils.outputs import read_array, write_array
@@ -50,17 +49,17 @@ COMPARED, COMPARED_BATCH = 2000, 32
 PROJECTION = "teacher_projection.npy"
 
 
-class SentenceEmbeddings(FineTuning):
+class SentenceEmbeddings(Task):
     """Vectors of sentences, whose cosines are scored."""
 
     options: SentenceVectorsConfig
-    heads = ("sentence_encoder",)
+    HEADS = ("sentence_encoder",)
     best_metric = "spearman"
 
-    def __init__(self, options: SentenceVectorsConfig, *arguments: Any):
-        super().__init__(options, *arguments)
+    def __init__(self, options: SentenceVectorsConfig, setup: Setup):
+        super().__init__(options, setup)
         self.scored = options.scored()
-        self.pooling = dict(sentence_pooling(self.model, options), max_seq_length=self.max_seq_length)
+        self.pooling = dict(sentence_pooling(setup.model, options), max_seq_length=setup.max_seq_length)
         self.prompt = prompt_text(self.pooling["prompts"], self.pooling["default_prompt_name"])  # before each text
         self.vectors = options.stored_precision()
         if options.do_train and options.objective == "simcse":
@@ -73,14 +72,14 @@ class SentenceEmbeddings(FineTuning):
             self.teacher = Teacher(options.teacher_checkpoint, "sentence_encoder",
                                    teacher_outputs(options.distillation_tokens))
             if options.distillation_tokens:
-                self.teacher.check_tokens(self.tokenizer, self.config, self.max_seq_length)
+                self.teacher.check_tokens(setup.tokenizer, self.config, setup.max_seq_length)
                 if prompted(self.teacher.source.settings, [""]) != [self.prompt]:
                     raise ValueError(f"--teacher_checkpoint={options.teacher_checkpoint} reads texts behind another "
                                      "prompt, so its answers cannot be compared token by token: set --prompt_name")
 
-    def new_task(self, config):
+    def objective(self, config):
         options = self.options
-        depths = options.distillation_depths if options.do_train else self.model.settings.distillation_depths
+        depths = options.distillation_depths if options.do_train else self.setup.model.settings.distillation_depths
         model = AlbertSentenceEncoder(config, **self.pooling, distillation_depths=depths or (),
                                       vector_precision=self.vectors.name, vector_ranges=self.vectors.ranges)
         objective = "contrastive" if options.objective in ("pairs", "simcse") else "similarity"
@@ -93,7 +92,8 @@ class SentenceEmbeddings(FineTuning):
         if options.objective == "sts":
             return self._table(self._scored_pairs("train"), "train")
         if options.objective == "distillation":
-            return line_table(self.cache, [self.prompt + line for line in self.lines], self.max_seq_length)
+            return line_table(self.setup.cache, [self.prompt + line for line in self.lines],
+                              self.setup.max_seq_length)
         return self._table(self.pairs, "train")
 
     @functools.cached_property
@@ -118,29 +118,26 @@ class SentenceEmbeddings(FineTuning):
         is_scored = split == "dev" or self.options.objective == "sts"
         return (text for pair in (self._scored_pairs(split) if is_scored else self.pairs) for text in pair.texts)
 
-    def teacher_table(self, table):
-        """The same lines, with the teacher's vocabulary, and its length unless tokens are compared."""
-        length = self.max_seq_length
-        if not self.options.distillation_tokens:
-            length = self.teacher.row_length(length)
-        return line_table(FeatureCache(self.teacher.tokenizer, self.options.cache),
-                          prompted(self.teacher.source.settings, self.lines), length)
-
-    def targets(self, answers):
+    def teacher_outputs(self, table, read):
         """The teacher's vectors, as wide as those of the model and near those of its initial weights.
 
-        Their projection is stored with the run, since the initial weights may be gone when it continues.
+        The teacher reads the same lines with its vocabulary, and with its length unless tokens are compared. The
+        projection is stored with the run, since the initial weights may be gone when it continues.
         """
-        vectors, path = answers["sentence_embedding"], os.path.join(self.options.output_dir, PROJECTION)
+        length, cache = self.setup.max_seq_length, FeatureCache(self.teacher.tokenizer, self.options.cache)
+        if not self.options.distillation_tokens:
+            length = self.teacher.row_length(length)
+        outputs = read(lambda: line_table(cache, prompted(self.teacher.source.settings, self.lines), length))
+        vectors, path = outputs["sentence_embedding"], os.path.join(self.options.output_dir, PROJECTION)
         if saved_runs(self.options.output_dir) and tf.io.gfile.exists(path):
             matrix = read_array(path)
         else:
             places = slice(None, None, -(-len(vectors) // COMPARED))
-            own = self._initial_vectors(self.lines[places]) if self.init_path else None
+            own = self._initial_vectors(self.lines[places]) if self.options.source.init_path else None
             size = self.pooling["truncate_dim"] or self.config.hidden_size
             matrix = projection(vectors, size, own, places)
             write_array(path, matrix)
-        return {name: values @ matrix for name, values in answers.items()}
+        return {name: values @ matrix for name, values in outputs.items()}
 
     def evaluation(self):
         pairs = self._scored_pairs("dev")
@@ -158,11 +155,11 @@ class SentenceEmbeddings(FineTuning):
     def predictions(self):
         yield self._table(self._scored_pairs("test"), "test"), self._write
 
-    def export(self, directory, model):
-        export_sentence_encoder(directory, model, self.tokenizer, self.max_seq_length)
+    def export(self, directory, model, checkpoint):
+        export_sentence_encoder(directory, model, self.setup.tokenizer, self.setup.max_seq_length)
 
     def _table(self, pairs: list[TextPair], split: str):
-        return feature_table(self.cache, pairs, split, self.max_seq_length)
+        return feature_table(self.setup.cache, pairs, split, self.setup.max_seq_length)
 
     def _scored_pairs(self, split: str) -> list[TextPair]:
         pairs = read_scored_pairs(self.scored, self.options.data_dir, split, self.options.best_score)
@@ -170,12 +167,12 @@ class SentenceEmbeddings(FineTuning):
 
     def _initial_vectors(self, texts: list[str]) -> np.ndarray:
         """The vectors of texts by the initial weights, float32 [texts, H]."""
-        model = self.model.pretrained("sentence_encoder", **self.pooling)
-        rows = token_ids(self.tokenizer, [self.prompt + text for text in texts], self.max_seq_length)
+        model = self.setup.model.pretrained("sentence_encoder", **self.pooling)
+        rows = token_ids(self.setup.tokenizer, [self.prompt + text for text in texts], self.setup.max_seq_length)
         by_length = embed(vectors_function(model), rows, COMPARED_BATCH)
         return np.stack([vectors.pooled for vectors in sorted(by_length, key=lambda vectors: vectors.text)])
 
-    def _write(self, predictions, step: int) -> None:
+    def _write(self, predictions, checkpoint: Checkpoint) -> None:
         """Writes the scores of the test set to files in the format of run_classifier.py."""
         options, cosines = self.options, mean_of(predictions, "cosine")
         guids = [example.guid for example in read_examples(self.scored, options.data_dir, "test")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from typing import Any, Mapping
+from typing import Iterable
 
 import tensorflow as tf
 from absl import logging
@@ -13,7 +13,6 @@ from absl import logging
 from albert_tf import keras
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.modeling.span import MASKED_LOGIT, AlbertConditionalSpan, AlbertSpan
-from albert_tf.tasks.fine_tuning import FineTuning
 from albert_tf.tasks.squad.answers import (
     VERSION_OF_HEAD,
     AnswerOptions,
@@ -33,13 +32,13 @@ from albert_tf.tasks.squad.features import (
 )
 from albert_tf.tasks.squad.metrics import BEST_METRIC, STORED_THRESHOLD, Results, write_n_best, write_predictions
 from albert_tf.tasks.squad.reading import SquadFile, read_squad_file
+from albert_tf.tasks.task import Checkpoint, Setup, Task, store_results
 from albert_tf.text.lines import read_lines, read_standard_input
 from albert_tf.training.distillation import binary_divergence, divergence
-from albert_tf.training.evaluation import Predictions, checkpoint_of, shown, write_results
+from albert_tf.training.evaluation import Predictions, shown, write_results
 from albert_tf.training.objective import Batch, Objective, Tensors
 from albert_tf.training.strategy import is_chief
 from albert_tf.weights.resolved_model import ResolvedModel
-from albert_tf.weights.settings import settings_in, write_settings
 from albert_tf.weights.teacher import Teacher
 
 MAX_QUERY_LENGTH = 64  # the release's
@@ -160,7 +159,7 @@ class ConditionalSpanObjective(Objective):
         return candidates(outputs, AnswerOptions("2.0"))
 
 
-class QuestionAnswering(FineTuning):
+class QuestionAnswering(Task):
     """Questions whose answers are spans of a text.
 
     The training file is taken out of `files` when its features have been made, so that it is not in memory while the
@@ -168,29 +167,32 @@ class QuestionAnswering(FineTuning):
     """
 
     options: SquadConfig
-    heads = ("span", "conditional_span")
+    HEADS = ("span", "conditional_span")
     best_metric, unit = BEST_METRIC, "question"
+    stored_results = {STORED_THRESHOLD: "null_score_diff_threshold"}
 
-    def __init__(self, options: SquadConfig, *arguments: Any):
-        super().__init__(options, *arguments)
-        self.features, self.files = feature_options(options, self.model, self.max_seq_length), read_files(options)
-        self.version = squad_version(options.squad_version, self.model, self.files)
-        self.shortest_row = beam_width(options, self.max_seq_length, self.version)
+    def __init__(self, options: SquadConfig, setup: Setup):
+        super().__init__(options, setup)
+        self.features, self.files = feature_options(options, setup.model, setup.max_seq_length), read_files(options)
+        if options.do_train:  # as in the release, although a question can have several rows
+            self.num_examples = self.files["train_file"].summary.questions
+        self.version = squad_version(options.squad_version, setup.model, self.files)
+        self.shortest_row = beam_width(options, setup.max_seq_length, self.version)
         self.reading = dict(doc_stride=self.features.doc_stride, max_query_length=self.features.max_query_length)
         self.answer_options = AnswerOptions(self.version, options.n_best_size, options.max_answer_length,
                                             release_compatible=options.release_compatible)
         file = self.files.get("predict_file")
         self.dataset = file.articles if file and file.summary.has_answers else None
-        used = dict(train=options.do_train, dev=self.is_evaluated)
+        used = dict(train=options.do_train, dev=self.dataset is not None and options.uses("eval"))
         self.data_files = {split: os.path.basename(path) for split, path in (
             ("train", options.train_file), ("dev", options.predict_file)) if path and used[split]}
         task = SpanObjective if self.version == "1.1" else ConditionalSpanObjective
         head, = (head for head, version in VERSION_OF_HEAD.items() if version == self.version)
         if options.do_train and options.distillation.teacher_checkpoint:
             self.teacher = Teacher.of(options.distillation, head, task.TEACHER_OUTPUTS)
-            self.teacher.check_tokens(self.tokenizer, self.config, self.max_seq_length)
+            self.teacher.check_tokens(setup.tokenizer, self.config, setup.max_seq_length)
 
-    def new_task(self, config):
+    def objective(self, config):
         options = self.options
         if self.version == "1.1":
             return SpanObjective(AlbertSpan(config), options.n_best_size)
@@ -198,9 +200,7 @@ class QuestionAnswering(FineTuning):
                                                          options.dropout_prob))
 
     def training_table(self):
-        file = self.files.pop("train_file")
-        self.questions = file.summary.questions
-        return training_table(self.cache, file, self.features, self.options.num_workers,
+        return training_table(self.setup.cache, self.files.pop("train_file"), self.features, self.options.num_workers,
                               self.options.train_feature_file)
 
     def texts(self, split):
@@ -208,14 +208,9 @@ class QuestionAnswering(FineTuning):
             for paragraph in article["paragraphs"]:
                 yield paragraph["context"]
 
-    def num_examples(self, table):
-        return self.questions  # as in the release, although a question can have several rows
-
-    @property
-    def is_evaluated(self):
-        return self.dataset is not None and (self.options.do_train or self.options.do_eval)
-
     def evaluation(self):
+        if self.dataset is None:
+            return None
         table, questions = self._to_predict
 
         def evaluate(predict) -> dict[str, float]:
@@ -228,71 +223,57 @@ class QuestionAnswering(FineTuning):
         table, questions = self._to_predict
         yield table, functools.partial(self._write, questions)
 
-    def _finish(self, directory, evaluator):
-        super()._finish(directory, evaluator)
-        if evaluator is not None:
-            self._store_threshold(directory, evaluator.best or {})
-
-    def _store_threshold(self, directory: str, scores: Mapping[str, float]) -> None:
-        """Stores the threshold of scores with a run, whose exports then answer the same questions."""
-        if STORED_THRESHOLD in scores and is_chief(self.strategy):
-            settings = settings_in(directory).replaced(null_score_diff_threshold=scores[STORED_THRESHOLD])
-            write_settings(settings, self.config, directory)
-
-    def _threshold(self) -> float | None:
+    def _threshold(self, checkpoint: Checkpoint) -> float | None:
         """That of the user, or the one that is stored with the weights that predict."""
-        options = self.options
-        if options.null_score_diff_threshold is not None or options.ensemble_checkpoints:
-            return options.null_score_diff_threshold
-        return self.model.open(self.checkpoint()).settings.null_score_diff_threshold
+        requested = self.options.null_score_diff_threshold
+        return checkpoint.settings.null_score_diff_threshold if requested is None else requested
 
-    def interact(self) -> None:
+    def interact(self, trained):
         if self.options.ask:
-            model = self.best_model()
-            if is_chief(self.strategy):
-                self._ask(model)
+            model = trained.best_model()
+            if is_chief(self.setup.strategy):
+                self._ask(model, self._threshold(trained.checkpoint()))
 
-    def export(self, directory, model):
-        options = dataclasses.replace(self.answer_options, threshold=self._threshold())
-        export_question_answering(directory, model, self.tokenizer, self.features, options)
+    def export(self, directory, model, checkpoint):
+        options = dataclasses.replace(self.answer_options, threshold=self._threshold(checkpoint))
+        export_question_answering(directory, model, self.setup.tokenizer, self.features, options)
 
     @functools.cached_property
     def _to_predict(self) -> tuple[FeatureTable | None, list[QuestionWindows]]:
         """The features of --predict_file, and all its questions."""
-        return prediction_table(self.tokenizer, self.files["predict_file"], self.features,
+        return prediction_table(self.setup.tokenizer, self.files["predict_file"], self.features,
                                 self.options.num_workers)
 
-    def _results(self, chosen) -> Results:
+    def _results(self, chosen: Iterable) -> Results:
         results = Results(self.version, self.options.release_compatible)
         for answer in chosen:
             results.add(answer)
         return results
 
-    def _write(self, questions: list[QuestionWindows], predictions: Predictions, step: int) -> None:
+    def _write(self, questions: list[QuestionWindows], predictions: Predictions, checkpoint: Checkpoint) -> None:
         """Writes the files of predictions and, if there are answers, the scores with the checkpoint's step."""
         options, threshold = self.options, self.options.null_score_diff_threshold
-        is_of_run = checkpoint_of(options.output_dir) and not options.ensemble_checkpoints
         chosen = answers(questions, predictions, self.answer_options)
         results = self._results(write_n_best(options.output_dir, chosen))
         if self.dataset:
             scores = results.scores(self.dataset, threshold)
             logging.info("%s", shown(scores))
             if not (options.do_train or options.do_eval):
-                write_results(options.output_dir, dict(scores, global_step=step))
-                if is_of_run:
-                    self._store_threshold(os.path.dirname(self.checkpoint()), scores)
+                write_results(options.output_dir, dict(scores, global_step=checkpoint.step))
+                if checkpoint.run:
+                    store_results(self, checkpoint.run, scores)
             threshold = scores.get("null_score_diff_threshold")
         else:
-            threshold = self._threshold()
+            threshold = self._threshold(checkpoint)
         write_predictions(options.output_dir, results, 0.0 if threshold is None else threshold)
         logging.info("predictions are in %s", options.output_dir)
 
-    def _ask(self, model: keras.Model) -> None:
+    def _ask(self, model: keras.Model, threshold: float | None) -> None:
         """Reads questions from standard input and prints the answers, until an empty line or the end."""
         path = self.options.context_file
         text = "\n".join(read_lines(path))
-        options = dataclasses.replace(self.answer_options, threshold=self._threshold())
-        answerer = QuestionAnswerer(model, self.tokenizer, self.features, options)
+        options = dataclasses.replace(self.answer_options, threshold=threshold)
+        answerer = QuestionAnswerer(model, self.setup.tokenizer, self.features, options)
         print(f"Questions about {path}, one per line; an empty line ends.", flush=True)
         for question in read_standard_input():
             if not question.strip():

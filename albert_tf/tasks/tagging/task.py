@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import Any
 
 import tensorflow as tf
 from absl import logging
 
 from albert_tf.modeling.classifier import AlbertTokenClassifier
-from albert_tf.tasks.fine_tuning import FineTuning, check_labels, report_predicted
 from albert_tf.tasks.tagging import metrics as tagging_metrics
 from albert_tf.tasks.tagging.config import TaggingConfig
 from albert_tf.tasks.tagging.data import (
@@ -23,8 +21,10 @@ from albert_tf.tasks.tagging.data import (
 )
 from albert_tf.tasks.tagging.metrics import best_metric
 from albert_tf.tasks.tagging.text_tags import export_tagging
+from albert_tf.tasks.task import Checkpoint, Setup, Task, check_labels
 from albert_tf.text.lines import uncompressed_name
 from albert_tf.training.distillation import divergence
+from albert_tf.training.evaluation import report_predicted
 from albert_tf.training.objective import Batch, Objective, Tensors
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.teacher import Teacher
@@ -59,18 +59,18 @@ class TaggingObjective(Objective):
         return dict(probabilities=tf.nn.softmax(outputs["logits"]))
 
 
-class Tagging(FineTuning):
+class Tagging(Task):
     """Tags of words. The labels are the tags of --train_file, or those that are stored with the weights."""
 
     options: TaggingConfig
-    heads = ("token_classifier",)
+    HEADS = ("token_classifier",)
     unit = "sentence"
 
-    def __init__(self, options: TaggingConfig, *arguments: Any):
-        super().__init__(options, *arguments)
-        model, columns = self.model, options.word_and_tag
+    def __init__(self, options: TaggingConfig, setup: Setup):
+        super().__init__(options, setup)
+        model, columns = setup.model, options.word_and_tag
         self.features = TaggingFeatureOptions(
-            self.max_seq_length, model.effective_value("doc_stride", options.doc_stride) or 0,
+            setup.max_seq_length, model.effective_value("doc_stride", options.doc_stride) or 0,
             bool(model.effective_value("label_all_pieces", options.label_all_pieces)))
         self.train, self.dev, self.test = (
             read_tagged_text(path, columns) if path and is_used else None for path, is_used in (
@@ -86,9 +86,9 @@ class Tagging(FineTuning):
         if options.do_train and options.distillation.teacher_checkpoint:
             self.teacher = Teacher.of(options.distillation, "token_classifier", TaggingObjective.TEACHER_OUTPUTS)
             self.teacher.check_labels(self.label_names)
-            self.teacher.check_tokens(self.tokenizer, self.config, self.max_seq_length)
+            self.teacher.check_tokens(setup.tokenizer, self.config, setup.max_seq_length)
 
-    def new_task(self, config):
+    def objective(self, config):
         return TaggingObjective(AlbertTokenClassifier(
             config, len(self.label_names), self.options.classifier_dropout_prob, self.label_names,
             self.features.label_all_pieces))
@@ -108,16 +108,16 @@ class Tagging(FineTuning):
         table = self._table(self.test, "test")
         yield table, functools.partial(self._write, table)
 
-    def export(self, directory, model):
-        export_tagging(directory, model, self.tokenizer, self.features)
+    def export(self, directory, model, checkpoint):
+        export_tagging(directory, model, self.setup.tokenizer, self.features)
 
     def _table(self, text: TaggedText, split: str):
-        return feature_table(self.cache, text, split, self.label_names, self.features)
+        return feature_table(self.setup.cache, text, split, self.label_names, self.features)
 
     def _label_names(self) -> tuple[str, ...]:
         for text in filter(None, (self.train, self.dev)):
             text.check_has_tags()
-        known = label_names([self.train]) if self.train else self.model.settings.label_names
+        known = label_names([self.train]) if self.train else self.setup.model.settings.label_names
         if known is None:
             raise ValueError("the tags are unknown: no label names are stored with the weights, and --train_file, "
                              "which has all tags, is missing")
@@ -130,7 +130,7 @@ class Tagging(FineTuning):
 
     def _warn_of_capitals(self) -> None:
         text = self.train or self.dev or self.test
-        share = share_of_words_with_capitals(text) if text and self.tokenizer.do_lower_case else 0.0
+        share = share_of_words_with_capitals(text) if text and self.setup.tokenizer.do_lower_case else 0.0
         if share:
             logging.warning("the tokenizer lower-cases text: the model does not see the capitals of %.1f %% of the "
                             "words of %s", 100 * share, text.path)
@@ -139,7 +139,7 @@ class Tagging(FineTuning):
         probabilities = tagging_metrics.word_probabilities(table, predictions)
         return tagging_metrics.evaluate(text, probabilities, self.label_names)
 
-    def _write(self, table, predictions, step: int) -> None:
+    def _write(self, table, predictions, checkpoint: Checkpoint) -> None:
         """Writes --predict_file with the predicted tags and, if it has tags, the scores with the checkpoint's step."""
         text, probabilities = self.test, tagging_metrics.word_probabilities(table, predictions)
         ending = os.path.splitext(uncompressed_name(text.path))[1] or ".txt"
@@ -147,7 +147,7 @@ class Tagging(FineTuning):
         text.write_with_tags(path, tagging_metrics.tags_of_sentences(text, probabilities, self.label_names))
         logging.info("%s: %s tagged", path, count_of(text.num_words, "word"))
         if text.has_tags:
-            report_predicted(self.options.output_dir, self._scores(text, table, predictions), step)
+            report_predicted(self.options.output_dir, self._scores(text, table, predictions), checkpoint.step)
 
 
 def _mean_of_tagged(losses: tf.Tensor, batch: Batch, denominators: Tensors) -> tf.Tensor:

@@ -1,0 +1,280 @@
+"""Task: what a command that fine-tunes does, and what its methods are given. tasks/fine_tuning.py calls them."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import dataclasses
+import functools
+import io
+import os
+from typing import Any, Callable, ClassVar, Collection, Iterable, Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from albert_tf import keras
+from albert_tf.config import AlbertConfig
+from albert_tf.data.batching import bucket_lengths
+from albert_tf.data.feature_table import FeatureCache, FeatureTable
+from albert_tf.tasks.config import FineTuningConfig
+from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.training.checkpoints import saved_runs
+from albert_tf.training.evaluation import Evaluate, Predictions, Predictor, checkpoint_of
+from albert_tf.training.objective import Objective
+from albert_tf.training.trainer import parts_of
+from albert_tf.utils.outputs import output_folder
+from albert_tf.weights.from_pretrained import load_into
+from albert_tf.weights.resolved_model import ResolvedModel
+from albert_tf.weights.settings import SETTINGS, Settings, label_difference, settings_in, write_settings
+from albert_tf.weights.teacher import Teacher
+
+
+@dataclasses.dataclass(frozen=True)
+class Setup:
+    """What a task is made with.
+
+    Args:
+      model: the config, vocabulary and stored settings that the options select.
+      strategy: the distribution strategy.
+      tokenizer: the model's tokenizer.
+      max_seq_length: the largest number of tokens of a row.
+      cache: makes the tables of features.
+    """
+
+    model: ResolvedModel
+    strategy: tf.distribute.Strategy
+    tokenizer: FullTokenizer
+    max_seq_length: int
+    cache: FeatureCache
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    """The weights that predict.
+
+    Args:
+      step: the step at which they were saved (of an ensemble, the largest); 0 if no run of this package saved them.
+      run: the directory of their run in output_dir; None for an ensemble and for initial weights.
+      settings: the settings that are stored with them; empty for an ensemble.
+    """
+
+    step: int
+    run: str | None
+    settings: Settings
+
+
+class Task(abc.ABC):
+    """What a command that fine-tunes does: what it reads, the objective, the scores, the answers.
+
+    A subclass may set the attributes in its __init__.
+
+    Args:
+      options: what is to be done.
+      setup: the model and tokenizer that the options select.
+
+    Attributes:
+      HEADS: the names of the heads that the models may have.
+      config: the config of the models that are trained.
+      name: the name of the task, which its runs store; None for a command with one task.
+      best_metric: the result that decides which checkpoint is the best; higher is better.
+      unit: what an example is, for messages.
+      num_examples: the number of examples of an epoch; None for the number of rows of the training table.
+      shortest_row: the smallest number of tokens to which a batch may be padded.
+      data_files: names of the files of "train" and "dev" that are used, for the model cards.
+      reading: the settings of how the task reads texts by name, such as doc_stride.
+      stored_results: for each result of an evaluation that a run stores, the name of the setting.
+      teacher: the model from which the trained one learns; None for none.
+    """
+
+    options: FineTuningConfig
+    HEADS: ClassVar[Collection[str]]
+    name: str | None = None
+    best_metric: str
+    unit, shortest_row = "text", 1
+    num_examples: int | None = None
+    data_files: Mapping[str, str] = {}
+    reading: Mapping[str, Any] = {}
+    stored_results: Mapping[str, str] = {}
+    teacher: Teacher | None = None
+
+    def __init__(self, options: FineTuningConfig, setup: Setup):
+        self.options, self.setup, self.config = options, setup, setup.model.config
+
+    @property
+    def buckets(self) -> tuple[int, ...]:
+        """The lengths to which batches are padded."""
+        lengths = bucket_lengths(self.setup.max_seq_length, self.options.pad_to_max_length)
+        return tuple(length for length in lengths if length >= self.shortest_row)
+
+    @abc.abstractmethod
+    def objective(self, config: AlbertConfig) -> Objective:
+        """The model with random weights, with its loss and predictions."""
+
+    @abc.abstractmethod
+    def training_table(self) -> FeatureTable:
+        """The features to train on."""
+
+    @abc.abstractmethod
+    def evaluation(self) -> Evaluate | None:
+        """Reads the dev set. Returns the function that evaluates a checkpoint; None if the dev set has no answers."""
+
+    @abc.abstractmethod
+    def predictions(self) -> Iterable[ToPredict]:
+        """Reads what --do_predict predicts."""
+
+    def texts(self, split: str) -> Iterable[str]:
+        """The texts of "train" or "dev", of which the first are compared and looked up in the vocabulary."""
+        return ()
+
+    def teacher_outputs(self, table: FeatureTable, read: Read) -> dict[str, np.ndarray]:
+        """What the model learns from the teacher: its outputs for the rows of the training table, in the same order.
+
+        Here it reads the training table itself, for which it must have the same vocabulary.
+        """
+        return read(lambda: table)
+
+    def after_training(self, trained: TrainedModels) -> None:  # noqa: B027 (most tasks do nothing)
+        """Does what else the command does with the trained model before it predicts."""
+
+    def interact(self, trained: TrainedModels) -> None:  # noqa: B027 (most tasks do nothing)
+        """Does what else the command does with the model before it is exported."""
+
+    def export(self, directory: str, model: keras.Model, checkpoint: Checkpoint) -> None:
+        """Writes a SavedModel. This one takes ids; those of the commands also take texts."""
+        with output_folder(directory) as temporary, contextlib.redirect_stdout(io.StringIO()):
+            model.export(temporary)  # Keras prints the endpoints
+
+
+# A table of features (None if it would be empty), and a function that writes its predictions.
+ToPredict = tuple[FeatureTable | None, Callable[[Predictions, Checkpoint], None]]
+# The outputs of a teacher for the table that a function makes.
+Read = Callable[[Callable[[], FeatureTable]], dict[str, np.ndarray]]
+
+
+class TrainedModels:
+    """The models that predict, with the checkpoints of runs or with initial weights."""
+
+    def __init__(self, task: Task):
+        self._task, self._options, self._model = task, task.options, task.setup.model
+        self._loaded: dict[AlbertConfig, _LoadedModel] = {}  # equal configs share one graph
+
+    def predict(self, table: FeatureTable, batch_size: int | None = None) -> Predictions:
+        """The predictions of the best checkpoint, or of each of --ensemble_checkpoints.
+
+        `batch_size` is --predict_batch_size by default.
+        """
+        return [self.predictions_of(path, table, batch_size or self._options.predict_batch_size)
+                for path in self._paths()]
+
+    def predictions_of(self, path: str, table: FeatureTable, batch_size: int) -> dict[str, list[np.ndarray]]:
+        """The predictions of the weights at a path, as an element of Predictions."""
+        loaded = self._load(path)
+        if batch_size not in loaded.predictors:  # a second one would trace the same graph again
+            loaded.predictors[batch_size] = new_predictor(self._task, loaded.objective, batch_size)
+        return loaded.predictors[batch_size](table)
+
+    def best_model(self) -> keras.Model:
+        """The model with the weights of the best checkpoint."""
+        return self._load(self.best_path()).objective.model
+
+    def checkpoint(self) -> Checkpoint:
+        """What predicts now."""
+        stored = [self._model.open(path) for path in self._paths()]
+        is_ensemble = bool(self._options.ensemble_checkpoints)
+        run = None if is_ensemble else checkpoint_of(self._options.output_dir)
+        return Checkpoint(max(each.step for each in stored), run and os.path.dirname(run),
+                          Settings() if is_ensemble else stored[0].settings)
+
+    def load(self, path: str) -> None:
+        """Loads the weights at a path. Raises ValueError if they cannot be read or are not of the task."""
+        self._load(path)
+
+    def forget(self) -> None:
+        """Makes models anew when they are next needed, since the task makes other ones now."""
+        self._loaded.clear()
+
+    def _paths(self) -> tuple[str, ...]:
+        return self._options.ensemble_checkpoints or (self.best_path(),)
+
+    def best_path(self) -> str:
+        """The checkpoint of the best run in output_dir, with any seed, or --init_checkpoint if there is none."""
+        path = checkpoint_of(self._options.output_dir) or self._options.source.init_path
+        if not path:
+            raise ValueError(f"there is no checkpoint in {self._options.output_dir}, and --init_checkpoint is not "
+                             "set: train with --do_train first, or set --init_checkpoint")
+        return path
+
+    def _load(self, path: str) -> _LoadedModel:
+        """A model with the weights and the config of a path."""
+        for other in self._loaded.values():
+            if other.path == path:
+                return other
+        # That of initial weights is the user's.
+        is_initial = path == self._options.source.init_path and path not in self._options.ensemble_checkpoints
+        config = (None if is_initial else self._model.open(path).optional_config) or self._task.config
+        key = config.without_training()
+        loaded = self._loaded.get(key)
+        if loaded is None:
+            with self._task.setup.strategy.scope():
+                objective, report = self._model.build(functools.partial(self._task.objective, config), path)
+            _check_fine_tuned(report, path)
+            loaded = self._loaded[key] = _LoadedModel(objective, path)
+        else:
+            loaded.path = None  # until the weights are complete
+            _check_fine_tuned(load_into(loaded.objective.model, self._model.open(path)), path)
+            loaded.path = path
+        return loaded
+
+
+@dataclasses.dataclass
+class _LoadedModel:
+    objective: Objective
+    path: str | None  # of its weights; None while they are loaded
+    predictors: dict[int, Predictor] = dataclasses.field(default_factory=dict)  # by the size of a batch
+
+
+def _check_fine_tuned(report, path: str) -> None:
+    """Raises ValueError if the weights of the task's head were not restored."""
+    missing = [name for name in report.not_restored if not name.startswith("bert/")]
+    if missing:
+        raise ValueError(f"{path} was not fine-tuned for this task: it has no {', '.join(missing)} "
+                         f"({report.not_restored[missing[0]]})")
+
+
+def new_predictor(task: Task, objective: Objective, batch_size: int) -> Predictor:
+    """What predicts with a model of the task."""
+    return Predictor(objective.model, objective.predictions, task.setup.strategy, batch_size, task.buckets,
+                     task.options.devices.jit_compile, parts_of(task.options.devices))
+
+
+def store_results(task: Task, directory: str, results: Mapping[str, float]) -> None:
+    """Stores the results of a run that its exports need (Task.stored_results) in its settings."""
+    values = {setting: results[name] for name, setting in task.stored_results.items() if name in results}
+    if values:
+        write_settings(settings_in(directory).replaced(**values), task.config, directory)
+
+
+def check_labels(options: FineTuningConfig, model: ResolvedModel, names: Sequence[str] | None) -> None:
+    """Checks the labels of the runs in --output_dir and, if other weights predict, warns of other labels.
+
+    Args:
+      names: the labels of the task; None for a regression.
+    """
+    saved = saved_runs(options.output_dir)
+    for path in saved:
+        difference = label_difference(path, settings_in(path).label_names, names, f" ({SETTINGS})")
+        if difference:
+            raise ValueError(difference)
+    number = model.run.num_labels() if model.run else None
+    if number and number != (len(names) if names else 1):
+        raise ValueError(f"{options.output_dir} has a run with {number} outputs, but the task has "
+                         f"{len(names) if names else 1}: choose another --output_dir")
+    initial = [] if options.do_train or saved or not model.initial else [model.initial]
+    for source in (*model.members, *initial):
+        difference = label_difference(source.path, source.settings.label_names, names)
+        if difference and sorted(source.settings.label_names or ()) == sorted(names or ()):
+            raise ValueError(difference)
+        if difference:
+            logging.warning("%s", difference)
