@@ -122,9 +122,6 @@ def test_the_gradient_of_layer_norm_is_finite_for_rows_of_equal_values():
     assert np.all(np.isfinite(output)) and np.all(np.isfinite(tape.gradient(output, x)))
 
 
-DROPOUTS = pytest.mark.parametrize("dropout", [(), ([3, 4, 0], 0.25)], ids=["no dropout", "dropout"])
-
-
 @pytest.fixture
 def vectors():
     """Query, key, value and upstream gradient, [2, 3, 5, 4]."""
@@ -146,13 +143,18 @@ def with_gradients(function, vectors, mask, dropout, dtype=tf.float32):
     return [context, *tape.gradient(context, inputs, upstream)]
 
 
-@DROPOUTS
-@pytest.mark.parametrize("scale", [1, 40], ids=["", "scores that differ by more than an exponential can represent"])
-def test_it_and_its_gradients_are_those_of_plain_attention(vectors, mask, dropout, scale):
+@pytest.mark.parametrize("dropout", [(), ([3, 4, 0], 0.25)], ids=["no dropout", "dropout"])
+@pytest.mark.parametrize("scale, dtype, atol", [
+    (1, "float32", 5e-6), (1, "bfloat16", 0.06),
+    (40, "float32", 2e-4)])  # scores that differ by more than an exponential can represent
+def test_attention_in_training_and_its_gradients_are_those_of_plain_attention(
+        vectors, mask, dropout, scale, dtype, atol):
     vectors[0] *= scale
-    plain = with_gradients(attention, vectors, mask, dropout)
-    for trained, expected in zip(with_gradients(attention_in_training, vectors, mask, dropout), plain):
-        np.testing.assert_allclose(trained, expected, atol=5e-6 * scale)
+    rounded = [tf.cast(tensor, dtype) for tensor in vectors]
+    plain = with_gradients(attention, rounded, mask, dropout)
+    for ours, expected in zip(with_gradients(attention_in_training, rounded, mask, dropout, dtype), plain):
+        assert ours.dtype == dtype
+        np.testing.assert_allclose(tf.cast(ours, tf.float32), expected, atol=atol)
 
 
 def test_the_gradients_are_those_of_the_formula(vectors, mask):
@@ -166,15 +168,6 @@ def test_the_gradients_are_those_of_the_formula(vectors, mask):
     for ours, theirs in zip(found, expected):
         np.testing.assert_allclose(ours, theirs, atol=2e-6)
     assert not any(np.asarray(gradient)[1, :, 3:].any() for gradient in found[2:])  # padding
-
-
-@DROPOUTS
-def test_in_bfloat16_the_gradients_differ_by_rounding(vectors, mask, dropout):
-    rounded = [tf.cast(tensor, tf.bfloat16) for tensor in vectors]
-    plain = with_gradients(attention, rounded, mask, dropout)
-    for ours, expected in zip(with_gradients(attention_in_training, rounded, mask, dropout, tf.bfloat16), plain):
-        assert ours.dtype == tf.bfloat16
-        np.testing.assert_allclose(tf.cast(ours, tf.float32), expected, atol=0.06)
 
 
 @pytest.fixture
@@ -195,43 +188,21 @@ def step(tiny_config, tiny_batch):
     return new_step
 
 
-@pytest.fixture
-def on_tpu(monkeypatch):
-    """A function that makes the default strategy one of a TPU."""
-    return lambda: monkeypatch.setattr(tf.distribute, "TPUStrategy", type(tf.distribute.get_strategy()))
-
-
-def compiled_functions(step, batch):
-    """The number of functions in a step's graph that XLA would compile one by one."""
-    library = step.get_concrete_function(batch).graph.as_graph_def().library
-    return sum(function.attr["_XlaMustCompile"].b for function in library.function)
-
-
-def instructions(step, batch):
-    """The number of instructions that XLA gets to compile the whole step."""
-    return len(re.findall(r"^ +\S+ = ", step.experimental_get_compiler_ir(batch)(stage="hlo"), re.M))
-
-
 @pytest.mark.long
-def test_on_a_tpu_the_step_has_neither_compiled_chains_nor_recomputations(step, on_tpu):
-    on_processor, batch = step(jit_compile=True)
-    chains, with_chains = compiled_functions(on_processor, batch), instructions(on_processor, batch)
-    on_tpu()
-    whole, batch = step(jit_compile=True)
-    assert compiled_functions(whole, batch) == 0 < chains
-    assert 0 < instructions(whole, batch) < with_chains
-
-
-@pytest.mark.long
-def test_a_step_on_a_tpu_has_the_losses_and_gradients_of_a_processor(step, on_tpu):
-    def logs():
-        compiled, batch = step()
-        return compiled(batch)
-
-    on_processor = logs()
-    on_tpu()
-    for name, value in logs().items():
-        np.testing.assert_allclose(value, on_processor[name], rtol=1e-5, err_msg=name)
+def test_on_a_tpu_a_step_is_compiled_as_a_whole_and_has_the_losses_of_a_processor(step, monkeypatch):
+    compiled, instructions, logs = [], [], []
+    for _ in range(2):
+        whole, batch = step(jit_compile=True)
+        library = whole.get_concrete_function(batch).graph.as_graph_def().library
+        compiled.append(sum(function.attr["_XlaMustCompile"].b for function in library.function))
+        program = whole.experimental_get_compiler_ir(batch)(stage="hlo")
+        instructions.append(len(re.findall(r"^ +\S+ = ", program, re.M)))
+        plain, batch = step()
+        logs.append(plain(batch))
+        monkeypatch.setattr(tf.distribute, "TPUStrategy", type(tf.distribute.get_strategy()))
+    assert compiled[1] == 0 < compiled[0] and 0 < instructions[1] < instructions[0]
+    for name, value in logs[1].items():
+        np.testing.assert_allclose(value, logs[0][name], rtol=1e-5, err_msg=name)
 
 
 ATTENTION = 4 * (16 * 16 + 16) + 2 * 16  # query, key, value, output; LayerNorm
@@ -248,20 +219,20 @@ REST = (50 + 2 + 16) * 8 + 2 * 8 + 8 * 16 + 16 + 16 * 16 + 16  # embeddings, Lay
     (dict(inner_group_num=3), 3, 3),
     (dict(num_hidden_groups=2, inner_group_num=2), 4, 4),
 ], ids=str)
-def test_each_strategy_has_its_parameters(tiny_config, changes, attentions, ffns):
+def test_each_strategy_has_its_parameters_and_names(tiny_config, changes, attentions, ffns):
     model = AlbertModel(tiny_config.replace(**changes))
     assert model.count_params() == REST + attentions * ATTENTION + ffns * FFN
     names = [variable.name for variable in model.weights]
     assert len(set(names)) == len(names)
     assert sum("/attention_1/self/query/kernel" in name for name in names) == attentions
     assert sum("/ffn_1/intermediate/dense/kernel" in name for name in names) == ffns
-
-
-def test_groups_name_their_layers_in_order(tiny_config):
-    model = AlbertModel(tiny_config.replace(num_hidden_groups=2, inner_group_num=2))
-    kernels = [variable.name for variable in model.weights if variable.name.endswith("self/value/kernel:0")]
-    assert kernels == [f"bert/encoder/transformer/group_{group}/inner_group_{inner}/attention_1/self/value/kernel:0"
-                       for group in range(2) for inner in range(2)]
+    if "cross_layer_sharing" not in changes:
+        groups, inner = (changes.get(name, 1) for name in ("num_hidden_groups", "inner_group_num"))
+        assert [name for name in names if name.endswith("self/value/kernel:0")] == [
+            f"bert/encoder/transformer/group_{i}/inner_group_{j}/attention_1/self/value/kernel:0"
+            for i in range(groups) for j in range(inner)]
+    as_wide = AlbertModel(tiny_config.replace(embedding_size=16, **changes))
+    assert not any("embedding_hidden_mapping_in" in variable.name for variable in as_wide.weights)
 
 
 @pytest.mark.parametrize("sharing", ["attention", "ffn", "none"])
@@ -280,8 +251,3 @@ def test_blocks_of_equal_weights_compute_what_one_shared_block_does(tiny_config,
     own.assign(own * 10)
     outputs, before = separate(tiny_batch)["encoder_outputs"], shared(tiny_batch)["encoder_outputs"]
     assert [np.allclose(a, b, atol=1e-5) for a, b in zip(outputs, before)] == [True, True, True, False]
-
-
-def test_an_embedding_as_wide_as_the_encoder_is_not_mapped(tiny_config):
-    names = [variable.name for variable in AlbertModel(tiny_config.replace(embedding_size=16)).weights]
-    assert not any("embedding_hidden_mapping_in" in name for name in names)
