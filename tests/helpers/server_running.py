@@ -1,7 +1,9 @@
 """Runs a server for tests in a thread of this process."""
 
 import contextlib
+import json
 import threading
+import urllib.request
 
 from albert_tf.server.server import ModelServer, listen
 
@@ -18,3 +20,11 @@ def running(models, host="127.0.0.1", **options):
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def post(server, path, **body):
+    """The answer to a POST to a model: a list of predictions, or of results."""
+    request = urllib.request.Request(f"{server.url}v1/models/{path}", json.dumps(body).encode())
+    with urllib.request.urlopen(request, timeout=60) as response:
+        answer, = json.load(response).values()
+    return answer

@@ -91,7 +91,18 @@ def test_an_answer_is_highlighted_in_place(page):
     assert page.script("return document.querySelector('#result b')") is None  # texts are never HTML
 
 
-def test_the_signatures_of_a_model_are_tabs(page):
+@pytest.mark.parametrize("model, button, fields, shown", [
+    ("films", "Classify", dict(text_a="fine"), ["bad", "10.0 %", "good", "90.0 %"]),
+    ("exported", "Classify", dict(text_a="fine"), ["Label 0", "10.0 %", "good", "90.0 %"]),
+    ("named", "Classify", dict(text_a="fine"), ["bad", "10.0 %", "good", "90.0 %"]),
+    ("race", "Choose", dict(options="a boat\n\na kettle"), ["a boat", "25.0 %", "a kettle", "75.0 %"]),
+    ("tags", "Tag", dict(text="Ada <i>!"), ["AdaB-PER <i>!"])])
+def test_classes_choices_and_tags(page, model, button, fields, shown):
+    assert ask(page, model, button, **fields).split("\n") == shown
+    assert model != "tags" or page.script("return document.querySelector('#result mark').textContent") == "Ada"
+
+
+def test_the_signatures_of_a_model_are_tabs_and_the_request_for_programs_is_that_of_the_form(page):
     page.click("pretrained")
     titles = page.script("return [...document.querySelectorAll('#views button')].map((tab) => tab.textContent)")
     assert titles == ["Fill masks", "Sentence order"]
@@ -99,16 +110,27 @@ def test_the_signatures_of_a_model_are_tabs(page):
     page.click("Compare", "#form button")
     result = page.wait_for("return document.getElementById('result').innerText")
     assert result.split("\n") == ["In order", "87.5 %", "Swapped", "12.5 %"]
+    page.click("films")
+    page.fill("text_a", "fine")
+    request = page.script("return document.getElementById('request').textContent")
+    assert "/v1/models/films:predict" in request and '"text_a": "fine"' in request
 
 
-def test_classes_choices_and_tags(page):
-    assert ask(page, "films", "Classify", text_a="fine").split("\n") == ["bad", "10.0 %", "good", "90.0 %"]
-    assert ask(page, "exported", "Classify", text_a="fine").split("\n") == ["Label 0", "10.0 %", "good", "90.0 %"]
-    assert ask(page, "named", "Classify", text_a="fine").split("\n") == ["bad", "10.0 %", "good", "90.0 %"]
-    assert ask(page, "race", "Choose", options="a boat\n\na kettle").split("\n") == [
-        "a boat", "25.0 %", "a kettle", "75.0 %"]
-    assert ask(page, "tags", "Tag", text="Ada <i>!") == "AdaB-PER <i>!"
-    assert page.script("return document.querySelector('#result mark').textContent") == "Ada"
+@pytest.mark.parametrize("model, field, value, button, shown", [
+    ("pretrained", "text", "no mask", "Fill", "there is no [MASK]"),
+    ("race", "options", "a\nb\nc\nd", "Choose", "The model takes 3 options at most.")])
+def test_an_error_is_shown_in_one_line_until_the_next_answer(page, model, field, value, button, shown):
+    page.click(model)
+    page.fill(field, value)
+    page.click(button, "#form button")
+    error = page.wait_for("const error = document.getElementById('error'); return !error.hidden && error.innerText")
+    assert error == shown
+    ask(page, "pretrained", "Fill", text="a [MASK]")
+    assert page.script("return document.getElementById('error').hidden")
+    page.script("location.reload()")
+    page.wait_for("return document.querySelectorAll('#models button').length === 8")
+    # A refused request is logged by the browser itself.
+    assert [error for error in page.errors() if "status of 400" not in error] == []
 
 
 def test_texts_are_compared_with_the_first_and_the_most_similar_comes_first(page):
@@ -125,31 +147,6 @@ def test_a_classifier_asks_for_one_text_and_for_a_second_if_wanted(page):
     page.script("document.querySelector('#form details').open = true")
     page.fill("text_b", "second")
     assert '"text_b": "second"' in page.script("return document.getElementById('request').textContent")
-
-
-def test_an_error_is_shown_in_one_line_until_the_next_answer(page):
-    page.click("pretrained")
-    page.fill("text", "no mask")
-    page.click("Fill", "#form button")
-    error = page.wait_for("const error = document.getElementById('error'); return !error.hidden && error.innerText")
-    assert error == "there is no [MASK]"
-    ask(page, "pretrained", "Fill", text="a [MASK]")
-    assert page.script("return document.getElementById('error').hidden")
-
-
-def test_more_options_than_the_model_takes_are_refused(page):
-    page.click("race")
-    page.fill("options", "a\nb\nc\nd")
-    page.click("Choose", "#form button")
-    error = page.wait_for("const error = document.getElementById('error'); return !error.hidden && error.innerText")
-    assert error == "The model takes 3 options at most."
-
-
-def test_the_request_for_programs_is_that_of_the_form(page):
-    page.click("films")
-    page.fill("text_a", "fine")
-    request = page.script("return document.getElementById('request').textContent")
-    assert "/v1/models/films:predict" in request and '"text_a": "fine"' in request
 
 
 @pytest.mark.parametrize("width", [320, 390, 1280])
@@ -176,10 +173,3 @@ def luminance(color):
     """Relative luminance, as WCAG 2 defines it."""
     linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in (value / 255 for value in color)]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def test_the_page_raises_no_errors(page):
-    page.script("location.reload()")
-    page.wait_for("return document.querySelectorAll('#models button').length === 8")
-    # A refused request is logged by the browser itself.
-    assert [error for error in page.errors() if "status of 400" not in error] == []

@@ -21,28 +21,20 @@ def arrays(signature, /, **body):
     return {name: values.tolist() for name, values in input_arrays(request, signature, 3).items()}
 
 
-@pytest.mark.parametrize("body", [
-    dict(instances=["a", "b"]), dict(instances=[dict(text="a"), dict(text="b")]), dict(inputs=["a", "b"]),
-    dict(inputs=dict(text=["a", "b"])), dict(instances=[dict(b64="YQ=="), dict(text=dict(b64="Yg=="))])])
-def test_rows_and_columns_are_the_same_texts(body):
-    assert arrays(TEXT, **body) == dict(text=[b"a", b"b"])
-
-
-def test_an_optional_input_has_its_default():
-    assert arrays(PAIR, instances=[dict(text_a="a"), dict(text_a="b", text_b="c")]) == dict(
-        text_a=[b"a", b"b"], text_b=[b"", b"c"])
-    assert arrays(PAIR, inputs=dict(text_a=["a", "b"])) == dict(text_a=[b"a", b"b"], text_b=[b"", b""])
-
-
-def test_the_name_of_the_only_required_input_may_be_left_out():
-    assert arrays(PAIR, instances=["a", "b"]) == dict(text_a=[b"a", b"b"], text_b=[b"", b""])
-    assert arrays(PAIR, inputs=["a"]) == dict(text_a=[b"a"], text_b=[b""])
-
-
-def test_nested_values_and_numbers():
-    assert arrays(CHOICES, instances=[dict(question="q", options=["é", ""])]) == dict(
-        question=[b"q"], options=[["é".encode(), b""]])
-    assert arrays(IDS, instances=[[1, 2], [3, 4]]) == dict(ids=[[1, 2], [3, 4]])
+@pytest.mark.parametrize("signature, body, expected", [
+    *((TEXT, body, dict(text=[b"a", b"b"])) for body in (
+        dict(instances=["a", "b"]), dict(instances=[dict(text="a"), dict(text="b")]), dict(inputs=["a", "b"]),
+        dict(inputs=dict(text=["a", "b"])), dict(instances=[dict(b64="YQ=="), dict(text=dict(b64="Yg=="))]))),
+    (PAIR, dict(instances=[dict(text_a="a"), dict(text_a="b", text_b="c")]),
+     dict(text_a=[b"a", b"b"], text_b=[b"", b"c"])),
+    (PAIR, dict(inputs=dict(text_a=["a", "b"])), dict(text_a=[b"a", b"b"], text_b=[b"", b""])),
+    (PAIR, dict(instances=["a", "b"]), dict(text_a=[b"a", b"b"], text_b=[b"", b""])),
+    (PAIR, dict(inputs=["a"]), dict(text_a=[b"a"], text_b=[b""])),
+    (CHOICES, dict(instances=[dict(question="q", options=["é", ""])]),
+     dict(question=[b"q"], options=[["é".encode(), b""]])),
+    (IDS, dict(instances=[[1, 2], [3, 4]]), dict(ids=[[1, 2], [3, 4]]))])
+def test_rows_and_columns_are_read_with_defaults_and_without_the_name_of_the_only_input(signature, body, expected):
+    assert arrays(signature, **body) == expected
 
 
 @pytest.mark.parametrize("signature, body, message", [

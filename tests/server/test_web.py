@@ -6,14 +6,14 @@ import os
 import numpy as np
 import pytest
 from browser import browser
-from new_head import new_head
+from new_head import head_of_name, new_head
 from ordinary_text import sentences
 from static_site import static_site
+from tiny import TINY_TEXT
 from web_pages import NODE_MODULES, VOCABULARY, write_page
 
 import albert_tf
 from albert_tf import keras
-from albert_tf.config import AlbertConfig
 from albert_tf.export.onnx.session import OnnxModel, from_onnx
 from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.server.models import served_model
@@ -24,8 +24,8 @@ from albert_tf.weights.settings import VocabularyFiles, settings_of
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
-CONFIG = AlbertConfig(vocab_size=8000, embedding_size=16, hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
-                      intermediate_size=64, max_position_embeddings=64, initializer_range=0.2)
+CONFIG = TINY_TEXT.replace(vocab_size=8000, embedding_size=16, hidden_size=32, num_hidden_layers=2,
+                           initializer_range=0.2)
 TEXTS = [*[text for text in sentences(400) if "000" not in text][:40],
          "Schön! 😀 Naïve café – déjà vu…", "我们去北京。", "“Well,” she said — ‘no’.", "x² + y³ = z ½",
          "Привет, мир", "", "  two   spaces ", "ﬁne ＡＢＣ ㎏ e\u0301te\u0301",
@@ -34,26 +34,20 @@ PAIRS = list(zip(TEXTS, reversed(TEXTS)))
 MASKED = ["She opened the [MASK].", "[MASK] of the [MASK], and [MASK]s", "no mask", "“[MASK]!” – 😀 ([MASK])"]
 
 
+# Arguments of classifiers by the name of a case, and of other heads by theirs.
+ARGUMENTS = dict(
+    several=dict(num_labels=3, multi_label=True, label_names=("a", "b", "c")),
+    labels=dict(num_labels=3, temperature=2.0, label_names=("a", "b", "c"), max_seq_length=32),
+    score=dict(num_labels=1), reranker=dict(num_labels=1, activation_fn="sigmoid"), span={},
+    multiple_choice=dict(num_choices=3, max_qa_length=8),
+    token_classifier=dict(num_labels=3, label_names=("A", "B", "O"), label_all_pieces=True),
+    sentence_encoder=dict(pooling="mean", normalize=True, prompts=(("query", "find: "),), default_prompt_name="query"))
+
+
 def new_model(name):
     """A model with random weights, and its labels."""
     keras.utils.set_random_seed(1)
-    classifier = head_named("classifier").model
-    if name == "several":
-        return classifier(CONFIG, num_labels=3, multi_label=True, label_names=("a", "b", "c"))
-    if name == "labels":
-        return classifier(CONFIG, num_labels=3, temperature=2.0, label_names=("a", "b", "c"), max_seq_length=32)
-    if name == "score":
-        return classifier(CONFIG, num_labels=1)
-    if name == "reranker":
-        return classifier(CONFIG, num_labels=1, activation_fn="sigmoid")
-    if name == "multiple_choice":
-        return head_named(name).model(CONFIG, num_choices=3, max_qa_length=8)
-    if name == "token_classifier":
-        return head_named(name).model(CONFIG, num_labels=3, label_names=("A", "B", "O"), label_all_pieces=True)
-    if name == "sentence_encoder":
-        return head_named(name).model(CONFIG, pooling="mean", normalize=True, prompts=(("query", "find: "),),
-                                      default_prompt_name="query")
-    return new_head(name, CONFIG)
+    return head_named(head_of_name(name)).model(CONFIG, **ARGUMENTS[name])
 
 
 # The signature and the rows by model; the model of masks is albert_tiny_en.
