@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from tiny import TINY
 
 from albert_tf import keras
-from albert_tf.config import AlbertConfig
 from albert_tf.export.saved_model import BatchedModel
 from albert_tf.modeling.span import AlbertConditionalSpan
 
-CONFIG = AlbertConfig(vocab_size=50, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
-                      intermediate_size=16, max_position_embeddings=16)
+CONFIG = TINY.replace(vocab_size=50, num_hidden_layers=1)
 OUTPUTS = dict(start_top_log_probs=tf.float32, end_top_index=tf.int32, cls_logits=tf.float32)
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from tiny import TINY_TEXT
 
 from albert_tf import keras
-from albert_tf.config import AlbertConfig
 from albert_tf.export.tf_hub import export_encoder, export_preprocessing
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.text.packing import PairPacker
@@ -18,33 +18,26 @@ HUB_NAMES = dict(input_ids="input_word_ids", input_mask="input_mask", segment_id
 
 
 @pytest.fixture(scope="module")
-def tokenizer(golden):
-    return FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"))
-
-
-@pytest.fixture(scope="module")
-def model(tokenizer):
+def model(sentence_pieces):
     keras.utils.set_random_seed(1)
-    return AlbertPretrainer(AlbertConfig(
-        vocab_size=tokenizer.vocab_size, embedding_size=8, hidden_size=16, num_hidden_layers=3, num_attention_heads=2,
-        intermediate_size=32, max_position_embeddings=128, hidden_dropout_prob=0.5))
+    return AlbertPretrainer(TINY_TEXT.replace(num_hidden_layers=3, hidden_dropout_prob=0.5))
 
 
 @pytest.fixture(scope="module")
-def modules(tokenizer, model, tmp_path_factory):
+def modules(sentence_pieces, model, tmp_path_factory):
     """(the folder of the encoder, the folder of the preprocessing)"""
     folder = tmp_path_factory.mktemp("modules")
-    export_encoder(str(folder / "encoder"), model, tokenizer)
-    export_preprocessing(str(folder / "preprocess"), tokenizer)
+    export_encoder(str(folder / "encoder"), model, sentence_pieces)
+    export_preprocessing(str(folder / "preprocess"), sentence_pieces)
     return str(folder / "encoder"), str(folder / "preprocess")
 
 
 @pytest.fixture(scope="module")
-def batch(tokenizer):
+def batch(sentence_pieces):
     random = np.random.default_rng(1)
     mask = np.ones([3, 12], np.int32)
     mask[1, 7:] = 0
-    return dict(input_ids=random.integers(0, tokenizer.vocab_size, [3, 12], np.int32), input_mask=mask,
+    return dict(input_ids=random.integers(0, sentence_pieces.vocab_size, [3, 12], np.int32), input_mask=mask,
                 segment_ids=random.integers(0, 2, [3, 12], np.int32))
 
 
@@ -93,7 +86,7 @@ def test_in_training_it_drops_and_its_gradients_are_the_models(modules, model, b
         np.testing.assert_allclose(tf.convert_to_tensor(found), tf.convert_to_tensor(expected), atol=1e-5)
 
 
-def test_the_signatures_are_the_releases(modules, model, batch, tokenizer):
+def test_the_signatures_are_the_releases(modules, model, batch, sentence_pieces):
     signatures = tf.saved_model.load(modules[0]).signatures
     assert set(signatures) == {"tokens", "mlm", "sop", "tokenization_info"}
     positions = np.array([[1, 2], [3, 4], [0, 0]], np.int32)
@@ -109,52 +102,42 @@ def test_the_signatures_are_the_releases(modules, model, batch, tokenizer):
     np.testing.assert_allclose(sop["sop_log_probs"], tf.nn.log_softmax(expected["sop_logits"]), atol=1e-5)
     info = signatures["tokenization_info"]()
     assert info["do_lower_case"].numpy()
-    with open(info["vocab_file"].numpy(), "rb") as found, open(tokenizer.vocabulary_file, "rb") as given:
+    with open(info["vocab_file"].numpy(), "rb") as found, open(sentence_pieces.vocabulary_file, "rb") as given:
         assert found.read() == given.read()
 
 
-def test_an_encoder_without_heads_has_no_signatures_of_heads(tmp_path, model, tokenizer):
-    export_encoder(str(tmp_path / "encoder"), model.albert, tokenizer)
-    assert set(tf.saved_model.load(str(tmp_path / "encoder")).signatures) == {"tokens", "tokenization_info"}
-
-
-def test_the_options_of_the_tokenizer_come_along(golden, tmp_path, model):
-    options = dict(do_lower_case=False, keep_accents=True)
-    tokenizer = FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"), **options)
-    export_encoder(str(tmp_path / "encoder"), model.albert, tokenizer)
-    found = open_source(str(tmp_path / "encoder")).vocabulary.tokenizer()
-    assert dict(do_lower_case=found.do_lower_case, keep_accents=found.keep_accents) == options
-
-
-def test_a_later_export_keeps_the_card_of_the_folder(tmp_path, model, tokenizer):
-    for text in ("mine", None):
-        export_encoder(str(tmp_path / "module"), model, tokenizer)
-        if text:
-            (tmp_path / "module/README.md").write_text(text)
-    assert (tmp_path / "module/README.md").read_text() == "mine"
-
-
-def test_the_preprocessing_gives_rows_of_128(modules, tokenizer):
-    texts = ["The name of the FILE.", "", "a " * 200]
-    found = tf.saved_model.load(modules[1])(tf.constant(texts))
-    rows = [PairPacker(tokenizer, 128).pack(tokenizer.encode(text)) for text in texts]
-    for ours, hub_name in HUB_NAMES.items():
-        np.testing.assert_array_equal(found[hub_name], [row[ours] for row in rows])
-
-
 @pytest.mark.parametrize("seq_length", [9, 40])
-def test_the_preprocessing_packs_pairs_to_any_length(modules, tokenizer, seq_length):
+def test_the_preprocessing_packs_pairs_to_any_length(modules, sentence_pieces, seq_length):
     pairs = [("The name", "of the file"), ("of " * 30, "the " * 20)]
     preprocess = tf.saved_model.load(modules[1])
     found = preprocess.bert_pack_inputs([preprocess.tokenize(tf.constant(column)) for column in zip(*pairs)],
                                         tf.constant(seq_length))
-    rows = [PairPacker(tokenizer, seq_length).pack(tokenizer.encode(a), tokenizer.encode(b)) for a, b in pairs]
+    packer = PairPacker(sentence_pieces, seq_length)
+    rows = [packer.pack(sentence_pieces.encode(a), sentence_pieces.encode(b)) for a, b in pairs]
     for ours, hub_name in HUB_NAMES.items():
         np.testing.assert_array_equal(found[hub_name], [row[ours] for row in rows])
 
 
-def test_the_preprocessing_returns_the_special_ids(modules, tokenizer):
-    special = tf.saved_model.load(modules[1]).tokenize.get_special_tokens_dict()
-    found = {name: int(value) for name, value in special.items()}
-    assert found == dict(start_of_sequence_id=tokenizer.cls_id, end_of_segment_id=tokenizer.sep_id,
-                         padding_id=tokenizer.pad_id, mask_id=tokenizer.mask_id, vocab_size=tokenizer.vocab_size)
+def test_the_preprocessing_gives_rows_of_128_and_the_special_ids(modules, sentence_pieces):
+    texts, preprocess = ["The name of the FILE.", "", "a " * 200], tf.saved_model.load(modules[1])
+    found = preprocess(tf.constant(texts))
+    rows = [PairPacker(sentence_pieces, 128).pack(sentence_pieces.encode(text)) for text in texts]
+    for ours, hub_name in HUB_NAMES.items():
+        np.testing.assert_array_equal(found[hub_name], [row[ours] for row in rows])
+    special = preprocess.tokenize.get_special_tokens_dict()
+    assert {name: int(value) for name, value in special.items()} == dict(
+        start_of_sequence_id=sentence_pieces.cls_id, end_of_segment_id=sentence_pieces.sep_id,
+        padding_id=sentence_pieces.pad_id, mask_id=sentence_pieces.mask_id, vocab_size=sentence_pieces.vocab_size)
+
+
+def test_an_encoder_alone_has_no_signatures_of_heads_and_a_later_export_keeps_its_card(tmp_path, model, tiny_spm):
+    options = dict(do_lower_case=False, keep_accents=True)
+    tokenizer = FullTokenizer(spm_model_file=tiny_spm, **options)
+    for text in ("mine", None):
+        export_encoder(str(tmp_path), model.albert, tokenizer)
+        if text:
+            (tmp_path / "README.md").write_text(text)
+    assert (tmp_path / "README.md").read_text() == "mine"
+    assert set(tf.saved_model.load(str(tmp_path)).signatures) == {"tokens", "tokenization_info"}
+    found = open_source(str(tmp_path)).vocabulary.tokenizer()
+    assert dict(do_lower_case=found.do_lower_case, keep_accents=found.keep_accents) == options

@@ -4,18 +4,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from new_head import new_head
+from tiny import TINY, rows
 
 from albert_tf import keras
-from albert_tf.config import AlbertConfig
 from albert_tf.export.saved_model import with_precision
 from albert_tf.modeling.blocks import AttentionBlock
 from albert_tf.weights.heads import HEADS, head_named
 
 pytestmark = pytest.mark.both_stacks
-CONFIG = AlbertConfig(vocab_size=40, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
-                      intermediate_size=32, max_position_embeddings=24)
-INPUTS = dict(input_ids=np.array([[2, 17, 31, 3, 5]], np.int32), input_mask=np.ones([1, 5], np.int32),
-              segment_ids=np.zeros([1, 5], np.int32))
+INPUTS = rows(5)
 
 
 @pytest.fixture
@@ -23,7 +20,7 @@ def bfloat16_model():
     """A model with large random weights that computes in bfloat16, while the policy of new layers is float32."""
     keras.mixed_precision.set_global_policy("mixed_bfloat16")
     try:
-        model = head_named("classifier").model(CONFIG, num_labels=3)
+        model = head_named("classifier").model(TINY, num_labels=3)
     finally:
         keras.mixed_precision.set_global_policy("float32")
     for variable in model.variables:
@@ -31,29 +28,22 @@ def bfloat16_model():
     return model
 
 
-def test_in_float32_its_outputs_are_those_of_a_float32_model_with_the_same_weights(bfloat16_model):
-    expected = head_named("classifier").model(CONFIG, num_labels=3)
+def test_in_float32_outputs_are_those_of_a_float32_model_with_the_same_weights_also_frozen_ones(bfloat16_model):
+    expected = head_named("classifier").model(TINY, num_labels=3)
     expected.set_weights(bfloat16_model.get_weights())
     logits = with_precision(bfloat16_model, "float32")(INPUTS)["logits"].numpy()
     np.testing.assert_array_equal(logits, expected(INPUTS)["logits"].numpy())
     assert np.abs(logits - bfloat16_model(INPUTS)["logits"].numpy()).max() > 1e-5
     assert keras.mixed_precision.global_policy().name == "float32"
-
-
-def test_frozen_layers_keep_their_weights(bfloat16_model):
-    expected = with_precision(bfloat16_model, "float32")(INPUTS)["logits"].numpy()
     block, = (layer for layer in bfloat16_model.submodules if isinstance(layer, AttentionBlock))
     block.trainable = False  # changes the order of model.weights
-    np.testing.assert_array_equal(with_precision(bfloat16_model, "float32")(INPUTS)["logits"].numpy(), expected)
-
-
-def test_without_a_precision_it_is_the_same_model(bfloat16_model):
+    np.testing.assert_array_equal(with_precision(bfloat16_model, "float32")(INPUTS)["logits"].numpy(), logits)
     assert with_precision(bfloat16_model, None) is bfloat16_model
 
 
 @pytest.mark.parametrize("head", HEADS, ids=lambda head: head.name)
 def test_every_model_keeps_its_weights(head):
-    model = new_head(head, CONFIG)
+    model = new_head(head, TINY)
     exported = with_precision(model, "mixed_bfloat16")
     assert type(exported) is type(model)
     for kept, weight in zip(exported.get_weights(), model.get_weights()):

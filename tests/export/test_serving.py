@@ -15,9 +15,7 @@ import script_process
 import tensorflow as tf
 from peers import python_of
 
-from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.export.saved_model import TextSignature, export_model, sequence_features
 from albert_tf.modeling.classifier import AlbertClassifier, AlbertTokenClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.span import AlbertSpan
@@ -28,7 +26,6 @@ from albert_tf.tasks.squad.export import export_question_answering
 from albert_tf.tasks.squad.features import FeatureOptions
 from albert_tf.tasks.tagging.data import TaggingFeatureOptions
 from albert_tf.tasks.tagging.text_tags import export_tagging
-from albert_tf.text.graph.packing import pack_texts
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.tokenization import FullTokenizer
@@ -61,19 +58,13 @@ def pretrainer(config):
 
 
 @pytest.fixture(scope="module")
-def sources_read():
-    """The Python functions whose source was read by the export of mask_filling."""
-    return []
-
-
-@pytest.fixture(scope="module")
-def mask_filling(pretrainer, tokenizer, tmp_path_factory, sources_read):
-    """The folder of a SavedModel that fills masks."""
-    folder, find = tmp_path_factory.mktemp("mask_filling") / "served", inspect.findsource
-    sources_read.clear()
+def mask_filling(pretrainer, tokenizer, tmp_path_factory):
+    """The folder of a SavedModel that fills masks, whose export reads no source that may be edited meanwhile."""
+    folder, find, sources_read = tmp_path_factory.mktemp("mask_filling") / "served", inspect.findsource, []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inspect, "findsource", lambda thing: sources_read.append(thing) or find(thing))
         export_mask_filling(str(folder), pretrainer, tokenizer, top_k=3)
+    assert not [thing for thing in sources_read if "tensorflow" not in pathlib.Path(inspect.getfile(thing)).parts]
     return folder
 
 
@@ -104,46 +95,30 @@ def int_feature(values):
     return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
 
 
-def test_a_classifier_answers_text_ids_and_examples_alike(tmp_path, tokenizer, config):
-    model = AlbertClassifier(config, num_labels=3)
-
-    def outputs(found):
-        return dict(probabilities=tf.nn.softmax(found["logits"]), predictions=tf.argmax(found["logits"], -1))
-
-    export_model(str(tmp_path / "served"), model, tokenizer, sequence_features(12), outputs,
-                 TextSignature(dict(text_a=[None], text_b=[None]),
-                               lambda graph, text_a, text_b: pack_texts(graph, 12, text_a, text_b)))
+@pytest.mark.parametrize("arguments", [
+    dict(num_labels=3, label_names=("bad", "größer, besser", "good")), dict(num_labels=2),
+    dict(num_labels=1, label_names=["score"])], ids=["named", "unnamed", "score"])
+def test_a_classifier_answers_text_ids_and_examples_alike_and_names_its_labels(tmp_path, tokenizer, config, arguments):
+    model = AlbertClassifier(config.replace(initializer_range=0.5), **arguments)
+    is_regression = arguments["num_labels"] == 1
+    export_classification(str(tmp_path / "served"), model, tokenizer, 12, has_pairs=True, is_regression=is_regression)
     pairs = [("The name", "of the file"), ("", ""), ("only one", ""), ("very long " * 10, "and this " * 10)]
     rows = [PairPacker(tokenizer, 12).pack(tokenizer.encode(a), tokenizer.encode(b)) for a, b in pairs]
     inputs = {name: np.array([row[name] for row in rows], np.int32) for name in rows[0]}
     examples = [tf.train.Example(features=tf.train.Features(feature={name: int_feature(row[name]) for name in row}))
                 .SerializeToString().hex() for row in rows]
-    expected = {name: output.numpy() for name, output in outputs(model(inputs)).items()}
+    logits = model(inputs)["logits"].numpy()
+    probabilities = logits if is_regression else tf.nn.softmax(logits).numpy()
+    predictions = logits[:, 0] if is_regression else logits.argmax(axis=1)
+    has_names = arguments["num_labels"] == 3
     for answer in ask(tmp_path / "served",
                       ("serving_default", dict(text_a=[a for a, _ in pairs], text_b=[b for _, b in pairs])),
                       ("ids", {name: rows.tolist() for name, rows in inputs.items()}),
                       ("examples", dict(examples=examples))):
-        np.testing.assert_allclose(answer["probabilities"], expected["probabilities"], atol=1e-5)
-        assert answer["predictions"] == expected["predictions"].tolist()
-
-
-@pytest.mark.parametrize("tokenizer", ["SentencePiece"], indirect=True)
-def test_a_classifier_names_the_label_in_every_signature(tmp_path, tokenizer, config):
-    names = ["bad", "größer, besser", "good"]
-    model = AlbertClassifier(config.replace(initializer_range=0.5), num_labels=3, label_names=names)
-    export_classification(str(tmp_path / "named"), model, tokenizer, 12, has_pairs=False)
-    texts = ["The name of", "file", "", "very long " * 10]
-    rows = [PairPacker(tokenizer, 12).pack(tokenizer.encode(text)) for text in texts]
-    examples = [tf.train.Example(features=tf.train.Features(feature={name: int_feature(row[name]) for name in row}))
-                .SerializeToString() for row in rows]
-    inputs = dict(serving_default=dict(text_a=texts), examples=dict(examples=examples),
-                  ids={name: np.array([row[name] for row in rows], np.int32) for name in rows[0]})
-    expected = model(inputs["ids"])["logits"].numpy().argmax(axis=1)
-    for signature, values in inputs.items():
-        answer = tf.saved_model.load(str(tmp_path / "named")).signatures[signature](
-            **{name: tf.constant(value) for name, value in values.items()})
-        assert [label.decode() for label in answer["labels"].numpy()] == [names[index] for index in expected]
-        assert answer["predictions"].numpy().tolist() == expected.tolist()
+        np.testing.assert_allclose(answer["probabilities"], probabilities, atol=1e-5)
+        np.testing.assert_allclose(answer["predictions"], predictions, atol=1e-5)
+        assert ("labels" in answer) == has_names
+        assert not has_names or answer["labels"] == [arguments["label_names"][index] for index in predictions]
 
 
 @pytest.mark.parametrize("tokenizer", ["SentencePiece"], indirect=True)
@@ -161,16 +136,6 @@ def test_a_classifier_is_a_layer_of_keras_3(tmp_path, tokenizer, config):
     np.testing.assert_allclose(outputs["model"], 2 * expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("tokenizer", ["SentencePiece"], indirect=True)
-@pytest.mark.parametrize("arguments", [dict(num_labels=2), dict(num_labels=1, label_names=["score"])])
-def test_without_names_or_for_a_score_there_are_no_labels(tmp_path, tokenizer, config, arguments):
-    model = AlbertClassifier(config, **arguments)
-    export_classification(str(tmp_path / "served"), model, tokenizer, 12, has_pairs=False,
-                          is_regression=arguments["num_labels"] == 1)
-    served = tf.saved_model.load(str(tmp_path / "served")).signatures["serving_default"]
-    assert set(served.structured_outputs) == {"probabilities", "predictions"}
-
-
 def test_an_answer_is_cut_out_of_the_text(tmp_path, tokenizer, config):
     export_question_answering(str(tmp_path / "served"), AlbertSpan(config), tokenizer,
                               FeatureOptions(24, 8, 6, is_training=False), AnswerOptions("1.1"))
@@ -180,20 +145,12 @@ def test_an_answer_is_cut_out_of_the_text(tmp_path, tokenizer, config):
     assert found["answer"][0].endswith("\u0308")
 
 
-@pytest.mark.parametrize("tokenizer", ["SentencePiece"], indirect=True)
-def test_in_bfloat16_it_answers_as_well(config, tokenizer, tmp_path):
-    keras.mixed_precision.set_global_policy("mixed_bfloat16")
-    try:
-        model = AlbertPretrainer(config)
-        export_mask_filling(str(tmp_path / "served"), model, tokenizer, top_k=3)
-        (expected,) = fill_masks(model, tokenizer, MASKED[0], top_k=3)
-    finally:
-        keras.mixed_precision.set_global_policy("float32")
-    (found,) = ask(tmp_path / "served", ("serving_default", dict(text=MASKED[:1])))
-    np.testing.assert_allclose(found["probabilities"][0][0], [filling.probability for filling in expected], rtol=0.02)
-
-
-def test_masks_are_filled_as_in_python(mask_filling, tokenizer, pretrainer):
+def test_masks_are_filled_as_in_python_also_by_saved_model_cli(mask_filling, tokenizer, pretrainer):
+    (asset,) = (mask_filling / "assets").iterdir()
+    assert asset.read_bytes() == pathlib.Path(tokenizer.vocabulary_file).read_bytes()
+    shown = run(SAVED_MODEL_CLI, "run", "--dir", mask_filling, "--tag_set", "serve", "--signature_def",
+                "serving_default", "--input_exprs", "text=[b'The [MASK] of the file.']")
+    assert "Result for output key pieces" in shown and "Result for output key probabilities" in shown
     (found,) = ask(mask_filling, ("serving_default", dict(text=MASKED)))
     for text, pieces, probabilities in zip(MASKED, found["pieces"], found["probabilities"]):
         fillings = fill_masks(pretrainer, tokenizer, text, top_k=3) if "[MASK]" in text else []
@@ -201,13 +158,6 @@ def test_masks_are_filled_as_in_python(mask_filling, tokenizer, pretrainer):
         assert pieces == [[filling.piece for filling in row] for row in fillings] + [[""] * 3] * missing
         expected = [[filling.probability for filling in row] for row in fillings] + [[0.0] * 3] * missing
         np.testing.assert_allclose(probabilities, expected, rtol=1e-4)
-
-
-@pytest.mark.parametrize("tokenizer", ["SentencePiece"], indirect=True)
-def test_saved_model_cli_answers(mask_filling):
-    shown = run(SAVED_MODEL_CLI, "run", "--dir", mask_filling, "--tag_set", "serve", "--signature_def",
-                "serving_default", "--input_exprs", "text=[b'The [MASK] of the file.']")
-    assert "Result for output key pieces" in shown and "Result for output key probabilities" in shown
 
 
 def test_texts_that_are_empty_too_long_or_no_utf8_are_answered(mask_filling):
@@ -234,16 +184,6 @@ def test_what_the_model_cannot_take_is_refused_in_words(mask_filling):
         served["ids"](**{name: tf.fill([1, 5], 12345 if name == "input_ids" else 1) for name in names})
 
 
-def test_a_source_that_is_edited_meanwhile_does_not_matter(mask_filling, sources_read):
-    ours = [thing for thing in sources_read if "tensorflow" not in pathlib.Path(inspect.getfile(thing)).parts]
-    assert not ours
-
-
-def test_the_vocabulary_is_an_asset(mask_filling, tokenizer):
-    (asset,) = (mask_filling / "assets").iterdir()
-    assert asset.read_bytes() == pathlib.Path(tokenizer.vocabulary_file).read_bytes()
-
-
 def test_ids_in_the_graph_are_those_of_masked_ids(tokenizer):
     texts = [*MASKED, "[MASK]", "a[MASK]b [MASK]. [MASK]\u2003c [MASK]\u00a0d", "[MASK][MASK]ing[MASK]'s"]
     packed = GraphMasks(tokenizer, 64, 1).pack(GraphTokenizer(tokenizer), tf.constant(texts))
@@ -252,9 +192,15 @@ def test_ids_in_the_graph_are_those_of_masked_ids(tokenizer):
 
 
 @pytest.mark.parametrize("tokenizer", ["SentencePiece"], indirect=True)
-def test_only_an_earlier_export_is_replaced(tmp_path, tokenizer, pretrainer):
+def test_in_bfloat16_it_answers_as_well_and_only_an_earlier_export_is_replaced(config, tokenizer, tmp_path, policy):
+    policy("mixed_bfloat16")
+    model = AlbertPretrainer(config)
+    export_mask_filling(str(tmp_path / "served"), model, tokenizer, top_k=3)
+    (expected,) = fill_masks(model, tokenizer, MASKED[0], top_k=3)
+    (found,) = ask(tmp_path / "served", ("serving_default", dict(text=MASKED[:1])))
+    np.testing.assert_allclose(found["probabilities"][0][0], [filling.probability for filling in expected], rtol=0.02)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/file").write_text("precious")
     with pytest.raises(ValueError, match="mine exists and is not an earlier export"):
-        export_mask_filling(str(tmp_path / "mine"), pretrainer, tokenizer)
-    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+        export_mask_filling(str(tmp_path / "mine"), model, tokenizer)
+    assert (tmp_path / "mine/file").read_text() == "precious"

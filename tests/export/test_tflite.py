@@ -5,10 +5,10 @@ import pytest
 import tensorflow as tf
 from in_process import loaded
 from new_head import new_head
+from tiny import TINY
 
 from albert_tf import keras
-from albert_tf.config import AlbertConfig
-from albert_tf.export import PRECISIONS, tflite
+from albert_tf.export import tflite
 from albert_tf.export.conversion import save
 from albert_tf.export.saved_model import ModelWithRunner
 from albert_tf.modeling.albert_model import AlbertModel
@@ -20,8 +20,7 @@ from albert_tf.weights.heads import HEADS as ALL_HEADS, head_named
 
 pytestmark = pytest.mark.both_stacks
 
-CONFIG = AlbertConfig(vocab_size=60, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
-                      intermediate_size=32, max_position_embeddings=16)
+CONFIG = TINY.replace(vocab_size=60, embedding_size=8, hidden_size=16)
 HEADS = {
     AlbertModel: {"pooled_output", "sequence_output"},
     AlbertPretrainer: {"mlm_logits", "sop_logits"},
@@ -37,10 +36,12 @@ def seed():
     keras.utils.set_random_seed(1)
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_converting_and_comparing_print_nothing(capfd, recwarn, precision):
-    model = AlbertModel(CONFIG)
-    tflite.differences(tflite.convert(model, precision, max_seq_length=8), model, max_seq_length=8)
+@pytest.mark.parametrize("precision, at_most", [("float32", 1e-5), ("float16", 1e-2), ("int8", 0.2)])
+def test_smaller_weights_change_little_and_converting_and_comparing_print_nothing(capfd, recwarn, precision, at_most):
+    model = AlbertClassifier(CONFIG, num_labels=3)
+    found = tflite.differences(tflite.convert(model, precision, 12), model, 12)
+    assert set(found) == {"logits", "pooled_output", "sequence_output"}
+    assert np.max([*found.values()]) < at_most
     assert not [warning for warning in recwarn if "tf.lite" in str(warning.message)]
     assert capfd.readouterr() == ("", "")
 
@@ -64,16 +65,10 @@ def test_questions_are_answered_as_by_the_model(kind, sentence_pieces):
     assert [answer.answer for answer in found] == [answer.answer for answer in expected] and expected[0].answer
 
 
-@pytest.mark.parametrize("precision, at_most", [("float32", 1e-5), ("float16", 1e-2), ("int8", 0.2)])
-def test_smaller_weights_change_little(precision, at_most):
-    model = AlbertClassifier(CONFIG, num_labels=3)
-    found = tflite.differences(tflite.convert(model, precision, 12), model, 12)
-    assert set(found) == {"logits", "pooled_output", "sequence_output"}
-    assert np.max([*found.values()]) < at_most
-
-
 @pytest.mark.parametrize("head, precision, bytes_per_weight", [
-    ("pretrainer", "float32", 4), ("pretrainer", "float16", 2), *((head.name, "int8", 1) for head in ALL_HEADS)])
+    ("pretrainer", "float32", 4), ("pretrainer", "float16", 2),
+    *(pytest.param(head.name, "int8", 1, marks=() if head.name == "pretrainer" else pytest.mark.long)
+      for head in ALL_HEADS)])
 def test_weights_that_layers_share_are_stored_once(head, precision, bytes_per_weight):
     config = CONFIG.replace(vocab_size=8000, embedding_size=128, hidden_size=256, intermediate_size=1024)
     model = new_head(head_named(head), config)
@@ -85,16 +80,12 @@ LENGTHS = [4, 8, 12]
 
 
 @pytest.mark.long
-def test_several_lengths_are_signatures_of_one_file_that_share_the_weights():
+def test_several_lengths_are_signatures_of_one_file_that_share_the_weights_and_are_all_compared():
     model = AlbertPretrainer(CONFIG.replace(vocab_size=8000, embedding_size=64))
     one, several = (tflite.convert(model, "float32", lengths, 3) for lengths in (12, LENGTHS))
     assert np.max([*tflite.differences(several, model, LENGTHS, 3).values()]) < 1e-5
     assert {*tflite.interpreter_of(several).get_signature_list()} == {"length_4", "length_8", "length_12"}
     assert len(several) < 1.2 * len(one)
-
-
-@pytest.mark.long
-def test_a_difference_at_one_of_several_lengths_is_found():
     model = AlbertModel(CONFIG.replace(initializer_range=0.5))
     flatbuffer = tflite.convert(model, "float32", LENGTHS)
     embeddings = next(variable for variable in model.variables if "position_embeddings" in variable.name)
@@ -127,22 +118,17 @@ def test_lengths_that_the_model_cannot_have_are_refused(tmp_path, capsys, length
     assert "--signature_lengths must be numbers of tokens from 1 to 16" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("stored, length", [(12, 12), (None, 16)])
-def test_the_default_length_is_that_of_the_model(tmp_path, capsys, stored, length):
+@pytest.mark.parametrize("stored, flags, lengths", [
+    (12, {}, [12]), (None, {}, [16]), (None, dict(max_seq_length=8, signature_lengths="8,4"), [4, 8])])
+def test_a_command_writes_the_length_of_the_model_or_several(tmp_path, stored, flags, lengths):
     save(AlbertModel(CONFIG, max_seq_length=stored), str(tmp_path / "model"), "ours")
     with loaded("export_to_tflite") as run:
-        assert run(init_checkpoint=tmp_path / "model", output_dir=tmp_path / "out", precision="float32") == 0
-    encode = tflite.interpreter_of((tmp_path / "out/encoder_float32.tflite").read_bytes()).get_signature_runner()
-    assert encode.get_input_details()["input_ids"]["shape"].tolist() == [1, length]
-
-
-def test_a_command_writes_several_lengths(tmp_path, capsys):
-    save(AlbertModel(CONFIG), str(tmp_path / "model"), "ours")
-    with loaded("export_to_tflite") as run:
-        assert run(init_checkpoint=str(tmp_path / "model"), output_dir=str(tmp_path / "out"), max_seq_length=8,
-                   signature_lengths="8,4", precision="float32") == 0
-    written = (tmp_path / "out/encoder_float32.tflite").read_bytes()
-    assert {*tflite.interpreter_of(written).get_signature_list()} == {"length_4", "length_8"}
+        assert run(init_checkpoint=tmp_path / "model", output_dir=tmp_path / "out", precision="float32", **flags) == 0
+    interpreter = tflite.interpreter_of((tmp_path / "out/encoder_float32.tflite").read_bytes())
+    names = sorted(interpreter.get_signature_list())
+    assert len(lengths) == 1 or names == [f"length_{length}" for length in lengths]
+    assert [interpreter.get_signature_runner(name).get_input_details()["input_ids"]["shape"].tolist()
+            for name in names] == [[1, length] for length in lengths]
 
 
 def test_a_model_with_ops_that_tensorflow_lite_lacks_is_refused():
