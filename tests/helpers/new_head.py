@@ -21,6 +21,7 @@ SETTINGS = {
     "sentence_encoder": dict(max_seq_length=9, pooling="max", normalize=True, truncate_dim=4,
                              prompts=dict(query="find: ", passage=""), default_prompt_name="query"),
 }
+assert {*HEAD_NAMES} <= {*SETTINGS}, "a new head needs its settings here"
 
 
 def new_head(head, config):

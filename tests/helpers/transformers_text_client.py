@@ -1,7 +1,8 @@
 """Reads folders with transformers' Auto classes, from text: python transformers_text_client.py JOBS.json ANSWERS.json
 
 A job is dict(folder, model, texts, rows, pipeline): the Auto class, or null for the tokenizer alone; texts of which
-only the ids are wanted; rows [text, pair or null] for the model; and null or [task, text, options].
+only the ids are wanted; rows [text, pair or null] for the model; and null or [task, text, options]. The answer has
+the keys of weights that are missing or unexpected.
 """
 
 import json
@@ -16,7 +17,10 @@ def answer(job: dict) -> dict:
     ids = tokenizer(job["texts"], truncation=True)["input_ids"]
     answers = dict(length=tokenizer.model_max_length, ids=ids, rows=[])
     if job["model"]:
-        model = getattr(transformers, job["model"]).from_pretrained(job["folder"]).eval()
+        model, info = getattr(transformers, job["model"]).from_pretrained(job["folder"], output_loading_info=True)
+        answers["wrong_keys"] = [f"{name}: {key}" for name in ("missing_keys", "unexpected_keys", "mismatched_keys")
+                                 for key in info[name]]
+        model.eval()
         for text, pair in job["rows"]:
             inputs = dict(tokenizer(text, pair, truncation=True, return_tensors="pt"))
             packed = {name: value[0].tolist() for name, value in inputs.items()}

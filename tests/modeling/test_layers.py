@@ -10,6 +10,7 @@ from tensorflow.python.eager import context
 from albert_tf import devices, keras
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.blocks import attention, attention_in_training
+from albert_tf.modeling.cudnn_attention import can_compute
 from albert_tf.modeling.dropout import Dropouts, dropped
 from albert_tf.modeling.layers import LAYER_NORM_EPSILON, ReleaseDense, activation, layer_norm
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -251,3 +252,13 @@ def test_blocks_of_equal_weights_compute_what_one_shared_block_does(tiny_config,
     own.assign(own * 10)
     outputs, before = separate(tiny_batch)["encoder_outputs"], shared(tiny_batch)["encoder_outputs"]
     assert [np.allclose(a, b, atol=1e-5) for a, b in zip(outputs, before)] == [True, True, True, False]
+
+
+@pytest.mark.parametrize("dtype, head_size, dropout, expected", [
+    ("bfloat16", 64, (), True), ("float32", 64, (), False), ("bfloat16", 64, ([1, 2, 0], 0.1), False),
+    ("bfloat16", 12, (), False), ("bfloat16", 256, (), False)])
+def test_cudnn_computes_bfloat16_without_dropout(dtype, head_size, dropout, expected, monkeypatch):
+    query = tf.zeros([1, 1, 8, head_size], dtype)
+    assert not can_compute(query, *dropout)  # on a CPU
+    monkeypatch.setattr(devices, "has_cudnn_attention", lambda: True)
+    assert can_compute(query, *dropout) is expected

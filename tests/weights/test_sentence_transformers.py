@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import tiny
 from in_process import loaded
+from sentence_transformers_client import PASSAGES, QUERIES
 
 import albert_tf
 from albert_tf.export.conversion import convert
+from albert_tf.tasks.classification.answers import RelevanceScorer
 from albert_tf.tasks.sentence_vectors.vectors import embed, text_vectors, token_ids, vectors_function
 from albert_tf.weights.settings import settings_of
 from albert_tf.weights.stored_model import open_source
@@ -145,3 +147,47 @@ def test_texts_that_the_library_lower_cases_keep_their_accents(folder):
     (path / "sentence_albert_config.json").write_text('{"max_seq_length": 8, "do_lower_case": true}')
     read = albert_tf.tokenizer_from_pretrained(str(path))
     assert (read.do_lower_case, read.keep_accents, read.max_seq_length) == (True, True, 8)
+
+
+CONFIG = "config_sentence_transformers.json"
+
+
+@pytest.fixture
+def cross_encoder(golden, tmp_path):
+    return shutil.copytree(golden / "sentence_transformers/cross_encoder", tmp_path / "cross_encoder")
+
+
+@pytest.fixture(scope="module")
+def scores(golden):
+    return json.loads((golden / "sentence_transformers/numbers.json").read_text())["scores"]
+
+
+def scores_of(path):
+    model = albert_tf.from_pretrained(str(path), model="classifier")
+    return model, RelevanceScorer(model, albert_tf.tokenizer_from_pretrained(str(path)), 2)(QUERIES, PASSAGES)
+
+
+def test_scores_are_those_of_sentence_transformers_with_either_function(cross_encoder, scores):
+    assert open_source(str(cross_encoder)).head == "classifier"
+    model, found = scores_of(cross_encoder)
+    assert (model.activation_fn, model.num_labels, model.max_seq_length) == ("sigmoid", 1, 17)
+    np.testing.assert_allclose(found, scores, atol=1e-5)
+    several = albert_tf.from_pretrained(str(cross_encoder), model="classifier", num_labels=3)
+    assert (several.num_labels, several.activation_fn) == (3, None)
+    values = json.loads((cross_encoder / CONFIG).read_text())
+    (cross_encoder / CONFIG).write_text(json.dumps(dict(values, activation_fn="torch.nn.modules.linear.Identity")))
+    np.testing.assert_allclose(1 / (1 + np.exp(-scores_of(cross_encoder)[1])), scores, atol=1e-5)
+    (cross_encoder / CONFIG).write_text(json.dumps(dict(values, activation_fn="torch.nn.modules.activation.Tanh")))
+    with pytest.raises(ValueError, match=f"{CONFIG}: .*Sigmoid, .*Identity. Received: '.*Tanh'"):
+        open_source(str(cross_encoder))
+
+
+@pytest.mark.parametrize("entry", [
+    dict(sentence_transformers=dict(activation_fn="torch.nn.modules.linear.Identity", version="4.1.0")),
+    dict(sbert_ce_default_activation_function="torch.nn.modules.linear.Identity")])
+def test_folders_of_earlier_versions_are_read(cross_encoder, entry):
+    for name in (CONFIG, "modules.json", "sentence_bert_config.json"):
+        (cross_encoder / name).unlink()
+    config = json.loads((cross_encoder / "config.json").read_text())
+    (cross_encoder / "config.json").write_text(json.dumps({**config, **entry}))
+    assert albert_tf.from_pretrained(str(cross_encoder), model="classifier").activation_fn == "identity"

@@ -1,4 +1,4 @@
-"""transformers gives the folders that we write the same ids as we do, from raw text, and so the same outputs.
+"""transformers loads the folders that we write without missing keys, and gives texts the same ids and outputs.
 
 Wants the environments of peers.py: the newest transformers, and the last 4.x.
 """
@@ -45,6 +45,11 @@ CASES = {
     "span": ({}, "AutoModelForQuestionAnswering", dict(start_logits="start_logits", end_logits="end_logits"), None),
     "multiple_choice": (dict(num_choices=1), "AutoModelForMultipleChoice", dict(logits="logits"), None),
 }
+# Other configs, by the name of a case; transformers 4.57 fails if a group has more blocks than layers.
+CONFIGS = {"pretrainer of one width": dict(embedding_size=8), "pretrainer without sharing": dict(
+    cross_layer_sharing="none", hidden_act="gelu_exact"), "classifier with relu": dict(hidden_act="relu"),
+    "encoder of groups": dict(num_hidden_groups=2, inner_group_num=2)}
+CASES.update({name: CASES[name.split()[0]] for name in CONFIGS})
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +60,7 @@ def models(tmp_path_factory):
         keras.utils.set_random_seed(1)
         vocabulary = VocabularyFiles(f"{shipped_model('albert_tiny_en')}/spiece.model", None, True, False)
         folder = str(tmp_path_factory.mktemp("folders") / kind)
-        model = head_named(kind).model(TINY, **arguments)
+        model = head_named(kind.split()[0]).model(TINY.replace(**CONFIGS.get(kind, {})), **arguments)
         save_hugging_face(model, folder, vocabulary)
         models[kind] = folder, model, albert_tf.tokenizer_from_pretrained(folder)
     return models
@@ -66,7 +71,7 @@ def answers(request, models, golden, tmp_path_factory):
     """{name: what a version of transformers computes}"""
     folder = tmp_path_factory.mktemp("answers")
     jobs = {kind: dict(folder=models[kind][0], model=CASES[kind][1], texts=TEXTS, rows=ROWS, pipeline=CASES[kind][3])
-            for kind in CASES}
+            for kind in CASES if request.param != "transformers 4" or kind != "encoder of groups"}
     jobs["shipped"] = dict(folder=shipped_model("albert_tiny_en"), model=None, texts=[*TEXTS, *MASKED, "a [SEP] b"],
                            rows=[], pipeline=None)
     for lower in (True, False):
@@ -90,6 +95,8 @@ def check_ids(tokenizer, texts, ids, length):
 
 @pytest.mark.parametrize("name", [*CASES, "bert_True", "bert_False"])
 def test_ids_of_ordinary_sentences_are_ours(answers, name):
+    if name not in answers:
+        pytest.skip("transformers 4.57 cannot load it")
     assert len(TEXTS) >= 600 and {*"()\"'-–[]$£€"} <= {*"".join(TEXTS)}
     assert answers[name]["length"] == POSITIONS
     check_ids(answers["tokenizers"][name], TEXTS, answers[name]["ids"], POSITIONS)
@@ -97,12 +104,15 @@ def test_ids_of_ordinary_sentences_are_ours(answers, name):
 
 @pytest.mark.parametrize("kind", CASES)
 def test_pairs_and_long_texts_have_our_segments_and_outputs(answers, models, kind):
+    if kind not in answers:
+        pytest.skip("transformers 4.57 cannot load it")
     _, model, tokenizer = models[kind]
+    assert not answers[kind]["wrong_keys"]
     for (text, pair), row in zip(ROWS, answers[kind]["rows"]):
         inputs = tokenizer(text, pair or "", max_seq_length=POSITIONS)
         assert row["input_ids"] == inputs["input_ids"][0].tolist() and len(row["input_ids"]) <= POSITIONS
         assert row["token_type_ids"] == inputs["segment_ids"][0].tolist()
-        if kind == "pretrainer":
+        if "pretrainer" in kind:
             inputs["masked_lm_positions"] = np.zeros([1, 1], np.int32)
         if kind == "multiple_choice":
             inputs = {name: value[None] for name, value in inputs.items()}
@@ -118,12 +128,14 @@ def test_pipelines_take_long_texts_and_masks(answers, models):
     given = {answer["label"]: answer["score"] for answer in answers["classifier"]["pipeline"]}
     np.testing.assert_allclose([given[label] for label in LABELS], [expected[label] for label in LABELS], atol=1e-5)
     assert np.shape(answers["encoder"]["pipeline"]) == (1, POSITIONS, 8)
-    _, model, tokenizer = models["pretrainer"]
-    fillings, = albert_tf.fill_masks(model, tokenizer, MASKED[1])
-    given = answers["pretrainer"]["pipeline"]
-    np.testing.assert_allclose([answer["score"] for answer in given], [each.probability for each in fillings],
-                               rtol=1e-3)
-    assert [answer["token"] for answer in given] == tokenizer.convert_tokens_to_ids([each.piece for each in fillings])
+    for name in (name for name in CASES if "pretrainer" in name):
+        _, model, tokenizer = models[name]
+        fillings, = albert_tf.fill_masks(model, tokenizer, MASKED[1])
+        given = answers[name]["pipeline"]
+        np.testing.assert_allclose([answer["score"] for answer in given], [each.probability for each in fillings],
+                                   rtol=1e-3)
+        assert [answer["token"] for answer in given] == tokenizer.convert_tokens_to_ids(
+            [each.piece for each in fillings])
     assert {answer["entity"] for answer in answers["token_classifier"]["pipeline"]} <= {*LABELS}
 
 
