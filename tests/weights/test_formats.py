@@ -86,6 +86,8 @@ def test_every_sharing_and_size_comes_back(tmp_path, to, changes):
         assert not (tmp_path / to).exists()
         return
     albert_tf.save_pretrained(model, folder, to=to)
+    with pytest.raises(ValueError, match=f"^no vocabulary .* {folder}: "):
+        albert_tf.tokenizer_from_pretrained(folder)
     read = albert_tf.from_pretrained(folder, model="pretrainer")
     assert read.config == (config if to == "ours" or "f" in config.cross_layer_sharing else config.in_groups())
     assert all(np.array_equal(value, values_of(read)[name]) for name, value in values_of(model).items())
