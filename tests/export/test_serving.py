@@ -142,7 +142,7 @@ def test_an_answer_is_cut_out_of_the_text(tmp_path, tokenizer, config):
     context = "A\u0308 e\u0308"  # an answer ends after the marks of its last character
     (found,) = ask(tmp_path / "served", ("serving_default", dict(question=["the name"], context=[context])))
     assert found["answer"][0] and found["answer"][0] == context[found["start"][0] : found["end"][0]]
-    assert found["answer"][0].endswith("\u0308")
+    assert found["answer"][0].rstrip().endswith("\u0308")
 
 
 def test_masks_are_filled_as_in_python_also_by_saved_model_cli(mask_filling, tokenizer, pretrainer):
