@@ -1,19 +1,17 @@
 """A run keeps what it was trained with: config, settings, vocabulary, weights; another task or model is refused."""
 
-import hashlib
 import json
 import shutil
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from script_session import ScriptSession
+from tiny import TINY_TEXT
+from tuning import end_of, files_in
 
-from albert_tf.utils.outputs import used_alone
 from albert_tf.weights.settings import settings_in
 
-CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
-              intermediate_size=16, max_position_embeddings=64, initializer_range=0.3)
+CONFIG = TINY_TEXT.replace(num_hidden_layers=2, initializer_range=0.3)
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +22,7 @@ def folder(tmp_path_factory):
 
 
 def write_config(path, **changes):
-    path.write_text(json.dumps(dict(CONFIG, **changes)))
+    path.write_text(CONFIG.replace(**changes).to_json_string())
     return path
 
 
@@ -37,9 +35,9 @@ def script(golden, folder):
 
 
 @pytest.fixture(scope="module")
-def new(golden, folder):
+def new(tiny_spm, folder):
     """The flags of a new run from random weights."""
-    return dict(albert_config_file=folder / "config.json", spm_model_file=golden / "tiny_spm/tiny.model",
+    return dict(albert_config_file=folder / "config.json", spm_model_file=tiny_spm,
                 max_seq_length=24, do_train=True)
 
 
@@ -64,13 +62,7 @@ def answers(directory):
 
 def digests(directory):
     """The content of the files that describe a run, and of its checkpoints."""
-    paths = [path for path in sorted(directory.glob("*")) if path.is_file() and not path.name.startswith((
-        "eval_", "best_trial", "test_results", "submit_results", "test_predictions"))]
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
-
-
-def variables(prefix):
-    return set(tf.train.load_checkpoint(str(prefix)).get_variable_to_shape_map())
+    return {name: content for name, content in files_in(directory).items() if not name.startswith(("test_", "submit_"))}
 
 
 @pytest.mark.both_stacks
@@ -84,32 +76,9 @@ def test_a_run_predicts_and_is_evaluated_with_its_own_config_whatever_weights_ar
     script.run(output_dir=apart, albert_config_file=write_config(folder / "heads.json", num_attention_heads=4),
                do_predict=True)
     np.testing.assert_array_equal(answers(apart), expected)
-    after = digests(apart)
-    assert {name for name in before if before[name] != after[name]} <= {"model.ckpt-best.index"}  # a copy
-    assert variables(apart / "model.ckpt-best") == variables(apart / "model.ckpt-2")
+    assert digests(apart) == before
+    assert end_of(apart, "best").keys() == end_of(apart).keys()
     assert json.loads((apart / "albert_config.json").read_text())["hidden_dropout_prob"] == 0.25
-
-
-def test_a_folder_in_which_another_process_trains_is_evaluated_and_not_trained_in(script, shared, folder, new):
-    directory = folder / "used"
-    shutil.copytree(shared, directory)
-    with used_alone(str(directory), "training"):
-        before = digests(directory)
-        for num_runs in (1, 2):
-            printed = script.run(expect=1, output_dir=directory, num_runs=num_runs, do_eval=True,
-                                 **dict(new, cached_dir=None))  # nothing is cached in the directory either
-            assert f"error: {directory} is in use by another training: wait" in printed.splitlines()[-1]
-            assert digests(directory) == before and not (directory / "seed_12345").exists()
-        script.run(output_dir=directory, do_eval=True)
-    assert "training from step 1 to 2" in script.run(output_dir=directory, train_step=2, **new)
-
-
-def test_several_runs_are_not_trained_beside_a_training_in_the_folder_of_one_of_them(script, folder, new):
-    directory = folder / "several and one"
-    with used_alone(str(directory / "seed_8"), "training"):
-        printed = script.run(expect=1, output_dir=directory, num_runs=2, seed=7, **new)
-        assert f"error: {directory}/seed_8 is in use by another training: wait" in printed.splitlines()[-1]
-        assert not (directory / "seed_7").exists()
 
 
 @pytest.mark.parametrize("flags, message", [
@@ -136,7 +105,7 @@ def test_a_run_is_continued_with_its_own_config_and_another_dropout(script, apar
     script.run(output_dir=directory, do_train=True, train_step=3, hidden_dropout_prob=0.5, eagerly=True)
     config = json.loads((directory / "albert_config.json").read_text())
     assert (config["cross_layer_sharing"], config["hidden_dropout_prob"]) == ("none", 0.5)
-    assert variables(directory / "model.ckpt-3") == variables(apart / "model.ckpt-2")
+    assert end_of(directory, 3).keys() == end_of(apart).keys()
 
 
 def test_settings_of_a_run_count_and_another_value_is_a_warning(script, folder, new):
@@ -212,53 +181,20 @@ def test_a_member_does_not_get_the_config_of_another(script, shared, folder, con
     assert message in printed.splitlines()[-1] and not (folder / "refused").exists()
 
 
-def test_the_folder_of_several_runs_is_its_best_run(script, folder, new):
-    directory = folder / "several"
-    script.run(output_dir=directory, num_runs=2, seed=7, do_eval=True, **new)
-    best = json.loads((directory / "eval_runs.json").read_text())["best_run"]
-    for name, path in (("of_folder", directory), ("of_run", directory / best)):
-        script.run(output_dir=folder / name, init_checkpoint=path, do_predict=True)
-    np.testing.assert_array_equal(answers(folder / "of_folder"), answers(folder / "of_run"))
-
-
-@pytest.mark.parametrize("other, flags", [
-    ("run_tagging", dict(train_file="train.conll", do_train=True)),
-    ("run_race", dict(do_eval=False, do_train=True)),
-    ("run_squad", dict(train_file="train.json", do_train=True)),
-    ("run_sentence_embeddings", dict(do_train=True)),
-    ("run_pretraining", dict(input_file="records.tfrecord")),
-    ("run_sentence_embeddings", dict(do_predict=True)),
-    ("run_pretraining", dict(input_file="records.tfrecord", do_train=False, do_eval=True)),
-])
-def test_a_run_of_another_task_is_named_before_anything_is_written(script, shared, folder, other, flags, golden):
-    before = digests(shared)
-    of_the_script = dict(task_name=None, cached_dir=folder / "cached_of_others", learning_rate=0.01)
-    if other == "run_pretraining":
-        of_the_script.update(cached_dir=None, data_dir=None, train_step=None)
-    elif other in ("run_tagging", "run_squad"):
-        of_the_script.update(data_dir=None)
-    printed = script.run(expect=1, script=other, output_dir=shared, **of_the_script, **flags)
-    (line,) = [line for line in printed.splitlines() if ": error: " in line]
-    assert f"--output_dir={shared} has a run of classification, and this is " in line
-    assert line.endswith("choose another --output_dir")
-    assert digests(shared) == before and not (folder / "cached_of_others").exists()
-
-
 def test_a_run_without_settings_is_known_by_its_variables(script, shared, folder):
     directory = folder / "earlier"
     shutil.copytree(shared, directory)
     length = json.loads((directory / "albert_tf.json").read_text())["max_seq_length"]
     (directory / "albert_tf.json").unlink()
     script.run(output_dir=directory, do_predict=True, max_seq_length=length)
-    np.testing.assert_array_equal(answers(directory), answers_of(script, shared))
+    script.run(output_dir=shared, do_predict=True)
+    np.testing.assert_array_equal(answers(directory), answers(shared))
+    assert f"--output_dir={shared} has a run of classification, and this is " in script.run(
+        expect=1, script="run_pretraining", output_dir=shared, input_file="x.tfrecord", cached_dir=None, data_dir=None,
+        train_step=None, task_name=None)
     printed = script.run(expect=1, script="run_tagging", task_name=None, data_dir=None, output_dir=directory,
                          do_train=True, train_file="train.conll")
     assert "has a run of classification, and this is tagging" in printed
-
-
-def answers_of(script, directory):
-    script.run(output_dir=directory, do_predict=True)
-    return answers(directory)
 
 
 def test_a_regression_does_not_continue_a_run_with_labels(script, shared):

@@ -1,6 +1,5 @@
 """Teachers of the commands as a user names them: other tokenizers, alpha 0, resumed runs, teachers that are refused."""
 
-import json
 import shutil
 
 import numpy as np
@@ -8,6 +7,8 @@ import pytest
 import tensorflow as tf
 from script_session import ScriptSession
 from synthetic_records import VOCAB_SIZE, write_records
+from tiny import TINY_TEXT
+from tuning import TEXTS, are_equal, end_of
 
 from albert_tf import save_pretrained
 from albert_tf.modeling.classifier import AlbertClassifier
@@ -15,18 +16,16 @@ from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.weights.from_pretrained import from_pretrained, tokenizer_from_pretrained
 from albert_tf.weights.teacher import Teacher
 
-CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
-              intermediate_size=16, max_position_embeddings=64, initializer_range=0.1)
-TEXTS = ["the name of the file", "a kettle stood on the stove", "he sold the boat", "nobody had filled it"]
+CONFIG = TINY_TEXT.replace(initializer_range=0.1)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, golden):
     folder = tmp_path_factory.mktemp("distillation")
-    (folder / "config.json").write_text(json.dumps(CONFIG))
-    (folder / "wide.json").write_text(json.dumps({**CONFIG, "hidden_size": 24}))
+    (folder / "config.json").write_text(CONFIG.to_json_string())
+    (folder / "wide.json").write_text(CONFIG.replace(hidden_size=24).to_json_string())
     pieces = len((golden / "wordpiece/vocab.txt").read_text("utf-8").splitlines())
-    (folder / "words.json").write_text(json.dumps({**CONFIG, "vocab_size": pieces}))
+    (folder / "words.json").write_text(CONFIG.replace(vocab_size=pieces).to_json_string())
     (folder / "lines.txt").write_text("".join(f"{text}\n\n" for text in TEXTS))
     (folder / "tags.conll").write_text("".join(f"{word}\t{'AB'[len(word) % 2]}\n" for word in TEXTS[1].split()))
     (folder / "other.conll").write_text("".join(f"{word}\t{'AC'[len(word) % 2]}\n" for word in TEXTS[1].split()))
@@ -59,32 +58,6 @@ def teacher(run, folder, golden):
     """A classifier of RTE with another vocabulary than its students."""
     run("run_classifier", "teacher", **of_words(folder, golden))
     return folder / "teacher"
-
-
-def end_of(run, step=2):
-    reader = tf.train.load_checkpoint(str(run / f"model.ckpt-{step}"))
-    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map() if "OBJECT" not in name}
-
-
-def are_equal(a, b):
-    return a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)
-
-
-def test_alpha_0_is_training_without_a_teacher_bit_for_bit(run, teacher, folder):
-    run("run_classifier", "alone")
-    run("run_classifier", "ignored", teacher_checkpoint=teacher, distillation_alpha=0)
-    run("run_classifier", "taught", teacher_checkpoint=teacher, distillation_temperature=2)
-    assert are_equal(end_of(folder / "alone"), end_of(folder / "ignored"))
-    assert not are_equal(end_of(folder / "alone"), end_of(folder / "taught"))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("script", ["run_tagging", "run_squad"])
-def test_alpha_0_is_training_without_a_teacher_for_answers_of_tokens_too(run, folder, script):
-    run(script, f"{script}_teacher")
-    run(script, f"{script}_alone")
-    run(script, f"{script}_ignored", teacher_checkpoint=folder / f"{script}_teacher", distillation_alpha=0)
-    assert are_equal(end_of(folder / f"{script}_alone"), end_of(folder / f"{script}_ignored"))
 
 
 def test_a_teacher_with_another_tokenizer_answers_once_and_a_resumed_run_takes_the_same_steps(run, teacher, folder):
@@ -193,25 +166,14 @@ def test_sentence_vectors_come_near_those_of_a_teacher_with_another_tokenizer_an
     assert np.abs(cosines[0] - cosines[1]).max() < 0.1
 
 
-def test_the_objective_and_the_teacher_need_each_other(run, folder):
-    need = "--objective=distillation and --teacher_checkpoint need each other"
-    for flags in (dict(objective="distillation", train_file=folder / "lines.txt"),
-                  dict(teacher_checkpoint="albert_tiny_en")):
-        assert need in run("run_sentence_embeddings", "half", expect=1, **flags).splitlines()[-1]
-    (folder / "empty.txt").write_text("\n \n")
-    printed = run("run_sentence_embeddings", "none", expect=1, objective="distillation",
-                  teacher_checkpoint="albert_tiny_en", train_file=folder / "empty.txt")
-    assert f"{folder / 'empty.txt'} has no lines" in printed.splitlines()[-1]
-
-
 @pytest.fixture(scope="module")
 def pretrain(folder):
     """A function that runs run_pretraining with its flags, or another script without them."""
-    config = dict(CONFIG, vocab_size=VOCAB_SIZE, max_position_embeddings=16)
-    (folder / "pretrained.json").write_text(json.dumps(config))
-    (folder / "bert.json").write_text(json.dumps(dict(
-        config, embedding_size=24, hidden_size=24, num_hidden_layers=3, num_attention_heads=4,
-        cross_layer_sharing="none")))
+    config = CONFIG.replace(vocab_size=VOCAB_SIZE, max_position_embeddings=16)
+    (folder / "pretrained.json").write_text(config.to_json_string())
+    (folder / "bert.json").write_text(config.replace(
+        embedding_size=24, hidden_size=24, num_hidden_layers=3, num_attention_heads=4, cross_layer_sharing="none",
+        intermediate_size=16).to_json_string())
     flags = dict(input_file=write_records(folder / "train.tfrecord", 8, objective="sop"), max_seq_length=16,
                  albert_config_file=folder / "pretrained.json", max_predictions_per_seq=3, train_batch_size=4,
                  num_train_steps=2, num_warmup_steps=0, save_checkpoints_steps=1, optimizer="adamw", random_seed=2)

@@ -352,7 +352,7 @@ OPTIONS = FeatureOptions(max_seq_length=40, doc_stride=12, max_query_length=10, 
 BEAM = 3
 
 
-@pytest.fixture(scope="module", params=["sentence_pieces", "word_pieces"])
+@pytest.fixture(scope="module", params=["sentence_pieces", pytest.param("word_pieces", marks=pytest.mark.long)])
 def tokenizer(request):
     return request.getfixturevalue(request.param)
 

@@ -1,0 +1,309 @@
+"""What all commands that fine-tune have in common, by a table of tasks (tuning.TASKS) and a table of mistakes."""
+
+import json
+import random
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  registers the ops of exported models
+from tuning import SENTENCES, TASKS, are_equal, end_of, files_in, results_of
+
+from albert_tf.tasks.classification.data import read_examples
+from albert_tf.tasks.multiple_choice.data import read_examples as read_questions
+from albert_tf.weights.settings import settings_in
+
+
+@pytest.fixture(scope="module", params=TASKS)
+def run(request, run_of):
+    return run_of(request.param)
+
+
+def long_but(*quick, tasks=TASKS):
+    return pytest.mark.parametrize("name", [
+        name if name in quick else pytest.param(name, marks=pytest.mark.long) for name in tasks])
+
+
+@pytest.mark.both_stacks
+def test_a_run_leaves_its_scores_checkpoints_answers_settings_and_card(run):
+    path, task, results = run.path, run.task, results_of(run.path)
+    assert {*task.scores, "global_step"} <= set(results)
+    assert {name: float(value) for name, value in (line.split(" = ") for line in (
+        path / "eval_results.txt").read_text().splitlines())} == pytest.approx(results)
+    history = [json.loads(line) for line in (path / "eval_history.jsonl").read_text().splitlines()]
+    metric = task.scores[0]
+    best = max(history, key=lambda row: row[metric])
+    assert [row["global_step"] for row in history] == [1, 2] and results[metric] == best[metric]
+    assert (path / "best_trial.txt").read_text() == f"2:{best['global_step']}:{best[metric]}\n"
+    assert {"model.ckpt-1.index", "model.ckpt-2.index", "model.ckpt-best.index", "albert_config.json", "tiny.model",
+            "eval_history.svg"} <= {file.name for file in path.iterdir()}
+    assert all(run.answers().values())
+    stored = settings_in(str(path))
+    for name, (value, _) in task.settings.items():
+        assert getattr(stored, name, value) == value
+    card = (path / "README.md").read_text("utf-8")
+    assert f"pipeline_tag: {task.pipeline}\n" in card and f"| {metric} | {best[metric]:.4f} |" in card
+    assert "datasets:\n" + "".join(f"- {name}\n" for name in task.datasets) in card
+
+
+def test_a_later_command_answers_the_same_from_the_best_checkpoint_and_the_cache(run, tmp_path):
+    lengths = dict.fromkeys(name for name in run.task.flags if name.startswith("max_") or name in run.task.settings)
+    printed = run(output_dir=tmp_path / "again", init_checkpoint=run.path, albert_config_file=None,
+                  spm_model_file=None, do_predict=True, eagerly=False, **lengths)
+    assert "records made" not in printed
+    assert run.answers(tmp_path / "again") == run.answers()
+
+
+def test_a_run_is_used_as_it_was_trained_and_is_not_continued_as_another(run, tmp_path):
+    others = {name: value for name, (_, value) in run.task.settings.items()}
+    copy = run.copy(tmp_path / "run")
+    before = files_in(copy)
+    printed = run(output_dir=copy, do_predict=True, eagerly=False, **others)
+    line = run.fails(output_dir=copy, do_train=True, train_step=3, **others)
+    for name, (ours, other) in run.task.settings.items():
+        assert f"{name} is {ours} in the run and {other} in --{name}" in printed
+    name, (ours, other) = next(iter(run.task.settings.items()))
+    assert f"--output_dir={copy} " in line and f"{name} is {ours} in the run and {other} in --{name}" in line
+    assert files_in(copy) == before
+
+
+def test_a_run_of_another_task_is_named_before_anything_is_written(run, run_of, tmp_path):
+    before = files_in(run.path)
+    for other in map(run_of, ("classification", "SQuAD 2.0")):
+        if other.task.script != run.task.script or "SQuAD" in run.task.name and other.task.name != run.task.name:
+            line = other.fails(output_dir=run.path, do_predict=True, cached_dir=tmp_path / "cached")
+            assert f"--output_dir={run.path} has a run of {run.task.name}, and this is " in line
+            assert other.task.name in line
+    assert files_in(run.path) == before and not list(tmp_path.iterdir())
+
+
+@long_but("classification")
+def test_several_seeds_continue_where_they_were_killed_and_give_an_ensemble(run_of, tmp_path, name):
+    run, directory = run_of(name), tmp_path / "runs"
+    seeds = [directory / f"seed_{seed}" for seed in (7, 8)]
+    flags = dict(output_dir=directory, num_runs=2, seed=7, do_train=True, do_eval=True)
+    run(**flags)
+    of_runs, metric = json.loads((directory / "eval_runs.json").read_text()), run.task.scores[0]
+    values = [row[metric] for row in of_runs["seeds"].values()]
+    assert list(of_runs["seeds"]) == ["7", "8"] and of_runs["best_run"] == seeds[int(np.argmax(values))].name
+    assert results_of(directory)[metric] == pytest.approx(np.median(values))
+    spread = dict(lowest=min(values), highest=max(values), standard_deviation=np.std(values, ddof=1))
+    assert {name: of_runs["over_runs"][metric][name] for name in spread} == pytest.approx(spread)
+    for seed, value in zip((7, 8), values):
+        card = (directory / f"seed_{seed}" / "README.md").read_text("utf-8").splitlines()
+        assert f"| seed | {seed} |" in card and f"| {metric} | {value:.4f} |" in card
+    ends = [end_of(seed) for seed in seeds]
+    assert not are_equal(*ends)
+    for file in seeds[1].glob("model.ckpt-2.*"):
+        file.unlink()
+    assert "training from step 1 to 2" in run(**flags)
+    assert are_equal(end_of(seeds[1]), ends[1])
+    numbers = []
+    for name, members in (("both", seeds), ("first", seeds[:1]), ("second", seeds[1:])):
+        run(output_dir=tmp_path / name, ensemble_checkpoints=",".join(f"{seed}/model.ckpt-2" for seed in members),
+            do_predict=True)
+        numbers.append(run.task.numbers(tmp_path / name) if run.task.numbers else None)
+    if run.task.numbers:
+        np.testing.assert_allclose(numbers[0], (numbers[1] + numbers[2]) / 2, atol=1e-5)
+        assert not np.array_equal(numbers[1], numbers[2], equal_nan=True)
+    run(output_dir=directory, do_predict=True)
+    run(output_dir=tmp_path / "best", init_checkpoint=directory / of_runs["best_run"], do_predict=True)
+    assert run.answers(directory) == run.answers(tmp_path / "best")
+
+
+def texts_of(name, golden, inputs):
+    """The columns of the texts that a run has predicted."""
+    if name == "classification":
+        return {column: [getattr(row, column) for row in read_examples("rte", str(golden / "glue"), "test")]
+                for column in ("text_a", "text_b")}
+    if name == "labels":
+        return dict(text_a=[json.loads(line)["text"] for line in (inputs / "test.jsonl").read_text().splitlines()])
+    if name == "multiple choice":
+        examples = read_questions(str(golden / "race"), "test")
+        return dict(context=[row.context for row in examples], question=[row.question for row in examples],
+                    options=[row.options for row in examples])
+    data = json.loads((golden / "squad" / ("dev_v1.json" if name.endswith("1.1") else "train.json")).read_text())
+    pairs = [(question["question"], paragraph["context"]) for article in data["data"]
+             for paragraph in article["paragraphs"] for question in paragraph["qas"]]
+    return dict(zip(("question", "context"), map(list, zip(*pairs))))
+
+
+@pytest.mark.long
+@pytest.mark.both_stacks
+def test_the_export_of_a_finished_run_answers_as_the_command(run, golden, inputs, tmp_path):
+    name = next(name for name, task in TASKS.items() if task is run.task)
+    run(output_dir=run.path, export_dir=tmp_path / "served", albert_config_file=None, spm_model_file=None,
+        eagerly=False)
+    signatures = tf.saved_model.load(str(tmp_path / "served")).signatures
+    serve = signatures["serving_default"]
+    if name == "tagging":
+        longest = max(map(len, SENTENCES))
+        tags = signatures["words"](words=[row + [""] * (longest - len(row)) for row in SENTENCES])["tags"].numpy()
+        lines = (run.path / "predictions.conll").read_text().split()
+        assert [tag.decode() for row in tags for tag in row if tag] == lines[1::2]
+        return
+    if name == "sentence vectors":
+        examples = read_examples("sts-b", str(golden / "glue"), "test")
+        first, second = (serve(text=[getattr(row, column) for row in examples])["sentence_embedding"].numpy()
+                         for column in ("text_a", "text_b"))
+        np.testing.assert_allclose(5 * (first * second).sum(axis=1), run.task.numbers(run.path)[:, 0], atol=1e-4)
+        return
+    columns = texts_of(name, golden, inputs)
+    answers = serve(**{column: tf.constant(values) for column, values in columns.items()})
+    if "SQuAD" in name:
+        predictions = json.loads((run.path / "predictions.json").read_text())
+        assert [answer.decode().strip() for answer in answers["answer"].numpy()] == list(predictions.values())
+        for text, start, end, context in zip(*(answers[key].numpy() for key in ("answer", "start", "end")),
+                                             columns["context"]):
+            assert context[start:end] == text.decode()
+        return
+    expected = run.task.numbers(run.path)
+    expected = expected[:, ~np.isnan(expected).any(axis=0)]
+    np.testing.assert_allclose(answers["probabilities"], expected, atol=1e-5)
+    records = max((run.path.parent / "cached").glob("*_test_*.tfrecord"), key=lambda path: path.name.startswith(
+        {"classification": "rte", "labels": "moods", "multiple choice": "race"}[name]))
+    records = next(iter(tf.data.TFRecordDataset(str(records)).batch(99)))
+    np.testing.assert_allclose(signatures["examples"](examples=records)["probabilities"], expected, atol=1e-5)
+    ids = signatures["ids"].structured_input_signature[1]
+    assert {"input_ids", "input_mask", "segment_ids"} <= set(ids)
+
+
+@long_but("classification", tasks=("classification", "SQuAD 1.1", "SQuAD 2.0", "tagging"))
+def test_alpha_0_is_training_without_a_teacher_and_another_alpha_is_not(run_of, tmp_path, name):
+    run = run_of(name)
+    for folder, flags in dict(alone={}, ignored=dict(distillation_alpha=0), taught=dict(distillation_alpha=1)).items():
+        teacher = dict(teacher_checkpoint=run.path) if flags else {}
+        run(output_dir=tmp_path / folder, do_train=True, **teacher, **flags)
+    alone, ignored, taught = (end_of(tmp_path / folder) for folder in ("alone", "ignored", "taught"))
+    assert are_equal(alone, ignored) and not are_equal(alone, taught)
+
+
+def questions(version, split, count):
+    """SQuAD whose answer is "honey", at any position. In SQuAD 2.0 every second context has none."""
+    words, paragraphs = "the old clock and a blue boat stood near some trees".split(), []
+    for i in range(count):
+        order, impossible = random.Random(f"{split}{i}"), version == "2.0" and i % 2 == 1
+        context = order.sample(words, 6)
+        if not impossible:
+            context.insert(order.randrange(6), "honey")
+        text = " ".join(context)
+        answers = [] if impossible else [dict(text="honey", answer_start=text.index("honey"))]
+        paragraphs.append(dict(context=text, qas=[dict(id=f"{split}{i}", question="What is sweet?", answers=answers,
+                                                       is_impossible=impossible)]))
+    return json.dumps(dict(version=version, data=[dict(paragraphs=paragraphs)]))
+
+
+def learnable(name, folder):
+    """Writes data that can be learned. Returns flags and the least score."""
+    if name == "multiple choice":  # the right choice is "honey", at any position
+        rows = [dict(context="Lena keeps bees.", question="She sells _.", answer="ABCD"[i % 4],
+                     options=["honey" if j == i % 4 else "paint" for j in range(2 + max(i % 4, 1))]) for i in range(8)]
+        for split in ("train", "dev"):
+            (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return dict(data_dir=folder, data_format="jsonl", train_step=60, warmup_step=20, learning_rate=0.005), 1
+    if name == "sentence vectors":  # the same few words mean the same
+        texts = ["the name of the file", "a kettle stood on the stove", "he sold the boat", "nobody had filled it"]
+        rows = [f"{i}\t\t\t\t\t\t\t{a}\t{b}\t{5.0 * (a == b)}" for i, (a, b) in enumerate(
+            (a, b) for a in texts for b in texts)]
+        header = "index genre filename year old_index source1 source2 sentence1 sentence2 score".replace(" ", "\t")
+        (folder / "STS-B").mkdir()
+        for split in ("train", "dev"):
+            (folder / "STS-B" / f"{split}.tsv").write_text("\n".join([header, *rows]) + "\n")
+        return dict(data_dir=folder, pooling=None, normalize=None, train_batch_size=16, train_step=60,
+                    learning_rate=0.003), 0.8
+    for split, count in (("train", 32), ("dev", 8)):
+        (folder / f"{split}.json").write_text(questions(name[-3:], split, count))
+    return dict(train_file=folder / "train.json", predict_file=folder / "dev.json", train_step=100, warmup_step=20,
+                learning_rate=0.01), 100
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["multiple choice", "sentence vectors", "SQuAD 1.1", "SQuAD 2.0"])
+def test_what_can_be_learned_is_learned(run_of, tmp_path, name):
+    run = run_of(name)
+    flags, least = learnable(name, tmp_path)
+    flags = {**dict(train_batch_size=8, hidden_dropout_prob=0, attention_probs_dropout_prob=0), **flags}
+    run(output_dir=tmp_path / "out", cached_dir=tmp_path, do_train=True, do_eval=True, eagerly=False,
+        save_checkpoints_steps=flags["train_step"], **flags)
+    assert results_of(tmp_path / "out")["pearson" if name == "sentence vectors" else run.task.scores[0]] >= least
+
+
+MISTAKES = [  # the task, flags, and what the line must name
+    *((name, {}, ["--do_train", "--do_eval", "--export_dir"]) for name in TASKS if name != "labels"),
+    *((name, dict(do_predict=True), ["no checkpoint", "/out", "--init_checkpoint"]) for name in TASKS),
+    *((name, dict(do_train=True, recipe="nowhere_v3"), ["'nowhere_v3'", "mnli"]) for name in TASKS),
+    *((name, dict(do_train=True, max_seq_length=65), ["--max_seq_length=65", "64"]) for name in TASKS),
+    ("classification", dict(task_name="sst-3", do_train=True), ["'sst-3'", "cola", "mnli"]),
+    ("classification", dict(task_name=None, do_train=True), ["--task_name", "--task_config"]),
+    ("classification", dict(data_dir="/nowhere", do_train=True), ["/nowhere/RTE/train.tsv"]),
+    ("classification", dict(albert_config_file=None, do_train=True), ["--init_checkpoint"]),
+    ("classification", dict(early_stopping_patience=2, do_train=True), ["--early_stopping_patience", "--do_eval"]),
+    ("classification", dict(init_checkpoint="/nowhere", do_train=True), ["/nowhere"]),
+    ("classification", dict(task_name="sts-b", do_train=True, focal_gamma=2.0), ["--focal_gamma", "sts-b"]),
+    ("classification", dict(task_name="sts-b", calibrate=True), ["--calibrate", "sts-b"]),
+    ("classification", dict(albert_config_file=None, calibrate=True, init_checkpoint="albert_tiny_en"),
+     ["--calibrate", "--output_dir"]),
+    ("SQuAD 2.0", dict(do_predict=True, predict_file="none.json"), ["none.json"]),
+    ("SQuAD 2.0", dict(ask=True, context_file="none.txt"), ["none.txt"]),
+    ("SQuAD 2.0", dict(ask=True, context_file="/dev/null"), ["/dev/null"]),
+    ("SQuAD 2.0", dict(export_dir="served", squad_version=None, train_file=None, predict_file=None),
+     ["--squad_version"]),
+    ("SQuAD 2.0", dict(do_train=True, max_seq_length=19), ["max_seq_length=19"]),
+    ("SQuAD 2.0", dict(do_train=True, train_batch_size=1000, train_step=None), ["30 questions", "1000"]),
+    ("SQuAD 2.0", dict(do_train=True, start_n_top=65), ["--start_n_top", "--end_n_top", "64"]),
+    ("SQuAD 2.0", dict(do_train=True, num_train_epochs=2), ["--train_step", "--num_train_epochs"]),
+    ("SQuAD 2.0", dict(do_train=True, do_predict=True, squad_version=None, predict_file="{golden}/squad/dev_v1.json"),
+     ["1.1", "2.0"]),
+    ("multiple choice", dict(do_train=True, high_only=True, middle_only=True), ["high_only", "middle_only"]),
+    ("multiple choice", dict(do_train=True, data_format="jsonl", high_only=True), ["high_only", "RACE"]),
+    ("multiple choice", dict(do_train=True, data_dir="/nowhere"), ["/nowhere/train/middle"]),
+    ("multiple choice", dict(do_train=True, data_dir="/nowhere", data_format="jsonl"), ["/nowhere/train.jsonl"]),
+    ("tagging", dict(do_predict=True, predict_file=None), ["--predict_file"]),
+    ("tagging", dict(do_train=True, train_file=None), ["--train_file"]),
+    ("tagging", dict(do_eval=True, train_file=None), ["tags"]),
+    ("tagging", dict(do_train=True, columns="0,a"), ["--columns", "0,a"]),
+    ("tagging", dict(do_train=True, columns="0"), ["--columns", "0,-1"]),
+    ("tagging", dict(do_train=True, columns="0,5"), ["places.conll line 1", "6", "2"]),
+    ("tagging", dict(do_train=True, doc_stride=23), ["doc_stride", "22"]),
+    ("tagging", dict(do_train=True, train_file="{inputs}/words.conll"), ["words.conll"]),
+    ("sentence vectors", dict(do_train=True, objective="pairs"), ["--train_file", "--do_train"]),
+    ("sentence vectors", dict(do_train=True, data_dir="/nowhere"), ["/nowhere/STS-B/train.tsv"]),
+    ("sentence vectors", dict(do_train=True, objective="simcse", train_file="{inputs}/same.txt"), ["same.txt"]),
+    ("sentence vectors", dict(do_train=True, objective="distillation", train_file="{inputs}/lines.txt"),
+     ["--objective=distillation", "--teacher_checkpoint"]),
+    ("sentence vectors", dict(do_train=True, teacher_checkpoint="albert_tiny_en"),
+     ["--objective=distillation", "--teacher_checkpoint"]),
+]
+
+
+@pytest.mark.parametrize("name, flags, named", MISTAKES, ids=str)
+def test_a_mistake_ends_in_one_line_that_names_it_and_nothing_is_trained(run_of, inputs, golden, tmp_path, name, flags,
+                                                                        named):
+    (inputs / "same.txt").write_text("a lamp\na lamp\n")
+    flags = {flag: value.format(inputs=inputs, golden=golden) if isinstance(value, str) else value
+             for flag, value in flags.items()}
+    line = run_of(name).fails(output_dir=tmp_path / "out", cached_dir=tmp_path / "cached", **flags)
+    assert all(text in line for text in named), line
+    assert not list(tmp_path.glob("out/model.ckpt*"))
+
+
+def test_a_run_that_another_process_trains_is_evaluated_and_not_trained(run_of, tmp_path):
+    from albert_tf.utils.outputs import used_alone
+
+    run = run_of("classification")
+    copy = run.copy(tmp_path / "used")
+    flags = dict(do_train=True, do_eval=True, train_step=3, cached_dir=None)  # nothing is cached in the folder either
+    with used_alone(str(copy), "training"):
+        before = files_in(copy)
+        for num_runs in (1, 2):
+            assert f"{copy} is in use by another training" in run.fails(output_dir=copy, num_runs=num_runs, **flags)
+        assert files_in(copy) == before and not (copy / "seed_12345").exists()
+        run(output_dir=copy, do_eval=True)
+    assert "training from step 2 to 3" in run(output_dir=copy, **flags)
+    assert "nothing to train: step 3 of 3 is done" in run(output_dir=copy, **flags)
+    several = tmp_path / "several"
+    with used_alone(str(several / "seed_8"), "training"):
+        assert f"{several}/seed_8 is in use" in run.fails(output_dir=several, num_runs=2, seed=7, **flags)
+        assert not (several / "seed_7").exists()
+    shutil.rmtree(copy)
