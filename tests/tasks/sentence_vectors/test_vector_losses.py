@@ -147,7 +147,8 @@ def gradients_at_once(trainer, batch, count):
                                       dropout_seed=_dropout_seed(7, trainer.optimizer.iterations, i)),
                                  training=True)["sentence_embedding"] for i in range(count)]
         vectors = tf.reshape(tf.stack(vectors, axis=1), [-1, *vectors[0].shape[1:]])
-        loss, _ = trainer.objective.loss(dict(sentence_embedding=vectors), batch, trainer.task.loss_denominators(batch))
+        denominators = trainer.objective.loss_denominators(batch)
+        loss, _ = trainer.objective.loss(dict(sentence_embedding=vectors), batch, denominators)
     return [tf.convert_to_tensor(gradient) for gradient in tape.gradient(
         loss, trainer.model.trainable_variables, unconnected_gradients="zero")], loss
 
