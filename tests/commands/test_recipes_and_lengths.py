@@ -173,3 +173,13 @@ def test_the_release_says_how_long_its_tasks_are_trained_and_others_are_read_thr
                     train_batch_size=32)
     length = schedule_of(options_of(**{**dict(data_dir="data"), **defaults, **values}))
     assert (length.num_train_steps, length.num_warmup_steps) == expected
+
+
+@pytest.mark.parametrize("values, steps, warmup_steps", [
+    (dict(), 8144, 814), (dict(num_train_epochs=2), 60, 6), (dict(train_step=50), 50, 5),
+    (dict(train_step=50, warmup_step=20), 50, 20), (dict(warmup_proportion=0.5), 8144, 4072)])
+def test_a_recipes_warm_up_is_kept_only_with_its_number_of_steps(values, steps, warmup_steps):
+    options = options_of("run_squad", train_file="train.json", output_dir="out", do_train=True, recipe="squad_v2",
+                         train_batch_size=1, **values)
+    schedule = options.training.schedule(30, "question")
+    assert (schedule.num_train_steps, schedule.num_warmup_steps) == (steps, warmup_steps)

@@ -6,17 +6,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of exported models
-from absl.flags import FLAGS
-from absl.testing import flagsaver
-from in_process import loaded
-from script_process import arguments_of, run as run_script
+from script_process import run as run_script
 
 import albert_tf
-from albert_tf.commands.flags import read as read_flags
 from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.server.models import served_model
-from albert_tf.tasks.squad.config import SquadConfig
 from albert_tf.weights.settings import settings_in, settings_of
 
 CONTEXT = "Ada built the clock in 1,908 days.  Zoë Brånström ate ½ of it… and the frogs sang. " * 8
@@ -129,25 +124,13 @@ def test_questions_from_the_terminal_are_answered(run, folder):
     assert answers[-1].startswith("no answer: ") == is_v2
 
 
-@pytest.mark.parametrize("flags, steps, warmup_steps", [
-    (dict(), 8144, 814), (dict(num_train_epochs=2), 60, 6), (dict(train_step=50), 50, 5),
-    (dict(train_step=50, warmup_step=20), 50, 20), (dict(warmup_proportion=0.5), 8144, 4072)])
-def test_a_recipes_warm_up_is_kept_only_with_its_number_of_steps(flags, steps, warmup_steps):
-    with loaded("run_squad"), flagsaver.flagsaver():
-        FLAGS(["run_squad", *arguments_of(dict(train_file="a.json", output_dir="out", do_train=True, recipe="squad_v2",
-                                               train_batch_size=1, **flags))])
-        schedule = read_flags(SquadConfig, has_recipe=True).training.schedule(30, "question")
-    assert (schedule.num_train_steps, schedule.num_warmup_steps) == (steps, warmup_steps)
-
-
 def test_the_releases_flags_are_taken(run_of, folder):
     run_of("SQuAD 2.0")(
-               squad_version=None, warmup_step=None, output_dir=folder / "release", do_train=True, do_predict=True,
-               train_feature_file=folder / "release/train.tfrecord",
-               predict_feature_file=folder / "release/dev.tfrecord",
-               predict_feature_left_file=folder / "release/left.jsonl", n_best_size=3, max_answer_length=5,
-               start_n_top=9, end_n_top=7, warmup_proportion=0.5, train_step=1, use_tpu=False, use_einsum=False,
-               iterations_per_loop=10, release_compatible=True)
+        squad_version=None, warmup_step=None, output_dir=folder / "release", do_train=True, do_predict=True,
+        train_feature_file=folder / "release/train.tfrecord", predict_feature_file=folder / "release/dev.tfrecord",
+        predict_feature_left_file=folder / "release/left.jsonl", n_best_size=3, max_answer_length=5, start_n_top=9,
+        end_n_top=7, warmup_proportion=0.5, train_step=1, use_tpu=False, use_einsum=False, iterations_per_loop=10,
+        release_compatible=True)
     there = {path.name for path in (folder / "release").iterdir()}
     assert {"train.tfrecord", "null_odds.json"} <= there and not {"dev.tfrecord", "left.jsonl"} & there
     n_best = read(folder / "release", "nbest_predictions.json")
