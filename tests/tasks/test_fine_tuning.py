@@ -133,21 +133,6 @@ def test_predictions_are_in_the_tables_order_and_do_not_depend_on_padding_or_rep
 
 
 @pytest.mark.long
-def test_it_learns_and_the_best_checkpoint_predicts(tables, strategy, tmp_path):
-    train, dev = tables
-    run = finetuning(strategy, tmp_path, steps=120, every=40, seeds=(8,))  # a seed of which each stack learns it
-    run.train(train, accuracy_on(dev))
-    results = json.loads((tmp_path / "eval_results.json").read_text())
-    assert results["accuracy"] == max(row["accuracy"] for row in history(tmp_path)) == 1.0
-    best = next(row["global_step"] for row in history(tmp_path) if row["accuracy"] == 1.0)
-    assert results["global_step"] == best and run.trained.best_path() == str(tmp_path / "model.ckpt-best")
-    assert (tmp_path / "best_trial.txt").read_text() == f"120:{best}:1.0\n"
-    assert (tmp_path / "eval_history.svg").read_text().count("_line_") == 2
-    answers = np.stack(run.trained.predict(dev)[0]["probabilities"]).argmax(axis=1)
-    assert np.array_equal(answers, dev.scalars["label_ids"])
-
-
-@pytest.mark.long
 def test_both_paddings_take_the_same_steps(tables, strategy, tmp_path):
     ends = []
     for name, buckets in (("short", BUCKETS), ("padded", (MAX_SEQ_LENGTH,))):
@@ -156,20 +141,6 @@ def test_both_paddings_take_the_same_steps(tables, strategy, tmp_path):
         ends.append(run.trained.best_model().get_weights())
     for short, padded in zip(*ends):
         np.testing.assert_allclose(short, padded, atol=2e-4)
-
-
-@pytest.mark.long
-def test_a_run_that_was_ended_continues_to_the_same_weights(tables, strategy, tmp_path):
-    whole = finetuning(strategy, tmp_path / "whole")
-    whole.train(tables[0])
-    finetuning(strategy, tmp_path / "part").train(tables[0])
-    for step in (4, 6):  # as if it had been ended after step 2
-        for file in (tmp_path / "part").glob(f"model.ckpt-{step}.*"):
-            file.unlink()
-    resumed = finetuning(strategy, tmp_path / "part")
-    resumed.train(tables[0])
-    for a, b in zip(whole.trained.best_model().get_weights(), resumed.trained.best_model().get_weights()):
-        np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.usefixtures("eagerly")
@@ -211,22 +182,6 @@ def test_files_that_describe_a_run_are_written_before_its_first_step_and_not_whe
 
 
 @pytest.mark.usefixtures("eagerly")
-def test_several_runs_give_the_median_and_the_best_one_predicts(tables, strategy, tmp_path):
-    run = finetuning(strategy, tmp_path, steps=2, seeds=(5, 6, 7))
-    run.train(tables[0], scripted([0.8, 0.5, 0.6]))
-    assert json.loads((tmp_path / "eval_results.json").read_text()) == dict(accuracy=0.6, loss=0.0)
-    of_runs = json.loads((tmp_path / "eval_runs.json").read_text())
-    assert of_runs["best_run"] == "seed_5" and list(of_runs["seeds"]) == ["5", "6", "7"]
-    spread = of_runs["over_runs"]["accuracy"]
-    assert (spread["lowest"], spread["highest"]) == (0.5, 0.8)
-    np.testing.assert_allclose(spread["standard_deviation"], np.std([0.8, 0.5, 0.6], ddof=1))
-    assert run.trained.best_path() == str(tmp_path / "seed_5" / "model.ckpt-best")
-    weights = [tf.train.load_checkpoint(str(tmp_path / f"seed_{seed}" / "model.ckpt-2")) for seed in (5, 6)]
-    name = next(name for name in weights[0].get_variable_to_shape_map() if "pooler" in name and "kernel" in name)
-    assert not np.array_equal(weights[0].get_tensor(name), weights[1].get_tensor(name))
-
-
-@pytest.mark.usefixtures("eagerly")
 def test_runs_are_found_whatever_seeds_the_command_names(tables, strategy, tmp_path):
     finetuning(strategy, tmp_path / "two", steps=2, seeds=(5, 6)).train(tables[0], scripted([0.4, 0.9]))
     finetuning(strategy, tmp_path / "one", steps=2, seeds=(5,)).train(tables[0], scripted([0.4]))
@@ -240,20 +195,6 @@ def test_runs_are_found_whatever_seeds_the_command_names(tables, strategy, tmp_p
     assert of_two.trained.best_path() == str(tmp_path / "two" / "seed_5" / "model.ckpt-best")
     of_one.evaluate_runs(scripted([0.3]))
     assert results(tmp_path / "one") == dict(accuracy=0.3, loss=0.0, global_step=2)
-
-
-@pytest.mark.usefixtures("eagerly")
-def test_an_ensemble_gives_the_predictions_of_each_checkpoint(tables, strategy, tmp_path):
-    finetuning(strategy, tmp_path / "a").train(tables[0])
-    paths = tuple(str(tmp_path / "a" / f"model.ckpt-{step}") for step in (2, 6))
-    run = finetuning(strategy, tmp_path / "b", ensemble_checkpoints=paths)
-    first, second = (np.stack(of_one["probabilities"]) for of_one in run.trained.predict(tables[1]))
-    assert not np.array_equal(first, second)
-    for path, expected in zip(paths, (first, second)):
-        alone = finetuning(strategy, tmp_path / "c", init_checkpoint=path)
-        np.testing.assert_array_equal(np.stack(alone.trained.predict(tables[1])[0]["probabilities"]), expected)
-    run.evaluate_runs(accuracy_on(tables[1]))
-    assert json.loads((tmp_path / "b" / "eval_results.json").read_text())["sets"] == 2
 
 
 @pytest.mark.usefixtures("eagerly")
@@ -301,13 +242,6 @@ def test_the_step_of_a_run_is_known_from_its_archive_and_from_a_url(tables, stra
         run.evaluate_runs(accuracy_on(tables[1]))
         assert json.loads((tmp_path / "evaluated/eval_results.json").read_text())["global_step"] == 2
         assert run.trained.checkpoint().step == 2
-
-
-def test_without_a_checkpoint_evaluation_and_prediction_say_so(tables, strategy, tmp_path):
-    run = finetuning(strategy, tmp_path)
-    for use in (lambda: run.trained.predict(tables[1]), lambda: run.evaluate_runs(accuracy_on(tables[1]))):
-        with pytest.raises(ValueError, match="no checkpoint in .*, and --init_checkpoint is not set: train with"):
-            use()
 
 
 def test_a_checkpoint_that_was_not_fine_tuned_does_not_predict(golden, strategy, tables, tmp_path):
