@@ -61,9 +61,9 @@ def test_a_run_is_used_as_it_was_trained_and_is_not_continued_as_another(run, tm
     before = files_in(copy)
     printed = run(output_dir=copy, do_predict=True, eagerly=False, **others)
     line = run.fails(output_dir=copy, do_train=True, train_step=3, **others)
-    for name, (ours, other) in run.task.settings.items():
-        assert f"{name} is {ours} in the run and {other} in --{name}" in printed
-    named = [f"{name} is {ours} in the run and {other} in --{name}" for name, (ours, other) in run.task.settings.items()]
+    named = [f"{name} is {ours} in the run and {other} in --{name}"
+             for name, (ours, other) in run.task.settings.items()]
+    assert all(text in printed for text in named)
     assert f"--output_dir={copy} " in line and any(text in line for text in named)
     assert files_in(copy) == before
 
