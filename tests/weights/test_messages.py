@@ -216,7 +216,7 @@ def test_damaged_files_of_a_module_are_named(tmp_path, tiny_spm, make):
                        ("saved_model.pb", 0)):
         path = tmp_path / "module" / name
         whole = path.read_bytes()
-        path.write_bytes(whole[:size])
+        path.write_bytes(whole[:size] or b"\xff\xff no graph")
         fails(tmp_path / "module", "module", use=lambda path: albert_tf.from_pretrained(path, config=MODULE_CONFIG))
         path.write_bytes(whole)
 
