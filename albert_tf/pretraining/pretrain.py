@@ -18,8 +18,8 @@ from albert_tf.pretraining import reading
 from albert_tf.pretraining.config import LayerDistillation, PretrainingConfig
 from albert_tf.pretraining.objective import DistilledPretrainingObjective, PretrainingObjective
 from albert_tf.pretraining.reading import RecordSet
-from albert_tf.training.checkpoints import Checkpoints, best_or_latest, copy_as_best, numbered
-from albert_tf.training.evaluation import Evaluator, write_plot
+from albert_tf.training.checkpoints import Checkpoints, best_or_latest, numbered
+from albert_tf.training.evaluation import Evaluator
 from albert_tf.training.run import new_trainer, set_up, train, training_in
 from albert_tf.training.strategy import distributed, is_chief
 from albert_tf.utils.files import check_directory, check_no_wildcard, expand_globs, make_directory
@@ -75,18 +75,10 @@ def _pretrain(options: PretrainingConfig, selected: ResolvedModel, strategy: tf.
     trainer = new_trainer(objective, strategy, training, options.devices, schedule, shapes_vary=several,
                           rows_vary=several)
     checkpoints = Checkpoints(output_dir, trainer, config, training.keep_checkpoint_max, is_chief(strategy))
-    evaluated: list[str] = []  # the checkpoints that were loaded, if nothing is trained
-
-    def save_best() -> None:
-        if options.do_train:
-            checkpoints.save_best()
-        elif is_chief(strategy):
-            copy_as_best(evaluated[-1])
-
     evaluator = None
     if options.do_eval:
         evaluator = Evaluator(output_dir, lambda: _evaluate(options, trainer, evaluation_sets, strategy),
-                              objective.best_metric, save_best, is_chief(strategy))
+                              objective.best_metric, checkpoints.save_best, is_chief(strategy))
     with batching.naming_changed_files(all_files):
         if options.do_train:
             batches_from = _batches_from_step(options, training_sets, config.vocab_size)
@@ -94,13 +86,12 @@ def _pretrain(options: PretrainingConfig, selected: ResolvedModel, strategy: tf.
                             before_steps=lambda: write_settings(Settings("pretrainer"), config, output_dir,
                                                                 vocabulary))
             if is_chief(strategy):
-                _draw(options, evaluator)
                 _write_card(options, command_line, objective.model, all_files, _files_of(evaluation_sets), evaluator,
                             trained)
-        elif options.do_eval:
-            _evaluate_checkpoints(options, checkpoints, evaluator, evaluated)
-            if is_chief(strategy):
-                _draw(options, evaluator)
+        elif evaluator is not None:
+            _evaluate_checkpoints(options, checkpoints, evaluator)
+    if evaluator is not None:
+        evaluator.draw()
 
 
 def _objective_factory(
@@ -112,12 +103,6 @@ def _objective_factory(
     model = teacher.model()
     return lambda: DistilledPretrainingObjective(AlbertPretrainer(config), model, teacher.temperature, teacher.alpha,
                                             has_sentence_loss, layers)
-
-
-def _draw(options: PretrainingConfig, evaluator: Evaluator | None) -> None:
-    """Draws the evaluations as a chart, if there are any."""
-    if evaluator is not None and evaluator.best:
-        write_plot(options.output_dir, PretrainingObjective.best_metric)
 
 
 def _write_card(
@@ -210,19 +195,11 @@ def _evaluate(options: PretrainingConfig, trainer, evaluation_sets, strategy) ->
     return results
 
 
-def _evaluate_checkpoints(options: PretrainingConfig, checkpoints, evaluator, evaluated: list[str]) -> None:
-    """Evaluates the checkpoints in --output_dir, or --init_checkpoint if there are none.
-
-    Args:
-      evaluated: the prefixes of the checkpoints that were loaded, to which this function adds.
-    """
+def _evaluate_checkpoints(options: PretrainingConfig, checkpoints: Checkpoints, evaluator: Evaluator) -> None:
+    """Evaluates the checkpoints in --output_dir, or --init_checkpoint if there are none."""
     output_dir = options.output_dir
     if best_or_latest(output_dir):
-        def load(prefix: str, step: int) -> None:
-            checkpoints.restore(prefix)
-            evaluated.append(prefix)
-
-        evaluator.evaluate_saved(load)
+        evaluator.evaluate_saved(lambda prefix, step: checkpoints.restore(prefix))
     elif not options.source.init_path:
         raise ValueError(f"there is no checkpoint to evaluate in {output_dir}, and --init_checkpoint is not set")
     else:

@@ -26,14 +26,13 @@ from albert_tf.export.saved_model import with_precision
 from albert_tf.tasks.config import FineTuningConfig
 from albert_tf.tasks.task import Setup, Task, TrainedModels, new_predictor, store_results
 from albert_tf.text.tokenization import warn_of_unknown_pieces
-from albert_tf.training.checkpoints import Checkpoints, copy_as_best, numbered, run_directory, saved_runs
+from albert_tf.training.checkpoints import Checkpoints, numbered, run_directory, saved_runs
 from albert_tf.training.config import Schedule
 from albert_tf.training.distillation import DistilledObjective, teacher_outputs, with_teacher_outputs
 from albert_tf.training.evaluation import (
     Evaluate,
     Evaluator,
     shown,
-    write_plot,
     write_results,
     write_summary,
 )
@@ -239,7 +238,7 @@ def evaluate_runs(task: Task, trained: TrainedModels, evaluate: Evaluate) -> Non
 
 def _evaluate_run(task: Task, trained: TrainedModels, directory: str, evaluate: Evaluate) -> None:
     """Evaluates the checkpoints of a run. The best one is copied to model.ckpt-best with all of its variables."""
-    loaded, chief = "", is_chief(task.setup.strategy)  # loaded: the checkpoint that is evaluated
+    loaded = ""  # the checkpoint that is evaluated
 
     def load(prefix: str, step: int) -> None:
         nonlocal loaded
@@ -249,7 +248,7 @@ def _evaluate_run(task: Task, trained: TrainedModels, directory: str, evaluate: 
     evaluator = Evaluator(
         directory,
         lambda: evaluate(lambda table: [trained.predictions_of(loaded, table, task.options.eval_batch_size)]),
-        task.best_metric, lambda: copy_as_best(loaded) if chief else None, chief)
+        task.best_metric, writes=is_chief(task.setup.strategy))
     evaluator.evaluate_saved(load)
     _finish(task, directory, evaluator)
 
@@ -259,8 +258,8 @@ def _finish(task: Task, directory: str, evaluator: Evaluator | None) -> None:
     if evaluator is None or not evaluator.best:
         return
     evaluator.write_best()
+    evaluator.draw()
     if is_chief(task.setup.strategy):
-        write_plot(directory, task.best_metric)
         store_results(task, directory, evaluator.best)
 
 

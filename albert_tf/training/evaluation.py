@@ -17,7 +17,7 @@ from albert_tf import keras
 from albert_tf.data.batching import evaluation_rows, table_batches
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.rows import read_json_lines
-from albert_tf.training.checkpoints import best_or_latest, saved_by_step, saved_runs, saved_step
+from albert_tf.training.checkpoints import best_or_latest, copy_as_best, saved_by_step, saved_runs, saved_step
 from albert_tf.training.config import BEST, HISTORY, RESULTS
 from albert_tf.training.objective import Tensors
 from albert_tf.training.strategy import distributed, gathered
@@ -26,6 +26,7 @@ from albert_tf.utils.charts import Curve, Panel, write_charts
 from albert_tf.utils.outputs import locked, write_text
 from albert_tf.utils.progress import count_of
 
+PLOT = "eval_history.svg"
 BEST_TRIAL = "best_trial.txt"  # step:best_step:best_value, as in the release; it follows from the history
 
 
@@ -38,13 +39,13 @@ class Evaluator:
         curves for TensorBoard.
       evaluate: function that evaluates the model's current weights and returns the results as a dict of floats.
       best_metric: the result that decides which checkpoint is the best; higher is better.
-      save_best: function that is called when the results are the best so far.
+      save_best: function that saves the model as model.ckpt-best, in training.
       writes: whether this process writes files; only one of several workers does.
       patience: number of evaluations without a new best after which the run ends early; 0 for never.
     """
 
     def __init__(self, directory: str, evaluate: Callable[[], dict[str, float]], best_metric: str,
-                 save_best: Callable[[], None], writes: bool = True, patience: int = 0):
+                 save_best: Callable[[], None] = lambda: None, writes: bool = True, patience: int = 0):
         self._directory, self._writes, self._patience = directory, writes, patience
         self._evaluate, self._best_metric, self._save_best = evaluate, best_metric, save_best
         self._curves = tf.summary.create_file_writer(os.path.join(directory, "eval")) if writes else (
@@ -89,6 +90,16 @@ class Evaluator:
         if self._writes and best is not None:
             write_results(self._directory, best)
 
+    def draw(self) -> None:
+        """Draws the history as eval_history.svg: best_metric with its best step, and the loss."""
+        history = read_history(self._directory, self._best_metric) if self._writes and self._history else []
+        names = [name for name in dict.fromkeys([self._best_metric, "loss"]) if history and name in history[0]]
+        best = best_of(history, self._best_metric)
+        panels = [Panel(name, [Curve([(row["global_step"], row[name]) for row in history],
+                                     marked_x=best["global_step"] if best else None)], "steps") for name in names]
+        if panels:
+            write_charts(os.path.join(self._directory, PLOT), panels)
+
     def __call__(self, step: int) -> None:
         """Evaluates a step of the run, adds its results to the history, and saves it if it is the best so far."""
         results = self._history[step] = self.report(step)
@@ -97,7 +108,7 @@ class Evaluator:
         self._write_history([results])
 
     def evaluate_saved(self, load: Callable[[str, int], object]) -> None:
-        """Evaluates the checkpoints in the directory, and then saves the best of them as model.ckpt-best.
+        """Evaluates the checkpoints in the directory, and then copies the best of them to model.ckpt-best.
 
         A checkpoint that cannot be loaded is skipped with a warning, and so is one that a training of the same run has
         removed or replaced meanwhile; its results stay in the history. The history loses results that are better than
@@ -119,16 +130,16 @@ class Evaluator:
         while self.best_step not in evaluated and (self.best_step in left or self.best_step not in saved):
             removed.append(self.best_step)
             del self._history[self.best_step]
-        self._save_best_of(saved, left, load)
+        self._copy_best_of(saved, left, load)
         self._write_history(list(evaluated.values()), removed)
 
-    def _save_best_of(self, saved: dict[int, str], left: dict[int, str], load: Callable[[str, int], object]) -> None:
-        """Saves the best checkpoint of those at the start that are left, unless a training has saved another one."""
+    def _copy_best_of(self, saved: dict[int, str], left: dict[int, str], load: Callable[[str, int], object]) -> None:
+        """Copies the best checkpoint of those at the start that are left, unless a training has saved another one."""
         best, prefix = os.path.join(self._directory, BEST), left.get(self.best_step)
         if tf.io.gfile.exists(f"{best}.index") and saved_step(best) not in saved:
             logging.warning("%s was saved meanwhile by a training of the same run, and is kept", best)
-        elif prefix not in (best, None) and self._loads(load, prefix, self.best_step):
-            self._save_best()
+        elif prefix not in (best, None) and self._loads(load, prefix, self.best_step) and self._writes:
+            copy_as_best(prefix)
 
     def _loads(self, load: Callable[[str, int], object], prefix: str, step: int) -> bool:
         """Loads a checkpoint. Returns whether it could be loaded and is that of the step."""
@@ -299,20 +310,6 @@ def write_summary(directory: str, runs: Iterable[str], best_metric: str) -> None
     seeds = {name.removeprefix("seed_"): results for name, results in evaluated.items()}
     content = dict(best_run=best, seeds=seeds, over_runs=statistics_of)
     write_text(os.path.join(directory, "eval_runs.json"), json.dumps(content, indent=2) + "\n")
-
-
-PLOT = "eval_history.svg"
-
-
-def write_plot(directory: str, best_metric: str) -> None:
-    """Draws a directory's eval_history.jsonl as eval_history.svg: best_metric with its best step, and the loss."""
-    history = sorted(read_history(directory, best_metric), key=lambda row: row["global_step"])
-    names = [name for name in dict.fromkeys([best_metric, "loss"]) if history and name in history[0]]
-    best = best_of(history, best_metric)
-    best_step = best["global_step"] if best else None
-    panels = [Panel(name, [Curve([(row["global_step"], row[name]) for row in history], marked_x=best_step)], "steps")
-              for name in names]
-    write_charts(os.path.join(directory, PLOT), panels)
 
 
 # The predictions of one or several checkpoints (--ensemble_checkpoints): for each a dict by name of one value per
