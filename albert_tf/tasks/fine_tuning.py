@@ -148,7 +148,7 @@ def _training_data(task: Task, is_evaluated: bool) -> tuple[FeatureTable, Schedu
         return teacher_outputs(model, teacher.outputs, teacher_table, options.cache, strategy, micro_batch,
                                parts_of(options.devices))
 
-    return with_teacher_outputs(table, task.teacher_outputs(table, read), teacher.outputs), schedule
+    return with_teacher_outputs(table, task.teacher_outputs(teacher, table, read), teacher.outputs), schedule
 
 
 def train_runs(task: Task, runs: Sequence[Run], table: FeatureTable, schedule: Schedule,

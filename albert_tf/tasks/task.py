@@ -128,10 +128,11 @@ class Task(abc.ABC):
         """The texts of "train" or "dev", of which the first are compared and looked up in the vocabulary."""
         return ()
 
-    def teacher_outputs(self, table: FeatureTable, read: Read) -> dict[str, np.ndarray]:
-        """What the model learns from the teacher: its outputs for the rows of the training table, in the same order.
+    def teacher_outputs(self, teacher: Teacher, table: FeatureTable, read: Read) -> dict[str, np.ndarray]:
+        """What the model learns from a teacher: its outputs for the rows of the training table, in the same order.
 
-        Here it reads the training table itself, for which it must have the same vocabulary.
+        Here it reads the training table itself, for which it must have the same vocabulary. `read` returns its outputs
+        for a table, which a function makes.
         """
         return read(lambda: table)
 

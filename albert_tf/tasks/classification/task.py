@@ -82,12 +82,12 @@ class TextClassification(Task):
         for example in read_examples(self.format, self.options.data_dir, split):
             yield from filter(None, (example.text_a, example.text_b))
 
-    def teacher_outputs(self, table, read):
+    def teacher_outputs(self, teacher, table, read):
         """The teacher reads the same texts with its own vocabulary, length and windows."""
-        options, cache = self.options, FeatureCache(self.teacher.tokenizer, self.options.cache)
+        options, cache = self.options, FeatureCache(teacher.tokenizer, self.options.cache)
         return read(lambda: feature_table(
-            cache, self.format, options.data_dir, "train", self.teacher.row_length(self.setup.max_seq_length),
-            WindowOptions.of(self.teacher.source.settings)))
+            cache, self.format, options.data_dir, "train", teacher.row_length(self.setup.max_seq_length),
+            WindowOptions.of(teacher.source.settings)))
 
     def evaluation(self):
         dev_sets = list(self._tables("dev"))

@@ -118,16 +118,16 @@ class SentenceEmbeddings(Task):
         is_scored = split == "dev" or self.options.objective == "sts"
         return (text for pair in (self._scored_pairs(split) if is_scored else self.pairs) for text in pair.texts)
 
-    def teacher_outputs(self, table, read):
+    def teacher_outputs(self, teacher, table, read):
         """The teacher's vectors, as wide as those of the model and near those of its initial weights.
 
         The teacher reads the same lines with its vocabulary, and with its length unless tokens are compared. The
         projection is stored with the run, since the initial weights may be gone when it continues.
         """
-        length, cache = self.setup.max_seq_length, FeatureCache(self.teacher.tokenizer, self.options.cache)
+        length, cache = self.setup.max_seq_length, FeatureCache(teacher.tokenizer, self.options.cache)
         if not self.options.distillation_tokens:
-            length = self.teacher.row_length(length)
-        outputs = read(lambda: line_table(cache, prompted(self.teacher.source.settings, self.lines), length))
+            length = teacher.row_length(length)
+        outputs = read(lambda: line_table(cache, prompted(teacher.source.settings, self.lines), length))
         vectors, path = outputs["sentence_embedding"], os.path.join(self.options.output_dir, PROJECTION)
         if saved_runs(self.options.output_dir) and tf.io.gfile.exists(path):
             matrix = read_array(path)
