@@ -69,11 +69,11 @@ def has_files(options: Options, name: str) -> bool:
 
 def arguments(options: Options, name: str) -> list[str]:
     """The flags of a task's run: those of all tasks, and the task's own."""
-    own = dict(task_name=name, output_dir=os.path.join(options.output_dir, name), recipe=options.recipe or name,
-               **init_path(options, name))
+    values = dict(task_name=name, output_dir=os.path.join(options.output_dir, name), recipe=options.recipe or name,
+                  **init_path(options, name))
     if options.export_dir:
-        own["export_dir"] = os.path.join(options.export_dir, name)
-    of_task = [f"--{flag}={value}" for flag, value in own.items()]
+        values["export_dir"] = os.path.join(options.export_dir, name)
+    of_task = [f"--{flag}={value}" for flag, value in values.items()]
     return [*flags.arguments_of(_OF_A_TASK), *of_task, "--do_train", "--do_eval"]
 
 

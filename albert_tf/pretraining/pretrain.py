@@ -121,15 +121,15 @@ def _write_card(
 
 def _training_records(options: PretrainingConfig, config: AlbertConfig) -> list[RecordSet]:
     """The set of each --input_file. If there are several, the shorter ones have the lengths of their first records."""
-    given = options.max_seq_length, options.max_predictions_per_seq
+    longest = options.max_seq_length, options.max_predictions_per_seq
     sets = []
     for patterns in options.input_file:
         paths = expand_globs(patterns)
         lengths = reading.lengths_of_records(paths[0]) if len(options.input_file) > 1 else None
-        max_seq_length, max_predictions_per_seq = lengths if lengths is not None and lengths[0] < given[0] else given
+        max_seq_length, max_predictions_per_seq = lengths if lengths and lengths[0] < longest[0] else longest
         sets.append(reading.open_records(paths, max_seq_length, max_predictions_per_seq, config.vocab_size))
-    if all(records.max_seq_length < given[0] for records in sets):
-        raise ValueError(f"--max_seq_length={given[0]} is more than the length of the longest --input_file, "
+    if all(records.max_seq_length < longest[0] for records in sets):
+        raise ValueError(f"--max_seq_length={longest[0]} is more than the length of the longest --input_file, "
                          f"{max(records.max_seq_length for records in sets)}: set it to that number")
     return sets
 
@@ -163,8 +163,8 @@ def _sentence_objective_of(files: list[CountedFile]) -> str:
 
 def _initial_weights(options: PretrainingConfig) -> str | None:
     """--init_checkpoint; None if the run has its own checkpoints, which are restored later."""
-    own = (numbered if options.do_train else best_or_latest)(options.output_dir)
-    return None if own else options.source.init_path
+    has_checkpoints = (numbered if options.do_train else best_or_latest)(options.output_dir)
+    return None if has_checkpoints else options.source.init_path
 
 
 def _batches_from_step(options: PretrainingConfig, sets: list[RecordSet], vocab_size: int):

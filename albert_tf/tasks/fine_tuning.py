@@ -32,7 +32,7 @@ from albert_tf.training.distillation import DistilledObjective, teacher_outputs,
 from albert_tf.training.evaluation import (
     Evaluate,
     Evaluator,
-    shown,
+    format_results,
     write_results,
     write_summary,
 )
@@ -226,7 +226,7 @@ def evaluate_runs(task: Task, trained: TrainedModels, evaluate: Evaluate) -> Non
     if options.ensemble_checkpoints or not runs:
         scores = evaluate(lambda table: trained.predict(table, options.eval_batch_size))
         results = dict(scores, global_step=trained.checkpoint().step)
-        logging.info("%s", shown(results))
+        logging.info("%s", format_results(results))
         if is_chief(strategy):
             write_results(options.output_dir, results)
         return

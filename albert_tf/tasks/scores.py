@@ -140,12 +140,12 @@ def _of_answers(head: str, path: str, tokenizer: FullTokenizer) -> Scorer:
                  for paragraph in article["paragraphs"] for question in paragraph["qas"]}
 
     def score(model: PredictingModel) -> Score:
-        found = dict(zip(questions, answer_questions(
+        answers = dict(zip(questions, answer_questions(
             model, tokenizer, *(list(column) for column in zip(*questions.values())))))
-        predictions = {qas_id: answer.answer for qas_id, answer in found.items()}
+        predictions = {qas_id: answer.answer for qas_id, answer in answers.items()}
         if VERSION_OF_HEAD[head] == "1.1":
             return Score("f1", evaluate_v1(file.articles, predictions)["f1"])
-        null_scores = {qas_id: answer.no_answer_score or 0.0 for qas_id, answer in found.items()}
+        null_scores = {qas_id: answer.no_answer_score or 0.0 for qas_id, answer in answers.items()}
         return Score("best_f1", evaluate_v2(file.articles, predictions, null_scores)["best_f1"])
 
     return score

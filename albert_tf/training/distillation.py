@@ -63,8 +63,8 @@ class DistilledObjective(Objective):
         distance = self._objective.teacher_loss(outputs, teacher, batch, denominators, self._temperature)
         if self._alpha == 1:
             return distance, dict(distillation_loss=distance)
-        own, parts = self._objective.loss(outputs, batch, denominators)
-        return (1 - self._alpha) * own + self._alpha * distance, dict(parts, distillation_loss=distance)
+        loss, parts = self._objective.loss(outputs, batch, denominators)
+        return (1 - self._alpha) * loss + self._alpha * distance, dict(parts, distillation_loss=distance)
 
     def predictions(self, outputs: Tensors) -> Tensors:
         """The objective's predictions."""
@@ -90,31 +90,32 @@ def binary_divergence(teacher_logits: tf.Tensor, logits: tf.Tensor, temperature:
     return divergence(teacher, student, temperature)
 
 
-# Increase this number when a change of the code makes other answers from the same model and table.
+# Increase this number when a change of the code makes other outputs from the same model and table.
 _VERSION = 1
 
 
 def with_teacher_outputs(
-    table: FeatureTable, answers: Mapping[str, np.ndarray], outputs: Mapping[str, float | None]
+    table: FeatureTable, outputs: Mapping[str, np.ndarray], paddings: Mapping[str, float | None]
 ) -> FeatureTable:
     """A table of features with the teacher's outputs, for DistilledObjective."""
-    for name, padding in outputs.items():
+    for name, padding in paddings.items():
         expected = len(table) if padding is None else int(table.sequences["input_ids"].flat_values.shape[0])
-        if len(answers[name]) != expected:
-            raise ValueError(f"the teacher has answered {len(answers[name]):,} times with {name}, but {expected:,} "
+        if len(outputs[name]) != expected:
+            raise ValueError(f"the teacher has answered {len(outputs[name]):,} times with {name}, but {expected:,} "
                              "answers are needed: its examples are not those of the training")
-    return table.with_columns({PREFIX + name: values for name, values in answers.items()},
-                              {PREFIX + name: padding for name, padding in outputs.items() if padding is not None})
+    return table.with_columns({PREFIX + name: values for name, values in outputs.items()},
+                              {PREFIX + name: padding for name, padding in paddings.items() if padding is not None})
 
 
 def teacher_outputs(
-    teacher: keras.Model, outputs: Mapping[str, float | None], table: FeatureTable, directory: str,
+    teacher: keras.Model, paddings: Mapping[str, float | None], table: FeatureTable, directory: str,
     strategy: tf.distribute.Strategy, batch_size: int, parts: int = 1
 ) -> dict[str, np.ndarray]:
     """The teacher's outputs for all examples of a table. They are computed if the cache does not have them.
 
     Args:
       teacher: the model, which was made in the strategy's scope.
+      paddings: the names of the outputs, as in Objective.TEACHER_OUTPUTS.
       table: the examples as the teacher reads them.
       directory: folder of the cache (--cached_dir).
 
@@ -123,17 +124,17 @@ def teacher_outputs(
     """
     made_from = _made_from(teacher, table)
     key = digest(json.dumps(made_from, sort_keys=True).encode())[:12]
-    paths = {name: os.path.join(directory, f"teacher_{name}_{key}.npy") for name in outputs}
+    paths = {name: os.path.join(directory, f"teacher_{name}_{key}.npy") for name in paddings}
     are_cached = _are_current(paths.values(), made_from)
     if all(values_of_all(strategy, int(are_cached))):  # reading the examples takes all workers
         logging.info("the teacher's answers are read from %s", ", ".join(paths.values()))
         return {name: read_array(path) for name, path in paths.items()}
     logging.info("the teacher reads %s", count_of(len(table), "example"))
-    predictor = Predictor(teacher, lambda values: {name: tf.cast(values[name], tf.float32) for name in outputs},
+    predictor = Predictor(teacher, lambda values: {name: tf.cast(values[name], tf.float32) for name in paddings},
                           strategy, batch_size, bucket_lengths(table.schema.max_seq_length), parts=parts)
     values = {}
     for name, each in predictor(table).items():
-        values[name] = np.stack(each) if outputs[name] is None else np.concatenate(
+        values[name] = np.stack(each) if paddings[name] is None else np.concatenate(
             [value[:length] for value, length in zip(each, table.lengths)])  # without padding
     if is_chief(strategy):
         with locked(os.path.join(directory, f"teacher_{key}"), wait=True), output_set(
@@ -145,7 +146,7 @@ def teacher_outputs(
 
 
 def _made_from(teacher: keras.Model, table: FeatureTable) -> dict[str, Any]:
-    """Everything that the answers depend on, as JSON values."""
+    """Everything that the outputs depend on, as JSON values."""
     weights = hashlib.sha256()
     for variable in teacher.weights:
         weights.update(variable.name.encode() + variable.numpy().tobytes())

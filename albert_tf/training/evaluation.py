@@ -82,7 +82,7 @@ class Evaluator:
         best = self.best
         if best is not None:
             logging.info("best of %s: step %d: %s; all are in %s", count_of(len(self._history), "evaluation"),
-                         self.best_step, shown(best), os.path.join(self._directory, HISTORY))
+                         self.best_step, format_results(best), os.path.join(self._directory, HISTORY))
 
     def write_best(self) -> None:
         """Replaces the latest results in eval_results.txt by the best ones."""
@@ -156,7 +156,7 @@ class Evaluator:
     def report(self, step: int) -> dict[str, float]:
         """Evaluates the model's current weights and writes eval_results.txt."""
         results = dict(self._evaluate(), global_step=step)
-        logging.info("step %d: %s", step, shown(results))
+        logging.info("step %d: %s", step, format_results(results))
         if self._writes:
             write_results(self._directory, results)
         return results
@@ -201,7 +201,7 @@ def write_results(directory: str, results: dict[str, float], name: str = RESULTS
 
 def report_predicted(output_dir: str, scores: dict[str, float], step: int) -> None:
     """Logs the scores of what was predicted, and writes them to predict_results.txt and .json."""
-    logging.info("%s", shown(scores))
+    logging.info("%s", format_results(scores))
     write_results(output_dir, dict(scores, global_step=step), "predict_results")
 
 
@@ -262,7 +262,7 @@ def logged_names(results: Iterable[str]) -> list[str]:
     return [name for name in names if name not in left_out]
 
 
-def shown(results: dict[str, float]) -> str:
+def format_results(results: dict[str, float]) -> str:
     """Results for a log line: names and values."""
     return ", ".join(f"{name} {results[name]:.4f}" for name in logged_names(results))
 

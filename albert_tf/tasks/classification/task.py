@@ -19,7 +19,7 @@ from albert_tf.tasks.classification.objective import ClassificationObjective, La
 from albert_tf.tasks.classification.table_format import TableFormat
 from albert_tf.tasks.task import Checkpoint, Setup, Task, TrainedModels, check_labels
 from albert_tf.text.packing import WindowOptions
-from albert_tf.training.evaluation import mean_of, shown, write_results
+from albert_tf.training.evaluation import format_results, mean_of, write_results
 from albert_tf.training.strategy import is_chief, wait_for_all
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.model_card import write_calibration
@@ -137,7 +137,7 @@ class TextClassification(Task):
         table = self._table(self.format, "dev")
         calibration, results = fitted(self.format, mean_of(trained.predict(table), "logits"),
                                       table.scalars["label_ids"].numpy())
-        logging.info("calibration on %s: %s", count_of(len(table), "dev example"), shown(results))
+        logging.info("calibration on %s: %s", count_of(len(table), "dev example"), format_results(results))
         if is_chief(self.setup.strategy):
             write_results(run, results, "calibration_results")
             write_settings(settings_in(run).replaced(**dataclasses.asdict(calibration)), self.config, run)

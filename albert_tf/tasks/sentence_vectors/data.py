@@ -77,9 +77,9 @@ def with_replaced_words(lines: Sequence[str], tokenizer: FullTokenizer, share: f
     words = [piece for piece in pieces if piece.isalnum() and len(piece) > 1]
     rng = np.random.default_rng(seed)
     for number, line in enumerate(lines):
-        own = line.split()
-        chosen = (rng.random(len(own)) < share) & bool(number % 2 and words)
-        yield " ".join(words[rng.integers(len(words))] if each else word for word, each in zip(own, chosen))
+        line_words = line.split()
+        chosen = (rng.random(len(line_words)) < share) & bool(number % 2 and words)
+        yield " ".join(words[rng.integers(len(words))] if each else word for word, each in zip(line_words, chosen))
 
 
 def read_twice(path: str, text_column: str | None = None) -> list[TextPair]:

@@ -132,10 +132,10 @@ class SentenceEmbeddings(Task):
         if saved_runs(self.options.output_dir) and tf.io.gfile.exists(path):
             matrix = read_array(path)
         else:
-            places = slice(None, None, -(-len(vectors) // COMPARED))
-            own = self._initial_vectors(self.lines[places]) if self.options.source.init_path else None
+            rows = slice(None, None, -(-len(vectors) // COMPARED))
+            initial = self._initial_vectors(self.lines[rows]) if self.options.source.init_path else None
             size = self.pooling["truncate_dim"] or self.config.hidden_size
-            matrix = projection(vectors, size, own, places)
+            matrix = projection(vectors, size, initial, rows)
             write_array(path, matrix)
         return {name: values @ matrix for name, values in outputs.items()}
 

@@ -142,21 +142,22 @@ _BLOCK = 10_000  # vectors that are in memory in float64
 
 
 def projection(
-    vectors: np.ndarray, size: int, own: np.ndarray | None = None, places: slice = slice(None)
+    vectors: np.ndarray, size: int, student_vectors: np.ndarray | None = None, rows: slice = slice(None)
 ) -> np.ndarray:
     """The matrix that makes a student's targets of a teacher's vectors, float32 [width, size].
 
     Inner products stay the same, or as nearly the same as the size allows: wider vectors are projected to their first
     principal components, not centred (Eckart and Young, 1936); narrower ones get zeros. Then they are rotated towards
-    the student's own vectors (Schoenemann, 1966).
+    the student's vectors (Schoenemann, 1966).
 
-    The vectors are float32 [texts, width]. `own` has the student's of the texts at `places`, [some texts, size]; their
+    The vectors are float32 [texts, width]. The student's are those of `rows` of the texts, [some texts, size]; their
     lengths do not count. None: no rotation.
     """
     width = vectors.shape[1]
     matrix = np.eye(width, size) if width <= size else _principal_components(vectors)[:, :size]  # [width, size]
-    if own is not None:
-        rotation, _ = scipy.linalg.orthogonal_procrustes(_of_length_1(vectors[places] @ matrix), _of_length_1(own))
+    if student_vectors is not None:
+        rotation, _ = scipy.linalg.orthogonal_procrustes(_of_length_1(vectors[rows] @ matrix),
+                                                         _of_length_1(student_vectors))
         matrix = matrix @ rotation
     return matrix.astype(np.float32)
 

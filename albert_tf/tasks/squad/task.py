@@ -35,7 +35,7 @@ from albert_tf.tasks.squad.reading import SquadFile, read_squad_file
 from albert_tf.tasks.task import Checkpoint, Setup, Task, store_results
 from albert_tf.text.lines import read_lines, read_standard_input
 from albert_tf.training.distillation import binary_divergence, divergence
-from albert_tf.training.evaluation import Predictions, shown, write_results
+from albert_tf.training.evaluation import Predictions, format_results, write_results
 from albert_tf.training.objective import Batch, Objective, Tensors
 from albert_tf.training.strategy import is_chief
 from albert_tf.weights.resolved_model import ResolvedModel
@@ -257,7 +257,7 @@ class QuestionAnswering(Task):
         results = self._results(write_n_best(options.output_dir, chosen))
         if self.dataset:
             scores = results.scores(self.dataset, threshold)
-            logging.info("%s", shown(scores))
+            logging.info("%s", format_results(scores))
             if not (options.do_train or options.do_eval):
                 write_results(options.output_dir, dict(scores, global_step=checkpoint.step))
                 if checkpoint.run:
