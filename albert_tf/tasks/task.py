@@ -65,6 +65,12 @@ class Checkpoint:
     settings: Settings
 
 
+# A table of features (None if it would be empty), and a function that writes its predictions.
+ToPredict = tuple[FeatureTable | None, Callable[[Predictions, Checkpoint], None]]
+# The outputs of a teacher for the table that a function makes.
+Read = Callable[[Callable[[], FeatureTable]], dict[str, np.ndarray]]
+
+
 class Task(abc.ABC):
     """What a command that fine-tunes does: what it reads, the objective, the scores, the answers.
 
@@ -146,12 +152,6 @@ class Task(abc.ABC):
         """Writes a SavedModel. This one takes ids; those of the commands also take texts."""
         with output_folder(directory) as temporary, contextlib.redirect_stdout(io.StringIO()):
             model.export(temporary)  # Keras prints the endpoints
-
-
-# A table of features (None if it would be empty), and a function that writes its predictions.
-ToPredict = tuple[FeatureTable | None, Callable[[Predictions, Checkpoint], None]]
-# The outputs of a teacher for the table that a function makes.
-Read = Callable[[Callable[[], FeatureTable]], dict[str, np.ndarray]]
 
 
 class TrainedModels:
