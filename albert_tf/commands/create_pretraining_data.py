@@ -5,6 +5,12 @@
 
 The text has one sentence per line and a blank line between documents. With --split_lines=en, a line may have any number
 of sentences.
+
+    python -m albert_tf create_pretraining_data --objective=phonemes --input_file=phonemes.jsonl \\
+        --output_file=data/phonemes.tfrecord --max_seq_length=512
+
+makes records of phonemized text (see `phonemize`). The flags of masks and segments have no effect then, since masks are
+drawn in training.
 """
 
 from __future__ import annotations
@@ -19,8 +25,11 @@ from absl import logging
 from albert_tf import options as fields
 from albert_tf.commands import flags
 from albert_tf.data.rows import text_column_option
+from albert_tf.pretraining import phonemes
 from albert_tf.pretraining.creation import create_pretraining_data, summary, warning
 from albert_tf.pretraining.examples import MAX_SEQ_LENGTH, OBJECTIVES, CreationOptions, MaskingOptions, SegmentOptions
+from albert_tf.pretraining.phonemes import PhonemeOptions
+from albert_tf.text.phonemes import PhonemeTable
 from albert_tf.utils import bounds
 from albert_tf.utils.files import expand_globs
 from albert_tf.utils.imports import check_installed
@@ -37,6 +46,20 @@ class Options(VocabularySource):
     text_column: str | None = text_column_option("document, with a sentence on each line")
     output_file: str = fields.required("Comma-separated list of TFRecord files to write. Examples are shuffled over "
                                        "all files.")
+    objective: str = fields.choice(
+        "text", ["text", "phonemes"], "What the records are for: text, for masked LM and sentence order; or phonemes, "
+        "for an encoder of phonemes, whose input files are JSON lines of words and their phonemes.")
+    phoneme_table: str | None = fields.string(
+        None, "Path of a JSON file with the id of each symbol. Default: the 178 symbols of StyleTTS2.",
+        needs="objective=phonemes")
+    word_vocab_size: int = fields.integer(
+        30000, "Largest number of words that are predicted: the most frequent ones, in lower case.",
+        bounds.VOCAB_SIZE.at_least(20), needs="objective=phonemes")
+    word_vocab_file: str | None = fields.string(
+        None, "Path of the words of other records, OUTPUT.words.tsv, which these records then share: those of the "
+        "training records for an evaluation.", needs="objective=phonemes")
+    join_lines: bool = fields.boolean(
+        True, "Whether an example has several lines of a document, if they fit into --max_seq_length.")
     split_lines: str | None = fields.string(
         None, "Code of the text's language, such as en or zh: lines are split into sentences by its rules. Needs the "
         "package sentencex. Default: each line is a sentence, and is truncated to --max_seq_length.")
@@ -82,6 +105,8 @@ class Options(VocabularySource):
 
 
 def main(options: Options) -> None:
+    if options.objective == "phonemes":
+        return create_phonemes(options)
     create: Callable = functools.partial(create_pretraining_data, num_workers=options.num_workers)
     engine = count_of(options.num_workers, "worker")
     if options.engine == "beam":
@@ -100,14 +125,8 @@ def main(options: Options) -> None:
     masking = MaskingOptions(options.max_predictions_per_seq, options.masked_lm_prob, options.ngram,
                              options.favor_shorter_ngram, options.do_whole_word_mask, options.do_permutation)
     creation_options = CreationOptions(segments, masking, options.dupe_factor, options.random_seed, options.split_lines)
-    input_files = expand_globs(options.input_file)
-    outputs = list(filter(None, map(str.strip, options.output_file.split(","))))
-    if not outputs:
-        raise ValueError(f"--output_file must name at least one file. Received: {options.output_file}")
-    if len(outputs) > len(set(outputs)):
-        raise ValueError(f"--output_file names a file twice: give each another name. Received: {options.output_file}")
-    shards = {path: shard_paths(path, options.num_shards) for path in outputs}
-    files = f"{count_of(len(input_files), 'text file')} -> {count_of(len(outputs) * options.num_shards, 'record file')}"
+    input_files, shards = expand_globs(options.input_file), output_shards(options)
+    files = f"{count_of(len(input_files), 'text file')} -> {count_of(len(shards) * options.num_shards, 'record file')}"
     origin = flags.origin(input_files)
     logging.info("%s, %s", files, engine)
     statistics = create(input_files, shards, tokenizer, creation_options, text_column=options.text_column,
@@ -115,3 +134,26 @@ def main(options: Options) -> None:
     logging.info(summary(statistics))
     if message := warning(statistics, creation_options):
         logging.warning(message)
+
+
+def create_phonemes(options: Options) -> None:
+    """Makes records of phonemized text."""
+    if options.engine != "local":
+        raise ValueError("--objective=phonemes has the engine local only")
+    table = PhonemeTable.read(options.phoneme_table)
+    phoneme_options = PhonemeOptions(options.max_seq_length, options.word_vocab_size, options.join_lines)
+    input_files = expand_globs(options.input_file)
+    counts = phonemes.create_phoneme_records(
+        input_files, output_shards(options), table, phoneme_options, options.num_workers, options.random_seed,
+        options.word_vocab_file, flags.origin(input_files))
+    logging.info(phonemes.summary(counts))
+
+
+def output_shards(options: Options) -> dict[str, list[str]]:
+    """The shards of each output."""
+    outputs = list(filter(None, map(str.strip, options.output_file.split(","))))
+    if not outputs:
+        raise ValueError(f"--output_file must name at least one file. Received: {options.output_file}")
+    if len(outputs) > len(set(outputs)):
+        raise ValueError(f"--output_file names a file twice: give each another name. Received: {options.output_file}")
+    return {path: shard_paths(path, options.num_shards) for path in outputs}

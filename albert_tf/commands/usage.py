@@ -20,7 +20,8 @@ from absl import flags
 from albert_tf.commands.flags import GROUP_OF, GROUPS
 
 COMMANDS = {
-    "Pre-training": ("train_vocabulary", "create_pretraining_data", "run_pretraining", "pretrain_from_text"),
+    "Pre-training": ("train_vocabulary", "phonemize", "create_pretraining_data", "run_pretraining",
+                     "pretrain_from_text"),
     "Fine-tuning": ("run_classifier", "run_glue", "run_squad", "run_race", "run_tagging", "run_sentence_embeddings",
                     "bert_to_albert"),
     "Use of a model": ("fill_mask", "score_sentences", "extract_embeddings", "search_sentences", "serve"),

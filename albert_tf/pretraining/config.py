@@ -163,6 +163,9 @@ class PretrainingConfig(Config):
     sentence_objective: str | None = fields.choice(
         None, ["sop", "nsp", "none"], "The sentence objective: sop or nsp for a sentence loss, none for no sentence "
         "loss. Default: the objective with which the records were made.")
+    word_predictions: str = fields.choice(
+        "all", ["all", "once"], "With records of phonemes, whether a word is predicted at each of its phonemes, as by "
+        "PL-BERT (all), or once, from the mean of its phonemes (once), which takes less time.")
     init_from_group0: bool = fields.boolean(
         False, "Whether to initialize the weights of every layer group from group 0 of --init_checkpoint.")
 

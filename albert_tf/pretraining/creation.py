@@ -83,7 +83,7 @@ def create_pretraining_data(
             buckets = num_buckets(corpus, options, len(written.temporary))
             statistics = _make_examples(run, corpus, options, buckets)
         check_statistics(statistics)
-        _write_shards(written, work, buckets)
+        write_shards(written, work, buckets)
         written.made_from = {**made_from(options, tokenizer), **origin}
     statistics["documents"] = len(corpus)
     return statistics
@@ -147,7 +147,8 @@ def _make_examples(run: Run, corpus: Corpus, options: CreationOptions, num_bucke
     return statistics
 
 
-def _write_shards(written: OutputSet, work: str, num_buckets: int) -> None:
+def write_shards(written: OutputSet, work: str, num_buckets: int) -> None:
+    """Writes the records of the buckets in a folder to the shards. Raises ValueError if a shard has no records."""
     each = num_buckets // len(written.temporary)
     with progress("writing", len(written.temporary), " files") as done:
         for i, (path, temporary) in enumerate(written.temporary.items()):

@@ -112,16 +112,16 @@ class DistilledPretrainingObjective(PretrainingObjective):
       model, teacher: the model to train, and the teacher, which is not trained.
       temperature: number by which the logits of both models are divided.
       alpha: weight of the divergence, from 0 to 1. With 0, the teacher's logits are not used.
-      has_sentence_loss: as for PretrainingObjective.
       layers: what the model learns from the teacher's layers, too (see LayerDistillation); None for nothing.
+      arguments: those of the base class, such as has_sentence_loss.
 
     Raises:
       ValueError: the layers or heads of `layers` do not fit both models.
     """
 
     def __init__(self, model: AlbertPretrainer, teacher: AlbertPretrainer, temperature: float = 1.0,
-                 alpha: float = 0.5, has_sentence_loss: bool = True, layers: LayerDistillation | None = None):
-        super().__init__(model, has_sentence_loss)
+                 alpha: float = 0.5, layers: LayerDistillation | None = None, **arguments):
+        super().__init__(model, **arguments)
         self._teacher, self._temperature, self._alpha = teacher, temperature, alpha
         self._layer_losses = LayerLosses(model, teacher, layers) if layers and layers.is_used else None
 

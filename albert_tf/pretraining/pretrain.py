@@ -13,10 +13,12 @@ from absl import logging
 from albert_tf.config import AlbertConfig, check_length
 from albert_tf.data import batching
 from albert_tf.data.records import CountedFile
+from albert_tf.modeling.phonemes import AlbertPhonemePretrainer
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretraining import reading
 from albert_tf.pretraining.config import LayerDistillation, PretrainingConfig
 from albert_tf.pretraining.objective import DistilledPretrainingObjective, PretrainingObjective
+from albert_tf.pretraining.phoneme_objective import DistilledPhonemeObjective, PhonemeFormat, PhonemeObjective
 from albert_tf.pretraining.reading import RecordSet
 from albert_tf.training.checkpoints import Checkpoints, best_or_latest, numbered
 from albert_tf.training.evaluation import Evaluator
@@ -25,8 +27,10 @@ from albert_tf.training.strategy import distributed, is_chief
 from albert_tf.utils.files import check_directory, check_no_wildcard, expand_globs, make_directory
 from albert_tf.weights.model_card import write_run_card
 from albert_tf.weights.resolved_model import ResolvedModel, resolve
-from albert_tf.weights.settings import Settings, write_settings
+from albert_tf.weights.settings import settings_of, write_settings
 from albert_tf.weights.teacher import Teacher
+
+_EVALUATION_SEED = 0  # of the masks of phonemes, which are the same in each evaluation
 
 
 def pretrain(options: PretrainingConfig, command_line: str = "") -> None:
@@ -37,7 +41,7 @@ def pretrain(options: PretrainingConfig, command_line: str = "") -> None:
     """
     check_no_wildcard(options.output_dir)
     check_directory(options.output_dir)
-    model = resolve(options.source, ("pretrainer",), options.output_dir, options.do_train)
+    model = resolve(options.source, ("pretrainer", "phoneme_pretrainer"), options.output_dir, options.do_train)
     strategy = set_up(options.devices, options.training.random_seed, options.batch_sizes,
                       options.training.gradient_accumulation_steps)
     with training_in([options.output_dir], strategy, options.do_train):
@@ -55,6 +59,7 @@ def _pretrain(options: PretrainingConfig, selected: ResolvedModel, strategy: tf.
     evaluation_sets = [_evaluation_records(options, patterns, config)
                        for patterns in options.eval_input_file or options.input_file] if options.do_eval else []
     all_files = _files_of(training_sets + evaluation_sets)
+    formats = {records.phonemes for records in training_sets + evaluation_sets}
     reading.check_tokenizer(all_files, tokenizer, config.vocab_size)
     sentence_objectives = {_sentence_objective_of(records.files) for records in evaluation_sets}
     if options.sentence_objective:
@@ -63,13 +68,14 @@ def _pretrain(options: PretrainingConfig, selected: ResolvedModel, strategy: tf.
         sentence_objectives = {_sentence_objective_of(_files_of(training_sets))}
     layers, teacher = options.distillation, None
     if options.do_train and layers.teacher_checkpoint and (layers.distillation_alpha or layers.is_used):
-        teacher = Teacher.of(layers, "pretrainer", {})
+        teacher = Teacher.of(layers, "pretrainer" if formats == {None} else "phoneme_pretrainer", {})
         teacher.check_tokens(tokenizer, config, options.max_seq_length)
         if tokenizer is None and teacher.source.vocabulary:  # otherwise the two are equal
             reading.check_tokenizer(_files_of(training_sets), teacher.tokenizer, config.vocab_size)
         layers.check(config, teacher.config)
     with strategy.scope():  # also for the metrics, which are sums over all replicas
-        new_objective = _objective_factory(config, sentence_objectives != {"none"}, teacher, layers)
+        new_objective = (_phoneme_objective_factory(options, config, formats, teacher) if formats != {None} else
+                         _objective_factory(config, sentence_objectives != {"none"}, teacher, layers))
         objective, _ = selected.build(new_objective, _initial_weights(options), options.init_from_group0)
     training, schedule, several = options.training, options.training.schedule, len(options.input_file) > 1
     trainer = new_trainer(objective, strategy, training, options.devices, schedule, shapes_vary=several,
@@ -83,7 +89,7 @@ def _pretrain(options: PretrainingConfig, selected: ResolvedModel, strategy: tf.
         if options.do_train:
             batches_from = _batches_from_step(options, training_sets, config.vocab_size)
             trained = train(trainer, checkpoints, batches_from, training, schedule, strategy, evaluator,
-                            before_steps=lambda: write_settings(Settings("pretrainer"), config, output_dir,
+                            before_steps=lambda: write_settings(settings_of(objective.model), config, output_dir,
                                                                 vocabulary))
             if is_chief(strategy):
                 _write_card(options, command_line, objective.model, all_files, _files_of(evaluation_sets), evaluator,
@@ -102,7 +108,27 @@ def _objective_factory(
         return lambda: PretrainingObjective(AlbertPretrainer(config), has_sentence_loss)
     model = teacher.model()
     return lambda: DistilledPretrainingObjective(AlbertPretrainer(config), model, teacher.temperature, teacher.alpha,
-                                            has_sentence_loss, layers)
+                                                 layers, has_sentence_loss=has_sentence_loss)
+
+
+def _phoneme_objective_factory(
+    options: PretrainingConfig, config: AlbertConfig, formats: set[PhonemeFormat | None], teacher: Teacher | None
+) -> Callable[[], PhonemeObjective]:
+    """A function that makes the objective of records of phonemes, which must have the same words and symbols."""
+    words = {phonemes and (phonemes.num_words, phonemes.words_sha256, phonemes.mask_id) for phonemes in formats}
+    if len(words) > 1:
+        raise ValueError("the records have different words or phonemes: make those of --eval_input_file with the "
+                         "--word_vocab_file and --phoneme_table of --input_file")
+    num_words = next(phonemes.num_words for phonemes in formats if phonemes)
+
+    def model() -> AlbertPhonemePretrainer:
+        return AlbertPhonemePretrainer(config, num_words)
+
+    if teacher is None:
+        return lambda: PhonemeObjective(model(), options.word_predictions)
+    trained = teacher.model()
+    return lambda: DistilledPhonemeObjective(model(), trained, teacher.temperature, teacher.alpha, options.distillation,
+                                             word_predictions=options.word_predictions)
 
 
 def _write_card(
@@ -181,7 +207,7 @@ def _evaluate(options: PretrainingConfig, trainer, evaluation_sets, strategy) ->
     """The results on each set. From the second set on, they have the name of the set's first file as a prefix."""
     results: dict[str, float] = {}
     for records in evaluation_sets:
-        files, parse = records.files, reading.parser(records.max_seq_length, records.max_predictions_per_seq)
+        files, parse = records.files, records.parser(_EVALUATION_SEED)
         steps = -(-sum(file.count for file in files) // options.eval_batch_size)
         steps = min(steps, options.max_eval_steps or steps)
         batches = distributed(strategy, functools.partial(

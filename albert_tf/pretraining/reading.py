@@ -23,6 +23,8 @@ from albert_tf.data import batching
 from albert_tf.data.records import CountedFile, check_records, pretraining_features, without_autotuning
 from albert_tf.pretraining import dynamic_masking
 from albert_tf.pretraining.examples import OBJECTIVES
+from albert_tf.pretraining.phoneme_objective import PhonemeFormat, format_of, parser as phoneme_parser
+from albert_tf.pretraining.phonemes import OBJECTIVE as PHONEMES
 from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
 from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.outputs import manifest_of
@@ -32,11 +34,18 @@ _NUM_CHECKED = 200  # records of each file that are checked before a run
 
 @dataclasses.dataclass(frozen=True)
 class RecordSet:
-    """Record files with examples of the same lengths (with padding)."""
+    """Record files whose examples have the same lengths (with padding). `phonemes`: None for records of text."""
 
     files: list[CountedFile]
     max_seq_length: int
     max_predictions_per_seq: int
+    phonemes: PhonemeFormat | None = None
+
+    def parser(self, seed: int) -> Callable:
+        """A function that parses serialized records [rows] into a batch; `seed` is for masks of phonemes."""
+        if self.phonemes:
+            return phoneme_parser(self.phonemes, seed)
+        return parser(self.max_seq_length, self.max_predictions_per_seq)
 
 
 def open_records(paths: list[str], max_seq_length: int, max_predictions_per_seq: int, vocab_size: int) -> RecordSet:
@@ -47,6 +56,8 @@ def open_records(paths: list[str], max_seq_length: int, max_predictions_per_seq:
         or positions outside the sequence, or are not pre-training records.
     """
     files = batching.counted(check_records(paths))
+    if files[0].made_from.get("objective") == PHONEMES:
+        return RecordSet(files, max_seq_length, max_seq_length, format_of(files, max_seq_length, vocab_size))
     features = pretraining_features(max_seq_length, max_predictions_per_seq)
     for file in files:
         objective = file.made_from.get("objective", OBJECTIVES[0])
@@ -65,7 +76,10 @@ def open_records(paths: list[str], max_seq_length: int, max_predictions_per_seq:
 
 def lengths_of_records(path: str) -> tuple[int, int] | None:
     """The max_seq_length and max_predictions_per_seq of a file's first record; None if it is not such a record."""
-    with batching.naming_changed_files(check_records([path])):
+    files = check_records([path])
+    if files[0].made_from.get("objective") == PHONEMES:
+        return files[0].made_from["max_seq_length"], files[0].made_from["max_seq_length"]
+    with batching.naming_changed_files(files):
         record = next(iter(tf.data.TFRecordDataset(path).take(1)), None)
     lengths = _lengths(record.numpy()) if record is not None else None
     return (lengths["input_ids"], lengths["masked_lm_ids"]) if lengths and all(lengths.values()) else None
@@ -90,7 +104,7 @@ class TrainingBatches:
         self._sets, self._seed = sets, seed
         self.batch_sizes = [batch_size * longest // one.max_seq_length for one in sets]
         self.cycle = turns(shares)
-        self._parsers = [parser(one.max_seq_length, one.max_predictions_per_seq) for one in sets]
+        self._parsers = [one.parser(seed) for one in sets]
 
     def draw_masks(self, vocab_size: int, masked_lm_prob: float | None, final_masked_lm_prob: float | None,
                    num_train_steps: int) -> None:
@@ -103,6 +117,8 @@ class TrainingBatches:
           ValueError: records of a set have different options, no masked tokens, or too few predictions for a share.
         """
         for number, one in enumerate(self._sets):
+            if one.phonemes:
+                raise ValueError("--dynamic_masking is for records of text: those of phonemes get new masks anyway")
             options = dynamic_masking.options_of_records(one.files, one.max_predictions_per_seq)
             initial = options.masked_lm_prob if masked_lm_prob is None else masked_lm_prob
             final = initial if final_masked_lm_prob is None else final_masked_lm_prob

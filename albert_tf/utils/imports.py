@@ -106,6 +106,7 @@ _EXTRAS = {
     "matplotlib": ("training", "matplotlib"),
     "onnx": ("onnx", "onnx"),
     "onnxruntime": ("onnx", "onnxruntime"),
+    "phonemizer": ("phonemes", "phonemizer espeakng-loader"),
     "prometheus_client": ("serve", "prometheus_client"),
     "pyarrow": ("parquet", "pyarrow"),
     "sentencex": ("sentences", "sentencex"),

@@ -71,6 +71,8 @@ HEADS = (
                     "cls/predictions/transform/LayerNorm": ("cls.predictions.transform.LayerNorm", LAYER_NORM),
                     "cls/seq_relationship": ("cls.seq_relationship", OUTPUT)}),
          pipeline_tag="fill-mask", task="pre-training"),
+    Head("phoneme_pretrainer", "phonemes.AlbertPhonemePretrainer", ("cls/phonemes/", "cls/words/"), has_pooler=False,
+         task="phoneme pre-training"),
     Head("classifier", "classifier.AlbertClassifier", ("output_weights",), ("ForSequenceClassification",),
          _same_for_both("", "classifier"), label_weights="output_weights",
          pipeline_tag="text-classification", task="classification"),

@@ -1,0 +1,201 @@
+"""Phonemes: words, how they sound as symbols of the International Phonetic Alphabet (IPA), and the ids of the symbols.
+
+Phonemized text is a file of JSON lines with a line for each sentence, and a blank line between documents. Punctuation
+marks are words of their own, which sound as themselves::
+
+    {"words": ["Hello", ",", "world"], "phonemes": ["həlˈoʊ", ",", "wˈɜːld"]}
+
+phonemize makes such lines with espeak-ng (package phonemizer, extra `phonemes`). Other tools may write them, too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib.util
+import itertools
+import json
+import logging
+import re
+import unicodedata
+from typing import Any, Mapping, Sequence
+
+from albert_tf.utils.files import parse_json_object, read_json_object
+from albert_tf.utils.imports import check_installed
+
+SEPARATOR = " "  # the symbol between two words
+PAD_ID = 0
+_MASK, _MASK_ID = "M", 29  # PL-BERT masks by "M"; Kokoro's table keeps the ids and has no "M"
+# The symbols of StyleTTS2 and PL-BERT, numbered in this order; of a symbol that occurs twice, the last number counts.
+_STYLE_TTS2 = ("$" ';:,.!?¡¿—…"«»“” ' "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+               "ɑɐɒæɓʙβɔɕçɗɖðʤəɘɚɛɜɝɞɟʄɡɠɢʛɦɧħɥʜɨɪʝɭɬɫɮʟɱɯɰŋɳɲɴøɵɸθœɶʘɹɺɾɻʀʁɽʂʃʈʧʉʊʋⱱʌɣɤʍχʎʏʑʐʒʔʡʕʢǀǁǂǃˈˌːˑʼʴʰʱʲʷˠˤ˞↓↑→↗↘'̩'ᵻ")
+# White space ends a word; a dash or an ellipsis is one.
+_PARTS = re.compile(r"([—–…])|\s+")
+
+
+@dataclasses.dataclass(frozen=True)
+class PhonemeTable:
+    """The ids of symbols. Id 0 is padding.
+
+    Args:
+      ids: the id of each symbol, which is one character. A space must be among them.
+      mask_id: the id of masked phonemes.
+    """
+
+    ids: Mapping[str, int]
+    mask_id: int
+
+    @classmethod
+    def read(cls, path: str | None = None) -> PhonemeTable:
+        """Reads a JSON file {SYMBOL: ID}; the 178 symbols of StyleTTS2 without a path.
+
+        The mask is "M", as in PL-BERT, or the id 29, which "M" has there, if the table has no "M".
+        """
+        ids = read_json_object(path) if path else {symbol: i for i, symbol in enumerate(_STYLE_TTS2)}
+        for symbol, value in ids.items():
+            if len(symbol) != 1 or type(value) is not int or value < 0 or value == PAD_ID and symbol != "$":
+                raise ValueError(f"{path}: a table of phonemes must map single characters to whole numbers from 1, "
+                                 f"since 0 is padding. Received: {symbol!r}: {value!r}")
+        if SEPARATOR not in ids:
+            raise ValueError(f"{path}: the table of phonemes has no space, which separates words")
+        if _MASK not in ids and _MASK_ID in ids.values():
+            raise ValueError(f'{path}: the table of phonemes has no "M", whose id stands for masked phonemes: add it')
+        return cls(ids, ids.get(_MASK, _MASK_ID))
+
+    @property
+    def vocab_size(self) -> int:
+        """The smallest vocab_size of a model that has all ids."""
+        return max(self.mask_id, *self.ids.values()) + 1
+
+    @property
+    def separator_id(self) -> int:
+        """The id of the space between two words."""
+        return self.ids[SEPARATOR]
+
+    def encode(self, phonemes: str) -> tuple[list[int], list[str]]:
+        """The ids of a word's phonemes, and the symbols that the table does not have. Spaces are left out."""
+        symbols = phonemes.replace(SEPARATOR, "")
+        return ([self.ids[symbol] for symbol in symbols if symbol in self.ids],
+                [symbol for symbol in symbols if symbol not in self.ids])
+
+
+def parse_line(line: str, path: str, number: int) -> list[tuple[str, str]]:
+    """The words of a line of phonemized text, each with its phonemes. Errors name the file and the line."""
+    content, place = parse_json_object(line, path, number), f"{path} line {number}"
+    words, phonemes = (_texts(content.get(name), f'{place}: "{name}"') for name in ("words", "phonemes"))
+    if len(words) != len(phonemes):
+        raise ValueError(f"{place}: each word must have its phonemes. Received: {len(words)} words and {len(phonemes)} "
+                         "phonemes")
+    for word in words:
+        if not word.strip():
+            raise ValueError(f"{place}: a word is empty")
+    return list(zip(words, phonemes))
+
+
+def _texts(value: Any, place: str) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise ValueError(f"{place} must be a list of texts. Received: {value!r}")
+    return value
+
+
+def write_line(words: Sequence[str], phonemes: Sequence[str]) -> str:
+    """A line of phonemized text."""
+    return json.dumps(dict(words=words, phonemes=phonemes), ensure_ascii=False)
+
+
+def split_words(text: str) -> list[str]:
+    """The words and punctuation marks of a text: `He said: "don't!"` has 7, of which `don't` is one.
+
+    Two or more hyphens are a dash.
+    """
+    words: list[str] = []
+    for part in filter(None, map(str.strip, filter(None, _PARTS.split(re.sub("--+", "—", text))))):
+        first = next((i for i, letter in enumerate(part) if not is_punctuation(letter)), len(part))
+        last = next((i for i in range(len(part), first, -1) if not is_punctuation(part[i - 1])), first)
+        words += [*part[:first], *([part[first:last]] if last > first else []), *part[last:]]
+    return words
+
+
+def is_punctuation(text: str) -> bool:
+    """Whether all characters of a text are punctuation marks or other symbols."""
+    return all(unicodedata.category(letter)[0] in "PS" for letter in text)
+
+
+class Phonemizer:
+    """Phonemizes words by espeak-ng.
+
+    Args:
+      language: a language of espeak-ng, such as "de" or "en-us".
+
+    Raises:
+      ValueError: phonemizer or espeak-ng is not installed, or espeak-ng does not know the language.
+    """
+
+    def __init__(self, language: str):
+        check_installed("phonemize", "phonemizer")
+        from phonemizer.backend import EspeakBackend
+        from phonemizer.backend.espeak.wrapper import EspeakWrapper
+
+        quiet = logging.getLogger("albert_tf.phonemizer")
+        quiet.setLevel(logging.CRITICAL)
+        if importlib.util.find_spec("espeakng_loader"):
+            import espeakng_loader
+
+            EspeakWrapper.set_library(espeakng_loader.get_library_path())
+            EspeakWrapper.set_data_path(espeakng_loader.get_data_path())
+        if not EspeakBackend.is_available():
+            raise ValueError("espeak-ng is not installed: run `pip install espeakng-loader` or `apt install espeak-ng`")
+        languages = EspeakBackend.supported_languages()
+        if language not in languages:
+            close = difflib.get_close_matches(language, languages, n=1) or sorted(
+                name for name in languages if name.startswith(language[:2]))
+            raise ValueError(f"--language={language} is no language of espeak-ng"
+                             + (f"; did you mean {' or '.join(close)}?" if close else ""))
+        self._backend = EspeakBackend(language, with_stress=True, language_switch="remove-flags", logger=quiet)
+
+    def words(self, words: Sequence[str]) -> list[str]:
+        """The phonemes of each word on its own. Punctuation sounds as itself."""
+        spoken = [word for word in words if not is_punctuation(word)]
+        phonemes = iter(self._backend.phonemize(spoken, strip=True))
+        return [word if is_punctuation(word) else next(phonemes).replace(SEPARATOR, "") for word in words]
+
+    def sentences(self, sentences: Sequence[Sequence[str]], of_words: Mapping[str, str]) -> list[list[str]]:
+        """The phonemes of the words of sentences, as they sound beside their neighbours.
+
+        Args:
+          of_words: the phonemes of each word on its own, which tell where a word ends: espeak-ng joins short words.
+        """
+        spoken = [[word for word in words if not is_punctuation(word)] for words in sentences]
+        texts = iter(self._backend.phonemize([" ".join(words) for words in spoken], strip=True))
+        results = []
+        for words, text in zip(sentences, texts):
+            phonemes = iter(_cut(text, [of_words[word] for word in words if not is_punctuation(word)]))
+            results.append([word if is_punctuation(word) else next(phonemes) for word in words])
+        return results
+
+
+_NEAR = 1  # symbols
+
+
+def _cut(text: str, words: Sequence[str]) -> list[str]:
+    """Cuts the phonemes of a sentence into as many words as `words`, phonemes of the words on their own.
+
+    espeak-ng joins short words ("to a") and speaks others as two ("XIX"), so its spaces are a hint only.
+    """
+    parts = text.split(SEPARATOR)
+    sentence, spaces = "".join(parts), list(itertools.accumulate(map(len, parts)))
+    positions = _positions("".join(words), sentence)
+    ends = [positions[end] for end in itertools.accumulate(map(len, words))]
+    ends = [min(spaces, key=lambda space: abs(space - end)) if any(abs(space - end) <= _NEAR for space in spaces)
+            else end for end in ends]
+    return [sentence[start:end] or word for word, start, end in zip(words, [0, *ends], ends)]
+
+
+def _positions(source: str, target: str) -> list[int]:
+    """The position in `target` that corresponds to each position of `source`, and to its end."""
+    positions = [0] * (len(source) + 1)
+    for _, start, stop, target_start, target_stop in difflib.SequenceMatcher(None, source, target, False).get_opcodes():
+        for i in range(start, stop):
+            positions[i] = target_start + round((i - start) / (stop - start) * (target_stop - target_start))
+    positions[-1] = len(target)
+    return positions
