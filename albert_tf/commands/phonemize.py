@@ -16,7 +16,6 @@ from typing import Iterator, Mapping
 from absl import logging
 
 from albert_tf import options as fields
-from albert_tf.commands import flags
 from albert_tf.data.rows import text_column_option
 from albert_tf.data.worker_pool import chunks, worker_pool
 from albert_tf.pretraining.corpus import line_batches
@@ -32,8 +31,6 @@ _LINES_OF_TASK = 200
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(fields.Config):
-    """The flags of this command."""
-
     input_file: str = fields.required("Comma-separated list of paths and globs of text files, with one sentence per "
                                       "line. Files whose names end in .gz or .bz2 are decompressed.")
     text_column: str | None = text_column_option("document, with a sentence on each line")
@@ -47,12 +44,7 @@ class Options(fields.Config):
         min(os.cpu_count() or 1, bounds.WORKERS.upper), "Number of processes.", bounds.WORKERS)
 
 
-def define_flags() -> None:
-    flags.define(Options)
-
-
-def main() -> None:
-    options = flags.read(Options)
+def main(options: Options) -> None:
     paths, kept = expand_globs(options.input_file), f"{options.output_file}.words"
     Phonemizer(options.language)  # a wrong language is told before the text is read
     with worker_pool(options.num_workers, Phonemizer, options.language) as run, locked(kept):
