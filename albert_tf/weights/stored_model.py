@@ -28,7 +28,7 @@ from albert_tf.modeling.layers import check_finite_weights
 from albert_tf.utils.files import errors_naming_origin, names_in
 from albert_tf.weights import BERT_CONFIG
 from albert_tf.weights.heads import HEAD_NAMES, head_named, head_of_variables
-from albert_tf.weights.hugging_face import ADAPTER, CONFIG, INDEX, MODULES, PICKLES, SCHEME, WEIGHTS
+from albert_tf.weights.hugging_face import ADAPTER, CONFIG, INDEX, MODULES, PICKLES, PL_BERT_CONFIG, SCHEME, WEIGHTS
 from albert_tf.weights.settings import Settings, VocabularyFiles
 
 # The models that come with the package.
@@ -40,7 +40,8 @@ _FORMATS = {
     _SAVED_MODEL: "tf_hub",
     "model.weights.h5": "keras_hub",
     "*.index": "tf1",
-    **dict.fromkeys((CONFIG, WEIGHTS, INDEX, "pytorch_model.bin", MODULES, ADAPTER), "hugging_face.reading"),
+    **dict.fromkeys((CONFIG, WEIGHTS, INDEX, "pytorch_model.bin", MODULES, ADAPTER, PL_BERT_CONFIG),
+                    "hugging_face.reading"),
 }
 # Names of files of weights, and the ending of ONNX models, which may be in a subfolder named onnx.
 _WEIGHTS = (_SAVED_MODEL, "*.h5", "*.index", "*.safetensors", INDEX, "*.bin")
@@ -183,6 +184,12 @@ def _read(path: str) -> StoredModel:
     return importlib.import_module(f"albert_tf.weights.{module}").read(path)
 
 
+# The program in PyTorch that makes safetensors of a checkpoint.
+_TO_SAFETENSORS = ("""python -c "import torch, safetensors.torch as s; w = torch.load('{path}', map_location='cpu', """
+                   """weights_only=True); s.save_file({{k: v.clone() for k, v in w.get('net', w).items()}}, """
+                   """'{folder}/model.safetensors')\"""")
+
+
 def refuse_pickle(path: str) -> None:
     """Raises ValueError if the file at the path is a pickle or a zip file by its name or its first bytes."""
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
@@ -197,7 +204,8 @@ def refuse_pickle(path: str) -> None:
         kind = "a pickle"
     if kind:
         raise ValueError(f"{path} is {kind}, which can run any code when it is read: save the model as safetensors "
-                         "(Hugging Face's save_pretrained does), and use that folder")
+                         "(Hugging Face's save_pretrained does), and use that folder. A checkpoint of PL-BERT: "
+                         f"{_TO_SAFETENSORS.format(path=path, folder=os.path.dirname(path) or '.')}")
 
 
 def is_url(path: str) -> bool:

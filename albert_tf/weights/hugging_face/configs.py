@@ -25,11 +25,18 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.vectors import POOLINGS
-from albert_tf.utils.files import check_name, check_one_line, errors_at, read_json_list, read_json_object
+from albert_tf.utils.files import (
+    check_name,
+    check_one_line,
+    errors_at,
+    read_bytes,
+    read_json_list,
+    read_json_object,
+)
 from albert_tf.utils.foreign_keys import check_supported
 from albert_tf.utils.outputs import write_or_remove, write_text
 from albert_tf.weights.heads import HEADS, Head, head_named
-from albert_tf.weights.hugging_face import CONFIG, LENGTH_CONFIG, MODULES
+from albert_tf.weights.hugging_face import CONFIG, LENGTH_CONFIG, MODULES, PL_BERT_CONFIG
 
 _CLASS_PREFIXES = {"albert": "Albert", "bert": "Bert"}
 # The kind of model (see from_pretrained) of each of Hugging Face's classes.
@@ -70,9 +77,13 @@ class ModelConfig(NamedTuple):
 
 
 def read_config(folder: str) -> ModelConfig:
-    """The content of a folder's config.json."""
+    """The content of a folder's config.json, or of the config.yml of PL-BERT."""
     path = os.path.join(folder, CONFIG)
-    values = read_json_object(path, "config file")
+    if not tf.io.gfile.exists(path) and tf.io.gfile.exists(os.path.join(folder, PL_BERT_CONFIG)):
+        path = os.path.join(folder, PL_BERT_CONFIG)
+        values = _pl_bert_config(path)
+    else:
+        values = read_json_object(path, "config file")
     model_type = values.get("model_type") or "albert"
     with errors_at(path):
         config = AlbertConfig.from_dict(dict(values, model_type=model_type))
@@ -99,6 +110,19 @@ def read_config(folder: str) -> ModelConfig:
         multi_label=problem_type == _SEVERAL_LABELS, activation_fn=_activation_fn(folder, values)))
 
 
+def _pl_bert_config(path: str) -> dict[str, Any]:
+    """The model_params of a config.yml, with which PL-BERT makes transformers' AlbertConfig."""
+    import yaml
+
+    try:
+        content = yaml.safe_load(read_bytes(path))
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is not a YAML file: {' '.join(str(error).split())}") from error
+    if not isinstance(content, dict) or not isinstance(content.get("model_params"), dict):
+        raise ValueError(f"{path} has no model_params, as PL-BERT's has")
+    return {name: value for name, value in content["model_params"].items() if name != "dropout"}  # without effect there
+
+
 def _numbered(num_labels: int) -> tuple[str, ...]:
     """Hugging Face's names of labels without names."""
     return tuple(f"LABEL_{label}" for label in range(num_labels))
@@ -112,7 +136,8 @@ def model_type_of(config: AlbertConfig) -> str:
 def architecture_of(head: Head, model_type: str) -> str:
     """Hugging Face's class of a model, "AlbertForPreTraining"."""
     if not head.architectures:
-        raise ValueError(f"Hugging Face has no model for {head.model.__name__}")
+        raise ValueError(f"Hugging Face has no model for {head.model.__name__}: set --model=encoder to write the "
+                         "encoder alone")
     return _CLASS_PREFIXES[model_type] + head.architectures[0]
 
 

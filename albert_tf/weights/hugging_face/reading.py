@@ -48,6 +48,7 @@ _WORDS, _OUTPUT_BIAS = "bert/embeddings/word_embeddings", "cls/predictions/outpu
 _SEGMENTS = "bert/embeddings/token_type_embeddings"
 # The second names of tied weights, which a file may have instead of the first ones, or too.
 _TIED = {"predictions.decoder.weight": _WORDS, "predictions.decoder.bias": _OUTPUT_BIAS}
+_WORD_TABLE = "embeddings.word_embeddings.weight"
 _POSITION_IDS = "embeddings.position_ids"  # the numbers 0, 1, 2, ... in older files
 # The oldest files have TensorFlow's names for a LayerNorm's weight and bias.
 _OLD_ENDINGS = {".gamma": ".weight", ".beta": ".bias"}
@@ -121,11 +122,19 @@ def _check_weights(folder: str) -> None:
 
 
 def _by_release_name(stored: dict[str, SafeTensor], names: NameTable, head: str | None) -> dict[str, StoredTensor]:
-    """The tensors by the release's names. A tensor without a name keeps its key, and is reported as not used."""
+    """The tensors by the release's names. A tensor without a name keeps its key, and is reported as not used.
+
+    The encoder may have any prefix, such as "albert." or, in PL-BERT's checkpoints, "module.encoder.".
+    """
     tensors: dict[str, StoredTensor] = {}
     tied: dict[str, SafeTensor] = {}
+    prefix = next((key.removesuffix(_WORD_TABLE) for key in stored if key.endswith(_WORD_TABLE)), "")
     for key, tensor in stored.items():
-        full = names.prefix + key if key.startswith(("embeddings.", "encoder.", "pooler.")) else key
+        full = key.removeprefix(prefix)
+        if key.startswith(prefix) and full.startswith(("embeddings.", "encoder.", "pooler.")):
+            full = names.prefix + full
+        else:
+            full = key.removeprefix("module.")
         stem, dot, ending = full.rpartition(".")
         full = stem + _OLD_ENDINGS.get(dot + ending, dot + ending)
         second_name = next((name for ending, name in _TIED.items() if full.endswith(ending)), None)
