@@ -30,9 +30,10 @@ _GROUP = re.compile(r"/group_\d+/")
 _COUNTERS = ("global_step", "save_counter")
 _OF_KERAS = ("name", "trainable", "dtype")  # the arguments of all models
 _MISSING = "missing"  # the reason for a variable without a stored value, such as that of a new head
-# Variables with a value for each label.
-_LABEL_VARIABLES = {name for head in HEADS if head.label_weights
-                     for name in (head.label_weights, head.label_weights.replace("weights", "bias"))}
+_WORDS = "cls/words/output_weights"  # of the words that phonemes predict
+# Variables with a value for each label, or word.
+_LABEL_VARIABLES = {name for weights in (_WORDS, *(head.label_weights for head in HEADS if head.label_weights))
+                    for name in (weights, weights.replace("weights", "bias"))}
 _POSITIONS = "bert/embeddings/position_embeddings"
 
 
@@ -200,6 +201,8 @@ def _stored_arguments(source: StoredModel, head: Head, given: Mapping[str, Any])
     stored = dict(max_seq_length=source.settings.max_seq_length)
     if source.settings.head in (None, head.name):  # the others are those of another head
         stored.update((name, value) for name, value in source.settings.values.items() if name in declared(head.name))
+    if head.name == "phoneme_pretrainer" and _WORDS in source.tensors:
+        stored["num_words"] = source.tensors[_WORDS].shape[0]
     if head.label_weights:
         names = given.get("label_names")
         num_labels = given.get("num_labels") or (len(names) if names else source.num_labels(head.name))
