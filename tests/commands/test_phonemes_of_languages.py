@@ -1,0 +1,78 @@
+"""docs/phonemes.md from text to an encoder, in two languages: its commands run, with a small model and few steps."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+from documentation import Page, flags_of, script_commands
+from script_session import REPOSITORY, ScriptSession
+
+import albert_tf
+from albert_tf.text.phonemes import PhonemeTable, parse_line, split_words
+
+PAGE = Page(REPOSITORY / "docs/phonemes.md")
+WORDS = {
+    "en-us": ("The old ferry", "Her brother", "A small dog", "Nobody", "My neighbour's cat", "Every third letter"),
+    "de": ("Die alte Fähre", "Ihr Bruder", "Ein kleiner Hund", "Niemand", "Nachbars Katze", "Jeder dritte Brief"),
+}
+REST = {
+    "en-us": ("was late again", "sold the boat, at last", "found nothing", "said: “Who is there?”", "slept well"),
+    "de": ("kam wieder zu spät", "verkaufte endlich das Boot", "fand nichts, nirgends", "sagte: „Wer ist da?“",
+           "schlief gut"),
+}
+SMALL = dict(train_batch_size=4, num_train_steps=4, num_warmup_steps=1, precision="float32", max_eval_steps=2,
+             eval_batch_size=4)
+
+
+def write_text(path, language, count, seed):
+    chance = random.Random(seed)
+    lines = [f"{chance.choice(WORDS[language])} {chance.choice(REST[language])}{chance.choice('.!…')}"
+             for _ in range(count)]
+    path.write_text("\n".join(lines[: count // 2] + [""] + lines[count // 2 :]) + "\n", encoding="utf-8")
+
+
+@pytest.mark.parametrize("language", WORDS)
+def test_the_commands_of_the_page_make_an_encoder(tmp_path, monkeypatch, language):
+    monkeypatch.chdir(tmp_path)
+    write_text(tmp_path / "text.txt", language, 200, seed=1)
+    write_text(tmp_path / "dev.txt", language, 40, seed=2)
+    sizes = json.loads(next(block.text for block in PAGE.blocks if block.language == "json"))
+    small = dict(sizes, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+                 intermediate_size=16)
+    (tmp_path / "pl_bert.json").write_text(json.dumps(small))
+    printed = {}
+    with ScriptSession(eagerly=True) as session:
+        for script, *arguments in filter(None, map(script_commands, PAGE.commands())):
+            changes = dict(phonemize=dict(language=language), run_pretraining=SMALL).get(script, {})
+            printed[script] = session.run(script=script, **{**flags_of(arguments), **changes})
+        again = session.run(script="phonemize", input_file="text.txt", language=language, output_file="phonemes.jsonl")
+    assert "word_accuracy" in printed["run_pretraining"] and "different words" in again
+    lines = (tmp_path / "phonemes.jsonl").read_text("utf-8").rstrip("\n").splitlines()
+    text = (tmp_path / "text.txt").read_text("utf-8").splitlines()
+    assert len(lines) == len(text)
+    for line, sentence in zip(lines, text):
+        assert [word for word, _ in (parse_line(line, "x", 1) if line else [])] == split_words(sentence)
+    assert not (tmp_path / "phonemes.jsonl.words").exists()
+    words = {word for line in lines if line for word, _ in parse_line(line, "x", 1)}
+    counted = dict(line.split("\t") for line in (tmp_path / "train.words.tsv").read_text("utf-8").splitlines())
+    # The table of StyleTTS2 has no „.
+    assert {word.lower() for word in words} - {"„"} == {*counted} - {"[OTHER]", "[SEPARATOR]"}
+    encoder = albert_tf.from_pretrained("pl_bert_en")
+    trained = albert_tf.from_pretrained("encoder", model="phoneme_pretrainer")
+    ids = np.array([PhonemeTable.read().encode("həlˈoʊ")[0]], np.int32)
+    inputs = dict(input_ids=ids, input_mask=np.ones_like(ids), segment_ids=np.zeros_like(ids))
+    np.testing.assert_allclose(encoder(inputs)["sequence_output"], trained.albert(inputs)["sequence_output"], atol=1e-6)
+
+
+def test_a_run_that_was_ended_keeps_its_words(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_text(tmp_path / "text.txt", "de", 20, seed=1)
+    (tmp_path / "x.jsonl.words").write_text("Niemand\tnˈiːmant\nBoot\tBOOT\nFäh", encoding="utf-8")
+    with ScriptSession("phonemize", language="de", input_file="text.txt", output_file="x.jsonl") as session:
+        assert "2 words of an earlier run" in session.run()
+        sounds = dict(pair for line in (tmp_path / "x.jsonl").read_text("utf-8").splitlines() if line
+                      for pair in parse_line(line, "x", 1))
+        assert sounds["Boot"] == "BOOT" and sounds["Fähre"] == "fˈɛːrə"
+        error = session.run(expect=1, language="deutsch")
+    assert "--language=deutsch" in error
