@@ -28,7 +28,7 @@ class AlbertPhonemePretrainer(ConfiguredModel):
     """
 
     HEAD_OUTPUTS = ("mlm_logits",)
-    num_words: int = whole_number(30000, bounds.VOCAB_SIZE)
+    num_words: int = whole_number(30000, bounds.VOCAB_SIZE, is_stored=False)  # the weights tell it
 
     def __init__(self, config: AlbertConfig, num_words: int = 30000, **kwargs):
         super().__init__(config, num_words=num_words, **kwargs)
