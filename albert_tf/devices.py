@@ -64,7 +64,7 @@ def has_bfloat16() -> bool:
 
 
 def adds_bias_separately(dtype: Any) -> bool:
-    """Whether products and biases stay two operations: in bfloat16 on a CPU with AMX (see docs/speed.md).
+    """Whether products and biases stay two operations: in bfloat16 on a CPU with AMX (see docs/results/speed.md).
 
     TensorFlow would make one operation of both, for which oneDNN has half the speed of a product there.
     """
@@ -74,7 +74,7 @@ def adds_bias_separately(dtype: Any) -> bool:
 def use_onednn() -> None:
     """Turns oneDNN's operations on where TensorFlow does not, though training is faster: with AVX2, but without VNNI.
 
-    TensorFlow reads TF_ENABLE_ONEDNN_OPTS when it is imported. What the user has set stays. See docs/speed.md.
+    TensorFlow reads TF_ENABLE_ONEDNN_OPTS when it is imported. What the user has set stays. See docs/results/speed.md.
     """
     if "avx2" in cpu_instructions():
         os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")

@@ -14,7 +14,7 @@ from script_process import arguments_of
 from script_session import REPOSITORY, ScriptSession
 
 PATHS = [*(REPOSITORY / name for name in ("README.md", "SECURITY.md", "studies/README.md")),
-         *sorted((REPOSITORY / "docs").glob("*.md"))]
+         *(path for folder in ("docs", "docs/results") for path in sorted((REPOSITORY / folder).glob("*.md")))]
 PAGES = {str(path.relative_to(REPOSITORY)): Page(path) for path in PATHS}
 every_page = pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
 

@@ -46,15 +46,16 @@ def difference_of_medians(values, others, digits=3):
 
 
 def row_of(name):
-    """The cells of the row of docs/accuracy.md that begins with a name, without that."""
-    row, = (line for line in (DOCS / "accuracy.md").read_text("utf-8").splitlines() if line.startswith(f"| {name}"))
+    """The cells of the row of docs/results/accuracy.md that begins with a name, without that."""
+    lines = (DOCS / "results/accuracy.md").read_text("utf-8").splitlines()
+    row, = (line for line in lines if line.startswith(f"| {name}"))
     return row.strip("| ").split(" | ")[1:]
 
 
 def test_rows_of_medians_follow_from_the_scores_of_the_seeds():
     beside = {(row["task"], row["program"]): [float(row[name]) for name in ("lowest", "median", "highest")]
               for row in read_rows("fine_tuning_beside_hugging_face.csv")}
-    shown = {row[0]: row[1:4] for row in table_rows("accuracy.md", "Fine-tuning beside Hugging Face")}
+    shown = {row[0]: row[1:4] for row in table_rows("results/accuracy.md", "Fine-tuning beside Hugging Face")}
     for task in {task for task, _ in beside}:
         pair, digits = [beside[task, name] for name in ("albert_tf", "Hugging Face")], 1 if "SQuAD" in task else 3
         assert shown[task] == [*(median_and_range(each, digits) for each in pair), difference_of_medians(*pair, digits)]
@@ -64,13 +65,13 @@ def test_rows_of_medians_follow_from_the_scores_of_the_seeds():
     tiny = read_rows("albert_tiny_en.csv")
     pairs = [[scores(tiny, task=task, metric=metric, weights=weights) for weights in ("pre-trained", "random")]
              for task, metric in dict.fromkeys((row["task"], row["metric"]) for row in tiny)]
-    assert [row[1:4] for row in table_rows("accuracy.md", "albert_tiny_en")
+    assert [row[1:4] for row in table_rows("results/accuracy.md", "albert_tiny_en")
             if re.match("SST-2|STS-B|the same|RTE", row[0])] == [
         [*map(median_and_range, pair), difference_of_medians(*pair)] for pair in pairs]
 
 
 def test_every_interval_of_the_verdicts_is_one_of_the_differences():
-    verdicts = (DOCS / "studies.md").read_text("utf-8").partition("## Verdicts")[2].partition("\n## ")[0]
+    verdicts = (DOCS / "results/studies.md").read_text("utf-8").partition("## Verdicts")[2].partition("\n## ")[0]
     shown = re.findall(r"([+-][\d.]+) to ([+-][\d.]+)", verdicts)
     measured = {(float(row["low"]), float(row["high"])) for row in read_rows("study_differences.csv")}
     assert len(shown) > 12 and {(float(low), float(high)) for low, high in shown} <= measured
@@ -81,7 +82,7 @@ def test_the_table_of_sizes_and_precisions_follows_from_the_measured_values():
     measured = [[row["dims"], row["precision"], f"{int(row['dims']) * bits[row['precision']] // 8:,}",
                  f"{float(row['recall@1']):.3f}", f"{float(row['recall@10']):.3f}", f"{float(row['spearman']):.4f}"]
                 for row in read_rows("retrieval.csv") if row["dims"]]
-    shown = [row for row in table_rows("accuracy.md", "Sentence vectors") if row[0].isdecimal()]
+    shown = [row for row in table_rows("results/accuracy.md", "Sentence vectors") if row[0].isdecimal()]
     assert len(shown) > 5 and all(row in measured for row in shown)
 
 
