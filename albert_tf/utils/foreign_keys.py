@@ -1,6 +1,6 @@
 """Keys of other libraries' files that are refused unless their values change nothing.
 
-The page docs/from_hugging_face_and_keras_hub.md has the table of all keys: followed, refused, ignored.
+The page docs/checkpoints.md has the table of all keys: followed, refused, ignored.
 """
 
 from __future__ import annotations

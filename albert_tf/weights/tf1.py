@@ -137,7 +137,7 @@ def checkpoint_prefix(path: str) -> str:
                          "checkpoint, a Hugging Face folder, a TF-Hub module, a .tar.gz of one of them, "
                          "hf://org/name on the Hugging Face Hub, "
                          f"or the name of a model that comes with the package ({', '.join(shipped_models())}). "
-                         "docs/weights.md says where to download weights")
+                         "docs/checkpoints.md says where to download weights")
     if len(prefixes) > 1:
         raise ValueError(f"several checkpoints in {path}, choose one: {', '.join(map(os.path.basename, prefixes))}")
     return prefixes[0]

@@ -1,4 +1,4 @@
-"""The table of keys in docs/from_hugging_face_and_keras_hub.md: each key is followed, refused or ignored as it says."""
+"""The table of keys in docs/checkpoints.md: each key is followed, refused or ignored as it says."""
 
 import json
 import pathlib
@@ -13,7 +13,7 @@ from albert_tf.utils.foreign_keys import REFUSED
 from albert_tf.weights.stored_model import open_source
 
 pytestmark = pytest.mark.both_stacks
-PAGE = pathlib.Path(__file__).parents[2] / "docs/from_hugging_face_and_keras_hub.md"
+PAGE = pathlib.Path(__file__).parents[2] / "docs/checkpoints.md"
 TEXTS = ["The NAME of the file", "The boàt 名前 ?"]
 BERT, ALBERT, KERAS_HUB = "sentence_transformers/cls", "hf/sequence_classification", "keras_hub/classifier"
 # By file and key: the golden folder, if it is not the file's, and a value that is not the folder's.
