@@ -107,13 +107,13 @@ def by_column(rows, column):
 
 def test_the_ways_to_a_faster_model_follow_from_the_scores_and_times_of_the_seeds():
     ways = by_column([row for row in read_rows("faster.csv") if row["steps"] == "600"], "way")
-    assert table_rows("faster.md", "The ways side by side")[1:] == [
+    assert table_rows("results/speed.md", "Ways to a faster model")[1:] == [
         [name, mean_and_error(scores(rows)), *(times_in_percent(rows, f"time_batch_{size}") for size in (1, 32)),
          rows[0]["megabytes"]] for name, rows in ways.items()]
 
 
 def test_the_rows_of_int8_follow_from_the_measured_values():
-    tasks, shown = by_column(read_rows("int8_tasks.csv"), "task"), table_rows("faster.md", "int8")[1:]
+    tasks, shown = by_column(read_rows("int8_tasks.csv"), "task"), table_rows("results/accuracy.md", "int8")[1:]
     assert len(tasks) > 4
     for (name, *cells), (task, rows) in zip(shown, tasks.items()):
         of_export = {export: scores(own) for export, own in by_column(rows, "export").items()}
