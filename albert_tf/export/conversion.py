@@ -25,9 +25,9 @@ from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.files import absolute, check_no_wildcard
 from albert_tf.utils.outputs import (
     EXPORT,
+    is_replaceable,
     model_files,
     output_checkpoint,
-    replaceable_files,
     used_alone,
     write_text,
 )
@@ -106,7 +106,9 @@ def _new_model(output_dir: str, to: str, made_from: dict[str, Any], path: str | 
         own = () if path is None else map(os.path.normpath, (path, os.path.dirname(path)))
         formats = [FORMATS[to]] if os.path.normpath(output_dir) in own else FORMATS.values()
         names = {each.last_file for each in formats}
-        for name in names - {*replaceable_files(output_dir, EXPORT if to == "tf_hub" else to, made_from)}:
+        if is_replaceable(output_dir, EXPORT if to == "tf_hub" else to, made_from):
+            names.remove(FORMATS[to].last_file)
+        for name in names:
             file = os.path.join(output_dir, name)
             if tf.io.gfile.exists(file):
                 raise ValueError(f"there is already a model in {os.path.dirname(file)}: choose another directory, or "

@@ -2,10 +2,13 @@
 
 - Whole or not at all. Files are written under temporary names beside the output and renamed when they are complete. An
   error or a kill before that leaves an earlier output as it was.
-- A set appears as one. Its manifest is first written with complete: false, then the earlier files are removed and the
-  new ones renamed, and then the manifest says complete: true. Readers refuse a set that is incomplete (see
-  checked_manifest), and files of two sets are never side by side. Of files without a manifest, the one that makes the
-  others readable is removed first and written last: a checkpoint's index, a model's weights, saved_model.pb.
+- On the disk before it is called done. A file is synced before it is renamed, and its folder afterwards, so that an
+  output outlives a power cut.
+- A set appears as one. All of it is in the temporary folder before the first file is renamed: a manifest with complete:
+  false, the new files in the place of the earlier ones, and a manifest with complete: true. Readers refuse a set that
+  is incomplete (see checked_manifest), and files of two sets are never side by side. Of files without a manifest, the
+  one that makes the others readable is removed first and written last: a checkpoint's index, a model's weights,
+  saved_model.pb. An error puts all earlier files back.
 - Repeatable. What a killed command left is replaced or removed when the same command runs again, and a finished output
   is made again. A file that is no output of ours is never replaced or removed by a set or a folder.
 - One writer. A lock beside the output (flock on .NAME.lock) is held from before the work begins until its end. A second
@@ -14,8 +17,7 @@
 - An error of writing (a full disk, a folder that may not be written) names the output.
 
 Temporary names are fixed (.NAME.tmp), since the lock makes the writer the only one. Remote paths (gs://) and file
-systems without locks have none: there, two commands must not write one output. Power loss is not considered: nothing is
-synced to the disk.
+systems without locks have none: there, two commands must not write one output.
 """
 
 from __future__ import annotations
@@ -36,9 +38,11 @@ import re
 import secrets
 import shutil
 import tempfile
+import zlib
 from typing import Any, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
+from absl import logging
 
 from albert_tf.utils.files import (
     absolute,
@@ -48,6 +52,8 @@ from albert_tf.utils.files import (
     is_remote,
     make_directory,
     names_in,
+    open_binary,
+    read_bytes,
     read_json_object,
     version,
     written_path,
@@ -61,6 +67,11 @@ _LAST = (".index", "saved_model.pb")
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 # Errors of writing. Python's own have no file name if they come from a file that is open already.
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+# Ends of the names of files whose checksums are in manifests. The records of a TFRecord file have checksums themselves.
+_SUMMED = (".npy", ".safetensors")
+_BLOCK = 1 << 20
+_MANIFEST_START = b'{\n  "complete": '
+_COMPLETE = ".complete"  # the name of a complete manifest in a temporary folder
 # The number of files that are renamed at the same time. On an object store, each takes a few tenths of a second.
 _RENAMING_THREADS = 16
 
@@ -69,46 +80,54 @@ _RENAMING_THREADS = 16
 
 
 @contextlib.contextmanager
-def locked(path: str, wait: bool = False, refusal: str | None = None) -> Iterator[None]:
-    """Keeps other blocks with the same path out, in this process and in others. Remote paths have no locks.
+def locked(path: str, wait: bool = False, refusal: str | None = None) -> Iterator[bool]:
+    """Keeps other blocks with the same path out, in this process and in others.
 
     Args:
       path: path beside which the lock is made.
       wait: whether to wait for the other block. If not, this one is refused.
       refusal: what the error message says of the other block.
+
+    Yields:
+      Whether there is a lock: remote paths and some file systems have none.
     """
     if is_remote(path):
-        yield
+        yield False
         return
     import filelock
 
     directory = os.path.dirname(path)
     check_directory(directory)
-    is_new = not os.path.isdir(directory or os.curdir)
+    is_new, process = not os.path.isdir(directory or os.curdir), os.getpid()
     lock = filelock.FileLock(_hidden(path, "lock"), thread_local=False, fallback_to_soft=False)
-    try:
-        make_directory(directory)
-        lock.acquire(timeout=-1 if wait else 0, poll_interval=0.02)
-    except filelock.Timeout:
-        what = refusal or f"{path} is being written by another command"
-        raise ValueError(f"{what}: wait until it has ended, or choose another path") from None
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
+    while not lock.is_locked:
+        try:
+            make_directory(directory)
+            lock.acquire(timeout=-1 if wait else 0, poll_interval=0.02)
+        except FileNotFoundError:  # the other block has removed the folder that was made for its lock
+            continue
+        except filelock.Timeout:
+            what = refusal or f"{path} is being written by another command"
+            raise ValueError(f"{what}: wait until it has ended, or choose another path") from None
+        except OSError as error:
+            if error.errno in _NO_LOCKS:
+                break
             is_of_lock = str(error.filename or ".lock").endswith(".lock")
             raise OSError(error.errno, error.strerror, path if is_of_lock else error.filename) from error
     try:
-        yield
+        yield lock.is_locked
     finally:
-        if lock.is_locked:
-            with contextlib.suppress(OSError):  # the folder was removed
-                os.remove(lock.lock_file)
-            lock.release()
-        if is_new:
-            with contextlib.suppress(OSError):  # it has files
-                os.rmdir(directory)
+        if os.getpid() == process:  # not in a forked child that leaves the block, too
+            if lock.is_locked:
+                with contextlib.suppress(OSError):  # the folder was removed
+                    os.remove(lock.lock_file)
+                lock.release()
+            if is_new:
+                with contextlib.suppress(OSError):  # it has files
+                    os.rmdir(directory)
 
 
-def used_alone(directory: str, use: str) -> contextlib.AbstractContextManager[None]:
+def used_alone(directory: str, use: str) -> contextlib.AbstractContextManager[bool]:
     """A block in which the folder has no other use of the same name, such as "training" (see `locked`)."""
     return locked(os.path.join(directory, use), refusal=f"{directory} is in use by another {use}")
 
@@ -119,17 +138,18 @@ def _hidden(path: str, ending: str) -> str:
 
 
 @contextlib.contextmanager
-def _errors_naming(path: str, temporary: str) -> Iterator[None]:
-    """Makes errors of writing files in a temporary folder name the output `path`."""
+def _errors_naming(path: str, temporary: str, folder: str) -> Iterator[None]:
+    """Makes errors of writing the files of a temporary folder name their places in `folder`, or the output `path`."""
     def renamed(text: str) -> str:
-        return text.replace(os.path.join(temporary, os.path.basename(path)), path).replace(temporary, path)
+        return text.replace(os.path.join(temporary, ""), os.path.join(folder, "")).replace(temporary, path)
 
     try:
         yield
     except OSError as error:
-        is_of_open_file = error.filename is None and error.errno in _CANNOT_WRITE
-        if is_of_open_file or temporary in str(error.filename):
+        if error.filename is None and error.errno in _CANNOT_WRITE:  # of an open file
             raise OSError(error.errno, error.strerror, path) from error
+        if temporary in str(error.filename):
+            raise OSError(error.errno, error.strerror, renamed(error.filename)) from error
         if temporary in str(error):
             raise OSError(renamed(str(error))) from error
         raise
@@ -139,6 +159,29 @@ def _errors_naming(path: str, temporary: str) -> Iterator[None]:
         raise OSError(f"{path}: {renamed(error.message.rpartition('; ')[2])}") from error
 
 
+@contextlib.contextmanager
+def _temporary_folder(path: str, wait: bool = True, folder: str | None = None) -> Iterator[str]:
+    """A locked block with an empty folder .NAME.tmp beside `path`, which is removed at its end.
+
+    Args:
+      folder: where its files will be; None: the folder of `path`.
+    """
+    temporary = _hidden(path, "tmp")
+    with locked(path, wait), _errors_naming(path, temporary, os.path.dirname(path) if folder is None else folder):
+        _remove(temporary)
+        make_directory(temporary)
+        try:
+            yield temporary
+        finally:
+            try:
+                _remove(temporary)
+            except (OSError, tf.errors.OpError) as error:
+                logging.warning("%s cannot be removed: %s", temporary, error)
+
+
+# --- the disk --------------------------------------------------------------------------------------------------------
+
+
 def _remove(path: str) -> None:
     """Removes a file or a folder, if there is one."""
     if tf.io.gfile.exists(path) or not is_remote(path) and os.path.islink(path):
@@ -146,31 +189,58 @@ def _remove(path: str) -> None:
             tf.io.gfile.rmtree(path) if tf.io.gfile.isdir(path) else tf.io.gfile.remove(path)
 
 
-@contextlib.contextmanager
-def _temporary_folder(path: str, wait: bool = True) -> Iterator[str]:
-    """A locked block with an empty folder .NAME.tmp beside `path`, which is removed at its end."""
-    temporary = _hidden(path, "tmp")
-    with locked(path, wait), _errors_naming(path, temporary):
-        _remove(temporary)
-        make_directory(temporary)
-        try:
-            yield temporary
-        finally:
-            _remove(temporary)
+def _sync(path: str) -> None:
+    """Waits until a local file, or the names in a folder, are on the disk."""
+    if is_remote(path):
+        return
+    descriptor = os.open(path or os.curdir, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system that cannot sync folders
+            raise OSError(error.errno, error.strerror, path) from error
+    finally:
+        os.close(descriptor)
 
 
-def _move(removed: Iterable[str], renamed: Mapping[str, str]) -> None:
-    """Removes files, those of _LAST first, and renames temporary files (by their new paths), those of _LAST last."""
-    for path in sorted(removed, key=lambda path: not path.endswith(_LAST)):
-        _remove(path)
+def _move(path: str, new_path: str) -> None:
+    make_directory(os.path.dirname(new_path))
+    if is_remote(path):
+        tf.io.gfile.rename(path, new_path, overwrite=True)
+    else:
+        os.replace(path, new_path)
 
-    def rename(path: str) -> None:
-        make_directory(os.path.dirname(path))
-        tf.io.gfile.rename(renamed[path], path, overwrite=True)
 
-    for is_last in (False, True):
+def _move_back(path: str, new_path: str) -> None:
+    """Undoes _move, and removes folders that are empty now."""
+    _move(new_path, path)
+    with contextlib.suppress(OSError):
+        os.removedirs(os.path.dirname(new_path))
+
+
+def _replace(earlier: Iterable[str], new: Mapping[str, str], temporary: str, undo: contextlib.ExitStack) -> None:
+    """Replaces files. Those of _LAST are moved away first and appear last.
+
+    Args:
+      earlier: the files that are moved to the temporary folder, if they exist.
+      new: the temporary path of each new file.
+      undo: gets what puts all files back.
+    """
+    def move(paths: tuple[str, str]) -> None:
+        _move(*paths)
+        undo.callback(_move_back, *paths)
+
+    moves = [(path, os.path.join(temporary, ".earlier", str(number))) for number, path in enumerate(earlier)
+             if tf.io.gfile.exists(path)]
+    stages = [[each for each in moves if each[0].endswith(_LAST) == is_last] for is_last in (True, False)]
+    stages += [[(new[path], path) for path in new if path.endswith(_LAST) == is_last] for is_last in (False, True)]
+    for temporary in new.values():
+        _sync(temporary)
+    for stage in stages:
         with concurrent.futures.ThreadPoolExecutor(_RENAMING_THREADS) as threads:
-            list(threads.map(rename, [path for path in renamed if path.endswith(_LAST) == is_last]))
+            list(threads.map(move, stage))
+    for folder in {os.path.dirname(path) for path in new}:
+        _sync(folder)
 
 
 # --- one file --------------------------------------------------------------------------------------------------------
@@ -191,7 +261,9 @@ def output(path: str) -> Iterator[str]:
         yield local
         if is_remote(path):
             tf.io.gfile.copy(local, temporary)
-        _move([], {path: temporary})
+        _sync(temporary)
+        _move(temporary, path)
+        _sync(os.path.dirname(path))
 
 
 def write_bytes(path: str, content: bytes) -> None:
@@ -287,12 +359,15 @@ def output_checkpoint(prefix: str) -> Iterator[str]:
     """
     check_no_wildcard(prefix)
     directory, name = os.path.split(prefix)
-    with _temporary_folder(os.path.join(directory, "checkpoints")) as folder, _errors_naming(prefix, folder):
+    with (_temporary_folder(os.path.join(directory, "checkpoints")) as folder,
+          _errors_naming(prefix, folder, directory), contextlib.ExitStack() as undo):
         yield os.path.join(folder, name)
         parts = sorted(part for part in names_in(folder) if part.startswith(f"{name}."))  # data, index
         if len(parts) < 2 or parts[-1] != f"{name}.index":
             raise OSError(f"{prefix} was not saved, since another program has removed its temporary files: start again")
-        _move([f"{prefix}.index"], {os.path.join(directory, part): os.path.join(folder, part) for part in parts})
+        new = {os.path.join(directory, part): os.path.join(folder, part) for part in parts}
+        _replace(new, new, folder, undo)
+        undo.pop_all()
 
 
 def checkpoint_reader(prefix: str) -> Any:
@@ -324,8 +399,17 @@ def manifest_of(path: str) -> str | None:
 
 
 def read_manifest(manifest: str) -> dict[str, Any]:
-    """The content of a manifest: complete, made_from, and files: the size and further entries of each file by name."""
-    content = read_json_object(manifest)
+    """The content of a manifest: complete, made_from, and files: the size and further entries of each file by name.
+
+    A manifest that was damaged, such as by a power cut, is that of an incomplete output whose files are not known.
+    """
+    try:
+        content = read_json_object(manifest)
+    except ValueError:
+        rest = read_bytes(manifest).strip(b"\0")
+        if rest and not rest.startswith(_MANIFEST_START):  # of another program
+            raise
+        return dict(complete=False, made_from={}, files={})
     files = content.get("files")
     if (type(content.get("complete")) is not bool or not isinstance(content.get("made_from"), dict)
             or not isinstance(files, dict) or not all(isinstance(file, dict) for file in files.values())):
@@ -351,13 +435,19 @@ def checked_manifest(manifest: str) -> dict[str, Any]:
 
 
 def made_from_of(path: str) -> dict[str, Any] | None:
-    """The made_from of a file with a complete manifest; None without one."""
+    """The made_from of a file with a complete manifest, whose checksum is compared; None without one."""
     manifest = manifest_of(path)
     if manifest is None or not tf.io.gfile.exists(path):
         return None
     content = checked_manifest(manifest)
-    entry_of(path, manifest, content)
+    _check_sum(path, manifest, entry_of(path, manifest, content))
     return content["made_from"]
+
+
+def _check_sum(path: str, manifest: str, entry: Mapping[str, Any]) -> None:
+    if "crc32" in entry and _crc32(path) != entry["crc32"]:
+        raise ValueError(f"{path} is damaged or was changed: its checksum is not that in {manifest}. Make it again, or "
+                         f"remove {manifest} if another program has changed it")
 
 
 def entry_of(path: str, manifest: str, content: Mapping[str, Any]) -> dict[str, Any]:
@@ -369,8 +459,10 @@ def entry_of(path: str, manifest: str, content: Mapping[str, Any]) -> dict[str, 
     return content["files"][name]
 
 
-def _write_manifest(manifest: str, content: Mapping[str, Any]) -> None:
-    write_text(manifest, json.dumps(content, indent=2, sort_keys=True) + "\n")
+def _write_manifest(path: str, content: Mapping[str, Any]) -> None:
+    with tf.io.gfile.GFile(path, "w") as file:
+        file.write(json.dumps(content, indent=2, sort_keys=True) + "\n")
+    _sync(path)
 
 
 def check_output(path: str, files: Iterable[str]) -> Collection[str]:
@@ -380,13 +472,14 @@ def check_output(path: str, files: Iterable[str]) -> Collection[str]:
       the names of the files of the earlier output.
     """
     manifest, earlier, known = manifest_path(path), [], []
+    names = {os.path.relpath(file, os.path.dirname(manifest)): file for file in (manifest, *files)}
     with contextlib.suppress(ValueError):  # no manifest, or another file at its path
         earlier = list(read_manifest(manifest)["files"])
-        known = [os.path.basename(manifest), *earlier]
-    for file in (manifest, *files):
+        known = [os.path.basename(manifest), *(earlier or names)]  # a damaged one lists none
+    for name, file in names.items():
         if tf.io.gfile.isdir(file):
             raise ValueError(f"{file} is a directory, but must be a file")
-        target, name = written_path(file), os.path.relpath(file, os.path.dirname(manifest))
+        target = written_path(file)
         if name not in known and tf.io.gfile.exists(target) and tf.io.gfile.stat(target).length:
             raise ValueError(f"{file} exists, and no {manifest} says that it is an earlier output: choose another "
                              "path, or remove it")
@@ -410,30 +503,69 @@ class OutputSet:
     counts: dict[str, int] = dataclasses.field(default_factory=dict)
     made_from: dict[str, Any] = dataclasses.field(default_factory=dict)
 
-    def commit(self, outputs: Mapping[str, Sequence[str]]) -> None:
-        """Replaces outputs by those of their files that were written. Manifests of several outputs name each other."""
-        new, listed, renamed = {}, {}, {}
+    def commit(self, outputs: Mapping[str, Sequence[str]], folders: Mapping[str, str]) -> None:
+        """Replaces outputs by those of their files that were written. Manifests of several outputs name each other.
+
+        Args:
+          outputs: the files of each output.
+          folders: the temporary folder of each output.
+        """
+        contents, files_of = {}, {}
         for path, files in outputs.items():
-            manifest, folder = manifest_path(path), os.path.dirname(path)
             written = [file for file in files if tf.io.gfile.exists(self.temporary[file])]
-            sizes = {os.path.relpath(file, folder): dict(
-                {"count": self.counts[file]} if file in self.counts else {},
-                size=tf.io.gfile.stat(self.temporary[file]).length) for file in written}
-            new[manifest] = dict(files=sizes, made_from=self.made_from)
-            # Checked again, since the work may take hours. The earlier files are listed until they are removed.
-            listed[manifest] = {**dict.fromkeys(check_output(path, written), {}), **sizes}
-            renamed.update({_target(file): self.temporary[file] for file in written})
-        if len(new) > 1:
-            key = hashlib.sha256(json.dumps(list(new.values()), sort_keys=True).encode()).hexdigest()[:16]
-            for manifest, content in new.items():
-                folder = os.path.dirname(manifest)
-                content["run"] = dict(id=key, manifests=sorted(os.path.relpath(path, folder) for path in new))
-        for manifest, content in new.items():
-            _write_manifest(manifest, dict(content, files=listed[manifest], complete=False))
-        earlier = (os.path.join(os.path.dirname(manifest), name) for manifest in listed for name in listed[manifest])
-        _move((file for file in earlier if is_remote(file) or not os.path.islink(file)), renamed)
-        for manifest, content in new.items():
-            _write_manifest(manifest, dict(content, complete=True))
+            contents[path] = dict(made_from=self.made_from, files={
+                os.path.relpath(file, os.path.dirname(path)): dict(
+                    {"count": self.counts[file]} if file in self.counts else {}, **_entry(self.temporary[file]))
+                for file in written})
+            # Checked again, since the work may take hours.
+            files_of[path] = check_output(path, written), {_target(file): self.temporary[file] for file in written}
+        if len(contents) > 1:
+            key = hashlib.sha256(json.dumps(list(contents.values()), sort_keys=True).encode()).hexdigest()[:16]
+            for path, content in contents.items():
+                content["run"] = dict(id=key, manifests=sorted(
+                    os.path.relpath(manifest_path(other), os.path.dirname(path)) for other in contents))
+        with contextlib.ExitStack() as undo:
+            for path, content in contents.items():
+                _write_manifest(os.path.join(folders[path], _COMPLETE), dict(content, complete=True))
+                # The earlier files are listed until they are removed.
+                files = {**dict.fromkeys(files_of[path][0], {}), **content["files"]}
+                _mark_incomplete(manifest_path(path), dict(content, files=files), folders[path], undo)
+            for path, (earlier, new) in files_of.items():
+                places = (os.path.join(os.path.dirname(path), name) for name in earlier)
+                removed = [_target(place) for place in places if is_remote(place) or not os.path.islink(place)]
+                _replace(dict.fromkeys([*removed, *new]), new, folders[path], undo)
+            for path in contents:
+                _move(os.path.join(folders[path], _COMPLETE), manifest_path(path))
+                _sync(os.path.dirname(path))
+            undo.pop_all()
+
+
+def _mark_incomplete(manifest: str, content: Mapping[str, Any], temporary: str, undo: contextlib.ExitStack) -> None:
+    """Puts a manifest that is not complete in the place of an earlier one."""
+    incomplete, earlier = os.path.join(temporary, ".incomplete"), os.path.join(temporary, ".earlier.manifest")
+    _write_manifest(incomplete, dict(content, complete=False))
+    if tf.io.gfile.exists(manifest):
+        tf.io.gfile.copy(manifest, earlier)
+        undo.callback(_move, earlier, manifest)
+        _move(incomplete, manifest)
+    else:
+        _move(incomplete, manifest)
+        undo.callback(_move_back, incomplete, manifest)
+    _sync(os.path.dirname(manifest))
+
+
+def _entry(path: str) -> dict[str, Any]:
+    """What a manifest says of a file: its size, and the checksum of arrays."""
+    entry = dict(size=tf.io.gfile.stat(path).length)
+    return dict(entry, crc32=_crc32(path)) if path.endswith(_SUMMED) else entry
+
+
+def _crc32(path: str) -> int:
+    checksum = 0
+    with open_binary(path) as file:
+        while block := file.read(_BLOCK):
+            checksum = zlib.crc32(block, checksum)
+    return checksum
 
 
 def _target(path: str) -> str:
@@ -462,7 +594,7 @@ def output_set(outputs: Mapping[str, Sequence[str]]) -> Iterator[OutputSet]:
         written = OutputSet({file: os.path.join(folders[path], os.path.basename(file))
                              for path, files in outputs.items() for file in files})
         yield written
-        written.commit(outputs)
+        written.commit(outputs, folders)
 
 
 # --- folders ---------------------------------------------------------------------------------------------------------
@@ -477,12 +609,13 @@ def output_folder(path: str, made_from: dict[str, Any] | None = None) -> Iterato
     """
     check_export(path)
     path = written_path(path.rstrip("/"))
-    with _temporary_folder(path) as temporary:
+    with _temporary_folder(path, folder=path) as temporary:
         yield temporary
         files = [os.path.join(parent, name) for parent, _, names in tf.io.gfile.walk(temporary) for name in names]
         written = OutputSet({os.path.join(path, os.path.relpath(file, temporary)): file for file in files},
                             made_from=made_from or {})
-        written.commit({os.path.join(path, f".{EXPORT}"): list(written.temporary)})
+        export = os.path.join(path, f".{EXPORT}")
+        written.commit({export: list(written.temporary)}, {export: temporary})
 
 
 def check_export(*paths: str | None) -> None:
@@ -510,8 +643,8 @@ def model_files(folder: str, kind: str, made_from: dict[str, Any], last: Collect
         write them last.
     """
     manifest = _manifest_in(folder, kind)
-    content = dict(files={name: {} for name in last}, made_from=made_from)
-    _write_manifest(manifest, dict(content, complete=False))
+    with output(manifest) as temporary:
+        _write_manifest(temporary, dict(complete=False, files={name: {} for name in last}, made_from=made_from))
     for name in last:
         _remove(os.path.join(folder, name))
     try:
@@ -520,17 +653,25 @@ def model_files(folder: str, kind: str, made_from: dict[str, Any], last: Collect
         if all(name.startswith(".") for name in names_in(folder)):  # the block has written nothing
             _remove(manifest)
         raise
-    _write_manifest(manifest, dict(content, complete=True))
+    files = {name: _entry(os.path.join(folder, name)) for name in last}
+    with output(manifest) as temporary:
+        _write_manifest(temporary, dict(complete=True, files=files, made_from=made_from))
 
 
-def replaceable_files(folder: str, kind: str, made_from: dict[str, Any]) -> Collection[str]:
-    """The last files of a model in a folder that was made from the same or is incomplete. {} is never the same."""
+def is_replaceable(folder: str, kind: str, made_from: dict[str, Any]) -> bool:
+    """Whether the model in a folder was made from the same, or is incomplete. {} is never the same."""
     manifest = _manifest_in(folder, kind)
     if not tf.io.gfile.exists(manifest):
-        return ()
+        return False
     content = read_manifest(manifest)
-    is_same = made_from and content["made_from"] == made_from
-    return content["files"] if is_same or not content["complete"] else ()
+    return not content["complete"] or bool(made_from) and content["made_from"] == made_from
+
+
+def check_model_file(folder: str, kind: str, name: str) -> None:
+    """Raises ValueError if a file that model_files has written does not have the checksum of its manifest."""
+    manifest = _manifest_in(folder, kind)
+    if tf.io.gfile.exists(manifest):
+        _check_sum(os.path.join(folder, name), manifest, read_manifest(manifest)["files"].get(name, {}))
 
 
 # --- local copies ----------------------------------------------------------------------------------------------------
@@ -539,17 +680,24 @@ def replaceable_files(folder: str, kind: str, made_from: dict[str, Any]) -> Coll
 def folder_of_this_process() -> str:
     """An empty folder in the system's folder for temporary files. It is removed when the process ends.
 
-    Those of killed processes are removed, too.
+    Those of killed processes are removed, too, if a lock tells that they are not in use.
     """
     start = os.path.join(tempfile.gettempdir(), "albert_tf.")
     for left in glob.glob(f"{glob.escape(start)}*"):
-        with contextlib.suppress(ValueError, OSError), locked(left):  # in use, or of another user
-            shutil.rmtree(left)
-    folder, until_the_end = f"{start}{secrets.token_hex(8)}", contextlib.ExitStack()
+        with contextlib.suppress(ValueError, OSError), locked(left) as is_unused:  # or in use, or of another user
+            if is_unused:
+                shutil.rmtree(left)
+    folder, process = f"{start}{secrets.token_hex(8)}", os.getpid()
+    until_the_end = contextlib.ExitStack()
     until_the_end.enter_context(locked(folder))
-    until_the_end.callback(shutil.rmtree, folder, ignore_errors=True)
-    atexit.register(until_the_end.close)
     os.mkdir(folder, 0o700)  # for this user only, since other users can read the system's folder
+
+    def remove() -> None:
+        if os.getpid() == process:  # a forked child has this function, too
+            shutil.rmtree(folder, ignore_errors=True)
+            until_the_end.close()
+
+    atexit.register(remove)
     return folder
 
 

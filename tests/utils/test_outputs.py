@@ -20,6 +20,7 @@ from albert_tf.utils.outputs import (
     check_export,
     check_output,
     checked_manifest,
+    is_replaceable,
     local_copy,
     locked,
     made_from_of,
@@ -30,7 +31,6 @@ from albert_tf.utils.outputs import (
     output_checkpoint,
     output_folder,
     output_set,
-    replaceable_files,
     shard_paths,
     used_alone,
     write_text,
@@ -62,7 +62,7 @@ def killed_before(number, function, monkeypatch):
             return change(*args, **kwargs)
         return changed
 
-    for module, changes in ((tf.io.gfile, ("rename", "remove", "rmtree")), (os, ("rename", "remove", "mkdir"))):
+    for module, changes in ((tf.io.gfile, ("rename", "remove", "rmtree")), (os, ("replace", "remove", "mkdir"))):
         for name in changes:
             monkeypatch.setattr(module, name, counted(getattr(module, name)))
     monkeypatch.setattr(outputs, "_RENAMING_THREADS", 1)
@@ -150,9 +150,8 @@ def test_a_model_without_its_last_file_is_not_complete_and_may_be_made_again(tmp
             if error:
                 raise error
             write_text(f"{folder}/weights", "weights")
-        same, other = (replaceable_files(folder, "ours", source) for source in (made_from, dict(source="b")))
-        assert list(same) == ["weights"] and list(other) == (["weights"] if error else [])
-        assert not replaceable_files(folder, "onnx", made_from)
+        same, other = (is_replaceable(folder, "ours", source) for source in (made_from, dict(source="b")))
+        assert same and other == bool(error) and not is_replaceable(folder, "onnx", made_from)
 
 
 def test_a_model_of_which_nothing_was_written_leaves_nothing(tmp_path):
