@@ -36,7 +36,13 @@ from albert_tf.weights.from_pretrained import build
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.hugging_face.writing import class_of_hugging_face, save_hugging_face
 from albert_tf.weights.model_card import ModelCard, write_model_card
-from albert_tf.weights.settings import VocabularyFiles, settings_in, settings_of, write_settings
+from albert_tf.weights.settings import (
+    VocabularyFiles,
+    remove_damaged_settings,
+    settings_in,
+    settings_of,
+    write_settings,
+)
 from albert_tf.weights.stored_model import StoredModel, is_url
 from albert_tf.weights.tf1 import bert_name_of, save_tf1_checkpoint, write_bert_config
 
@@ -107,6 +113,7 @@ def _new_model(output_dir: str, to: str, made_from: dict[str, Any], path: str | 
         formats = [FORMATS[to]] if os.path.normpath(output_dir) in own else FORMATS.values()
         names = {each.last_file for each in formats}
         if is_replaceable(output_dir, EXPORT if to == "tf_hub" else to, made_from):
+            remove_damaged_settings(output_dir)
             names.remove(FORMATS[to].last_file)
         for name in names:
             file = os.path.join(output_dir, name)

@@ -136,10 +136,13 @@ def load_vocab(path: str) -> dict[str, int]:
     """Reads a WordPiece vocabulary, the first column of each line. As in the release, repeated tokens get no second id.
 
     Raises:
-      ValueError: the file is missing, is not UTF-8, or has no [UNK].
+      ValueError: the file is missing or damaged, is not UTF-8, or has no [UNK].
     """
     vocab: dict[str, int] = {}
-    lines = decode_utf8(read_bytes(path, "vocabulary file"), path).removeprefix("\ufeff").removesuffix("\n").split("\n")
+    content = read_bytes(path, "vocabulary file")
+    if b"\0" in content:
+        raise ValueError(f"{path} is damaged, since it has NUL bytes: copy it again")
+    lines = decode_utf8(content, path).removeprefix("\ufeff").removesuffix("\n").split("\n")
     for line in lines:
         columns = line.split()
         vocab.setdefault(columns[0] if columns else " ", len(vocab))

@@ -71,7 +71,6 @@ _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO
 _SUMMED = (".npy", ".safetensors")
 _BLOCK = 1 << 20
 _MANIFEST_START = b'{\n  "complete": '
-_COMPLETE = ".complete"  # the name of a complete manifest in a temporary folder
 # The number of files that are renamed at the same time. On an object store, each takes a few tenths of a second.
 _RENAMING_THREADS = 16
 
@@ -230,7 +229,7 @@ def _replace(earlier: Iterable[str], new: Mapping[str, str], temporary: str, und
         _move(*paths)
         undo.callback(_move_back, *paths)
 
-    moves = [(path, os.path.join(temporary, ".earlier", str(number))) for number, path in enumerate(earlier)
+    moves = [(path, os.path.join(temporary, f"{number}.earlier")) for number, path in enumerate(earlier)
              if tf.io.gfile.exists(path)]
     stages = [[each for each in moves if each[0].endswith(_LAST) == is_last] for is_last in (True, False)]
     stages += [[(new[path], path) for path in new if path.endswith(_LAST) == is_last] for is_last in (False, True)]
@@ -526,32 +525,31 @@ class OutputSet:
                     os.path.relpath(manifest_path(other), os.path.dirname(path)) for other in contents))
         with contextlib.ExitStack() as undo:
             for path, content in contents.items():
-                _write_manifest(os.path.join(folders[path], _COMPLETE), dict(content, complete=True))
                 # The earlier files are listed until they are removed.
-                files = {**dict.fromkeys(files_of[path][0], {}), **content["files"]}
-                _mark_incomplete(manifest_path(path), dict(content, files=files), folders[path], undo)
+                listed = {**dict.fromkeys(files_of[path][0], {}), **content["files"]}
+                manifest, temporary = manifest_path(path), _temporary_manifest(path, folders[path])
+                _write_manifest(temporary, dict(content, files=listed, complete=False))
+                if tf.io.gfile.exists(manifest):
+                    tf.io.gfile.copy(manifest, f"{temporary}.earlier")
+                    undo.callback(_move, f"{temporary}.earlier", manifest)
+                    _move(temporary, manifest)
+                else:
+                    _move(temporary, manifest)
+                    undo.callback(_move_back, temporary, manifest)
+                _sync(os.path.dirname(path))
+                _write_manifest(temporary, dict(content, complete=True))
             for path, (earlier, new) in files_of.items():
                 places = (os.path.join(os.path.dirname(path), name) for name in earlier)
                 removed = [_target(place) for place in places if is_remote(place) or not os.path.islink(place)]
                 _replace(dict.fromkeys([*removed, *new]), new, folders[path], undo)
             for path in contents:
-                _move(os.path.join(folders[path], _COMPLETE), manifest_path(path))
+                _move(_temporary_manifest(path, folders[path]), manifest_path(path))
                 _sync(os.path.dirname(path))
             undo.pop_all()
 
 
-def _mark_incomplete(manifest: str, content: Mapping[str, Any], temporary: str, undo: contextlib.ExitStack) -> None:
-    """Puts a manifest that is not complete in the place of an earlier one."""
-    incomplete, earlier = os.path.join(temporary, ".incomplete"), os.path.join(temporary, ".earlier.manifest")
-    _write_manifest(incomplete, dict(content, complete=False))
-    if tf.io.gfile.exists(manifest):
-        tf.io.gfile.copy(manifest, earlier)
-        undo.callback(_move, earlier, manifest)
-        _move(incomplete, manifest)
-    else:
-        _move(incomplete, manifest)
-        undo.callback(_move_back, incomplete, manifest)
-    _sync(os.path.dirname(manifest))
+def _temporary_manifest(path: str, folder: str) -> str:
+    return os.path.join(folder, os.path.basename(manifest_path(path)))
 
 
 def _entry(path: str) -> dict[str, Any]:

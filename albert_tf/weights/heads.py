@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from albert_tf.utils.bounds import check_one_of
+from albert_tf.utils.files import read_bytes
 
 if TYPE_CHECKING:
     from albert_tf.config import AlbertConfig
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 # The release's names of the two variables of a layer, which Hugging Face calls weight and bias.
 DENSE, LAYER_NORM, OUTPUT = ("kernel", "bias"), ("gamma", "beta"), ("output_weights", "output_bias")
+
+_MULTIPLES = (1, *(2**power for power in range(3, 11)))  # to which the size of a vocabulary is rounded up
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,10 +116,19 @@ def head_of(model) -> Head:
 
 
 def check_vocabulary(tokenizer: FullTokenizer, config: AlbertConfig) -> None:
-    """Raises ValueError if a tokenizer has more pieces than the model."""
-    if tokenizer.vocab_size > config.vocab_size:
-        raise ValueError(f"{tokenizer.vocabulary_file} has {tokenizer.vocab_size:,} pieces, but the config's "
-                         f"vocab_size is {config.vocab_size:,}: they belong to different models")
+    """Raises ValueError if a tokenizer has more pieces than the model, or a WordPiece vocabulary fewer.
+
+    A vocab_size may be larger if it was rounded up to a multiple of 8, 16, ... or 1,024.
+    """
+    path, size = str(tokenizer.vocabulary_file), tokenizer.vocab_size
+    if size > config.vocab_size:
+        raise ValueError(f"{path} has {size:,} pieces, but the config's vocab_size is {config.vocab_size:,}: they "
+                         "belong to different models")
+    if size < config.vocab_size and tokenizer.sp_model is None:
+        lines = len(read_bytes(path).splitlines())  # a repeated token has no id
+        if not any(-(-max(size, lines) // multiple) * multiple == config.vocab_size for multiple in _MULTIPLES):
+            raise ValueError(f"{path} has only {size:,} pieces, but the config's vocab_size is {config.vocab_size:,}: "
+                             "the file was truncated, or they belong to different models")
 
 
 def check_reads_texts(model, tokenizer: FullTokenizer, *heads: str) -> None:

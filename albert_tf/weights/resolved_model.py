@@ -24,12 +24,19 @@ from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig, described
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.training.checkpoints import numbered
+from albert_tf.training.checkpoints import numbered, saved_runs
 from albert_tf.training.evaluation import checkpoint_of
 from albert_tf.utils.files import read_bytes
 from albert_tf.weights.from_pretrained import RestoreReport, build, warn_of_random_parts
 from albert_tf.weights.heads import head_named
-from albert_tf.weights.settings import Settings, VocabularyFiles, declared, settings_in, vocabulary_in
+from albert_tf.weights.settings import (
+    Settings,
+    VocabularyFiles,
+    declared,
+    remove_damaged_settings,
+    settings_in,
+    vocabulary_in,
+)
 from albert_tf.weights.source import Pooling, Source, StoredVectors, check_no_pooling, replaced_pooling
 from albert_tf.weights.stored_model import StoredModel, config_in, is_url, open_source
 from albert_tf.weights.transforms import first_layers, unshared, unshared_config
@@ -163,6 +170,8 @@ def resolve(source: Source, heads: Collection[str] = (), output_dir: str | None 
     """
     if num_layers and do_train:
         raise ValueError("--num_layers cuts a trained model: train without it, then evaluate, predict or export")
+    for directory in saved_runs(output_dir) if output_dir and do_train else ():
+        remove_damaged_settings(directory)
     path = checkpoint_of(output_dir) if output_dir else None
     # Not the config of `run`: with adapters of layers, that is the merged model, which shares nothing.
     run_config = config_in(os.path.dirname(path)) if path else None

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Collection, Mapping, Sequence
 from absl import logging
 
 from albert_tf import keras
-from albert_tf.config import AlbertConfig
+from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.modeling.arguments import Argument
 from albert_tf.text.added_tokens import AddedToken
 from albert_tf.utils.bounds import check_one_of
@@ -243,6 +243,18 @@ def settings_in(folder: str) -> Settings:
         pooling = pooling_in(folder)
         return settings.replaced(head="sentence_encoder", **pooling) if pooling else settings
     return settings
+
+
+def remove_damaged_settings(folder: str) -> None:
+    """Removes the config, settings and vocabularies that a power cut has left empty or zero. They are made again."""
+    for name in names_in(folder):
+        path = os.path.join(folder, name)
+        is_json = name in (CONFIG_NAME, SETTINGS, TOKENIZER_CONFIG)
+        if is_json or any(fnmatch.fnmatch(name, pattern) for pattern in VOCABULARIES):
+            content = read_bytes(path)
+            if not content.strip(b"\0") or is_json and b"\0" in content:
+                logging.warning("%s is damaged, and is made again", path)
+                write_or_remove(path, None)
 
 
 def write_settings(

@@ -1,6 +1,7 @@
 """A run keeps what it was trained with: config, settings, vocabulary, weights; another task or model is refused."""
 
 import json
+import os
 import shutil
 
 import numpy as np
@@ -106,6 +107,19 @@ def test_a_run_is_continued_with_its_own_config_and_another_dropout(script, apar
     config = json.loads((directory / "albert_config.json").read_text())
     assert (config["cross_layer_sharing"], config["hidden_dropout_prob"]) == ("none", 0.5)
     assert end_of(directory, 3).keys() == end_of(apart).keys()
+
+
+def test_damaged_settings_and_a_damaged_checkpoint_do_not_keep_a_run_from_continuing(script, shared, folder, new):
+    directory = folder / "damaged"
+    shutil.copytree(shared, directory)
+    settings = json.loads((shared / "albert_tf.json").read_text())
+    for name in ("albert_tf.json", "albert_config.json", "tokenizer_config.json", "model.ckpt-2.index"):
+        if (directory / name).exists():
+            os.truncate(directory / name, 0)
+    printed = script.run(output_dir=directory, train_step=3, **new)
+    assert f"{directory}/albert_tf.json is damaged, and is made again" in printed
+    assert json.loads((directory / "albert_tf.json").read_text()) == settings
+    assert (directory / "model.ckpt-3.index").exists()
 
 
 def test_settings_of_a_run_count_and_another_value_is_a_warning(script, folder, new):

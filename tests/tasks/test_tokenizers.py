@@ -1,5 +1,7 @@
 """Functions that predict from text refuse models with other heads, and the tokenizer of another model."""
 
+import contextlib
+
 import pytest
 
 import albert_tf
@@ -9,6 +11,7 @@ from albert_tf.tasks.multiple_choice.answers import choose_options
 from albert_tf.tasks.sentence_vectors.vectors import text_vectors
 from albert_tf.tasks.tagging.text_tags import tag_words
 from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.weights.heads import check_vocabulary
 
 SMALLER = AlbertConfig(vocab_size=100, embedding_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
                        intermediate_size=8, max_position_embeddings=16)
@@ -31,6 +34,16 @@ def test_a_tokenizer_with_more_pieces_than_the_model_is_refused(golden, model, p
     tokenizer = FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"))
     with pytest.raises(ValueError, match="pieces, but the config's vocab_size is 100: they belong to different models"):
         predict(model(), tokenizer)
+
+
+@pytest.mark.parametrize("size, fits", [(100, True), (97, True), (90, False), (50, False), (65, False)])
+def test_a_word_piece_vocabulary_has_the_size_of_the_model_but_for_rounding(tmp_path, size, fits):
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n" + "".join(f"word{number}\n" for number in range(size - 2)))
+    tokenizer = FullTokenizer(str(tmp_path / "vocab.txt"))
+    config = SMALLER.replace(vocab_size=104 if size == 97 else 100)
+    with contextlib.nullcontext() if fits else pytest.raises(
+            ValueError, match=f"vocab.txt has only {size} pieces, but the config's vocab_size is 100: the file was"):
+        check_vocabulary(tokenizer, config)
 
 
 @pytest.mark.parametrize("model, predict", CASES)

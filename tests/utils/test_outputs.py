@@ -141,6 +141,88 @@ def test_a_checkpoint_with_an_index_is_whole_and_can_be_made_again(tmp_path, mon
         assert names(folder) == [data.name, index.name] and content(data) == content(index) == "third"
 
 
+def write_two_outputs(folder, text):
+    paths = [str(folder / name) for name in ("a.npy", "b.npy")]
+    with output_set({path: [path] for path in paths}) as written:
+        for path in paths:
+            write_text(written.temporary[path], text)
+        written.made_from = dict(text=text)
+
+
+WRITERS = [write_shards, write_model, write_checkpoint, write_two_outputs, lambda folder, text: write_text(
+    str(folder / "x.txt"), text)]
+
+
+def contents(folder):
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_files_are_on_the_disk_before_they_are_renamed_and_folders_afterwards(tmp_path, monkeypatch, write):
+    steps, replace, fsync = [], os.replace, os.fsync
+    monkeypatch.setattr(os, "replace", lambda old, new: (steps.append((old, new)), replace(old, new)))
+    monkeypatch.setattr(os, "fsync", lambda file: (steps.append(os.readlink(f"/proc/self/fd/{file}")), fsync(file)))
+    write(tmp_path, "first")
+    final = [step for step in steps if type(step) is tuple and ".tmp/" not in step[1]]
+    assert {new for _, new in final} >= set(map(str, filter(pathlib.Path.is_file, tmp_path.rglob("*"))))
+    for step in final:
+        assert step[0] in steps[:steps.index(step)] and os.path.dirname(step[1]) in steps[steps.index(step):]
+
+
+@pytest.mark.parametrize("earlier", [True, False])
+@pytest.mark.parametrize("write", WRITERS)
+def test_a_step_that_fails_leaves_the_earlier_output_or_the_new_one(tmp_path, monkeypatch, write, earlier):
+    for name in ("expected", "other"):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name, "second" if name == "expected" else "first")
+    before = contents(tmp_path / "other") if earlier else {}
+    steps = [(os, "replace"), (os, "fsync"), (os, "mkdir"), (tf.io.gfile, "remove"), (tf.io.gfile, "rmtree")]
+    for number in range(100):
+        left, folder = [number], tmp_path / f"{number}"
+        folder.mkdir()
+        if earlier:
+            write(folder, "first")
+
+        def failing(function, left=left, folder=folder):
+            def step(*args, **kwargs):
+                left[0] -= 1
+                if left[0] == -1:
+                    raise OSError(errno.EIO, "Input/output error", *[arg for arg in args if type(arg) is str][:1])
+                return function(*args, **kwargs)
+            return step
+
+        with monkeypatch.context() as patch:
+            for module, name in steps:
+                patch.setattr(module, name, failing(getattr(module, name)))
+            try:
+                write(folder, "second")
+                message = None
+            except OSError as error:
+                message = _one_line(error)
+        after = {name: text for name, text in contents(folder).items() if not re.match(r"\..*tmp/", name)}
+        assert after in ([contents(tmp_path / "expected")] if message is None else
+                         [before, contents(tmp_path / "expected")])
+        place = rf"{folder}(/(\.export|\.checkpoints|[a-z])\S*)?"
+        assert message is None or re.fullmatch(f"{place}: Input/output error", message), message
+        write(folder, "second")
+        assert contents(folder) == contents(tmp_path / "expected")
+        if left[0] >= 0:
+            break
+    assert number > 3
+
+
+def test_a_temporary_folder_that_cannot_be_removed_is_a_warning(tmp_path, monkeypatch, caplog):
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rmdir", lambda *_: None)
+
+        def fails(path):
+            raise tf.errors.PermissionDeniedError(None, None, f"{path}; Permission denied")
+
+        patch.setattr(tf.io.gfile, "rmtree", fails)
+        write_text(str(tmp_path / "x"), "whole")
+    assert content(tmp_path / "x") == "whole" and f"{tmp_path}/.x.tmp cannot be removed" in caplog.text
+
+
 def test_a_model_without_its_last_file_is_not_complete_and_may_be_made_again(tmp_path):
     folder, made_from = str(tmp_path / "model"), dict(source="a")
     for error in (None, KeyboardInterrupt):
@@ -215,6 +297,22 @@ def test_a_second_writer_is_refused_before_it_works_and_short_writes_wait(tmp_pa
     assert writer.wait(60) == 0 and content(f"{path}/other") == "later"
 
 
+def test_a_block_waits_for_another_that_removes_the_folder_of_its_lock(tmp_path, monkeypatch):
+    import filelock
+
+    acquire, calls = filelock.FileLock.acquire, []
+
+    def acquired_later(lock, **arguments):
+        calls.append(lock)
+        if len(calls) == 1:
+            (tmp_path / "new").rmdir()
+        return acquire(lock, **arguments)
+
+    monkeypatch.setattr(filelock.FileLock, "acquire", acquired_later)
+    with used_alone(str(tmp_path / "new"), "training") as is_locked:
+        assert is_locked and len(calls) <= 2
+
+
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
 def test_nothing_is_refused_on_file_systems_without_locks_and_remote_ones(tmp_path, monkeypatch, number):
     import filelock
@@ -226,6 +324,9 @@ def test_nothing_is_refused_on_file_systems_without_locks_and_remote_ones(tmp_pa
     for folder in (str(tmp_path), "ram://uses"):
         with used_alone(folder, "training"), used_alone(folder, "training"):
             pass
+    monkeypatch.setattr(outputs.tempfile, "gettempdir", lambda: str(tmp_path))
+    assert os.path.isdir(outputs.folder_of_this_process()) and os.path.isdir(outputs.folder_of_this_process())
+    assert len(list(tmp_path.glob("albert_tf.*"))) == 2  # of which no lock tells whether they are in use
     assert not tf.io.gfile.exists("ram://uses")
 
 
@@ -266,6 +367,29 @@ def test_files_that_were_not_written_again_are_removed_and_no_others(tmp_path):
             for file in written:
                 write_text(new.temporary[file], file)
         assert names(tmp_path) == sorted([*map(os.path.basename, written), "x.npy.manifest.json", "x.other.npy"])
+
+
+@pytest.mark.parametrize("text", ["", "\0" * 300, '{\n  "complete": true,\n  "files": {\n' + "\0" * 200])
+def test_a_damaged_manifest_is_that_of_an_output_that_is_made_again(tmp_path, text):
+    write_shards(tmp_path, "first")
+    write_model(tmp_path, "first")
+    for manifest in (tmp_path / SHARDS[2], tmp_path / "model/.export.manifest.json"):
+        manifest.write_text(text)
+        with pytest.raises(ValueError, match="manifest.json says that its files are not complete"):
+            checked_manifest(str(manifest))
+    assert is_replaceable(str(tmp_path / "model"), "export", {})
+    write_shards(tmp_path, "second")
+    write_model(tmp_path, "first")
+    assert made_from_of(str(tmp_path / SHARDS[0])) == dict(text="second")
+
+
+def test_arrays_are_compared_with_their_checksums(tmp_path):
+    write_two_outputs(tmp_path, "first text")
+    path = tmp_path / "a.npy"
+    assert made_from_of(str(path)) == dict(text="first text")
+    path.write_text("first\0\0\0\0\0")
+    with pytest.raises(ValueError, match="a.npy is damaged or was changed: its checksum is not that in .*a.npy.manif"):
+        made_from_of(str(path))
 
 
 def test_a_new_path_and_an_empty_file_and_an_earlier_output_may_be_written(tmp_path):
@@ -450,3 +574,21 @@ def test_folders_of_killed_processes_are_removed_and_those_of_others_are_not(tmp
     assert [path for path in names(tmp_path) if not path.startswith(".")] == sorted(
         map(os.path.basename, (first, second)))
     assert stat.S_IMODE(os.stat(first).st_mode) == 0o700
+
+
+def test_a_forked_child_does_not_remove_the_folder_of_its_parent(tmp_path):
+    program = f"""
+import os, sys, tempfile
+sys.path.insert(0, {ROOT!r})
+tempfile.tempdir = {str(tmp_path)!r}
+from albert_tf.utils.outputs import folder_of_this_process, locked
+folder = folder_of_this_process()
+with locked({str(tmp_path / "x")!r}):
+    if os.fork() == 0:
+        sys.exit(0)
+    os.wait()
+    print(os.path.isdir(folder), sorted(name[:10] for name in os.listdir({str(tmp_path)!r})))
+"""
+    ended = subprocess.run([sys.executable, "-c", program], timeout=100, capture_output=True, text=True)
+    assert ended.stdout == "True ['.albert_tf', '.x.lock', 'albert_tf.']\n", ended.stderr
+    assert not names(tmp_path)

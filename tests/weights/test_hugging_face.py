@@ -163,6 +163,16 @@ def test_labels_are_written_as_transformers_has_them(tmp_path, kind, arguments, 
         assert albert_tf.from_pretrained(str(tmp_path), model=kind).max_seq_length is None
 
 
+def test_a_file_with_zeros_in_the_place_of_its_end_is_named(tmp_path):
+    albert_tf.save_pretrained(new_head("encoder", TINY), str(tmp_path), to="hugging_face")
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-500] + bytes(500))
+    with pytest.raises(ValueError, match="model.safetensors is damaged or was changed: its checksum is not that in"):
+        albert_tf.from_pretrained(str(tmp_path))
+    (tmp_path / ".hugging_face.manifest.json").unlink()  # weights of another program have none
+    albert_tf.from_pretrained(str(tmp_path))
+
+
 @pytest.mark.parametrize("kind, to, dtype, message", [
     ("conditional_span", "hugging_face", "float32", "no model for AlbertConditionalSpan"),
     ("encoder", "ours", "float16", "hugging_face.*float16"),

@@ -21,8 +21,8 @@ from safetensors import SafetensorError, safe_open
 
 from albert_tf.modeling.encoder import block_scope, block_variable
 from albert_tf.utils import bounds
-from albert_tf.utils.files import read_json_object
-from albert_tf.utils.outputs import local_copy
+from albert_tf.utils.files import read_json_object, version
+from albert_tf.utils.outputs import check_model_file, local_copy
 from albert_tf.weights.heads import DENSE, HEADS, LAYER_NORM
 from albert_tf.weights.hugging_face import (
     ADAPTER,
@@ -181,6 +181,7 @@ class SafeTensor:
         """The values as float32, without a second copy in memory."""
         if self.dtype not in _TYPES:
             raise ValueError(f"{self.path}: {self.key} has type {self.dtype}, but only {', '.join(_TYPES)} can be read")
+        _check_sum(self.path, *version(self.path))
         values = _aligned(self.shape[::-1] if transpose else self.shape)
         rows = values.T if transpose else values
         at_once = max(1, _BYTES_AT_ONCE * len(rows) // max(1, values.nbytes))
@@ -189,6 +190,12 @@ class SafeTensor:
             with _opened(self.path) as file:
                 rows[part] = file.get_slice(self.key)[part]
         return tf.experimental.dlpack.from_dlpack(values.__dlpack__())  # convert_to_tensor would copy, twice
+
+
+@functools.lru_cache(maxsize=None)
+def _check_sum(path: str, length: int, mtime_nsec: int) -> None:
+    """Compares each version of a file once with the checksum that convert_checkpoint has written."""
+    check_model_file(os.path.dirname(path), "hugging_face", os.path.basename(path))
 
 
 def stored_tensors(folder: str) -> dict[str, SafeTensor]:
