@@ -211,8 +211,9 @@ def _move(path: str, new_path: str) -> None:
 
 
 def _move_back(path: str, new_path: str) -> None:
-    """Undoes _move, and removes folders that are empty now."""
-    _move(new_path, path)
+    """Undoes _move, which may have failed, and removes folders that are empty now."""
+    if tf.io.gfile.exists(new_path):
+        _move(new_path, path)
     with contextlib.suppress(OSError):
         os.removedirs(os.path.dirname(new_path))
 
@@ -226,8 +227,8 @@ def _replace(earlier: Iterable[str], new: Mapping[str, str], temporary: str, und
       undo: gets what puts all files back.
     """
     def move(paths: tuple[str, str]) -> None:
-        _move(*paths)
         undo.callback(_move_back, *paths)
+        _move(*paths)
 
     moves = [(path, os.path.join(temporary, f"{number}.earlier")) for number, path in enumerate(earlier)
              if tf.io.gfile.exists(path)]
@@ -532,10 +533,9 @@ class OutputSet:
                 if tf.io.gfile.exists(manifest):
                     tf.io.gfile.copy(manifest, f"{temporary}.earlier")
                     undo.callback(_move, f"{temporary}.earlier", manifest)
-                    _move(temporary, manifest)
                 else:
-                    _move(temporary, manifest)
                     undo.callback(_move_back, temporary, manifest)
+                _move(temporary, manifest)
                 _sync(os.path.dirname(path))
                 _write_manifest(temporary, dict(content, complete=True))
             for path, (earlier, new) in files_of.items():

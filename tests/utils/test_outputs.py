@@ -39,6 +39,11 @@ from albert_tf.utils.outputs import (
 ROOT = str(pathlib.Path(__file__).parents[2])
 
 
+@pytest.fixture(autouse=True)
+def fast_disk(monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda file: None)
+
+
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
