@@ -76,7 +76,8 @@ def create_pretraining_data(
     check_names(outputs)
     first = next(iter(outputs.values()))[0]
     with output_set(outputs) as written, tempfile.TemporaryDirectory(  # beside the output, where space is expected
-            dir=None if is_remote(first) else os.path.dirname(written.temporary[first])) as work:
+            dir=None if is_remote(first) else os.path.dirname(written.temporary[first]),
+            ignore_cleanup_errors=True) as work:
         with worker_pool(num_workers, Worker, tokenizer, work, options) as run:
             corpus = _tokenize(run, input_files, text_column, work)
             check_corpus(corpus, options)

@@ -38,12 +38,16 @@ def test_a_tokenizer_with_more_pieces_than_the_model_is_refused(golden, model, p
 
 @pytest.mark.parametrize("size, fits", [(100, True), (97, True), (90, False), (50, False), (65, False)])
 def test_a_word_piece_vocabulary_has_the_size_of_the_model_but_for_rounding(tmp_path, size, fits):
-    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n" + "".join(f"word{number}\n" for number in range(size - 2)))
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n" + "".join(
+        f"word{number}\n" for number in range(size - 5)))
     tokenizer = FullTokenizer(str(tmp_path / "vocab.txt"))
     config = SMALLER.replace(vocab_size=104 if size == 97 else 100)
     with contextlib.nullcontext() if fits else pytest.raises(
             ValueError, match=f"vocab.txt has only {size} pieces, but the config's vocab_size is 100: the file was"):
         check_vocabulary(tokenizer, config)
+    (tmp_path / "vocab.txt").write_bytes((tmp_path / "vocab.txt").read_bytes()[:-9] + bytes(9))
+    with pytest.raises(ValueError, match="vocab.txt is damaged, since it has NUL bytes: copy it again"):
+        FullTokenizer(str(tmp_path / "vocab.txt"))
 
 
 @pytest.mark.parametrize("model, predict", CASES)
