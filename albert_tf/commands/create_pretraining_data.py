@@ -90,7 +90,7 @@ class Options(VocabularySource):
         0.1, "Share of the examples, from 0 to 1, that have a random length below --max_seq_length.", 0.0, 1.0)
     engine: str = fields.choice(
         "local", ["local", "beam"], "The work is done by processes on this machine (local), or by the workers of an "
-        "Apache Beam runner (beam); see docs/large_corpora.md.")
+        "Apache Beam runner (beam); see docs/pretraining.md.")
     beam_pipeline_options: str | None = fields.string(
         None, "Comma-separated options of the Beam pipeline, such as runner=FlinkRunner,flink_master=host:8081. "
         "Default: Beam's local runner with --num_workers processes.", needs="engine=beam")
