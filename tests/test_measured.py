@@ -140,7 +140,7 @@ def test_the_rows_of_a_bert_that_becomes_an_albert_are_the_measured_ones():
                 if "rank" not in row["configuration"]]
     by_default = [row for row in measured if (row["lines"], row["learning_rate"], row["replaced_words"]) in (
         ("10000", "0.0015", "0.3"), ("", "", ""))]
-    rows = table_rows("sentence_vectors.md", "From BERT to ALBERT")
+    rows = table_rows("results/accuracy.md", "From BERT to ALBERT")
     first = next(place for place, row in enumerate(rows) if row[:2] == ["model, lines", "corrected"])
     columns = {"megabytes": ".2f", "millions": ".1f", "start_spearman": ".3f", "int8_spearman": ".3f",
                "recall@1": ".3f", "milliseconds": ".2f"}
