@@ -1,6 +1,6 @@
 """Each stack reads the files of the other: checkpoints of a run, and SavedModels.
 
-ALBERT_TF_OTHER_PYTHON names a Python of the other stack, such as .venv-newest/bin/python.
+ALBERT_TF_OTHER_PYTHON names a Python of the other stack, such as .environments/newest/bin/python.
 """
 
 import json
