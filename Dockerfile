@@ -4,9 +4,9 @@
 #     docker run -p 8501:8501 albert_tf
 #     docker run -p 8501:8501 -v "$PWD/models:/models" albert_tf serve --host=0.0.0.0 --init_checkpoint=/models/rte
 #
-# Build arguments: EXTRAS=[all,gpu] installs TensorFlow's CUDA libraries, and PYTHON=3.12 is the newest TensorFlow instead
-# of TensorFlow 2.15. requirements.txt has the versions.
-ARG PYTHON=3.11
+# Build arguments: EXTRAS=[all,gpu] installs TensorFlow's CUDA libraries. PYTHON=3.11 installs TensorFlow 2.15, which gets no
+# more security fixes, instead of the newest. requirements.txt has the versions.
+ARG PYTHON=3.13
 FROM python:${PYTHON}-slim-bookworm
 
 ARG EXTRAS=[all]
