@@ -38,7 +38,7 @@ FLAGS = flags.FLAGS
 
 MODEL = "albert_tiny_en"
 RECORDS = dict(max_seq_length=64, max_predictions_per_seq=10)
-# Of random weights. They stay at chance with all rates that were tried (docs/results/accuracy.md).
+# Of random weights, which stayed at chance with all rates that were tried.
 RANDOM_LEARNING_RATE = 1e-3
 WARNINGS_ONLY = dict(verbosity=-1)
 # The progress bar of a terminal is shown whatever the verbosity is; the lines that replace it are not.

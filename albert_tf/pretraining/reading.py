@@ -28,6 +28,7 @@ from albert_tf.pretraining.phonemes import OBJECTIVE as PHONEMES
 from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
 from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.outputs import manifest_of
+from albert_tf.utils.progress import count_of
 
 _NUM_CHECKED = 200  # records of each file that are checked before a run
 
@@ -126,7 +127,9 @@ class TrainingBatches:
             if (masked_lm_prob, final_masked_lm_prob) != (None, None):
                 share.check(options, one.max_seq_length)
             mask_id = dynamic_masking.find_mask_id(one.files, one.max_seq_length, one.max_predictions_per_seq)
-            logging.info("new masks in each epoch: %s, %s, [MASK] is %d", options, share, mask_id)
+            logging.info("new masks in each epoch: the share of masked tokens is %g at the start and %g at the end, an "
+                         "n-gram has at most %s, and [MASK] is %d", initial, final,
+                         count_of(options.ngram, "word" if options.whole_words else "piece"), mask_id)
             mask = dynamic_masking.dynamic_masking(options, mask_id, vocab_size, self._seed)
             self._parsers[number] = self._masking(number, self._parsers[number], mask, share)
 
