@@ -10,7 +10,7 @@ import importlib
 from albert_tf import devices
 from albert_tf.utils import imports
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 _MODULE_OF = {
     "AlbertConfig": "albert_tf.config",
