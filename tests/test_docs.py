@@ -4,16 +4,20 @@ import contextlib
 import json
 import pkgutil
 import re
+import shutil
 
 import pytest
 from absl import flags
 from absl.testing import flagsaver
-from documentation import Page, check_printed, flags_of, script_commands, write_archive
+from documentation import Page, check_printed, flags_of, script_commands, write_checkpoints
 from in_process import loaded
+from model_hub import running_hub, set_offline, use_hub
+from pretraining_runs import write_tiny_recipe
 from script_process import arguments_of
 from script_session import REPOSITORY, ScriptSession
+from synthetic_text import write_synthetic_text
 
-PATHS = [*(REPOSITORY / name for name in ("README.md", "SECURITY.md", "studies/README.md")),
+PATHS = [*(REPOSITORY / name for name in ("README.md", "SECURITY.md", "AGENTS.md", "studies/README.md")),
          *(path for folder in ("docs", "docs/results") for path in sorted((REPOSITORY / folder).glob("*.md")))]
 PAGES = {str(path.relative_to(REPOSITORY)): Page(path) for path in PATHS}
 every_page = pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
@@ -35,15 +39,29 @@ def test_the_map_of_the_releases_modules_names_ours_as_they_are():
         pkgutil.resolve_name(name)
 
 
-@pytest.mark.parametrize("name", ["README.md", pytest.param("docs/first_hour.md", marks=pytest.mark.long)])
-def test_commands_and_snippets_run_in_order(name, tmp_path, golden, monkeypatch):
-    write_archive(tmp_path, golden)
+def test_the_readme_runs_in_order(tmp_path, golden, monkeypatch):
+    """With tiny checkpoints, a hub on this machine, and few steps of training."""
+    write_checkpoints(tmp_path, golden)
+    write_synthetic_text(tmp_path / "my_text.txt")
+    write_tiny_recipe("quick", tmp_path / "recipe.json")
+    shutil.copytree(REPOSITORY / "examples/reviews", tmp_path / "examples/reviews")
     monkeypatch.chdir(tmp_path)
-    with ScriptSession() as session, contextlib.closing(PAGES[name]) as page:
+    with running_hub() as hub, ScriptSession(eagerly=True) as session, contextlib.closing(PAGES["README.md"]) as page:
+        use_hub(monkeypatch, hub, tmp_path / "cache")
+        hub.add("albert/albert-base-v2", tmp_path / "hub")
+        for block in page.blocks:
+            page.run(block, tmp_path, session, run_classifier=dict(num_train_epochs=1, save_checkpoints_steps=100),
+                     pretrain_from_text=dict(recipe="recipe.json"))
+            if block.language == "text":
+                check_printed(block.text, page.printed)
+        set_offline(monkeypatch, False)
+
+
+@pytest.mark.long
+def test_the_first_hour_runs_in_order(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with ScriptSession() as session, contextlib.closing(PAGES["docs/first_hour.md"]) as page:
         for block in page.blocks:
             page.run(block, tmp_path, session)
-            if name == "README.md" and block.language == "text":
-                check_printed(block.text, page.printed)
-    if name == "docs/first_hour.md":
-        assert json.loads((tmp_path / "verdicts/eval_results.json").read_text())["eval_accuracy"] > 0.85
-        assert json.loads(page.printed)["predictions"][0]["labels"] == "bad"
+    assert json.loads((tmp_path / "verdicts/eval_results.json").read_text())["eval_accuracy"] > 0.85
+    assert json.loads(page.printed)["predictions"][0]["labels"] == "bad"

@@ -1,33 +1,22 @@
 """Pre-training by a recipe: the package's recipes are valid, and lead from a text to a model that loads."""
 
-import dataclasses
 import json
 import math
-import pathlib
 import re
 from unittest import mock
 
 import pytest
 from in_process import loaded
-from pretraining_runs import CONFIG
+from pretraining_runs import RECIPES, SHORTER, read_runs, write_tiny_recipe
 from script_session import ScriptSession
 from synthetic_text import write_synthetic_text
 
-import albert_tf
 from albert_tf.commands import command_runs
-from albert_tf.commands.command_runs import parse_runs, placeholders
+from albert_tf.commands.command_runs import placeholders
 from albert_tf.commands.pretrain_from_text import READERS_OF_TEXTS
 from albert_tf.data.feature_table import fingerprint
 from albert_tf.training.evaluation import best_of, read_history
 from albert_tf.utils.outputs import output_set, write_text
-
-RECIPES = pathlib.Path(albert_tf.__file__).parent / "recipes" / "pretraining"
-SHORTER = dict(vocab_size=50, max_seq_length=16, max_predictions_per_seq=5, train_batch_size=4, eval_batch_size=4,
-               num_train_steps=2, num_warmup_steps=1, save_checkpoints_steps=1, precision="float32", num_workers=1)
-
-
-def read_runs(recipe):
-    return parse_runs(json.loads((RECIPES / f"{recipe}.json").read_text())["runs"], recipe)
 
 
 def layers(directory):
@@ -50,15 +39,7 @@ def test_a_recipe_has_only_flags_that_its_scripts_have(recipe):
 def test_a_recipe_leads_from_a_text_to_a_model_that_fills_masks(recipe, tmp_path, monkeypatch, capsys):
     """With a tiny model, two steps in each stage, and one process for all scripts. Where it can, text is held out."""
     write_synthetic_text(tmp_path / "text.txt")
-    content = json.loads((RECIPES / f"{recipe}.json").read_text())
-    tiny = {**CONFIG, "vocab_size": 50, "num_hidden_layers": 4, "max_position_embeddings": 100}
-    for config in content.get("configs", {}).values():
-        config["changes"] = {**tiny, **config["changes"]}
-    runs = read_runs(recipe)
-    for run in runs.values():
-        run.flags.update({name: value for name, value in SHORTER.items() if name in run.flags})
-    content["runs"] = {name: dataclasses.asdict(run) for name, run in runs.items()}
-    (tmp_path / "recipe.json").write_text(json.dumps(content))
+    runs = write_tiny_recipe(recipe, tmp_path / "recipe.json")
     commands, skipped = [], sum(run.script in READERS_OF_TEXTS for run in runs.values())
     with ScriptSession() as session, loaded("pretrain_from_text") as pretrain_from_text:
         def run_in_session(command, environment):

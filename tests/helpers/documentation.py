@@ -19,12 +19,17 @@ import string
 import tarfile
 import urllib.request
 from typing import NamedTuple
+from unittest import mock
 
 import numpy as np
 import script_process
+from in_process import loaded
+from safetensors.numpy import load_file, save_file
 from script_session import REPOSITORY
 from tiny import TINY_TEXT
 
+import albert_tf
+from albert_tf.commands import command_runs
 from albert_tf.config import CONFIG_NAME
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.weights.tf1 import save_tf1_checkpoint
@@ -74,10 +79,14 @@ class Page:
         return [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
                 for heading in re.findall(r"^#+ (.+)$", self.prose(), re.M)]
 
-    def run(self, block, folder, session):
-        """Runs a block as a reader in a folder would, in a ScriptSession that was started there."""
+    def run(self, block, folder, session, **changes):
+        """Runs a block as a reader in a folder would, in a ScriptSession that was started there.
+
+        `changes` are flags that replace those of the page, by command, so that a training takes fewer steps.
+        """
         if block.language == "bash":
-            self.printed = "".join(self._run_command(words, folder, session) for words in commands(block.text))
+            self.printed = "".join(self._run_command(words, folder, session, changes)
+                                   for words in commands(block.text))
         elif block.language == "python":
             with contextlib.redirect_stdout(io.StringIO()) as printed:
                 exec(compile(block.text, str(self.path), "exec"), self.names)
@@ -89,16 +98,21 @@ class Page:
             with self._server:
                 self._server = None
 
-    def _run_command(self, words, folder, session):
+    def _run_command(self, words, folder, session, changes):
         """Runs a command and returns what it printed."""
         script, *arguments = script_commands(words) or [""]
+        flags = {**flags_of(arguments), **changes.get(script, {})}
         if script == "serve":
             self._server = script_process.start("serve", [*arguments, "--port=0"], cwd=folder, merged=True)
             self._url = re.search(r"open (\S+)", self._server.wait_for("Ctrl-C ends").splitlines()[-1])[1]
         elif script == "export_to_onnx" and importlib.util.find_spec("onnx") is None:
             return ""
+        elif script == "pretrain_from_text":  # it starts a process for each command of its recipe
+            with loaded(script) as run, mock.patch.object(
+                    command_runs, "run_to_end", lambda command, *_: session.run_command(command)):
+                assert run(**flags) == 0
         elif script:
-            return session.run(script=script, **flags_of(arguments))
+            return session.run(script=script, **flags)
         elif words[0] == "curl" and self._url and words[-1].startswith("http://127.0.0.1:8501/"):
             url = words[-1].replace("http://127.0.0.1:8501/", self._url)
             data = words[words.index("-d") + 1].encode()
@@ -157,8 +171,9 @@ def _numbers_apart(line):
     return re.sub(pattern, "#", line), list(map(float, re.findall(pattern, line)))
 
 
-def write_archive(folder, golden):
-    """Writes albert_base_v2.tar.gz, which has one folder, as the release's archive has."""
+def write_checkpoints(folder, golden):
+    """Writes albert_base_v2.tar.gz, which has one folder, as the release's archive has; the same model as `hub`, a
+    folder of Hugging Face; and its encoder as `PLBERT`, with the names and the config of PL-BERT."""
     released = folder / "download/albert_base"
     released.mkdir(parents=True)
     shutil.copy(golden / "tiny_spm/tiny.model", released / "30k-clean.model")
@@ -167,3 +182,12 @@ def write_archive(folder, golden):
     save_tf1_checkpoint(model, str(released / "model.ckpt-best"))
     with tarfile.open(folder / "albert_base_v2.tar.gz", "w:gz") as archive:
         archive.add(released, "albert_base")
+    albert_tf.save_pretrained(model, str(folder / "hub"), to="hugging_face")
+    (folder / "PLBERT").mkdir()
+    save_file({f"module.encoder.{name.removeprefix('albert.')}": tensor
+               for name, tensor in load_file(folder / "hub/model.safetensors").items() if name.startswith("albert.")},
+              folder / "PLBERT/model.safetensors")
+    sizes = ("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads",
+             "intermediate_size", "max_position_embeddings")
+    (folder / "PLBERT/config.yml").write_text(
+        "model_params:\n" + "".join(f"    {name}: {getattr(model.config, name)}\n" for name in sizes))

@@ -1,5 +1,7 @@
-"""Runs of run_pretraining.py for tests: a tiny model, with all options whose state a restart must restore."""
+"""Runs of run_pretraining.py for tests: a tiny model, with all options whose state a restart must restore. And recipes
+of pretrain_from_text that take seconds."""
 
+import dataclasses
 import json
 import pathlib
 
@@ -9,9 +11,34 @@ from script_process import ScriptProcess, arguments_of, start
 from synthetic_records import VOCAB_SIZE, write_records
 from tiny import TINY_TEXT
 
+import albert_tf
+from albert_tf.commands.command_runs import parse_runs
+
 RUNNER = pathlib.Path(__file__).parent / "script_runner.py"
 CONFIG = TINY_TEXT.replace(vocab_size=VOCAB_SIZE, num_hidden_layers=2, max_position_embeddings=16,
                            hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1).to_dict()
+RECIPES = pathlib.Path(albert_tf.__file__).parent / "recipes" / "pretraining"
+# Flags of a recipe's commands.
+SHORTER = dict(vocab_size=50, max_seq_length=16, max_predictions_per_seq=5, train_batch_size=4, eval_batch_size=4,
+               num_train_steps=2, num_warmup_steps=1, save_checkpoints_steps=1, precision="float32", num_workers=1)
+
+
+def read_runs(recipe):
+    return parse_runs(json.loads((RECIPES / f"{recipe}.json").read_text())["runs"], recipe)
+
+
+def write_tiny_recipe(recipe: str, path: pathlib.Path) -> dict:
+    """Writes one of the package's recipes with a tiny model and two steps in each stage. Returns its commands."""
+    content = json.loads((RECIPES / f"{recipe}.json").read_text())
+    tiny = {**CONFIG, "vocab_size": 50, "num_hidden_layers": 4, "max_position_embeddings": 100}
+    for config in content.get("configs", {}).values():
+        config["changes"] = {**tiny, **config["changes"]}
+    runs = read_runs(recipe)
+    for run in runs.values():
+        run.flags.update({name: value for name, value in SHORTER.items() if name in run.flags})
+    content["runs"] = {name: dataclasses.asdict(run) for name, run in runs.items()}
+    path.write_text(json.dumps(content))
+    return runs
 
 
 class Runs:

@@ -13,7 +13,7 @@ from albert_tf.utils import imports
 pytestmark = pytest.mark.both_stacks
 
 REPOSITORY = Path(__file__).parents[2]
-FIRST_PROGRAM = re.search(r"```python\n(.*?)```", (REPOSITORY / "README.md").read_text(), re.S)[1]
+FIRST_PROGRAM = re.search(r"```python\n([^`]*fill_masks.*?)```", (REPOSITORY / "README.md").read_text(), re.S)[1]
 FITTING = """
 import numpy as np
 from albert_tf import keras
