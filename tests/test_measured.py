@@ -161,7 +161,7 @@ def test_the_rows_of_the_steps_on_a_gpu_follow_from_the_measured_values():
     def thousands(row):
         return span(row, "tokens", 0.001) if row else ""
 
-    shown = [row for row in table_rows("devices.md", "Measured on a GPU") if row[0] != "step"]
+    shown = [row for row in table_rows("results/speed.md", "On a GPU") if row[0] != "step"]
     assert len(shown) >= 7
     for title, *cells in shown:
         task, model, rows, _, length = title.replace(", ", ",").replace("SQuAD 2.0", "squad-2.0").replace(
