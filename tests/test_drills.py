@@ -38,7 +38,7 @@ def test_the_counts_of_the_page_are_those_of_the_measured_values():
     for row in rows:
         for name in ("runs", "findings"):
             counts[row["disturbance"], row["tensorflow"], name] += int(row[name])
-    page = (REPOSITORY / "docs/reliability.md").read_text()
+    page = (REPOSITORY / "docs/results/reliability.md").read_text()
     shown = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line[:2] == "| "]
     assert [re.findall(r"\d+\.\d+\.\d+", " ".join(shown[0]))] == [stacks]
     kinds, columns = dict.fromkeys(row["disturbance"] for row in rows), ("runs", "findings")
