@@ -176,6 +176,11 @@ def number(default: float | None, help: str, lower_bound: float | None = None, u
     return _option("number", default, help, check, (lower_bound, upper_bound), needs)
 
 
+def value(default: Any, help: str, check: Callable[[str, Any], object]) -> Any:
+    """A value of any other type, which no flag can set."""
+    return _option("value", default, help, check)
+
+
 def _option(kind: str, default: Any, help: str, check: Callable[[str, Any], object], limits: Sequence[Any] = (),
             needs: str | None = None) -> Any:
     option = Option(kind, help, default is None, check, limits, needs)

@@ -38,7 +38,6 @@ from albert_tf.tasks.sentence_vectors.search import unit_vectors_function
 from albert_tf.text.lines import read_lines
 from albert_tf.utils.files import make_directory
 from albert_tf.utils.outputs import write_csv, write_text
-from albert_tf.weights.settings import settings_of
 from albert_tf.weights.stored_model import open_source
 from benchmarks import common_flags
 from benchmarks.processor import run
@@ -109,7 +108,7 @@ def measured(path: str) -> dict[str, Any]:
     """The measured values of a model that is trained."""
     model, tokenizer = from_pretrained(path, "sentence_encoder"), tokenizer_from_pretrained(path)
     content, score = to_onnx(model, "int8"), spearman_of(path)
-    int8 = OnnxModel(content, settings_of(model), threads=1)
+    int8 = OnnxModel(content, model.settings, threads=1)
     vectors_of, (questions, paragraphs, answers) = unit_vectors_function(model, tokenizer), squad("dev")
     order = np.argsort(-(vectors_of(questions) @ vectors_of(paragraphs).T), axis=1, kind="stable")[:, :BEST]
     return {"spearman": f"{score(model).value:.4f}", "int8_spearman": f"{score(int8).value:.4f}",

@@ -28,7 +28,6 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.configured_model import ENCODER_INPUTS
 from albert_tf.tasks.classification import metrics
 from albert_tf.tasks.classification.data import convert_examples_to_features, find_task, read_examples
-from albert_tf.weights.settings import settings_of
 from benchmarks import common_flags
 from benchmarks.fine_tuned_classifiers import define_flags, fine_tuned, run_folder, write_rows
 from benchmarks.fine_tuning_settings import SETTINGS
@@ -85,7 +84,7 @@ def megabytes_of(model: AlbertClassifier) -> float:
 def in_onnx(model: AlbertClassifier, precision: str = "float32") -> tuple[Program, float]:
     """The program and the size of an ONNX file, on one thread."""
     content = to_onnx(model, precision)
-    session = OnnxModel(content, settings_of(model), threads=1)
+    session = OnnxModel(content, model.settings, threads=1)
     return lambda batch: session({name: value.numpy() for name, value in batch.items()}), len(content) / 1e6
 
 

@@ -22,7 +22,6 @@ from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.export.saved_model import ModelWithRunner
 from albert_tf.tasks.classification.data import find_task
 from albert_tf.tasks.scores import scorer
-from albert_tf.weights.settings import settings_of
 from benchmarks.fine_tuned_classifiers import define_flags, fine_tuned, run_folder, settings_of_run, write_rows
 from benchmarks.fine_tuning_settings import SETTINGS, TAGGED, files
 from benchmarks.processor import run
@@ -54,13 +53,13 @@ def measure(task: str, seed: str) -> list[dict]:
 
 
 def exports(model: keras.Model, length: int, with_tflite: bool) -> Iterator[tuple[str, ModelWithRunner | OnnxModel]]:
-    settings = settings_of(model)
+    settings = model.settings
     yield "float32", model
     yield "ONNX, int8", OnnxModel(to_onnx(model, "int8"), settings)
     yield f"ONNX, int8 but {FFN_OUTPUTS}", OnnxModel(to_onnx(model, "int8", FFN_OUTPUTS), settings)
     if with_tflite:
         yield "TensorFlow Lite, int8", ModelWithRunner(
-            model, tflite.runner(tflite.convert(model, "int8", length), length), model.max_seq_length)
+            model, tflite.runner(tflite.convert(model, "int8", length), length), model.settings.max_seq_length)
 
 
 def trained(task: str, seed: str) -> str:

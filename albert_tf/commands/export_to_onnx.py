@@ -73,7 +73,6 @@ def main(options: Options) -> None:
     from albert_tf.tasks.scores import check_scores
     from albert_tf.training.checkpoints import check_no_run
     from albert_tf.weights.resolved_model import pooling_arguments, resolve
-    from albert_tf.weights.settings import settings_of
 
     with used_alone(options.output_dir, "export"):
         selected = resolve(options, num_layers=options.num_layers)
@@ -94,7 +93,7 @@ def main(options: Options) -> None:
         contents = {precision: to_onnx(model, precision, options.int8_in_float32, separator)
                     for precision in precisions}
         if score:
-            settings = settings_of(model)
+            settings = model.settings
             check_scores(score, model, (
                 (precision, functools.partial(OnnxModel, content, settings))
                 for precision, content in contents.items()), options.max_score_drop)
@@ -103,7 +102,7 @@ def main(options: Options) -> None:
                     for precision, content in contents.items()}
         if is_page:
             assert selected.initial is not None  # pretrained would have raised
-            onnx = OnnxModel(contents[precisions[0]], settings_of(model), selected.vocabulary)
+            onnx = OnnxModel(contents[precisions[0]], model.settings, selected.vocabulary)
             has_sentence_order = any(name.startswith("cls/seq_relationship/") for name in selected.initial.tensors)
             name, = names_of([selected.initial.path])
             files.update(page_files(name, onnx, names[precisions[0]], has_sentence_order))

@@ -64,7 +64,7 @@ def main(options: Options) -> None:
         export_encoder(options.export_path, model, tokenizer)
         write_conversion_card(model, options.export_path, "tf_hub", source.path)
         logging.info("%s: the encoder", options.export_path)
-        longest = model.max_seq_length or PUBLISHED_SEQ_LENGTH
+        longest = model.settings.max_seq_length or PUBLISHED_SEQ_LENGTH
         export_preprocessing(preprocess_path, tokenizer,
                              min(PUBLISHED_SEQ_LENGTH, longest, model.config.max_position_embeddings))
         logging.info("%s: the preprocessing", preprocess_path)

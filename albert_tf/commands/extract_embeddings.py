@@ -83,14 +83,14 @@ def main(options: Options) -> None:
             precision.check_size(model.vector_size)
         check_length(options.max_seq_length, model.config)
         tokenizer = selected.vocabulary.tokenizer(model.config)
-        prompt, = prompted(model, [""])
+        prompt, = prompted(model.settings, [""])
         made_from = {**{name: getattr(options, name) for name in _MADE_FROM}, **pooling, "prompts": prompt,
                      **made_with(model, tokenizer)}
         if options.text_column:
             made_from["text_column"] = options.text_column
         outputs.made_from, path = made_from, outputs.temporary[options.output_file]
         exact = path if options.vector_precision == "float32" else f"{path}.float32"
-        rows = token_ids(tokenizer, prompted(model, lines), model.row_length)
+        rows = token_ids(tokenizer, prompted(model.settings, lines), model.row_length)
         height = write_vectors(exact, model, rows, options.batch_size, options.per_token)
         if exact != path:
             write_stored(exact, path, precision or VectorPrecision("int8", ranges_in(exact)))

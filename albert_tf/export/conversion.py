@@ -36,13 +36,7 @@ from albert_tf.weights.from_pretrained import build
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.hugging_face.writing import class_of_hugging_face, save_hugging_face
 from albert_tf.weights.model_card import ModelCard, write_model_card
-from albert_tf.weights.settings import (
-    VocabularyFiles,
-    remove_damaged_settings,
-    settings_in,
-    settings_of,
-    write_settings,
-)
+from albert_tf.weights.settings import VocabularyFiles, remove_damaged_settings, settings_in, write_settings
 from albert_tf.weights.stored_model import StoredModel, is_url
 from albert_tf.weights.tf1 import bert_name_of, save_tf1_checkpoint, write_bert_config
 
@@ -125,7 +119,7 @@ def _new_model(output_dir: str, to: str, made_from: dict[str, Any], path: str | 
 
 def _check_keeps_settings(model: keras.Model, output_dir: str) -> None:
     """Raises ValueError if settings that are stored in the directory are not those of the model."""
-    stored, new = settings_in(output_dir).content(), settings_of(model).content()
+    stored, new = settings_in(output_dir).content(), model.settings.content()
     lost = [name for name, value in stored.items() if new.get(name) != value]
     if lost:
         raise ValueError(f"{output_dir} stores another {', '.join(lost)} than that of the model: choose another "
@@ -187,7 +181,7 @@ def _save_checkpoint(
         if to == "tf1" and grouped.attention_blocks == config.attention_blocks:
             config = grouped  # the same model in the release's terms
         write_text(os.path.join(output_dir, CONFIG_NAME), config.to_json_string())
-    write_settings(settings_of(model), model.config, output_dir, vocabulary)
+    write_settings(model.settings, model.config, output_dir, vocabulary)
     prefix = os.path.join(output_dir, BEST)
     if to == "tf1":
         save_tf1_checkpoint(model, prefix, left_out=never_trained)

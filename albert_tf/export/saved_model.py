@@ -21,7 +21,7 @@ from albert_tf.modeling.configured_model import ENCODER_INPUTS, ConfiguredModel,
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.outputs import folder_of_this_process, output_folder, write_text
-from albert_tf.weights.heads import has_only_random_pooled_output, head_of
+from albert_tf.weights.heads import has_only_random_pooled_output
 
 LABEL_NAMES = "label_names.txt"  # in an export's assets: the names of the labels, one per line
 RAW_TEXT, IDS, EXAMPLES = "serving_default", "ids", "examples"
@@ -223,9 +223,9 @@ class ModelWithRunner:
     """A Keras model with outputs that `run` computes. Functions that predict from text take it like the model."""
 
     def __init__(self, model: keras.Model, run: Callable[[Mapping], Mapping], max_seq_length: int | None):
-        self._model, self._run, self.max_seq_length, self.head = model, run, max_seq_length, head_of(model)
-        positions = model.config.max_position_embeddings
-        self.row_length = min(max_seq_length or positions, positions)
+        self._model, self._run, self.config = model, run, model.config
+        self.settings = model.settings.replaced(max_seq_length=max_seq_length)
+        self.row_length = self.settings.row_length(model.config)
 
     def __getattr__(self, name: str):
         return getattr(self._model, name)

@@ -23,7 +23,7 @@ from albert_tf.text.graph.packing import pack_ids
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.outputs import output_folder, write_text
-from albert_tf.weights.settings import VocabularyFiles, settings_of, write_settings
+from albert_tf.weights.settings import VocabularyFiles, write_settings
 from albert_tf.weights.tf_hub import EXTRA_ASSETS
 
 PUBLISHED_SEQ_LENGTH = 128  # of the published preprocessing
@@ -55,7 +55,7 @@ def export_encoder(
         assets = os.path.join(temporary, EXTRA_ASSETS)
         write_text(os.path.join(assets, CONFIG_NAME), model.config.to_json_string())
         options = VocabularyFiles(**VocabularyFiles.from_tokenizer(tokenizer).options._asdict())
-        write_settings(settings_of(model), model.config, assets, options)
+        write_settings(model.settings, model.config, assets, options)
 
 
 def export_preprocessing(

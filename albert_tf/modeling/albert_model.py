@@ -16,6 +16,7 @@ from albert_tf.modeling.configured_model import ENCODER_INPUTS, ConfiguredModel,
 from albert_tf.modeling.dropout import dropouts
 from albert_tf.modeling.encoder import Encoder
 from albert_tf.modeling.layers import LayerNorm, ReleaseDense, ReleaseLayer, truncated_normal
+from albert_tf.modeling.settings import EncoderSettings
 
 
 class Embeddings(ReleaseLayer):
@@ -78,6 +79,7 @@ class AlbertModel(ConfiguredModel):
     """
 
     HEAD_OUTPUTS = ("pooled_output", "sequence_output")
+    SETTINGS = EncoderSettings
 
     def __init__(self, config: AlbertConfig, **kwargs):
         super().__init__(config, **kwargs)

@@ -7,13 +7,10 @@ race_utils.py).
 
 from __future__ import annotations
 
-from typing import Sequence
-
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.arguments import REQUIRED, boolean, choice, names, real_number, real_numbers, whole_number
 from albert_tf.modeling.configured_model import (
     ENCODER_INPUTS,
     ConfiguredModel,
@@ -24,63 +21,22 @@ from albert_tf.modeling.configured_model import (
 )
 from albert_tf.modeling.dropout import dropouts
 from albert_tf.modeling.layers import OutputDense
-from albert_tf.modeling.vectors import MEAN_OR_MAX, mean_or_max
+from albert_tf.modeling.settings import ClassifierSettings, MultipleChoiceSettings, TokenClassifierSettings
+from albert_tf.modeling.vectors import mean_or_max
 from albert_tf.utils import bounds
 
-LEAST_TEMPERATURE = 1e-6
-# The functions that make a score of the logit of a classifier that ranks, by PyTorch's names.
-ACTIVATIONS = ("sigmoid", "identity")
-# The number of choices of RACE.
-NUM_CHOICES = 4
 # The logit of a choice that a question does not have: its probability is 0.
 MISSING_CHOICE = -1e9
 
 
-class LabelProbabilities:
-    """What a classifier has that gives one label or several, and that may be calibrated, or that ranks.
-
-    The attributes are arguments of AlbertClassifier.
-    """
-
-    num_labels: int
-    multi_label: bool
-    temperature: float
-    thresholds: tuple[float, ...] | None
-    activation_fn: str | None
-
-    def probabilities(self, logits: tf.Tensor) -> tf.Tensor:
-        """The probabilities of the labels, float32 [batch, num_labels]: they add up to 1 unless multi_label is set."""
-        scaled = logits if self.temperature == 1.0 else logits / self.temperature
-        return tf.sigmoid(scaled) if self.multi_label else tf.nn.softmax(scaled)
-
-    def score_of(self, logits: tf.Tensor) -> tf.Tensor:
-        """The scores of a model that ranks, from its logits, float32 of any shape."""
-        return logits if self.activation_fn == "identity" else tf.sigmoid(logits)
-
-    @property
-    def label_thresholds(self) -> tf.Tensor:
-        """With multi_label, the least probability of each label that is predicted, float32 [num_labels]."""
-        return tf.constant(self.thresholds or (0.5,) * self.num_labels, tf.float32)
-
-
 @register
-class AlbertClassifier(LabelProbabilities, ConfiguredModel):
+class AlbertClassifier(ConfiguredModel):
     """AlbertModel, dropout on the pooled output, and a dense layer.
 
     Args:
       num_labels: number of logits; 1 for regression.
       classifier_dropout_prob: dropout rate of the pooled output in training.
-      window_pooling: "mean" or "max", how the logits of several windows are pooled.
-      label_names: the name of each label, in the order of the logits; None if they have no names.
-      max_seq_length, max_windows, doc_stride: how classify_texts and served models read raw text: the tokens of a row
-        (None for max_position_embeddings), and the windows of longer texts (see text/packing.py). The model
-        itself takes rows of any length.
-      multi_label: whether a text can have several labels: each has a probability of its own.
-      temperature: what logits are divided by before they become probabilities. The logits stay as they are.
-      thresholds: with multi_label, the least probability of each label that is predicted; None for 0.5.
-      activation_fn: one of ACTIVATIONS if the logit is the relevance of a passage for a query, of which this function
-        makes the score; None for other models. It is left out if there are several labels.
-      single_texts: whether it was trained on single texts, so that functions of texts refuse a second one.
+      **settings: fields of ClassifierSettings.
 
     Call it with AlbertModel's inputs, [batch, seq], or with the windows of each text, [batch, windows, seq]; windows
     of padding only are ignored. It returns AlbertModel's outputs, for batch * windows rows, and logits, float32
@@ -93,34 +49,26 @@ class AlbertClassifier(LabelProbabilities, ConfiguredModel):
 
     uses_pooler = True
     HEAD_OUTPUTS = ("logits",)
-    num_labels: int = whole_number(REQUIRED, bounds.VOCAB_SIZE, is_stored=False)
-    classifier_dropout_prob: float = real_number(0.1, 0.0, 1.0, is_stored=False)
-    window_pooling: str = choice("mean", MEAN_OR_MAX)
-    label_names: tuple[str, ...] | None = names()
-    max_windows: int = whole_number(1, bounds.CANDIDATES)
-    doc_stride: int = whole_number(0, bounds.SEQ_LENGTH.at_least(0))
-    multi_label: bool = boolean()
-    temperature: float = real_number(1.0, LEAST_TEMPERATURE, is_compared=False)
-    thresholds: tuple[float, ...] | None = real_numbers(0.0, 1.0, is_compared=False)
-    activation_fn: str | None = choice(None, ACTIVATIONS)
-    single_texts: bool = boolean()
+    SETTINGS = ClassifierSettings
+    settings: ClassifierSettings
 
-    def __init__(self, config: AlbertConfig, *arguments, **keywords):
-        super().__init__(config, *arguments, **keywords)
-        _check_label_names(self.label_names, self.num_labels)
-        if self.thresholds is not None and len(self.thresholds) != self.num_labels:
-            raise ValueError(f"thresholds must have num_labels={self.num_labels} numbers. "
-                             f"Received: {len(self.thresholds)}")
-        if self.num_labels != 1:
-            self.activation_fn = None
+    def __init__(self, config: AlbertConfig, num_labels: int, classifier_dropout_prob: float = 0.1, **settings):
+        super().__init__(config, **settings)
+        self.num_labels, self.classifier_dropout_prob = num_labels, classifier_dropout_prob
+        _check_labels(self)
+        if self.settings.thresholds is not None and len(self.settings.thresholds) != num_labels:
+            raise ValueError(f"thresholds must have num_labels={num_labels} numbers. "
+                             f"Received: {len(self.settings.thresholds)}")
+        if num_labels != 1:
+            self.settings = self.settings.replaced(activation_fn=None)
         self.albert = AlbertModel(config)
-        self.classifier = OutputDense("", config.hidden_size, self.num_labels, config.initializer_range)
+        self.classifier = OutputDense("", config.hidden_size, num_labels, config.initializer_range)
         self.built = True
 
     @property
     def is_regression(self) -> bool:
         """Whether the single logit is a score."""
-        return self.num_labels == 1 and not self.multi_label
+        return self.num_labels == 1 and not self.settings.multi_label
 
     def call(self, inputs, training=False):
         """The outputs that the class describes."""
@@ -130,7 +78,7 @@ class AlbertClassifier(LabelProbabilities, ConfiguredModel):
         logits = self.classifier(dropout(outputs["pooled_output"], self.classifier_dropout_prob))
         if windows is not None:
             is_there = side_by_side(tf.reduce_max(rows["input_mask"], axis=1), windows)  # [batch, windows]
-            logits = mean_or_max(side_by_side(logits, windows), is_there, self.window_pooling)
+            logits = mean_or_max(side_by_side(logits, windows), is_there, self.settings.window_pooling)
         return dict(outputs, logits=logits)
 
 
@@ -141,11 +89,7 @@ class AlbertTokenClassifier(ConfiguredModel):
     Args:
       num_labels: number of logits per token.
       classifier_dropout_prob: dropout rate of the sequence output in training.
-      label_names: the name of each label, in the order of the logits; None if they have no names.
-      label_all_pieces: whether a word's tag is read from the mean over all of its pieces; if not, from the first piece.
-        The model itself does not use it.
-      doc_stride: how raw text is read: the pieces from the start of a window to the start of the next; 0 for half a
-        window, as None.
+      **settings: fields of TokenClassifierSettings.
 
     Call it with AlbertModel's inputs. It returns AlbertModel's outputs and logits, float32 [batch, seq, num_labels].
 
@@ -154,17 +98,15 @@ class AlbertTokenClassifier(ConfiguredModel):
     """
 
     HEAD_OUTPUTS = ("logits",)
-    num_labels: int = whole_number(REQUIRED, bounds.VOCAB_SIZE, is_stored=False)
-    classifier_dropout_prob: float = real_number(0.1, 0.0, 1.0, is_stored=False)
-    label_names: tuple[str, ...] | None = names()
-    label_all_pieces: bool = boolean()
-    doc_stride: int | None = whole_number(None, bounds.SEQ_LENGTH.at_least(0))
+    SETTINGS = TokenClassifierSettings
+    settings: TokenClassifierSettings
 
-    def __init__(self, config: AlbertConfig, *arguments, **keywords):
-        super().__init__(config, *arguments, **keywords)
-        _check_label_names(self.label_names, self.num_labels)
+    def __init__(self, config: AlbertConfig, num_labels: int, classifier_dropout_prob: float = 0.1, **settings):
+        super().__init__(config, **settings)
+        self.num_labels, self.classifier_dropout_prob = num_labels, classifier_dropout_prob
+        _check_labels(self)
         self.albert = AlbertModel(config)
-        self.classifier = OutputDense("cls/tokens/", config.hidden_size, self.num_labels, config.initializer_range)
+        self.classifier = OutputDense("cls/tokens/", config.hidden_size, num_labels, config.initializer_range)
         self.built = True
 
     def call(self, inputs, training=False):
@@ -181,10 +123,7 @@ class AlbertMultipleChoice(ConfiguredModel):
 
     Args:
       dropout_prob: dropout rate of the pooled output in training.
-      num_choices: choices per question, for inputs with all choices of a question in one row (as in the release's
-        records).
-      max_qa_length: how raw text is read: the largest number of pieces of question and option together; None for the
-        default of choose_options and of served models.
+      **settings: fields of MultipleChoiceSettings.
 
     Call it with AlbertModel's inputs as [batch, choices, seq] or [batch, num_choices * seq]. It returns AlbertModel's
     outputs for batch * choices rows, and logits, float32 [batch, choices]. A choice whose input_mask is all 0 is
@@ -196,19 +135,20 @@ class AlbertMultipleChoice(ConfiguredModel):
 
     uses_pooler = True
     HEAD_OUTPUTS = ("logits",)
-    dropout_prob: float = real_number(0.1, 0.0, 1.0, is_stored=False)
-    num_choices: int = whole_number(NUM_CHOICES, bounds.CANDIDATES)
-    max_qa_length: int | None = whole_number(None, bounds.SEQ_LENGTH.at_least(0))
+    SETTINGS = MultipleChoiceSettings
+    settings: MultipleChoiceSettings
 
-    def __init__(self, config: AlbertConfig, *arguments, **keywords):
-        super().__init__(config, *arguments, **keywords)
+    def __init__(self, config: AlbertConfig, dropout_prob: float = 0.1, **settings):
+        super().__init__(config, **settings)
+        bounds.check_finite("dropout_prob", dropout_prob, 0.0, 1.0)
+        self.dropout_prob = dropout_prob
         self.albert = AlbertModel(config)
         self.classifier = OutputDense("", config.hidden_size, 1, config.initializer_range)
         self.built = True
 
     def input_specs(self, batch_size=None, seq_length=None, num_predictions=None):
         """The inputs' names, shapes and types; None is any size."""
-        return {name: tf.TensorSpec([batch_size, self.num_choices, seq_length], tf.int32, name)
+        return {name: tf.TensorSpec([batch_size, self.settings.num_choices, seq_length], tf.int32, name)
                 for name in ENCODER_INPUTS}
 
     def call(self, inputs, training=False):
@@ -223,7 +163,7 @@ class AlbertMultipleChoice(ConfiguredModel):
     def _rows(self, inputs) -> tuple[dict, int]:
         """The inputs as [batch * choices, seq], and the number of choices."""
         if "input_ids" in inputs and tf.convert_to_tensor(inputs["input_ids"]).shape.rank == 2:
-            tensors, choices = required(inputs, ENCODER_INPUTS, "[batch, choices * seq]"), self.num_choices
+            tensors, choices = required(inputs, ENCODER_INPUTS, "[batch, choices * seq]"), self.settings.num_choices
             length = tensors[0].shape[1] or tf.shape(tensors[0])[1]
             if tf.is_tensor(length):
                 has_whole_choices = tf.debugging.assert_equal(
@@ -240,6 +180,9 @@ class AlbertMultipleChoice(ConfiguredModel):
         return {name: tf.reshape(tensor, [-1, seq]) for name, tensor in zip(ENCODER_INPUTS, tensors)}, choices
 
 
-def _check_label_names(label_names: Sequence[str] | None, num_labels: int) -> None:
-    if label_names is not None and len(label_names) != num_labels:
-        raise ValueError(f"label_names must have num_labels={num_labels} names. Received: {len(label_names)}")
+def _check_labels(model: AlbertClassifier | AlbertTokenClassifier) -> None:
+    bounds.VOCAB_SIZE.check("num_labels", model.num_labels)
+    bounds.check_finite("classifier_dropout_prob", model.classifier_dropout_prob, 0.0, 1.0)
+    names = model.settings.label_names
+    if names is not None and len(names) != model.num_labels:
+        raise ValueError(f"label_names must have num_labels={model.num_labels} names. Received: {len(names)}")

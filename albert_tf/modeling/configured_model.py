@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from typing import Any, Mapping
 
@@ -9,42 +10,48 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.arguments import Arguments, whole_number
-from albert_tf.utils import bounds
+from albert_tf.modeling.settings import Settings
 
 
-class ConfiguredModel(Arguments, keras.Model):
+class ConfiguredModel(keras.Model):
     """A Keras model that is built from an AlbertConfig. The constructor makes all of its variables.
 
-    A subclass is decorated with `register`, lists the outputs of its head in HEAD_OUTPUTS, and declares further
-    arguments of its constructor, which are attributes of a model.
+    A subclass is decorated with `register`, lists the outputs of its head in HEAD_OUTPUTS, and names the class of its
+    settings. Its constructor takes settings by their names; further arguments are attributes of a model.
 
     In compile and fit, a loss or metric is applied to the head's output. For a head with several outputs, losses,
     metrics, labels and sample weights are dicts by the output's name, or one value for all outputs. predict and export
     return the head's outputs only.
 
-    Args:
-      max_seq_length: the largest number of tokens of a row when raw text is read; None: the default of the code
-        that reads it. The model itself takes rows of any length.
+    Attributes:
+      settings: what the model is told besides its config and the arguments that are attributes.
     """
 
     HEAD_OUTPUTS: tuple[str, ...] = ()
+    SETTINGS: type[Settings]
     # Whether the outputs of the head depend on the pooler.
     uses_pooler: bool = False
-    max_seq_length: int | None = whole_number(None, bounds.ROW_LENGTH)
 
-    def __init__(self, config: AlbertConfig, *arguments, **keywords):
-        values, keywords = self.checked(arguments, keywords)
+    def __init__(self, config: AlbertConfig, **keywords):
+        settings = {name: keywords.pop(name) for name in self.SETTINGS.argument_names() if name in keywords}
         super().__init__(**keywords)
-        self.config = config
-        for name, value in values.items():
-            setattr(self, name, value)
+        self.config, self.settings = config, self.SETTINGS(**settings)
+
+    @classmethod
+    def argument_names(cls) -> tuple[str, ...]:
+        """The names of the constructor's arguments besides the config: its own, and the settings."""
+        own = [name for name, each in inspect.signature(cls).parameters.items() if each.kind != each.VAR_KEYWORD]
+        return tuple(dict.fromkeys([*own[1:], *cls.SETTINGS.argument_names()]))
+
+    def arguments(self) -> dict[str, Any]:
+        """The constructor's arguments besides the config, by name."""
+        settings = self.SETTINGS.names()
+        return {name: getattr(self.settings if name in settings else self, name) for name in self.argument_names()}
 
     @property
     def row_length(self) -> int:
-        """The largest number of tokens of a row: max_seq_length, or all positions if it is None."""
-        positions = self.config.max_position_embeddings
-        return min(self.max_seq_length or positions, positions)
+        """The largest number of tokens of a row when raw text is read."""
+        return self.settings.row_length(self.config)
 
     def build(self, input_shape=None):
         """Does nothing, since the constructor has made all variables."""
@@ -55,8 +62,7 @@ class ConfiguredModel(Arguments, keras.Model):
         if any("/lora_" in weight.name for weight in self.weights):
             raise ValueError("a model with low-rank adapters cannot be saved or cloned: first add them to its kernels, "
                              "by merge_adapters in albert_tf.modeling.adapters")
-        arguments = {name: getattr(self, name) for name in self.arguments()}
-        return dict(name=self.name, trainable=self.trainable, config=self.config.to_dict(), **arguments)
+        return dict(name=self.name, trainable=self.trainable, config=self.config.to_dict(), **self.arguments())
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects=None) -> ConfiguredModel:

@@ -6,11 +6,10 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.arguments import whole_number
 from albert_tf.modeling.configured_model import ConfiguredModel, register, required
 from albert_tf.modeling.dropout import dropouts
 from albert_tf.modeling.layers import OutputDense
-from albert_tf.utils import bounds
+from albert_tf.modeling.settings import PhonemePretrainerSettings
 
 _BLOCK = 1024  # rows of logits in memory at a time
 
@@ -25,13 +24,16 @@ class AlbertPhonemePretrainer(ConfiguredModel):
 
     Args:
       num_words: the number of words that the head for words knows.
+      **settings: fields of PhonemePretrainerSettings.
     """
 
     HEAD_OUTPUTS = ("mlm_logits",)
-    num_words: int = whole_number(30000, bounds.VOCAB_SIZE, is_stored=False)  # the weights tell it
+    SETTINGS = PhonemePretrainerSettings
+    settings: PhonemePretrainerSettings
 
-    def __init__(self, config: AlbertConfig, num_words: int = 30000, **kwargs):
-        super().__init__(config, num_words=num_words, **kwargs)
+    def __init__(self, config: AlbertConfig, num_words: int = 30000, **settings):
+        super().__init__(config, **settings)
+        self.num_words = num_words
         self.albert = AlbertModel(config)
         self.phonemes = OutputDense("cls/phonemes/", config.hidden_size, config.vocab_size, config.initializer_range)
         self.words = OutputDense("cls/words/", config.hidden_size, num_words, config.initializer_range)

@@ -9,6 +9,7 @@ from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.configured_model import ConfiguredModel, register, required
 from albert_tf.modeling.dropout import dropouts
 from albert_tf.modeling.layers import LayerNorm, OutputDense, ReleaseDense, ReleaseLayer, activation
+from albert_tf.modeling.settings import PretrainerSettings
 
 
 class MaskedLmHead(ReleaseLayer):
@@ -46,6 +47,7 @@ class AlbertPretrainer(ConfiguredModel):
 
     uses_pooler = True
     HEAD_OUTPUTS = ("mlm_logits", "sop_logits")
+    SETTINGS = PretrainerSettings
 
     def __init__(self, config: AlbertConfig, **kwargs):
         super().__init__(config, **kwargs)

@@ -10,10 +10,10 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.arguments import real_number, whole_number
 from albert_tf.modeling.configured_model import ConfiguredModel, register, required
 from albert_tf.modeling.dropout import dropouts
 from albert_tf.modeling.layers import LayerNorm, OutputDense, ReleaseDense
+from albert_tf.modeling.settings import ConditionalSpanSettings, SpanSettings
 from albert_tf.utils import bounds
 
 
@@ -21,20 +21,15 @@ from albert_tf.utils import bounds
 class AlbertSpan(ConfiguredModel):
     """AlbertModel, and a dense layer to a start and an end logit for each token.
 
-    Args:
-      doc_stride, max_query_length: how answer_questions and served models read raw text: the pieces from the start of a
-        window to the start of the next, and the largest number of pieces of a question; None for their defaults.
-
-    Call it with AlbertModel's inputs. It returns AlbertModel's outputs, start_logits and end_logits, float32 [batch,
-    seq].
+    Its settings are SpanSettings. Call it with AlbertModel's inputs. It returns AlbertModel's outputs, start_logits and
+    end_logits, float32 [batch, seq].
     """
 
     HEAD_OUTPUTS = ("start_logits", "end_logits")
-    doc_stride: int | None = whole_number(None, bounds.SEQ_LENGTH.at_least(0))
-    max_query_length: int | None = whole_number(None, bounds.SEQ_LENGTH.at_least(0))
+    SETTINGS = SpanSettings
 
-    def __init__(self, config: AlbertConfig, *arguments, **keywords):
-        super().__init__(config, *arguments, **keywords)
+    def __init__(self, config: AlbertConfig, **settings):
+        super().__init__(config, **settings)
         self.albert = AlbertModel(config)
         self.span = OutputDense("cls/squad/", config.hidden_size, 2, config.initializer_range)
         self.built = True
@@ -57,9 +52,7 @@ class AlbertConditionalSpan(ConfiguredModel):
     Args:
       start_n_top, end_n_top: the beam: number of starts, and number of ends per start.
       dropout_prob: dropout rate of the answerability head in training.
-      doc_stride, max_query_length: see AlbertSpan.
-      null_score_diff_threshold: answer_questions and served models give no answer to a question whose cls_logit is
-        above it; None: they answer every question.
+      **settings: fields of ConditionalSpanSettings.
 
     Call it with AlbertModel's inputs and p_mask, int32 [batch, seq], which is 1 for tokens where no answer may start or
     end. If the inputs have start_positions, int32 [batch] (training), the end is conditioned on that start. It then
@@ -82,15 +75,15 @@ class AlbertConditionalSpan(ConfiguredModel):
 
     HEAD_OUTPUTS = ("start_log_probs", "end_log_probs", "start_top_log_probs", "start_top_index", "end_top_log_probs",
                     "end_top_index", "cls_logits")
-    start_n_top: int = whole_number(5, bounds.CANDIDATES, is_stored=False)
-    end_n_top: int = whole_number(5, bounds.CANDIDATES, is_stored=False)
-    dropout_prob: float = real_number(0.1, 0.0, 1.0, is_stored=False)
-    doc_stride: int | None = whole_number(None, bounds.SEQ_LENGTH.at_least(0))
-    max_query_length: int | None = whole_number(None, bounds.SEQ_LENGTH.at_least(0))
-    null_score_diff_threshold: float | None = real_number(None, is_compared=False)
+    SETTINGS = ConditionalSpanSettings
 
-    def __init__(self, config: AlbertConfig, *arguments, **keywords):
-        super().__init__(config, *arguments, **keywords)
+    def __init__(self, config: AlbertConfig, start_n_top: int = 5, end_n_top: int = 5, dropout_prob: float = 0.1,
+                 **settings):
+        super().__init__(config, **settings)
+        bounds.CANDIDATES.check("start_n_top", start_n_top)
+        bounds.CANDIDATES.check("end_n_top", end_n_top)
+        bounds.check_finite("dropout_prob", dropout_prob, 0.0, 1.0)
+        self.start_n_top, self.end_n_top, self.dropout_prob = start_n_top, end_n_top, dropout_prob
         self.albert = AlbertModel(config)
         size, stddev = config.hidden_size, config.initializer_range
         # Logits are float32, since in bfloat16 many candidates would have equal scores.

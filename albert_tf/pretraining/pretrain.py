@@ -27,7 +27,7 @@ from albert_tf.training.strategy import distributed, is_chief
 from albert_tf.utils.files import check_directory, check_no_wildcard, expand_globs, make_directory
 from albert_tf.weights.model_card import write_run_card
 from albert_tf.weights.resolved_model import ResolvedModel, resolve
-from albert_tf.weights.settings import settings_of, write_settings
+from albert_tf.weights.settings import write_settings
 from albert_tf.weights.teacher import Teacher
 
 _EVALUATION_SEED = 0  # of the masks of phonemes, which are the same in each evaluation
@@ -89,7 +89,7 @@ def _pretrain(options: PretrainingConfig, selected: ResolvedModel, strategy: tf.
         if options.do_train:
             batches_from = _batches_from_step(options, training_sets, config.vocab_size)
             trained = train(trainer, checkpoints, batches_from, training, schedule, strategy, evaluator,
-                            before_steps=lambda: write_settings(settings_of(objective.model), config, output_dir,
+                            before_steps=lambda: write_settings(objective.model.settings, config, output_dir,
                                                                 vocabulary))
             if is_chief(strategy):
                 _write_card(options, command_line, objective.model, all_files, _files_of(evaluation_sets), evaluator,

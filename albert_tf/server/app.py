@@ -9,7 +9,7 @@
     POST /v1/models/NAME:regress         the scores of texts
     POST /v1/embeddings, /embed, /, ...  the endpoints of OpenAI and text-embeddings-inference (protocols.py)
     GET  /health, /info                  whether the server answers; a model, as text-embeddings-inference describes it
-    GET  /metrics                        counts for Prometheus (metrics.py)
+    GET  /metrics                        counts for Prometheus
     GET  /openapi.json                   the description of the endpoints
 
 No path of a URL is looked up on disk: the page's files are read once, when the application is made.
@@ -19,6 +19,7 @@ Guard refuses requests before a model sees them, by their headers.
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib.resources
 import ipaddress
 import queue
@@ -28,7 +29,7 @@ from typing import Any, Callable, Collection, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from absl import logging
-from prometheus_client import CONTENT_TYPE_LATEST
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
@@ -42,7 +43,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import albert_tf
 from albert_tf.server import protocols
 from albert_tf.server.batching import Batcher, Rows
-from albert_tf.server.metrics import Metrics
 from albert_tf.server.protocols import ENDPOINTS, MAX_ROWS, ROOT, Call, UnknownModelError, error_of
 from albert_tf.server.requests import FORMS, Form, input_arrays
 from albert_tf.server.signatures import ServedModel, described, metadata
@@ -59,6 +59,7 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
 }
 _MOST_SKIPPED_BYTES = 64 << 20
+_BATCH_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 def application(models: Sequence[ServedModel], batchers: Sequence[Batcher], **limits: Any) -> Starlette:
@@ -88,7 +89,7 @@ class _Models:
 
     def __init__(self, models: Sequence[ServedModel], batchers: Sequence[Batcher]):
         self._models: Mapping[str, ServedModel] = {model.name: model for model in models}
-        self._readers = {model.name: model.reader for model in models if model.reader}
+        self._endpoint_models = {model.name: model.endpoint_model for model in models if model.endpoint_model}
         self._batchers = {model.name: batcher for model, batcher in zip(models, batchers)}
 
     async def list(self, request: Request) -> Response:
@@ -114,15 +115,15 @@ class _Models:
     async def endpoint(self, request: Request) -> Response:
         name = request.query_params.get("model")
         return await self._answer(request, lambda body: protocols.read_call(
-            request.url.path, body, self._readers, name))
+            request.url.path, body, self._endpoint_models, name))
 
     async def info(self, request: Request) -> Response:
         try:
-            reader = protocols.chosen(self._readers, request.query_params.get("model"))
+            model = protocols.chosen(self._endpoint_models, request.query_params.get("model"))
         except (UnknownModelError, ValueError) as error:
             raise HTTPException(HTTPStatus.NOT_FOUND, str(error)) from error
-        batcher = self._batchers[reader.name]
-        return JSONResponse(protocols.info(reader, batcher.batch_size, batcher.max_waiting, albert_tf.__version__))
+        batcher = self._batchers[model.name]
+        return JSONResponse(protocols.info(model, batcher.batch_size, batcher.max_waiting, albert_tf.__version__))
 
     async def _answer(self, request: Request, read: Callable[[bytes], Call]) -> Response:
         """The answer to a request, whose call is read from its body."""
@@ -194,6 +195,38 @@ async def _error(request: Request, error: Exception) -> Response:
     if status == HTTPStatus.METHOD_NOT_ALLOWED and path in ENDPOINTS:
         message = "send a POST request"
     return error_response(path, status, message)
+
+
+class Metrics:
+    """The counts of a server, by endpoint and by model."""
+
+    def __init__(self, models: Sequence[ServedModel], batchers: Sequence[Batcher]):
+        self._registry = registry = CollectorRegistry()
+        self._requests = Counter("albert_tf_requests", "Requests.", ["endpoint", "status"], registry=registry)
+        self._errors = Counter("albert_tf_errors", "Requests with a status from 400.", ["endpoint"], registry=registry)
+        self._seconds = Histogram("albert_tf_request_seconds", "Seconds of a request.", ["endpoint"], registry=registry)
+        rows = Histogram("albert_tf_batch_rows", "Rows of a batch.", ["model"], buckets=_BATCH_ROWS, registry=registry)
+        tokens = Counter("albert_tf_tokens", "Tokens, without padding.", ["model"], registry=registry)
+        queue = Gauge("albert_tf_queue", "Requests with rows that are in no batch yet.", ["model"], registry=registry)
+
+        def add_batch(model: ServedModel, size: int) -> None:
+            rows.labels(model.name).observe(size)
+            tokens.labels(model.name).inc(model.take_tokens())
+
+        for model, batcher in zip(models, batchers):
+            batcher.on_batch = functools.partial(add_batch, model)
+            queue.labels(model.name).set_function(functools.partial(getattr, batcher, "num_waiting"))
+
+    def add_request(self, endpoint: str, status: int, seconds: float) -> None:
+        """Counts a request."""
+        self._requests.labels(endpoint, status).inc()
+        self._seconds.labels(endpoint).observe(seconds)
+        if status >= 400:
+            self._errors.labels(endpoint).inc()
+
+    def content(self) -> bytes:
+        """The counts in Prometheus' text format."""
+        return generate_latest(self._registry)
 
 
 class Guard:

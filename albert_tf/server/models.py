@@ -28,6 +28,13 @@ from albert_tf.export.saved_model import (
     graph,
     sequence_features,
 )
+from albert_tf.modeling.settings import (
+    ClassifierSettings,
+    LabelSettings,
+    MultipleChoiceSettings,
+    SentenceEncoderSettings,
+    Settings,
+)
 from albert_tf.server.protocols import CLASSIFIER, EMBEDDING, RERANKER
 from albert_tf.server.signatures import (
     SENTENCE_ORDER,
@@ -97,17 +104,17 @@ def served_model(
     head = head_of(model).name
     if head not in _HEADS:
         raise ValueError(f"the head {head} cannot be served: albert_tf/server/models.py has no signatures of it")
-    model = counting = _Counting(model, {} if prompt_name is None else dict(default_prompt_name=prompt_name))
-    parts = _HEADS[head](model, tokenizer, top_k)
-    labels = tuple(model.label_names or ()) if head in ("classifier", "token_classifier") else ()
+    counting = _Counting(model)
+    if prompt_name is not None and isinstance(model.settings, SentenceEncoderSettings):
+        counting.settings = model.settings.replaced(default_prompt_name=prompt_name)
+    parts = _HEADS[head](counting, tokenizer, top_k)
+    labels = model.settings.of_class(LabelSettings).label_names or ()
     ids = {name: Spec("int32", (None, None)) for name in model.input_names}
     signatures = {**parts.texts, IDS: _signature(ids, parts.ids, parts.outputs),
-                  EXAMPLES: _signature(dict(examples=TEXT),
-                                       functools.partial(_of_examples, parts), parts.outputs)}
+                  EXAMPLES: _signature(dict(examples=TEXT), functools.partial(_of_examples, parts), parts.outputs)}
     signatures = {key: dataclasses.replace(each, labels=labels) for key, each in signatures.items()}
-    arguments = dict(dict(kind=head, tokenizer=tokenizer, row_length=model.row_length), **parts.reader)
-    reader = EndpointModel(name, **arguments)
-    return ServedModel(name, description_of(head, name, model.config), signatures, reader,
+    endpoint: dict[str, Any] = dict(dict(kind=head, tokenizer=tokenizer, row_length=model.row_length), **parts.endpoint)
+    return ServedModel(name, description_of(head, name, model.config), signatures, EndpointModel(name, **endpoint),
                        counting.take_tokens)
 
 
@@ -131,7 +138,8 @@ class _KerasModel:
     """A Keras model that is called like an OnnxModel, and has the same attributes."""
 
     def __init__(self, model: keras.Model):
-        self._model, self.head = model, head_of(model)
+        self.config, self.settings, self.row_length = model.config, model.settings, model.row_length
+        self._model = model
         self._run = tf.function(functools.partial(exported_outputs, model), autograph=False, reduce_retracing=True)
         specs = model.input_specs()
         self.input_names = tuple(specs)
@@ -156,6 +164,9 @@ class _KerasModel:
         return {name: outputs[name].numpy() for name in self.output_names}
 
 
+_Model = Union[OnnxModel, _KerasModel]
+
+
 class _Tokenizer(FullTokenizer):
     """A tokenizer that remembers the ids of long texts: each row of a request to /rerank has the same query."""
 
@@ -170,14 +181,15 @@ class _Tokenizer(FullTokenizer):
 
 
 class _Counting:
-    """A model that counts the tokens that it computes, without padding. `arguments` replace some of its own."""
+    """A model that counts the tokens that it computes, without padding."""
 
-    def __init__(self, model: _Model, arguments: Mapping[str, Any]):
-        self._model, self._arguments = model, arguments
+    def __init__(self, model: _Model):
+        self.config, self.row_length, self._model = model.config, model.row_length, model
+        self.settings: Settings = model.settings
         self.lengths: list[np.ndarray] = []  # of the rows of each call since take_tokens
 
     def __getattr__(self, name: str):
-        return self._arguments[name] if name in self._arguments else getattr(self._model, name)
+        return getattr(self._model, name)
 
     def __call__(self, inputs: Mapping[str, Any], training: bool = False) -> Outputs:
         self.lengths.append(np.sum(inputs["input_mask"], axis=-1))
@@ -190,9 +202,6 @@ class _Counting:
         return count
 
 
-_Model = Union[OnnxModel, _KerasModel, _Counting]
-
-
 class _Parts(NamedTuple):
     """The signatures of a head, and arguments of its EndpointModel."""
 
@@ -200,7 +209,7 @@ class _Parts(NamedTuple):
     ids: Callable[[Columns], Outputs]
     outputs: Mapping[str, Spec]
     features: Mapping[str, tf.io.FixedLenFeature]
-    reader: Mapping[str, Any] = types.MappingProxyType({})
+    endpoint: Mapping[str, Any] = types.MappingProxyType({})
 
 
 def _encoder(model: _Counting, tokenizer: FullTokenizer, top_k: int) -> _Parts:
@@ -208,32 +217,33 @@ def _encoder(model: _Counting, tokenizer: FullTokenizer, top_k: int) -> _Parts:
 
 
 def _classifier(model: _Counting, tokenizer: FullTokenizer, top_k: int) -> _Parts:
-    tokenizer, is_regression = _Tokenizer(tokenizer), model.num_labels == 1 and not model.multi_label
-    predicted = (None, model.num_labels) if model.multi_label else (None,)
-    specs = dict(probabilities=Spec("float32", (None, model.num_labels)),
+    settings, num_labels = model.settings.of_class(ClassifierSettings), model.num_labels
+    tokenizer = _Tokenizer(tokenizer)
+    is_regression = num_labels == 1 and not settings.multi_label
+    predicted = (None, num_labels) if settings.multi_label else (None,)
+    specs = dict(probabilities=Spec("float32", (None, num_labels)),
                  predictions=Spec("float32" if is_regression else "int32", predicted))
-    if not is_regression and model.label_names:
-        specs.update(labels=Spec("string", predicted),
-                     label_names=Spec("string", (None, model.num_labels)))
+    names = _bytes(settings.label_names or ())
+    if not is_regression and len(names):
+        specs.update(labels=Spec("string", predicted), label_names=Spec("string", (None, num_labels)))
 
     def answers(logits: np.ndarray) -> Outputs:
         if is_regression:
-            if model.activation_fn:  # of a model that ranks
-                logits = np.asarray(model.score_of(logits))
+            if settings.activation_fn:  # of a model that ranks
+                logits = np.asarray(settings.score_of(logits))
             return dict(probabilities=logits, predictions=logits[:, 0])
-        probabilities = model.probabilities(logits).numpy()
-        if model.multi_label:
-            predictions = (probabilities >= model.label_thresholds.numpy()).astype(np.int32)
+        probabilities = settings.probabilities(logits).numpy()
+        if settings.multi_label:
+            predictions = settings.predicted_labels(probabilities).numpy().astype(np.int32)
         else:
             predictions = logits.argmax(axis=1).astype(np.int32)
         answer = dict(probabilities=probabilities, predictions=predictions)
-        if model.label_names:
-            names = _bytes(model.label_names)
-            labels = np.where(predictions, names[None], b"") if model.multi_label else names[predictions]
+        if len(names):
+            labels = np.where(predictions, names[None], b"") if settings.multi_label else names[predictions]
             answer.update(labels=labels, label_names=np.tile(names, [len(logits), 1]))
         return answer
 
-    inputs = dict(text_a=TEXT) if model.single_texts else dict(text_a=TEXT, text_b=TEXT._replace(default=""))
+    inputs = dict(text_a=TEXT) if settings.single_texts else dict(text_a=TEXT, text_b=TEXT._replace(default=""))
 
     def logits_of(columns: Columns) -> np.ndarray:
         pairs = _texts(columns["text_b"]) if "text_b" in inputs else None
@@ -242,14 +252,14 @@ def _classifier(model: _Counting, tokenizer: FullTokenizer, top_k: int) -> _Part
     def scores(columns: Columns) -> Outputs:
         logits = logits_of(columns)
         return dict(logits=logits, scores=np.asarray(
-            tf.sigmoid(logits) if model.num_labels == 1 else model.probabilities(logits)))
+            tf.sigmoid(logits) if num_labels == 1 else settings.probabilities(logits)))
 
-    reader = dict(kind=CLASSIFIER if model.num_labels > 1 or model.single_texts else RERANKER,
+    endpoint = dict(kind=CLASSIFIER if num_labels > 1 or settings.single_texts else RERANKER,
                   signature=Signature(inputs, scores),
-                  label_names=model.label_names or tuple(f"LABEL_{number}" for number in range(model.num_labels)))
+                  label_names=settings.label_names or tuple(f"LABEL_{number}" for number in range(num_labels)))
     return _Parts({RAW_TEXT: _signature(inputs, lambda columns: answers(logits_of(columns)), specs, "classify")},
                   lambda columns: answers(model(columns)["logits"]), specs,
-                  sequence_features(model.row_length, model.max_windows), reader)
+                  sequence_features(model.row_length, settings.max_windows), endpoint)
 
 
 def _pretrainer(model: _Counting, tokenizer: FullTokenizer, top_k: int) -> _Parts:
@@ -296,7 +306,8 @@ def _answers(model: _Counting, tokenizer: FullTokenizer, top_k: int) -> _Parts:
 
 
 def _multiple_choice(model: _Counting, tokenizer: FullTokenizer, top_k: int) -> _Parts:
-    specs = dict(probabilities=Spec("float32", (None, model.num_choices)),
+    num_choices = model.settings.of_class(MultipleChoiceSettings).num_choices
+    specs = dict(probabilities=Spec("float32", (None, num_choices)),
                  predictions=Spec("int32", (None,)))
 
     def with_predictions(outputs: Outputs) -> Outputs:
@@ -307,10 +318,10 @@ def _multiple_choice(model: _Counting, tokenizer: FullTokenizer, top_k: int) -> 
         return with_predictions(dict(probabilities=choose_options(
             model, tokenizer, _texts(columns["context"]), _texts(columns["question"]), options)))
 
-    inputs = dict(context=TEXT, options=Spec("string", (None, model.num_choices)), question=TEXT)
+    inputs = dict(context=TEXT, options=Spec("string", (None, num_choices)), question=TEXT)
     return _Parts({RAW_TEXT: _signature(inputs, texts, specs, "choose")},
                   lambda columns: with_predictions(_probabilities(model(columns))), specs,
-                  sequence_features(model.num_choices * model.row_length))
+                  sequence_features(num_choices * model.row_length))
 
 
 def _token_classifier(model: _Counting, tokenizer: FullTokenizer, top_k: int) -> _Parts:
@@ -344,8 +355,8 @@ def _token_classifier(model: _Counting, tokenizer: FullTokenizer, top_k: int) ->
 
 
 def _sentence_encoder(model: _Counting, tokenizer: FullTokenizer, top_k: int) -> _Parts:
-    specs = _output_specs(model)
-    prompted(model, [])  # raises if there is no such prompt
+    specs, settings = _output_specs(model), model.settings.of_class(SentenceEncoderSettings)
+    prompted(settings, [])  # raises if there is no such prompt
 
     def texts(columns: Columns, prompt_name: str | None = None) -> Outputs:
         return dict(sentence_embedding=text_vectors(model, tokenizer, _texts(columns["text"]), prompt_name=prompt_name))
@@ -356,11 +367,12 @@ def _sentence_encoder(model: _Counting, tokenizer: FullTokenizer, top_k: int) ->
 
     # The other endpoints have no form for vectors in int8, and add prompts themselves.
     counting = _signature(dict(text=TEXT), without_prompt, dict(specs, num_tokens=Spec("int32", (None,))))
-    reader = dict(kind=EMBEDDING, signature=counting, pooling=model.pooling,
-                  prompted=functools.partial(prompted, model)) if specs["sentence_embedding"].dtype == "float32" else {}
-    view = "compare" if specs["sentence_embedding"].dtype == "float32" else "json"
+    endpoint, view = {}, "json"
+    if specs["sentence_embedding"].dtype == "float32":
+        view, endpoint = "compare", dict(kind=EMBEDDING, signature=counting, pooling=settings.pooling,
+                                       prompted=functools.partial(prompted, settings))
     return _Parts({RAW_TEXT: _signature(dict(text=TEXT), texts, specs, view)}, model, specs,
-                  sequence_features(model.row_length), reader)
+                  sequence_features(model.row_length), endpoint)
 
 
 _HEADS: Mapping[str, Callable[[_Counting, FullTokenizer, int], _Parts]] = dict(
@@ -388,7 +400,7 @@ def _probabilities(outputs: Outputs) -> Outputs:
     return dict(probabilities=softmax(outputs["logits"]))
 
 
-def _output_specs(model: _Model) -> dict[str, Spec]:
+def _output_specs(model: _Counting) -> dict[str, Spec]:
     return {name: Spec("int32" if name.endswith("_index") else model.output_dtype(name), model.output_shape(name))
             for name in model.output_names}
 

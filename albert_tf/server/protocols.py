@@ -69,7 +69,7 @@ class UnknownModelError(LookupError):
     """No model has the name that a request gives."""
 
 
-def read_call(path: str, body: bytes, readers: Mapping[str, EndpointModel], name: str | None) -> Call:
+def read_call(path: str, body: bytes, models: Mapping[str, EndpointModel], name: str | None) -> Call:
     """The call of a request to the endpoint at a path.
 
     `name` is that of ?model=; OpenAI's field "model" has it too. Without one, the first model that can answer does.
@@ -80,22 +80,22 @@ def read_call(path: str, body: bytes, readers: Mapping[str, EndpointModel], name
         content.update(content.pop("parameters"))
     if path == ROOT:
         path = "/similarity" if isinstance(content.get("inputs"), dict) else (
-            "/embed" if chosen(readers, name).kind == EMBEDDING else "/predict")
+            "/embed" if chosen(models, name).kind == EMBEDDING else "/predict")
     endpoint = ENDPOINTS[path]
     signature_name(content, endpoint.fields)
     values = {key: _value(key, content.get(key), schema) for key, schema in endpoint.fields.items()}
-    return endpoint.call(values, chosen(readers, values.get("model") or name, endpoint.kinds))
+    return endpoint.call(values, chosen(models, values.get("model") or name, endpoint.kinds))
 
 
-def chosen(readers: Mapping[str, EndpointModel], name: str | None, kinds: Sequence[str] = ()) -> EndpointModel:
+def chosen(models: Mapping[str, EndpointModel], name: str | None, kinds: Sequence[str] = ()) -> EndpointModel:
     """The model with a name, or the first model, of one of the kinds. Raises UnknownModelError and ValueError."""
-    if name is not None and name not in readers:
-        raise UnknownModelError(f"there is no model {name!r}; the models are {', '.join(readers)}")
-    candidates = [readers[name]] if name is not None else list(readers.values())
-    fitting = [reader for reader in candidates if not kinds or reader.kind in kinds]
+    if name is not None and name not in models:
+        raise UnknownModelError(f"there is no model {name!r}; the models are {', '.join(models)}")
+    candidates = [models[name]] if name is not None else list(models.values())
+    fitting = [model for model in candidates if not kinds or model.kind in kinds]
     if not fitting:
         raise ValueError(f"this endpoint needs a model of the kind {' or '.join(kinds)}. Received: "
-                         f"{', '.join(f'{reader.name} ({reader.kind})' for reader in candidates)}")
+                         f"{', '.join(f'{model.name} ({model.kind})' for model in candidates)}")
     return fitting[0]
 
 
@@ -112,15 +112,15 @@ def error_of(path: str, status: int, message: str) -> tuple[int, dict[str, Any]]
     return status, dict(error=message)
 
 
-def info(reader: EndpointModel, batch_size: int, max_requests: int, version: str) -> dict[str, Any]:
+def info(model: EndpointModel, batch_size: int, max_requests: int, version: str) -> dict[str, Any]:
     """text-embeddings-inference's answer to GET /info. Longer texts are always truncated."""
-    names = {str(number): name for number, name in enumerate(reader.label_names)}
-    details = dict(pooling=reader.pooling) if reader.kind == EMBEDDING else dict(
+    names = {str(number): name for number, name in enumerate(model.label_names)}
+    details = dict(pooling=model.pooling) if model.kind == EMBEDDING else dict(
         id2label=names, label2id={name: int(number) for number, name in names.items()})
     return dict(
-        model_id=reader.name, model_sha=None, model_dtype="float32", model_type={reader.kind: details},
-        max_concurrent_requests=max_requests, max_input_length=reader.row_length,
-        max_batch_tokens=batch_size * reader.row_length, max_batch_requests=batch_size, max_client_batch_size=MAX_ROWS,
+        model_id=model.name, model_sha=None, model_dtype="float32", model_type={model.kind: details},
+        max_concurrent_requests=max_requests, max_input_length=model.row_length,
+        max_batch_tokens=batch_size * model.row_length, max_batch_requests=batch_size, max_client_batch_size=MAX_ROWS,
         auto_truncate=True, tokenization_workers=1, version=version, sha=None, docker_label=None)
 
 
@@ -155,9 +155,9 @@ def _columns(signature: Signature, texts: Mapping[str, Sequence[str]], max_rows:
     return input_arrays(PredictRequest("", None, texts), signature, max_rows)
 
 
-def _embed(values: _Json, reader: EndpointModel, max_rows: int = MAX_ROWS) -> Call:
-    texts, size = reader.prompted(_listed(values["inputs"]), values["prompt_name"]), values["dimensions"]
-    largest = reader.signature.outputs["sentence_embedding"].shape[-1] or 0
+def _embed(values: _Json, model: EndpointModel, max_rows: int = MAX_ROWS) -> Call:
+    texts, size = model.prompted(_listed(values["inputs"]), values["prompt_name"]), values["dimensions"]
+    largest = model.signature.outputs["sentence_embedding"].shape[-1] or 0
     if size and size > largest:
         raise ValueError(f'the model\'s vectors have {largest} dimensions. Received: "dimensions": {size}')
 
@@ -167,11 +167,11 @@ def _embed(values: _Json, reader: EndpointModel, max_rows: int = MAX_ROWS) -> Ca
             vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), LEAST_LENGTH)
         return vectors.tolist()
 
-    return Call(reader.name, reader.signature, _columns(reader.signature, dict(text=texts), max_rows), answer)
+    return Call(model.name, model.signature, _columns(model.signature, dict(text=texts), max_rows), answer)
 
 
-def _openai_embeddings(values: _Json, reader: EndpointModel) -> Call:
-    call = _embed(dict(values, inputs=values["input"], normalize=True), reader, _MAX_OPENAI_ROWS)
+def _openai_embeddings(values: _Json, model: EndpointModel) -> Call:
+    call = _embed(dict(values, inputs=values["input"], normalize=True), model, _MAX_OPENAI_ROWS)
 
     def answer(rows: Rows) -> dict[str, Any]:
         vectors: list = call.answer(rows)
@@ -179,12 +179,12 @@ def _openai_embeddings(values: _Json, reader: EndpointModel) -> Call:
         if values["encoding_format"] == "base64":
             vectors = [base64.b64encode(np.array(vector, "<f4").tobytes()).decode() for vector in vectors]
         data = [dict(object="embedding", index=index, embedding=vector) for index, vector in enumerate(vectors)]
-        return dict(object="list", data=data, model=reader.name, usage=dict(prompt_tokens=tokens, total_tokens=tokens))
+        return dict(object="list", data=data, model=model.name, usage=dict(prompt_tokens=tokens, total_tokens=tokens))
 
     return call._replace(answer=answer)
 
 
-def _rerank(values: _Json, reader: EndpointModel) -> Call:
+def _rerank(values: _Json, model: EndpointModel) -> Call:
     texts = values["texts"]
     columns = _columns(Signature(dict(text_b=TEXT), dict), dict(text_b=texts))
     query = _columns(Signature(dict(text_a=TEXT), dict), dict(text_a=[values["query"]]))
@@ -198,12 +198,12 @@ def _rerank(values: _Json, reader: EndpointModel) -> Call:
         return [dict(dict(index=rank, score=scores[rank]), **({"text": texts[rank]} if values["return_text"] else {}))
                 for rank in ranks]
 
-    return Call(reader.name, reader.signature, columns, answer)
+    return Call(model.name, model.signature, columns, answer)
 
 
-def _similarity(values: _Json, reader: EndpointModel) -> Call:
+def _similarity(values: _Json, model: EndpointModel) -> Call:
     texts = [values["inputs"]["source_sentence"], *values["inputs"]["sentences"]]
-    call = _embed(dict(values, inputs=texts, dimensions=None, normalize=True), reader)
+    call = _embed(dict(values, inputs=texts, dimensions=None, normalize=True), model)
 
     def answer(rows: Rows) -> list[float]:
         vectors = np.array(call.answer(rows))
@@ -212,7 +212,7 @@ def _similarity(values: _Json, reader: EndpointModel) -> Call:
     return call._replace(answer=answer)
 
 
-def _predict(values: _Json, reader: EndpointModel) -> Call:
+def _predict(values: _Json, model: EndpointModel) -> Call:
     inputs = values["inputs"]
     is_batch = isinstance(inputs, list) and isinstance(inputs[0], list)
     rows = inputs if is_batch else [_listed(inputs)]
@@ -222,22 +222,22 @@ def _predict(values: _Json, reader: EndpointModel) -> Call:
 
     def answer(rows: Rows) -> list:
         scores = [row["logits" if values["raw_scores"] else "scores"] for row in rows]
-        labels = [[dict(score=float(row[i]), label=reader.label_names[i]) for i in np.argsort(-row, kind="stable")]
+        labels = [[dict(score=float(row[i]), label=model.label_names[i]) for i in np.argsort(-row, kind="stable")]
                   for row in scores]
         return labels if is_batch else labels[0]
 
-    return Call(reader.name, reader.signature, _columns(reader.signature, texts), answer)
+    return Call(model.name, model.signature, _columns(model.signature, texts), answer)
 
 
-def _tokenize(values: _Json, reader: EndpointModel) -> Call:
-    texts, tokenizer = reader.prompted(_listed(values["inputs"]), values["prompt_name"]), reader.tokenizer
-    columns = _columns(reader.pieces, dict(text=texts))
+def _tokenize(values: _Json, model: EndpointModel) -> Call:
+    texts, tokenizer = model.prompted(_listed(values["inputs"]), values["prompt_name"]), model.tokenizer
+    columns = _columns(model.pieces, dict(text=texts))
     if (size := sum(map(len, texts))) > _MAX_PIECES_OF:
         raise ValueError(f"the texts of a request may have {_MAX_PIECES_OF:,} characters in all. Received: {size:,}")
     ids = (tokenizer.cls_id, tokenizer.sep_id)
     first, last = ([dict(id=piece_id, text=piece, special=True, start=None, stop=None)] * values["add_special_tokens"]
                    for piece_id, piece in zip(ids, tokenizer.convert_ids_to_tokens(list(ids))))
-    return Call(reader.name, reader.pieces, columns, lambda rows: [
+    return Call(model.name, model.pieces, columns, lambda rows: [
         [*first, *(dict(id=piece_id, text=text[start:stop], special=False, start=start, stop=stop)
                    for piece_id, (start, stop) in zip(row["ids"].tolist(), row["offsets"].tolist())), *last]
         for text, row in zip(texts, rows)])

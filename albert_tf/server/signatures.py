@@ -107,7 +107,7 @@ class ServedModel:
     name: str
     description: str
     signatures: Mapping[str, Signature]
-    reader: EndpointModel | None = None
+    endpoint_model: EndpointModel | None = None
     take_tokens: Callable[[], int] = int
 
 

@@ -12,6 +12,7 @@ import os
 from typing import Any
 
 from albert_tf.export.onnx.session import OnnxModel
+from albert_tf.modeling.settings import ClassifierSettings, MultipleChoiceSettings, SentenceEncoderSettings
 from albert_tf.server.models import served_model
 from albert_tf.server.signatures import SENTENCE_ORDER, described, description_of
 from albert_tf.tasks.multiple_choice.data import MAX_QA_LENGTH
@@ -59,7 +60,7 @@ def page_files(name: str, model: OnnxModel, file: str, has_sentence_order: bool 
     Raises:
       ValueError: the page cannot do what the model does.
     """
-    if model.head.name == "classifier" and (model.max_windows or 1) > 1:
+    if model.settings.of_class(ClassifierSettings).max_windows > 1:
         raise ValueError("the page cannot split long texts into windows (--long_texts): use serve for this model")
     tokenizer = model.tokenizer
     served = described(served_model(name, model, tokenizer, _TOP_K))
@@ -78,29 +79,29 @@ def page_files(name: str, model: OnnxModel, file: str, has_sentence_order: bool 
 
 def _settings(model: OnnxModel, tokenizer: FullTokenizer) -> dict[str, Any]:
     """What browser.js needs to know of the model."""
-    head = model.head.name
+    head, stored = model.head.name, model.settings
     settings: dict[str, Any] = {key: getattr(tokenizer, key) for key in ("cls_id", "sep_id", "pad_id", "unk_id")}
     settings["row_length"] = model.config.max_position_embeddings if head == "pretrainer" else model.row_length
     if head == "pretrainer":
         settings.update(mask_id=tokenizer.mask_id, vocab_size=tokenizer.vocab_size, top_k=_TOP_K)
-    elif head == "classifier":
-        activation = "sigmoid" if model.multi_label else "softmax"
-        if model.num_labels == 1 and not model.multi_label:
-            activation = model.activation_fn or "identity"
-        settings.update(activation=activation, temperature=model.temperature)
+    elif isinstance(stored, ClassifierSettings):
+        activation = "sigmoid" if stored.multi_label else "softmax"
+        if model.num_labels == 1 and not stored.multi_label:
+            activation = stored.activation_fn or "identity"
+        settings.update(activation=activation, temperature=stored.temperature)
     elif head == "span":
         options, answers = squad_options(model), AnswerOptions("1.1")
         settings.update(max_seq_length=options.max_seq_length, doc_stride=options.doc_stride,
                         max_query_length=options.max_query_length, n_best_size=answers.n_best_size,
                         max_answer_length=answers.max_answer_length)
-    elif head == "multiple_choice":
-        settings.update(max_qa_length=model.max_qa_length or MAX_QA_LENGTH)
+    elif isinstance(stored, MultipleChoiceSettings):
+        settings.update(max_qa_length=stored.max_qa_length or MAX_QA_LENGTH)
     elif head == "token_classifier":
         windows = tagging_options(model)
         settings.update(max_seq_length=windows.max_seq_length, doc_stride=windows.stride,
                         label_all_pieces=windows.label_all_pieces, label_names=tag_names(model))
-    elif head == "sentence_encoder":
-        settings.update(prompt=prompted(model, [""])[0])
+    elif isinstance(stored, SentenceEncoderSettings):
+        settings.update(prompt=prompted(stored, [""])[0])
     else:
         raise ValueError(f"albert_tf/server/web.py has no settings of the head {head}: use serve for this model")
     return settings

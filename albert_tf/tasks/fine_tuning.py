@@ -45,7 +45,7 @@ from albert_tf.utils.imports import check_installed
 from albert_tf.utils.outputs import check_export
 from albert_tf.weights.model_card import write_run_card
 from albert_tf.weights.resolved_model import ResolvedModel, resolve
-from albert_tf.weights.settings import VocabularyFiles, settings_in, settings_of, write_settings
+from albert_tf.weights.settings import VocabularyFiles, settings_in, write_settings
 
 _CHECKED_TEXTS = 2000  # at the start of the training set
 
@@ -207,7 +207,7 @@ def _with_teacher(task: Task) -> Objective:
 
 def write_run_settings(task: Task, directory: str, model: keras.Model) -> None:
     """Writes the vocabulary and the settings of a run, before its first step."""
-    settings = settings_of(model).replaced(max_seq_length=task.buckets[-1], task=task.name,
+    settings = model.settings.replaced(max_seq_length=task.buckets[-1], task=task.name,
                                            lora_alpha=task.options.training.alpha, **task.reading)
     write_settings(settings, model.config, directory, VocabularyFiles.from_tokenizer(task.setup.tokenizer))
 

@@ -9,7 +9,7 @@ from typing import Callable, Iterable, Mapping, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.modeling.arguments import PredictingModel
+from albert_tf.modeling.settings import PredictingModel
 from albert_tf.modeling.vectors import VectorPrecision
 from albert_tf.tasks.classification import metrics as text_metrics
 from albert_tf.tasks.classification.answers import text_logits
@@ -88,8 +88,8 @@ def _of_labels(path: str, tokenizer: FullTokenizer, format: TableFormat) -> Scor
         logits, name = text_logits(model, tokenizer, texts, [pair or "" for pair in pairs]), format.metrics[0]
         if format.is_ranking:
             return Score(name, evaluate_ranking(texts, label_ids, tf.sigmoid(logits).numpy())[name])
-        probabilities = logits if format.is_regression else model.probabilities(logits).numpy()
-        thresholds = model.label_thresholds.numpy() if format.multi_label else None
+        probabilities = logits if format.is_regression else model.settings.probabilities(logits).numpy()
+        thresholds = model.settings.thresholds if format.multi_label else None
         return Score(name, text_metrics.evaluate(format, probabilities, label_ids, thresholds)[name])
 
     return score
@@ -97,15 +97,15 @@ def _of_labels(path: str, tokenizer: FullTokenizer, format: TableFormat) -> Scor
 
 def _check_labels(model: PredictingModel, format: TableFormat) -> None:
     """Raises ValueError if the model's labels cannot be those of the task. Their names may be others."""
-    difference = None
+    difference, settings = None, model.settings
     if model.num_labels != format.num_labels:
         difference = f"the model has {model.num_labels} labels and {format.name} has {format.num_labels}"
-    elif model.multi_label != format.multi_label:
-        difference = (f"the model gives a text {'several labels' if model.multi_label else 'one label'}, and "
+    elif settings.multi_label != format.multi_label:
+        difference = (f"the model gives a text {'several labels' if settings.multi_label else 'one label'}, and "
                       f"{format.name} {'several' if format.multi_label else 'one'}")
-    elif model.label_names and model.label_names != format.labels and sorted(model.label_names) == sorted(
+    elif settings.label_names and settings.label_names != format.labels and sorted(settings.label_names) == sorted(
             format.labels or ()):
-        difference = (f"the model's labels are {', '.join(model.label_names)}, and those of {format.name} "
+        difference = (f"the model's labels are {', '.join(settings.label_names)}, and those of {format.name} "
                       f"{', '.join(format.labels or ())}")
     if difference:
         raise ValueError(f"{difference}: set the task that the model was fine-tuned on")
@@ -156,12 +156,13 @@ def _of_tags(path: str, tokenizer: FullTokenizer) -> Scorer:
     text.check_has_tags()
 
     def score(model: PredictingModel) -> Score:
-        if not model.label_names:
+        names = model.settings.label_names
+        if not names:
             raise ValueError("the model has no names of its tags, so that they cannot be compared with those of "
                              f"--score_data={path}")
         probabilities = np.concatenate(tag_words(model, tokenizer, [each.words for each in text.sentences]))
-        name = tag_metrics.best_metric(model.label_names)
-        return Score(name, tag_metrics.evaluate(text, probabilities, model.label_names)[name])
+        name = tag_metrics.best_metric(names)
+        return Score(name, tag_metrics.evaluate(text, probabilities, names)[name])
 
     return score
 
@@ -174,10 +175,11 @@ def _of_choices(path: str, tokenizer: FullTokenizer) -> Scorer:
 
     def score(model: PredictingModel) -> Score:
         most = max(len(example.options) for example in examples)
-        if most > model.num_choices:
+        num_choices = model.settings.num_choices
+        if most > num_choices:
             raise ValueError(f"--score_data={path} has a question with {most} options, and the model chooses one of "
-                             f"{model.num_choices}")
-        options = [[*example.options, *[""] * (model.num_choices - len(example.options))] for example in examples]
+                             f"{num_choices}")
+        options = [[*example.options, *[""] * (num_choices - len(example.options))] for example in examples]
         probabilities = choices.choose_options(model, tokenizer, [example.context for example in examples],
                                                [example.question for example in examples], options)
         name = choices.BEST_METRIC

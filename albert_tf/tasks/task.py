@@ -18,6 +18,7 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.data.batching import bucket_lengths
 from albert_tf.data.feature_table import FeatureCache, FeatureTable
+from albert_tf.modeling.settings import LabelSettings
 from albert_tf.tasks.config import FineTuningConfig
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.checkpoints import saved_runs
@@ -265,7 +266,8 @@ def check_labels(options: FineTuningConfig, model: ResolvedModel, names: Sequenc
     """
     saved = saved_runs(options.output_dir)
     for path in saved:
-        difference = label_difference(path, settings_in(path).label_names, names, f" ({SETTINGS})")
+        stored = settings_in(path).of_class(LabelSettings).label_names
+        difference = label_difference(path, stored, names, f" ({SETTINGS})")
         if difference:
             raise ValueError(difference)
     number = model.run.num_labels() if model.run else None
@@ -274,8 +276,9 @@ def check_labels(options: FineTuningConfig, model: ResolvedModel, names: Sequenc
                          f"{len(names) if names else 1}: choose another --output_dir")
     initial = [] if options.do_train or saved or not model.initial else [model.initial]
     for source in (*model.members, *initial):
-        difference = label_difference(source.path, source.settings.label_names, names)
-        if difference and sorted(source.settings.label_names or ()) == sorted(names or ()):
+        stored = source.settings.of_class(LabelSettings).label_names
+        difference = label_difference(source.path, stored, names)
+        if difference and sorted(stored or ()) == sorted(names or ()):
             raise ValueError(difference)
         if difference:
             logging.warning("%s", difference)

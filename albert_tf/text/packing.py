@@ -148,11 +148,6 @@ class WindowOptions:
     max_windows: int = 1  # the largest number of rows of an example; with 1, longer texts are truncated
     doc_stride: int = 0  # tokens between the starts of two windows, at most a window; 0: half a window
 
-    @classmethod
-    def of(cls, model: Any) -> WindowOptions:
-        """How a classifier reads texts; also by its stored settings."""
-        return cls(model.max_windows or 1, model.doc_stride or 0)
-
     def stride(self, window_length: int) -> int:
         """doc_stride, or its default for windows of window_length tokens."""
         return stride_or_half(self.doc_stride, window_length)

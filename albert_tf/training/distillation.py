@@ -150,9 +150,8 @@ def _made_from(teacher: keras.Model, table: FeatureTable) -> dict[str, Any]:
     weights = hashlib.sha256()
     for variable in teacher.weights:
         weights.update(variable.name.encode() + variable.numpy().tobytes())
-    arguments = {name: getattr(teacher, name) for name in teacher.arguments()}
     return dict(version=_VERSION, teacher=type(teacher).__name__, weights=weights.hexdigest(),
-                config=teacher.config.to_json_string(), arguments=json.loads(json.dumps(arguments)),
+                config=teacher.config.to_json_string(), arguments=json.loads(json.dumps(teacher.arguments())),
                 examples=table.digest(), precision=keras.mixed_precision.global_policy().name)
 
 

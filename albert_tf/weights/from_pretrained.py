@@ -15,7 +15,6 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.encoder import block_variable
 from albert_tf.modeling.layers import release_name
 from albert_tf.weights.heads import HEADS, Head, encoder_of, head_named
-from albert_tf.weights.settings import declared
 from albert_tf.weights.stored_model import StoredModel, open_source
 from albert_tf.weights.transforms import first_layers
 
@@ -75,10 +74,10 @@ def from_pretrained(
 
 def _check_arguments(model: str, names: Collection[str]) -> None:
     """Raises ValueError if the kind of model is unknown, or has no arguments of these names."""
-    known = {*head_named(model).model.arguments(), *_OF_KERAS}
+    known = {*head_named(model).model.argument_names(), *_OF_KERAS}
     unknown = [name for name in names if name not in known]
     if unknown:
-        with_them = [f'model="{head.name}"' for head in HEADS if {*unknown} <= {*head.model.arguments()}]
+        with_them = [f'model="{head.name}"' for head in HEADS if {*unknown} <= {*head.model.argument_names()}]
         raise ValueError(f'model="{model}" has no argument {", ".join(unknown)}'
                          + (f": set {' or '.join(with_them)}" if with_them else ""))
 
@@ -102,7 +101,7 @@ def tokenizer_from_pretrained(path: str) -> FullTokenizer:
     config = source.optional_config
     tokenizer = source.vocabulary.tokenizer(config)
     lengths = source.settings.max_seq_length, config and config.max_position_embeddings
-    tokenizer.max_seq_length = min(filter(None, lengths), default=tokenizer.max_seq_length)
+    tokenizer.max_seq_length = min((length for length in lengths if length), default=tokenizer.max_seq_length)
     return tokenizer
 
 
@@ -198,9 +197,8 @@ def _model_of(made) -> keras.Model:
 
 def _stored_arguments(source: StoredModel, head: Head, given: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a head's class that are stored with weights, or follow from them, and are not given."""
-    stored = dict(max_seq_length=source.settings.max_seq_length)
-    if source.settings.head in (None, head.name):  # the others are those of another head
-        stored.update((name, value) for name, value in source.settings.values.items() if name in declared(head.name))
+    settings = source.settings.of_class(head.model.SETTINGS)
+    stored = {name: getattr(settings, name) for name in settings.argument_names()}
     if head.name == "phoneme_pretrainer" and _WORDS in source.tensors:
         stored["num_words"] = source.tensors[_WORDS].shape[0]
     if head.label_weights:

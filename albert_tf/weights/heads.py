@@ -9,6 +9,7 @@ import dataclasses
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from albert_tf.modeling.settings import Settings, SomeSettings
 from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.files import read_bytes
 
@@ -104,15 +105,17 @@ def head_named(name: str) -> Head:
     return _BY_NAME[name]
 
 
+def settings_class(head: str | None) -> type[Settings]:
+    """The class of the settings of a kind of model; None: of an unknown one."""
+    return Settings if head is None else _BY_NAME[head].model.SETTINGS
+
+
 def head_of(model) -> Head:
-    """The entry of a model's class."""
-    if isinstance(getattr(model, "head", None), Head):
-        return model.head
-    path = f"{type(model).__module__}.{type(model).__name__}"
-    for head in HEADS:
-        if path == f"albert_tf.modeling.{head.path}":
-            return head
-    raise ValueError(f"expected a model of albert_tf.modeling. Received: {type(model).__name__}")
+    """The entry of a model of albert_tf.modeling, or of an export of one."""
+    settings = getattr(model, "settings", None)
+    if not (isinstance(settings, Settings) and settings.head):
+        raise ValueError(f"expected a model of albert_tf.modeling. Received: {type(model).__name__}")
+    return _BY_NAME[settings.head]
 
 
 def check_vocabulary(tokenizer: FullTokenizer, config: AlbertConfig) -> None:
@@ -131,16 +134,17 @@ def check_vocabulary(tokenizer: FullTokenizer, config: AlbertConfig) -> None:
                              "the file was truncated, or they belong to different models")
 
 
-def check_reads_texts(model, tokenizer: FullTokenizer, *heads: str) -> None:
-    """Checks the arguments of a function that predicts from texts."""
-    exported = getattr(model, "head", None)
-    classes = [f"albert_tf.modeling.{_BY_NAME[name].path}" for name in heads]
-    name = exported.name if isinstance(exported, Head) else None
-    if name not in heads and f"{type(model).__module__}.{type(model).__name__}" not in classes:
-        kinds = " or ".join(f'"{head}"' for head in heads)
+def checked_settings(model, tokenizer: FullTokenizer, settings_class: type[SomeSettings]) -> SomeSettings:
+    """The settings of a model. Checks the arguments of a function that predicts from texts with models of a class."""
+    settings = getattr(model, "settings", None)
+    if not isinstance(settings, settings_class):
+        classes = [settings_class, *settings_class.__subclasses__()]
+        kinds = " or ".join(f'"{each.head}"' for each in classes)
+        head = f" with the head {settings.head}" if isinstance(settings, Settings) else ""
         raise ValueError(f"the model must be made by from_pretrained(path, model={kinds}). Received: "
-                         f"{type(model).__name__}{f' with the head {name}' if name else ''}")
+                         f"{type(model).__name__}{head}")
     check_vocabulary(tokenizer, model.config)
+    return settings
 
 
 def encoder_of(model):

@@ -31,8 +31,9 @@ from albert_tf.utils.bounds import ROW_LENGTH
 from albert_tf.utils.files import errors_at, read_json_object
 from albert_tf.utils.foreign_keys import check_supported
 from albert_tf.utils.outputs import local_copy
+from albert_tf.weights.heads import settings_class
 from albert_tf.weights.hugging_face.tokenizer_files import options_in
-from albert_tf.weights.settings import Settings, VocabularyFiles
+from albert_tf.weights.settings import VocabularyFiles
 from albert_tf.weights.stored_model import StoredModel, StoredTensor
 from albert_tf.weights.transforms import without_identity
 
@@ -91,7 +92,7 @@ def read(folder: str) -> StoredModel:
                 tensors[name] = StoredTensor(shape, functools.partial(_read_value, path, place, name, shape))
     path = os.path.join(folder, VOCABULARY)
     vocabulary = VocabularyFiles(path if tf.io.gfile.exists(path) else None, None, *options_in(folder))
-    settings = Settings(head or "encoder", dict(max_seq_length=_length(folder, config)))
+    settings = settings_class(head or "encoder")(max_seq_length=_length(folder, config))
     model = StoredModel(folder, tensors, config, vocabulary, settings)
     return without_identity(model) if config.embedding_size == config.hidden_size else model
 

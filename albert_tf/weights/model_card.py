@@ -22,6 +22,7 @@ from absl import logging
 import albert_tf
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
+from albert_tf.modeling.settings import ClassifierSettings, LabelSettings
 from albert_tf.training.checkpoints import best_or_latest, saved_step
 from albert_tf.training.config import FineTuningTraining, Schedule, Training
 from albert_tf.training.evaluation import logged_names
@@ -280,8 +281,8 @@ def write_run_card(
     adapters = tuning and tuning.lora_rank and (
         f"rank {tuning.lora_rank}, alpha {tuning.alpha:g}" + ", one for each layer" * tuning.lora_per_layer)
     facts = {
-        "labels": ", ".join(getattr(model, "label_names", None) or ()),
-        "labels of a text": "any number" if getattr(model, "multi_label", False) else None,
+        "labels": ", ".join(model.settings.of_class(LabelSettings).label_names or ()),
+        "labels of a text": "any number" if model.settings.of_class(ClassifierSettings).multi_label else None,
         "initial weights": None if init_checkpoint else "random", "recipe": recipe, "seed": training.random_seed,
         "step of the weights": saved_step(directory), "training steps": schedule.num_train_steps,
         "warm-up steps": schedule.num_warmup_steps, "batch size": training.train_batch_size,

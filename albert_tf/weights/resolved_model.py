@@ -32,7 +32,6 @@ from albert_tf.weights.heads import head_named
 from albert_tf.weights.settings import (
     Settings,
     VocabularyFiles,
-    declared,
     remove_damaged_settings,
     settings_in,
     vocabulary_in,
@@ -109,7 +108,7 @@ class ResolvedModel:
 
         If the user wants another value than the run's, continuing it is an error, and all else logs a warning.
         """
-        stored: Value | None = getattr(self.settings, name)
+        stored: Value | None = getattr(self.settings, name, None)
         if requested is None or stored is None or stored == requested:
             return stored if requested is None else requested
         if self.run is None:
@@ -328,8 +327,7 @@ def _vocabulary_differences(user: VocabularyFiles, stored: VocabularyFiles) -> I
 def _check_members(sources: list[StoredModel]) -> None:
     """Raises ValueError, which names two sources, if they read texts or name labels in different ways."""
     for first, second in itertools.combinations(sources, 2):
-        compared = sorted({name for source in (first, second)
-                           for name, argument in declared(source.settings.head).items() if argument.is_compared})
+        compared = sorted({*first.settings.compared_names()} & {*second.settings.compared_names()})
         for name, values in (
             *((name, (getattr(first.settings, name), getattr(second.settings, name))) for name in compared),
             ("number of labels", (first.num_labels(), second.num_labels())),

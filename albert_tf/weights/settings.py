@@ -1,7 +1,6 @@
 """What is stored next to weights: settings in albert_tf.json, and the vocabulary with its casing and accents.
 
-albert_tf.json has the name of the head, the values of the arguments that the head's class declares (see
-modeling/arguments.py) if they are not the defaults, and what a run stores of itself::
+albert_tf.json has the name of the head, and the model's settings (modeling/settings.py) that are not defaults::
 
     {"head": "classifier", "label_names": ["bad", "good"], "max_windows": 8, "task": "reviews"}
 
@@ -16,20 +15,19 @@ import dataclasses
 import fnmatch
 import json
 import os
-from typing import TYPE_CHECKING, Any, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Collection, Sequence
 
 from absl import logging
 
-from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig
-from albert_tf.modeling.arguments import Argument
+from albert_tf.modeling.settings import SentenceEncoderSettings, Settings
 from albert_tf.text.added_tokens import AddedToken
 from albert_tf.utils.bounds import check_one_of
-from albert_tf.utils.files import check_keys, errors_naming_origin, names_in, read_bytes, read_json_object
+from albert_tf.utils.files import check_keys, errors_at, errors_naming_origin, names_in, read_bytes, read_json_object
 from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.outputs import manifest_of, output, read_manifest, write_or_remove
 from albert_tf.utils.unicode import nfc
-from albert_tf.weights.heads import HEAD_NAMES, check_vocabulary, head_named, head_of
+from albert_tf.weights.heads import HEAD_NAMES, check_vocabulary, settings_class
 from albert_tf.weights.hugging_face import MODULES, TOKENIZER_CONFIG
 from albert_tf.weights.hugging_face.tokenizer_files import CASING, TokenizerOptions, options_in
 
@@ -37,8 +35,7 @@ if TYPE_CHECKING:
     from albert_tf.text.tokenization import FullTokenizer
 
 SETTINGS = "albert_tf.json"
-_OF_RUNS = {"head": str, "task": str, "lora_alpha": float}
-# The arguments of a sentence encoder that are in the files of sentence-transformers.
+# The settings of a sentence encoder that are in the files of sentence-transformers.
 POOLING = ("pooling", "normalize", "truncate_dim", "prompts", "default_prompt_name")
 # The names of SentencePiece models and WordPiece vocabularies: the release's, Hugging Face's, and any other.
 _SENTENCEPIECE = ("30k-clean.model", "spiece.model", "*.model")
@@ -182,57 +179,6 @@ def _check_is_found(files: VocabularyFiles, directory: str, name: str) -> None:
                          "directory, or remove what does not belong there")
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """The settings of a model. Each argument of the head's class is an attribute: the stored value, or the default.
-
-    An argument that the class does not have is None.
-
-    Args:
-      task: the name of the task that a run trains on; None if it has none, or is unknown.
-      lora_alpha: the adapters of a run are multiplied by it and divided by their rank; None without adapters.
-    """
-
-    head: str | None = None
-    values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    task: str | None = None
-    lora_alpha: float | None = None
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        if name in self.values:
-            return self.values[name]
-        argument = declared(self.head).get(name)
-        return argument and argument.default
-
-    def replaced(self, **values: Any) -> Settings:
-        """The same with other values of fields or arguments."""
-        own = {name: values.pop(name) for name in ("head", "task", "lora_alpha") if name in values}
-        return dataclasses.replace(self, values={**self.values, **values}, **own)
-
-    def content(self) -> dict[str, Any]:
-        """What is not the default, by name."""
-        arguments = declared(self.head)
-        values = {name: value for name, value in self.values.items()
-                  if name in arguments and value != arguments[name].default}
-        own = dict(head=self.head, task=self.task, lora_alpha=self.lora_alpha)
-        return {**{name: value for name, value in own.items() if value is not None}, **values}
-
-
-def declared(head: str | None) -> dict[str, Argument]:
-    """The arguments of a head's class that are stored, by name; none for None."""
-    if head is None:
-        return {}
-    return {name: argument for name, argument in head_named(head).model.arguments().items() if argument.is_stored}
-
-
-def settings_of(model: keras.Model) -> Settings:
-    """The settings of a model of albert_tf.modeling."""
-    head = head_of(model).name
-    return Settings(head, {name: getattr(model, name) for name in declared(head)})
-
-
 def settings_in(folder: str) -> Settings:
     """The settings that are stored in a folder."""
     path = os.path.join(folder, SETTINGS)
@@ -241,7 +187,7 @@ def settings_in(folder: str) -> Settings:
         from albert_tf.weights.hugging_face.configs import pooling_in
 
         pooling = pooling_in(folder)
-        return settings.replaced(head="sentence_encoder", **pooling) if pooling else settings
+        return settings.of_class(SentenceEncoderSettings).replaced(**pooling) if pooling else settings
     return settings
 
 
@@ -263,7 +209,7 @@ def write_settings(
     """Writes settings and vocabulary, and removes the files of settings that the model does not have."""
     copy_vocabulary(vocabulary, folder)
     content = settings.content()
-    if settings.head == "sentence_encoder":
+    if isinstance(settings, SentenceEncoderSettings):
         from albert_tf.weights.hugging_face.configs import write_pooling
 
         write_pooling(settings, config, folder)
@@ -286,13 +232,12 @@ def label_difference(
 
 def _read(path: str) -> Settings:
     content = read_json_object(path)
-    own = {name: value for name, value in content.items() if name in _OF_RUNS}
-    head = check_keys(own, path, {}, _OF_RUNS).get("head")
+    head = check_keys({name: content[name] for name in content if name == "head"}, path, {}, {"head": str}).get("head")
     if head is not None:
         check_one_of(f"{path}: head", head, HEAD_NAMES)
-    arguments, values = declared(head), {}
-    for name in [name for name in content if name not in own]:  # in the file's order, for messages
-        if name not in arguments:
-            raise ValueError(f"{path}: unknown key {name!r}; the known ones are {', '.join([*_OF_RUNS, *arguments])}")
-        values[name] = arguments[name].checked(f"{path}: {name}", content[name])
-    return Settings(values=values, **own)
+    values, known = {name: value for name, value in content.items() if name != "head"}, settings_class(head)
+    for name in values:
+        if name not in known.names():
+            raise ValueError(f"{path}: unknown key {name!r}; the known ones are {', '.join(['head', *known.names()])}")
+    with errors_at(path):
+        return known(**values)

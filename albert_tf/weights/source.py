@@ -10,6 +10,7 @@ import os
 from typing import Any, ClassVar, Mapping
 
 from albert_tf import options as fields
+from albert_tf.modeling.settings import SentenceEncoderSettings
 from albert_tf.modeling.vectors import POOLINGS, VECTOR_PRECISIONS, VectorPrecision, read_ranges
 from albert_tf.options import Config
 from albert_tf.training.config import BEST
@@ -244,7 +245,8 @@ class Texts(Config):
 
 def replaced_pooling(stored: Settings, config: Pooling, **defaults: Any) -> dict[str, Any]:
     """The arguments of sentence_pooling, from the options, or else from settings of a sentence encoder, or defaults."""
-    stored = stored if stored.head == "sentence_encoder" else Settings("sentence_encoder", defaults)
+    if not isinstance(stored, SentenceEncoderSettings):
+        stored = SentenceEncoderSettings(**defaults)
     requested = {name: getattr(config, name, None) for name in (*POOLING, "max_seq_length")}
     requested["default_prompt_name"] = getattr(config, "prompt_name", None)
     return {name: getattr(stored, name) if value is None else value for name, value in requested.items()}

@@ -8,6 +8,7 @@ from typing import Mapping, Sequence, cast
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import tokenizer_key
+from albert_tf.modeling.settings import ClassifierSettings, LabelSettings
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.config import Distillation
 from albert_tf.weights.from_pretrained import build
@@ -58,14 +59,14 @@ class Teacher:
         Args:
           names: the labels of the task; None for a regression or a ranking.
         """
-        settings = self.source.settings
-        difference = label_difference(self.path, settings.label_names, names)
+        settings = self.source.settings.of_class(ClassifierSettings)
+        difference = label_difference(self.path, self.source.settings.of_class(LabelSettings).label_names, names)
         number, expected = self.source.num_labels(self._head), len(names) if names else 1
         if not difference and number != expected:
             difference = f"{self.path}: the model has {number} outputs, but the task has {expected}"
-        if not difference and bool(settings.multi_label) != multi_label:
+        if not difference and settings.multi_label != multi_label:
             kinds = ("one label", "several labels")
-            difference = (f"{self.path}: the model gives a text {kinds[bool(settings.multi_label)]}, but the task "
+            difference = (f"{self.path}: the model gives a text {kinds[settings.multi_label]}, but the task "
                           f"{kinds[multi_label]}")
         if not difference and settings.activation_fn and not is_ranking:
             difference = f"{self.path}: the model ranks texts, but the task does not"
@@ -88,7 +89,7 @@ class Teacher:
     def model(self) -> keras.Model:
         """The model with its weights."""
         model, report = build(self.source, self._head)
-        needs_pooler = self._head == "classifier" or getattr(model, "pooling", None) == "pooler"
+        needs_pooler = self._head in ("classifier", "sentence_encoder") and model.uses_pooler
         unused = ("cls/seq_relationship/", *([] if needs_pooler else ["bert/pooler/"]))
         missing = [name for name in report.not_restored if not name.startswith(unused)]
         if missing:

@@ -36,6 +36,7 @@ from absl import logging
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.encoder import block_scope, block_variable
 from albert_tf.modeling.layers import LAYER_NORM_EPSILON
+from albert_tf.modeling.settings import SentenceEncoderSettings
 from albert_tf.utils.bounds import Bounds
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.settings import SETTINGS
@@ -104,7 +105,7 @@ def _with_adapter(kernel: StoredTensor, a: StoredTensor, b: StoredTensor, factor
 
 def first_layers(source: StoredModel, num_layers: int) -> StoredModel:
     """The source of a model of the first layers of another one. It warns unless the weights were trained for them."""
-    config, depths = source.config, source.settings.distillation_depths or ()
+    config, depths = source.config, source.settings.of_class(SentenceEncoderSettings).distillation_depths
     Bounds(1, config.num_hidden_layers).check("num_layers", num_layers)
     if num_layers == config.num_hidden_layers:
         return source

@@ -194,7 +194,7 @@ def test_an_onnx_model_beside_that_of_other_weights_is_refused_and_keeps_its_lab
     (tmp_path / "reviews/model.ckpt-3.index").touch()
     printed = run(init_checkpoint=released[0], expect=1, **dict(flags, output_dir=tmp_path / "reviews"))
     assert "reviews has the checkpoints of a training run, which needs its own settings there" in printed
-    assert from_onnx(str(tmp_path / "onnx/classifier_int8.onnx")).label_names == ("bad", "good")
+    assert from_onnx(str(tmp_path / "onnx/classifier_int8.onnx")).settings.label_names == ("bad", "good")
 
 
 @needs_onnx

@@ -45,7 +45,7 @@ def test_answers_server_and_python_agree(run, folder):
     assert [row[2] for row in rows] == [",".join(name for name, p in zip(LABELS, row) if p >= 0.5) for row in expected]
     texts = [row[1] for row in rows]
     model = from_pretrained(str(run), model="classifier")
-    assert model.multi_label
+    assert model.settings.multi_label
     labels = classify_texts(model, tokenizer_from_pretrained(str(run)), texts)
     np.testing.assert_allclose([[dict(row)[name] for name in LABELS] for row in labels], expected, atol=1e-5)
     columns = dict(text_a=np.array([text.encode() for text in texts]), text_b=np.array([b""] * len(texts)))
@@ -65,7 +65,7 @@ def test_answers_server_and_python_agree(run, folder):
 def test_other_formats_keep_the_kind_of_labels(run, tmp_path, form):
     convert(open_source(str(run)), str(tmp_path / form), form)
     model, original = (from_pretrained(str(path), model="classifier") for path in (tmp_path / form, run))
-    assert model.multi_label and model.label_names == LABELS
+    assert model.settings.multi_label and model.settings.label_names == LABELS
     np.testing.assert_array_equal(model.classifier.kernel, original.classifier.kernel)
 
 
@@ -108,8 +108,8 @@ def test_a_calibrated_run_is_used_with_its_temperature_and_thresholds(script, ru
     expected = np.array([row.split("\t") for row in rows.splitlines()], np.float32)
     predicted = expected >= np.array(settings["thresholds"], np.float32)
     assert answers == [",".join(name for name, p in zip(LABELS, row) if p) for row in predicted]
-    model = from_pretrained(str(directory), model="classifier")
-    assert (model.temperature, list(model.thresholds)) == (settings["temperature"], settings["thresholds"])
+    stored = from_pretrained(str(directory), model="classifier").settings
+    assert (stored.temperature, list(stored.thresholds)) == (settings["temperature"], settings["thresholds"])
     texts = [json.loads(line)["text"] for line in (folder / "dev.jsonl").read_text().splitlines()]
     served = served_saved_model("moods", str(tmp_path / "served")).signatures["serving_default"]
     outputs = served.run(dict(text_a=np.array([text.encode() for text in texts])))
@@ -119,7 +119,7 @@ def test_a_calibrated_run_is_used_with_its_temperature_and_thresholds(script, ru
     script(output_dir=directory, do_train=True, do_predict=True, predict_split="dev")
     assert (directory / "dev_results.tsv").read_text() == rows
     convert(open_source(str(directory)), str(tmp_path / "hf"), "hugging_face")
-    assert from_pretrained(str(tmp_path / "hf"), model="classifier").temperature == settings["temperature"]
+    assert from_pretrained(str(tmp_path / "hf"), model="classifier").settings.temperature == settings["temperature"]
 
 
 @pytest.mark.long

@@ -86,7 +86,7 @@ def test_an_onnx_file_keeps_the_prompts(session, folder, vectors):
     pytest.importorskip("onnx")
     session.run(script="export_to_onnx", model="sentence_encoder", output_dir=folder / "onnx", precision="float32")
     model = albert_tf.from_onnx(str(folder / "onnx"))
-    assert (dict(model.prompts), model.default_prompt_name) == (PROMPTS, "passage")
+    assert (dict(model.settings.prompts), model.settings.default_prompt_name) == (PROMPTS, "passage")
     for name in (None, "query", ""):
         np.testing.assert_allclose(text_vectors(model, model.tokenizer, PASSAGES, prompt_name=name),
                                    vectors(PASSAGES, name), atol=1e-5)

@@ -149,8 +149,8 @@ def test_a_task_of_ones_own_needs_no_code(script, folder):
            do_predict=True)
     assert {"f1", "eval_accuracy"} <= set(results_of(data / "run"))
     assert (data / "run" / "submit_results.tsv").read_text().splitlines()[1].split("\t")[0] == "4"
-    assert from_pretrained(str(data / "run"), model="classifier").label_names == ("bad", "good")
-    assert from_pretrained(str(data / "run"), model="classifier", num_labels=3).label_names is None
+    assert from_pretrained(str(data / "run"), model="classifier").settings.label_names == ("bad", "good")
+    assert from_pretrained(str(data / "run"), model="classifier", num_labels=3).settings.label_names is None
 
 
 @pytest.fixture
@@ -223,7 +223,8 @@ def test_long_texts_are_answered_from_all_of_their_windows(script, folder, golde
     model = from_pretrained(str(directory), model="classifier", num_labels=2)
     tokenizer = FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"))
     expected = np.array([probabilities_by_hand(model, tokenizer, a, b, pooling) for a, b in texts])
-    assert (model.window_pooling, model.max_windows, model.doc_stride, model.max_seq_length) == (pooling, 20, 5, 16)
+    read = model.settings
+    assert (read.window_pooling, read.max_windows, read.doc_stride, read.max_seq_length) == (pooling, 20, 5, 16)
     labels = classify_texts(model, tokenizer, *zip(*texts))
     np.testing.assert_allclose([[dict(row)[name] for name in ("bad", "good")] for row in labels], expected, atol=1e-5)
     of_weights = model_of_source("reviews", open_source(str(directory)), "classifier")

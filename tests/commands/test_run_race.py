@@ -92,7 +92,7 @@ def test_questions_of_ones_own_with_as_many_choices_as_each_has(run, folder):
     assert [len(each["probabilities"]) for each in predictions] == [2, 5, 3, 4]
     assert not (folder / "own" / "predict_results.txt").exists()  # test.jsonl has no answers
     check_served(folder / "own_served", read_json_examples(str(folder / "test.jsonl")), predictions, num_choices=5)
-    assert from_pretrained(str(folder / "own"), "multiple_choice").num_choices == 5
+    assert from_pretrained(str(folder / "own"), "multiple_choice").settings.num_choices == 5
     (folder / "three").mkdir()
     (folder / "three/dev.jsonl").write_text(json.dumps(QUESTIONS[2]) + "\n")
     flags.update(data_dir=folder / "three", export_dir=folder / "three_served")

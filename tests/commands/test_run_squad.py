@@ -12,7 +12,7 @@ import albert_tf
 from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.server.models import served_model
-from albert_tf.weights.settings import settings_in, settings_of
+from albert_tf.weights.settings import settings_in
 
 CONTEXT = "Ada built the clock in 1,908 days.  Zoë Brånström ate ½ of it… and the frogs sang. " * 8
 
@@ -98,7 +98,7 @@ def test_exports_of_a_run_decline_the_questions_that_its_predictions_decline(run
     questions, contexts = (list(texts) for texts in zip(*asked.values()))
     model = albert_tf.from_pretrained(str(copy), model="conditional_span")
     tokenizer = albert_tf.tokenizer_from_pretrained(str(copy))
-    onnx = OnnxModel(to_onnx(model), settings_of(model))
+    onnx = OnnxModel(to_onnx(model), model.settings)
     served = tf.saved_model.load(str(folder / "declining")).signatures["serving_default"](
         question=tf.constant(questions), context=tf.constant(contexts))["answer"]
     of_serve = served_model("m", onnx, tokenizer).signatures["serving_default"].run(dict(

@@ -106,7 +106,7 @@ def test_hugging_faces_folder_is_written_with_the_tags_and_read_again(script, tr
            output_dir=folder / "from_hf", do_predict=True, predict_file=folder / "words.conll")
     assert (folder / "from_hf" / "predictions.conll").read_text() == (folder / "places.conll").read_text()
     model = albert_tf.from_pretrained(str(folder / "hf"), model="token_classifier")
-    assert model.label_names == ("B-place", "I-place", "O")
+    assert model.settings.label_names == ("B-place", "I-place", "O")
 
 
 @pytest.mark.long
@@ -120,7 +120,7 @@ def test_plain_tags_on_all_pieces_are_those_of_the_run(script, folder):
     expected = results_of(folder / "runs", "predict_results")
     script(output_dir=folder / "runs", do_eval=False, **dict(predicted, label_all_pieces=None))  # it is stored
     assert results_of(folder / "runs", "predict_results") == expected
-    assert albert_tf.from_pretrained(str(folder / "runs/seed_12345"), model="token_classifier").label_all_pieces
+    assert settings_in(str(folder / "runs/seed_12345")).label_all_pieces
     assert set(expected) == {"accuracy", "eval_loss", "loss", "global_step"}
 
 

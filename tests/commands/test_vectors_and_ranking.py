@@ -122,7 +122,7 @@ def test_a_ranking_is_trained_evaluated_and_used(session, folder, extracted):
     model = albert_tf.from_pretrained(str(folder / "ranker"), model="classifier")
     scorer = RelevanceScorer(model, albert_tf.tokenizer_from_pretrained(str(folder / "ranker")))
     scores = scorer([query for query in QUERIES for _ in PASSAGES], PASSAGES * 3)
-    assert model.activation_fn == "sigmoid"
+    assert model.settings.activation_fn == "sigmoid"
     np.testing.assert_allclose(np.loadtxt(folder / "ranker/dev_results.tsv"), scores, atol=1e-5)
     printed = session.run(script="search_sentences", input_file=folder / "lines.txt", query=QUERIES[0], top_k=6,
                           truncate_dim=12, vectors_file=folder / "float32.npy", rerank_checkpoint=folder / "ranker")

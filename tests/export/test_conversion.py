@@ -67,7 +67,7 @@ def test_settings_of_a_folder_are_not_lost_by_a_conversion_in_it(tmp_path):
         convert(open_source(str(tmp_path)), str(tmp_path), "ours", "encoder")
     assert before == {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     convert(open_source(str(tmp_path)), str(tmp_path), "ours")
-    assert albert_tf.from_pretrained(str(tmp_path), "classifier").label_names == ("good", "bad")
+    assert albert_tf.from_pretrained(str(tmp_path), "classifier").settings.label_names == ("good", "bad")
 
 
 def test_a_model_is_not_saved_beside_another(tmp_path):

@@ -298,7 +298,7 @@ def test_masks_are_filled_by_transformers_js_as_by_the_model(js_answers, exports
 @pytest.mark.parametrize("name, probabilities", [("classify", softmax), ("several", lambda x, axis: expit(x))])
 def test_labels_of_transformers_js_have_the_models_probabilities(js_answers, exports, name, probabilities):
     model, _, tokenizer = exports(JOBS[name][0])
-    labels = model.label_names or ["LABEL_0", "LABEL_1", "LABEL_2"]
+    labels = model.settings.label_names or ["LABEL_0", "LABEL_1", "LABEL_2"]
     for text, result in list(zip(TEXTS, js_answers[name]["results"]))[::5]:
         logits = model(tokenizer(text, max_seq_length=POSITIONS))["logits"][0].numpy()
         scores = {each["label"]: each["score"] for each in result}

@@ -61,7 +61,7 @@ def test_questions_are_answered_as_by_the_model(kind, sentence_pieces):
     run = tflite.runner(tflite.convert(model, "float32", 24), 24)
     texts = ["which name?", "what"], ["The name of the file is known.", "the number of the line"]
     expected, found = (answer_questions(each, sentence_pieces, *texts)
-                       for each in (model, ModelWithRunner(model, run, model.max_seq_length)))
+                       for each in (model, ModelWithRunner(model, run, model.settings.max_seq_length)))
     assert [answer.answer for answer in found] == [answer.answer for answer in expected] and expected[0].answer
 
 

@@ -32,8 +32,8 @@ def new_head(head, config):
       head: the entry, or its name.
     """
     head = head_named(head) if isinstance(head, str) else head
-    declared = head.model.arguments()
-    return head.model(config, **{name: value for name, value in ARGUMENTS.items() if name in declared})
+    names = head.model.argument_names()
+    return head.model(config, **{name: value for name, value in ARGUMENTS.items() if name in names})
 
 
 def model_with_settings(name, config):

@@ -31,16 +31,17 @@ OPTIONAL_INPUTS = dict(text_b="")
 
 def export(path, model, tokenizer, top_k=5):
     """Writes the SavedModel of a model's command, with the settings of the model."""
-    head = head_of(model).name
+    head, settings = head_of(model).name, model.settings
     if head == "classifier":
-        export_classification(path, model, tokenizer, model.row_length, has_pairs=not model.single_texts,
-                              is_regression=model.num_labels == 1, windows=WindowOptions.of(model))
+        export_classification(path, model, tokenizer, model.row_length, has_pairs=not settings.single_texts,
+                              is_regression=model.num_labels == 1,
+                              windows=WindowOptions(settings.max_windows, settings.doc_stride))
     elif head == "pretrainer":
         export_mask_filling(path, model, tokenizer, top_k)
     elif head in VERSION_OF_HEAD:
         export_question_answering(path, model, tokenizer, squad_options(model), AnswerOptions.of(model))
     elif head == "multiple_choice":
-        export_multiple_choice(path, model, tokenizer, model.row_length, max_qa_length=model.max_qa_length or 128)
+        export_multiple_choice(path, model, tokenizer, model.row_length, max_qa_length=settings.max_qa_length or 128)
     elif head == "token_classifier":
         export_tagging(path, model, tokenizer, tagging_options(model))
     else:

@@ -83,7 +83,7 @@ def test_vectors_are_truncated_before_they_are_normalized():
     exported = model.exported_outputs(outputs)["sentence_embedding"].numpy()
     np.testing.assert_array_equal(exported, np.packbits(first > 0, axis=1).view(np.int8) ^ -128)
     again = AlbertSentenceEncoder.from_config(model.get_config())
-    assert (again.truncate_dim, again.vector_precision, again.vector_size) == (5, "binary", 5)
+    assert (again.settings.truncate_dim, again.vector_precision, again.vector_size) == (5, "binary", 5)
 
 
 def test_ranges_are_part_of_the_models_config():

@@ -25,7 +25,6 @@ from albert_tf.server.protocols import ENDPOINTS
 from albert_tf.tasks.classification.answers import text_logits
 from albert_tf.tasks.sentence_vectors.vectors import text_vectors
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.weights.settings import settings_of
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -54,7 +53,7 @@ def server(models, sentence_pieces):
 
 
 def served(name, model, tokenizer, **options):
-    return served_model(name, OnnxModel(to_onnx(model), settings_of(model)), tokenizer, **options)
+    return served_model(name, OnnxModel(to_onnx(model), model.settings), tokenizer, **options)
 
 
 def ask(server, path, body=None):

@@ -18,6 +18,7 @@ from albert_tf import keras
 from albert_tf.export.conversion import save
 from albert_tf.export.onnx.session import OnnxModel, from_onnx
 from albert_tf.export.onnx.writing import to_onnx, write_companions
+from albert_tf.modeling.settings import SentenceEncoderSettings
 from albert_tf.server import models, server
 from albert_tf.server.batching import Batcher
 from albert_tf.server.models import model_of_source, served_model
@@ -28,7 +29,7 @@ from albert_tf.tasks.sentence_vectors.vectors import text_vectors
 from albert_tf.tasks.squad.answers import answer_questions
 from albert_tf.tasks.tagging.text_tags import split_words, tag_words
 from albert_tf.weights.heads import head_named
-from albert_tf.weights.settings import Settings, VocabularyFiles
+from albert_tf.weights.settings import VocabularyFiles
 from albert_tf.weights.stored_model import open_source
 
 pytest.importorskip("onnx")
@@ -60,7 +61,8 @@ def in_python(model, tokenizer, name, request):
         logits = text_logits(model, tokenizer, [request["text_a"]], [request.get("text_b", "")])
         probabilities = model.probabilities(logits).numpy()[0]
         return dict(probabilities=probabilities.tolist(), predictions=int(probabilities.argmax()),
-                    labels=model.label_names[probabilities.argmax()], label_names=[*model.label_names])
+                    labels=model.settings.label_names[probabilities.argmax()],
+                    label_names=[*model.settings.label_names])
     if name == "pretrainer":
         masks = fill_masks(model, tokenizer, request, 3) if "[MASK]" in request else []
         return dict(pieces=[[each.piece for each in mask] for mask in masks],
@@ -74,7 +76,7 @@ def in_python(model, tokenizer, name, request):
         assert all(request[word.start : word.end] == word.word for word in words)
         return dict(words=[word.word for word in words], start=[word.start for word in words],
                     end=[word.end for word in words], scores=probabilities.max(-1, initial=0).tolist(),
-                    tags=[model.label_names[row.argmax()] for row in probabilities])
+                    tags=[model.settings.label_names[row.argmax()] for row in probabilities])
     if name == "sentence_encoder":
         return text_vectors(model, tokenizer, [request])[0].tolist()
     answer, = answer_questions(model, tokenizer, [request["question"]], [request["context"]])
@@ -244,7 +246,7 @@ def test_the_command_serves_an_onnx_file_beside_other_models(made, monkeypatch):
 
 def test_vectors_have_the_precision_of_the_export(sentence_pieces):
     model = head_named("sentence_encoder").model(CONFIG, truncate_dim=8, vector_precision="binary", max_seq_length=12)
-    export = OnnxModel(to_onnx(model), Settings("sentence_encoder", dict(max_seq_length=12)))
+    export = OnnxModel(to_onnx(model), SentenceEncoderSettings(max_seq_length=12))
     served = served_model("vectors", export, sentence_pieces)
     signature = served.signatures["serving_default"]
     assert signature.outputs["sentence_embedding"][:2] == ("int8", (None, 1))

@@ -19,7 +19,7 @@ from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.server.models import served_model
 from albert_tf.server.web import page_files, scripts
 from albert_tf.weights.heads import head_named
-from albert_tf.weights.settings import VocabularyFiles, settings_of
+from albert_tf.weights.settings import VocabularyFiles
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -188,12 +188,12 @@ def test_what_the_page_cannot_do_is_refused():
             (head_named("classifier").model(CONFIG, num_labels=2, max_windows=3), "cannot split long texts"),
             (head_named("sentence_encoder").model(CONFIG, pooling="mean", vector_precision="binary"), "no form")]:
         with pytest.raises(ValueError, match=message):
-            page_files("model", OnnxModel(to_onnx(model, separator=3), settings_of(model), VOCABULARY), "model.onnx")
+            page_files("model", OnnxModel(to_onnx(model, separator=3), model.settings, VOCABULARY), "model.onnx")
 
 
 def test_a_head_without_weights_is_not_shown():
     model = albert_tf.from_pretrained("albert_tiny_en", model="pretrainer")
-    onnx = OnnxModel(to_onnx(model, separator=3), settings_of(model), VOCABULARY)
+    onnx = OnnxModel(to_onnx(model, separator=3), model.settings, VOCABULARY)
     files = page_files("model", onnx, "model.onnx", has_sentence_order=False)
     model, = json.loads(files["models.json"])["models"]
     assert list(model["signatures"]) == ["serving_default"]

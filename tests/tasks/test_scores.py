@@ -6,27 +6,22 @@ import numpy as np
 import pytest
 
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.classifier import LabelProbabilities
 from albert_tf.modeling.vectors import VectorPrecision
 from albert_tf.tasks.classification.data import find_task
 from albert_tf.tasks.classification.table_format import SplitFile, TableFormat
 from albert_tf.tasks.scores import Score, scorer
-from albert_tf.weights.heads import head_named
+from albert_tf.weights.heads import settings_class
 
 CONFIG = AlbertConfig(vocab_size=2000, max_position_embeddings=48)
 
 
-class Known(LabelProbabilities):
+class Known:
     """A model whose outputs are computed from its inputs by a function of the test."""
 
-    config, max_seq_length, row_length, beam_width = CONFIG, None, 48, 1
-    max_windows, doc_stride, label_all_pieces = 1, 0, False
-    doc_stride = max_query_length = max_qa_length = prompts = default_prompt_name = None
-    multi_label, temperature, thresholds, single_texts, label_names = False, 1.0, None, False, None
+    config, row_length = CONFIG, 48
 
-    def __init__(self, head, run, **attributes):
-        self.head, self.run = head_named(head), run
-        vars(self).update(attributes)
+    def __init__(self, head, run, num_labels=1, **settings):
+        self.run, self.num_labels, self.settings = run, num_labels, settings_class(head)(**settings)
 
     def __call__(self, inputs, training=False):
         return self.run({name: np.asarray(values) for name, values in inputs.items()})
@@ -137,7 +132,7 @@ def test_the_score_of_a_tagger_is_f1_of_entities(sentence_pieces, tmp_path):
 
     model = Known("token_classifier", run, num_labels=2, label_names=("O", "B-X"))
     assert scorer("token_classifier", path, sentence_pieces)(model) == Score("f1", pytest.approx(2 * 2 / (2 + 4)))
-    model.label_names = None
+    model.settings = model.settings.replaced(label_names=None)
     with pytest.raises(ValueError, match="the model has no names of its tags, so that they cannot be compared"):
         scorer("token_classifier", path, sentence_pieces)(model)
     with pytest.raises(ValueError, match="test.conll has no tags: each line must have a word and its tag"):

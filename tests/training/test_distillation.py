@@ -11,6 +11,7 @@ from scipy.special import log_softmax, softmax
 from tiny import TINY_TEXT
 
 from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.settings import SentenceEncoderSettings
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.pretraining.objective import DistilledPretrainingObjective, PretrainingObjective
 from albert_tf.tasks.classification.objective import ClassificationObjective, LabelLoss, RankingObjective
@@ -26,7 +27,7 @@ from albert_tf.training.distillation import (
 )
 
 CONFIG = TINY_TEXT.replace(vocab_size=VOCAB_SIZE, initializer_range=0.3)
-NO_MODEL = types.SimpleNamespace(distillation_depths=())
+NO_MODEL = types.SimpleNamespace(settings=SentenceEncoderSettings())
 RANDOM = np.random.default_rng(3)
 
 
@@ -85,7 +86,7 @@ def between(outputs, temperature=2.0):
 CLASSES, ONE_LOGIT, LABELS = logits(400, 3), logits(4, 1), RANDOM.integers(0, 3, 400).astype(np.int32)
 WORDS, TAGS = logits(2, 3, 4), np.array([[0, 1, 4], [2, 0, 0]], np.int32)
 VECTORS = [dict(sentence_embedding=normal(4, 6)) for _ in range(2)]
-TWO_SIZES = types.SimpleNamespace(vector_size=6, distillation_depths=())
+TWO_SIZES = types.SimpleNamespace(vector_size=6, settings=SentenceEncoderSettings())
 
 
 def distance_of_vectors(size=None):

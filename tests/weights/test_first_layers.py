@@ -51,10 +51,10 @@ def test_a_cut_model_has_the_output_of_its_last_layer_and_the_same_head(tmp_path
 def test_depths_that_a_sentence_encoder_was_trained_for_are_no_warning(tmp_path, caplog):
     save(albert_tf.AlbertSentenceEncoder(ALBERT, distillation_depths=(1, 3)), str(tmp_path / "whole"), "ours")
     cut = albert_tf.from_pretrained(str(tmp_path / "whole"), "sentence_encoder", num_layers=3)
-    assert cut.distillation_depths == (1,) and "was trained with" not in caplog.text
+    assert cut.settings.distillation_depths == (1,) and "was trained with" not in caplog.text
     albert_tf.from_pretrained(str(tmp_path / "whole"), "sentence_encoder", num_layers=2)
     assert caplog.text.count("whole was trained with 4 layers and is cut to the first 2") == 1
-    assert albert_tf.from_pretrained("albert_minilm_en", "sentence_encoder").distillation_depths == (2, 3, 4)
+    assert albert_tf.from_pretrained("albert_minilm_en", "sentence_encoder").settings.distillation_depths == (2, 3, 4)
 
 
 @pytest.mark.parametrize("number", [0, 5])

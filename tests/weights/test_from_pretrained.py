@@ -87,7 +87,7 @@ def test_a_classifier_has_the_labels_of_its_checkpoint_or_as_many_as_are_asked_f
     assert albert_tf.from_pretrained(str(tmp_path / "five"), model="classifier").num_labels == 5
     assert not caplog.text
     two = albert_tf.from_pretrained(str(tmp_path / "five"), model="classifier", label_names=("bad", "good"))
-    assert two.num_labels == 2 and two.label_names == ("bad", "good")
+    assert two.num_labels == 2 and two.settings.label_names == ("bad", "good")
     assert "the variables of the classifier head start with random values" in caplog.text
     assert "five has weights of other shapes for them" in caplog.text
 

@@ -124,13 +124,13 @@ def test_a_classifier_of_tokens_is_not_taken_for_one_of_texts(tmp_path):
 
 def test_several_labels_for_one_text_are_read_and_written(tmp_path):
     _, folder = folder_of(tmp_path, "classifier")
-    assert not albert_tf.from_pretrained(str(folder), model="classifier").multi_label
+    assert not albert_tf.from_pretrained(str(folder), model="classifier").settings.multi_label
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(dict(config, problem_type="multi_label_classification")))
     (folder / "albert_tf.json").unlink(missing_ok=True)  # as transformers writes it
     model = albert_tf.from_pretrained(str(folder), model="classifier")
     logits = np.array([[0.0, 2.0]], np.float32)
-    np.testing.assert_allclose(model.probabilities(logits), [[0.5, 0.880797]], atol=1e-6)
+    np.testing.assert_allclose(model.settings.probabilities(logits), [[0.5, 0.880797]], atol=1e-6)
     save_hugging_face(model, str(tmp_path / "again"))
     assert json.loads((tmp_path / "again/config.json").read_text())["problem_type"] == "multi_label_classification"
 
@@ -155,12 +155,12 @@ def test_labels_are_written_as_transformers_has_them(tmp_path, kind, arguments, 
     config = json.loads((tmp_path / "config.json").read_text())
     assert {name: config.get(name) for name in values} == values
     read = albert_tf.from_pretrained(str(tmp_path), model=kind)
-    assert read.label_names == model.label_names and read.max_seq_length is None
+    assert read.settings.label_names == model.settings.label_names and read.settings.max_seq_length is None
     modes = {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("config.json", "model.safetensors")}
     assert len(modes) == 1  # whoever can read the config can read the weights
     for length in (10**30, 17, "5", None):  # 10**30 is transformers' "no limit"; this model has 16 positions
         (tmp_path / "tokenizer_config.json").write_text(json.dumps(dict(model_max_length=length)))
-        assert albert_tf.from_pretrained(str(tmp_path), model=kind).max_seq_length is None
+        assert albert_tf.from_pretrained(str(tmp_path), model=kind).settings.max_seq_length is None
 
 
 def test_a_file_with_zeros_in_the_place_of_its_end_is_named(tmp_path):

@@ -22,7 +22,7 @@ from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.weights.heads import head_of
 from albert_tf.weights.hugging_face import hub
 from albert_tf.weights.model_card import ModelCard, write_model_card
-from albert_tf.weights.settings import VocabularyFiles, settings_of
+from albert_tf.weights.settings import VocabularyFiles
 from albert_tf.weights.stored_model import open_source
 
 CONFIG = TINY_TEXT.replace(max_position_embeddings=16)
@@ -151,7 +151,7 @@ def test_a_pooling_and_weights_in_several_files_are_read(model_hub, tmp_path):
     (tmp_path / "st/model.safetensors").unlink()
     model_hub.add("org/st", tmp_path / "st")
     read = albert_tf.from_pretrained("hf://org/st", model="sentence_encoder")
-    assert settings_of(read) == settings_of(encoder)
+    assert read.settings == encoder.settings
     for name, value in values_of(encoder).items():
         np.testing.assert_array_equal(values_of(read)[name], value)
 

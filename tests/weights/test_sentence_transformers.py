@@ -15,7 +15,6 @@ import albert_tf
 from albert_tf.export.conversion import convert
 from albert_tf.tasks.classification.answers import RelevanceScorer
 from albert_tf.tasks.sentence_vectors.vectors import embed, text_vectors, token_ids, vectors_function
-from albert_tf.weights.settings import settings_of
 from albert_tf.weights.stored_model import open_source
 
 pytestmark = pytest.mark.both_stacks
@@ -31,7 +30,7 @@ def folder(golden, tmp_path):
 
 def vectors_of(path, sentences):
     model = albert_tf.from_pretrained(str(path), model="sentence_encoder")
-    rows = token_ids(albert_tf.tokenizer_from_pretrained(str(path)), sentences, model.max_seq_length)
+    rows = token_ids(albert_tf.tokenizer_from_pretrained(str(path)), sentences, model.settings.max_seq_length)
     found = {each.text: each.pooled for each in embed(vectors_function(model), rows, 2)}
     return np.stack([found[i] for i in range(len(rows))])
 
@@ -41,7 +40,7 @@ def test_vectors_are_those_of_sentence_transformers_also_after_a_conversion(fold
     path = folder(case)
     assert open_source(str(path)).head == "sentence_encoder"
     model = albert_tf.from_pretrained(str(path), model="sentence_encoder")
-    assert (model.pooling, model.normalize, model.max_seq_length) == (*CASES[case], 16)
+    assert (model.settings.pooling, model.settings.normalize, model.settings.max_seq_length) == (*CASES[case], 16)
     numbers = json.loads((path / "vectors.json").read_text())
     np.testing.assert_allclose(vectors_of(path, numbers["sentences"]), numbers["vectors"], atol=1e-5)
     if case == "mean_normalized":
@@ -55,9 +54,9 @@ def test_a_conversion_has_the_pooling_of_the_flags(tmp_path):
         assert run(init_checkpoint=tmp_path / "ours", to="hugging_face", model="sentence_encoder", pooling="max",
                    normalize=True, output_dir=tmp_path / "there") == 0
     model = albert_tf.from_pretrained(str(tmp_path / "there"), model="sentence_encoder")
-    assert (model.pooling, model.normalize) == ("max", True)
+    assert (model.settings.pooling, model.settings.normalize) == ("max", True)
     plain = albert_tf.from_pretrained(str(tmp_path / "ours"), model="sentence_encoder", normalize=True)
-    assert (plain.pooling, plain.normalize, plain.max_seq_length) == ("mean", True, None)
+    assert (plain.settings.pooling, plain.settings.normalize, plain.settings.max_seq_length) == ("mean", True, None)
 
 
 def test_written_folders_have_the_keys_of_every_version(tmp_path):
@@ -71,7 +70,7 @@ def test_written_folders_have_the_keys_of_every_version(tmp_path):
         pooling_mode_max_tokens=True)
     assert json.loads((tmp_path / "st/sentence_bert_config.json").read_text())["max_seq_length"] == 6
     again = albert_tf.from_pretrained(str(tmp_path / "st"), model="sentence_encoder")
-    assert settings_of(again) == settings_of(model)
+    assert again.settings == model.settings
     encoder = albert_tf.from_pretrained(str(tmp_path / "st"))  # as any folder of Hugging Face
     assert type(encoder) is albert_tf.AlbertModel
 
@@ -101,7 +100,7 @@ def test_weights_in_a_separate_folder_are_found(folder):
 def test_the_pooler_is_kept_by_our_forms_and_refused_by_theirs(tmp_path):
     model = albert_tf.AlbertSentenceEncoder(TINY, "pooler")
     albert_tf.save_pretrained(model, str(tmp_path / "ours"))
-    assert albert_tf.from_pretrained(str(tmp_path / "ours"), model="sentence_encoder").pooling == "pooler"
+    assert albert_tf.from_pretrained(str(tmp_path / "ours"), model="sentence_encoder").settings.pooling == "pooler"
     with pytest.raises(ValueError, match="sentence-transformers has no pooling by ALBERT's pooler"):
         albert_tf.save_pretrained(model, str(tmp_path / "theirs"), to="hugging_face")
 
@@ -170,10 +169,10 @@ def scores_of(path):
 def test_scores_are_those_of_sentence_transformers_with_either_function(cross_encoder, scores):
     assert open_source(str(cross_encoder)).head == "classifier"
     model, found = scores_of(cross_encoder)
-    assert (model.activation_fn, model.num_labels, model.max_seq_length) == ("sigmoid", 1, 17)
+    assert (model.settings.activation_fn, model.num_labels, model.settings.max_seq_length) == ("sigmoid", 1, 17)
     np.testing.assert_allclose(found, scores, atol=1e-5)
     several = albert_tf.from_pretrained(str(cross_encoder), model="classifier", num_labels=3)
-    assert (several.num_labels, several.activation_fn) == (3, None)
+    assert (several.num_labels, several.settings.activation_fn) == (3, None)
     values = json.loads((cross_encoder / CONFIG).read_text())
     (cross_encoder / CONFIG).write_text(json.dumps(dict(values, activation_fn="torch.nn.modules.linear.Identity")))
     np.testing.assert_allclose(1 / (1 + np.exp(-scores_of(cross_encoder)[1])), scores, atol=1e-5)
@@ -190,4 +189,4 @@ def test_folders_of_earlier_versions_are_read(cross_encoder, entry):
         (cross_encoder / name).unlink()
     config = json.loads((cross_encoder / "config.json").read_text())
     (cross_encoder / "config.json").write_text(json.dumps({**config, **entry}))
-    assert albert_tf.from_pretrained(str(cross_encoder), model="classifier").activation_fn == "identity"
+    assert albert_tf.from_pretrained(str(cross_encoder), model="classifier").settings.activation_fn == "identity"

@@ -44,7 +44,7 @@ def test_a_folder_that_sentence_transformers_saved_has_the_length_that_it_was_gi
     albert_tf.save_pretrained(model, str(tmp_path / "model"), sentence_pieces, to="hugging_face")
     theirs = json.loads(run_client("transformers", CLIENT, "shortened", tmp_path / "model", tmp_path / new, 5))
     again = albert_tf.from_pretrained(str(tmp_path / new), model="sentence_encoder")
-    assert again.max_seq_length == 5
+    assert again.settings.max_seq_length == 5
     np.testing.assert_allclose(unit_vectors_function(again, sentence_pieces)(SENTENCES), theirs, atol=1e-5)
 
 

@@ -9,6 +9,7 @@ from tiny import TINY
 
 import albert_tf
 from albert_tf.export.conversion import convert, save
+from albert_tf.modeling.settings import ClassifierSettings, SpanSettings
 from albert_tf.text.vocabulary import train_vocabulary
 from albert_tf.weights.settings import (
     SETTINGS,
@@ -17,7 +18,6 @@ from albert_tf.weights.settings import (
     copy_vocabulary,
     options_in,
     settings_in,
-    settings_of,
     vocabulary_in,
     write_settings,
 )
@@ -28,12 +28,18 @@ from albert_tf.weights.stored_model import open_source
 def test_what_is_written_is_read_and_replaced_by_later_settings_which_keep_a_casing(tmp_path, name):
     (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false, "model_max_length": 7}')
     model = model_with_settings(name, TINY)
-    settings = dataclasses.replace(settings_of(model), task="reviews", lora_alpha=16.0)
+    settings = dataclasses.replace(model.settings, task="reviews", lora_alpha=16.0)
     write_settings(settings, TINY, str(tmp_path))
     assert settings_in(str(tmp_path)).content() == settings.content() and settings.max_seq_length == 9
     assert options_in(str(tmp_path)).do_lower_case is False
     write_settings(Settings(), TINY, str(tmp_path))
     assert settings_in(str(tmp_path)) == Settings()
+
+
+def test_a_setting_that_a_kind_of_model_does_not_have_is_an_attribute_error():
+    for settings in (Settings(), SpanSettings()):
+        with pytest.raises(AttributeError, match="max_windows"):
+            _ = settings.max_windows
 
 
 @pytest.mark.parametrize("to", ["ours", "tf1"])
@@ -43,8 +49,8 @@ def test_a_model_in_the_folder_of_a_removed_one_has_none_of_its_settings(tmp_pat
     (tmp_path / "model.ckpt-best.index").unlink()  # as the error for a folder with a model says
     albert_tf.save_pretrained(albert_tf.AlbertClassifier(TINY, 2), str(tmp_path), to=to)
     source = open_source(str(tmp_path))
-    assert source.head == "classifier" and source.settings == Settings("classifier")
-    assert albert_tf.from_pretrained(str(tmp_path), model="classifier").label_names is None
+    assert source.head == "classifier" and source.settings == ClassifierSettings()
+    assert albert_tf.from_pretrained(str(tmp_path), model="classifier").settings.label_names is None
 
 
 @pytest.mark.parametrize("name", ["token_classifier", "multiple_choice"])
@@ -52,11 +58,11 @@ def test_a_conversion_beside_a_checkpoint_leaves_its_settings_and_without_them_d
     model = model_with_settings(name, TINY)
     albert_tf.save_pretrained(model, str(tmp_path))
     convert(open_source(str(tmp_path)), str(tmp_path), "hugging_face")
-    assert open_source(str(tmp_path)).settings.content() == settings_of(model).content()
+    assert open_source(str(tmp_path)).settings.content() == model.settings.content()
     (tmp_path / SETTINGS).unlink()
     (tmp_path / "config.json").unlink()
     read = albert_tf.from_pretrained(str(tmp_path), model=head_of_name(name))
-    assert name != "multiple_choice" or read.num_choices == 4
+    assert name != "multiple_choice" or read.settings.num_choices == 4
 
 
 def test_a_folder_of_hugging_face_has_the_length_of_its_own_files(tmp_path, golden):
@@ -70,7 +76,7 @@ def test_a_folder_of_hugging_face_has_the_length_of_its_own_files(tmp_path, gold
     path.write_text(json.dumps({**json.loads(path.read_text()), "model_max_length": 12}))
     assert open_source(str(tmp_path / "9")).settings.max_seq_length == 12
     (tmp_path / "9/sentence_bert_config.json").write_text('{"max_seq_length": 7}')
-    assert albert_tf.from_pretrained(str(tmp_path / "9"), model="classifier").max_seq_length == 7
+    assert albert_tf.from_pretrained(str(tmp_path / "9"), model="classifier").settings.max_seq_length == 7
 
 
 @pytest.mark.parametrize("names, found", [

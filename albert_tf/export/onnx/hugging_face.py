@@ -13,8 +13,6 @@ are 0, the graph computes them: 1 after the first [SEP].
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
-
 import numpy as np
 import tensorflow as tf
 
@@ -26,14 +24,14 @@ from albert_tf.weights.hugging_face.configs import architecture_of, model_type_o
 
 FOLDER = "onnx"
 FILES = dict(float32="onnx/model.onnx", float16="onnx/model_fp16.onnx", int8="onnx/model_quantized.onnx")
-_INPUTS = dict(zip(ENCODER_INPUTS, ("input_ids", "attention_mask", "token_type_ids")))
-_OUTPUTS = dict(sequence_output="last_hidden_state", pooled_output="pooler_output", mlm_logits="logits")
+INPUTS = dict(zip(ENCODER_INPUTS, ("input_ids", "attention_mask", "token_type_ids")))
+OUTPUTS = dict(sequence_output="last_hidden_state", pooled_output="pooler_output", mlm_logits="logits")
 
 
 def graph_inputs(graph: OnnxGraph, model: keras.Model, separator: int) -> dict[str, str]:
     """The tensors of the model's inputs, int32, from the graph's. `separator` is the id of [SEP]."""
     architecture_of(head_of(model), model_type_of(model.config))  # raises if Hugging Face has no such model
-    inputs = {ours: graph.cast(theirs, np.int32) for ours, theirs in _INPUTS.items()}
+    inputs = {ours: graph.cast(theirs, np.int32) for ours, theirs in INPUTS.items()}
     axis = graph.constant([-1])
     if model.config.type_vocab_size > 1:
         is_separator = graph.node("Equal", inputs["input_ids"], graph.constant(separator, np.int32))
@@ -53,41 +51,10 @@ def graph_inputs(graph: OnnxGraph, model: keras.Model, separator: int) -> dict[s
 def input_specs(model: keras.Model) -> dict[str, tf.TensorSpec]:
     """The specs of the graph's inputs."""
     specs = model.input_specs()
-    return {theirs: tf.TensorSpec(specs[ours].shape, tf.int64) for ours, theirs in _INPUTS.items()}
+    return {theirs: tf.TensorSpec(specs[ours].shape, tf.int64) for ours, theirs in INPUTS.items()}
 
 
 def output_names(model: keras.Model) -> dict[str, str]:
     """The names of the graph's outputs by the model's names, in their order."""
     first = ["sequence_output"] * (model.HEAD_OUTPUTS[-1] in ("sequence_output", "sentence_embedding"))
-    return {name: _OUTPUTS.get(name, name) for name in (*first, *model.HEAD_OUTPUTS)}
-
-
-class NamesOfSession:
-    """The inputs and outputs of a session of ONNX Runtime by the names of our models, in either layout.
-
-    Attributes: inputs, outputs (the shape of each) and types (the type of each output), by name.
-    """
-
-    def __init__(self, session: Any, head: str):
-        self._session, ours = session, {}
-        self.inputs = shapes = {each.name: each.shape for each in session.get_inputs()}
-        self._is_ours = _INPUTS["input_mask"] not in shapes
-        if not self._is_ours:
-            self.inputs = {name: shapes[theirs] for name, theirs in _INPUTS.items() if theirs in shapes}
-            ours = {theirs: name for name, theirs in _OUTPUTS.items() if theirs != "logits" or head == "pretrainer"}
-            if head == "pretrainer":
-                self.inputs["masked_lm_positions"] = ["batch", "masked_lm_positions_1"]
-        outputs = {ours.get(each.name, each.name): each for each in session.get_outputs()}
-        self.outputs = {name: each.shape for name, each in outputs.items()}
-        self.types = {name: each.type for name, each in outputs.items()}
-        self._name_of = {name: each.name for name, each in outputs.items()}
-
-    def run(self, inputs: Mapping[str, np.ndarray], names: Sequence[str]) -> dict[str, np.ndarray]:
-        """The outputs with these names."""
-        fed = dict(inputs) if self._is_ours else {name: np.asarray(inputs[ours], np.int64)
-                                                  for ours, name in _INPUTS.items()}
-        outputs = dict(zip(names, self._session.run([self._name_of[name] for name in names], fed)))
-        if not self._is_ours and "mlm_logits" in outputs:  # [batch, seq, vocab]
-            positions = np.asarray(inputs["masked_lm_positions"])[..., None]
-            outputs["mlm_logits"] = np.take_along_axis(outputs["mlm_logits"], positions, axis=1)
-        return outputs
+    return {name: OUTPUTS.get(name, name) for name in (*first, *model.HEAD_OUTPUTS)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -16,15 +16,20 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.devices import available_cores
 from albert_tf.export.onnx.graph import import_package
-from albert_tf.export.onnx.hugging_face import FOLDER, NamesOfSession
-from albert_tf.modeling.classifier import LabelProbabilities
+from albert_tf.export.onnx.hugging_face import FOLDER, INPUTS, OUTPUTS
 from albert_tf.modeling.configured_model import ENCODER_INPUTS
+from albert_tf.modeling.settings import (
+    ClassifierSettings,
+    LabelSettings,
+    MultipleChoiceSettings,
+    Settings,
+)
 from albert_tf.modeling.vectors import mean_or_max
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.files import is_remote, read_bytes
-from albert_tf.weights.heads import HEAD_NAMES, Head, head_named
+from albert_tf.weights.heads import HEAD_NAMES, Head, head_named, settings_class
 from albert_tf.weights.hugging_face import CONFIG
-from albert_tf.weights.settings import SETTINGS, Settings, VocabularyFiles, declared, settings_in, vocabulary_in
+from albert_tf.weights.settings import SETTINGS, VocabularyFiles, settings_in, vocabulary_in
 from albert_tf.weights.stored_model import is_hub_module
 
 ENDING, USUAL_NAME = ".onnx", "model.onnx"
@@ -34,7 +39,7 @@ _OPTIONAL = {"pooled_output", "start_log_probs", "end_log_probs"}
 _ROWS = 32
 
 
-class OnnxModel(LabelProbabilities):
+class OnnxModel:
     """An ONNX model in ONNX Runtime, with the attributes of the Keras model that it was exported from.
 
     Call it with the model's inputs, int32 arrays by name. It returns the outputs of the head, arrays by name. Like
@@ -45,7 +50,8 @@ class OnnxModel(LabelProbabilities):
       content: the content of the file, or its path.
       threads: number of threads of a prediction; None for one for each processor that this process may use.
 
-    Attributes: path ("" for content that is not in a file), and head, config, settings and vocabulary of the model.
+    Attributes: path ("" for content that is not in a file), and head, config, settings and vocabulary of the model;
+    num_labels of a classifier or a tagger; beam_width of a conditional span, the smallest number of tokens of a row.
 
     Raises:
       ValueError: the package onnxruntime is not installed, it cannot read the file, or export_to_onnx of this version
@@ -58,26 +64,16 @@ class OnnxModel(LabelProbabilities):
         content = read_bytes(content, "ONNX model") if isinstance(content, str) else content
         session, self._errors = _session(content, self.path, threads or available_cores())
         self.head, self.config = _described_by(session, self.path)
-        self.settings = settings if settings and settings.head else Settings(self.head.name)
+        self.settings = settings if settings and settings.head else settings_class(self.head.name)()
         self.vocabulary = vocabulary or VocabularyFiles()
         self._session = NamesOfSession(session, self.head.name)
         self._inputs, self._outputs = self._session.inputs, self._session.outputs
         self.input_names = tuple(self._inputs)
+        self.row_length = self.settings.row_length(self.config)
         of_head = [name for name in getattr(self.head.model, "HEAD_OUTPUTS", ()) if name in self._outputs]
         self.output_names = tuple(of_head or self._outputs)
-        self._check()
-
-    def __getattr__(self, name: str) -> Any:
-        """An argument of the model that was exported: its stored value, or the default."""
-        if "settings" not in vars(self) or name not in declared(self.head.name):
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-        return getattr(self.settings, name)
-
-    @property
-    def row_length(self) -> int:
-        """The largest number of tokens of a row: max_seq_length, or all positions if it is None."""
-        positions = self.config.max_position_embeddings
-        return min(self.max_seq_length or positions, positions)
+        self._check_names()
+        self._read_shapes()
 
     @property
     def tokenizer(self) -> FullTokenizer:
@@ -85,24 +81,6 @@ class OnnxModel(LabelProbabilities):
         tokenizer = self.vocabulary.tokenizer(self.config)
         tokenizer.max_seq_length = self.row_length
         return tokenizer
-
-    @property
-    def num_labels(self) -> int:  # type: ignore[override]
-        """The number of logits of a classifier or a tagger; 1 for a regression."""
-        return self._outputs["logits"][-1]
-
-    @property
-    def num_choices(self) -> int:
-        """The number of choices of a question of multiple choice."""
-        return self._inputs["input_ids"][1]
-
-    @property
-    def beam_width(self) -> int:
-        """The smallest number of tokens of a row: for a conditional span its starts, or its ends for each start."""
-        if self.head.name != "conditional_span":
-            return 1
-        starts, ends = (self._outputs[f"{name}_top_index"][1] for name in ("start", "end"))
-        return max(starts, ends // starts)
 
     def output_shape(self, name: str) -> tuple[int | None, ...]:
         """The shape of an output; None for any size."""
@@ -119,13 +97,14 @@ class OnnxModel(LabelProbabilities):
         if missing:
             raise ValueError(f"missing input: {', '.join(missing)}. Received: {', '.join(inputs)}")
         arrays = {name: np.asarray(inputs[name], np.int32) for name in self._inputs}
-        if self.head.name == "multiple_choice":
-            arrays = {name: array.reshape([len(array), self.num_choices, -1]) for name, array in arrays.items()}
-        elif self.head.name == "classifier" and arrays["input_ids"].ndim == 3:
-            return dict(logits=self._logits_of_windows(arrays))
+        if isinstance(self.settings, MultipleChoiceSettings):
+            choices = self.settings.num_choices
+            arrays = {name: array.reshape([len(array), choices, -1]) for name, array in arrays.items()}
+        elif isinstance(self.settings, ClassifierSettings) and arrays["input_ids"].ndim == 3:
+            return dict(logits=self._logits_of_windows(arrays, self.settings.window_pooling))
         return self._run(arrays)
 
-    def _logits_of_windows(self, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+    def _logits_of_windows(self, inputs: Mapping[str, np.ndarray], pooling: str) -> np.ndarray:
         """The mean or largest logits over the windows [batch, windows, seq] of each text. Padding does not run."""
         is_there = inputs["input_mask"].any(axis=2)  # [batch, windows]
         rows = {name: array[is_there] for name, array in inputs.items()}
@@ -133,7 +112,7 @@ class OnnxModel(LabelProbabilities):
         logits[is_there] = np.concatenate([
             self._run({name: array[first : first + _ROWS] for name, array in rows.items()})["logits"]
             for first in range(0, len(rows["input_ids"]), _ROWS)])
-        return np.asarray(mean_or_max(tf.constant(logits), tf.constant(is_there, tf.int32), self.window_pooling))
+        return np.asarray(mean_or_max(tf.constant(logits), tf.constant(is_there, tf.int32), pooling))
 
     def _run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         try:
@@ -142,21 +121,64 @@ class OnnxModel(LabelProbabilities):
             raise ValueError(  # without the folder: clients of a server read it
                 f"{os.path.basename(self.path) or 'the ONNX model'} refuses its inputs: {_one_line(error)}") from error
 
-    def _check(self) -> None:
-        """Raises ValueError if an input or output is missing, or the settings belong to another model."""
+    def _check_names(self) -> None:
+        """Raises ValueError if an input or output is missing."""
         wanted = {*ENCODER_INPUTS, *getattr(self.head.model, "HEAD_OUTPUTS", ())}
         missing = sorted(wanted - _OPTIONAL - {*self._inputs, *self._outputs})
         if missing:
             raise ValueError(f"{self.path or 'the ONNX model'} lacks {', '.join(missing)}, which a model with the head "
                              f"{self.head.name} has: export the model again")
+
+    def _read_shapes(self) -> None:
+        """Sets what shapes tell. Raises ValueError if the settings belong to another head, or have other labels."""
         file = os.path.join(os.path.dirname(self.path), SETTINGS)
-        if self.settings.head not in (None, self.head.name):
+        if self.settings.head != self.head.name:
             raise ValueError(f"{file} belongs to a model with the head {self.settings.head}, and {self.path} has the "
                              f"head {self.head.name}: export each model to a separate directory")
-        names = self.settings.label_names
-        if names and "logits" in self._outputs and len(names) != self.num_labels:
+        if isinstance(self.settings, MultipleChoiceSettings):
+            self.settings = self.settings.replaced(num_choices=self._inputs["input_ids"][1])
+        if self.head.name == "conditional_span":
+            starts, ends = (self._outputs[f"{name}_top_index"][1] for name in ("start", "end"))
+            self.beam_width = max(starts, ends // starts)
+        if "logits" in self._outputs:
+            self.num_labels = self._outputs["logits"][-1]
+        names = self.settings.of_class(LabelSettings).label_names
+        if names and len(names) != self.num_labels:
             raise ValueError(f"{file} has {len(names)} names for the {self.num_labels} labels of "
                              f"{self.path}: export the model again")
+
+
+class NamesOfSession:
+    """The inputs and outputs of a session of ONNX Runtime by the names of our models, in either layout.
+
+    Attributes: inputs, outputs (the shape of each) and types (the type of each output), by name.
+    """
+
+    def __init__(self, session: Any, head: str):
+        self._session = session
+        inputs = {each.name: each.shape for each in session.get_inputs()}
+        self._is_ours = INPUTS["input_mask"] not in inputs
+        if self._is_ours:
+            self.inputs, ours = inputs, {}
+        else:
+            self.inputs = {name: inputs[theirs] for name, theirs in INPUTS.items() if theirs in inputs}
+            ours = {theirs: name for name, theirs in OUTPUTS.items() if theirs != "logits" or head == "pretrainer"}
+            if head == "pretrainer":
+                self.inputs["masked_lm_positions"] = ["batch", "masked_lm_positions_1"]
+        outputs = {ours.get(each.name, each.name): each for each in session.get_outputs()}
+        self._name_of = {name: each.name for name, each in outputs.items()}
+        self.outputs = {name: each.shape for name, each in outputs.items()}
+        self.types = {name: each.type for name, each in outputs.items()}
+
+    def run(self, inputs: Mapping[str, np.ndarray], names: Sequence[str]) -> dict[str, np.ndarray]:
+        """The outputs with these names."""
+        fed = dict(inputs) if self._is_ours else {name: np.asarray(inputs[ours], np.int64)
+                                                  for ours, name in INPUTS.items()}
+        outputs = dict(zip(names, self._session.run([self._name_of[name] for name in names], fed)))
+        if not self._is_ours and "mlm_logits" in outputs:  # [batch, seq, vocab]
+            positions = np.asarray(inputs["masked_lm_positions"])[..., None]
+            outputs["mlm_logits"] = np.take_along_axis(outputs["mlm_logits"], positions, axis=1)
+        return outputs
 
 
 def from_onnx(path: str, threads: int | None = None) -> OnnxModel:

@@ -21,7 +21,7 @@ from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.export.onnx import hugging_face
 from albert_tf.export.onnx.graph import EncoderGraph, OnnxGraph, import_package, pooled
-from albert_tf.export.onnx.session import OnnxModel
+from albert_tf.export.onnx.session import NamesOfSession, OnnxModel
 from albert_tf.export.saved_model import exported_outputs, graph as traced, largest_differences, random_inputs
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import MISSING_CHOICE, AlbertClassifier, AlbertMultipleChoice, AlbertTokenClassifier
@@ -37,7 +37,7 @@ from albert_tf.utils.outputs import output_folder, write_bytes, write_text
 from albert_tf.weights.heads import head_of
 from albert_tf.weights.hugging_face.writing import save_for_onnx
 from albert_tf.weights.model_card import TRANSFORMERS_JS, ModelCard, write_model_card
-from albert_tf.weights.settings import VocabularyFiles, settings_in, settings_of, vocabulary_in, write_settings
+from albert_tf.weights.settings import VocabularyFiles, settings_in, vocabulary_in, write_settings
 
 
 def to_onnx(model: keras.Model, precision: str = "float32", in_float32: str = "",
@@ -79,7 +79,7 @@ def in_onnx_runtime(model: keras.Model) -> OnnxModel | None:
     """
     missing = [package for package in ("onnx", "onnxruntime") if not importlib.util.find_spec(package)]
     if not missing:
-        return OnnxModel(to_onnx(model), settings_of(model))
+        return OnnxModel(to_onnx(model), model.settings)
     logging.warning("TensorFlow computes the answers, in up to six times the time, since %s is not installed: "
                     "pip install '.[onnx]' in the clone", " and ".join(missing))
     return None
@@ -88,7 +88,7 @@ def in_onnx_runtime(model: keras.Model) -> OnnxModel | None:
 def write_companions(model: keras.Model, folder: str, vocabulary: VocabularyFiles) -> None:
     """Writes what reading texts for an ONNX file needs beside it: config, vocabulary, and settings with the head."""
     write_text(os.path.join(folder, CONFIG_NAME), model.config.to_json_string())
-    write_settings(settings_of(model), model.config, folder, vocabulary)
+    write_settings(model.settings, model.config, folder, vocabulary)
 
 
 def check_no_other_model(
@@ -101,7 +101,7 @@ def check_no_other_model(
     path = os.path.join(folder, CONFIG_NAME)
     if not others or not tf.io.gfile.exists(path):
         return
-    settings, earlier = settings_of(model).content(), settings_in(folder).content()
+    settings, earlier = model.settings.content(), settings_in(folder).content()
     differences = [name for name in {**settings, **earlier} if settings.get(name) != earlier.get(name)]
     if AlbertConfig.from_json_file(path) != model.config:
         differences.append("config")
@@ -118,7 +118,7 @@ def differences(
 ) -> dict[str, float]:
     """The largest difference between an ONNX model in ONNX Runtime and the original model, for each output."""
     session = import_package("onnxruntime").InferenceSession(content, providers=["CPUExecutionProvider"])
-    named = hugging_face.NamesOfSession(session, head_of(model).name)
+    named = NamesOfSession(session, head_of(model).name)
     return largest_differences(lambda inputs: named.run(inputs, tuple(named.outputs)), model,
                                random_inputs(model, batch_size, seq_length, num_predictions, seed))
 
@@ -150,10 +150,10 @@ def encoder(graph: OnnxGraph, model: AlbertModel, inputs: dict[str, str]) -> dic
 def sentence_encoder(graph: OnnxGraph, model: AlbertSentenceEncoder, inputs: dict[str, str]) -> dict[str, str]:
     """The vector of each text, in the model's vector_precision."""
     outputs = EncoderGraph(graph, model.albert).outputs(inputs)
-    vectors = pooled(graph, outputs, inputs["input_mask"], model.pooling)
-    if model.truncate_dim:
-        vectors = graph.node("Slice", vectors, *map(graph.constant, ([0], [model.truncate_dim], [1])))
-    if model.normalize:
+    vectors = pooled(graph, outputs, inputs["input_mask"], model.settings.pooling)
+    if model.settings.truncate_dim:
+        vectors = graph.node("Slice", vectors, *map(graph.constant, ([0], [model.settings.truncate_dim], [1])))
+    if model.settings.normalize:
         length = graph.node("ReduceL2", vectors, graph.constant([-1]), keepdims=1)
         vectors = graph.node("Div", vectors, graph.node("Max", length, graph.scalar(LEAST_LENGTH)))
     return dict(outputs, sentence_embedding=_store_vectors(graph, model, vectors))
@@ -214,7 +214,7 @@ def multiple_choice(graph: OnnxGraph, model: AlbertMultipleChoice, inputs: dict[
     tokens = graph.node("ReduceMax", rows["input_mask"], graph.constant([1]), keepdims=1)
     is_choice = graph.node("Greater", tokens, graph.constant(0, np.int32))
     logits = graph.node("Where", is_choice, logits, graph.scalar(MISSING_CHOICE))
-    return dict(outputs, logits=graph.reshape(logits, [-1, model.num_choices]))
+    return dict(outputs, logits=graph.reshape(logits, [-1, model.settings.num_choices]))
 
 
 def span(graph: OnnxGraph, model: AlbertSpan, inputs: dict[str, str]) -> dict[str, str]:

@@ -13,9 +13,9 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.export.saved_model import TextSignature, best_label, export_model, sequence_features
-from albert_tf.modeling.arguments import PredictingModel
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.configured_model import encoder_input_specs
+from albert_tf.modeling.settings import ClassifierSettings, PredictingModel
 from albert_tf.tasks.classification.data import InputExample
 from albert_tf.tasks.classification.metrics import above
 from albert_tf.tasks.classification.table_format import TableFormat
@@ -23,7 +23,7 @@ from albert_tf.text.graph.packing import pack_text_windows, pack_texts
 from albert_tf.text.packing import PairPacker, WindowOptions, WindowPacker
 from albert_tf.text.tokenization import FullTokenizer, list_of_strings
 from albert_tf.utils.outputs import write_csv, write_text
-from albert_tf.weights.heads import check_reads_texts
+from albert_tf.weights.heads import checked_settings
 
 _BATCH = 32
 
@@ -61,15 +61,15 @@ def classify_texts(
       tokenizer = albert_tf.tokenizer_from_pretrained("reviews")
       albert_tf.classify_texts(model, tokenizer, ["A quiet day."])[0][0].name
     """
-    check_reads_texts(model, tokenizer, "classifier")
+    settings = checked_settings(model, tokenizer, ClassifierSettings)
     if model.num_labels == 1:
         raise ValueError('the model is for regression: its score is model(tokenizer(texts))["logits"]')
     texts = list_of_strings("texts", texts)
     text_pairs = None if text_pairs is None else list_of_strings("text_pairs", text_pairs)
     if text_pairs is not None and len(text_pairs) != len(texts):
         raise ValueError(f"there are {len(texts)} texts and {len(text_pairs)} text_pairs")
-    names = model.label_names or tuple(map(str, range(model.num_labels)))
-    probabilities = model.probabilities(text_logits(model, tokenizer, texts, text_pairs, max_seq_length)).numpy()
+    names = settings.label_names or tuple(map(str, range(model.num_labels)))
+    probabilities = settings.probabilities(text_logits(model, tokenizer, texts, text_pairs, max_seq_length)).numpy()
     return [[Label(names[i], float(row[i])) for i in np.argsort(-row, kind="stable")] for row in probabilities]
 
 
@@ -78,17 +78,17 @@ def text_logits(
     max_seq_length: int | None = None,
 ) -> np.ndarray:
     """The logits of the labels of each text, float32 [texts, labels]; of a regression the score, [texts, 1]."""
-    check_reads_texts(model, tokenizer, "classifier")
-    if model.single_texts and any(text_pairs or ()):
+    settings = checked_settings(model, tokenizer, ClassifierSettings)
+    if settings.single_texts and any(text_pairs or ()):
         raise ValueError("the model was trained on single texts and cannot read a second one: leave out text_pairs, or "
                          "use a model of pairs")
-    length = max_seq_length or model.row_length
+    length, windows = max_seq_length or model.row_length, WindowOptions(settings.max_windows, settings.doc_stride)
 
     logits = [np.zeros([0, model.num_labels], np.float32)]
     for start in range(0, len(texts), _BATCH):
         rows = slice(start, start + _BATCH)
         pairs = None if text_pairs is None else text_pairs[rows]
-        outputs = model(_inputs(tokenizer, texts[rows], pairs, length, WindowOptions.of(model)))
+        outputs = model(_inputs(tokenizer, texts[rows], pairs, length, windows))
         logits.append(tf.cast(outputs["logits"], tf.float32).numpy())
     return np.concatenate(logits)
 
@@ -121,10 +121,10 @@ class RelevanceScorer:
         if model.num_labels != 1:
             raise ValueError(f"a model that ranks has one logit for a query and a passage. This one has "
                              f"{model.num_labels} labels")
-        if model.single_texts:
+        if model.settings.single_texts:
             raise ValueError("a model that ranks reads a query and a passage. This one was trained on single texts")
         self._tokenizer, self._batch_size, self._length = tokenizer, batch_size, model.row_length
-        self._scores = tf.function(lambda inputs: model.score_of(model(inputs)["logits"][:, 0]),
+        self._scores = tf.function(lambda inputs: model.settings.score_of(model(inputs)["logits"][:, 0]),
                                    [encoder_input_specs()], autograph=False)
 
     def __call__(self, queries: Sequence[str], passages: Sequence[str]) -> np.ndarray:
@@ -221,9 +221,10 @@ def export_classification(
     """
     def outputs(model_outputs: dict) -> dict:
         logits = model_outputs["logits"]
-        if model.activation_fn:  # of a model that ranks
-            logits = model.score_of(logits)
-        served = dict(probabilities=logits, predictions=logits[:, 0]) if is_regression else _labels(model, logits)
+        if model.settings.activation_fn:  # of a model that ranks
+            logits = model.settings.score_of(logits)
+        served = dict(probabilities=logits, predictions=logits[:, 0]) if is_regression else (
+            _labels(model.settings, logits))
         if threshold is not None:
             served["threshold"] = tf.fill(tf.shape(logits)[:1], threshold)  # [batch]
         return served
@@ -236,15 +237,15 @@ def export_classification(
     features = sequence_features(max_seq_length, windows.max_windows)
     text_inputs = dict(text_a=[None], text_b=[None]) if has_pairs else dict(text_a=[None])
     export_model(export_dir, model, tokenizer, features, outputs, TextSignature(text_inputs, pack),
-                 label_names=None if is_regression else model.label_names)
+                 label_names=None if is_regression else model.settings.label_names)
 
 
-def _labels(model: AlbertClassifier, logits: tf.Tensor) -> dict[str, tf.Tensor]:
-    probabilities = model.probabilities(logits)
-    is_predicted = probabilities >= model.label_thresholds if model.multi_label else None
+def _labels(settings: ClassifierSettings, logits: tf.Tensor) -> dict[str, tf.Tensor]:
+    probabilities = settings.probabilities(logits)
+    is_predicted = settings.predicted_labels(probabilities) if settings.multi_label else None
     served = best_label(logits) if is_predicted is None else dict(predictions=tf.cast(is_predicted, tf.int32))
-    if model.label_names:
-        names = tf.constant(model.label_names)
+    if settings.label_names:
+        names = tf.constant(settings.label_names)
         served["labels"] = (tf.gather(names, served["predictions"]) if is_predicted is None
                             else tf.where(is_predicted, names[None], ""))
         served["label_names"] = tf.tile(names[None], [tf.shape(logits)[0], 1])

@@ -103,7 +103,7 @@ class ClassificationObjective(Objective):
         if self._is_regression:
             probabilities = logits
         elif isinstance(model, AlbertClassifier):
-            probabilities = model.probabilities(logits)
+            probabilities = model.settings.probabilities(logits)
         else:
             probabilities = tf.nn.softmax(logits)
         return dict(probabilities=probabilities, logits=logits)

@@ -10,6 +10,7 @@ from absl import logging
 
 from albert_tf.data.feature_table import FeatureCache
 from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.settings import ClassifierSettings
 from albert_tf.tasks.classification import metrics as glue_metrics
 from albert_tf.tasks.classification.answers import export_classification, write_answers, write_predictions
 from albert_tf.tasks.classification.config import ClassifierConfig
@@ -85,9 +86,10 @@ class TextClassification(Task):
     def teacher_outputs(self, teacher, table, read):
         """The teacher reads the same texts with its own vocabulary, length and windows."""
         options, cache = self.options, FeatureCache(teacher.tokenizer, self.options.cache)
+        settings = teacher.source.settings.of_class(ClassifierSettings)
         return read(lambda: feature_table(
             cache, self.format, options.data_dir, "train", teacher.row_length(self.setup.max_seq_length),
-            WindowOptions.of(teacher.source.settings)))
+            WindowOptions(settings.max_windows, settings.doc_stride)))
 
     def evaluation(self):
         dev_sets = list(self._tables("dev"))
@@ -167,12 +169,13 @@ class TextClassification(Task):
         if options.calibrate and options.ensemble_checkpoints:
             raise ValueError("--calibrate is for a single model: do not set --ensemble_checkpoints")
         source = resolved.run or (None if options.do_train else resolved.stored)
-        if source and format.labels and bool(source.settings.multi_label) != format.multi_label:
-            number = "any number of labels" if source.settings.multi_label else "one label"
+        stored = source.settings.of_class(ClassifierSettings) if source else None
+        if source and stored and format.labels and stored.multi_label != format.multi_label:
+            number = "any number of labels" if stored.multi_label else "one label"
             raise ValueError(f"{source.path} was trained to give a text {number}, and the task has \"multi_label\": "
                              f"{str(format.multi_label).lower()}: use the task_config of the training, or another "
                              "model")
-        if source and source.settings.single_texts and self.has_pairs:
+        if source and stored and stored.single_texts and self.has_pairs:
             raise ValueError(f"{source.path} was trained on single texts, and {format.name} has pairs: use the "
                              "task_config of the training, or another model")
 
@@ -200,4 +203,5 @@ class TextClassification(Task):
 
 
 def _stored(settings: Settings) -> Calibration:
-    return Calibration(settings.temperature or 1.0, settings.thresholds)
+    classifier = settings.of_class(ClassifierSettings)
+    return Calibration(classifier.temperature, classifier.thresholds)

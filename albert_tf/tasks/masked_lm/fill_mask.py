@@ -9,12 +9,13 @@ import tensorflow as tf
 
 from albert_tf.export.saved_model import TextSignature, export_model, sequence_features
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.modeling.settings import PretrainerSettings
 from albert_tf.text.graph.packing import numbers_in_rows, pack_ids
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.packing import SpecialTokens, padded_rows
 from albert_tf.text.pieces import WORD_START
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.weights.heads import check_reads_texts
+from albert_tf.weights.heads import checked_settings
 
 MASK = "[MASK]"
 
@@ -39,7 +40,7 @@ def fill_masks(model, tokenizer, text: str, top_k: int = 5) -> list[list[Filling
       ValueError: the model has no masked-LM head, the tokenizer is not the model's, text is not a string, it has no
         [MASK], or it has more tokens than max_position_embeddings.
     """
-    check_reads_texts(model, tokenizer, "pretrainer")
+    checked_settings(model, tokenizer, PretrainerSettings)
     if not isinstance(text, str):
         raise ValueError(f"text must be a string: call fill_masks once for each text. Received: {type(text).__name__}")
     ids = masked_ids(tokenizer, text)
@@ -53,7 +54,6 @@ def fill_masks(model, tokenizer, text: str, top_k: int = 5) -> list[list[Filling
 
 def fill_texts(model, tokenizer, texts: Sequence[str], top_k: int = 5) -> list[list[list[Filling]]]:
     """fill_masks for a batch. A text may have no [MASK], and a text that is too long for the model is truncated."""
-    check_reads_texts(model, tokenizer, "pretrainer")
     longest = model.config.max_position_embeddings
     rows = []
     for text in texts:

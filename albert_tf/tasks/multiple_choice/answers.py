@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.export.saved_model import TextSignature, best_label, export_model, sequence_features
-from albert_tf.modeling.arguments import PredictingModel
 from albert_tf.modeling.classifier import AlbertMultipleChoice
+from albert_tf.modeling.settings import MultipleChoiceSettings, PredictingModel
 from albert_tf.tasks.classification.metrics import mean_cross_entropy
 from albert_tf.tasks.multiple_choice.data import (
     ALL_LEVELS,
@@ -27,7 +27,7 @@ from albert_tf.text.packing import SPECIAL_TOKENS, padding_values
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.evaluation import check_finite_outputs
 from albert_tf.utils.outputs import write_text
-from albert_tf.weights.heads import check_reads_texts
+from albert_tf.weights.heads import checked_settings
 
 BEST_METRIC = f"{ALL_LEVELS}_accuracy"
 PREDICTIONS = "predictions.jsonl"
@@ -42,14 +42,14 @@ def choose_options(
 
     Contexts and options may be "", where a question has none; each question has num_choices options.
     """
-    check_reads_texts(model, tokenizer, "multiple_choice")
+    settings = checked_settings(model, tokenizer, MultipleChoiceSettings)
     examples = [MultipleChoiceExample("", context, question, tuple(choices))
                 for context, question, choices in zip(contexts, questions, options)]
-    features = convert_examples_to_features(examples, tokenizer, model.row_length, model.max_qa_length or MAX_QA_LENGTH,
-                                            model.num_choices)
+    features = convert_examples_to_features(
+        examples, tokenizer, model.row_length, settings.max_qa_length or MAX_QA_LENGTH, settings.num_choices)
     rows = list(features)
 
-    probabilities = [np.zeros([0, model.num_choices], np.float32)]
+    probabilities = [np.zeros([0, settings.num_choices], np.float32)]
     for first in range(0, len(rows), _BATCH):
         batch = slice(first, first + _BATCH)
         are_options = np.array([[bool(option) for option in example.options] for example in examples[batch]])
@@ -109,12 +109,13 @@ def export_multiple_choice(
 
     Of a long passage the beginning is kept, of a long question with its option the end.
     """
-    text_inputs: dict[str, list[int | None]] = dict(context=[None], question=[None], options=[None, model.num_choices])
+    num_choices = model.settings.num_choices
+    text_inputs: dict[str, list[int | None]] = dict(context=[None], question=[None], options=[None, num_choices])
 
     def pack(graph_tokenizer, **texts) -> dict:
         return pack_choices(graph_tokenizer, max_seq_length, max_qa_length, **texts)
 
-    features = sequence_features(model.num_choices * max_seq_length)  # all choices of a question in one row
+    features = sequence_features(num_choices * max_seq_length)  # all choices of a question in one row
     export_model(export_dir, model, tokenizer, features, lambda outputs: best_label(outputs["logits"]),
                  TextSignature(text_inputs, pack))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from absl import logging
 
-from albert_tf.modeling.classifier import NUM_CHOICES, AlbertMultipleChoice
+from albert_tf.modeling.classifier import AlbertMultipleChoice
+from albert_tf.modeling.settings import NUM_CHOICES, MultipleChoiceSettings
 from albert_tf.tasks.classification.objective import ClassificationObjective
 from albert_tf.tasks.multiple_choice.answers import BEST_METRIC, evaluate, export_multiple_choice, write_predictions
 from albert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
@@ -29,11 +30,13 @@ class MultipleChoice(Task):
         self.reading = dict(max_qa_length=self.max_qa_length)
         # For an export alone of weights without a number of choices, the dev set has that number.
         used = options.splits + [options.predict_split] * options.do_predict or ["dev"]
-        self.num_choices = setup.model.settings.values.get("num_choices") or (
-            self.data.num_choices(*used) if options.data_dir else NUM_CHOICES)
+        stored = setup.model.settings.of_class(MultipleChoiceSettings).num_choices
+        is_default = stored == NUM_CHOICES  # which files leave out
+        self.num_choices = self.data.num_choices(*used) if is_default and options.data_dir else stored
 
     def objective(self, config):
-        return ClassificationObjective(AlbertMultipleChoice(config, self.options.dropout_prob, self.num_choices))
+        return ClassificationObjective(
+            AlbertMultipleChoice(config, self.options.dropout_prob, num_choices=self.num_choices))
 
     def training_table(self):
         return self._table("train", self.options.train_file)

@@ -55,7 +55,8 @@ class SentenceVectorObjective(Objective):
         check_one_of("objective", objective, OBJECTIVES)
         self._objective, self._temperature, self._dims = objective, temperature, tuple(matryoshka_dims)
         if objective == "contrastive" or cosine_weight:
-            states = ["encoder_outputs", "embedding_output"] if cosine_weight and model.distillation_depths else []
+            has_depths = cosine_weight and model.settings.distillation_depths
+            states = ["encoder_outputs", "embedding_output"] if has_depths else []
             self.compared_outputs = [*self.TEACHER_OUTPUTS, *states]
             self.compares_batch = whole_batch
         if self._dims:
@@ -74,7 +75,7 @@ class SentenceVectorObjective(Objective):
         self, outputs: Tensors, teacher: Tensors, batch: Batch, denominators: Tensors, temperature: float
     ) -> tf.Tensor:
         """The micro-batch's share of the mean distance from the teacher's vectors and tokens."""
-        models, depths = [outputs], self.model.distillation_depths
+        models, depths = [outputs], self.model.settings.distillation_depths
         for state in layer_outputs(self.model.albert, outputs, depths) if depths else ():
             cut = self.model.albert.outputs_of(state)
             models.append(dict(cut, sentence_embedding=self.model.vectors(cut, batch["input_mask"])))

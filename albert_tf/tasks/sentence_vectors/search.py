@@ -75,7 +75,7 @@ def unit_vectors_function(
 
     def unit_vectors(texts: Sequence[str]) -> np.ndarray:
         vectors = np.zeros([len(texts), model.vector_size], np.float32)
-        rows = token_ids(tokenizer, prompted(model, texts, prompt_name), model.row_length)
+        rows = token_ids(tokenizer, prompted(model.settings, texts, prompt_name), model.row_length)
         for each in embed(function, rows, batch_size):
             vectors[each.text] = each.pooled
         return _of_length_1(vectors)
@@ -123,7 +123,7 @@ def made_with(model: AlbertSentenceEncoder, tokenizer: FullTokenizer) -> dict[st
     for variable in model.weights:
         if model.uses_pooler or "/pooler/" not in variable.name:  # a pooler without use may be random
             weights.update(variable.numpy().tobytes())
-    return dict(tokenizer_key(tokenizer), weights_sha256=weights.hexdigest(), pooling=model.pooling,
+    return dict(tokenizer_key(tokenizer), weights_sha256=weights.hexdigest(), pooling=model.settings.pooling,
                 max_seq_length=model.row_length, num_hidden_layers=model.config.num_hidden_layers)
 
 

@@ -12,6 +12,7 @@ from absl import logging
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureCache
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.modeling.settings import SentenceEncoderSettings
 from albert_tf.modeling.vectors import prompt_text
 from albert_tf.tasks.classification.answers import write_answers
 from albert_tf.tasks.classification.data import read_examples
@@ -73,13 +74,14 @@ class SentenceEmbeddings(Task):
                                    teacher_outputs(options.distillation_tokens))
             if options.distillation_tokens:
                 self.teacher.check_tokens(setup.tokenizer, self.config, setup.max_seq_length)
-                if prompted(self.teacher.source.settings, [""]) != [self.prompt]:
+                if prompted(self.teacher.source.settings.of_class(SentenceEncoderSettings), [""]) != [self.prompt]:
                     raise ValueError(f"--teacher_checkpoint={options.teacher_checkpoint} reads texts behind another "
                                      "prompt, so its answers cannot be compared token by token: set --prompt_name")
 
     def objective(self, config):
         options = self.options
-        depths = options.distillation_depths if options.do_train else self.setup.model.settings.distillation_depths
+        stored = self.setup.model.settings.of_class(SentenceEncoderSettings)
+        depths = options.distillation_depths if options.do_train else stored.distillation_depths
         model = AlbertSentenceEncoder(config, **self.pooling, distillation_depths=depths or (),
                                       vector_precision=self.vectors.name, vector_ranges=self.vectors.ranges)
         objective = "contrastive" if options.objective in ("pairs", "simcse") else "similarity"
@@ -127,7 +129,8 @@ class SentenceEmbeddings(Task):
         length, cache = self.setup.max_seq_length, FeatureCache(teacher.tokenizer, self.options.cache)
         if not self.options.distillation_tokens:
             length = teacher.row_length(length)
-        outputs = read(lambda: line_table(cache, prompted(teacher.source.settings, self.lines), length))
+        settings = teacher.source.settings.of_class(SentenceEncoderSettings)
+        outputs = read(lambda: line_table(cache, prompted(settings, self.lines), length))
         vectors, path = outputs["sentence_embedding"], os.path.join(self.options.output_dir, PROJECTION)
         if saved_runs(self.options.output_dir) and tf.io.gfile.exists(path):
             matrix = read_array(path)

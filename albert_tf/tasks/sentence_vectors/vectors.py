@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Iterator, NamedTuple, Sequence
+from typing import Callable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 import scipy.linalg
 import tensorflow as tf
 
 from albert_tf.export.saved_model import TextSignature, export_model, sequence_features
-from albert_tf.modeling.arguments import PredictingModel
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.modeling.settings import PredictingModel, SentenceEncoderSettings
 from albert_tf.modeling.vectors import LEAST_LENGTH, prompt_text
 from albert_tf.text.graph.packing import pack_texts
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.packing import SpecialTokens
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.outputs import write_array
-from albert_tf.weights.heads import check_reads_texts
+from albert_tf.weights.heads import checked_settings
 
 
 class Vectors(NamedTuple):
@@ -29,9 +29,9 @@ class Vectors(NamedTuple):
     tokens: np.ndarray  # float32 [tokens, H], the sequence output of [CLS], the text's tokens and [SEP]
 
 
-def prompted(model: Any, texts: Sequence[str], prompt_name: str | None = None) -> list[str]:
-    """Texts behind a prompt of a sentence encoder, or of its settings: None for the default prompt, "" for none."""
-    prompt = prompt_text(model.prompts, model.default_prompt_name if prompt_name is None else prompt_name)
+def prompted(settings: SentenceEncoderSettings, texts: Sequence[str], prompt_name: str | None = None) -> list[str]:
+    """Texts behind a prompt of a sentence encoder: None for the default prompt, "" for none."""
+    prompt = prompt_text(settings.prompts, settings.default_prompt_name if prompt_name is None else prompt_name)
     return [prompt + text for text in texts]
 
 
@@ -49,8 +49,7 @@ def text_vectors(
 
     The prompt with this name is put before each text; None: the model's default prompt; "": none.
     """
-    check_reads_texts(model, tokenizer, "sentence_encoder")
-    texts = prompted(model, texts, prompt_name)
+    texts = prompted(checked_settings(model, tokenizer, SentenceEncoderSettings), texts, prompt_name)
     read = texts or [""]  # the vector of "" tells how wide vectors are
     batches = (read[first : first + batch_size] for first in range(0, len(read), batch_size))
     vectors = [np.asarray(model(tokenizer(batch, max_seq_length=model.row_length))["sentence_embedding"])
@@ -126,7 +125,7 @@ def export_sentence_encoder(
 
     Longer texts are truncated.
     """
-    prompt, = prompted(model, [""])
+    prompt, = prompted(model.settings, [""])
 
     def pack(graph_tokenizer: GraphTokenizer, text: tf.Tensor) -> dict:
         return pack_texts(graph_tokenizer, max_seq_length, tf.strings.join([prompt, text]) if prompt else text)

@@ -15,7 +15,7 @@ from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.modeling.arguments import PredictingModel
+from albert_tf.modeling.settings import ConditionalSpanSettings, PredictingModel, SpanSettings
 from albert_tf.tasks.squad.features import (
     SPECIAL_TOKENS,
     FeatureBlock,
@@ -30,7 +30,7 @@ from albert_tf.tasks.squad.reading import SquadExample
 from albert_tf.text.tokenization import FullTokenizer, list_of_strings
 from albert_tf.training.evaluation import check_finite_outputs
 from albert_tf.utils.unicode import end_of_character
-from albert_tf.weights.heads import check_reads_texts, head_of
+from albert_tf.weights.heads import checked_settings
 
 NO_FEATURES_NULL_SCORE = 1000000.0  # of a question that has no features, in SQuAD 2.0
 
@@ -71,7 +71,8 @@ class AnswerOptions:
     @classmethod
     def of(cls, model: PredictingModel) -> AnswerOptions:
         """The options of a model's head, with its threshold."""
-        return cls(VERSION_OF_HEAD[head_of(model).name], threshold=getattr(model, "null_score_diff_threshold", None))
+        return cls(VERSION_OF_HEAD[model.settings.head], threshold=(
+            model.settings.of_class(ConditionalSpanSettings).null_score_diff_threshold))
 
     def declines(self, null_score: float | None) -> bool:
         """Whether a question with this null score has no answer."""
@@ -250,7 +251,7 @@ def answer_questions(
     questions, contexts = list_of_strings("questions", questions), list_of_strings("contexts", contexts)
     if len(questions) != len(contexts):
         raise ValueError(f"there are {len(questions)} questions and {len(contexts)} contexts")
-    check_reads_texts(model, tokenizer, *VERSION_OF_HEAD)
+    checked_settings(model, tokenizer, SpanSettings)
     options = AnswerOptions.of(model)
     answerer = QuestionAnswerer(model, tokenizer, feature_options(model), options, length_step=1)
     results = []
@@ -267,11 +268,12 @@ def feature_options(model: PredictingModel) -> FeatureOptions:
 
     Windows and questions that are too long for the rows were stored for longer rows, and get their defaults.
     """
-    length = min(model.max_seq_length or 384, model.config.max_position_embeddings)
-    max_query_length = model.max_query_length
+    settings = model.settings
+    length = min(settings.max_seq_length or 384, model.config.max_position_embeddings)
+    max_query_length = settings.max_query_length
     if not max_query_length or length <= max_query_length + SPECIAL_TOKENS:
         max_query_length = min(64, length // 2)
-    doc_stride = default_doc_stride(length, max_query_length, model.doc_stride or 128)
+    doc_stride = default_doc_stride(length, max_query_length, settings.doc_stride or 128)
     return FeatureOptions(length, doc_stride, max_query_length, is_training=False)
 
 

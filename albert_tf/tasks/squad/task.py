@@ -12,6 +12,7 @@ from absl import logging
 
 from albert_tf import keras
 from albert_tf.data.feature_table import FeatureTable
+from albert_tf.modeling.settings import ConditionalSpanSettings
 from albert_tf.modeling.span import MASKED_LOGIT, AlbertConditionalSpan, AlbertSpan
 from albert_tf.tasks.squad.answers import (
     VERSION_OF_HEAD,
@@ -226,7 +227,8 @@ class QuestionAnswering(Task):
     def _threshold(self, checkpoint: Checkpoint) -> float | None:
         """That of the user, or the one that is stored with the weights that predict."""
         requested = self.options.null_score_diff_threshold
-        return checkpoint.settings.null_score_diff_threshold if requested is None else requested
+        stored = checkpoint.settings.of_class(ConditionalSpanSettings).null_score_diff_threshold
+        return stored if requested is None else requested
 
     def interact(self, trained):
         if self.options.ask:

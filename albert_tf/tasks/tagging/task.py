@@ -9,6 +9,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf.modeling.classifier import AlbertTokenClassifier
+from albert_tf.modeling.settings import TokenClassifierSettings
 from albert_tf.tasks.tagging import metrics as tagging_metrics
 from albert_tf.tasks.tagging.config import TaggingConfig
 from albert_tf.tasks.tagging.data import (
@@ -90,8 +91,8 @@ class Tagging(Task):
 
     def objective(self, config):
         return TaggingObjective(AlbertTokenClassifier(
-            config, len(self.label_names), self.options.classifier_dropout_prob, self.label_names,
-            self.features.label_all_pieces))
+            config, len(self.label_names), self.options.classifier_dropout_prob, label_names=self.label_names,
+            label_all_pieces=self.features.label_all_pieces))
 
     def training_table(self):
         return self._table(self.train, "train")
@@ -117,7 +118,8 @@ class Tagging(Task):
     def _label_names(self) -> tuple[str, ...]:
         for text in filter(None, (self.train, self.dev)):
             text.check_has_tags()
-        known = label_names([self.train]) if self.train else self.setup.model.settings.label_names
+        known = label_names([self.train]) if self.train else (
+            self.setup.model.settings.of_class(TokenClassifierSettings).label_names)
         if known is None:
             raise ValueError("the tags are unknown: no label names are stored with the weights, and --train_file, "
                              "which has all tags, is missing")

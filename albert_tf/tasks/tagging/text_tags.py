@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.export.saved_model import BatchedModel, TextSignature, export_model, sequence_features
-from albert_tf.modeling.arguments import PredictingModel
 from albert_tf.modeling.classifier import AlbertTokenClassifier
+from albert_tf.modeling.settings import PredictingModel, TokenClassifierSettings
 from albert_tf.tasks.tagging.data import SPECIAL_TOKENS, Sentence, TaggingFeatureOptions, convert_sentences_to_features
 from albert_tf.tasks.tagging.metrics import mean_of_pieces
 from albert_tf.text.graph.packing import is_max_context, slices, windows_of, with_special_tokens
@@ -19,7 +19,7 @@ from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.packing import padded_rows, padding_values
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.imports import tensorflow_text as tf_text
-from albert_tf.weights.heads import check_reads_texts
+from albert_tf.weights.heads import checked_settings
 
 _BATCH = 16  # windows
 
@@ -55,7 +55,7 @@ def tag_words(
     model: PredictingModel, tokenizer: FullTokenizer, sentences: Sequence[Sequence[str]]
 ) -> list[np.ndarray]:
     """The probabilities of the tags of each word, float32 [words, labels] for each sentence."""
-    check_reads_texts(model, tokenizer, "token_classifier")
+    checked_settings(model, tokenizer, TokenClassifierSettings)
     options, counts = feature_options(model), [len(words) for words in sentences]
     rows = list(convert_sentences_to_features(
         [Sentence(tuple(words), None, ()) for words in sentences], (), tokenizer, options))
@@ -78,13 +78,15 @@ def tag_words(
 
 def feature_options(model: PredictingModel) -> TaggingFeatureOptions:
     """How a model reads words: by its arguments, or else in rows of at most 512 tokens."""
-    length = min(model.max_seq_length or 512, model.config.max_position_embeddings)
-    return TaggingFeatureOptions(length, min(model.doc_stride or 0, length - SPECIAL_TOKENS), model.label_all_pieces)
+    settings = model.settings
+    length = min(settings.max_seq_length or 512, model.config.max_position_embeddings)
+    return TaggingFeatureOptions(length, min(settings.doc_stride or 0, length - SPECIAL_TOKENS),
+                                 settings.label_all_pieces)
 
 
 def tag_names(model: PredictingModel) -> Sequence[str]:
     """The names of a model's tags, which are numbered if it has none."""
-    return model.label_names or [f"label {number}" for number in range(model.num_labels)]
+    return model.settings.label_names or [f"label {number}" for number in range(model.num_labels)]
 
 
 # --- exported models --------------------------------------------------------------------------------------------------
@@ -118,7 +120,7 @@ def export_tagging(
         return dict(pack_words(graph_tokenizer, options, words), words=words, start=starts, end=ends)
 
     def answer(texts: dict, inputs: dict, outputs: dict) -> dict:
-        tags, scores = _best_tags(inputs, outputs["probabilities"], model.label_names)
+        tags, scores = _best_tags(inputs, outputs["probabilities"], model.settings.label_names)
         return dict(tags=tags.to_tensor(""), scores=scores.to_tensor(0.0))
 
     def answer_text(texts: dict, inputs: dict, outputs: dict) -> dict:
@@ -129,7 +131,7 @@ def export_tagging(
                  sequence_features(options.max_seq_length),
                  lambda outputs: dict(probabilities=tf.nn.softmax(outputs["logits"])),
                  TextSignature(dict(text=[None]), pack_text, answer_text),
-                 {WORDS: TextSignature(dict(words=[None, None]), pack, answer)}, model.label_names)
+                 {WORDS: TextSignature(dict(words=[None, None]), pack, answer)}, model.settings.label_names)
 
 
 def _best_tags(inputs: dict, probabilities: tf.Tensor, label_names) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
+from albert_tf.modeling.settings import ClassifierSettings, LabelSettings, SentenceEncoderSettings, Settings
 from albert_tf.modeling.vectors import POOLINGS
 from albert_tf.utils.files import (
     check_name,
@@ -35,7 +36,7 @@ from albert_tf.utils.files import (
 )
 from albert_tf.utils.foreign_keys import check_supported
 from albert_tf.utils.outputs import write_or_remove, write_text
-from albert_tf.weights.heads import HEADS, Head, head_named
+from albert_tf.weights.heads import HEADS, Head
 from albert_tf.weights.hugging_face import CONFIG, LENGTH_CONFIG, MODULES, PL_BERT_CONFIG
 
 _CLASS_PREFIXES = {"albert": "Albert", "bert": "Bert"}
@@ -141,7 +142,7 @@ def architecture_of(head: Head, model_type: str) -> str:
     return _CLASS_PREFIXES[model_type] + head.architectures[0]
 
 
-def config_values(config: AlbertConfig, architecture: str, num_labels: int | None, settings: Any) -> dict:
+def config_values(config: AlbertConfig, architecture: str, num_labels: int | None, settings: Settings) -> dict:
     """The content of config.json for a model.
 
     Args:
@@ -159,16 +160,17 @@ def config_values(config: AlbertConfig, architecture: str, num_labels: int | Non
     values.update(model_type=model_type, architectures=[architecture], layer_norm_eps=1e-12,
                   hidden_act=_THEIR_ACTS.get(config.hidden_act, config.hidden_act))
     if num_labels is not None:
-        label_names = settings.label_names or _numbered(num_labels)
+        label_names = settings.of_class(LabelSettings).label_names or _numbered(num_labels)
         values["id2label"] = {str(label): name for label, name in enumerate(label_names)}
         values["label2id"] = {name: label for label, name in enumerate(label_names)}
     if num_labels == 1:  # without this, the pipeline of transformers applies a sigmoid
         values["problem_type"] = "regression"
-    elif settings.multi_label:
+    elif settings.of_class(ClassifierSettings).multi_label:
         values["problem_type"] = _SEVERAL_LABELS
-    if settings.activation_fn:
-        values["sentence_transformers"] = dict(activation_fn=_PATHS[settings.activation_fn], version=_VERSION)
-    if settings.activation_fn == "sigmoid":
+    activation_fn = settings.of_class(ClassifierSettings).activation_fn
+    if activation_fn:
+        values["sentence_transformers"] = dict(activation_fn=_PATHS[activation_fn], version=_VERSION)
+    if activation_fn == "sigmoid":
         values.pop("problem_type", None)  # with it, the pipeline of transformers applies none
     return values
 
@@ -249,9 +251,9 @@ def pooling_in(folder: str) -> dict[str, Any] | None:
     for name, module in zip((_POOLING_FOLDER, _NORMALIZE_FOLDER), modules[1:]):
         _check(folder, os.path.join(module["path"], CONFIG), _content(folder, os.path.join(module["path"], CONFIG)),
                f"{name}/{CONFIG}")
-    arguments = head_named("sentence_encoder").model.arguments()
-    values = {name: arguments[name].checked(f"{file}: {name}", stored[name]) for name in _OF_VECTORS
-              if stored.get(name) is not None}
+    values = {name: stored[name] for name in _OF_VECTORS if stored.get(name) is not None}
+    with errors_at(file):
+        SentenceEncoderSettings(**values)
     return dict(values, pooling=_pooling(os.path.join(folder, modules[1]["path"], CONFIG)), normalize=is_normalized)
 
 
@@ -267,7 +269,7 @@ def check_pooling_of_sentence_transformers(pooling: str) -> None:
         raise ValueError("sentence-transformers has no pooling by ALBERT's pooler: choose mean, max or cls")
 
 
-def write_pooling(settings: Any, config: AlbertConfig, folder: str) -> None:
+def write_pooling(settings: SentenceEncoderSettings, config: AlbertConfig, folder: str) -> None:
     """Writes the files of a pooling."""
     types = _STEPS if settings.normalize else _STEPS[:-1]
     paths = ("", _POOLING_FOLDER, _NORMALIZE_FOLDER)

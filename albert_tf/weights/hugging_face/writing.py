@@ -14,6 +14,7 @@ from safetensors.numpy import save_file
 from albert_tf import keras
 from albert_tf.modeling.layers import release_name
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.modeling.settings import ClassifierSettings
 from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.outputs import output, write_text
 from albert_tf.weights.heads import Head, head_of
@@ -26,7 +27,7 @@ from albert_tf.weights.hugging_face.configs import (
 )
 from albert_tf.weights.hugging_face.reading import NAMES, is_transposed
 from albert_tf.weights.hugging_face.tokenizer_json import write_tokenizer
-from albert_tf.weights.settings import VocabularyFiles, settings_of, write_settings
+from albert_tf.weights.settings import VocabularyFiles, write_settings
 
 
 def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFiles = VocabularyFiles(),
@@ -65,9 +66,9 @@ def save_for_onnx(model: keras.Model, folder: str, vocabulary: VocabularyFiles) 
 def _config(model: keras.Model, dtype: str = "float32") -> dict[str, Any]:
     """The content of config.json."""
     architecture = architecture_of(head_of(model), model_type_of(model.config))
-    values = config_values(model.config, architecture, getattr(model, "num_labels", None), settings_of(model))
+    values = config_values(model.config, architecture, getattr(model, "num_labels", None), model.settings)
     if isinstance(model, AlbertSentenceEncoder):
-        check_pooling_of_sentence_transformers(model.pooling)
+        check_pooling_of_sentence_transformers(model.settings.pooling)
     return values if dtype == "float32" else dict(values, torch_dtype=dtype)
 
 
@@ -75,7 +76,7 @@ def _write_beside_weights(
     model: keras.Model, values: dict[str, Any], folder: str, vocabulary: VocabularyFiles,
     needs_tokenizer_json: bool = False,
 ) -> None:
-    settings = settings_of(model)
+    settings = model.settings
     write_settings(settings, model.config, folder)
     write_text(os.path.join(folder, CONFIG), json.dumps(values, indent=2, sort_keys=True) + "\n")
     write_tokenizer(vocabulary, folder, model.config, settings.max_seq_length, needs_tokenizer_json)
@@ -85,7 +86,7 @@ def class_of_hugging_face(model: keras.Model) -> str:
     """The class that loads what save_hugging_face writes: one of sentence-transformers or of transformers."""
     if isinstance(model, AlbertSentenceEncoder):
         return "SentenceTransformer"
-    if settings_of(model).activation_fn:
+    if model.settings.of_class(ClassifierSettings).activation_fn:
         return "CrossEncoder"
     return architecture_of(head_of(model), model_type_of(model.config))
 

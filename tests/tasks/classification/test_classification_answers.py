@@ -13,7 +13,7 @@ from albert_tf.tasks.classification.answers import classify_texts
 from albert_tf.tasks.classification.metrics import expected_calibration_error, fitted, probabilities
 from albert_tf.tasks.classification.table_format import TableFormat
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.weights.settings import Settings, settings_in, settings_of, write_settings
+from albert_tf.weights.settings import Settings, settings_in, write_settings
 
 NAMES = ("bad", "fair", "good")
 
@@ -142,11 +142,12 @@ def test_a_model_computes_the_same_probabilities_from_its_settings(tmp_path, tas
     model = AlbertClassifier(TINY, 2, multi_label=task.multi_label, temperature=2.5,
                              thresholds=(0.25, 0.75) if task.multi_label else None)
     logits = np.array([[0.5, 3.0], [-1.0, 2.0]], np.float32)
-    np.testing.assert_allclose(model.probabilities(logits), probabilities(task, logits, 2.5), atol=1e-6)
-    np.testing.assert_allclose(model.label_thresholds, (0.25, 0.75) if task.multi_label else (0.5, 0.5))
-    write_settings(settings_of(model), TINY, str(tmp_path))
+    np.testing.assert_allclose(model.settings.probabilities(logits), probabilities(task, logits, 2.5), atol=1e-6)
+    least = np.array([[0.25, 0.75]] if task.multi_label else [[0.5, 0.5]], np.float32)
+    assert np.all(model.settings.predicted_labels(least)) and not np.any(model.settings.predicted_labels(least - 1e-3))
+    write_settings(model.settings, TINY, str(tmp_path))
     stored = settings_in(str(tmp_path))
-    assert (stored.temperature, stored.thresholds) == (2.5, model.thresholds)
+    assert (stored.temperature, stored.thresholds) == (2.5, model.settings.thresholds)
     write_settings(Settings(), TINY, str(tmp_path))
     assert settings_in(str(tmp_path)) == Settings()
 

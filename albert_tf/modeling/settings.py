@@ -1,0 +1,298 @@
+"""The settings of models: what a model is told besides its config and the shapes of its variables.
+
+Each kind of model has a frozen dataclass of settings, which its class names as SETTINGS. Its fields are arguments of
+the model's constructor, and what albert_tf.json stores. from_pretrained, ensembles and exported models read them::
+
+    model = AlbertClassifier(config, num_labels=2, max_windows=8)
+    model.settings.max_windows
+
+PredictingModel is what functions that predict from text need of a model. A Keras model of this package has it, and so
+has an exported file in its runtime (export/onnx/session.py). So one function classifies texts, fills masks or answers
+questions with either.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar, Mapping, Protocol, TypeVar
+
+from albert_tf import options
+from albert_tf.config import AlbertConfig
+from albert_tf.modeling.vectors import MEAN_OR_MAX, POOLINGS
+from albert_tf.utils import bounds
+from albert_tf.utils.files import check_one_line
+from albert_tf.utils.imports import tensorflow as tf
+
+LEAST_TEMPERATURE = 1e-6
+# The functions that make a score of the logit of a classifier that ranks, by PyTorch's names.
+ACTIVATIONS = ("sigmoid", "identity")
+# The number of choices of RACE.
+NUM_CHOICES = 4
+OF_RUNS = ("task", "lora_alpha")  # settings of a run, which are no arguments of models
+SomeSettings = TypeVar("SomeSettings", bound="Settings")
+
+
+def _uncompared(field: Any) -> Any:
+    """The option, which may differ between models whose predictions are averaged."""
+    return dataclasses.field(default=field.default, metadata=dict(field.metadata, is_compared=False))
+
+
+def _check_label_names(name: str, values: Any) -> None:
+    for value in _sequence(name, values):
+        if not isinstance(value, str):
+            raise ValueError(f"{name} must be a list of names. Received: {value!r}")
+        check_one_line(value, f"a name in {name}")
+
+
+def _check_thresholds(name: str, values: Any) -> None:
+    for value in _sequence(name, values):
+        bounds.check_finite(f"a number in {name}", value, 0.0, 1.0)
+
+
+def _check_prompts(name: str, pairs: Any) -> None:
+    for pair in _sequence(name, pairs):
+        if not (isinstance(pair, tuple) and len(pair) == 2 and all(isinstance(each, str) for each in pair)):
+            raise ValueError(f"{name} must be texts by name. Received: {pair!r}")
+        check_one_line(pair[0], f"a name in {name}")
+
+
+def _sequence(name: str, values: Any) -> tuple:
+    if not isinstance(values, tuple):
+        raise ValueError(f"{name} must be a list. Received: {values!r}")
+    return values
+
+
+def _in_tuples(value: Any) -> Any:
+    """The value with tuples in the place of lists, and pairs in that of a dict."""
+    if isinstance(value, (list, tuple, Mapping)):
+        return tuple(map(_in_tuples, value.items() if isinstance(value, Mapping) else value))
+    return value
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(options.Config):
+    """The settings of any model. Lists become tuples, and a dict becomes pairs.
+
+    `head` is the name of the kind of model; None if it is unknown.
+
+    Raises:
+      ValueError: a value is wrong.
+    """
+
+    head: ClassVar[str | None] = None
+
+    task: str | None = _uncompared(options.string(None, "Name of the task that a run trains on, if it is known."))
+    lora_alpha: float | None = _uncompared(options.number(
+        None, "Number by which a run's low-rank adapters are multiplied, before they are divided by their rank. "
+        "None: it has no adapters."))
+    max_seq_length: int | None = options.integer(
+        None, "Largest number of tokens of a row when raw text is read. None: the default of the code that reads it. "
+        "The model itself takes rows of any length.", bounds.ROW_LENGTH)
+
+    def __post_init__(self):
+        for name in self.names():
+            object.__setattr__(self, name, _in_tuples(getattr(self, name)))
+        super().__post_init__()
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The names of the settings."""
+        return tuple(field.name for field in dataclasses.fields(cls))
+
+    @classmethod
+    def argument_names(cls) -> tuple[str, ...]:
+        """The names of the settings that are arguments of the model: all but those of runs."""
+        return tuple(name for name in cls.names() if name not in OF_RUNS)
+
+    @classmethod
+    def compared_names(cls) -> tuple[str, ...]:
+        """The names of the settings in which models agree whose predictions are averaged."""
+        return tuple(field.name for field in dataclasses.fields(cls) if field.metadata.get("is_compared", True))
+
+    def of_class(self, settings_class: type[SomeSettings]) -> SomeSettings:
+        """These settings if they are of a class; else the defaults of the class, and what all models have from here."""
+        if isinstance(self, settings_class):
+            return self
+        return settings_class(**{name: getattr(self, name) for name in Settings.names()})
+
+    def replaced(self: SomeSettings, **values: Any) -> SomeSettings:
+        """The same settings with other values."""
+        return dataclasses.replace(self, **values)
+
+    def content(self) -> dict[str, Any]:
+        """The name of the head, and the values that are not defaults, by name."""
+        values = {field.name: (getattr(self, field.name), field.default) for field in dataclasses.fields(self)}
+        return dict(dict(head=self.head) if self.head else {},
+                    **{name: value for name, (value, default) in values.items() if value != default})
+
+    def row_length(self, config: AlbertConfig) -> int:
+        """The largest number of tokens of a row: max_seq_length, or all positions if it is None."""
+        return min(self.max_seq_length or config.max_position_embeddings, config.max_position_embeddings)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EncoderSettings(Settings):
+    """The settings of AlbertModel."""
+
+    head: ClassVar[str | None] = "encoder"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PretrainerSettings(Settings):
+    """The settings of AlbertPretrainer."""
+
+    head: ClassVar[str | None] = "pretrainer"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PhonemePretrainerSettings(Settings):
+    """The settings of AlbertPhonemePretrainer."""
+
+    head: ClassVar[str | None] = "phoneme_pretrainer"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LabelSettings(Settings):
+    """The settings of models with labels."""
+
+    label_names: tuple[str, ...] | None = options.value(
+        None, "Name of each label, in the order of the logits. None: they have no names.", _check_label_names)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClassifierSettings(LabelSettings):
+    """The settings of AlbertClassifier, and what they make of its logits."""
+
+    head: ClassVar[str | None] = "classifier"
+
+    window_pooling: str = options.choice("mean", MEAN_OR_MAX, "How the logits of several windows are pooled.")
+    max_windows: int = options.integer(
+        1, "Largest number of windows into which a longer text is split (text/packing.py). 1: it is truncated.",
+        bounds.CANDIDATES)
+    doc_stride: int = options.integer(
+        0, "Tokens from the start of a window to the start of the next. 0: half a window.",
+        bounds.SEQ_LENGTH.at_least(0))
+    multi_label: bool = options.boolean(
+        False, "Whether a text can have several labels: each has a probability of its own.")
+    temperature: float = _uncompared(options.number(
+        1.0, "Number by which logits are divided before they become probabilities. The logits stay as they are.",
+        LEAST_TEMPERATURE))
+    thresholds: tuple[float, ...] | None = _uncompared(options.value(
+        None, "With multi_label, the least probability of each label that is predicted. None: 0.5.",
+        _check_thresholds))
+    activation_fn: str | None = options.choice(
+        None, ACTIVATIONS, "If the logit is the relevance of a passage for a query, the function that makes a score of "
+        "it. None for other models. It is left out if there are several labels.")
+    single_texts: bool = options.boolean(
+        False, "Whether the model was trained on single texts, so that functions of texts refuse a second one.")
+
+    def probabilities(self, logits: tf.Tensor) -> tf.Tensor:
+        """The probabilities of the labels, float32 [batch, num_labels]: they add up to 1 unless multi_label is set."""
+        scaled = logits if self.temperature == 1.0 else logits / self.temperature
+        return tf.sigmoid(scaled) if self.multi_label else tf.nn.softmax(scaled)
+
+    def score_of(self, logits: tf.Tensor) -> tf.Tensor:
+        """The scores of a model that ranks, from its logits, float32 of any shape."""
+        return logits if self.activation_fn == "identity" else tf.sigmoid(logits)
+
+    def predicted_labels(self, probabilities: tf.Tensor) -> tf.Tensor:
+        """With multi_label, whether each label is predicted, bool [batch, num_labels]."""
+        return probabilities >= tf.constant(self.thresholds or (0.5,), tf.float32)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TokenClassifierSettings(LabelSettings):
+    """The settings of AlbertTokenClassifier."""
+
+    head: ClassVar[str | None] = "token_classifier"
+
+    label_all_pieces: bool = options.boolean(
+        False, "Whether a word's tag is read from the mean over all of its pieces; if not, from the first piece. The "
+        "model itself does not use it.")
+    doc_stride: int | None = options.integer(
+        None, "Pieces from the start of a window to the start of the next. 0 or None: half a window.",
+        bounds.SEQ_LENGTH.at_least(0))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SpanSettings(Settings):
+    """The settings of AlbertSpan: how answer_questions and served models read raw text."""
+
+    head: ClassVar[str | None] = "span"
+
+    doc_stride: int | None = options.integer(
+        None, "Pieces from the start of a window to the start of the next. None: the default of these functions.",
+        bounds.SEQ_LENGTH.at_least(0))
+    max_query_length: int | None = options.integer(
+        None, "Largest number of pieces of a question. None: the default of these functions.",
+        bounds.SEQ_LENGTH.at_least(0))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ConditionalSpanSettings(SpanSettings):
+    """The settings of AlbertConditionalSpan."""
+
+    head: ClassVar[str | None] = "conditional_span"
+
+    null_score_diff_threshold: float | None = _uncompared(options.number(
+        None, "answer_questions and served models give no answer to a question whose cls_logit is above it. None: "
+        "they answer every question."))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MultipleChoiceSettings(Settings):
+    """The settings of AlbertMultipleChoice."""
+
+    head: ClassVar[str | None] = "multiple_choice"
+
+    num_choices: int = options.integer(
+        NUM_CHOICES, "Choices per question, for inputs with all choices of a question in one row (as in the release's "
+        "records).", bounds.CANDIDATES)
+    max_qa_length: int | None = options.integer(
+        None, "Largest number of pieces of question and option together when raw text is read. None: the default of "
+        "choose_options and of served models.", bounds.SEQ_LENGTH.at_least(0))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SentenceEncoderSettings(Settings):
+    """The settings of AlbertSentenceEncoder."""
+
+    head: ClassVar[str | None] = "sentence_encoder"
+
+    pooling: str = options.choice("mean", POOLINGS, "How tokens' vectors are pooled, see modeling/vectors.py.")
+    normalize: bool = options.boolean(False, "Whether vectors have length 1.")
+    truncate_dim: int | None = options.integer(
+        None, "Number of dimensions of the vectors; the others are left out before vectors are normalized. None: all.",
+        bounds.WIDTH)
+    prompts: tuple[tuple[str, str], ...] | None = options.value(
+        None, "Texts by name, such as dict(query=\"query: \"), one of which functions of texts put before each text. "
+        "The model itself reads ids.", _check_prompts)
+    default_prompt_name: str | None = options.string(None, "Name of that prompt. None: no prompt.")
+    distillation_depths: tuple[int, ...] = _uncompared(options.integers(
+        (), "Numbers of first layers that learned the vectors of a teacher as well, so that the model can be cut to "
+        "them.", bounds.LAYERS))
+
+    def __post_init__(self):
+        for name in ("prompts", "default_prompt_name"):
+            object.__setattr__(self, name, getattr(self, name) or None)
+        super().__post_init__()
+
+
+class PredictingModel(Protocol):
+    """A model that is called with token ids and returns its outputs.
+
+    Attributes:
+      row_length: the largest number of tokens of a row.
+      num_labels: the number of logits of a classifier or a tagger.
+    """
+
+    config: AlbertConfig
+    row_length: int
+    num_labels: int
+
+    @property
+    def settings(self) -> Any:
+        """The model's settings."""
+
+    def __call__(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The outputs by name, arrays or tensors, for int32 inputs by name, [batch, seq] each."""
