@@ -44,7 +44,8 @@ def finished(runs):
     """(output, directory) of a run that was evaluated on two sets."""
     sop = write_records(runs.folder / "dev.tfrecord", 20, seed=1, objective="sop")
     none = write_records(runs.folder / "plain.tfrecord", 20, seed=2, objective="none")
-    (runs.folder / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nlamp\n")
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "lamp", *(f"piece{i}" for i in range(54))]
+    (runs.folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces))
     printed = runs.run("finished", dict(TF_CPP_MIN_LOG_LEVEL=3), do_eval=True, keep_checkpoint_max=2,
                        eval_input_file=[sop, none],
                        vocab_file=runs.folder / "vocab.txt", do_lower_case=False)
