@@ -33,7 +33,7 @@ class Option:
       check: function of name and value that raises ValueError for a wrong value.
       limits: the smallest and the largest number, or the choices.
       needs: another option of the config without which this one has no effect: its name alone ("export_dir") or with
-        values ("objective=pairs,simcse").
+        values ("objective=pairs,simcse"). "|" separates several options, of which the config may lack some.
     """
 
     kind: str
@@ -72,10 +72,12 @@ class Config:
                 if option.kind == "number":  # albert_tf.json refuses an int
                     object.__setattr__(self, field.name, float(value))
             if option.needs and value != field.default:
-                other, _, values = option.needs.partition("=")
-                if getattr(self, other) not in values.split(",") if values else not getattr(self, other):
-                    raise ValueError(f"--{field.name}={value} has no effect without "
-                                     f"--{option.needs.replace(',', ' or ')}")
+                names, _, values = option.needs.partition("=")
+                others = [name for name in names.split("|") if hasattr(self, name)]
+                if not any(getattr(self, name) in values.split(",") if values else getattr(self, name)
+                           for name in others):
+                    needed = " or --".join(others) + option.needs[len(names):].replace(",", " or ")
+                    raise ValueError(f"--{field.name}={value} has no effect without --{needed}")
 
 
 class Declared(NamedTuple):

@@ -32,9 +32,13 @@ class Options(FirstLayers, Sharing):
     text_column: str | None = text_column_option("text")
     output_dir: str = fields.required("Directory of the initial model (start), the training texts (lines.txt), the "
                                       "training (training) and the result (model).")
-    replaced_words: float = fields.number(
-        0.3, "Fraction, from 0 to 1, of the words of every second line of --text that are replaced by random words of "
-        "the BERT's vocabulary. So the model also learns words that are not in the text.", 0.0, 1.0)
+    teacher_vectors: str | None = fields.string(
+        None, "Path of vectors of the lines or rows of --text by any other model, which the result learns instead of "
+        "the BERT's: as in run_sentence_embeddings. Default: the BERT's vectors are computed.")
+    replaced_words: float | None = fields.number(
+        None, "Fraction, from 0 to 1, of the words of every second line of --text that are replaced by random words of "
+        "the BERT's vocabulary. So the model also learns words that are not in the text. Default: 0.3, or 0 with "
+        "--teacher_vectors, which are those of the text as it is.", 0.0, 1.0)
     cached_dir: str | None = fields.string(
         None, "Directory in which several trainings share the BERT's vectors. Default: the directory of the training.")
     data_dir: str | None = fields.string(
@@ -55,6 +59,12 @@ class Options(FirstLayers, Sharing):
         None, PRECISIONS, "Data type of the training's computations. Default: mixed_bfloat16, or float32 if "
         "TensorFlow computes on a processor without instructions for bfloat16.")
 
+    def __post_init__(self):
+        super().__post_init__()
+        if self.teacher_vectors and self.replaced_words:
+            raise ValueError(f"--replaced_words={self.replaced_words} and --teacher_vectors exclude each other: the "
+                             "vectors are those of the text as it is")
+
 
 def main(options: Options) -> None:
     start = os.path.join(options.output_dir, "start")
@@ -74,12 +84,17 @@ def learn(options: Options, start: str) -> str:
 
     training, lines = (os.path.join(options.output_dir, name) for name in ("training", "lines.txt"))
     precision = options.precision or ("mixed_bfloat16" if options.runtime == "jax" else fast_precision())
-    texts = read_single_texts(options.text, options.text_column)
-    write_text(lines, "".join(f"{line}\n" for line in with_replaced_words(
-        texts, tokenizer_from_pretrained(start), options.replaced_words, options.random_seed)))
-    run_script("run_sentence_embeddings", objective="distillation", init_checkpoint=start,
-               teacher_checkpoint=options.init_checkpoint, train_file=lines, output_dir=training, do_train=True,
-               do_eval=options.data_dir is not None, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+    if options.teacher_vectors:
+        taught = dict(teacher_vectors=options.teacher_vectors, train_file=options.text, text_column=options.text_column)
+    else:
+        taught = dict(teacher_checkpoint=options.init_checkpoint, train_file=lines)
+        texts = read_single_texts(options.text, options.text_column)
+        share = 0.3 if options.replaced_words is None else options.replaced_words
+        write_text(lines, "".join(f"{line}\n" for line in with_replaced_words(
+            texts, tokenizer_from_pretrained(start), share, options.random_seed)))
+    run_script("run_sentence_embeddings", objective="distillation", init_checkpoint=start, output_dir=training,
+               do_train=True, do_eval=options.data_dir is not None, hidden_dropout_prob=0.0,
+               attention_probs_dropout_prob=0.0, **taught,
                max_seq_length=options.max_seq_length or open_source(start).settings.max_seq_length,
                precision=precision, bias_correction=True,
                distillation_depths=",".join(map(str, options.distillation_depths)) or None,

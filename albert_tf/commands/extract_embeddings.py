@@ -57,9 +57,11 @@ class Options(Source, NormalizedPooling, StoredVectors, Prompt, Texts, Precision
 
 
 def main(options: Options) -> None:
+    from albert_tf.data.feature_table import fingerprint
     from albert_tf.tasks.sentence_vectors.search import made_with, ranges_in, ranges_path, write_stored
     from albert_tf.tasks.sentence_vectors.vectors import prompted, token_files, token_ids
     from albert_tf.weights.resolved_model import resolve, sentence_pooling
+    from albert_tf.weights.teacher import TEXT_DIGEST
 
     if os.path.splitext(options.output_file)[1] != ".npy":
         raise ValueError(f"--output_file must end in .npy. Received: {options.output_file}")
@@ -85,7 +87,7 @@ def main(options: Options) -> None:
         tokenizer = selected.vocabulary.tokenizer(model.config)
         prompt, = prompted(model.settings, [""])
         made_from = {**{name: getattr(options, name) for name in _MADE_FROM}, **pooling, "prompts": prompt,
-                     **made_with(model, tokenizer)}
+                     **made_with(model, tokenizer), TEXT_DIGEST: fingerprint(options.input_file)}
         if options.text_column:
             made_from["text_column"] = options.text_column
         outputs.made_from, path = made_from, outputs.temporary[options.output_file]

@@ -5,8 +5,8 @@
 
 --objective=sts trains on the scores of STS-B, pairs on texts that belong together (two columns of --train_file, and
 hard negatives after them), simcse on single lines of text (--train_file), and distillation on the vectors that
---teacher_checkpoint makes of such lines. If the script is started again with the same flags, training continues from
-the latest checkpoint.
+--teacher_checkpoint makes of such lines, or that --teacher_vectors has. If the script is started again with the same
+flags, training continues from the latest checkpoint.
 """
 
 from albert_tf.commands import usage

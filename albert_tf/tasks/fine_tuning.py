@@ -13,7 +13,7 @@ import functools
 import gc
 import itertools
 import os
-from typing import Callable, Collection, Iterable, Sequence
+from typing import Callable, Collection, Iterable, Sequence, cast
 
 import tensorflow as tf
 from absl import logging
@@ -46,6 +46,7 @@ from albert_tf.utils.outputs import check_export
 from albert_tf.weights.model_card import write_run_card
 from albert_tf.weights.resolved_model import ResolvedModel, resolve
 from albert_tf.weights.settings import VocabularyFiles, settings_in, write_settings
+from albert_tf.weights.teacher import Teacher
 
 _CHECKED_TEXTS = 2000  # at the start of the training set
 
@@ -138,11 +139,11 @@ def _training_data(task: Task, is_evaluated: bool) -> tuple[FeatureTable, Schedu
                                          options.LARGEST_INTERVAL)
     if teacher is None or not teacher.alpha:
         return table, schedule
-    with strategy.scope():
-        model = teacher.model()
     micro_batch = options.training.train_batch_size // options.training.gradient_accumulation_steps
 
     def read(make_table: Callable[[], FeatureTable]):
+        with strategy.scope():
+            model = cast(Teacher, teacher).model()
         with chief_first(strategy):
             teacher_table = make_table()
         return teacher_outputs(model, teacher.outputs, teacher_table, options.cache, strategy, micro_batch,

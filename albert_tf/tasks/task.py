@@ -29,7 +29,7 @@ from albert_tf.utils.outputs import output_folder
 from albert_tf.weights.from_pretrained import load_into
 from albert_tf.weights.resolved_model import ResolvedModel
 from albert_tf.weights.settings import SETTINGS, Settings, label_difference, settings_in, write_settings
-from albert_tf.weights.teacher import Teacher
+from albert_tf.weights.teacher import StoredTeacher, Teacher
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Task(abc.ABC):
       data_files: names of the files of "train" and "dev" that are used, for the model cards.
       reading: the settings of how the task reads texts by name, such as doc_stride.
       stored_results: for each result of an evaluation that a run stores, the name of the setting.
-      teacher: the model from which the trained one learns; None for none.
+      teacher: the model, or file of outputs, from which the trained model learns; None for none.
     """
 
     options: FineTuningConfig
@@ -104,7 +104,7 @@ class Task(abc.ABC):
     data_files: Mapping[str, str] = {}
     reading: Mapping[str, Any] = {}
     stored_results: Mapping[str, str] = {}
-    teacher: Teacher | None = None
+    teacher: Teacher | StoredTeacher | None = None
 
     def __init__(self, options: FineTuningConfig, setup: Setup):
         self.options, self.setup, self.config = options, setup, setup.model.config
@@ -135,11 +135,13 @@ class Task(abc.ABC):
         """The texts of "train" or "dev", of which the first are compared and looked up in the vocabulary."""
         return ()
 
-    def teacher_outputs(self, teacher: Teacher, table: FeatureTable, read: Read) -> dict[str, np.ndarray]:
+    def teacher_outputs(
+        self, teacher: Teacher | StoredTeacher, table: FeatureTable, read: Read
+    ) -> dict[str, np.ndarray]:
         """What the model learns from a teacher: its outputs for the rows of the training table, in the same order.
 
         Here it reads the training table itself, for which it must have the same vocabulary. `read` returns its outputs
-        for a table, which a function makes.
+        for a table, which a function makes. The outputs of a StoredTeacher need no `read`.
         """
         return read(lambda: table)
 

@@ -257,8 +257,8 @@ class Distillation(TeacherConfig):
     distillation_temperature: float = fields.number(
         1.0, "Number by which the logits of teacher and model are divided before they are compared: above 1, labels "
         "that the teacher finds unlikely count more. It has no effect on a regression.", 1e-3,
-        needs="teacher_checkpoint")
+        needs="teacher_checkpoint|teacher_scores")
     distillation_alpha: float = fields.number(
-        0.5, "Weight, from 0 to 1, of the difference from the teacher of --teacher_checkpoint in the loss. The loss of "
-        "the labels has the rest. 0: the teacher is not used; 1: the labels are not used.", 0.0, 1.0,
-        needs="teacher_checkpoint")
+        0.5, "Weight, from 0 to 1, of the difference from the teacher in the loss. The loss of the labels has the "
+        "rest. 0: the teacher is not used; 1: the labels are not used.", 0.0, 1.0,
+        needs="teacher_checkpoint|teacher_scores")

@@ -1,18 +1,28 @@
-"""The model of --teacher_checkpoint, and what is checked before a model learns from it (training/distillation.py)."""
+"""Teachers (training/distillation.py): the model of --teacher_checkpoint, or a file with the outputs of any model.
+
+What is wrong with a teacher is found before a model learns from it.
+"""
 
 from __future__ import annotations
 
 import functools
+import os
 from typing import Mapping, Sequence, cast
+
+import numpy as np
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.data.feature_table import tokenizer_key
+from albert_tf.data.feature_table import fingerprint, tokenizer_key
+from albert_tf.data.rows import is_parquet, read_parquet
 from albert_tf.modeling.settings import ClassifierSettings, LabelSettings
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.config import Distillation
+from albert_tf.utils.files import check_is_file
+from albert_tf.utils.outputs import made_from_of, read_array
 from albert_tf.weights.from_pretrained import build
 from albert_tf.weights.heads import head_named
+from albert_tf.weights.hugging_face.reading import open_safetensors
 from albert_tf.weights.settings import label_difference
 from albert_tf.weights.stored_model import StoredModel, open_source
 
@@ -96,3 +106,76 @@ class Teacher:
             raise ValueError(f"--teacher_checkpoint={self.path} has no {', '.join(missing)}: set it to weights that "
                              "were fine-tuned for the same task")
         return model
+
+
+# Where extract_embeddings (in the manifest) and users (in the metadata of safetensors) note the text of the rows.
+TEXT_DIGEST = "text_sha256"
+
+
+class StoredTeacher:
+    """The outputs of a teacher that were computed before, one row for each example in a file of floating-point numbers.
+
+    The file is an .npy file, a .safetensors file with one array, or a Parquet file with one column, or one of lists.
+
+    Args:
+      option: the name of the option that names the file.
+      path: path of the file.
+    """
+
+    def __init__(self, option: str, path: str, outputs: Mapping[str, float | None], temperature: float = 1.0,
+                 alpha: float = 1.0):
+        self.outputs, self.temperature, self.alpha = outputs, temperature, alpha
+        self._path, self._name = path, f"--{option}={path}"
+        check_is_file(path)
+
+    def rows(self, number: int, source: str, width: int | None = None) -> np.ndarray:
+        """The rows, float32 [number, width].
+
+        Args:
+          number: how many there must be.
+          source: path of the examples. If the file has the SHA-256 digest of the examples that it was made from, it is
+            compared with that of this one.
+          width: how many numbers a row must have; None for any. With 1, the file may have an array of one dimension.
+        """
+        values, digest = _array_in(self._path)
+        if values.dtype.kind != "f":
+            raise ValueError(f"{self._name} has numbers of the type {values.dtype}: write them as float32")
+        if digest and digest != fingerprint(source):
+            raise ValueError(f"{self._name} was made from another text than {source}, or from an earlier version of it "
+                             f"({TEXT_DIGEST} differs): make it again")
+        if len(values) != number:
+            raise ValueError(f"{self._name} has {len(values):,} rows, but {source} has {number:,}: make a row for each "
+                             "of them, in the same order")
+        rows = values[:, None] if width == 1 and values.ndim == 1 else values
+        if rows.ndim != 2 or width not in (None, rows.shape[1]):
+            raise ValueError(f"{self._name} has an array of the shape {list(values.shape)}, but must have one of "
+                             f"{[number, width or 'any number']}")
+        wrong = np.flatnonzero(~np.isfinite(rows.sum(axis=1, dtype=np.float64)))
+        if len(wrong):
+            raise ValueError(f"{self._name} has numbers that are not finite, first in row {wrong[0] + 1:,}")
+        return np.asarray(rows, np.float32)
+
+
+def _array_in(path: str) -> tuple[np.ndarray, str | None]:
+    """The array of a file, and the digest of the text that it was made from, if the file has one."""
+    ending = os.path.splitext(path)[1]
+    if ending == ".npy":
+        return read_array(path), (made_from_of(path) or {}).get(TEXT_DIGEST)
+    if ending == ".safetensors":
+        with open_safetensors(path) as file:
+            return file.get_tensor(_only(path, "array", file.keys())), (file.metadata() or {}).get(TEXT_DIGEST)
+    if not is_parquet(path):
+        raise ValueError(f"{path} must end in .npy, .safetensors or .parquet")
+    _, first = next(read_parquet(path), (0, {}))
+    columns = list(first) if len(first) == 1 else [name for name, value in first.items() if isinstance(value, list)]
+    column = _only(path, "column of lists", columns)
+    try:
+        return np.stack([np.array(row[column], np.float32) for _, row in read_parquet(path, [column])]), None
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: the rows of {column!r} are not numbers, as many in each: {error}") from error
+
+
+def _only(path: str, kind: str, names: Sequence[str]) -> str:
+    if len(names) != 1:
+        raise ValueError(f"{path} must have one {kind}. It has {', '.join(names) or 'none'}")
+    return names[0]

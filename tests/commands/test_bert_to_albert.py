@@ -93,6 +93,14 @@ def test_the_cpu_decides_on_bfloat16_only_if_it_computes_the_training(options, e
     assert flags["precision"] == expected and flags["runtime"] == options["runtime"]
 
 
+def test_stored_vectors_are_learned_with_the_text_as_it_is(started, bert):
+    flags = started(teacher_vectors="vectors.npy", replaced_words=None)
+    assert (flags["teacher_vectors"], flags["train_file"]) == ("vectors.npy", str(bert / "lines.txt"))
+    assert "teacher_checkpoint" not in flags
+    with pytest.raises(ValueError, match="--replaced_words=0.1 and --teacher_vectors exclude each other"):
+        started(teacher_vectors="vectors.npy", replaced_words=0.1)
+
+
 def test_the_first_layers_learn_the_vectors_if_they_are_asked_to(started):
     assert started()["distillation_depths"] is None
     assert started(distillation_depths=(2, 3))["distillation_depths"] == "2,3"

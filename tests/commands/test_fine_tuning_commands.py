@@ -274,6 +274,16 @@ MISTAKES = [  # the task, flags, and what the line must name
      ["--objective=distillation", "--teacher_checkpoint"]),
     ("sentence vectors", dict(do_train=True, teacher_checkpoint="albert_tiny_en"),
      ["--objective=distillation", "--teacher_checkpoint"]),
+    ("sentence vectors", dict(do_train=True, objective="distillation", train_file="{inputs}/lines.txt",
+                              teacher_checkpoint="albert_tiny_en", teacher_vectors="vectors.npy"),
+     ["either --teacher_checkpoint or --teacher_vectors"]),
+    ("sentence vectors", dict(do_train=True, objective="distillation", train_file="{inputs}/lines.txt",
+                              teacher_vectors="vectors.npy", distillation_tokens=1.0),
+     ["--distillation_tokens=1.0 has no effect without --teacher_checkpoint"]),
+    ("sentence vectors", dict(do_train=True, objective="distillation", train_file="{inputs}/lines.txt",
+                              teacher_vectors="/nowhere.npy"), ["no such file: /nowhere.npy"]),
+    ("classification", dict(do_train=True, teacher_checkpoint="a", teacher_scores="b"),
+     ["--teacher_scores and --teacher_checkpoint exclude each other"]),
 ]
 
 

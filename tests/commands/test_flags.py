@@ -102,7 +102,8 @@ def test_a_whole_number_has_digits_alone(count, value):
 
 
 @pytest.mark.parametrize("script, values, message", [
-    ("run_classifier", dict(distillation_alpha=0.9), "--distillation_alpha=0.9 has no effect without --teacher"),
+    ("run_classifier", dict(distillation_alpha=0.9), 
+     "--distillation_alpha=0.9 has no effect without --teacher_checkpoint or --teacher_scores"),
     ("run_tagging", dict(distillation_temperature=2), "--distillation_temperature=2.0 has no effect without --teacher"),
     ("run_squad", dict(distillation_alpha=0), "--distillation_alpha=0.0 has no effect without --teacher_checkpoint"),
     ("run_classifier", dict(max_windows=4), "--max_windows=4 has no effect without --long_texts=mean or max"),

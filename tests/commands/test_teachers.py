@@ -71,6 +71,31 @@ def test_a_teacher_with_another_tokenizer_answers_once_and_a_resumed_run_takes_t
     assert are_equal(end_of(folder / "whole", 4), end_of(folder / "parts", 4))
 
 
+@pytest.mark.parametrize("script, option, output, flags", [
+    ("run_classifier", "teacher_scores", "logits", dict(distillation_alpha=0.9)),
+    ("run_sentence_embeddings", "teacher_vectors", "sentence_embedding",
+     dict(objective="distillation", train_file="lines.txt"))])
+def test_stored_outputs_teach_as_the_model_that_made_them(run, teacher, folder, monkeypatch, script, option, output,
+                                                          flags):
+    monkeypatch.chdir(folder)
+    computed, stored = f"{script}_computed", f"{script}_stored"
+    run(script, computed, teacher_checkpoint=teacher, cached_dir=folder / computed, **flags)
+    values = np.load(next((folder / computed).glob(f"teacher_{output}_*.npy")))
+    if "train_file" in flags:  # a blank line follows each text, and has a row, too
+        values = np.insert(values, np.arange(len(values)) + 1, 0, axis=0)
+    np.save(folder / f"{option}.npy", values)
+    printed = run(script, stored, **{option: folder / f"{option}.npy"}, **flags)
+    assert "the teacher" not in printed
+    assert are_equal(end_of(folder / computed), end_of(folder / stored))
+
+
+def test_probabilities_in_the_place_of_logits_are_warned_of(run, folder, golden):
+    examples = len((golden / "glue/RTE/train.tsv").read_text("utf-8").splitlines()) - 1
+    np.save(folder / "probabilities.npy", np.full([examples, 2], 0.5))
+    printed = run("run_classifier", "of_probabilities", teacher_scores=folder / "probabilities.npy")
+    assert "all of --teacher_scores are from 0 to 1: they must be logits" in printed
+
+
 def test_a_score_is_learned_from_a_teachers(run, folder):
     run("run_classifier", "scores", task_name="sts-b")
     run("run_classifier", "scored", task_name="sts-b", teacher_checkpoint=folder / "scores", distillation_alpha=1)

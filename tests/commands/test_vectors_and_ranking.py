@@ -149,6 +149,16 @@ def test_rankings_and_vectors_of_fewer_dimensions_are_learned_from_a_teacher(ses
     assert "spearman_4" in (folder / "of_teacher/eval_results.json").read_text()
 
 
+def test_extracted_vectors_teach_their_own_text_alone(session, folder, extracted):
+    flags = dict(script="run_sentence_embeddings", objective="distillation", teacher_vectors=folder / "float32.npy",
+                 do_train=True, train_batch_size=2, max_seq_length=16, train_step=1, warmup_step=0)
+    session.run(train_file=folder / "lines.txt", output_dir=folder / "of_vectors", **flags)
+    assert np.load(folder / "of_vectors/teacher_projection.npy").shape == (12, 16)
+    (folder / "reversed.txt").write_text("\n".join((folder / "lines.txt").read_text().splitlines()[::-1]) + "\n")
+    printed = session.run(train_file=folder / "reversed.txt", output_dir=folder / "of_other", expect=1, **flags)
+    assert "float32.npy was made from another text than" in printed.splitlines()[-1]
+
+
 @pytest.mark.parametrize("script, flags, message", [
     ("extract_embeddings", dict(vector_precision="binary", per_token=True),
      "--per_token and --vector_precision exclude each other"),

@@ -15,13 +15,29 @@ from albert_tf.utils import bounds
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class ScoreDistillation(Distillation):
+    """Distillation from a model, or from a file of scores."""
+
+    teacher_scores: str | None = fields.string(
+        None, "Path of the scores of the training examples by any model, instead of --teacher_checkpoint: row i has "
+        "example i's logit for each label, before softmax or sigmoid; of a ranking its logit, and of a regression its "
+        "score. An .npy file with an array of floating-point numbers, a .safetensors file with one array, or a "
+        ".parquet file with one column, or one column of lists.")
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.teacher_scores and self.teacher_checkpoint:
+            raise ValueError("--teacher_scores and --teacher_checkpoint exclude each other: set one teacher")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassifierConfig(FineTuningConfig):
     """Classification, regression or ranking of texts or pairs. See FineTuningConfig."""
 
     ACTIONS: ClassVar[tuple[str, ...]] = (*FineTuningConfig.ACTIONS, "calibrate")
     RELEASE_STEPS: ClassVar[tuple[int, int] | None] = (1000, 0)
 
-    distillation: Distillation = fields.part(Distillation)
+    distillation: ScoreDistillation = fields.part(ScoreDistillation)
     task_name: str | None = fields.string(
         None, "Name of a GLUE task: cola, mnli, mismnli, mrpc, rte, sst-2, sts-b, qqp, qnli, wnli or ax.")
     task_config: str | None = fields.string(

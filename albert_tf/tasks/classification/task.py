@@ -25,7 +25,7 @@ from albert_tf.training.strategy import is_chief, wait_for_all
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.model_card import write_calibration
 from albert_tf.weights.settings import Settings, settings_in, write_settings
-from albert_tf.weights.teacher import Teacher
+from albert_tf.weights.teacher import StoredTeacher, Teacher
 
 _LONG_TEXTS = ("window_pooling", "max_windows", "doc_stride")  # what --long_texts tells a classifier
 
@@ -53,8 +53,13 @@ class TextClassification(Task):
         self._class_weights: tuple[float, ...] | None = None  # of the training set
         sources = self.format.sources.items()
         self.data_files = {split: source.path for split, source in sources if split in options.splits}
-        if options.do_train and options.distillation.teacher_checkpoint:
-            self.teacher = Teacher.of(options.distillation, "classifier", ClassificationObjective.TEACHER_OUTPUTS)
+        taught = options.distillation
+        if options.do_train and taught.teacher_scores:
+            self.teacher = StoredTeacher(
+                "teacher_scores", taught.teacher_scores, ClassificationObjective.TEACHER_OUTPUTS,
+                taught.distillation_temperature, taught.distillation_alpha)
+        if options.do_train and taught.teacher_checkpoint:
+            self.teacher = Teacher.of(taught, "classifier", ClassificationObjective.TEACHER_OUTPUTS)
             self.teacher.check_labels(self.format.labels, self.format.multi_label, self.format.is_ranking)
 
     def objective(self, config):
@@ -84,7 +89,13 @@ class TextClassification(Task):
             yield from filter(None, (example.text_a, example.text_b))
 
     def teacher_outputs(self, teacher, table, read):
-        """The teacher reads the same texts with its own vocabulary, length and windows."""
+        """The scores of a file, or of a teacher that reads the texts with its own vocabulary, length and windows."""
+        if isinstance(teacher, StoredTeacher):
+            path = self.format.source("train").path_in(self.options.data_dir)
+            logits = teacher.rows(len(table), path, self.format.num_labels)
+            if not self.format.is_regression and logits.min() >= 0 and logits.max() <= 1:
+                logging.warning("all of --teacher_scores are from 0 to 1: they must be logits, and not probabilities")
+            return dict(logits=logits)
         options, cache = self.options, FeatureCache(teacher.tokenizer, self.options.cache)
         settings = teacher.source.settings.of_class(ClassifierSettings)
         return read(lambda: feature_table(

@@ -30,12 +30,16 @@ class SentenceVectorsConfig(NormalizedPooling, StoredVectors, Prompt, TeacherCon
         "Training objective. sts: the cosine of two texts predicts STS-B's score. "
         "pairs: the two texts of a row are nearest to each other in their batch. simcse: like pairs, with each line "
         f"and the same line under another dropout mask (of the rate {DROPOUT} if the config has no dropout). "
-        "distillation: the vector of each line is that of --teacher_checkpoint.")
+        "distillation: the vector of each line is that of --teacher_checkpoint or --teacher_vectors.")
     train_file: str | None = fields.string(
         None, "Path of the training data. For --objective=pairs it is a .tsv or .csv file with two columns and no "
         "header, or JSON lines or Parquet with text_a and text_b. For --objective=simcse and distillation it is UTF-8 "
         "text, one text on each line, or a table with --text_column.")
     text_column: str | None = text_column_option("text")
+    teacher_vectors: str | None = fields.string(
+        None, "Path of the vectors of the lines or rows of --train_file by any model, of any width, instead of "
+        "--teacher_checkpoint: an .npy file with an array of floating-point numbers, a .safetensors file with one "
+        "array, or a .parquet file with one column of lists. Row i is the vector of line i, also if lines are blank.")
     num_negatives: int = fields.integer(
         0, "Number of hard negatives of each row of --train_file, for --objective=pairs: texts that do not belong to "
         "the first one. They are the columns after the second one, or negative_1, negative_2, ... of JSON lines and "
@@ -62,7 +66,7 @@ class SentenceVectorsConfig(NormalizedPooling, StoredVectors, Prompt, TeacherCon
     distillation_tokens: float = fields.number(
         0.0, "Weight in the loss of --objective=distillation of the relative squared distance of the last layer's "
         "outputs from the teacher's, whose vocabulary must be the same. The teacher's are kept in memory and in "
-        "--cached_dir: 1.5 GB for a million tokens of 384 numbers.", 0.0, needs="objective=distillation")
+        "--cached_dir: 1.5 GB for a million tokens of 384 numbers.", 0.0, needs="teacher_checkpoint")
 
     distillation_depths: tuple[int, ...] = fields.whole_numbers(
         (), "Comma-separated numbers of layers, such as 2,3,4. The loss of --objective=distillation is the mean of "
@@ -71,8 +75,9 @@ class SentenceVectorsConfig(NormalizedPooling, StoredVectors, Prompt, TeacherCon
 
     def __post_init__(self):
         super().__post_init__()
-        if (self.objective == "distillation") != bool(self.teacher_checkpoint):
-            raise ValueError("--objective=distillation and --teacher_checkpoint need each other: set both or neither")
+        if (self.objective == "distillation") != bool(self.teacher_checkpoint) + bool(self.teacher_vectors):
+            raise ValueError("--objective=distillation needs one teacher, and other objectives none: set it with "
+                             "either --teacher_checkpoint or --teacher_vectors, or set none of the three")
         compares_texts = self.objective in ("pairs", "simcse") or self.do_train and self.distillation_cosines
         if compares_texts and not self.devices.cpu_parts:  # the trainer makes one part, so threads are not divided
             object.__setattr__(self, "devices", dataclasses.replace(self.devices, cpu_parts=1))

@@ -11,6 +11,7 @@ from absl import logging
 
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureCache
+from albert_tf.data.rows import read_texts
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.settings import SentenceEncoderSettings
 from albert_tf.modeling.vectors import prompt_text
@@ -43,7 +44,7 @@ from albert_tf.training.evaluation import mean_of
 from albert_tf.utils.outputs import read_array, write_array
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.resolved_model import sentence_pooling
-from albert_tf.weights.teacher import Teacher
+from albert_tf.weights.teacher import StoredTeacher, Teacher
 
 # Distillation: about how many lines the initial weights read, and how many in a batch.
 COMPARED, COMPARED_BATCH = 2000, 32
@@ -69,6 +70,8 @@ class SentenceEmbeddings(Task):
         if options.objective != "sts":
             files["train"] = os.path.basename(options.train_file or "")
         self.data_files = {split: files[split] for split in options.splits if split in files}
+        if options.do_train and options.teacher_vectors:
+            self.teacher = StoredTeacher("teacher_vectors", options.teacher_vectors, teacher_outputs(0.0))
         if options.do_train and options.teacher_checkpoint:
             self.teacher = Teacher(options.teacher_checkpoint, "sentence_encoder",
                                    teacher_outputs(options.distillation_tokens))
@@ -123,14 +126,21 @@ class SentenceEmbeddings(Task):
     def teacher_outputs(self, teacher, table, read):
         """The teacher's vectors, as wide as those of the model and near those of its initial weights.
 
-        The teacher reads the same lines with its vocabulary, and with its length unless tokens are compared. The
-        projection is stored with the run, since the initial weights may be gone when it continues.
+        The teacher reads the same lines with its vocabulary, and with its length unless tokens are compared. A file of
+        vectors has rows for blank lines, too, which are left out. The projection is stored with the run, since the
+        initial weights may be gone when it continues.
         """
-        length, cache = self.setup.max_seq_length, FeatureCache(teacher.tokenizer, self.options.cache)
-        if not self.options.distillation_tokens:
-            length = teacher.row_length(length)
-        settings = teacher.source.settings.of_class(SentenceEncoderSettings)
-        outputs = read(lambda: line_table(cache, prompted(settings, self.lines), length))
+        if isinstance(teacher, StoredTeacher):
+            source = self.options.train_file
+            is_read = [bool(text.strip()) for text in read_texts(source, self.options.text_column)]
+            stored = teacher.rows(len(is_read), source)
+            outputs = dict(sentence_embedding=stored if all(is_read) else stored[is_read])
+        else:
+            length, cache = self.setup.max_seq_length, FeatureCache(teacher.tokenizer, self.options.cache)
+            if not self.options.distillation_tokens:
+                length = teacher.row_length(length)
+            settings = teacher.source.settings.of_class(SentenceEncoderSettings)
+            outputs = read(lambda: line_table(cache, prompted(settings, self.lines), length))
         vectors, path = outputs["sentence_embedding"], os.path.join(self.options.output_dir, PROJECTION)
         if saved_runs(self.options.output_dir) and tf.io.gfile.exists(path):
             matrix = read_array(path)

@@ -192,7 +192,7 @@ class SafeTensor:
         at_once = max(1, _BYTES_AT_ONCE * len(rows) // max(1, values.nbytes))
         for first in range(0, len(rows), at_once):
             part = slice(first, min(first + at_once, len(rows)))
-            with _opened(self.path) as file:
+            with open_safetensors(self.path) as file:
                 rows[part] = file.get_slice(self.key)[part]
         return tf.experimental.dlpack.from_dlpack(values.__dlpack__())  # convert_to_tensor would copy, twice
 
@@ -233,13 +233,14 @@ def _shards(index: str) -> list[str]:
 
 
 def _tensors_of(path: str) -> dict[str, SafeTensor]:
-    with _opened(path) as file:
+    with open_safetensors(path) as file:
         slices = {key: file.get_slice(key) for key in file.keys()}
         return {key: SafeTensor(path, key, tuple(part.get_shape()), part.get_dtype()) for key, part in slices.items()}
 
 
 @contextlib.contextmanager
-def _opened(path: str):
+def open_safetensors(path: str):
+    """The open file, for safe_open's methods. Raises ValueError if it is missing or of another format."""
     try:
         with safe_open(local_copy(path), framework="np") as file:
             yield file
