@@ -27,7 +27,7 @@ def batch_of_phonemes(words=50, rows=8, seq=48):
     return {name: values.numpy() if hasattr(values, "numpy") else values for name, values in batch.items()}
 
 
-def test_weights_outputs_and_losses_are_those_of_pytorch(tmp_path):
+def test_weights_outputs_and_losses_are_those_of_transformers(tmp_path):
     python_of("transformers")
     batch, folder = batch_of_phonemes(), tmp_path / "pl_bert"
     folder.mkdir()
