@@ -178,7 +178,8 @@ def test_a_file_with_a_mistake_is_named_in_one_line(copied, golden, tmp_path, pl
     (OURS, "albert_config.json", content(b"{")), (OURS, "model.ckpt-best.index", content(b"no index")),
     (OURS, "tiny.model", content(b"no model")), (OURS, "tokenizer_config.json", content(b"{")),
     (HF, "tokenizer.json", content(b"{")),
-    (HF, WEIGHTS, lambda path: path.rename(path.parent / "pytorch_model.bin"))], ids=lambda value: str(value)[:30])
+    (HF, WEIGHTS, lambda path: path.rename(path.parent / "pytorch_model.bin"))],
+    ids=lambda value: getattr(value, "__name__", str(value))[:30])
 def test_a_damaged_file_is_named_as_one_in_the_archive(copied, tmp_path, place, file, change):
     _, folder = copied(*place)
     change(folder / file)
