@@ -21,6 +21,7 @@ import tempfile
 from typing import Any, Iterable, Iterator, Mapping
 
 import numpy as np
+from absl import logging
 
 from albert_tf.data.records import serialize
 from albert_tf.data.worker_pool import chunks, worker_pool
@@ -171,8 +172,6 @@ def _count(run, paths: Iterable[str]) -> tuple[collections.Counter, collections.
 
 
 def _report_unknown(unknown: collections.Counter, symbols: collections.Counter) -> None:
-    from absl import logging
-
     share = unknown.total() / (unknown.total() + symbols.total())
     most = ", ".join(f"{symbol!r} (U+{ord(symbol):04X}): {count:,}" for symbol, count in unknown.most_common(5))
     message = f"{share:.2%} of the symbols are not in the table of phonemes: {most}"

@@ -21,7 +21,7 @@ from albert_tf.pretraining.objective import DistilledPretrainingObjective, Pretr
 from albert_tf.pretraining.phoneme_objective import DistilledPhonemeObjective, PhonemeFormat, PhonemeObjective
 from albert_tf.pretraining.reading import RecordSet
 from albert_tf.training.checkpoints import Checkpoints, best_or_latest, numbered
-from albert_tf.training.evaluation import Evaluator
+from albert_tf.training.evaluation import Evaluator, format_results
 from albert_tf.training.run import new_trainer, set_up, train, training_in
 from albert_tf.training.strategy import distributed, is_chief
 from albert_tf.utils.files import check_directory, check_no_wildcard, expand_globs, make_directory
@@ -60,6 +60,9 @@ def _pretrain(options: PretrainingConfig, selected: ResolvedModel, strategy: tf.
                        for patterns in options.eval_input_file or options.input_file] if options.do_eval else []
     all_files = _files_of(training_sets + evaluation_sets)
     formats = {records.phonemes for records in training_sets + evaluation_sets}
+    for file in (records.files[0] for records in evaluation_sets if records.phonemes):
+        logging.info("%s: the most frequent phonemes and words give %s", file.path,
+                     format_results(file.made_from["baselines"]))
     reading.check_tokenizer(all_files, tokenizer, config.vocab_size)
     sentence_objectives = {_sentence_objective_of(records.files) for records in evaluation_sets}
     if options.sentence_objective:

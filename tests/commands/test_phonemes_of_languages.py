@@ -47,6 +47,7 @@ def test_the_commands_of_the_page_make_an_encoder(tmp_path, monkeypatch, languag
             changes = dict(phonemize=dict(language=language), run_pretraining=SMALL).get(script, {})
             printed[script] = session.run(script=script, **{**flags_of(arguments), **changes})
         again = session.run(script="phonemize", input_file="text.txt", language=language, output_file="phonemes.jsonl")
+    assert "dev.tfrecord: the most frequent phonemes and words give masked_lm_accuracy 0." in printed["run_pretraining"]
     assert "word_accuracy" in printed["run_pretraining"] and "different words" in again
     lines = (tmp_path / "phonemes.jsonl").read_text("utf-8").rstrip("\n").splitlines()
     text = (tmp_path / "text.txt").read_text("utf-8").splitlines()
