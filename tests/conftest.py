@@ -114,3 +114,11 @@ def mirrored(two_cpu_devices):
     import tensorflow as tf
 
     return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def graphs_of_a_file():
+    """Drops the graphs of tokenizers after each file: a test may free the resources of all graphs of its process."""
+    yield
+    if "tiny" in sys.modules:
+        sys.modules["tiny"].graph_of.cache_clear()

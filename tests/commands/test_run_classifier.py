@@ -97,7 +97,7 @@ def test_rte_starts_from_mnli_without_its_head(script, mnli, folder):
 def test_a_released_checkpoint_is_evaluated_and_predicts(script, folder, golden):
     """A TF1 checkpoint of the release, fine-tuned for three labels."""
     released, directory, words = golden / "finetuned_heads" / "classifier", folder / "released", folder / "words.txt"
-    words.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "rain"]))
+    words.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "rain", *map(str, range(53))]))
     script(task_name="mnli", output_dir=directory, init_checkpoint=released / "model.ckpt", albert_config_file=None,
            spm_model_file=None, vocab_file=words, do_eval=True, do_predict=True)
     model = from_pretrained(str(released / "model.ckpt"), model="classifier", num_labels=3)

@@ -50,6 +50,8 @@ SCENARIOS = dict(
                      f"--num_shards=2 --dupe_factor=2 --num_workers=2 {RECORDS}", "--random_seed=7",
                      f"{PRETRAINING}--do_train=false --do_eval --init_checkpoint=$pretraining/run "
                      "--input_file=OUT/?-*.tfrecord --output_dir=OUT/read"),
+    phonemes=Scenario("phonemize --input_file=text*.txt --language=en-us --num_workers=2 --output_file=OUT/p.jsonl",
+                      "--language=en-gb"),
     pretraining=Scenario(f"{PRETRAINING}--input_file=$records/a-*.tfrecord --input_file=$records/b-*.tfrecord "
                          "--do_eval --dynamic_masking --hidden_dropout_prob=0.1 --output_dir=OUT/run", progress=STATE,
                          cost=3),

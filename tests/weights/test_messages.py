@@ -60,13 +60,19 @@ def content(value):
     return lambda path: path.write_bytes(value)
 
 
+def write_over(path, values):
+    """Replaces a file of weights, and removes the manifest, which has its checksum."""
+    save_file(values, path)
+    (path.parent / ".hugging_face.manifest.json").unlink()
+
+
 def tensors(**changes):
     """A change of tensors by functions; "__" stands for "."."""
     def change(path):
         values = load_file(path)
         for name, function in changes.items():
             values[name.replace("__", ".")] = function(values)
-        save_file(values, path)
+        write_over(path, values)
 
     return change
 
@@ -197,7 +203,7 @@ def test_a_mapping_where_e_is_h_must_be_the_identity(tmp_path, change):
     np.testing.assert_array_equal(values[f"{IDENTITY}weight"], np.eye(16))
     assert not values[f"{IDENTITY}bias"].any()
     values[IDENTITY + change][0] += 1
-    save_file(values, tmp_path / WEIGHTS)
+    write_over(tmp_path / WEIGHTS, values)
     fails(tmp_path, "embedding_hidden_mapping_in", "identity")
 
 

@@ -54,8 +54,8 @@ def to_onnx(model: keras.Model, precision: str = "float32", in_float32: str = ""
     head = head_of(model)
     add_head = globals().get(head.name)
     if add_head is None:
-        raise ValueError(f"{type(model).__name__} cannot be exported to ONNX: albert_tf/export/onnx/writing.py has "
-                         f"no function {head.name}")
+        raise ValueError(f"{type(model).__name__} cannot be exported to ONNX: set --model=encoder to export its "
+                         "encoder alone")
     if isinstance(model, ConfiguredModel):
         model.get_config()  # raises for adapters
     graph = OnnxGraph(precision, in_float32)
