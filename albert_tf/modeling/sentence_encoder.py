@@ -20,7 +20,7 @@ class AlbertSentenceEncoder(ConfiguredModel):
     """AlbertModel with a pooling of its outputs.
 
     Args:
-      pooling, normalize, **settings: fields of SentenceEncoderSettings.
+      pooling, normalize, settings: fields of SentenceEncoderSettings.
       vector_precision, vector_ranges: the precision of the vectors of exported models (see VectorPrecision). Those of a
         call are float32.
 
