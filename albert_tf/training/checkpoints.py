@@ -6,6 +6,7 @@ is removed by the next process that writes to the directory.
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import os
 import re
@@ -194,10 +195,17 @@ class Checkpoints:
 
 
 def copy_as_best(prefix: str) -> None:
-    """Makes model.ckpt-best in the directory of a checkpoint a copy of this checkpoint, with all of its variables."""
+    """Makes model.ckpt-best in the directory of a checkpoint a copy of this checkpoint, with all of its variables.
+
+    Raises:
+      FileNotFoundError, tf.errors.NotFoundError: a training of the same run has removed the checkpoint.
+    """
     directory, name = os.path.split(prefix)
     with output_checkpoint(os.path.join(directory, BEST)) as temporary:
-        for part in _names(directory, f"{name}."):  # data, index
+        parts = _names(directory, f"{name}.")  # data, index
+        if f"{name}.index" not in parts:
+            raise FileNotFoundError(errno.ENOENT, "the checkpoint was removed", prefix)
+        for part in parts:
             tf.io.gfile.copy(prefix + part[len(name):], temporary + part[len(name):], overwrite=True)
 
 

@@ -139,7 +139,10 @@ class Evaluator:
         if tf.io.gfile.exists(f"{best}.index") and saved_step(best) not in saved:
             logging.warning("%s was saved meanwhile by a training of the same run, and is kept", best)
         elif prefix not in (best, None) and self._loads(load, prefix, self.best_step) and self._writes:
-            copy_as_best(prefix)
+            try:
+                copy_as_best(prefix)
+            except (FileNotFoundError, tf.errors.NotFoundError):
+                logging.warning("%s was removed meanwhile by a training of the same run; %s stays", prefix, best)
 
     def _loads(self, load: Callable[[str, int], object], prefix: str, step: int) -> bool:
         """Loads a checkpoint. Returns whether it could be loaded and is that of the step."""
