@@ -10,6 +10,7 @@ from albert_tf import keras
 from albert_tf.export.onnx import writing
 from albert_tf.export.onnx.graph import OnnxGraph, _quantize
 from albert_tf.export.onnx.writing import differences, to_onnx
+from albert_tf.modeling.adapters import LoraOptions, add_adapters
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -131,7 +132,14 @@ def with_large_bias():
     return model
 
 
+def with_adapters():
+    model = AlbertModel(CONFIG)
+    add_adapters(model, LoraOptions(2, 4.0))
+    return model
+
+
 @pytest.mark.parametrize("make, parts", [
+    (lambda: to_onnx(with_adapters()), "adapters .*merge_adapters"),
     (lambda: to_onnx(AlbertModel(CONFIG), "int8", "attention_9"), "'attention_9', such as .*kernel"),
     (lambda: to_onnx(AlbertModel(CONFIG), "int8", "LayerNorm"), "'LayerNorm'"),
     (lambda: to_onnx(AlbertModel(CONFIG), "int8", "("), r"'\('.* unterminated subpattern"),
