@@ -6,16 +6,17 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.configured_model import ConfiguredModel, register, required
+from albert_tf.modeling.configured_model import register, required
 from albert_tf.modeling.dropout import dropouts
 from albert_tf.modeling.layers import OutputDense
+from albert_tf.modeling.pretrainer import MaskedLmModel
 from albert_tf.modeling.settings import PhonemePretrainerSettings
 
 _BLOCK = 1024  # rows of logits in memory at a time
 
 
 @register
-class AlbertPhonemePretrainer(ConfiguredModel):
+class AlbertPhonemePretrainer(MaskedLmModel):
     """AlbertModel with a head for phonemes and one for words.
 
     Call it with AlbertModel's inputs and masked_lm_positions, int32 [batch, predictions]. It returns AlbertModel's
@@ -38,11 +39,6 @@ class AlbertPhonemePretrainer(ConfiguredModel):
         self.phonemes = OutputDense("cls/phonemes/", config.hidden_size, config.vocab_size, config.initializer_range)
         self.words = OutputDense("cls/words/", config.hidden_size, num_words, config.initializer_range)
         self.built = True
-
-    def input_specs(self, batch_size=None, seq_length=None, num_predictions=None):
-        """The inputs' names, shapes and types; None is any size."""
-        positions = tf.TensorSpec([batch_size, num_predictions], tf.int32, "masked_lm_positions")
-        return dict(super().input_specs(batch_size, seq_length), masked_lm_positions=positions)
 
     def call(self, inputs, training=False):
         """The outputs that the class describes."""

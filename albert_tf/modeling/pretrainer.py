@@ -36,8 +36,17 @@ class MaskedLmHead(ReleaseLayer):
         return tf.reshape(logits, tf.concat([tf.shape(positions), [logits.shape[-1]]], axis=0))
 
 
+class MaskedLmModel(ConfiguredModel):
+    """Base class of models that predict at masked_lm_positions, int32 [batch, predictions]."""
+
+    def input_specs(self, batch_size=None, seq_length=None, num_predictions=None):
+        """The inputs' names, shapes and types; None is any size."""
+        positions = tf.TensorSpec([batch_size, num_predictions], tf.int32, "masked_lm_positions")
+        return dict(super().input_specs(batch_size, seq_length), masked_lm_positions=positions)
+
+
 @register
-class AlbertPretrainer(ConfiguredModel):
+class AlbertPretrainer(MaskedLmModel):
     """AlbertModel with both heads of pre-training.
 
     Call it with AlbertModel's inputs and masked_lm_positions, int32 [batch, predictions]. It returns AlbertModel's
@@ -55,11 +64,6 @@ class AlbertPretrainer(ConfiguredModel):
         self.masked_lm = MaskedLmHead(config)
         self.sentence_order = OutputDense("cls/seq_relationship/", config.hidden_size, 2, config.initializer_range)
         self.built = True
-
-    def input_specs(self, batch_size=None, seq_length=None, num_predictions=None):
-        """The inputs' names, shapes and types; None is any size."""
-        positions = tf.TensorSpec([batch_size, num_predictions], tf.int32, "masked_lm_positions")
-        return dict(super().input_specs(batch_size, seq_length), masked_lm_positions=positions)
 
     def call(self, inputs, training=False):
         """The outputs that the class describes."""
