@@ -3,17 +3,8 @@
 import csv
 import json
 import shutil
-import sys
 
 from in_process import loaded
-
-from benchmarks.alternation import THREADS, output_of
-
-
-def test_a_measured_program_reads_its_number_of_threads_where_torch_and_tensorflow_look_for_it():
-    program = "import os, sys; print(*map(os.environ.get, sys.argv[1:]))"
-    names = ["OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"]
-    assert output_of([sys.executable, "-c", program, *names], **dict.fromkeys(THREADS, "2")) == "2 2 2\n"
 
 
 def test_retrieval_measures_each_form_of_vectors_and_a_model_that_ranks(golden, tmp_path):
@@ -39,24 +30,3 @@ def test_retrieval_measures_each_form_of_vectors_and_a_model_that_ranks(golden, 
     first = paragraphs[0]
     assert (training[0]["query"], training[0]["passage"]) == (first["qas"][0]["question"], first["context"])
     assert [row["relevant"] for row in training[:2]] == ["1", "0"] and training[1]["passage"] != first["context"]
-
-
-def test_an_albert_of_a_bert_is_measured_once_and_drawn_beside_its_teacher(golden, tmp_path):
-    (tmp_path / "squad").mkdir()
-    shutil.copytree(golden / "glue/STS-B", tmp_path / "glue/STS-B")
-    shutil.copy(golden / "squad/dev_v1.json", tmp_path / "squad/dev-v1.1.json")
-    table = tmp_path / "bert_to_albert.csv"
-    with loaded("benchmarks/bert_to_albert.py") as run:
-        columns = run.names["COLUMNS"]
-        earlier = [["plain", seed, "128", 0.6, 0.8, score, 6.0, 1.0, 5000000, 0.5] for seed, score in (
-            ("1", 0.7), ("2", 0.8))]
-        table.write_text("".join(",".join(map(str, row)) + "\n" for row in [columns, *earlier]))
-        flags = dict(model=golden / "sentence_transformers/mean_normalized", data=tmp_path, text="unused",
-                     output_dir=tmp_path, configurations="teacher,plain", seeds="1,2", num_lines=128)
-        assert run(**flags) == 0
-        first = table.read_text()
-        assert run(**flags) == 0 and table.read_text() == first
-    *plain, teacher = csv.DictReader(open(table))
-    assert [[row[column] for column in columns] for row in plain] == [[str(each) for each in row] for row in earlier]
-    assert (teacher["configuration"], teacher["seed"], teacher["start_spearman"]) == ("teacher", "", "")
-    assert abs(float(teacher["spearman"])) <= 1 and 0 <= float(teacher["recall@1"]) <= 1

@@ -1,16 +1,11 @@
 """The exported steps (benchmarks/device_steps) are programs that jax runs without TensorFlow."""
 
-import gzip
 import json
 import os
-import re
 import subprocess
 
 import script_process
 from peers import python_of
-
-from benchmarks.device_steps.programs import forward_flops
-from benchmarks.workers.workloads import WORKLOADS
 
 DEMO = dict(task="tagging", model="demo", batch=2, seq=16, num_hidden_layers=1, what=["step", "forward"])
 
@@ -40,21 +35,3 @@ def test_a_program_names_its_parameters_and_has_no_weights(tmp_path):
     assert words["shape"] == [30000, 128] and 0.017 < words["stddev"] < 0.02
     assert spec["outputs"] == ["logits"] and spec["tokens"] == 32
     assert sum(file.stat().st_size for file in folder.iterdir()) < 100_000
-
-
-def test_attention_is_one_operation_of_cudnn_for_each_direction_on_request(tmp_path):
-    export(tmp_path, attention="cudnn", **DEMO)
-    calls = {folder.name: re.findall(rb"__cudnn[$]\w+", gzip.decompress((folder / "program.hlo.gz").read_bytes()))
-             for folder in tmp_path.iterdir()}
-    assert calls == {
-        "tagging-demo-1-layers-2x16-bfloat16-forward-cudnn-attention": [b"__cudnn$fmhaSoftmax"],
-        "tagging-demo-1-layers-2x16-bfloat16-step-cudnn-attention": [
-            b"__cudnn$fmhaSoftmax", b"__cudnn$fmhaSoftmaxBackward"]}
-
-
-def test_operations_are_counted_as_two_for_each_weight_and_token():
-    """hidden_256: 6 layers of 4 * 256^2 + 8 * 256^2 weights, attention over 128 tokens, the projection from 128."""
-    of_token = 2 * (6 * 12 * 256**2 + 128 * 256) + 6 * 4 * 128 * 256
-    predicted = 20 * 32 * 2 * 128 * (256 + 30000)
-    assert forward_flops("tagging", WORKLOADS["hidden_256"]) == 4096 * of_token
-    assert forward_flops("pre-training", WORKLOADS["hidden_256"]) == 4096 * of_token + predicted

@@ -3,13 +3,12 @@
 import io
 import json
 import os
-from unittest import mock
 
 import pytest
 import tensorflow as tf
 from absl import flags as absl_flags
 from absl.testing import flagsaver
-from in_process import REPOSITORY, loaded
+from in_process import loaded
 from script_process import arguments_of
 from slope import SlopeObjective
 
@@ -20,16 +19,8 @@ from albert_tf.training import run
 from albert_tf.training.config import Schedule
 from albert_tf.training.trainer import parts_of
 from albert_tf.utils import imports
-from benchmarks.processor import processor
 
 TWO_WORKERS = json.dumps({"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}})
-
-
-def test_no_other_module_asks_for_the_kind_of_device():
-    """training/strategy.py makes the strategy, from the devices that there are."""
-    asking = {path.name for path in REPOSITORY.glob("albert_tf/**/*.py")
-              if any(name in path.read_text("utf-8") for name in ("TPUStrategy", "device_type", "l_devices("))}
-    assert asking == {"devices.py", "strategy.py"}
 
 
 def test_the_strategy_of_the_scope_is_the_default(monkeypatch):
@@ -72,16 +63,6 @@ def test_a_cpu_without_its_instructions_has_no_bfloat16(flags_of_cpu, name, has_
 def test_biases_are_separate_in_bfloat16_on_a_cpu_with_amx_alone(flags_of_cpu, dtype, has_gpu, expected, cpu_with):
     cpu_with(flags_of_cpu, has_gpu=has_gpu)
     assert devices.adds_bias_separately(dtype) is expected
-
-
-def test_the_first_processor_tells_name_and_instructions_and_without_linux_there_are_none(cpu_with, monkeypatch):
-    cpu_with("fpu avx512_vnni avx2 amx_tile avx512f amx_bf16")
-    monkeypatch.setattr(devices, "available_cores", lambda: 2)
-    assert devices.cpu_name() == "Xeon 4" and "avx2" in devices.cpu_instructions()
-    assert processor() == "Xeon 4, 2 cores: avx2 avx512f avx512_vnni amx_bf16"
-    cpu_with("fma")
-    monkeypatch.setattr("builtins.open", mock.Mock(side_effect=FileNotFoundError))
-    assert devices.cpu_name() == "" and not devices.cpu_instructions() and not devices.has_bfloat16()
 
 
 @pytest.mark.parametrize("flags_of_cpu, by_user, expected", [

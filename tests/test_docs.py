@@ -1,6 +1,5 @@
 """The pages of docs/ and README.md: their links and flags; README.md and the first hour also run."""
 
-import ast
 import contextlib
 import json
 import pkgutil
@@ -38,16 +37,6 @@ def test_the_map_of_the_releases_modules_names_ours_as_they_are():
     assert len(ours) > 20
     for name in ours:
         pkgutil.resolve_name(name)
-
-
-def test_messages_of_the_troubleshooting_are_those_of_the_code():
-    section = PAGES["docs/README.md"].text.partition("\n## Troubleshooting\n")[2].partition("\n## ")[0]
-    messages = re.findall(r"^\| `(.+?)` \|", section, re.M)
-    trees = [ast.parse(path.read_text("utf-8")) for path in (REPOSITORY / "albert_tf").rglob("*.py")]
-    texts = "\n".join(node.value for tree in trees for node in ast.walk(tree)
-                      if isinstance(node, ast.Constant) and isinstance(node.value, str))
-    parts = [part.strip() for message in messages for part in message.split("...")]
-    assert len(messages) > 20 and [part for part in parts if part not in texts] == []
 
 
 def test_the_readme_runs_in_order(tmp_path, golden, monkeypatch):

@@ -2,19 +2,15 @@
 
 import os
 import pathlib
-import re
 import shutil
 import subprocess
 import sys
 import sysconfig
-import tomllib
 import zipfile
 
 import pytest
-from packaging.requirements import Requirement
 
 import albert_tf
-from albert_tf.utils import imports
 
 REPOSITORY = pathlib.Path(__file__).parents[1]
 
@@ -63,17 +59,3 @@ def test_the_wheel_alone_runs_the_scripts(wheel, tmp_path):
     wrong = run("fill_mask", "--init_checkpoint=nowhere", "--text=a [MASK]")
     assert wrong.returncode == 1 and wrong.stderr.startswith("fill_mask: error: no checkpoint at nowhere"), wrong.stderr
     assert "    albert-tf fill_mask --init_checkpoint=model_dir" in run("fill_mask", "--help").stdout
-
-
-def test_workflows_name_actions_by_their_commit():
-    workflows = (REPOSITORY / ".github/workflows").glob("*.yml")
-    actions = [line for path in workflows for line in path.read_text().splitlines() if "uses:" in line]
-    assert actions and [line for line in actions if not re.search(r"@[0-9a-f]{40} # v\d", line)] == []
-
-
-def test_the_message_of_a_missing_module_names_an_extra_that_has_it():
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = {name: {Requirement(each).name for each in requirements}
-              for name, requirements in project["optional-dependencies"].items()}
-    for extra, requirements in imports._EXTRAS.values():
-        assert requirements.split()[0] in extras[extra]

@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import importlib.util
 import json
 import os
 from typing import NamedTuple
@@ -33,11 +34,6 @@ def small_pieces(monkeypatch):
 
 
 @pytest.fixture
-def tokenizer(sentence_pieces):
-    return sentence_pieces
-
-
-@pytest.fixture
 def text(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("\n" + "\n\n\n".join("\n".join(document) for document in DOCUMENTS) + "\n\n")
@@ -57,15 +53,16 @@ class Made(NamedTuple):
 
 
 @pytest.fixture
-def make(tmp_path, text, tokenizer):
+def make(tmp_path, text, sentence_pieces):
     """make(files, **options) makes records of files with both engines, and returns Beam's and the local engine's."""
 
     def make(*files, beam_options="", **values):
         files = [str(file) for file in files or [text]]
         outputs = {engine: {path: [path] for path in (f"{tmp_path}/{engine}/x-{i}.tfrecord" for i in range(3))}
                    for engine in ("local", "beam")}
-        expected = local.create_pretraining_data(files, outputs["local"], tokenizer, options(**values), num_workers=1)
-        made = creation.create_pretraining_data(files, outputs["beam"], tokenizer, options(**values),
+        expected = local.create_pretraining_data(files, outputs["local"], sentence_pieces, options(**values),
+                                                 num_workers=1)
+        made = creation.create_pretraining_data(files, outputs["beam"], sentence_pieces, options(**values),
                                                 pipeline_options(beam_options, num_workers=1))
         assert expected["examples"] > 0
         return Made(made, contents(tmp_path / "beam")), Made(expected, contents(tmp_path / "local"))
@@ -79,19 +76,18 @@ def contents(folder):
 
 
 @pytest.fixture
-def create(tmp_path, text, tokenizer):
+def create(tmp_path, text, sentence_pieces):
     """create(**options) makes records of text.txt on Beam."""
 
     def create(*outputs, **values):
         paths = [f"{tmp_path}/{name}" for name in outputs or ("out.tfrecord",)]
-        return creation.create_pretraining_data([str(text)], {path: [path] for path in paths}, tokenizer,
+        return creation.create_pretraining_data([str(text)], {path: [path] for path in paths}, sentence_pieces,
                                                 options(**values), pipeline_options("", num_workers=1))
 
     return create
 
 
-@pytest.mark.parametrize("objective, release_compatible", [
-    ("sop", False), ("sop", True), ("nsp", False), ("none", True)])
+@pytest.mark.parametrize("objective, release_compatible", [("sop", True), ("nsp", False), ("none", True)])
 def test_every_file_is_the_one_that_the_local_engine_writes(make, text, objective, release_compatible):
     assert len(corpus_files.text_ranges([str(text)])) > 10
     by_beam, by_local = make(objective=objective, release_compatible=release_compatible)
@@ -99,20 +95,17 @@ def test_every_file_is_the_one_that_the_local_engine_writes(make, text, objectiv
 
 
 def test_several_compressed_and_empty_files_and_long_lines_give_the_records_of_the_local_engine(make, text, tmp_path):
+    """Every stage runs twice."""
     (tmp_path / "more.txt.gz").write_bytes(gzip.compress("\n".join(SENTENCES * 20).encode()))
     (tmp_path / "more.bz2").write_bytes(bz2.compress("\n\n".join(SENTENCES).encode()))
     (tmp_path / "empty.txt").touch()
     (tmp_path / "long.txt").write_text(" ".join(SENTENCES * 3) + "\n" + "\n".join(SENTENCES))  # longer than a range
     names = ("more.txt.gz", "empty.txt", "text.txt", "long.txt", "more.bz2")
-    by_beam, by_local = make(*(tmp_path / name for name in names))
+    by_beam, by_local = make(
+        *(tmp_path / name for name in names), split_lines="en" if importlib.util.find_spec("sentencex") else None,
+        beam_options="runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner,direct_runner_bundle_repeat=1")
     assert by_beam == by_local
     assert by_beam.statistics["documents"] == 2 + len(DOCUMENTS) + len(SENTENCES)
-
-
-def test_every_stage_may_run_twice(make):
-    by_beam, by_local = make(beam_options="runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner,"
-                                          "direct_runner_bundle_repeat=1")
-    assert by_beam == by_local
 
 
 @pytest.mark.long
@@ -121,16 +114,6 @@ def test_processes_of_the_local_runner_write_the_records_of_the_local_engine(mak
     text.write_text("\n\n".join(["\n".join(SENTENCES)] * 2000))
     by_beam, by_local = make(beam_options="direct_running_mode=multi_processing,direct_num_workers=2")
     assert by_beam == by_local
-
-
-def test_split_lines_and_counts_of_unused_tokens_are_those_of_the_local_engine(make, text):
-    pytest.importorskip("sentencex")
-    text.write_text("\n\n".join(" ".join(document) for document in DOCUMENTS))
-    by_beam, by_local = make()
-    split_by_beam, split_by_local = make(split_lines="en")
-    assert by_beam == by_local and split_by_beam == split_by_local
-    assert by_beam.statistics["text_tokens"] == split_by_beam.statistics["text_tokens"]
-    assert by_beam.statistics["unused_tokens"] > 2 * split_by_beam.statistics["unused_tokens"] > 0
 
 
 def test_a_shard_without_records_is_refused_before_an_earlier_output_is_replaced(create, text, tmp_path):
@@ -143,11 +126,11 @@ def test_a_shard_without_records_is_refused_before_an_earlier_output_is_replaced
     assert contents(tmp_path) == before
 
 
-def test_paths_may_be_remote(text, tokenizer, create, tmp_path):
+def test_paths_may_be_remote(text, sentence_pieces, create, tmp_path):
     with tf.io.gfile.GFile("ram://beam/text.txt", "w") as file:
         file.write(text.read_text())
     creation.create_pretraining_data(["ram://beam/text.txt"], {"ram://beam/out.tfrecord": ["ram://beam/out.tfrecord"]},
-                                     tokenizer, options(), pipeline_options("", num_workers=1))
+                                     sentence_pieces, options(), pipeline_options("", num_workers=1))
     create()
     with tf.io.gfile.GFile("ram://beam/out.tfrecord", "rb") as file:
         assert file.read() == (tmp_path / "out.tfrecord").read_bytes()
@@ -169,8 +152,7 @@ def wrap(monkeypatch):
     return wrap
 
 
-@pytest.mark.parametrize("stage", ["TokenizeRanges", "WriteTable", "CutTasks", "MakeRecords", "WriteBucket",
-                                   "WriteShard", "WriteResult"])
+@pytest.mark.parametrize("stage", ["TokenizeRanges", "WriteTable", "WriteBucket", "WriteShard", "WriteResult"])
 def test_a_stage_that_fails_in_the_middle_is_run_again_and_changes_nothing(make, monkeypatch, wrap, stage):
     failures = []
 
@@ -199,7 +181,7 @@ def test_a_stage_that_fails_in_the_middle_is_run_again_and_changes_nothing(make,
     wrap(stage, twice)
     by_beam, by_local = make()
     assert by_beam == by_local
-    assert bool(failures) == (stage not in ("CutTasks", "MakeRecords"))  # these write nothing
+    assert failures
 
 
 @pytest.mark.parametrize("stage", ["TokenizeRanges", "CutTasks", "MakeRecords", "WriteBucket", "WriteShard"])
@@ -238,14 +220,6 @@ def test_an_error_in_a_worker_leaves_the_earlier_output(create, tmp_path, text, 
     assert contents(tmp_path) == before
 
 
-def test_other_files_are_not_replaced_and_an_output_named_twice_is_refused(create, tmp_path):
-    with pytest.raises(ValueError, match="text.txt exists"):
-        create("out.tfrecord", "text.txt")
-    with pytest.raises(ValueError, match="two of the output files would both be written to .*/a.tfrecord"):
-        create("a.tfrecord", "./a.tfrecord")
-    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
-
-
 def test_partial_files_of_a_killed_run_are_removed_and_never_read(create, tmp_path):
     folder = tmp_path / ".out.tfrecord.tmp"
     (folder / "batches").mkdir(parents=True)
@@ -255,8 +229,3 @@ def test_partial_files_of_a_killed_run_are_removed_and_never_read(create, tmp_pa
     create()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.manifest.json", "out.tfrecord", "text.txt"]
     assert json.loads((tmp_path / "out.manifest.json").read_text())["files"]["out.tfrecord"]["count"] > 20
-
-
-def test_outputs_may_be_in_several_folders(create, tmp_path):
-    create("a/x.tfrecord", "b/x.tfrecord")
-    assert {path.name for path in tmp_path.rglob("*")} == {"text.txt", "a", "b", "x.tfrecord", "x.manifest.json"}

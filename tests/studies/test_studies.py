@@ -6,16 +6,14 @@ import json
 import numpy as np
 import pytest
 from absl import flags
-from in_process import REPOSITORY, loaded
+from in_process import loaded
 from script_session import ScriptSession
 from synthetic_text import write_synthetic_text
 from tiny import TINY_TEXT
 
 from albert_tf.commands import command_runs
 from studies.intervals import over_examples, over_seeds, standard_error
-from studies.results import Row, compare
-from studies.sizes import training_flops
-from studies.study import SCALES, parse_override, plan, read_study, study_names
+from studies.study import SCALES, plan, read_study, study_names
 
 DATA = dict(text="text.txt", dev_text="dev.txt", additional_text="more.txt", glue_dir="glue", squad_dir="squad",
             pairs="blimp")
@@ -39,68 +37,6 @@ def test_every_study_has_only_flags_that_its_commands_have(scale):
                 assert "{" not in text and name in known, (script, name)
                 if value is not None and not isinstance(known[name], flags.MultiFlag):
                     known[name].parser.parse(value)
-
-
-@pytest.mark.parametrize("study", study_names())
-def test_the_guide_has_the_cost_of_each_study(study):
-    models = {run.directory: training_flops(run.flags, trial.configs[run.flags["albert_config_file"]]) / 2e11
-              for trial in planned(study) for run in trial.runs.values() if run.script == "run_pretraining"}
-    hours, longest = sum(models.values()) / 3600, max(models.values()) / 60
-    guide = (REPOSITORY / "studies/README.md").read_text("utf-8")
-    assert f"| `{study}` | {len(models)} | {hours:.1f} | {longest:.0f} |" in guide and longest < 25
-
-
-def test_configurations_differ_in_the_varied_settings_only_and_studies_share_models(tmp_path):
-    trials = planned("sentence_objective")
-    assert [(trial.label, trial.seed) for trial in trials[:4]] == [("none", 1), ("nsp", 1), ("sop", 1), ("none", 2)]
-    none, nsp, sop = (trial.runs for trial in trials[:3])
-    assert nsp["train_records"].flags["sentence_objective"] == "nsp"
-    assert [len({runs[name].directory for runs in (none, nsp, sop)}) for name in ("train_records", "dev_records")] == [
-        3, 1]
-    assert nsp["pretraining"].flags["input_file"] == nsp["train_records"].directory + "/train.tfrecord"
-    assert len({trial.runs["pretraining"].directory for trial in trials}) == 9
-    base, = (trial for trial in planned("embedding_size") if (trial.label, trial.seed) == ("all shared, 128", 1))
-    assert base.runs["pretraining"] == planned("masked_share")[0].runs["pretraining"]
-    text, found = tmp_path / "text.txt", []
-    for content in ("one", "two", "one"):  # with another content, another model
-        text.write_text(content)
-        found.append(planned("sharing", text=str(text))[0].runs["pretraining"].directory)
-    assert found[0] == found[2] != found[1]
-
-
-@pytest.mark.parametrize("scale, depths", [("small", [1, 1, 3, 6, 12, 24]), ("paper", [1, 1, 3, 6, 12, 24, 48])])
-def test_each_depth_starts_from_the_next_shallower_one_as_in_the_paper(scale, depths):
-    trials = [trial for trial in planned("depth", scale) if trial.seed == 1]
-    assert [trial.config.num_hidden_layers for trial in trials] == depths
-    steps = [trial.runs["pretraining"].flags["num_train_steps"] for trial in trials]
-    assert steps[0] == sum(steps[1:])  # 1 layer with as many steps as the deepest model
-    for previous, trial in zip(trials[1:], trials[2:]):
-        start = trial.runs[f"{previous.label}: pretraining"]
-        assert start == previous.runs["pretraining"]  # one model, which is not trained again
-        assert trial.runs["pretraining"].flags["init_checkpoint"] == start.directory
-        assert trial.configs[start.flags["albert_config_file"]] == previous.config
-    assert [name for name in trials[3].runs if "pretraining" in name] == [
-        "1: pretraining", "3: pretraining", "pretraining"]
-
-
-def test_configurations_are_compared_with_their_reference_or_with_the_first(tmp_path):
-    assert read_study("sharing", "small").references["256, ffn shared"] == "256, not shared"
-    assert set(read_study("depth", "small").references.values()) == {"1, 2,800 steps"}
-    path = tmp_path / "my_study.json"  # of the guide
-    path.write_text((REPOSITORY / "studies/README.md").read_text("utf-8").split("```json my_study.json\n")[1].split(
-        "```")[0])
-    assert read_study(str(path), "small").references == {
-        f"{name}, {sharing}": f"AdamW, {sharing}" for name in ("AdamW", "LAMB") for sharing in ("none", "all")}
-    lamb = plan(read_study(str(path), "small"), DATA, "out")[2].runs["pretraining"].flags
-    assert (lamb["optimizer"], lamb["learning_rate"], lamb["num_train_steps"]) == ("lamb", 4e-3, 600)
-
-
-def test_columns_without_data_are_not_measured_and_settings_are_json_or_text():
-    assert "squad" not in planned("sharing", squad_dir=None)[0].runs
-    for study, name in (("sharing", "text"), ("additional_data", "additional_text"), ("ensemble", "glue_dir")):
-        with pytest.raises(ValueError, match=f"--{name} is missing: {study} needs it"):
-            planned(study, **{name: None})
-    assert [parse_override(text)[1] for text in ("a.b=100", "a.b=float32", 'a.b=["x"]')] == [100, "float32", ["x"]]
 
 
 def write_study(path, change=lambda content: None, **small):
@@ -148,21 +84,6 @@ def test_standard_errors_and_intervals_of_known_values():
     equal = over_examples(random.normal(size=[2, 400]), random.normal(size=[3, 400]))
     # Means of 400 differences with a variance of 1/2 + 1/3: about 1.96 * sqrt(5/6 / 400) on each side.
     assert (equal.high - equal.low) / 2 == pytest.approx(1.96 * np.sqrt(5 / 6 / 400), rel=0.15)
-
-
-def test_same_models_are_compared_in_pairs_and_of_seeds_and_examples_the_wider_interval_is_used():
-    def row(values, models, answers=None):
-        answers = {seed: np.array(scores, float) for seed, scores in (answers or {}).items()}
-        return Row({"SST-2": values}, {"SST-2": answers}, models, 0.0)
-
-    one, ensemble, models = {1: 71.0, 2: 65.0, 3: 69.0}, {3: 72.0, 1: 73.0, 2: 66.0}, {1: "a", 2: "b", 3: "c"}
-    paired = over_seeds([72.0, 73.0, 66.0], [69.0, 71.0, 65.0], paired=True)
-    assert compare(row(ensemble, models), row(one, models), "SST-2") == paired
-    independent = over_seeds([72.0, 73.0, 66.0], [71.0, 65.0, 69.0])
-    assert compare(row(ensemble, models), row(one, {1: "d"}), "SST-2") == independent
-    few = {1: [100, 0, 100, 0], 2: [0, 0, 100, 100]}, {1: [0, 100, 0, 100], 2: [0, 100, 100, 0]}
-    close = row({1: 60.0, 2: 60.1}, {1: "a"}, few[0]), row({1: 55.0, 2: 55.1}, {1: "b"}, few[1])
-    assert compare(*close, "SST-2") == over_examples(*(np.array(list(each.values()), float) for each in few))
 
 
 LENGTHS = dict(max_seq_length=16, max_predictions_per_seq=3)
