@@ -1,6 +1,6 @@
 """Keys of other libraries' files that are refused unless their values change nothing.
 
-The page docs/checkpoints.md has the table of all keys: followed, refused, ignored.
+docs/foreign_keys.csv lists the keys that are followed, refused and ignored.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The table of keys in docs/checkpoints.md: each key is followed, refused or ignored as it says."""
+"""The table docs/foreign_keys.csv: each key is followed, refused or ignored as it says."""
 
+import csv
 import json
 import pathlib
-import re
 import shutil
 
 import numpy as np
@@ -13,7 +13,8 @@ from albert_tf.utils.foreign_keys import REFUSED
 from albert_tf.weights.stored_model import open_source
 
 pytestmark = pytest.mark.both_stacks
-PAGE = pathlib.Path(__file__).parents[2] / "docs/checkpoints.md"
+with open(pathlib.Path(__file__).parents[2] / "docs/foreign_keys.csv", encoding="utf-8", newline="") as table:
+    ROWS = list(csv.DictReader(table))
 TEXTS = ["The NAME of the file", "The boàt 名前 ?"]
 BERT, ALBERT, KERAS_HUB = "sentence_transformers/cls", "hf/sequence_classification", "keras_hub/classifier"
 # By file and key: the golden folder, if it is not the file's, and a value that is not the folder's.
@@ -83,16 +84,8 @@ VALUES = {
 BESIDE = {("sentence_bert_config.json", "do_lower_case"): ("tokenizer_config.json", dict(do_lower_case=False))}
 
 
-def table():
-    """The keys of a file by what is done with them, for each file."""
-    section = PAGE.read_text().partition("## Keys of their files")[2].partition("\n## ")[0]
-    rows = [line.split("|")[1:] for line in section.splitlines() if line.startswith("|")][2:]
-    return {row[0].replace("`", "").strip(): dict(zip(("followed", "refused", "ignored"), (
-        re.findall("`(.*?)`", cell) for cell in row[1:4]))) for row in rows}
-
-
-def keys(kind):
-    return [(file, key) for file, by_kind in table().items() for key in by_kind[kind]]
+def keys(treatment):
+    return [(row["file"], row["key"]) for row in ROWS if row["treatment"] == treatment]
 
 
 def change(path, values):
@@ -151,10 +144,9 @@ def result(path):
 
 
 def test_the_table_has_the_keys_that_are_refused_and_those_that_are_tried_here():
-    assert {file: set(by_kind["refused"]) for file, by_kind in table().items()} == {
-        file: set(REFUSED.get(file, {})) for file in VALUES}
-    assert {file: set().union(*by_kind.values()) for file, by_kind in table().items()} == {
-        file: set(values) for file, (_, values) in VALUES.items()}
+    assert sorted(keys("refused")) == sorted((file, key) for file, values in REFUSED.items() for key in values)
+    assert sorted((row["file"], row["key"]) for row in ROWS) == sorted(
+        (file, key) for file, (_, values) in VALUES.items() for key in values)
 
 
 @pytest.mark.parametrize("file, key", keys("followed"))
@@ -176,5 +168,5 @@ def test_a_refused_key_is_named_in_one_line(folders, file, key):
 def test_ignored_and_unknown_keys_change_nothing(folders, result_once, monkeypatch, file):
     folder, values = VALUES[file]
     monkeypatch.setitem(VALUES, file, (folder, dict(values, a_key_of_next_year=1)))
-    original, changed = folders(file, *table()[file]["ignored"], "a_key_of_next_year")
+    original, changed = folders(file, *(key for name, key in keys("ignored") if name == file), "a_key_of_next_year")
     assert result(changed) == result_once(original)
