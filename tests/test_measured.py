@@ -137,18 +137,13 @@ def formatted(row, formats):
 
 def test_the_rows_of_a_bert_that_becomes_an_albert_are_the_measured_ones():
     measured = [dict(row, millions=f"{row['parameters']}e-6") for row in read_rows("bert_to_albert.csv")
-                if "rank" not in row["configuration"]]
-    by_default = [row for row in measured if (row["lines"], row["learning_rate"], row["replaced_words"]) in (
-        ("10000", "0.0015", "0.3"), ("", "", ""))]
-    rows = table_rows("results/accuracy.md", "From BERT to ALBERT")
-    first = next(place for place, row in enumerate(rows) if row[:2] == ["model, lines", "corrected"])
+                if "rank" not in row["configuration"]
+                and (row["lines"], row["learning_rate"], row["replaced_words"]) in (
+                    ("10000", "0.0015", "0.3"), ("", "", ""))]
     columns = {"megabytes": ".2f", "millions": ".1f", "start_spearman": ".3f", "int8_spearman": ".3f",
                "recall@1": ".3f", "milliseconds": ".2f"}
-    assert [row[1:] for row in rows[1:first]] == [formatted(row, columns) for row in by_default]
-    columns = {"learning_rate": "g", "replaced_words": "g", "int8_spearman": ".3f", "recall@1": ".3f"}
-    of_settings = [[f"{row['configuration']}, {int(row['lines']):,}", row["bias_correction"], *formatted(row, columns)]
-                   for row in measured if row not in by_default]
-    assert len(rows[first + 1:]) >= 6 and all(row in of_settings for row in rows[first + 1:])
+    assert [row[1:] for row in table_rows("results/accuracy.md", "From BERT to ALBERT")[1:]] == [
+        formatted(row, columns) for row in measured]
 
 
 def test_the_rows_of_the_steps_on_a_gpu_follow_from_the_measured_values():
@@ -162,7 +157,7 @@ def test_the_rows_of_the_steps_on_a_gpu_follow_from_the_measured_values():
         return span(row, "tokens", 0.001) if row else ""
 
     shown = [row for row in table_rows("results/speed.md", "On a GPU") if row[0] != "step"]
-    assert len(shown) >= 7
+    assert len(shown) >= 5
     for title, *cells in shown:
         task, model, rows, _, length = title.replace(", ", ",").replace("SQuAD 2.0", "squad-2.0").replace(
             ",", " ").split()
