@@ -147,7 +147,7 @@ def _errors_naming(path: str, temporary: str, folder: str) -> Iterator[None]:
     except OSError as error:
         if error.filename is None and error.errno in _CANNOT_WRITE:  # of an open file
             raise OSError(error.errno, error.strerror, path) from error
-        if temporary in str(error.filename):
+        if temporary in f"{error.filename} {error.filename2}":
             raise OSError(error.errno, error.strerror, renamed(error.filename)) from error
         if temporary in str(error):
             raise OSError(renamed(str(error))) from error

@@ -192,7 +192,8 @@ def test_a_step_that_fails_leaves_the_earlier_output_or_the_new_one(tmp_path, mo
             def step(*args, **kwargs):
                 left[0] -= 1
                 if left[0] == -1:
-                    raise OSError(errno.EIO, "Input/output error", *[arg for arg in args if type(arg) is str][:1])
+                    paths = [part for path in args if type(path) is str for part in (path, None)]
+                    raise OSError(errno.EIO, "Input/output error", *paths[:3])
                 return function(*args, **kwargs)
             return step
 
