@@ -77,7 +77,7 @@ $(PEERS:%=%/installed):
 	$(@D)/bin/python -m pip install --disable-pip-version-check $(PACKAGES)
 	@touch $@
 
-# Kills, signals and pairs of commands (docs/results/reliability.md). FLAGS: those of tests/drills/run.py.
+# Kills, signals, pairs of commands, failing calls and power cuts (docs/results/reliability.md). FLAGS: those of tests/drills/run.py.
 drills: $(VENV)/installed
 	$(VENV)/bin/python tests/drills/run.py $(FLAGS)
 

@@ -14,8 +14,9 @@ from script_session import REPOSITORY
 @pytest.mark.long
 def test_commands_that_are_killed_or_meet_another_one_leave_what_undisturbed_ones_leave():
     done = subprocess.run(
-        [sys.executable, "tests/drills/run.py", "--kills=4", "--exact_kills=3", "--pairs=2", "--signals=1", "--soak=3",
-         "--only=vocabulary,records,vectors,to_hugging_face"], cwd=REPOSITORY, capture_output=True, text=True)
+        [sys.executable, "tests/drills/run.py", "--kills=4", "--exact_kills=3", "--pairs=2", "--signals=1",
+         "--faults=4", "--power_cuts=2", "--soak=3", "--only=vocabulary,records,vectors,to_hugging_face"],
+        cwd=REPOSITORY, capture_output=True, text=True)
     runs = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert runs[-1]["disturbance"] == "soak", done.stderr[-3000:]
     assert [run for run in runs if run["found"]] == [] and done.returncode == 0

@@ -1,24 +1,30 @@
 """Starts a command of albert_tf in an empty folder, disturbs it, runs it again, and compares what it has left.
 
-A run is a fork of a process that has imported TensorFlow (script_process.py). Where a C compiler is there, shim.c is
-preloaded into that process: it numbers every rename, unlink and mkdir below the output folder.
+A run is a fork of a process that has imported TensorFlow (script_process.py). Where the kernel allows it, the calls by
+which it writes are watched (calls.py).
 """
 
 import collections
 import contextlib
 import dataclasses
+import fcntl
+import functools
 import hashlib
 import json
+import multiprocessing
 import os
 import pathlib
 import re
 import shutil
 import signal
 import string
+import struct
 import subprocess
 import time
 
+import calls
 import script_process
+from calls import cpu_seconds
 from scenarios import SCENARIOS, write_data
 
 # What commands import besides script_process.PRELOADED.
@@ -26,6 +32,9 @@ PRELOADED = ["filelock", "huggingface_hub", "matplotlib.backends.backend_svg", "
              "sentencepiece", "tensorboard.summary", "tqdm", "yaml"]
 OUTLIVES = 30  # seconds that the workers of a killed command may take to end
 LIMIT = 300  # seconds of a run
+CHANGES = ("rename", "link", "unlink", "rmdir", "mkdir")  # of names
+SHUTDOWN = 0x8004587D  # a file system's: the power goes
+DISK = 400 << 20  # bytes
 TEMPORARY = re.compile(r"\.(tmp|lock)\b")
 # Event files have the time in their names; TensorFlow 2.21 draws a SavedModel's fingerprint; temporary files are
 # reported apart.
@@ -53,16 +62,7 @@ class Ended:
         return found + ([] if self.status in allowed else [f"status {self.status}: {self.error}"])
 
 
-Undisturbed = collections.namedtuple("Undisturbed", "status files cpu changes")
-
-
-class Change(collections.namedtuple("Change", "number cpu operation path target")):
-    """A line of the shim's log."""
-
-    @property
-    def kind(self):
-        """The operation and its names without numbers and random parts."""
-        return re.sub(r"[0-9a-f]{16}|\d+|(?<=tmp)\w{8}", "#", f"{self.operation} {self.path} {self.target}".strip())
+Undisturbed = collections.namedtuple("Undisturbed", "status files cpu changes calls")
 
 
 class Workplace:
@@ -76,76 +76,101 @@ class Workplace:
         self.folder = pathlib.Path(folder)
         self.data, self.out, self.temporary, self.finished = (
             self.folder / name for name in ("data", "out", "tmp", "finished"))
-        self.count, self.log = self.folder / "shim.count", self.folder / "shim.log"
         for path in (self.data, self.finished):
             path.mkdir(parents=True)
         write_data(self.data)
-        self.has_shim = self._preload_shim()
+        self.watch, self.left_out = None, {}
+        self.is_watched, self.disks = self._can("exact kills and failing calls", calls.why_not()), [
+            kind for kind in ("ext4", "xfs") if self._can(f"power cuts of {kind}", self._why_no_disk(kind))]
         script_process.preload(*PRELOADED)
         self._undisturbed = {}
 
-    def _preload_shim(self):
-        """Whether there is a C compiler: then the fork server that starts later has the shim."""
-        library = self.folder / "shim.so"
-        source = pathlib.Path(__file__).with_name("shim.c")
-        if not shutil.which("gcc"):
-            return False
-        subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
-        os.environ["LD_PRELOAD"] = str(library)
-        return True
+    def _can(self, what, why_not):
+        if why_not:
+            self.left_out[what] = why_not
+        return not why_not
+
+    def _why_no_disk(self, kind):
+        """Why the output folder cannot be a file system of its own; "" if it can."""
+        if os.geteuid() or not shutil.which(f"mkfs.{kind}"):
+            return f"it needs root and mkfs.{kind}"
+        try:
+            with self.disk(kind):
+                return ""
+        except subprocess.CalledProcessError as error:
+            return str(error)
+
+    @contextlib.contextmanager
+    def disk(self, kind):
+        """A block in which the output folder is on a file system of its own, in a file."""
+        image = self.folder / f"{kind}.image"
+        with open(image, "wb") as file:
+            file.truncate(DISK)
+        self.out.mkdir(exist_ok=True)
+        subprocess.run([f"mkfs.{kind}", "-q", image], check=True, capture_output=True)
+        self._mount(kind)
+        try:
+            yield
+        finally:
+            subprocess.run(["umount", "--lazy", self.out], check=True)
+            image.unlink()
+
+    def _mount(self, kind):
+        image = self.folder / f"{kind}.image"
+        subprocess.run(["mount", "-o", "loop", image, self.out], check=True, capture_output=True)
+
+    def cut_power(self, kind, has_names):
+        """Loses what the disk's file system has in memory: files, and names and sizes unless has_names."""
+        descriptor = os.open(self.out, os.O_RDONLY)
+        fcntl.ioctl(descriptor, SHUTDOWN, struct.pack("I", 1 if has_names else 2))
+        os.close(descriptor)
+        subprocess.run(["umount", self.out], check=True, capture_output=True)
+        self._mount(kind)
 
     def clear(self, name=None):
         """Empties the output folder, or fills it with what an undisturbed run has left."""
         for path in (self.out, self.temporary):
             shutil.rmtree(path, ignore_errors=True)
         self.temporary.mkdir()
-        shutil.copytree(self.finished / name, self.out) if name else self.out.mkdir()
+        self.out.mkdir(exist_ok=True)  # where a disk is mounted, it stays
+        if name:
+            shutil.copytree(self.finished / name, self.out, dirs_exist_ok=True)
 
-    def start(self, command, at=None, stop=None, counted=True):
-        """Starts a command.
-
-        Args:
-          at, stop: DRILL_AT and DRILL_STOP of the shim.
-          counted: whether the shim counts its changes.
-        """
+    def start(self, command, is_watched=True, **disturbance):
+        """Starts a command. The disturbance is that of calls.Watch; `watch` has its calls."""
         environment = dict(TMPDIR=self.temporary, TF_CPP_MIN_LOG_LEVEL=3, OMP_NUM_THREADS=1, PYTHONHASHSEED=0,
                            CUDA_VISIBLE_DEVICES="")
-        if self.has_shim and counted:
-            for path in (self.count, self.log):
-                path.unlink(missing_ok=True)
-            environment.update(DRILL_FOLDER=self.out, DRILL_COUNT=self.count, DRILL_LOG=self.log)
-            environment.update({f"DRILL_{name}": value for name, value in dict(AT=at, STOP=stop).items() if value})
         words = string.Template(command.replace("OUT", str(self.out))).substitute(
             {name: self.finished / name for name in SCENARIOS}).split()
-        return script_process.start(words[0], words[1:], environment=environment, cwd=self.data, merged=True,
-                                    session=True)
+        ours, theirs = multiprocessing.Pipe()
+        is_watched &= self.is_watched
+        process = script_process.start(words[0], words[1:], environment=environment, cwd=self.data, merged=True,
+                                       session=True, prepare=functools.partial(calls.install, theirs) if is_watched
+                                       else None)
+        theirs.close()
+        if is_watched:
+            self.watch = calls.Watch(ours, self.folder, **disturbance)
+        return process
 
-    def run(self, command, number=None, is_group=True, **when):
-        """Runs a command to its end, which a signal `number` brings at the time `when` (see `start` and `wait`)."""
-        with self.start(command, when.get("at")) as process:
-            if number and "at" not in when and self.wait(process, **when):
+    def run(self, command, number=None, is_group=True, at=None, action="kill", lasting=(), **when):
+        """Runs a command to its end, which a signal `number` brings at the time `when` (see `wait`) or at a call."""
+        with self.start(command, at=at, action=action, lasting=lasting) as process:
+            if number and not at and self.wait(process, **when):
                 with contextlib.suppress(ProcessLookupError):  # it has just ended
                     os.kill(-process.pid if is_group else process.pid, number)
             return end(process)
 
-    def wait(self, process, cpu=0.0, after=0, delay=0.0):
-        """Waits until a process has used CPU seconds, and for a delay after a change. False if it ended before."""
+    def wait(self, process, cpu=0.0, after=None, delay=0.0):
+        """Waits until a process has used CPU seconds, and for a delay after a call. False if it ended before."""
         while process.returncode is None:
-            if cpu_seconds(process.pid) >= cpu and (not after or any(c.number == after for c in self.changes())):
+            if cpu_seconds(process.pid) >= cpu and (not after or after in self.watch.calls):
                 time.sleep(delay)
                 return process.returncode is None
             wait_for_end(process, 0.005)
         return False
 
-    def changes(self):
-        """The changes of names since the last start."""
-        fields = [line.split("\t") for line in self.log.read_text().splitlines()] if self.log.exists() else []
-        names = [(path.replace(f"{self.out}/", ""), target.replace(f"{self.out}/", "")) for *_, path, target in fields]
-        return [Change(int(number), float(cpu), operation, *pair)
-                for (number, cpu, operation, *_), pair in zip(fields, names)]
-
     def undisturbed(self, name, command=None, earlier=None):
-        """The status, files, CPU seconds and changes of an undisturbed run.
+        """The status, files, CPU seconds, changes of names in the output folder and calls of an undisturbed run.
 
         Args:
           name: of the run, under which its output folder is kept.
@@ -162,7 +187,9 @@ class Workplace:
             shutil.copytree(self.out, self.finished / name)
             if name == "vocabulary":
                 shutil.copy(self.out / "v.model", self.data / "vocabulary.model")
-            self._undisturbed[name] = Undisturbed(ended.status, files(self.out), ended.cpu, self.changes())
+            called = list(self.watch.calls.values()) if self.watch else []
+            changes = [call for call in called if re.match(rf"({'|'.join(CHANGES)}) out/", call.at[0])]
+            self._undisturbed[name] = Undisturbed(ended.status, files(self.out), ended.cpu, changes, called)
             reader = name in SCENARIOS and SCENARIOS[name].reader
             if reader and self._run_in(name, reader).status:
                 raise RuntimeError(f"{reader} does not read what {name} has left")
@@ -192,14 +219,6 @@ def wait_for_end(process, seconds):
         process.communicate(seconds)
     except subprocess.TimeoutExpired:
         pass
-
-
-def cpu_seconds(pid):
-    try:
-        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def end(process, limit=LIMIT):

@@ -1,15 +1,17 @@
 """`make drills`: disturbs the commands that write, and compares what they leave with undisturbed runs.
 
-    python tests/drills/run.py --kills=75 --exact_kills=75 --pairs=50 --signals=24 --soak=60
+    python tests/drills/run.py --kills=75 --exact_kills=75 --pairs=50 --signals=24 --faults=150 --power_cuts=40
 
 A line of JSON is printed for each disturbed run, and --csv has their counts. The exit status is 1 if there was a
-finding.
+finding. What the machine does not allow is left out, with a line.
 
 A random kill: SIGKILL after a random time of work, of the command alone or with its workers. An exact kill: just before
 one rename, unlink or mkdir of each kind. A signal: SIGTERM, SIGINT or SIGHUP after a random time. The same command is
 then run again, killed up to three times, and to its end. A pair: another command starts after a random time, or while
-the first one is stopped just before a rename; the output must be that of one of them, or of one after the other. The
-soak sends requests to `serve` for some seconds.
+the first one waits just before a rename; the output must be that of one of them, or of one after the other. A failing
+call: a write, rename, ... of each kind has an error that fits, or it and all later ones have it. A power cut: a file
+system forgets what it has not written, after the end of the command or an exact kill. Then the same command is run
+again. The soak sends requests to `serve` for some seconds.
 """
 
 import argparse
@@ -17,6 +19,7 @@ import collections
 import contextlib
 import csv
 import datetime
+import errno
 import json
 import os
 import pathlib
@@ -28,17 +31,27 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "helpers"))
 
-from engine import Workplace, differences, end, files, unreadable, wait_for_end  # noqa: E402
+from engine import CHANGES, Workplace, differences, end, files, unreadable, wait_for_end  # noqa: E402
 from scenarios import PAIRS, SCENARIOS  # noqa: E402
 from soak import soak  # noqa: E402
 
-WAITS = 15  # seconds after which a stopped command goes on: the other one waits for its lock
+WAITS = 15  # seconds after which a waiting command goes on: the other one waits for its lock
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # What says that an output is not complete, and the card that a model does not need.
 NOT_READ = r"manifest\.json$|README\.md$"
+SPACE = ("write", "create", "mkdir", "truncate", "allocate", "copy")
+ERRORS = {  # the calls that may have an error
+    errno.ENOSPC: (*SPACE, "rename", "link"), errno.EDQUOT: SPACE, errno.EIO: (*SPACE, "fsync", "lock", *CHANGES),
+    errno.EACCES: ("create", *CHANGES), errno.ENOLCK: ("lock",),
+}
+# TensorBoard's curves, and TensorFlow's temporary sources, whose removal at the exit may end in its traceback.
+NOT_FAILED = r"events\.out|__autograph"
+# Not synced: TensorBoard's curves, and features that are made again.
+UNSYNCED = r"^cache/|/cache/"
 REPOSITORY = pathlib.Path(__file__).parents[2]
 
 
@@ -75,8 +88,7 @@ class Drill:
             ended = place.run(scenario.command, number=number, **when)
             if ended.status == 0:
                 break
-            change = next((change.kind for change in place.changes() if change.number == when.get("at")), None)
-            done.append(dict(when, over=earlier, change=change, signal=number, status=ended.status))
+            done.append(dict(when, over=earlier, signal=number, status=ended.status))
             if number == signal.SIGKILL:
                 found += ended.problems([-number])
             else:
@@ -105,24 +117,25 @@ class Drill:
         """A random time of the work: CPU seconds, or a time after a change of a name."""
         is_group = self.draw.random() < 0.6
         if undisturbed.changes and (SCENARIOS[name.partition(",")[0]].starts_commands or self.draw.random() < 0.5):
-            return dict(after=self.draw.choice(undisturbed.changes).number, delay=self.draw.choice((0, 0.01, 0.1, 1)),
+            return dict(after=self.draw.choice(undisturbed.changes).at, delay=self.draw.choice((0, 0.01, 0.1, 1)),
                         is_group=is_group)
         start = undisturbed.changes[0].cpu if undisturbed.changes else 0.3 * undisturbed.cpu
         return dict(cpu=round(self.draw.uniform(0.9 * start, undisturbed.cpu), 3), is_group=is_group)
 
-    def _change(self, name, undisturbed, operations=("rename", "link", "unlink", "rmdir", "mkdir")):
+    def _change(self, name, undisturbed, operations=CHANGES):
         """A change of a kind that was not disturbed yet in this scenario. Renames to final names come first."""
+        changes = [call for call in undisturbed.changes if call.operation in operations]
+        return dict(at=self._call((name, operations), changes, lambda kind: (
+            not kind.endswith(".tmp") and ".tmp/" not in kind.split(" ")[-1], kind.startswith("rename"))))
+
+    def _call(self, key, calls, order=lambda kind: 0):
+        """One of the calls, of a kind that was not drawn yet with this key."""
         kinds = collections.defaultdict(list)
-        for change in undisturbed.changes:
-            if change.operation in operations:
-                kinds[change.kind].append(change.number)
-        left = self._kinds[name, operations]
-        if not left:
-            left += self.draw.sample(sorted(kinds), len(kinds))
-            left.sort(key=lambda kind: (not kind.endswith(".tmp") and ".tmp/" not in kind.split(" ")[-1],
-                                        kind.startswith("rename")))
-        kind = left.pop()
-        return dict(at=self.draw.choice(kinds[kind]))
+        for call in calls:
+            kinds[call.at[0]].append(call.at)
+        if not self._kinds[key]:
+            self._kinds[key] = sorted(self.draw.sample(sorted(kinds), len(kinds)), key=order)
+        return self.draw.choice(kinds[self._kinds[key].pop()])
 
     def _half_done(self, scenario, expected, before):
         """What is torn or mixed after a kill: under final names there may be whole files of one output only.
@@ -136,11 +149,71 @@ class Drill:
         torn = [f"{name} is neither that of before nor that of the undisturbed run"
                 for name, digest in but(scenario.progress, there).items()
                 if name in expected and digest not in (expected[name], before.get(name))]
+        is_refused = any('"complete": false' in path.read_text() for path in place.out.rglob("*manifest.json"))
         if not scenario.reader:
-            return torn
+            return torn + [f"mixed: {differences(before, there)}"] * (scenario.progress == "$^" and not is_refused)
         read = place.run(scenario.reader)
         shutil.rmtree(place.out / "read", ignore_errors=True)
         return read.problems([1]) and [f"a reader takes half of an output: {sorted(there)}", *torn]
+
+    def fault(self, name):
+        """Lets a call fail, or a call and all later ones. Returns what was done and is wrong."""
+        place, scenario = self.workplace, SCENARIOS[name]
+        reference, earlier = self._reference(name)
+        expected = place.undisturbed(reference)
+        before = place.undisturbed(earlier).files if earlier else {}
+        at = self._call((name, "fault"), [call for call in expected.calls if not re.search(NOT_FAILED, call.at[0])])
+        operation = at[0].partition(" ")[0]
+        number = self.draw.choice([number for number in ERRORS if operation in ERRORS[number]])
+        lasting = ERRORS[number] if self.draw.random() < 0.4 else ()
+        place.clear(earlier)
+        ended = place.run(scenario.command, at=at, action=number, lasting=lasting)
+        if at not in place.watch.calls:
+            return [], []
+        done = dict(at=at, error=errno.errorcode[number], is_lasting=bool(lasting), over=earlier, status=ended.status,
+                    said=ended.error)
+        found = ended.problems([0, 1])
+        if ended.status == 0:
+            found += differences(expected.files, files(place.out))
+        else:
+            found += self._unclear(scenario, ended, number) + self._half_done(scenario, expected.files, before)
+        return [done], found + self._again(scenario, expected, ended.printed)
+
+    def _unclear(self, scenario, ended, number):
+        """What is missing in the message: the reason, and a path that is not temporary."""
+        lines = [line for line in ended.printed.splitlines() if ": error: " in line]
+        path = rf": error: .*{self.workplace.folder}/(out|tmp)\S*[:;] {os.strerror(number)}"
+        is_clear = re.search(path, lines[0]) and not re.search(r"\.tmp|earlier|Errno", lines[0]) if lines else False
+        return [] if is_clear and (len(lines) == 1 or scenario.starts_commands) else [f"unclear: {lines}"]
+
+    def _again(self, scenario, expected, printed=""):
+        """What is wrong after the command has run again. A folder that a warning has named may be left."""
+        place = self.workplace
+        found = place.run(scenario.command).problems([0]) + differences(expected.files, files(place.out))
+        left = place.leftovers(signal.SIGKILL)
+        return found + [path for path in left if path.removesuffix(" is left") not in printed]
+
+    def power_cut(self, name):
+        """Cuts the power after a command has ended, or was killed. Returns what was done and is wrong."""
+        place, scenario, kind = self.workplace, SCENARIOS[name], self.draw.choice(self.workplace.disks)
+        reference, earlier = self._reference(name)
+        expected = place.undisturbed(reference)
+        before = place.undisturbed(earlier).files if earlier else {}
+        when = self._change(reference, expected) if place.is_watched and self.draw.random() < 0.5 else {}
+        wait, has_names = self.draw.choice((0, 1)), self.draw.random() < 0.7
+        with place.disk(kind):
+            place.clear(earlier)
+            subprocess.run(["sync", "--file-system", place.out], check=True)
+            ended = place.run(scenario.command, **when)
+            time.sleep(wait)
+            place.cut_power(kind, has_names)
+            done = dict(when, disk=kind, wait=wait, has_names=has_names, over=earlier, status=ended.status)
+            found = ended.problems([0, -signal.SIGKILL])
+            if ended.status == 0:
+                found += differences(but(UNSYNCED, expected.files), but(UNSYNCED, files(place.out)))
+            else:
+                found += self._half_done(scenario, but(UNSYNCED, expected.files), before)
+            return [done], found + self._again(scenario, expected)
 
     def pair(self, name):
         """Runs two commands at the same time. Returns what was done and what is wrong."""
@@ -148,18 +221,17 @@ class Drill:
         first, second, ignored = PAIRS[name] if name in PAIRS else (name, *self._second(name))
         command = SCENARIOS[first].command
         alone = place.undisturbed(first)
-        exact = place.has_shim and self.draw.random() < 0.5
+        exact = place.is_watched and self.draw.random() < 0.5
         when = self._change(first, alone, ("rename",)) if exact else self._moment(first, alone)
         place.clear()
-        with place.start(command, when.get("at"), stop=1) as process:
+        with place.start(command, at=when.get("at"), action="hold") as process:
             after, delay = (when["at"], 0.05) if exact else (when.get("after"), when.get("delay", 0))
             if not place.wait(process, when.get("cpu", 0), after, delay):
                 return [], []
-            with place.start(second, counted=False) as other:
+            with place.start(second, is_watched=False) as other:
                 if exact:
                     wait_for_end(other, WAITS)
-                    with contextlib.suppress(ProcessLookupError):  # it has ended
-                        os.killpg(process.pid, signal.SIGCONT)
+                    place.watch.release()
                 ended = [end(process), end(other)]
         done = dict(when, second=second, status=[each.status for each in ended],
                     refused=[each.error for each in ended if each.status])
@@ -193,7 +265,8 @@ def but(ignored, paths):
 def main():
     arguments = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     arguments.add_argument("--folder", help="a new folder, which is kept; default: a temporary one")
-    for name, count in dict(kills=75, exact_kills=75, pairs=50, signals=24, soak=60, seed=1).items():
+    for name, count in dict(kills=75, exact_kills=75, pairs=50, signals=24, faults=150, power_cuts=40, soak=60,
+                            seed=1).items():
         arguments.add_argument(f"--{name}", type=int, default=count)
     arguments.add_argument("--only", default=",".join([*SCENARIOS, *PAIRS]), help="scenarios and pairs")
     arguments.add_argument("--csv", help="file of the counts; those of other versions and scenarios stay in it")
@@ -214,6 +287,8 @@ def main():
 def disturbed(workplace, options):
     """Does what the options say. Returns the numbers of disturbed runs and of those with findings."""
     workplace.undisturbed("vocabulary")  # whose model is in the folder of data from now on
+    for what, reason in workplace.left_out.items():
+        print(f"left out: {what}, since {reason}", flush=True)
     drill, only = Drill(workplace, options.seed), options.only.split(",")
     scenarios = [name for name in only if name in SCENARIOS]
 
@@ -221,9 +296,11 @@ def disturbed(workplace, options):
         return SCENARIOS[PAIRS[name][0] if name in PAIRS else name].cost
 
     table = {"random kill": (drill.kill, options.kills, list(scenarios)),
-             "exact kill": (drill.exact_kill, options.exact_kills if workplace.has_shim else 0, list(scenarios)),
+             "exact kill": (drill.exact_kill, options.exact_kills if workplace.is_watched else 0, list(scenarios)),
              "pair": (drill.pair, options.pairs, list(only)),
-             "signal": (drill.signal, options.signals, list(scenarios))}
+             "signal": (drill.signal, options.signals, list(scenarios)),
+             "failing call": (drill.fault, options.faults if workplace.is_watched else 0, list(scenarios)),
+             "power cut": (drill.power_cut, options.power_cuts if workplace.disks else 0, list(scenarios))}
     counts, findings = collections.Counter(), collections.Counter()
     for kind, (disturb, wanted, names) in table.items():
         rounds = dict.fromkeys(names, 0)

@@ -29,7 +29,7 @@ def soak(workplace, seconds):
     """Returns what was done and what is wrong."""
     workplace.undisturbed("classifier")
     workplace.clear()
-    with workplace.start(COMMAND) as process:
+    with workplace.start(COMMAND, is_watched=False) as process:
         address = process.wait_for("Ctrl-C ends").split("open http://")[-1].split("/")[0]
         draw = random.Random(1)
         texts = [" ".join(draw.choices(" ".join(WORDS.values()).split(), k=draw.randint(1, 12))) for _ in range(40)]

@@ -80,15 +80,16 @@ class ScriptProcess:
       merged: whether its standard error goes to its standard output.
       max_file_size: bytes of the largest file that it may write, as on a disk that is full.
       session: whether it leads a session of its own, so that os.killpg reaches it and all that it starts.
+      prepare: a function without arguments that the new process calls before the script.
     """
 
     def __init__(self, script, arguments, environment=None, cwd=None, input="", merged=False, max_file_size=None,
-                 session=False):
+                 session=False, prepare=None):
         variables = {**os.environ, **{name: str(value) for name, value in (environment or {}).items()}}
         pipes = [_server.Pipe(duplex=False) for _ in range(1 if merged else 2)]
         stdin = _server.Pipe(duplex=False) if input is None else (input, None)
         options = dict(environment=variables, cwd=str(cwd or os.getcwd()), max_file_size=max_file_size, session=session,
-                       stdin=stdin[0], stdout=pipes[0][1], stderr=pipes[-1][1])
+                       stdin=stdin[0], stdout=pipes[0][1], stderr=pipes[-1][1], prepare=prepare)
         self._process = _server.Process(target=_run_script, args=(script, arguments), kwargs=options)
         self._process.start()
         for _, writer in pipes:
@@ -179,7 +180,7 @@ class ScriptProcess:
                         key.fileobj.close()
 
 
-def _run_script(script, arguments, environment, cwd, max_file_size, session, stdin, stdout, stderr):
+def _run_script(script, arguments, environment, cwd, max_file_size, session, stdin, stdout, stderr, prepare):
     """Does in the new process what `python SCRIPT ARGUMENTS` does."""
     if session:
         os.setsid()
@@ -201,6 +202,8 @@ def _run_script(script, arguments, environment, cwd, max_file_size, session, std
     sys.path = [str(REPOSITORY), os.path.dirname(script), *of_environment]
     if max_file_size is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (max_file_size, max_file_size))
+    if prepare:
+        prepare()
     try:
         runpy.run_path(script, run_name="__main__")
     finally:
