@@ -6,22 +6,17 @@ import tensorflow as tf
 from in_process import loaded
 from new_head import new_head
 from safetensors.numpy import load_file, save_file
-from tiny import TINY, TINY_TEXT
+from tiny import TINY, TINY_TEXT, values_of
 
 import albert_tf
 from albert_tf import keras
 from albert_tf.export import FORMATS, conversion
 from albert_tf.export.conversion import convert, save, save_random
-from albert_tf.modeling.layers import release_name
 from albert_tf.utils.outputs import used_alone
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.settings import VocabularyFiles
 from albert_tf.weights.stored_model import open_source
 from albert_tf.weights.tf1 import save_tf1_checkpoint
-
-
-def values_of(model):
-    return {release_name(variable): variable.numpy() for variable in model.weights}
 
 
 def made(folder, to="ours", kind="pretrainer", vocabulary=VocabularyFiles(), **changes):
@@ -68,16 +63,6 @@ def test_settings_of_a_folder_are_not_lost_by_a_conversion_in_it(tmp_path):
     assert before == {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     convert(open_source(str(tmp_path)), str(tmp_path), "ours")
     assert albert_tf.from_pretrained(str(tmp_path), "classifier").settings.label_names == ("good", "bad")
-
-
-def test_a_model_is_not_saved_beside_another(tmp_path):
-    for to, other in (("ours", "hugging_face"), ("hugging_face", "tf1"), ("ours", "ours")):
-        folder = tmp_path / f"{to} {other}"
-        albert_tf.save_pretrained(albert_tf.AlbertClassifier(TINY, 1), str(folder), to=to)
-        with pytest.raises(ValueError, match=f"there is already a model in {folder}: choose another directory"):
-            albert_tf.save_pretrained(albert_tf.AlbertClassifier(TINY, 2), str(folder), to=other)
-    with pytest.raises(ValueError, match="Received: 'onnx'"):
-        albert_tf.save_pretrained(albert_tf.AlbertClassifier(TINY, 1), str(tmp_path / "new"), to="onnx")
 
 
 def test_a_head_that_was_not_restored_is_left_out_of_the_releases_format(tmp_path, caplog):

@@ -2,20 +2,15 @@
 
 import numpy as np
 import tensorflow as tf
+import tiny
+from tiny import values_of
 
-from albert_tf.config import AlbertConfig
-from albert_tf.modeling.layers import release_name
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 
-TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,
-                    intermediate_size=16, max_position_embeddings=6)
+TINY = tiny.TINY.replace(num_hidden_layers=3, max_position_embeddings=6)
 INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
 BATCH = dict(input_ids=np.array([[2, 5, 3, 0]], np.int32), input_mask=np.array([[1, 1, 1, 0]], np.int32),
              segment_ids=np.array([[0, 0, 1, 0]], np.int32))
-
-
-def values_of(model):
-    return {release_name(variable): variable.numpy() for variable in model.weights}
 
 
 def tf1_module(path, vocabulary_file, config=TINY, lower=False, scopes=True):

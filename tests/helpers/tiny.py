@@ -26,6 +26,13 @@ def rows(*lengths: int, vocab_size: int = TINY.vocab_size, seed: int = 0) -> dic
             for name, values in dict(input_ids=ids, input_mask=1, segment_ids=segments).items()}
 
 
+def values_of(model) -> dict[str, np.ndarray]:
+    """The values of a model's variables by their names in the release."""
+    from albert_tf.modeling.layers import release_name
+
+    return {release_name(variable): variable.numpy() for variable in model.weights}
+
+
 @functools.lru_cache(maxsize=None)
 def graph_of(tokenizer):
     """The GraphTokenizer of a tokenizer, whose tables take seconds to make."""

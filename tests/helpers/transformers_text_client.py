@@ -1,8 +1,8 @@
 """Reads folders with transformers' Auto classes, from text: python transformers_text_client.py JOBS.json ANSWERS.json
 
-A job is dict(folder, model, texts, rows, pipeline): the Auto class, or null for the tokenizer alone; texts of which
-only the ids are wanted; rows [text, pair or null] for the model; and null or [task, text, options]. The answer has
-the keys of weights that are missing or unexpected.
+A job is dict(folder, model, texts, rows): the Auto class, or null for the tokenizer alone; texts of which only the ids
+are wanted; and rows [text, pair or null] for the model. The answer has the keys of weights that are missing or
+unexpected.
 """
 
 import json
@@ -31,10 +31,6 @@ def answer(job: dict) -> dict:
             packed["outputs"] = {name: value[0].tolist() for name, value in outputs.items()
                                  if isinstance(value, torch.Tensor)}
             answers["rows"].append(packed)
-    if job["pipeline"]:
-        task, text, options = job["pipeline"]
-        result = transformers.pipeline(task, model=job["folder"])(text, **options)
-        answers["pipeline"] = json.loads(json.dumps(result, default=float))
     return answers
 
 

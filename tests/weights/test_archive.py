@@ -2,7 +2,6 @@
 
 import gzip
 import io
-import json
 import os
 import shutil
 import tarfile
@@ -15,9 +14,7 @@ from tiny import TINY
 
 import albert_tf
 from albert_tf import keras
-from albert_tf.export.conversion import save
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.weights import archive
 from albert_tf.weights.stored_model import open_source
 from albert_tf.weights.tf1 import save_tf1_checkpoint
@@ -67,20 +64,6 @@ def files_in(folder):
     """The files in a folder but the locks of this process."""
     return sorted(os.path.relpath(os.path.join(root, name), folder) for root, _, names in os.walk(folder)
                   for name in names if not name.endswith(".lock"))
-
-
-def test_an_archive_may_have_the_weights_in_a_folder_of_sentence_transformers(tmp_path):
-    folder = tmp_path / "model"
-    save(AlbertSentenceEncoder(TINY, "cls"), str(folder), "hugging_face")
-    (folder / "0_Transformer").mkdir()
-    for name in ("config.json", "model.safetensors", "sentence_bert_config.json"):
-        (folder / name).rename(folder / "0_Transformer" / name)
-    modules = json.loads((folder / "modules.json").read_text())
-    (folder / "modules.json").write_text(json.dumps([dict(modules[0], path="0_Transformer"), *modules[1:]]))
-    with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as file:
-        file.add(folder, ".")
-    source = open_source(str(tmp_path / "model.tar.gz"))
-    assert source.settings.pooling == "cls" and source.config == TINY
 
 
 def test_a_released_archive_is_read_without_hidden_files_and_what_a_killed_process_left_is_removed(

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from new_head import SETTINGS, head_of_name
-from tiny import TINY
+from tiny import TINY, values_of
 
 import albert_tf
 from albert_tf.export import FORMATS
 from albert_tf.export.conversion import convert
-from albert_tf.modeling.layers import release_name
 from albert_tf.text.tokenization import tokenizer_key
 from albert_tf.weights.from_pretrained import load_into
 from albert_tf.weights.stored_model import open_source
@@ -21,10 +20,6 @@ OF_MODULES = ("encoder", "pretrainer", "sentence_encoder")
 CASES = [(name, to) for name in SETTINGS for to in ("ours", "tf1", "hugging_face", "tf_hub")
          if (to != "tf_hub" or name in OF_MODULES)
          and (to != "hugging_face" or name not in ("conditional_span", "phoneme_pretrainer"))]
-
-
-def values_of(model):
-    return {release_name(variable): variable.numpy() for variable in model.weights}
 
 
 def check(path, model, head, is_hugging_face=False):

@@ -10,8 +10,8 @@ import threading
 import numpy as np
 import pytest
 import tensorflow as tf
-from hub_modules import BATCH, TINY, tf1_module, tf2_module, values_of
-from in_process import loaded
+from hub_modules import BATCH, TINY, tf1_module, tf2_module
+from tiny import values_of
 
 import albert_tf
 from albert_tf.modeling.albert_model import AlbertModel
@@ -97,17 +97,6 @@ def test_a_model_is_downloaded_once(tmp_path, tiny_spm, server, inside):
     np.testing.assert_array_equal(values_of(model)["bert/pooler/dense/kernel"], values["bert/pooler/dense/kernel"])
     (folder / "albert_base").unlink()
     assert open_source(f"{url}/albert_base").path == f"{url}/albert_base"
-
-
-@pytest.mark.parametrize("script, flags", [
-    ("export_to_tfhub", dict(albert_directory="{url}", export_path="{folder}/module")),
-    ("convert_checkpoint", dict(albert_directory="{url}", to="hugging_face", output_dir="{folder}/hf")),
-    ("serve", dict(init_checkpoint="{url}"))])
-def test_scripts_name_a_url_that_has_nothing(server, tmp_path, capsys, script, flags):
-    url = f"{server[1]}/nothing.tar.gz"
-    with loaded(script) as run:
-        assert run(**{name: value.format(url=url, folder=tmp_path) for name, value in flags.items()}) == 1
-    assert f"error: {url} cannot be downloaded" in capsys.readouterr().err
 
 
 def test_a_server_that_does_not_answer_is_one_clear_error(tmp_path, monkeypatch):

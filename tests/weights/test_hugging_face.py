@@ -1,28 +1,38 @@
-"""Hugging Face's folders: transformers' outputs, names in both directions, round trips, errors."""
+"""Hugging Face's folders and Google's BERT: transformers' outputs, names in both directions, round trips, errors."""
 
 import json
+import re
+import shutil
 import stat
 
 import ml_dtypes
 import numpy as np
 import pytest
+import tensorflow as tf
 from new_head import new_head
 from safetensors.numpy import load_file, save_file
-from tiny import TINY
+from tiny import TINY, values_of
 
 import albert_tf
-from albert_tf.modeling.layers import release_name
+from albert_tf.config import AlbertConfig
+from albert_tf.export.conversion import convert
 from albert_tf.weights.from_pretrained import load_into
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.hugging_face.reading import NAMES
 from albert_tf.weights.hugging_face.writing import save_hugging_face
 from albert_tf.weights.stored_model import open_source
+from albert_tf.weights.tf1 import bert_name_of
 
 pytestmark = pytest.mark.both_stacks
-
-
-def values_of(model):
-    return {release_name(variable): variable.numpy() for variable in model.weights}
+# Golden folders that transformers has saved, and their heads.
+FOLDERS = {
+    "hf/pretraining": "pretrainer", "hf/pretraining_2groups": "pretrainer", "hf/sequence_classification": "classifier",
+    "hf/token_classification": "token_classifier", "hf/question_answering": "span", "bert/encoder": "encoder",
+    "bert/pretraining": "pretrainer", "bert/pretraining_tanh_gelu": "pretrainer",
+    "bert/sequence_classification": "classifier", "bert/token_classification": "token_classifier",
+    "bert/question_answering": "span", "bert/multiple_choice": "multiple_choice"}
+OURS = dict(last_hidden_state="sequence_output", pooler_output="pooled_output", prediction_logits="mlm_logits",
+            seq_relationship_logits="sop_logits")
 
 
 def folder_of(tmp_path, kind="pretrainer", **changes):
@@ -31,47 +41,48 @@ def folder_of(tmp_path, kind="pretrainer", **changes):
     return model, tmp_path / "hf"
 
 
-@pytest.mark.parametrize("name, kind, outputs", [
-    ("pretraining", "pretrainer", dict(prediction_logits="mlm_logits", sop_logits="sop_logits")),
-    ("pretraining_2groups", "pretrainer", dict(prediction_logits="mlm_logits", sop_logits="sop_logits")),
-    ("sequence_classification", "classifier", dict(logits="logits")),
-    ("token_classification", "token_classifier", dict(logits="logits")),
-    ("question_answering", "span", dict(start_logits="start_logits", end_logits="end_logits"))])
-def test_outputs_are_those_of_transformers(golden, name, kind, outputs):
-    numbers = np.load(golden / "hf" / name / "io.npz")
-    model = albert_tf.from_pretrained(str(golden / "hf" / name), model=kind)
+def check_outputs(folder, head, path):
+    """The model at `path` computes the numbers of transformers in `folder`."""
+    numbers = np.load(folder / "io.npz")
     ids = numbers["in/input_ids"].astype(np.int32)
-    ours = model(dict(input_ids=ids, input_mask=numbers["in/attention_mask"].astype(np.int32),
-                      segment_ids=numbers["in/token_type_ids"].astype(np.int32),
-                      masked_lm_positions=np.tile(np.arange(ids.shape[1], dtype=np.int32), [len(ids), 1])))
-    expected = dict({f"out/{theirs}": ours[name] for theirs, name in outputs.items()},
-                    **{"out/last_hidden_state": ours["sequence_output"]},
-                    **{f"out/hidden_states_{i + 1}": layer for i, layer in enumerate(ours["encoder_outputs"])})
-    if "out/pooler_output" in numbers:
-        expected["out/pooler_output"] = ours["pooled_output"]
-    assert {key for key in numbers.files if key.startswith("out/")} - set(expected) == {"out/hidden_states_0"}
-    for key, value in expected.items():
-        np.testing.assert_allclose(value, numbers[key], atol=1e-5, err_msg=key)
+    positions = np.tile(np.arange(ids.shape[-1], dtype=np.int32), [len(ids), 1])
+    ours = albert_tf.from_pretrained(str(path), model=head)(dict(
+        input_ids=ids, input_mask=numbers["in/attention_mask"].astype(np.int32),
+        segment_ids=numbers["in/token_type_ids"].astype(np.int32), masked_lm_positions=positions))
+    ours.update({f"hidden_states_{i + 1}": layer for i, layer in enumerate(ours["encoder_outputs"])})
+    names = [key[4:] for key in numbers.files if key.startswith("out/") and key != "out/hidden_states_0"]
+    assert names
+    for name in names:
+        np.testing.assert_allclose(ours[OURS.get(name, name)], numbers[f"out/{name}"], atol=1e-5, err_msg=name)
 
 
-@pytest.mark.parametrize("name, kind", [
-    ("pretraining", "pretrainer"), ("pretraining_2groups", "pretrainer"), ("sequence_classification", "classifier"),
-    ("token_classification", "token_classifier")])
-def test_models_that_transformers_saved_survive_a_round_trip(golden, tmp_path, name, kind):
-    save_hugging_face(albert_tf.from_pretrained(str(golden / "hf" / name), model=kind), str(tmp_path))
-    old, new = (load_file(folder / "model.safetensors") for folder in (golden / "hf" / name, tmp_path))
+@pytest.mark.parametrize("name", FOLDERS)
+def test_folders_of_transformers_have_its_outputs_and_survive_a_round_trip(golden, tmp_path, name):
+    folder = golden / name
+    assert open_source(str(folder)).head == FOLDERS[name]
+    check_outputs(folder, FOLDERS[name], folder)
+    save_hugging_face(albert_tf.from_pretrained(str(folder), model=FOLDERS[name]), str(tmp_path))
+    old, new = (load_file(path / "model.safetensors") for path in (folder, tmp_path))
     assert old.keys() == new.keys()
     assert all(np.array_equal(old[key], new[key]) for key in old)
-    old, new = (json.loads((folder / "config.json").read_text()) for folder in (golden / "hf" / name, tmp_path))
+    old, new = (json.loads((path / "config.json").read_text()) for path in (folder, tmp_path))
     assert {key: old.get(key) for key in new} == new
 
 
 def test_names_are_the_same_in_both_directions(golden):
-    for path in golden.glob("hf/*/model.safetensors"):
-        for key in load_file(path):
-            assert NAMES["albert"].theirs(NAMES["albert"].ours(key)) == key
+    for kind, folder in (("albert", "hf"), ("bert", "bert")):
+        for path in golden.glob(f"{folder}/*/model.safetensors"):
+            for key in load_file(path):
+                key = key if kind == "albert" or key.startswith(("bert.", "cls.", "qa_outputs.", "classifier.")) else (
+                    f"bert.{key}")
+                assert NAMES[kind].theirs(NAMES[kind].ours(key)) == key
     assert NAMES["albert"].theirs("end_logits/dense_0/kernel") is None
     assert NAMES["albert"].ours("albert.encoder.albert_layer_groups.0.albert_layers.0.attention.rotary.weight") is None
+    assert NAMES["bert"].ours("bert.encoder.layer.0.crossattention.self.query.weight") is None
+    assert NAMES["bert"].theirs("bert/encoder/embedding_hidden_mapping_in/kernel") is None
+    scope = "bert/encoder/transformer/group_2/inner_group_{}/ffn_1/intermediate/dense/kernel"
+    assert bert_name_of(scope.format(0)) == "bert/encoder/layer_2/intermediate/dense/kernel"
+    assert bert_name_of(scope.format(1)) == scope.format(1)  # further inner groups have no name in BERT
 
 
 @pytest.mark.parametrize("dtype, stored", [("float16", np.float16), ("bfloat16", ml_dtypes.bfloat16)])
@@ -81,6 +92,7 @@ def test_weights_written_in_16_bits_come_back_rounded_to_them(tmp_path, dtype, s
     tensors = load_file(str(tmp_path / "hf" / "model.safetensors"))
     assert {value.dtype for value in tensors.values()} == {np.dtype(stored)}
     assert json.loads((tmp_path / "hf" / "config.json").read_text())["torch_dtype"] == dtype
+    assert f"| type | {dtype} |" in (tmp_path / "hf/README.md").read_text()
     again = values_of(albert_tf.from_pretrained(str(tmp_path / "hf"), model="pretrainer"))
     for name, value in values_of(model).items():
         np.testing.assert_array_equal(again[name], value.astype(stored).astype(np.float32), err_msg=name)
@@ -175,9 +187,98 @@ def test_a_file_with_zeros_in_the_place_of_its_end_is_named(tmp_path):
 
 @pytest.mark.parametrize("kind, to, dtype, message", [
     ("conditional_span", "hugging_face", "float32", "no model for AlbertConditionalSpan"),
-    ("encoder", "ours", "float16", "hugging_face.*float16"),
+    ("encoder", "ours", "float16", "hugging_face.*float16"), ("encoder", "onnx", "float32", "Received: 'onnx'"),
     ("encoder", "hugging_face", "int8", "float32, .*bfloat16")])
 def test_what_cannot_be_written_is_refused(tmp_path, kind, to, dtype, message):
     with pytest.raises(ValueError, match=message):
         albert_tf.save_pretrained(head_named(kind).model(TINY), str(tmp_path / "out"), to=to, dtype=dtype)
     assert not (tmp_path / "out/model.safetensors").exists()
+
+
+def google_name(key):
+    """The TF1 name of a tensor of Hugging Face's, by the rule of their conversion script."""
+    key = f"bert.{key}" if key.startswith(("embeddings.", "encoder.", "pooler.")) else key
+    name = key.replace(".", "/").replace("encoder/layer/", "encoder/layer_")
+    name = re.sub(r"cls/predictions/bias$", "cls/predictions/output_bias", name)
+    name = re.sub(r"(cls/seq_relationship|qa_outputs|classifier)/(weight|bias)",
+                  lambda match: f"{match[1]}/output_{'weights' if match[2] == 'weight' else 'bias'}", name)
+    name = name.replace("qa_outputs", "cls/squad").removeprefix("classifier/")
+    name = re.sub(r"LayerNorm/weight$", "LayerNorm/gamma", name)
+    name = re.sub(r"LayerNorm/bias$", "LayerNorm/beta", name)
+    name = re.sub(r"_embeddings/weight$", "_embeddings", name)
+    return re.sub(r"/weight$", "/kernel", name)
+
+
+def google_checkpoint(folder, target):
+    """The model of a Hugging Face folder as google-research/bert would save it."""
+    tensors = {google_name(key): value for key, value in load_file(folder / "model.safetensors").items()}
+    tensors = {name: value.T if name.endswith("/kernel") else value for name, value in tensors.items()}
+    target.mkdir()
+    tf.raw_ops.SaveV2(prefix=str(target / "bert_model.ckpt"), tensor_names=list(tensors),
+                      shape_and_slices=[""] * len(tensors), tensors=list(tensors.values()))
+    values = json.loads((folder / "config.json").read_text())
+    keys = ("attention_probs_dropout_prob", "hidden_dropout_prob", "hidden_size", "initializer_range",
+            "intermediate_size", "max_position_embeddings", "num_attention_heads", "num_hidden_layers",
+            "type_vocab_size", "vocab_size")
+    config = dict({key: values[key] for key in keys}, hidden_act="gelu", directionality="bidi", pooler_type="first")
+    (target / "bert_config.json").write_text(json.dumps(config))
+    return tensors
+
+
+def test_a_bert_is_a_config_that_shares_nothing_and_does_not_factorize(golden):
+    config = open_source(str(golden / "bert/encoder")).config
+    assert config.is_bert and config.embedding_size == config.hidden_size == 8
+    assert config.cross_layer_sharing == "none" and config.hidden_act == "gelu_exact"
+    assert AlbertConfig.preset("bert_large").is_bert
+    assert not AlbertConfig.preset("albert_base_v2").is_bert
+    assert not config.replace(embedding_size=4).is_bert and not config.replace(cross_layer_sharing="all").is_bert
+
+
+def test_an_albert_is_not_written_as_googles_bert(tmp_path):
+    with pytest.raises(ValueError, match="cross_layer_sharing='all', embedding_size=4, hidden_size=8"):
+        albert_tf.save_pretrained(albert_tf.AlbertModel(TINY), str(tmp_path / "bert"), to="tf1_bert")
+
+
+def test_tensors_without_the_prefix_and_with_old_names_are_read(golden, tmp_path):
+    folder = golden / "bert/encoder"
+    tensors = load_file(folder / "model.safetensors")
+    assert not any(key.startswith("bert.") for key in tensors)
+    old = {"bert." + key.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"):
+           value for key, value in tensors.items()}
+    old["bert.embeddings.position_ids"] = np.arange(8)[None]
+    save_file(old, tmp_path / "model.safetensors")
+    shutil.copy(folder / "config.json", tmp_path)
+    check_outputs(folder, "encoder", tmp_path)
+    assert set(open_source(str(tmp_path)).tensors) == set(open_source(str(folder)).tensors)
+
+
+def test_googles_checkpoint_computes_what_transformers_computes(golden, tmp_path):
+    folder = golden / "bert/pretraining_tanh_gelu"
+    google_checkpoint(folder, tmp_path / "google")
+    for path in (tmp_path / "google", tmp_path / "google/bert_model.ckpt"):
+        check_outputs(folder, "pretrainer", path)
+
+
+# google-research/bert has no classifier of tokens.
+@pytest.mark.parametrize("case", [name[5:] for name in FOLDERS if name.startswith("bert/") and "token" not in name])
+def test_googles_checkpoint_is_written_with_googles_names(golden, tmp_path, case):
+    expected = google_checkpoint(golden / "bert" / case, tmp_path / "google")
+    convert(open_source(str(golden / "bert" / case)), str(tmp_path / "written"), "tf1_bert")
+    reader = tf.train.load_checkpoint(str(tmp_path / "written/bert_model.ckpt"))
+    assert set(reader.get_variable_to_shape_map()) == set(expected)
+    for name, value in expected.items():
+        np.testing.assert_array_equal(reader.get_tensor(name), value, err_msg=name)
+    config = json.loads((tmp_path / "written/bert_config.json").read_text())
+    google = json.loads((tmp_path / "google/bert_config.json").read_text())
+    assert config == {key: google[key] for key in config}
+
+
+def test_a_vocabulary_that_keeps_accents_is_read_and_written_with_hugging_faces_name_for_it(golden, tmp_path):
+    shutil.copytree(golden / "bert/encoder", tmp_path / "source")
+    shutil.copy(golden / "accents/vocab.txt", tmp_path / "source")
+    (tmp_path / "source/tokenizer_config.json").write_text('{"do_lower_case": true, "strip_accents": false}')
+    convert(open_source(str(tmp_path / "source")), str(tmp_path / "written"), "hugging_face")
+    written = json.loads((tmp_path / "written/tokenizer_config.json").read_text())
+    assert written["strip_accents"] is False and "keep_accents" not in written
+    for name in ("source", "written"):
+        assert open_source(str(tmp_path / name)).vocabulary.tokenizer().tokenize("Schön") == ["schön"]

@@ -7,7 +7,6 @@ import shutil
 
 import numpy as np
 import pytest
-from in_process import loaded
 from peers import run_client
 from tiny import TINY_TEXT
 
@@ -99,13 +98,3 @@ def test_a_preset_computes_the_same_here(preset, golden, kind):
     tokenizer = albert_tf.tokenizer_from_pretrained(str(preset))
     assert tokenizer.convert_tokens_to_ids(tokenizer.tokenize("the name of the file")) == theirs["ids"].tolist()
     assert tokenizer.max_seq_length == 16
-
-
-def test_a_command_converts_a_preset(preset, tmp_path):
-    with loaded("convert_checkpoint") as run:
-        assert run(init_checkpoint=str(preset), to="hugging_face", output_dir=str(tmp_path / "hf")) == 0
-    source = open_source(str(preset))
-    converted = open_source(str(tmp_path / "hf"))
-    assert source.config.differences(converted.config) == {}
-    for name in source.tensors:
-        np.testing.assert_array_equal(source.value(name), converted.value(name))

@@ -4,42 +4,21 @@ import dataclasses
 import json
 
 import pytest
-from new_head import SETTINGS as ARGUMENTS, head_of_name, model_with_settings
+from new_head import head_of_name, model_with_settings
 from tiny import TINY
 
 import albert_tf
-from albert_tf.export.conversion import convert, save
-from albert_tf.modeling.settings import ClassifierSettings, SpanSettings
+from albert_tf.export.conversion import convert
+from albert_tf.modeling.settings import ClassifierSettings
 from albert_tf.text.vocabulary import train_vocabulary
 from albert_tf.weights.settings import (
     SETTINGS,
-    Settings,
     VocabularyFiles,
     copy_vocabulary,
     options_in,
-    settings_in,
     vocabulary_in,
-    write_settings,
 )
 from albert_tf.weights.stored_model import open_source
-
-
-@pytest.mark.parametrize("name", ARGUMENTS)
-def test_what_is_written_is_read_and_replaced_by_later_settings_which_keep_a_casing(tmp_path, name):
-    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false, "model_max_length": 7}')
-    model = model_with_settings(name, TINY)
-    settings = dataclasses.replace(model.settings, task="reviews", lora_alpha=16.0)
-    write_settings(settings, TINY, str(tmp_path))
-    assert settings_in(str(tmp_path)).content() == settings.content() and settings.max_seq_length == 9
-    assert options_in(str(tmp_path)).do_lower_case is False
-    write_settings(Settings(), TINY, str(tmp_path))
-    assert settings_in(str(tmp_path)) == Settings()
-
-
-def test_a_setting_that_a_kind_of_model_does_not_have_is_an_attribute_error():
-    for settings in (Settings(), SpanSettings()):
-        with pytest.raises(AttributeError, match="max_windows"):
-            _ = settings.max_windows
 
 
 @pytest.mark.parametrize("to", ["ours", "tf1"])
@@ -63,20 +42,6 @@ def test_a_conversion_beside_a_checkpoint_leaves_its_settings_and_without_them_d
     (tmp_path / "config.json").unlink()
     read = albert_tf.from_pretrained(str(tmp_path), model=head_of_name(name))
     assert name != "multiple_choice" or read.settings.num_choices == 4
-
-
-def test_a_folder_of_hugging_face_has_the_length_of_its_own_files(tmp_path, golden):
-    """As transformers or sentence-transformers changes them, in the same folder or another one."""
-    vocabulary = VocabularyFiles(str(golden / "tiny_spm/tiny.model"))
-    for length, read in ((None, TINY.max_position_embeddings), (9, 9)):
-        save(albert_tf.AlbertClassifier(TINY, 2, max_seq_length=length), str(tmp_path / f"{length}"), "hugging_face",
-             vocabulary)
-        assert open_source(str(tmp_path / f"{length}")).settings.max_seq_length == read
-    path = tmp_path / "9/tokenizer_config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "model_max_length": 12}))
-    assert open_source(str(tmp_path / "9")).settings.max_seq_length == 12
-    (tmp_path / "9/sentence_bert_config.json").write_text('{"max_seq_length": 7}')
-    assert albert_tf.from_pretrained(str(tmp_path / "9"), model="classifier").settings.max_seq_length == 7
 
 
 @pytest.mark.parametrize("names, found", [

@@ -23,7 +23,6 @@ pytestmark = pytest.mark.long
 POSITIONS = 64
 TINY = tiny.TINY.replace(vocab_size=8000, max_position_embeddings=POSITIONS, initializer_range=0.5)
 BERT = TINY.replace(vocab_size=2000, embedding_size=8, cross_layer_sharing="none")
-LABELS = ("bad", "fair", "good")
 TEXTS = sentences(700)
 LONG = " ".join(TEXTS[:40])
 # If both texts of a pair are longer than half of the row, transformers gives the odd token to the second text, and we,
@@ -33,17 +32,14 @@ ROWS = [*([text, None] for text in TEXTS[:10]), *map(list, zip(SHORT[:20:2], SHO
         [SHORT[0], LONG], [LONG, SHORT[1]]]
 MASKED = ["The [MASK] of the file.", '"I do not [MASK]," he said.', "[MASK] is a [MASK]: (a [MASK]) – [MASK]s.",
           "It is [MASK]-like."]
-# For each kind of model: arguments, the Auto class, names of the outputs there and here, and a pipeline.
+# For each kind of model: arguments, the Auto class, names of the outputs there and here.
 CASES = {
-    "encoder": ({}, "AutoModel", dict(last_hidden_state="sequence_output", pooler_output="pooled_output"),
-                ["feature-extraction", LONG, dict(tokenize_kwargs=dict(truncation=True))]),
-    "pretrainer": ({}, "AutoModelForPreTraining", dict(sop_logits="sop_logits"), ["fill-mask", MASKED[1], {}]),
-    "classifier": (dict(num_labels=3, label_names=LABELS), "AutoModelForSequenceClassification",
-                   dict(logits="logits"), ["text-classification", LONG, dict(truncation=True, top_k=None)]),
-    "token_classifier": (dict(num_labels=3, label_names=LABELS), "AutoModelForTokenClassification",
-                         dict(logits="logits"), ["token-classification", TEXTS[0], {}]),
-    "span": ({}, "AutoModelForQuestionAnswering", dict(start_logits="start_logits", end_logits="end_logits"), None),
-    "multiple_choice": (dict(num_choices=1), "AutoModelForMultipleChoice", dict(logits="logits"), None),
+    "encoder": ({}, "AutoModel", dict(last_hidden_state="sequence_output", pooler_output="pooled_output")),
+    "pretrainer": ({}, "AutoModelForPreTraining", dict(sop_logits="sop_logits")),
+    "classifier": (dict(num_labels=3), "AutoModelForSequenceClassification", dict(logits="logits")),
+    "token_classifier": (dict(num_labels=3), "AutoModelForTokenClassification", dict(logits="logits")),
+    "span": ({}, "AutoModelForQuestionAnswering", dict(start_logits="start_logits", end_logits="end_logits")),
+    "multiple_choice": (dict(num_choices=1), "AutoModelForMultipleChoice", dict(logits="logits")),
 }
 # Other configs, by the name of a case; transformers 4.57 fails if a group has more blocks than layers.
 CONFIGS = {"pretrainer of one width": dict(embedding_size=8), "pretrainer without sharing": dict(
@@ -70,15 +66,15 @@ def models(tmp_path_factory):
 def answers(request, models, golden, tmp_path_factory):
     """{name: what a version of transformers computes}"""
     folder = tmp_path_factory.mktemp("answers")
-    jobs = {kind: dict(folder=models[kind][0], model=CASES[kind][1], texts=TEXTS, rows=ROWS, pipeline=CASES[kind][3])
+    jobs = {kind: dict(folder=models[kind][0], model=CASES[kind][1], texts=TEXTS, rows=ROWS)
             for kind in CASES if request.param != "transformers 4" or kind != "encoder of groups"}
     jobs["shipped"] = dict(folder=shipped_model("albert_tiny_en"), model=None, texts=[*TEXTS, *MASKED, "a [SEP] b"],
-                           rows=[], pipeline=None)
+                           rows=[])
     for lower in (True, False):
         bert = str(folder / f"bert_{lower}")
         save_hugging_face(albert_tf.AlbertModel(BERT), bert,
                           VocabularyFiles(None, str(golden / "wordpiece/vocab.txt"), lower, not lower))
-        jobs[f"bert_{lower}"] = dict(folder=bert, model=None, texts=TEXTS, rows=[], pipeline=None)
+        jobs[f"bert_{lower}"] = dict(folder=bert, model=None, texts=TEXTS, rows=[])
     (folder / "jobs.json").write_text(json.dumps(list(jobs.values())))
     run_client(request.param, "transformers_text_client.py", folder / "jobs.json", folder / "answers.json")
     return dict(zip(jobs, json.loads((folder / "answers.json").read_text())),
@@ -119,24 +115,6 @@ def test_pairs_and_long_texts_have_our_segments_and_outputs(answers, models, kin
         ours = model(inputs)
         for theirs, our in CASES[kind][2].items():
             np.testing.assert_allclose(row["outputs"][theirs], ours[our][0], atol=2e-5, err_msg=theirs)
-
-
-def test_pipelines_take_long_texts_and_masks(answers, models):
-    _, model, tokenizer = models["classifier"]
-    logits = model(tokenizer(LONG, max_seq_length=POSITIONS))["logits"]
-    expected = dict(zip(LABELS, np.asarray(keras.activations.softmax(logits))[0]))
-    given = {answer["label"]: answer["score"] for answer in answers["classifier"]["pipeline"]}
-    np.testing.assert_allclose([given[label] for label in LABELS], [expected[label] for label in LABELS], atol=1e-5)
-    assert np.shape(answers["encoder"]["pipeline"]) == (1, POSITIONS, 8)
-    for name in (name for name in CASES if "pretrainer" in name):
-        _, model, tokenizer = models[name]
-        fillings, = albert_tf.fill_masks(model, tokenizer, MASKED[1])
-        given = answers[name]["pipeline"]
-        np.testing.assert_allclose([answer["score"] for answer in given], [each.probability for each in fillings],
-                                   rtol=1e-3)
-        assert [answer["token"] for answer in given] == tokenizer.convert_tokens_to_ids(
-            [each.piece for each in fillings])
-    assert {answer["entity"] for answer in answers["token_classifier"]["pipeline"]} <= {*LABELS}
 
 
 def test_the_shipped_model_has_our_ids_also_around_masks(answers):

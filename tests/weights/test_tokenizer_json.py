@@ -50,26 +50,21 @@ def test_the_lines_of_a_wordpiece_vocabulary_are_in_the_order_of_their_ids(golde
         assert file.read() == (golden / "wordpiece/vocab.txt").read_text("utf-8")
 
 
-@pytest.mark.parametrize("normalizer, lower", [
-    (dict(type="BertNormalizer", lowercase=False), False), (None, False), (dict(type="Lowercase"), True),
-    (dict(type="Sequence", normalizers=[dict(type="NFKD"), dict(type="Lowercase")]), True)])
-def test_the_normalization_has_the_casing_if_tokenizer_config_has_none(tmp_path, normalizer, lower):
+@pytest.mark.parametrize("normalizer, lower, keep_accents", [
+    (dict(type="BertNormalizer", lowercase=True, strip_accents=None), True, False),
+    (dict(type="BertNormalizer", lowercase=True, strip_accents=False), True, True),
+    (dict(type="BertNormalizer", lowercase=False, strip_accents=None), False, True), (None, False, True),
+    (dict(type="Lowercase"), True, True),
+    (dict(type="Sequence", normalizers=[dict(type="StripAccents")]), False, False),
+    (dict(type="Sequence", normalizers=[dict(type="NFKD"), dict(type="Lowercase")]), True, True)])
+def test_the_normalization_has_casing_and_accents_if_tokenizer_config_has_none(
+        tmp_path, normalizer, lower, keep_accents):
     content = dict(model=dict(type="WordPiece", vocab={"b": 1, "a": 0}), added_tokens=[], normalizer=normalizer)
     (tmp_path / "tokenizer.json").write_text(json.dumps(content))
-    assert vocabulary_of_tokenizer_json(str(tmp_path)).do_lower_case is lower
+    read = vocabulary_of_tokenizer_json(str(tmp_path))
+    assert (read.do_lower_case, read.keep_accents) == (lower, keep_accents)
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(dict(do_lower_case=not lower)))
     assert vocabulary_of_tokenizer_json(str(tmp_path)).do_lower_case is not lower
-
-
-@pytest.mark.parametrize("normalizer, keep_accents", [
-    (dict(type="BertNormalizer", lowercase=True, strip_accents=None), False),
-    (dict(type="BertNormalizer", lowercase=True, strip_accents=False), True),
-    (dict(type="BertNormalizer", lowercase=False, strip_accents=None), True), (None, True),
-    (dict(type="Lowercase"), True), (dict(type="Sequence", normalizers=[dict(type="StripAccents")]), False)])
-def test_the_normalization_says_whether_accents_are_kept(tmp_path, normalizer, keep_accents):
-    content = dict(model=dict(type="WordPiece", vocab={"b": 1, "a": 0}), added_tokens=[], normalizer=normalizer)
-    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
-    assert vocabulary_of_tokenizer_json(str(tmp_path)).keep_accents is keep_accents
 
 
 @pytest.mark.parametrize("lower", [True, False])
