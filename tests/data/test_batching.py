@@ -1,6 +1,7 @@
 """Batches of features: the examples of each step, and their padding."""
 
-import collections
+
+import functools
 
 import numpy as np
 import pytest
@@ -54,19 +55,6 @@ def test_padding_changes_nothing_but_the_padding(examples):
             for name in ("input_ids", "input_mask", "segment_ids"):
                 assert list(long[name][i]) == row[name]
                 assert list(short[name][i]) == row[name][: short[name].shape[1]]
-
-
-def test_examples_of_one_length_come_together(examples):
-    spread = [np.ptp(batch["input_mask"].sum(axis=1)) for batch in training(examples, WINDOW)]
-    assert np.mean(spread) < 2  # of four random ones: about 20
-
-
-def test_without_grouping_batches_are_random_and_an_epoch_has_each_example_once(examples):
-    batches = training(examples, COUNT, group_by_length=False)  # BATCH epochs
-    spread = [np.ptp(batch["input_mask"].sum(axis=1)) for batch in batches]
-    assert np.mean(spread) > 10
-    counts = collections.Counter(tuple(row[row > 0]) for batch in batches for row in batch["input_ids"])
-    assert set(counts.values()) == {BATCH} and len(counts) == COUNT
 
 
 def table_of(count, seed=0):
@@ -136,10 +124,11 @@ def test_the_order_is_a_function_of_seed_and_step(examples, first_step):
     assert any(not np.array_equal(a["example"], b["example"]) for a, b in zip(whole, other_seed))
 
 
-def test_replicas_share_a_batch_and_its_bucket(examples):
-    whole = training(examples, 6)
+def test_replicas_share_a_batch_its_bucket_and_its_number_of_windows(examples, windowed):
     two = tf.distribute.InputContext(num_input_pipelines=1, num_replicas_in_sync=2)
-    parts = training(examples, 12, context=two)
+    of_windows = functools.partial(training, windowed[0], buckets=bucket_lengths(10))
+    whole = [*training(examples, 6), *of_windows(20)]
+    parts = [*training(examples, 12, context=two), *of_windows(40, context=two)]
     for batch, left, right in zip(whole, parts[::2], parts[1::2]):
         for name in batch:
             assert np.array_equal(batch[name], np.concatenate([left[name], right[name]]))
@@ -178,28 +167,3 @@ def test_a_batch_has_only_as_many_windows_as_its_longest_text(windowed):
     assert {(1, 8), (6, 10)} <= shapes
     evaluated = table_batches(table, evaluation_rows(table, 4), bucket_lengths(10), ALONE)
     assert sorted(number for batch in evaluated for number in batch["example"].numpy() if number >= 0) == [*range(58)]
-
-
-def test_both_replicas_have_the_windows_of_the_whole_batch(windowed):
-    table, _ = windowed
-    pair = tf.distribute.InputContext(num_replicas_in_sync=2)
-    rows = training_rows(table, 4, 20, seed=1)
-    alone, shared = (table_batches(table, rows, bucket_lengths(10), context) for context in (ALONE, pair))
-    halves = [batch["input_ids"].numpy() for batch in shared]
-    for whole, first, second in zip(alone, halves[::2], halves[1::2]):
-        np.testing.assert_array_equal(whole["input_ids"], np.concatenate([first, second]))
-
-
-def test_short_texts_have_the_order_that_they_have_without_windows(sentence_pieces, tmp_path):
-    def batches(options, schema):
-        packer = WindowPacker(PairPacker(sentence_pieces, 10, pad=False), options)
-        rows = [dict(packer.pack(range(20, 20 + i % 9)), label_ids=i) for i in range(40)]
-        table = cached_table(str(tmp_path / f"{options.max_windows}.tfrecord"), {}, schema, lambda: rows)
-        return table_batches(table, training_rows(table, 4, 20, seed=3), bucket_lengths(10), ALONE)
-
-    scalars = dict(label_ids=tf.int32)
-    windowed = batches(WindowOptions(4), FeatureSchema(10, scalars, num_choices=4, are_windows=True))
-    for cut, windows in zip(batches(WindowOptions(), FeatureSchema(10, scalars)), windowed):
-        assert cut["label_ids"].numpy().tolist() == windows["label_ids"].numpy().tolist()
-        for name in ("input_ids", "input_mask", "segment_ids"):
-            np.testing.assert_array_equal(cut[name], windows[name][:, 0])

@@ -21,13 +21,6 @@ class Maker:
         return features(5, **self._arguments)
 
 
-def test_records_have_the_releases_names_and_shapes(tmp_path):
-    path = str(tmp_path / "x.tfrecord")
-    cached_table(path, {}, SCHEMA, Maker())
-    lengths = {name: len(feature.int64_list.value) for name, feature in first_record(path).items()}
-    assert lengths == dict(input_ids=MAX_SEQ_LENGTH, input_mask=MAX_SEQ_LENGTH, segment_ids=MAX_SEQ_LENGTH, label_ids=1)
-
-
 def first_record(path):
     return tf.train.Example.FromString(next(iter(tf.data.TFRecordDataset(path))).numpy()).features.feature
 

@@ -146,11 +146,3 @@ def test_a_repeated_example_waits_for_the_next_batch():
     dataset = endless_batches(lambda epoch: tf.data.Dataset.from_tensor_slices((epochs[epoch % 2],)), 6, 4, 0)
     taken = [numbers.tolist() for numbers, in dataset.take(3).as_numpy_iterator()]
     assert taken == [[0, 1, 2, 3], [4, 5, 0, 2], [4, 1, 5, 3]]
-
-
-@pytest.mark.parametrize("batch_size, warns", [(840, False), (5000, True)])
-def test_a_batch_that_is_larger_than_the_set_brings_a_warning(caplog, batch_size, warns):
-    endless_batches(epoch_of(840), 840, batch_size, 0)
-    expected = ["a batch of 5,000 examples repeats the training set of 840: a smaller --train_batch_size takes less "
-                "time and memory"]
-    assert caplog.messages == (expected if warns else [])

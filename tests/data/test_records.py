@@ -1,6 +1,5 @@
 """Records with their manifests, and the tf.Examples in them."""
 
-import json
 import os
 import shutil
 
@@ -27,28 +26,6 @@ def write(path, records=(b"one", b"two"), **made_from):
     with record_writer(str(path), made_from) as writer:
         for record in records:
             writer.write(record)
-
-
-def test_records_and_their_manifest_appear_together(tmp_path):
-    path = tmp_path / "x.tfrecord"
-    write(path, objective="sop")
-    assert list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator()) == [b"one", b"two"]
-    manifest = json.loads((tmp_path / "x.manifest.json").read_text())
-    assert manifest == dict(complete=True, made_from=dict(objective="sop"),
-                            files={"x.tfrecord": dict(count=2, size=path.stat().st_size)})
-    file, = check_records([str(path)])
-    assert (file.path, file.count, file.made_from) == (str(path), 2, dict(objective="sop"))
-
-
-def test_an_error_leaves_nothing_behind_and_the_old_file_in_place(tmp_path):
-    path = tmp_path / "x.tfrecord"
-    write(path)
-    before = path.read_bytes()
-    with pytest.raises(OSError, match="full"), record_writer(str(path), {}) as writer:
-        writer.write(b"new")
-        raise OSError("the disk is full")
-    assert path.read_bytes() == before
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["x.manifest.json", "x.tfrecord"]
 
 
 def test_a_damaged_file_or_manifest_is_refused_and_the_releases_records_without_a_manifest_are_taken(tmp_path):
@@ -146,12 +123,3 @@ def test_a_schemas_record_is_the_message_of_its_padded_features_however_they_com
         arrays, unpadded = {name: np.array(row[name]) for name in tokens}, {name: row[name][:count] for name in tokens}
         for given in ({}, arrays, unpadded):
             assert schema.serialize(dict(row, **given)) == expected
-
-
-def test_choices_are_padded_one_by_one():
-    schema = FeatureSchema(MAX_SEQ_LENGTH, dict(label_ids=tf.int32), num_choices=2)
-    first, second = features(2)
-    names = ("input_ids", "input_mask", "segment_ids")
-    choices = {name: [first[name], second[name]] for name in names}
-    expected = {name: first[name] + second[name] for name in names}
-    assert schema.serialize(dict(choices, label_ids=1)) == message(label_ids=[1], **expected)

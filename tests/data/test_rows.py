@@ -97,9 +97,6 @@ def test_short_rows_empty_fields_and_objects_have_their_lines(tmp_path, caplog):
 
 pyarrow = pytest.importorskip("pyarrow")
 DOCUMENTS = [["It rained.", "The boat, \"a yawl\", sank."], ["Größe: 5\tm.", "She left.", "He stayed."], ["Why?"]]
-ENDINGS = ("parquet", "jsonl", "jsonl.gz", "csv", "tsv")
-
-
 def write_table(path, rows, row_group_size=2):
     """Writes dicts to a file, in the format of its name."""
     name = str(path)
@@ -138,14 +135,6 @@ def test_empty_lines_of_a_row_do_not_end_its_document(tmp_path):
     path = write_table(tmp_path / "table.parquet", [dict(text="a\r\n \n\nb\n"), dict(text=None), dict(text="c")])
     assert list(read_document_lines(path, "text")) == ["a", "b", "", "", "c", ""]
     assert list(read_texts(path, "text"))[1:] == ["", "c"]
-
-
-@pytest.mark.parametrize("ending", ENDINGS)
-def test_rows_are_the_same_in_every_format(tmp_path, ending):
-    rows = [dict(text=f"text {number}", label=number % 2) for number in range(5)]
-    path = write_table(tmp_path / f"table.{ending}", rows)
-    fields = [row.fields for row in read_rows(path, dict(a="text", b="label"))]
-    assert fields == [dict(a=row["text"], b=str(row["label"])) for row in rows]
 
 
 def test_remote_files_are_read_and_a_range_of_lines_without_requests_for_the_size(tmp_path, monkeypatch):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from albert_tf.pretraining.corpus import Part, batch_of, line_batches, open_corpus, write_corpus
+from albert_tf.pretraining.corpus import Part, batch_of, open_corpus, write_corpus
 
 
 def batch(*lengths):
@@ -27,17 +27,6 @@ def test_documents_end_at_blank_lines_also_across_batches_and_can_be_read_twice(
             assert [ids.tolist(), ends] == expected
 
 
-def test_long_documents_come_in_parts_whatever_comes_with_them(corpus):
-    assert corpus.parts(range(3), 100) == [Part(0, 0, 2), Part(1, 2, 3), Part(2, 3, 8)]
-    long = [Part(2, 3, 5), Part(2, 5, 7), Part(2, 7, 8)]
-    assert corpus.parts(range(1, 3), 2) == [Part(1, 2, 3), *long] and corpus.parts(range(2, 3), 2) == long
-    assert [task for task in corpus.tasks(3, 2) if task[0].document == 2] == [[part] for part in long]
-    for tokens in (1, 5, 10, 1000):
-        tasks = list(corpus.tasks(tokens, 2))
-        assert [part for task in tasks for part in task] == corpus.parts(range(3), 2)
-        assert all(tasks) and (len(tasks) == 1) == (tokens == 1000)
-
-
 def test_random_sentences_are_of_another_document_and_of_the_requested_number(corpus):
     rng = np.random.default_rng(1)
     of_the_others = [corpus.random_sentences(rng, 0, 2).tolist() for _ in range(300)]
@@ -49,10 +38,3 @@ def test_random_sentences_are_of_another_document_and_of_the_requested_number(co
 def test_no_token_is_an_error(tmp_path):
     with pytest.raises(ValueError, match="there is no text in the file"):
         write_corpus([batch(-1), batch(-1, -1)], str(tmp_path), "the file")
-
-
-def test_lines_are_stripped_and_a_file_ends_a_document(tmp_path):
-    for name, text in (("a", "one\r\n  two \n \nthree\u2028four"), ("b", "five\n")):
-        (tmp_path / name).write_bytes(text.encode())
-    lines = [line for lines in line_batches([str(tmp_path / "a"), str(tmp_path / "b")]) for line in lines]
-    assert lines == ["one", "two", "", "three\u2028four", "", "five", ""]

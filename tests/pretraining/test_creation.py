@@ -1,7 +1,5 @@
 """From text to records: their content, which depends on text, options and seed only, and errors."""
 
-import bz2
-import gzip
 import hashlib
 import json
 
@@ -108,15 +106,6 @@ def test_tokens_that_are_in_no_example_are_counted(tmp_path, text, create, token
     assert f", and {1 - made / statistics['text_tokens']:.1%} of the text's tokens" in summary(statistics)
 
 
-def test_tokens_of_a_random_segment_do_not_count_as_used(tmp_path, text, create, tokenizer):
-    text.write_text("\n\n".join(SENTENCES[:2]) + "\n")  # one example each: a sentence, and the other one as a random B
-    statistics = create(release_compatible=True, short=0.0, dupe_factor=1)
-    lengths = [len(tokenizer.encode(sentence)) for sentence in SENTENCES[:2]]
-    made = sum(len(original_tokens(example)) for example in examples(tmp_path / "out.tfrecord"))
-    assert (statistics["text_tokens"], statistics["swapped"]) == (sum(lengths), 2)
-    assert 0 <= sum(lengths) - statistics["unused_tokens"] < made
-
-
 def test_a_text_of_long_lines_brings_a_warning_and_splitting_its_lines_gives_the_records_of_a_sentence_a_line(
         tmp_path, text, create):
     lines = text.read_text().split("\n\n")
@@ -132,13 +121,6 @@ def test_a_text_of_long_lines_brings_a_warning_and_splitting_its_lines_gives_the
     assert create("split.tfrecord", split_lines="en") == expected
     assert (tmp_path / "split.tfrecord").read_bytes() == (tmp_path / "separate.tfrecord").read_bytes()
     assert json.loads((tmp_path / "split.manifest.json").read_text())["made_from"]["split_lines"] == "en"
-
-
-def test_the_seed_decides_all(tmp_path, text, create):
-    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        create(f"{name}.tfrecord", seed=seed)
-    a, b, c = ((tmp_path / f"{name}.tfrecord").read_bytes() for name in "abc")
-    assert a == b != c
 
 
 def test_duplicates_have_new_segments_and_masks_and_are_shuffled_together(tmp_path, text, create):
@@ -247,38 +229,3 @@ def test_a_shard_without_records_is_refused_before_an_earlier_output_is_replaced
     assert contents(tmp_path) == before
 
 
-def test_no_output_appears_or_is_replaced_before_all_are_complete(tmp_path, text, create, monkeypatch):
-    """A run that is killed while it writes leaves no part of its outputs, which training would accept."""
-    create("a.tfrecord", "b.tfrecord")
-    before, seen, read = contents(tmp_path), [], creation.sorted_records
-
-    def sorted_records(*arguments):
-        seen.append({path.name: path.read_bytes() for path in tmp_path.iterdir() if not path.name.startswith(".")})
-        return read(*arguments)
-
-    monkeypatch.setattr(creation, "sorted_records", sorted_records)
-    create("a.tfrecord", "b.tfrecord", seed=7)
-    assert seen == [before, before] and contents(tmp_path) != before
-    monkeypatch.setattr(creation, "sorted_records", None)
-    before = contents(tmp_path)
-    with pytest.raises(TypeError):
-        create("a.tfrecord", "b.tfrecord", seed=8)
-    assert contents(tmp_path) == before
-
-
-def test_partial_files_of_a_killed_run_are_removed(tmp_path, text, create):
-    folder = tmp_path / ".out.tfrecord.tmp"
-    folder.mkdir()
-    for path in (folder / "ids", folder / "out.tfrecord"):
-        path.write_bytes(b"part")
-    create()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.manifest.json", "out.tfrecord", "text.txt"]
-
-
-@pytest.mark.parametrize("name, compress", [("text.txt.gz", gzip.compress), ("text.txt.bz2", bz2.compress)])
-def test_compressed_text_gives_the_records_of_the_text(tmp_path, text, create, tokenizer, name, compress):
-    create()
-    (tmp_path / name).write_bytes(compress(text.read_bytes()))
-    again = str(tmp_path / "again.tfrecord")
-    create_pretraining_data([str(tmp_path / name)], {again: [again]}, tokenizer, OPTIONS, 1)
-    assert (tmp_path / "again.tfrecord").read_bytes() == (tmp_path / "out.tfrecord").read_bytes()

@@ -88,33 +88,22 @@ def each_kill(tmp_path, function, monkeypatch):
     assert number > 3
 
 
-def write_shards(folder, text, num_shards=2):
+def write_shards(folder, text):
     path = str(folder / "x.tfrecord")
-    with output_set({path: shard_paths(path, num_shards)}) as written:
+    with output_set({path: shard_paths(path, 1 if text == "third" else 2)}) as written:
         for file in written.temporary:
             write_text(written.temporary[file], text)
         written.made_from = dict(text=text)
 
 
+def read_shards(folder):
+    checked_manifest(str(folder / "x.manifest.json"))
+    text, = {content(path) for path in folder.glob("x*.tfrecord")}
+    assert text != "third" or made_from_of(str(folder / "x.tfrecord")) == dict(text=text)
+    return text
+
+
 SHARDS = ["x-00000-of-00002.tfrecord", "x-00001-of-00002.tfrecord", "x.manifest.json"]
-
-
-def test_a_set_of_shards_is_the_earlier_one_or_the_new_one_or_is_refused_and_can_be_made_again(tmp_path, monkeypatch):
-    states = []
-    for folder in each_kill(tmp_path, write_shards, monkeypatch):
-        try:
-            checked_manifest(str(folder / SHARDS[2]))
-            state, = {content(folder / name) for name in SHARDS[:2]}
-        except ValueError as error:
-            state = str(error)
-            assert "x.manifest.json says that its files are not complete" in state
-        states.append(state if len(state) < 10 else "refused")
-        texts = {path.read_text() for path in folder.glob("x-*")}
-        assert len(texts) < 2 or states[-1] == "refused"
-        write_shards(folder, "third", 1)
-        assert names(folder) == ["x.manifest.json", "x.tfrecord"]
-        assert made_from_of(str(folder / "x.tfrecord")) == dict(text="third")
-    assert list(dict.fromkeys(states)) == ["first", "refused", "second"]
 
 
 def write_model(folder, text):
@@ -123,13 +112,11 @@ def write_model(folder, text):
         write_text(os.path.join(temporary, f"assets/{text}"), text)
 
 
-def test_a_folder_is_the_earlier_one_or_the_new_one_and_can_be_made_again(tmp_path, monkeypatch):
-    for folder in each_kill(tmp_path, write_model, monkeypatch):
-        model = folder / "model"
-        if (model / "saved_model.pb").exists():
-            assert names(model / "assets") == [content(model / "saved_model.pb")]
-        write_model(folder, "third")
-        assert names(folder) == ["model"] and names(model / "assets") == ["third"]
+def read_model(folder):
+    if not (folder / "model/saved_model.pb").exists():
+        return "refused"
+    assert names(folder / "model/assets") == [content(folder / "model/saved_model.pb")]
+    return content(folder / "model/saved_model.pb")
 
 
 def write_checkpoint(folder, text):
@@ -138,12 +125,27 @@ def write_checkpoint(folder, text):
             write_text(f"{prefix}.{part}", text)
 
 
-def test_a_checkpoint_with_an_index_is_whole_and_can_be_made_again(tmp_path, monkeypatch):
-    for folder in each_kill(tmp_path, write_checkpoint, monkeypatch):
-        data, index = folder / "model.ckpt-7.data-00000-of-00001", folder / "model.ckpt-7.index"
-        assert not index.exists() or content(data) == content(index)
-        write_checkpoint(folder, "third")
-        assert names(folder) == [data.name, index.name] and content(data) == content(index) == "third"
+def read_checkpoint(folder):
+    data, index = folder / "model.ckpt-7.data-00000-of-00001", folder / "model.ckpt-7.index"
+    assert not index.exists() or content(data) == content(index)
+    return content(index) if index.exists() else "refused"
+
+
+@pytest.mark.parametrize("write, read, files", [
+    (write_shards, read_shards, ["x.manifest.json", "x.tfrecord"]), (write_model, read_model, ["model"]),
+    (write_checkpoint, read_checkpoint, ["model.ckpt-7.data-00000-of-00001", "model.ckpt-7.index"])])
+def test_an_output_is_the_earlier_or_the_new_one_or_refused_after_every_kill_and_can_be_made_again(
+        tmp_path, monkeypatch, write, read, files):
+    states = []
+    for folder in each_kill(tmp_path, write, monkeypatch):
+        try:
+            states.append(read(folder))
+        except ValueError as error:
+            assert "x.manifest.json says that its files are not complete" in str(error)
+            states.append("refused")
+        write(folder, "third")
+        assert names(folder) == files and read(folder) == "third"
+    assert list(dict.fromkeys(states)) == ["first", "refused", "second"]
 
 
 def write_two_outputs(folder, text):
@@ -240,12 +242,10 @@ def test_a_model_without_its_last_file_is_not_complete_and_may_be_made_again(tmp
             write_text(f"{folder}/weights", "weights")
         same, other = (is_replaceable(folder, "ours", source) for source in (made_from, dict(source="b")))
         assert same and other == bool(error) and not is_replaceable(folder, "onnx", made_from)
-
-
-def test_a_model_of_which_nothing_was_written_leaves_nothing(tmp_path):
-    with pytest.raises(ValueError), model_files(str(tmp_path), "ours", {}, ["weights"]):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError), model_files(str(tmp_path / "empty"), "ours", {}, ["weights"]):
         raise ValueError
-    assert not names(tmp_path)
+    assert not names(tmp_path / "empty")
 
 
 @pytest.mark.parametrize("folder", ["ram://written", "{tmp_path}/new"])
@@ -316,7 +316,8 @@ def test_a_block_waits_for_another_that_removes_the_folder_of_its_lock(tmp_path,
 
     monkeypatch.setattr(filelock.FileLock, "acquire", acquired_later)
     with used_alone(str(tmp_path / "new"), "training") as is_locked:
-        assert is_locked and len(calls) <= 2
+        assert is_locked and len(calls) <= 2 and (tmp_path / "new").is_dir()
+    assert not names(tmp_path)  # it was made for the lock alone
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
@@ -334,12 +335,6 @@ def test_nothing_is_refused_on_file_systems_without_locks_and_remote_ones(tmp_pa
     assert os.path.isdir(outputs.folder_of_this_process()) and os.path.isdir(outputs.folder_of_this_process())
     assert len(list(tmp_path.glob("albert_tf.*"))) == 2  # of which no lock tells whether they are in use
     assert not tf.io.gfile.exists("ram://uses")
-
-
-def test_a_folder_that_was_made_for_a_lock_alone_is_removed(tmp_path):
-    with used_alone(str(tmp_path / "new"), "training"):
-        assert (tmp_path / "new").is_dir()
-    assert not names(tmp_path)
 
 
 # --- manifests -------------------------------------------------------------------------------------------------------
@@ -493,16 +488,8 @@ def test_a_file_that_was_added_to_an_export_stays(tmp_path, file):
 
 
 @pytest.mark.parametrize("place", ["ram://exports", "{tmp_path}"])
-def test_an_export_replaces_an_earlier_one_and_nothing_else(tmp_path, place):
+def test_a_folder_that_is_no_export_is_not_replaced(tmp_path, place):
     place = place.format(tmp_path=tmp_path)
-    for text in ("first", "second"):
-        with output_folder(f"{place}/served") as folder:
-            write_text(os.path.join(folder, "variables", "x"), text)
-            write_text(os.path.join(folder, "saved_model.pb"), text)
-            if text == "first":
-                write_text(os.path.join(folder, "left"), text)
-    assert content(f"{place}/served/saved_model.pb") == content(f"{place}/served/variables/x") == "second"
-    assert not tf.io.gfile.exists(f"{place}/served/left") and not os.path.exists(folder)
     for name in ("text.txt", "saved_model.pb"):
         write_text(f"{place}/mine/{name}", "mine")
         with pytest.raises(ValueError, match=f"{place}/mine exists and is not an earlier export"):
@@ -514,28 +501,19 @@ def test_an_export_replaces_an_earlier_one_and_nothing_else(tmp_path, place):
 # --- errors ----------------------------------------------------------------------------------------------------------
 
 
-def full_disk(temporary):
-    raise OSError(errno.ENOSPC, "No space left on device")  # of a file that is open already
-
-
-def full_disk_of_tensorflow(temporary):
-    raise tf.errors.ResourceExhaustedError(None, None, f"{temporary}/variables/x.data; No space left on device")
-
-
-def full_disk_of_hdf5(temporary):
-    raise OSError(f"Unable to synchronously write {temporary}")
-
-
-@pytest.mark.parametrize("write, message", [
-    (full_disk, "{path}: No space left on device"), (full_disk_of_tensorflow, "{path}: No space left on device"),
-    (full_disk_of_hdf5, "Unable to synchronously write {path}")])
-def test_an_error_of_writing_names_the_output(tmp_path, write, message):
+@pytest.mark.parametrize("error_of, message", [
+    (lambda _: OSError(errno.ENOSPC, "No space left on device"), "{path}: No space left on device"),  # of an open file
+    (lambda temporary: tf.errors.ResourceExhaustedError(
+        None, None, f"{temporary}/variables/x.data; No space left on device"), "{path}: No space left on device"),
+    (lambda temporary: OSError(f"Unable to synchronously write {temporary}"), "Unable to synchronously write {path}")],
+    ids=["system", "TensorFlow", "HDF5"])
+def test_an_error_of_writing_names_the_output(tmp_path, error_of, message):
     path = str(tmp_path / "x y.txt")
     with pytest.raises(OSError) as error, output(path) as temporary:
-        write(temporary)
+        raise error_of(temporary)
     assert _one_line(error.value) == message.format(path=path)
     with pytest.raises(OSError) as error, output_set({path: [path]}) as written:
-        write(os.path.dirname(written.temporary[path]))
+        raise error_of(os.path.dirname(written.temporary[path]))
     assert _one_line(error.value) == message.format(path=path)
     assert not names(tmp_path)
 

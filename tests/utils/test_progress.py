@@ -4,7 +4,6 @@ import pytest
 from absl import logging
 
 from albert_tf.utils import progress as module
-from albert_tf.utils.progress import count_of
 
 
 @pytest.fixture
@@ -67,24 +66,6 @@ def test_lines_come_now_and_then(lines, clock):
     assert len(lines) == 2
     assert lines[0].startswith("reading:  20%") and "40.0/200 [00:40<04:00" in lines[0]  # 20 files in 30 seconds
     assert lines[1] == "reading: 60 files in 01:00"
-
-
-@pytest.mark.parametrize("total, unit, text", [
-    (1, " files", "1 file"), (1200, " files", "1,200 files"), (1, "B", "1 B")])
-def test_the_last_line_has_the_singular_or_the_plural(total, unit, text, lines, clock):
-    with module.progress("writing", total, unit) as done:
-        done(total)
-    assert lines == [f"writing: {text} in 00:00"]
-    if unit != "B":
-        assert count_of(total, "file") == text
-
-
-def test_a_bar_has_the_same_rate(clock):
-    with module.Bar(total=200, unit=" files") as bar:
-        for seconds in (100, 5, 5):
-            clock(seconds)
-            bar.update(20)
-        assert bar.format_dict["rate"] == 4 and "<00:35" in str(bar)
 
 
 def test_a_job_that_failed_does_not_say_that_it_is_done(lines):
