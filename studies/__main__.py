@@ -4,7 +4,6 @@
     python -m studies sentence_objective --text=novels_train.txt --dev_text=novels_dev.txt --glue_dir=glue \\
         --squad_dir=squad --output_dir=studies_output
     python -m studies speed
-    python -m studies sizes
 
 A study that is started again continues where it stopped. Models that another study has trained are not trained again.
 <output_dir>/NAME.SCALE/ gets scores.csv, seeds.csv, differences.csv and results.svg after each model. Commands that run
@@ -21,16 +20,11 @@ from albert_tf.commands import app
 from albert_tf.utils.files import make_directory
 from albert_tf.utils.imports import tensorflow as tf
 from studies.results import write_results
-from studies.sizes import print_sizes, print_speed, training_flops
-from studies.study import SCALES, Study, parse_override, plan, read_study, run_trial, study_names
+from studies.study import SCALES, Study, plan, read_study, run_trial, study_names
 
-flags.DEFINE_bool("list", False, "Whether to print the question, the paper's answer and the cost of each study.")
+flags.DEFINE_bool("list", False, "Whether to print the question and the paper's answer of each study.")
 flags.DEFINE_enum("scale", "small", SCALES, "Size of the models and runs. small takes hours on two processor cores; "
                   "paper has the paper's hyper-parameters and needs accelerators.")
-flags.DEFINE_multi_string("only", None, "Label of a configuration to train, or text in the labels of several. May be "
-                          "repeated. Default: all configurations. The results are of all that have finished.")
-flags.DEFINE_multi_string("set", [], "A setting for all configurations: RUN.FLAG=VALUE for a run of the scale, as in "
-                          "pretraining.num_train_steps=100, or config.FIELD=VALUE. May be repeated.")
 flags.DEFINE_string("output_dir", "studies_output", "Folder of the runs and the results.")
 DATA = {
     "text": "Path of the text to train on: one sentence on each line, a blank line between documents.",
@@ -47,11 +41,14 @@ FLAGS = flags.FLAGS
 
 def main(name: str | None = None) -> None:
     if FLAGS.list:
-        print("\n\n".join(description(read_study(each, FLAGS.scale)) for each in study_names()))
-    elif name in ("speed", "sizes"):
-        dict(speed=print_speed, sizes=print_sizes)[name]()
+        for study in (read_study(each, FLAGS.scale) for each in study_names()):
+            paper = study.content["paper"]
+            print(f"{study.name}: {study.content['question']}\n    paper: {paper['finding']} ({paper['source']})\n")
+    elif name == "speed":
+        from studies.speed import print_speed
+        print_speed()
     elif name:
-        run_study(read_study(name, FLAGS.scale, dict(map(parse_override, FLAGS.set))))
+        run_study(read_study(name, FLAGS.scale))
     else:
         raise ValueError("the name of a study is missing: python -m studies NAME; --list prints all studies")
 
@@ -59,49 +56,21 @@ def main(name: str | None = None) -> None:
 def run_study(study: Study) -> None:
     tf.config.set_visible_devices([], "GPU")  # TensorFlow would reserve memory that the commands need
     data = {name: FLAGS[name].value for name in DATA}
-    for name, place in data.items():  # some are read only after hours of pre-training
-        for path in place.split(",") if place is not None else []:
+    for name, paths in data.items():  # some are read only after hours of pre-training
+        for path in paths.split(",") if paths is not None else []:
             if not tf.io.gfile.glob(path):
                 raise ValueError(f"--{name}: there is no file or folder {path}")
     trials = plan(study, data, FLAGS.output_dir)
-    labels = chosen_labels(list(study.configurations), FLAGS.only)
     directory = os.path.join(FLAGS.output_dir, f"{study.name}.{FLAGS.scale}")
     make_directory(directory)
-    chosen = [trial for trial in trials if trial.label in labels]
     differences = write_results(study, trials, directory)
-    for number, trial in enumerate(chosen, start=1):
-        logging.info("%s, %d of %d: %s, seed %d", study.name, number, len(chosen), trial.label, trial.seed)
+    for number, trial in enumerate(trials, start=1):
+        logging.info("%s, %d of %d: %s, seed %d", study.name, number, len(trials), trial.label, trial.seed)
         if run_trial(trial):
             differences = write_results(study, trials, directory)
     for _, label, other, title, difference, low, high in differences:
         print(f"{title}: {label} − {other}: {difference:+} ({low:+} to {high:+})")
     print(directory)
-
-
-def chosen_labels(labels: list[str], only: list[str] | None) -> list[str]:
-    """The labels that --only chooses: the label that is equal to its text, else all labels that contain it."""
-    chosen = [] if only else labels
-    for text in only or ():
-        matches = [text] if text in labels else [label for label in labels if text in label]
-        if not matches:
-            raise ValueError(f"--only={text} matches no configuration. The configurations are: {'; '.join(labels)}")
-        chosen += matches
-    return chosen
-
-
-def description(study: Study) -> str:
-    """The question, the paper's answer and the cost of pre-training."""
-    models = {run.directory: training_flops(run.flags, trial.configs[run.flags["albert_config_file"]])
-              for trial in plan(study, dict.fromkeys(DATA, "data"), FLAGS.output_dir)
-              for run in trial.runs.values() if run.script == "run_pretraining"}
-    total, largest = sum(models.values()), max(models.values())
-    cost = f"{total:.1e} operations"
-    if study.operations_per_second:
-        hours, minutes = total / study.operations_per_second / 3600, largest / study.operations_per_second / 60
-        cost = f"{hours:.1f} hours, {minutes:.0f} minutes at most for one"
-    paper = study.content["paper"]
-    return (f"{study.name}: {study.content['question']}\n    paper: {paper['finding']} ({paper['source']})\n"
-            f"    cost: {len(models)} models, {cost}")
 
 
 if __name__ == "__main__":

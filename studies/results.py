@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import functools
 import math
 import os
 import statistics
@@ -11,44 +10,30 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from albert_tf.pretraining.reading import open_records
 from albert_tf.tasks.classification.data import find_task, read_examples
-from albert_tf.tasks.squad.metrics import raw_scores
 from albert_tf.training.evaluation import best_of, read_history
 from albert_tf.utils.charts import Curve, Panel, write_charts
-from albert_tf.utils.files import expand_globs, read_json_object
+from albert_tf.utils.files import read_json_object
 from albert_tf.utils.outputs import write_csv
 from studies.intervals import Interval, over_examples, over_seeds, standard_error
-from studies.neighbour_baseline import neighbour_baseline
 from studies.study import COLUMNS, PlannedRun, Study, Trial
 
-LOSS, MINUTES = "masked-LM loss", "minutes"  # of pre-training, beside the columns
+LOSS = "masked-LM loss"  # of pre-training, beside the columns
 
 
 class Row(NamedTuple):
-    """The measured values of a configuration, and the scores of single examples, by title and seed.
-
-    `baseline` is the masked-LM loss that neighbouring tokens explain; `models` are the pre-trained models by seed.
-    """
+    """Measured values and scores of single examples by title and seed, and the pre-trained models by seed."""
 
     values: dict[str, dict[int, float]]
     answers: dict[str, dict[int, np.ndarray]]
     models: dict[int, str]
-    baseline: float
-
-    @property
-    def is_on_plateau(self) -> bool:
-        """Whether neighbouring tokens explain the mean masked-LM loss (see docs/pretraining.md)."""
-        return bool(self.values[LOSS]) and statistics.mean(self.values[LOSS].values()) >= self.baseline
 
 
 def row_of(columns: list[str], trials: list[Trial]) -> Row:
     """The row of a configuration, with the values of its trials that have finished."""
     columns = [column for column in columns if COLUMNS[column][1] in trials[0].runs]
-    values: dict[str, dict[int, float]] = {title: {} for title in (
-        *(COLUMNS[column][0] for column in columns), LOSS, MINUTES)}
+    values: dict[str, dict[int, float]] = {title: {} for title in (*(COLUMNS[column][0] for column in columns), LOSS)}
     answers: dict[str, dict[int, np.ndarray]] = {title: {} for title in values}
-    baseline = math.nan
     for trial in trials:
         for title, name, key, factor in (COLUMNS[column] for column in columns):
             results = results_of(trial.runs[name])
@@ -56,45 +41,22 @@ def row_of(columns: list[str], trials: list[Trial]) -> Row:
                 values[title][trial.seed] = factor * results[key]
                 if (scores := scores_of_examples(trial.runs[name])) is not None:
                     answers[title][trial.seed] = scores
-        pretraining = trial.runs["pretraining"]
-        if pretraining.seconds is not None:
-            values[MINUTES][trial.seed] = pretraining.seconds / 60
-            values[LOSS][trial.seed] = results_of(pretraining)["masked_lm_loss"]
-            baseline = baseline_of(trial)
-    return Row(values, answers, {trial.seed: trial.runs["pretraining"].directory for trial in trials}, baseline)
+        if results := results_of(trial.runs["pretraining"]):
+            values[LOSS][trial.seed] = results["masked_lm_loss"]
+    return Row(values, answers, {trial.seed: trial.runs["pretraining"].directory for trial in trials})
 
 
 def results_of(run: PlannedRun) -> dict[str, Any]:
-    """The results of a run that has finished; of pre-training, those of the best evaluation, whose weights are used."""
-    if run.seconds is None:
+    """The results of a run that has finished; of pre-training, the best evaluation, whose weights are used."""
+    if not run.is_finished:
         return {}
     if run.script == "run_pretraining":
         return best_of(read_history(run.directory, "masked_lm_accuracy"), "masked_lm_accuracy") or {}
     return read_json_object(os.path.join(run.directory, "eval_results.json"))
 
 
-def baseline_of(trial: Trial) -> float:
-    """The baseline of the first of the records that are trained on, and of those that are evaluated."""
-    training, evaluation = trial.runs["pretraining"].flags["input_file"], trial.runs["dev_records"].flags
-    first = training if isinstance(training, str) else training[0]
-    made_by = {run.flags.get("output_file"): run.flags for run in trial.runs.values()}
-    return _baseline(trial.config.vocab_size, *(
-        (path, flags["max_seq_length"], flags["max_predictions_per_seq"]) for path, flags in (
-            (first, made_by.get(first, evaluation)), (evaluation["output_file"], evaluation))))
-
-
-@functools.lru_cache(maxsize=None)  # configurations share records, and results are collected after each trial
-def _baseline(vocab_size: int, *records: tuple[str, int, int]) -> float:
-    return neighbour_baseline(*(open_records(expand_globs(path), length, predictions, vocab_size)
-                                for path, length, predictions in records), vocab_size)
-
-
 def scores_of_examples(run: PlannedRun) -> np.ndarray | None:
-    """The score of each dev example, [examples]: F1 in percent for SQuAD, 0 or 100 for a class; None for others."""
-    if run.script == "run_squad":
-        dataset = read_json_object(run.flags["predict_file"])["data"]
-        _, f1 = raw_scores(dataset, read_json_object(os.path.join(run.directory, "predictions.json")))
-        return 100.0 * np.array([f1[question] for question in sorted(f1)])
+    """0 or 100 for each dev example of a classifier, [examples]; None for other runs."""
     path = os.path.join(run.directory, "dev_results.tsv")
     if run.script != "run_classifier" or not os.path.exists(path):
         return None
@@ -123,20 +85,20 @@ def write_results(study: Study, trials: list[Trial], directory: str) -> list[tup
     """Writes scores.csv, seeds.csv, differences.csv (as in docs/measured) and results.svg; returns the differences."""
     rows = {label: row_of(study.content["columns"], [trial for trial in trials if trial.label == label])
             for label in study.configurations}
-    measured = [(label, row, title, by_seed) for label, row in rows.items() for title, by_seed in row.values.items()
+    measured = [(label, title, by_seed) for label, row in rows.items() for title, by_seed in row.values.items()
                 if by_seed]
-    titles = [title for title in next(iter(rows.values())).values if title != MINUTES]
+    titles = list(next(iter(rows.values())).values)
     differences = [(study.name, label, other, title,
                     *(round(value, 1) for value in compare(rows[label], rows[other], title)))
                    for label, other in study.references.items() if label != other for title in titles
                    if title != LOSS and rows[label].values[title] and rows[other].values[title]]
     tables = {
-        "scores": [("study", "configuration", "on_plateau", "column", "mean", "standard_error"), *(
-            (study.name, label, "yes" if row.is_on_plateau else "no", title,
-             *(round(of(list(by_seed.values())), 3 if title == LOSS else 1)
-               for of in (statistics.mean, standard_error))) for label, row, title, by_seed in measured)],
+        "scores": [("study", "configuration", "column", "mean", "standard_error"), *(
+            (study.name, label, title, *(round(of(list(by_seed.values())), 3 if title == LOSS else 1)
+                                         for of in (statistics.mean, standard_error)))
+            for label, title, by_seed in measured)],
         "seeds": [("study", "configuration", "seed", "column", "value"), *(
-            (study.name, label, seed, title, round(value, 3)) for label, _, title, by_seed in measured
+            (study.name, label, seed, title, round(value, 3)) for label, title, by_seed in measured
             for seed, value in by_seed.items())],
         "differences": [("study", "configuration", "other", "column", "difference", "low", "high"), *differences]}
     for name, lines in tables.items():

@@ -7,13 +7,12 @@ import itertools
 import json
 import os
 import pathlib
-import time
 from typing import Any, Mapping, NamedTuple
 
 from albert_tf.commands.command_runs import Run, filled, parse_runs, placeholders, run_script
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import fingerprint
-from albert_tf.utils.files import check_keys, errors_at, make_directory, parse_json_object, read_json_object
+from albert_tf.utils.files import check_keys, errors_at, make_directory, read_json_object
 from albert_tf.utils.outputs import write_text
 
 FOLDER = pathlib.Path(__file__).parent
@@ -48,7 +47,6 @@ class Study(NamedTuple):
     seeds: list[int]
     config: dict[str, Any]
     runs: dict[str, Run]
-    operations_per_second: float | None
 
     def config_of(self, settings: Settings) -> AlbertConfig:
         return AlbertConfig.from_dict({**self.config, **_part(settings, "config")})
@@ -63,11 +61,8 @@ def study_names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.json"))
 
 
-def read_study(name: str, scale: str, overrides: Settings | None = None) -> Study:
+def read_study(name: str, scale: str) -> Study:
     """Reads a study of this folder, or of a file, and its scale.
-
-    Args:
-      overrides: settings for all configurations, which replace the study's.
 
     Raises:
       ValueError: there is no such study, or its file is wrong. The message has the file and the key.
@@ -81,8 +76,7 @@ def read_study(name: str, scale: str, overrides: Settings | None = None) -> Stud
     place, scale_path = f"{path}: scales.{scale}", str(FOLDER / "scales" / f"{scale}.json")
     at_scale = check_keys(content["scales"].get(scale), place, dict(varies=dict),
                           dict(reference=dict, settings=dict, seeds=list))
-    of_scale = check_keys(read_json_object(scale_path), scale_path, dict(about=str, seeds=list, config=dict, runs=dict),
-                          dict(training_flops_per_second=float, measured_on=str))
+    of_scale = check_keys(read_json_object(scale_path), scale_path, dict(about=str, seeds=list, config=dict, runs=dict))
     _check_known(content["columns"], COLUMNS, f"{path}: columns")
     axes = {axis: _levels(axis, levels, place) for axis, levels in at_scale["varies"].items()}
     reference = at_scale.get("reference", {axis: next(iter(levels)) for axis, levels in axes.items()})
@@ -93,11 +87,10 @@ def read_study(name: str, scale: str, overrides: Settings | None = None) -> Stud
         settings = dict(at_scale.get("settings", {}))
         for axis, label in zip(axes, labels):
             settings.update(axes[axis][label])
-        configurations[", ".join(labels)] = {**settings, **(overrides or {})}
+        configurations[", ".join(labels)] = settings
         references[", ".join(labels)] = ", ".join(reference.get(axis, label) for axis, label in zip(axes, labels))
     study = Study(path.stem, content, configurations, references, at_scale.get("seeds", of_scale["seeds"]),
-                  of_scale["config"], parse_runs(of_scale["runs"], scale_path, BUILT_IN),
-                  of_scale.get("training_flops_per_second"))
+                  of_scale["config"], parse_runs(of_scale["runs"], scale_path, BUILT_IN))
     for label, settings in configurations.items():
         _check_known([setting.partition(".")[0] for setting in settings], ("config", *study.runs), f"{place} {label!r}")
         with errors_at(f"{place} {label!r}"):
@@ -120,17 +113,6 @@ def _check_known(names, known, place: str) -> None:
             raise ValueError(f"{place}: unknown {name!r}; the known ones are {', '.join(known)}")
 
 
-def parse_override(text: str) -> tuple[str, Any]:
-    """Parses a setting of the command line, NAME=VALUE. A value that is not JSON is a string."""
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise ValueError(f"--set must be NAME=VALUE, as in pretraining.num_train_steps=100. Received: {text}")
-    try:
-        return name, parse_json_object(f'{{"value": {value}}}', "--set")["value"]
-    except ValueError:
-        return name, value
-
-
 def _part(settings: Settings, owner: str) -> Settings:
     """The settings of the config or of one run, by the name of the field or flag."""
     return {name.partition(".")[2]: value for name, value in settings.items() if name.partition(".")[0] == owner}
@@ -144,10 +126,8 @@ class PlannedRun(NamedTuple):
     directory: str
 
     @property
-    def seconds(self) -> float | None:
-        """The seconds that the last attempt took; None if it has not finished."""
-        path = os.path.join(self.directory, FINISHED)
-        return read_json_object(path)["seconds"] if os.path.isfile(path) else None
+    def is_finished(self) -> bool:
+        return os.path.isfile(os.path.join(self.directory, FINISHED))
 
 
 class Trial(NamedTuple):
@@ -158,7 +138,6 @@ class Trial(NamedTuple):
 
     label: str
     seed: int
-    config: AlbertConfig
     configs: dict[str, AlbertConfig]
     runs: dict[str, PlannedRun]
 
@@ -212,7 +191,7 @@ def plan(study: Study, data: Mapping[str, str | None], output_dir: str) -> list[
         for run in ("pretraining", *wanted):
             if run not in runs:
                 add(run)
-        return Trial(label, seed, config, configs, runs)
+        return Trial(label, seed, configs, runs)
 
     def path_of(name: str, *of: Any) -> str:
         key = hashlib.sha256(json.dumps(of, sort_keys=True).encode()).hexdigest()[:12]
@@ -226,10 +205,9 @@ def run_trial(trial: Trial) -> bool:
     for path, config in trial.configs.items():
         make_directory(os.path.dirname(path))
         write_text(path, config.to_json_string())
-    waiting = [run for run in trial.runs.values() if run.seconds is None]
+    waiting = [run for run in trial.runs.values() if not run.is_finished]
     for run in waiting:
         make_directory(run.directory)
-        start = time.monotonic()
         run_script(run.script, **run.flags)
-        write_text(os.path.join(run.directory, FINISHED), json.dumps(dict(seconds=time.monotonic() - start)))
+        write_text(os.path.join(run.directory, FINISHED), "{}\n")
     return bool(waiting)
