@@ -15,10 +15,6 @@ def define_peer_python(packages: str = "torch and transformers") -> None:
     define_required("peer_python", f"Path of Python in an environment with {packages}.")
 
 
-def define_spm_model_file() -> None:
-    define_required("spm_model_file", "Path of the SentencePiece model.")
-
-
 def define_model() -> None:
     define_required("model", "Folder of a BERT in Hugging Face's format.")
 
