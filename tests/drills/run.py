@@ -162,7 +162,8 @@ class Drill:
         reference, earlier = self._reference(name)
         expected = place.undisturbed(reference)
         before = place.undisturbed(earlier).files if earlier else {}
-        at = self._call((reference, "fault"), [call for call in expected.calls if not re.search(NOT_FAILED, call.at[0])])
+        calls = [call for call in expected.calls if not re.search(NOT_FAILED, call.at[0])]
+        at = self._call((reference, "fault"), calls)
         operation = at[0].partition(" ")[0]
         number = self.draw.choice([number for number in ERRORS if operation in ERRORS[number]])
         lasting = ERRORS[number] if self.draw.random() < 0.4 else ()
