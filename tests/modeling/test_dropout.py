@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.modeling.dropout import Dropouts, _row_starts, dropped
+from albert_tf.modeling.dropout import Dropouts, dropped
 
 pytestmark = pytest.mark.both_stacks
 
@@ -50,10 +50,6 @@ def test_neighbours_are_dropped_independently(offset):
     assert abs(correlation(mask, np.roll(mask, offset, axis=(0, 1)))) < NOISE
 
 
-def test_masks_are_a_function_of_seed_and_site():
-    np.testing.assert_array_equal(masks(sites=2, layer=3), masks(sites=2, layer=3))
-
-
 def test_a_part_of_a_batch_has_the_masks_that_its_rows_have_in_the_whole_batch():
     whole, *in_parts = (
         dropouts.for_layer(1)(tf.ones([SHAPE[0] // parts, SHAPE[1]]), 0.3)
@@ -79,12 +75,6 @@ def test_a_row_that_crosses_2_to_the_32_has_the_masks_of_its_positions():
     row = mask_of_part(3 * 2**12, rows=1, row_size=row_size)[0]
     np.testing.assert_array_equal(row[crossing : 2 * crossing], mask_of_part(2**20, rows=1, row_size=crossing)[0])
     np.testing.assert_array_equal(row[:crossing], mask_of_part(2**20 - 1, rows=1, row_size=crossing)[0])
-
-
-@pytest.mark.parametrize("part, rows, row_size", [(0, 4, 10), (1, 2**15, 2**17), (3, 1000, 16 * 512 * 512)])
-def test_positions_of_rows_are_counted_beyond_int32(part, rows, row_size):
-    low, high = (word.numpy().astype(np.int64) for word in _row_starts(part, rows, row_size))
-    np.testing.assert_array_equal((high << 32) + low, (part * rows + np.arange(rows)) * row_size)
 
 
 def test_masks_are_those_of_earlier_versions():

@@ -205,20 +205,6 @@ def test_the_logits_of_a_text_are_pooled_over_its_windows(tiny_config, windows, 
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max"])
-def test_the_gradient_of_a_mean_is_shared_among_windows_and_that_of_a_maximum_is_the_largest_ones(
-        tiny_config, windows, pooling):
-    model = AlbertClassifier(tiny_config, 2, window_pooling=pooling)
-    rows = {name: values[1, :2] for name, values in windows.items()}
-    with tf.GradientTape(persistent=True) as tape:
-        of_the_text = model({name: values[1:2] for name, values in windows.items()})["logits"][0, 0]
-        of_windows = tf.unstack(model(rows)["logits"][:, 0])
-    kernel = model.classifier.trainable_variables[0]
-    whole, *parts = (tape.gradient(logit, kernel).numpy() for logit in (of_the_text, *of_windows))
-    expected = np.mean(parts, axis=0) if pooling == "mean" else parts[int(np.argmax(of_windows))]
-    np.testing.assert_allclose(whole, expected, atol=1e-6)
-
-
-@pytest.mark.parametrize("pooling", ["mean", "max"])
 def test_one_window_is_bit_for_bit_the_row_without_windows(tiny_config, tiny_batch, pooling):
     model = AlbertClassifier(tiny_config, 3, classifier_dropout_prob=0.5, window_pooling=pooling)
     for training in (False, True):

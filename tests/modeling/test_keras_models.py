@@ -166,14 +166,6 @@ def test_as_a_layer_of_a_functional_model_it_has_gradients(tmp_path):
     np.testing.assert_array_equal(again(inputs), model(inputs))
 
 
-def test_no_layer_has_the_name_of_one_of_keras():
-    """Keras warns of such a layer when it saves a model in TensorFlow's format."""
-    layers = {type(layer) for make in MODELS.values() for layer in make().submodules
-              if isinstance(layer, keras.layers.Layer)}
-    assert len(layers) > 5
-    assert [layer for layer in layers if hasattr(keras.layers, layer.__name__)] == []
-
-
 @pytest.mark.parametrize("texts", [["a text"], np.array(["a text"]), lambda: tf.constant(["a text"])])
 def test_a_model_that_gets_texts_says_to_call_the_tokenizer(texts):
     model = MODELS["classifier"]()

@@ -57,21 +57,6 @@ def test_the_losses_are_the_releases_formulas(batch, outputs):
     np.testing.assert_allclose(total, sum(parts.values()), rtol=1e-6)
 
 
-def test_parts_of_a_batch_add_up_to_the_whole_batchs_loss(batch, outputs):
-    objective = PretrainingObjective(model=None)
-    denominators = objective.loss_denominators(batch)
-    whole, _ = objective.loss(outputs, batch, denominators)
-
-    def part(rows):
-        return tf.nest.map_structure(lambda tensor: tensor[rows], (outputs, batch))
-
-    parts = [objective.loss(*part(rows), denominators)[0] for rows in (slice(0, 1), slice(1, 4))]
-    np.testing.assert_allclose(sum(parts), whole, rtol=1e-6)
-    of_parts = [objective.loss_denominators(part(rows)[1]) for rows in (slice(0, 1), slice(1, 4))]
-    sums = {name: sum(float(each[name]) for each in of_parts) for name in denominators}
-    assert sums == {"masked_tokens": 6.0, "examples": 4.0}
-
-
 def test_without_an_objective_or_sentence_labels_there_are_only_results_of_the_masked_lm(batch, outputs):
     objective = PretrainingObjective(model=None, has_sentence_loss=False)
     total, parts = objective.loss(outputs, batch, objective.loss_denominators(batch))

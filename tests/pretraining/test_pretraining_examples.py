@@ -202,16 +202,6 @@ def test_next_sentence_pairs_take_b_from_another_document_half_the_time():
     assert 0.4 < np.mean([pair.label for pair in pairs]) < 0.7  # what a random B leaves over is used again
 
 
-def test_long_segments_are_trimmed_and_start_with_a_whole_word():
-    starts = [False, True]
-    rng = np.random.default_rng(3)
-    for _ in range(100):
-        sentences = [np.concatenate([[1], rng.integers(0, 2, 24)]).astype(np.int32) for _ in range(2)]
-        pair, = segmenter(starts).pairs(0, np.concatenate(sentences), [0, 25, 50], rng)
-        assert len(pair.a) + len(pair.b) == 29
-        assert pair.a[0] == pair.b[0] == 1
-
-
 def test_permutation_predicts_a_second_set_of_spans_that_are_exchanged_among_themselves():
     options = MaskingOptions(10, permutation=True)
     ids = np.arange(10, 74, dtype=np.int32)

@@ -2,7 +2,6 @@
 
 import functools
 import json
-import re
 import sys
 import time
 import unicodedata
@@ -137,18 +136,6 @@ def test_pieces_are_placed_in_the_text_as_it_was_before_normalisation(word_piece
     assert [part for _, part in placed(word_pieces, " 中\u200b文ÀÉ!")][:2] == ["中", "文"]
 
 
-def test_offsets_are_of_the_text_and_in_order(spm, cases):
-    tokenizer = graph_of(FullTokenizer(spm_model_file=spm[1]))
-    texts = [case["text"] for case in cases]
-    assert sum(map(str.isascii, texts)) > 20
-    _, *offsets = (rows.to_list() for rows in tokenizer.tokenize_with_offsets(texts))
-    for text, starts, ends in zip(texts, *offsets):
-        parts = [text.encode("utf-8")[a:b].decode("utf-8") for a, b in zip(starts, ends)]  # never within a character
-        assert all(0 <= a <= b <= len(text.encode("utf-8")) for a, b in zip(starts, ends))
-        if text.isascii():
-            assert "".join(parts) == "".join(text.split()) and all(a >= b for a, b in zip(starts[1:], ends))
-
-
 @pytest.mark.parametrize("lower, keep_accents", [(True, False), (False, True)])
 def test_quotes_dashes_emojis_and_unknown_characters_anywhere_give_the_pieces_of_python(golden, lower, keep_accents):
     full = FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"), do_lower_case=lower,
@@ -174,13 +161,6 @@ def test_time_grows_in_proportion_to_the_length_of_a_word_that_is_unknown(senten
     characters = "".join(character for character in unit if character.isprintable())
     assert starts[0, unknown] == 4
     assert ends[0, unknown] >= 4 + len(characters.encode()) * 320_000
-
-
-def test_a_text_of_any_length_and_a_batch_of_any_size_are_taken(sentence_pieces):
-    long_text, many = "the name, " * 5_000, ["of the file " * 8] * 2_000
-    ids = graph_of(sentence_pieces).tokenize([*many, long_text])
-    assert ids[-1].numpy().tolist() == sentence_pieces.encode(long_text)
-    assert set(map(tuple, ids[:-1].to_list())) == {tuple(sentence_pieces.encode(many[0]))}
 
 
 def test_an_empty_text_has_no_pieces(sentence_pieces, word_pieces):
@@ -211,20 +191,3 @@ def test_a_model_that_distinguishes_two_blanks_from_one_is_refused(tmp_path):
         minloglevel=2)
     with pytest.raises(ValueError, match="distinguishes two spaces from one"):
         graph_of(FullTokenizer(spm_model_file=str(tmp_path / "m.model")))
-
-
-@pytest.mark.slow
-@pytest.mark.real_data
-def test_on_all_real_text_there_is_no_difference_but_of_ties(real_data):
-    tokenizer = FullTokenizer(spm_model_file=str(real_data / "spm/30k-clean.model"))
-    graph, compared = graph_of(tokenizer), 0
-    for path in sorted(real_data.rglob("*")):
-        if path.is_dir() or path.suffix in (".model", ".md"):
-            continue
-        lines = re.split(r'\n|", "', path.read_text(encoding="utf-8"))  # a file of JSON is one line
-        for first in range(0, len(lines), 10_000):
-            texts = lines[first : first + 10_000]
-            expected = [row.tolist() for row in tokenizer.encode_batch(texts)]
-            assert_same_but_ties(tokenizer, graph.tokenize(texts).to_list(), expected)
-            compared += sum(map(len, texts))
-    assert compared > 20_000_000

@@ -2,11 +2,9 @@
 
 import bz2
 import gzip
-import sys
 
 import pytest
 
-from albert_tf.pretraining.examples import CreationOptions, MaskingOptions, SegmentOptions
 from albert_tf.text.lines import check_splitting, read_lines, split_lines
 
 TEXT = "\ufeffone\r\ntwo\n\nthree\u2028four\n\xe4\r\nfive\rsix\r\rseven\r\r\nlast".encode()
@@ -71,13 +69,6 @@ def test_an_apostrophe_without_a_counterpart_does_not_make_a_sentence_of_pages()
     assert sentences[1:5] == ["She sat down.", '"It is late," he told her.'] * 2
     assert max(map(len, sentences)) < 100
     assert "".join(sentences).replace(" ", "") == line.replace(" ", "")  # nothing is lost
-
-
-def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sentencex", None)
-    with pytest.raises(ValueError, match="pip install sentencex"):
-        CreationOptions(SegmentOptions(32, 0.1), MaskingOptions(5), 1, 1, "en")
-    CreationOptions(SegmentOptions(32, 0.1), MaskingOptions(5), 1, 1)  # not needed without split_lines
 
 
 @pytest.mark.parametrize("language", ["", "True", "english!", "EN", "e"])

@@ -69,13 +69,6 @@ def test_a_mistake_is_named_and_leaves_nothing(tmp_path, content, size, message)
     assert [file.name for file in tmp_path.iterdir()] == ["text.txt"]
 
 
-def test_a_vocabulary_of_someone_else_is_not_replaced(tmp_path, text):
-    (tmp_path / "v.model").write_bytes(b"precious")
-    with pytest.raises(ValueError, match="v.model exists, and no .*v.model.manifest.json says"):
-        train_vocabulary([text], str(tmp_path / "v"), vocab_size=60)
-    assert (tmp_path / "v.model").read_bytes() == b"precious"
-
-
 def test_a_text_that_is_too_small_can_have_a_smaller_vocabulary(tmp_path, text):
     prefix = str(tmp_path / "mine")
     with pytest.raises(ValueError, match=r"Vocabulary size too high \(5000\).*<= (\d+)") as refused:
