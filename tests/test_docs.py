@@ -17,7 +17,8 @@ from script_process import arguments_of
 from script_session import REPOSITORY, ScriptSession
 from synthetic_text import write_synthetic_text
 
-PATHS = [*(REPOSITORY / name for name in ("README.md", "SECURITY.md", "AGENTS.md", "studies/README.md")),
+PATHS = [*(REPOSITORY / name for name in (
+             "README.md", "SECURITY.md", "AGENTS.md", "CONTRIBUTING.md", "studies/README.md")),
          *(path for folder in ("docs", "docs/results") for path in sorted((REPOSITORY / folder).glob("*.md")))]
 PAGES = {str(path.relative_to(REPOSITORY)): Page(path) for path in PATHS}
 every_page = pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
