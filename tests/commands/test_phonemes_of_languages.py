@@ -59,7 +59,7 @@ def test_the_commands_of_the_page_make_an_encoder(tmp_path, monkeypatch, languag
     counted = dict(line.split("\t") for line in (tmp_path / "train.words.tsv").read_text("utf-8").splitlines())
     # The table of StyleTTS2 has no „.
     assert {word.lower() for word in words} - {"„"} == {*counted} - {"[OTHER]", "[SEPARATOR]"}
-    encoder = albert_tf.from_pretrained("pl_bert_en")
+    encoder = albert_tf.from_pretrained("pl_bert_cy")
     trained = albert_tf.from_pretrained("encoder", model="phoneme_pretrainer")
     ids = np.array([PhonemeTable.read().encode("həlˈoʊ")[0]], np.int32)
     inputs = dict(input_ids=ids, input_mask=np.ones_like(ids), segment_ids=np.zeros_like(ids))
