@@ -3,7 +3,7 @@
     python run_classifier.py --task_name=rte --data_dir=glue --init_checkpoint=albert_base_v2 --output_dir=rte \\
         --recipe=rte --do_train --do_eval --do_predict
 
-`--help` says more and lists the flags. The code is in albert_tf/commands/run_classifier.py.
+`--help` says more and lists the flags. The code is in albert_tf/tasks/classification/.
 """
 
 if __name__ == "__main__":

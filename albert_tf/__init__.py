@@ -31,7 +31,7 @@ _MODULE_OF = {
     "from_pretrained": "albert_tf.weights.from_pretrained",
     "tokenizer_from_pretrained": "albert_tf.weights.from_pretrained",
     "save_pretrained": "albert_tf.export.conversion",
-    "fill_masks": "albert_tf.tasks.masked_lm.fill_mask",
+    "fill_masks": "albert_tf.tasks.masked_lm",
     "classify_texts": "albert_tf.tasks.classification.answers",
     "answer_questions": "albert_tf.tasks.squad.answers",
     "text_vectors": "albert_tf.tasks.sentence_vectors.vectors",

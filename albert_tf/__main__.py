@@ -3,24 +3,21 @@
 import signal
 import sys
 
-from albert_tf.commands import usage
+from albert_tf.utils.processes import launcher
 
 
 def main() -> None:
     """Runs the command that the first argument names. Without one, lists the commands."""
-    _, *arguments = sys.argv
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(usage.listing())
-        return
-    try:
-        command = usage.find_command(arguments[0])
-    except ValueError as error:
-        sys.exit(f"{usage.launcher()}: error: {error}")
-    sys.argv[:2] = [f"{usage.launcher()} {command}"]
+    name = sys.argv[1] if len(sys.argv) > 1 else "help"
+    if name not in ("-h", "--help", "help"):
+        sys.argv[:2] = [f"{launcher()} {name.replace('-', '_')}"]
     try:
         from albert_tf.commands import app
 
-        app.run_command(command)
+        if name in ("-h", "--help", "help"):
+            print(app.listing())
+        else:
+            app.run_command(name)
     except KeyboardInterrupt:  # before the command handles it
         print("interrupted", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)

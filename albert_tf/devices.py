@@ -2,7 +2,7 @@
 
 XLA compiles whole steps on a TPU, and not on a CPU or a GPU. So:
 
-- chains of element-wise operations (modeling/fused.py) are parts of the step; otherwise XLA compiles each one
+- chains of element-wise operations (modeling/operations.py) are parts of the step; otherwise XLA compiles each one
 - batches of several lengths have a graph for each length (training/trainer.py); otherwise one for all
 - up to iterations_per_loop steps are between two returns to the host (training/run.py); otherwise one
 - no program is compiled for the host at the start (set_up in training/run.py); otherwise one is
@@ -43,7 +43,7 @@ def is_jax(strategy: Any = None) -> bool:
 
 
 def has_cudnn_attention(strategy: Any = None) -> bool:
-    """Whether steps are compiled for an NVIDIA GPU with cuDNN's attention (modeling/cudnn_attention.py)."""
+    """Whether steps are compiled for an NVIDIA GPU with cuDNN's attention (modeling/operations.py)."""
     strategy = strategy or tf.distribute.get_strategy()
     return is_jax(strategy) and strategy.has_cudnn_attention
 

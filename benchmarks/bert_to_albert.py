@@ -34,7 +34,7 @@ from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.tasks.classification.data import find_task, read_examples
 from albert_tf.tasks.scores import scorer
-from albert_tf.tasks.sentence_vectors.search import unit_vectors_function
+from albert_tf.tasks.sentence_vectors.vectors import unit_vectors_function
 from albert_tf.text.lines import read_lines
 from albert_tf.utils.files import make_directory
 from albert_tf.utils.outputs import write_csv, write_text

@@ -24,8 +24,8 @@ from albert_tf import tokenizer_from_pretrained
 from albert_tf.data.batching import bucket_lengths
 from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.onnx.writing import to_onnx
+from albert_tf.modeling.albert_model import ENCODER_INPUTS
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.modeling.configured_model import ENCODER_INPUTS
 from albert_tf.tasks.classification import metrics
 from albert_tf.tasks.classification.data import convert_examples_to_features, find_task, read_examples
 from benchmarks import common_flags

@@ -20,7 +20,7 @@ from albert_tf import from_pretrained, tokenizer_from_pretrained
 from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tasks.masked_lm.fill_mask import MASK, masked_ids
+from albert_tf.tasks.masked_lm import MASK, masked_ids
 from albert_tf.text.lines import read_lines
 from albert_tf.utils.charts import Curve, Panel, write_charts
 from albert_tf.utils.outputs import write_csv

@@ -97,7 +97,7 @@ def train(precision: str, again: bool) -> tuple[int, float]:
 def training_step(config: AlbertConfig, gradient_checkpointing: bool):
     """A function that does a whole training step: gradients, clipping, update."""
     from albert_tf.modeling.classifier import AlbertMultipleChoice
-    from albert_tf.tasks.classification.objective import ClassificationObjective
+    from albert_tf.tasks.classification.task import ClassificationObjective
     from albert_tf.training.optimizer import create_optimizer
     from albert_tf.training.trainer import Trainer
 

@@ -18,7 +18,7 @@ from albert_tf.commands.flags import define_integer, define_required
 from albert_tf.modeling.vectors import VectorPrecision, as_ranges
 from albert_tf.tasks.classification.answers import RelevanceScorer
 from albert_tf.tasks.classification.data import find_task, read_examples
-from albert_tf.tasks.sentence_vectors.search import cosines, unit_vectors_function
+from albert_tf.tasks.sentence_vectors.vectors import cosines, unit_vectors_function
 from albert_tf.utils.files import read_json_object
 from albert_tf.utils.outputs import write_csv
 from albert_tf.weights.from_pretrained import from_pretrained, tokenizer_from_pretrained

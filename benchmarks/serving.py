@@ -21,10 +21,10 @@ from absl import flags
 from albert_tf.config import AlbertConfig
 from albert_tf.export.onnx.writing import to_onnx, write_companions
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tasks.masked_lm.fill_mask import export_mask_filling
+from albert_tf.tasks.masked_lm import export_mask_filling
 from albert_tf.text.lines import read_lines
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.weights.settings import VocabularyFiles
+from albert_tf.weights.vocabulary import VocabularyFiles
 from benchmarks import common_flags
 from benchmarks.alternation import Worker, latencies
 from benchmarks.computing import set_precision

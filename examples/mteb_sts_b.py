@@ -16,7 +16,7 @@ from mteb.abstasks import AbsTaskSTS
 from mteb.models import ModelMeta
 
 import albert_tf
-from albert_tf.tasks.sentence_vectors.search import unit_vectors_function
+from albert_tf.tasks.sentence_vectors.vectors import unit_vectors_function
 
 
 class Encoder:

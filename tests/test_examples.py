@@ -17,7 +17,7 @@ import albert_tf
 from albert_tf import keras
 from albert_tf.tasks.classification.data import find_task, read_examples
 from albert_tf.tasks.classification.metrics import correlations
-from albert_tf.tasks.sentence_vectors.search import unit_vectors_function
+from albert_tf.tasks.sentence_vectors.vectors import unit_vectors_function
 
 EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))

@@ -1,4 +1,9 @@
-"""Starts a command: parses its flags with absl, and turns a user's error into one line.
+"""Starts a command: finds it by its name, parses its flags with absl, and turns a user's error into one line.
+
+    python run_squad.py    python -m albert_tf run_squad    albert-tf run_squad
+
+--help shows what a command does, an example, and its flags in groups with their defaults. Flags that the command itself
+defines come first. Only --helpfull lists the flags of libraries.
 
 TensorFlow is imported when the flags have been parsed, so that a wrong one is told at once. What must come before is
 done when this module is imported, so it is imported before any module that may import TensorFlow.
@@ -6,15 +11,19 @@ done when this module is imported, so it is imported before any module that may 
 
 from __future__ import annotations
 
+import ast
 import atexit
 import contextlib
+import difflib
 import functools
 import gc
 import importlib
+import importlib.util
 import inspect
 import io
 import logging as python_logging
 import os
+import pathlib
 import re
 import resource
 import select
@@ -24,9 +33,10 @@ from typing import Callable, Iterator, NoReturn
 
 from absl import app, flags, logging
 
-from albert_tf.commands import flags as command_flags, usage
+from albert_tf.commands import flags as command_flags
+from albert_tf.commands.flags import GROUP_OF, GROUPS
 from albert_tf.utils import imports
-from albert_tf.utils.processes import ended_by_signals
+from albert_tf.utils.processes import as_started, command_name, ended_by_signals, launcher
 
 # `>&-` closes a stream. The next file that is opened would have its number, and TensorFlow would print into this file.
 for _descriptor in range(3):
@@ -39,8 +49,22 @@ sys.stdout, sys.stderr = sys.stdout or open(1, "w"), sys.stderr or open(2, "w")
 _LEAST_MEMORY = 2 << 30  # bytes of addresses; with less, an import of TensorFlow fails in several ways
 _memory = resource.getrlimit(resource.RLIMIT_AS)[0]
 if resource.RLIM_INFINITY != _memory < _LEAST_MEMORY:
-    sys.exit(f"{usage.command_name(sys.argv[0])}: error: the limit of memory is {_memory:,} bytes (ulimit -v), and "
+    sys.exit(f"{command_name(sys.argv[0])}: error: the limit of memory is {_memory:,} bytes (ulimit -v), and "
              f"TensorFlow needs at least {_LEAST_MEMORY:,}")
+
+COMMANDS = {
+    "Pre-training": ("train_vocabulary", "phonemize", "create_pretraining_data", "run_pretraining",
+                     "pretrain_from_text"),
+    "Fine-tuning": ("run_classifier", "run_glue", "run_squad", "run_race", "run_tagging", "run_sentence_embeddings",
+                    "bert_to_albert"),
+    "Use of a model": ("fill_mask", "score_sentences", "extract_embeddings", "search_sentences", "serve"),
+    "Conversion and export": ("convert_checkpoint", "export_to_tfhub", "export_to_onnx", "export_to_tflite"),
+}
+NAMES = tuple(name for names in COMMANDS.values() for name in names)
+# The commands whose code is a package; each other one is a module of albert_tf.commands.
+_PACKAGES = dict(run_pretraining="pretraining", run_classifier="tasks.classification", run_squad="tasks.squad",
+                 run_race="tasks.multiple_choice", run_tagging="tasks.tagging",
+                 run_sentence_embeddings="tasks.sentence_vectors")
 
 _STDOUT = 1  # the file descriptor
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")  # Python's stand-ins for other bytes
@@ -57,14 +81,49 @@ _AROUND_THE_REASON = re.compile(
         | ^(Graph\ execution\ error: | Detected\ at\ node\ .* | \ \ File\ ".* | \s+\[\[\{\{node\ .*)$""", re.M | re.X)
 
 
+def find_command(name: str) -> str:
+    """The name of a command as its module has it; "-" stands for "_"."""
+    module = name.replace("-", "_")
+    if module not in NAMES:
+        close = difflib.get_close_matches(module, NAMES, n=1)
+        raise ValueError(f"there is no command {name!r}" + (f"; did you mean {close[0]}?" if close else ".")
+                         + f" `{launcher()}` lists the commands")
+    return module
+
+
+def summary(name: str) -> str:
+    """The first line of a command's docstring. The module is not imported."""
+    spec = importlib.util.find_spec(_module_of(name))
+    assert spec and spec.origin
+    docstring = ast.get_docstring(ast.parse(pathlib.Path(spec.origin).read_text(encoding="utf-8"))) or ""
+    return docstring.partition("\n")[0]
+
+
+def listing() -> str:
+    """All commands in groups, with one line each."""
+    width = max(map(len, NAMES))
+    sections = ["\n".join([f"{title}:", *(f"  {name:{width}}  {summary(name)}" for name in names)])
+                for title, names in COMMANDS.items()]
+    return "\n\n".join([f"Usage: {launcher()} COMMAND --flag=value ...", *sections,
+                        f"`{launcher()} COMMAND --help` lists the flags of a command."])
+
+
+def _module_of(name: str) -> str:
+    return f"albert_tf.{_PACKAGES.get(name, f'commands.{name}')}"
+
+
 def run_command(name: str) -> None:
-    """Runs a command of albert_tf.commands with the flags in sys.argv."""
-    run(load(name))
+    """Runs a command with the flags in sys.argv."""
+    try:
+        module = find_command(name)
+    except ValueError as error:
+        sys.exit(f"{launcher()}: error: {error}")
+    run(load(module))
 
 
 def load(name: str) -> Callable[[], None]:
     """Defines the flags of a command, and returns a function that runs it with the values that they have then."""
-    command = importlib.import_module(f"albert_tf.commands.{name}")
+    command = importlib.import_module(_module_of(name))
     command_flags.define(command.Options)
 
     @functools.wraps(command.main)
@@ -106,7 +165,7 @@ def run(main: Callable[..., None], operands: int = 0) -> None:
     _use_utf8()
     if not _HELP.isdisjoint(sys.argv[1:]):
         with _ending_with_the_reader():
-            print(usage.help_text(inspect.unwrap(main).__globals__["__doc__"], main.__module__))
+            print(help_text(inspect.unwrap(main).__globals__["__doc__"], main.__module__))
         sys.exit(0)
     logging.get_absl_handler().setFormatter(_LINE)
     app.run(guarded, flags_parser=_parse_flags)
@@ -164,7 +223,7 @@ def _parse_flags(argv: list[str]) -> list[str]:
 
 
 def _end_with_error(argv: list[str], reason: str) -> NoReturn:
-    print(f"{usage.command_name(argv[0])}: error: {reason}", file=sys.stderr)
+    print(f"{command_name(argv[0])}: error: {reason}", file=sys.stderr)
     sys.exit(1)
 
 
@@ -190,3 +249,30 @@ def _one_line(error: Exception) -> str:
         return f"{error.filename}: {error.strerror}"
     message = _AROUND_THE_REASON.sub("", getattr(error, "message", None) or str(error))
     return " ".join(message.split())[:1000]
+
+
+# --- the text of --help -----------------------------------------------------------------------------------------------
+
+
+def help_text(description: str, module: str) -> str:
+    """The text that --help prints."""
+    own = "This command"
+    sections: dict[str, list[flags.Flag]] = {title: [] for title in (own, *GROUPS)}
+    by_module = flags.FLAGS.flags_by_module_dict()
+    of_package = [name for name in by_module if name.startswith("albert_tf.")]
+    for name in dict.fromkeys((module, sys.argv[0], *of_package)):  # sys.argv[0]: a program such as `python -m studies`
+        for flag in by_module.get(name, []):
+            sections[GROUP_OF.get(flag.name) or own].append(flag)
+    lines = [as_started(description).strip(), ""]
+    for title, members in sections.items():
+        if members:
+            lines += [f"{title}:", *map(_help_of, members), ""]
+    return "\n".join([*lines, "--helpfull also lists the flags of the libraries."])
+
+
+def _help_of(flag: flags.Flag) -> str:
+    """A flag with its help and default, as wrapped lines."""
+    name = f"[no]{flag.name}" if flag.boolean else flag.name
+    default = "" if flag.default is None else flag.default_as_str.strip("'")
+    text = f"--{name}: {flag.help}" + (f" (default: {default})" if default else "")
+    return flags.text_wrap(text, length=100, indent="      ", firstline_indent="  ")

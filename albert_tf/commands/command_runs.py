@@ -14,9 +14,9 @@ import shlex
 import sys
 from typing import Any, Sequence
 
-from albert_tf.commands import usage
+from albert_tf.commands import app
 from albert_tf.utils.files import check_keys, errors_at
-from albert_tf.utils.processes import run_to_end
+from albert_tf.utils.processes import launcher, run_to_end
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +50,7 @@ def parse_runs(content: dict[str, Any], source: str, reserved: Sequence[str] = (
         else:
             runs[name] = Run(**check_keys(run, source_of_run, dict(script=str, flags=dict)))
             with errors_at(source_of_run):
-                usage.find_command(runs[name].script)
+                app.find_command(runs[name].script)
     return runs
 
 
@@ -78,7 +78,7 @@ def filled(value, values: dict[str, str]):
 def run_script(script: str, **flag_values) -> None:
     """Prints a command and runs it in a new process."""
     command_line = arguments(flag_values)
-    print(f"\n$ {usage.launcher()} {usage.find_command(script)} {shlex.join(command_line)}", flush=True)
+    print(f"\n$ {launcher()} {app.find_command(script)} {shlex.join(command_line)}", flush=True)
     run_process(script, command_line)
 
 
@@ -92,4 +92,4 @@ def run_process(script: str, command_line_flags: Sequence[str], name: str | None
 
 def process_of(script: str, command_line_flags: Sequence[str]) -> list[str]:
     """The program and arguments of a process that runs a command."""
-    return [sys.executable, "-m", "albert_tf", usage.find_command(script), *command_line_flags]
+    return [sys.executable, "-m", "albert_tf", app.find_command(script), *command_line_flags]

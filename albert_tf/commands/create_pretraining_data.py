@@ -33,10 +33,10 @@ from albert_tf.text.phonemes import PhonemeTable
 from albert_tf.utils import bounds
 from albert_tf.utils.files import expand_globs
 from albert_tf.utils.imports import check_installed
-from albert_tf.utils.outputs import shard_paths
+from albert_tf.utils.manifests import shard_paths
 from albert_tf.utils.progress import count_of
-from albert_tf.weights.settings import VocabularyFiles
 from albert_tf.weights.source import VocabularySource
+from albert_tf.weights.vocabulary import VocabularyFiles
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -112,7 +112,7 @@ def main(options: Options) -> None:
     if options.engine == "beam":
         check_installed("--engine=beam", "apache_beam")
         from albert_tf.beam import creation
-        from albert_tf.beam.running import pipeline_options
+        from albert_tf.beam.creation import pipeline_options
 
         create = functools.partial(creation.create_pretraining_data, pipeline_options=pipeline_options(
             options.beam_pipeline_options or "", options.num_workers))

@@ -28,12 +28,18 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+from typing import TYPE_CHECKING
 
 from albert_tf import options as fields
 from albert_tf.commands.exporting import ScoredExport
 from albert_tf.export import ALBERT_TF, LAYOUTS, PRECISIONS, WEB
 from albert_tf.utils.imports import check_installed
-from albert_tf.utils.outputs import check_export, model_files, used_alone, write_bytes
+from albert_tf.utils.manifests import check_export, model_files
+from albert_tf.utils.outputs import used_alone, write_bytes
+
+if TYPE_CHECKING:
+    from albert_tf.export.onnx.session import OnnxModel
+    from albert_tf.weights.stored_model import StoredModel
 
 # The number of tokens and masked tokens of the inputs on which a file is compared with the model.
 _COMPARED_LENGTH, _COMPARED_PREDICTIONS = 64, 8
@@ -68,8 +74,7 @@ def main(options: Options) -> None:
         write_hugging_face_folder,
     )
     from albert_tf.export.saved_model import print_differences
-    from albert_tf.server.models import names_of
-    from albert_tf.server.web import page_files, scripts
+    from albert_tf.server.web import scripts
     from albert_tf.tasks.scores import check_scores
     from albert_tf.training.checkpoints import check_no_run
     from albert_tf.weights.resolved_model import pooling_arguments, resolve
@@ -93,20 +98,16 @@ def main(options: Options) -> None:
         contents = {precision: to_onnx(model, precision, options.int8_in_float32, separator)
                     for precision in precisions}
         if score:
-            settings = model.settings
             check_scores(score, model, (
-                (precision, functools.partial(OnnxModel, content, settings))
+                (precision, functools.partial(OnnxModel, content, model.settings))
                 for precision, content in contents.items()), options.max_score_drop)
         length = min(_COMPARED_LENGTH, model.config.max_position_embeddings)
         compared = {precision: differences(content, model, length, _COMPARED_PREDICTIONS)
                     for precision, content in contents.items()}
-        if is_page:
-            assert selected.initial is not None  # pretrained would have raised
-            onnx = OnnxModel(contents[precisions[0]], model.settings, selected.vocabulary)
-            has_sentence_order = any(name.startswith("cls/seq_relationship/") for name in selected.initial.tensors)
-            name, = names_of([selected.initial.path])
-            files.update(page_files(name, onnx, names[precisions[0]], has_sentence_order))
         if is_theirs:
+            if is_page:
+                onnx = OnnxModel(contents[precisions[0]], model.settings, selected.vocabulary)
+                files.update(_page(onnx, names[precisions[0]], selected.initial))
             write_hugging_face_folder(
                 model, options.output_dir, selected.vocabulary, contents, options.init_path, files)
             for precision, content in contents.items():
@@ -120,3 +121,13 @@ def main(options: Options) -> None:
                 path = os.path.join(options.output_dir, names[precision])
                 write_bytes(path, content)
                 print_differences(path, content, compared[precision])
+
+
+def _page(model: OnnxModel, file: str, weights: StoredModel | None) -> dict[str, bytes]:
+    """The files of the page beside those of its model."""
+    from albert_tf.server.models import names_of
+    from albert_tf.server.web import page_files
+
+    assert weights is not None  # pretrained would have raised
+    name, = names_of([weights.path])
+    return page_files(name, model, file, any(each.startswith("cls/seq_relationship/") for each in weights.tensors))

@@ -22,7 +22,8 @@ from absl import logging
 from albert_tf import options as fields
 from albert_tf.utils.files import is_inside
 from albert_tf.utils.imports import check_installed
-from albert_tf.utils.outputs import check_export, used_alone
+from albert_tf.utils.manifests import check_export
+from albert_tf.utils.outputs import used_alone
 from albert_tf.weights.source import NormalizedPooling, ReleasedCheckpoint, VocabularySource, replaced_pooling
 
 if TYPE_CHECKING:

@@ -28,7 +28,8 @@ from albert_tf.config import check_length
 from albert_tf.data.rows import read_texts, text_column_option
 from albert_tf.modeling.vectors import VectorPrecision
 from albert_tf.training.config import Precision
-from albert_tf.utils.outputs import array_writer, output_set
+from albert_tf.utils.manifests import output_set
+from albert_tf.utils.outputs import array_writer
 from albert_tf.utils.progress import count_of, progress
 from albert_tf.weights.source import (
     SOURCE_OPTIONS,
@@ -58,8 +59,15 @@ class Options(Source, NormalizedPooling, StoredVectors, Prompt, Texts, Precision
 
 def main(options: Options) -> None:
     from albert_tf.data.feature_table import fingerprint
-    from albert_tf.tasks.sentence_vectors.search import made_with, ranges_in, ranges_path, write_stored
-    from albert_tf.tasks.sentence_vectors.vectors import prompted, token_files, token_ids
+    from albert_tf.tasks.sentence_vectors.vectors import (
+        made_with,
+        prompted,
+        ranges_in,
+        ranges_path,
+        token_files,
+        token_ids,
+        write_stored,
+    )
     from albert_tf.weights.resolved_model import resolve, sentence_pooling
     from albert_tf.weights.teacher import TEXT_DIGEST
 

@@ -27,7 +27,7 @@ from albert_tf.text.lines import read_standard_input
 from albert_tf.utils import bounds
 from albert_tf.utils.files import check_characters
 from albert_tf.utils.imports import check_installed
-from albert_tf.utils.outputs import check_export
+from albert_tf.utils.manifests import check_export
 from albert_tf.weights.source import Source
 
 
@@ -48,7 +48,7 @@ class Options(Source, SavedModelExport):
 def main(options: Options) -> None:
     from albert_tf.export.onnx.writing import in_onnx_runtime
     from albert_tf.export.saved_model import with_precision
-    from albert_tf.tasks.masked_lm.fill_mask import export_mask_filling, fill_masks
+    from albert_tf.tasks.masked_lm import export_mask_filling, fill_masks
     from albert_tf.weights.resolved_model import masked_lm
 
     for text in options.text or ():

@@ -3,7 +3,7 @@
     flags.define(SquadConfig)                  # before the command line is parsed
     config = flags.read(SquadConfig)           # after it
 
-In the package, only app.py and usage.py, which handle the command line itself, also read flags.
+In the package, only app.py, which handles the command line itself, also reads flags.
 """
 
 from __future__ import annotations

@@ -37,7 +37,8 @@ from albert_tf.text.pieces import load_model
 from albert_tf.utils.charts import Curve, Panel, write_charts
 from albert_tf.utils.files import absolute, check_keys, check_no_wildcard, errors_at, expand_globs, read_json_object
 from albert_tf.utils.imports import tensorflow as tf
-from albert_tf.utils.outputs import checked_manifest, manifest_path, output_set, write_text
+from albert_tf.utils.manifests import checked_manifest, manifest_path, output_set
+from albert_tf.utils.outputs import write_text
 
 RECIPES = pathlib.Path(albert_tf.__file__).parent / "recipes" / "pretraining"
 

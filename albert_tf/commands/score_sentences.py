@@ -20,7 +20,8 @@ from albert_tf.data.rows import read_texts, text_column_option
 from albert_tf.text.lines import read_standard_input
 from albert_tf.training.config import Precision
 from albert_tf.utils import bounds
-from albert_tf.utils.outputs import output_set, write_text
+from albert_tf.utils.manifests import output_set
+from albert_tf.utils.outputs import write_text
 from albert_tf.utils.progress import count_of, progress
 from albert_tf.weights.source import SOURCE_OPTIONS, Source
 
@@ -73,7 +74,7 @@ def score_lines(options: Options) -> dict:
 
 
 def score_pairs(options: Options) -> dict:
-    from albert_tf.tasks.masked_lm.sentence_scores import accuracies, read_minimal_pairs
+    from albert_tf.tasks.masked_lm import accuracies, read_minimal_pairs
 
     pairs = read_minimal_pairs(options.pairs)
     sentences = [sentence for pair in pairs for sentence in (pair.good, pair.bad)]
@@ -88,7 +89,7 @@ def score_pairs(options: Options) -> dict:
 
 
 def score(options: Options, sentences: list[str], locations: list[str]) -> np.ndarray:
-    from albert_tf.tasks.masked_lm.sentence_scores import score_sentences
+    from albert_tf.tasks.masked_lm import score_sentences
     from albert_tf.weights.resolved_model import masked_lm
 
     model, tokenizer = masked_lm(options)

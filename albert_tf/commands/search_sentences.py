@@ -41,7 +41,7 @@ class Options(Source, Pooling, Prompt, Texts, Precision):
 
 def main(options: Options) -> None:
     from albert_tf.tasks.classification.answers import RelevanceScorer
-    from albert_tf.tasks.sentence_vectors.search import made_with, nearest_lines, open_vectors, unit_vectors_function
+    from albert_tf.tasks.sentence_vectors.vectors import made_with, nearest_lines, open_vectors, unit_vectors_function
     from albert_tf.weights.from_pretrained import from_pretrained, tokenizer_from_pretrained
     from albert_tf.weights.resolved_model import resolve, sentence_pooling
 

@@ -55,9 +55,8 @@ class Options(VocabularySource, StoredVectors, Prompt, FirstLayers):
 
 def main(options: Options) -> None:
     check_installed("serve", "uvicorn", "starlette", "h11", "prometheus_client")
-    from albert_tf.server.app import host_name
+    from albert_tf.server.app import ModelServer, host_name, listen
     from albert_tf.server.batching import Batcher
-    from albert_tf.server.server import ModelServer, listen
 
     for host in options.allowed_hosts:
         if host_name(host) != host:

@@ -2,7 +2,7 @@
 
 A TFRecord file that was truncated between two records reads as a shorter file, without an error. So x.manifest.json
 next to x.tfrecord has the number of records, the size in bytes and the origin of the records; shards have one manifest
-(see utils/outputs.py). Files without a manifest (the release's) are accepted, with one warning.
+(see utils/manifests.py). Files without a manifest (the release's) are accepted, with one warning.
 
 Examples are serialized without TensorFlow, to the bytes of tf.train.Example.SerializeToString(deterministic=True): a
 protobuf message would convert the values one by one, and most values are padding.
@@ -22,7 +22,7 @@ from absl import logging
 
 from albert_tf.utils.files import check_is_file
 from albert_tf.utils.imports import tensorflow as tf
-from albert_tf.utils.outputs import checked_manifest, entry_of, manifest_of, output_set
+from albert_tf.utils.manifests import checked_manifest, entry_of, manifest_of, output_set
 from albert_tf.utils.progress import count_of
 
 _SMALLEST_RECORD = 16  # besides its content, a record has a length (8 bytes) and two checksums (4 bytes each)

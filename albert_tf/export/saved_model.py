@@ -15,12 +15,12 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import keras
-from albert_tf.modeling.albert_model import Embeddings
-from albert_tf.modeling.blocks import AttentionBlock, FeedForwardBlock
-from albert_tf.modeling.configured_model import ENCODER_INPUTS, ConfiguredModel, copy_of
+from albert_tf.modeling.albert_model import ENCODER_INPUTS, ConfiguredModel, Embeddings, copy_of
+from albert_tf.modeling.encoder import AttentionBlock, FeedForwardBlock
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.utils.outputs import folder_of_this_process, output_folder, write_text
+from albert_tf.utils.manifests import output_folder
+from albert_tf.utils.outputs import folder_of_this_process, write_text
 from albert_tf.weights.heads import has_only_random_pooled_output
 
 LABEL_NAMES = "label_names.txt"  # in an export's assets: the names of the labels, one per line

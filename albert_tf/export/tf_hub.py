@@ -14,17 +14,18 @@ import tensorflow as tf
 
 from albert_tf.config import CONFIG_NAME
 from albert_tf.export.saved_model import graph
-from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.configured_model import ENCODER_INPUTS
-from albert_tf.modeling.dropout import Dropouts
+from albert_tf.modeling.albert_model import ENCODER_INPUTS, AlbertModel
+from albert_tf.modeling.operations import Dropouts
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.text.graph.packing import pack_ids
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.utils.outputs import output_folder, write_text
-from albert_tf.weights.settings import VocabularyFiles, write_settings
+from albert_tf.utils.manifests import output_folder
+from albert_tf.utils.outputs import write_text
+from albert_tf.weights.settings import write_settings
 from albert_tf.weights.tf_hub import EXTRA_ASSETS
+from albert_tf.weights.vocabulary import VocabularyFiles
 
 PUBLISHED_SEQ_LENGTH = 128  # of the published preprocessing
 _HUB_INPUTS = dict(zip(("input_word_ids", "input_mask", "input_type_ids"), ENCODER_INPUTS))

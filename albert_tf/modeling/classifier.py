@@ -10,17 +10,17 @@ from __future__ import annotations
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.configured_model import (
+from albert_tf.modeling.albert_model import (
     ENCODER_INPUTS,
+    AlbertModel,
     ConfiguredModel,
     as_rows,
     register,
     required,
     side_by_side,
 )
-from albert_tf.modeling.dropout import dropouts
 from albert_tf.modeling.layers import OutputDense
+from albert_tf.modeling.operations import dropouts
 from albert_tf.modeling.settings import ClassifierSettings, MultipleChoiceSettings, TokenClassifierSettings
 from albert_tf.modeling.vectors import mean_or_max
 from albert_tf.utils import bounds

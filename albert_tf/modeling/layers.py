@@ -11,8 +11,7 @@ from typing import Callable
 import tensorflow as tf
 
 from albert_tf import devices, keras
-from albert_tf.modeling.dropout import dropped
-from albert_tf.modeling.fused import compiled, fused, optimization_barrier
+from albert_tf.modeling.operations import compiled, dropped, fused, optimization_barrier
 
 LAYER_NORM_EPSILON = 1e-12
 

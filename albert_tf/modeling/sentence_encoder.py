@@ -7,9 +7,8 @@ from typing import Any, Mapping
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.configured_model import ConfiguredModel, as_rows, register, side_by_side
-from albert_tf.modeling.dropout import dropouts
+from albert_tf.modeling.albert_model import AlbertModel, ConfiguredModel, as_rows, register, side_by_side
+from albert_tf.modeling.operations import dropouts
 from albert_tf.modeling.settings import SentenceEncoderSettings
 from albert_tf.modeling.vectors import VectorPrecision, as_ranges, normalized, pooled, prompt_text
 from albert_tf.utils import bounds

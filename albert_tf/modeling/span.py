@@ -9,10 +9,9 @@ from __future__ import annotations
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.configured_model import ConfiguredModel, register, required
-from albert_tf.modeling.dropout import dropouts
+from albert_tf.modeling.albert_model import AlbertModel, ConfiguredModel, register, required
 from albert_tf.modeling.layers import LayerNorm, OutputDense, ReleaseDense
+from albert_tf.modeling.operations import dropouts
 from albert_tf.modeling.settings import ConditionalSpanSettings, SpanSettings
 from albert_tf.utils import bounds
 

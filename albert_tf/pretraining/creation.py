@@ -35,7 +35,7 @@ from albert_tf.text.lines import is_compressed
 from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
 from albert_tf.utils.files import absolute, is_remote, listed
 from albert_tf.utils.imports import tensorflow as tf
-from albert_tf.utils.outputs import OutputSet, manifest_path, output_set
+from albert_tf.utils.manifests import OutputSet, manifest_path, output_set
 from albert_tf.utils.progress import count_of, progress
 
 TASK_TOKENS = 200_000  # of a worker's task that has several small documents

@@ -16,7 +16,7 @@ from absl import logging
 from albert_tf.data.records import RecordFile, pretraining_features
 from albert_tf.pretraining.examples import AS_ITSELF, AS_MASK, MaskingOptions
 from albert_tf.utils.files import errors_at
-from albert_tf.utils.outputs import manifest_of
+from albert_tf.utils.manifests import manifest_of
 from albert_tf.utils.progress import count_of
 
 # Uniform random numbers for each token: order of the words, sizes of n-grams, replacements, random pieces.

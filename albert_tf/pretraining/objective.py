@@ -32,8 +32,8 @@ import tensorflow as tf
 from albert_tf import keras
 from albert_tf.modeling.albert_model import attention_vectors, layer_outputs
 from albert_tf.modeling.encoder import masked_scores
-from albert_tf.modeling.fused import fused
 from albert_tf.modeling.layers import ReleaseDense
+from albert_tf.modeling.operations import fused
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretraining.config import LayerDistillation
 from albert_tf.training.checkpoints import AUXILIARY

@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.data.records import CountedFile
-from albert_tf.modeling.phonemes import AlbertPhonemePretrainer
+from albert_tf.modeling.pretrainer import AlbertPhonemePretrainer
 from albert_tf.pretraining.objective import DistilledPretrainingObjective, PretrainingObjective
 from albert_tf.pretraining.phonemes import SEPARATOR_WORD
 

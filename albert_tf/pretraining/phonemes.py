@@ -29,7 +29,8 @@ from albert_tf.pretraining.creation import BucketWriter, check_names, write_shar
 from albert_tf.text.lines import read_lines
 from albert_tf.text.phonemes import PhonemeTable, parse_line
 from albert_tf.utils.files import is_remote
-from albert_tf.utils.outputs import output_set, write_text
+from albert_tf.utils.manifests import output_set
+from albert_tf.utils.outputs import write_text
 from albert_tf.utils.progress import count_of, progress
 
 OBJECTIVE = "phonemes"

@@ -13,8 +13,7 @@ from absl import logging
 from albert_tf.config import AlbertConfig, check_length
 from albert_tf.data import batching
 from albert_tf.data.records import CountedFile
-from albert_tf.modeling.phonemes import AlbertPhonemePretrainer
-from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.modeling.pretrainer import AlbertPhonemePretrainer, AlbertPretrainer
 from albert_tf.pretraining import reading
 from albert_tf.pretraining.config import LayerDistillation, PretrainingConfig
 from albert_tf.pretraining.objective import DistilledPretrainingObjective, PretrainingObjective

@@ -27,7 +27,7 @@ from albert_tf.pretraining.phoneme_objective import PhonemeFormat, format_of, pa
 from albert_tf.pretraining.phonemes import OBJECTIVE as PHONEMES
 from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
 from albert_tf.utils.bounds import check_one_of
-from albert_tf.utils.outputs import manifest_of
+from albert_tf.utils.manifests import manifest_of
 from albert_tf.utils.progress import count_of
 
 _NUM_CHECKED = 200  # records of each file that are checked before a run

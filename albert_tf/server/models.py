@@ -47,7 +47,7 @@ from albert_tf.server.signatures import (
     description_of,
 )
 from albert_tf.tasks.classification.answers import text_logits
-from albert_tf.tasks.masked_lm.fill_mask import Filling, best_pieces, fill_texts, softmax
+from albert_tf.tasks.masked_lm import Filling, best_pieces, fill_texts, softmax
 from albert_tf.tasks.multiple_choice.answers import choose_options
 from albert_tf.tasks.sentence_vectors.vectors import prompted, text_vectors
 from albert_tf.tasks.squad.answers import answer_questions, feature_options as squad_options

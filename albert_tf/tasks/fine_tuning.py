@@ -42,11 +42,12 @@ from albert_tf.training.strategy import chief_first, is_chief, wait_for_all
 from albert_tf.training.trainer import parts_of
 from albert_tf.utils.files import check_directory, check_no_wildcard, is_inside, make_directory
 from albert_tf.utils.imports import check_installed
-from albert_tf.utils.outputs import check_export
+from albert_tf.utils.manifests import check_export
 from albert_tf.weights.model_card import write_run_card
 from albert_tf.weights.resolved_model import ResolvedModel, resolve
-from albert_tf.weights.settings import VocabularyFiles, settings_in, write_settings
+from albert_tf.weights.settings import settings_in, write_settings
 from albert_tf.weights.teacher import Teacher
+from albert_tf.weights.vocabulary import VocabularyFiles
 
 _CHECKED_TEXTS = 2000  # at the start of the training set
 

@@ -18,17 +18,17 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.data.batching import bucket_lengths
 from albert_tf.data.feature_table import FeatureCache, FeatureTable
-from albert_tf.modeling.settings import LabelSettings
+from albert_tf.modeling.settings import LabelSettings, Settings
 from albert_tf.tasks.config import FineTuningConfig
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.checkpoints import saved_runs
 from albert_tf.training.evaluation import Evaluate, Predictions, Predictor, checkpoint_of
 from albert_tf.training.objective import Objective
 from albert_tf.training.trainer import parts_of
-from albert_tf.utils.outputs import output_folder
+from albert_tf.utils.manifests import output_folder
 from albert_tf.weights.from_pretrained import load_into
 from albert_tf.weights.resolved_model import ResolvedModel
-from albert_tf.weights.settings import SETTINGS, Settings, label_difference, settings_in, write_settings
+from albert_tf.weights.settings import SETTINGS, label_difference, settings_in, write_settings
 from albert_tf.weights.teacher import StoredTeacher, Teacher
 
 

@@ -16,7 +16,8 @@ from absl import logging
 from albert_tf.text.lines import read_lines
 from albert_tf.text.pieces import preprocess_text
 from albert_tf.utils.files import listed
-from albert_tf.utils.outputs import output_set, write_bytes, write_text
+from albert_tf.utils.manifests import output_set
+from albert_tf.utils.outputs import write_bytes, write_text
 
 # The options of 30k-clean.model.
 _OPTIONS = dict(

@@ -54,7 +54,7 @@ class Devices(Precision):
     jit_compile: bool = fields.boolean(
         False, "Whether to compile the whole computation of gradients and predictions with XLA. "
         "Without this flag, XLA compiles only the LayerNorm, softmax and activations of training "
-        "(albert_tf/modeling/fused.py).")
+        "(albert_tf/modeling/operations.py).")
     runtime: str = fields.choice(
         "tensorflow", RUNTIMES, "What computes steps, evaluations and predictions. jax: jax, on all devices that it "
         "finds; TensorFlow reads the data and writes the files on the host (docs/devices.md).")

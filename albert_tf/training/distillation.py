@@ -29,7 +29,8 @@ from albert_tf.data.feature_table import FeatureTable, digest
 from albert_tf.training.evaluation import Predictor
 from albert_tf.training.objective import Batch, Objective, Tensors
 from albert_tf.training.strategy import is_chief, values_of_all
-from albert_tf.utils.outputs import locked, made_from_of, output_set, read_array, write_array
+from albert_tf.utils.manifests import made_from_of, output_set
+from albert_tf.utils.outputs import locked, read_array, write_array
 from albert_tf.utils.progress import count_of
 
 # What the names of the teacher's outputs begin with in a batch.

@@ -7,7 +7,7 @@ at the same time. A loss that compares the rows of a micro-batch has those of al
 (Objective.compared_outputs).
 
 TensorFlow divides each operation among the cores instead. Operations of small models are too short for that, and the
-loops that XLA compiles (modeling/fused.py) run on one core. With a part for each core and one thread for each
+loops that XLA compiles (modeling/operations.py) run on one core. With a part for each core and one thread for each
 operation, a training step of three small models on two cores is up to 1.3 times as fast (docs/results/speed.md).
 """
 

@@ -1,14 +1,52 @@
-"""Runs another program to its end, and ends this one on a signal."""
+"""How this program was started, how a signal ends it, and other programs that it runs to their end."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import pathlib
+import re
+import shlex
 import signal
 import stat
 import subprocess
 import sys
 from typing import Iterator, Mapping, Sequence
+
+_MODULE = "python -m albert_tf"
+_INSTALLED = "albert-tf"
+
+
+def launcher() -> str:
+    """What a user types before a command's name: `albert-tf` in an installed package, else `python -m albert_tf`."""
+    return _INSTALLED if pathlib.Path(sys.argv[0]).name.split(" ")[0] == _INSTALLED else _MODULE
+
+
+def typed_command(started: str) -> str:
+    """What a user has typed before the flags, such as `python run_squad.py` or `albert-tf serve`."""
+    if " " in started:  # set by albert_tf.__main__
+        return started
+    path = pathlib.Path(started)
+    if path.name == "__main__.py":
+        return f"python -m {path.parent.name}"
+    return f"python {path.name}" if path.suffix == ".py" else path.name
+
+
+def command_line() -> str:
+    """The command line that started this command."""
+    return f"{typed_command(sys.argv[0])} {shlex.join(sys.argv[1:])}".rstrip()
+
+
+def command_name(started: str) -> str:
+    """The name of a command, such as "run_squad", or of another program, at the start of an error message."""
+    return typed_command(started).split(" ")[-1].removesuffix(".py")
+
+
+def as_started(text: str) -> str:
+    """A text such as a docstring with its commands as an installed package has them, if this is one."""
+    if launcher() != _INSTALLED:
+        return text
+    return re.sub(rf"\b{_MODULE} (?=\w)", f"{_INSTALLED} ", text)
 
 
 def ending_signals() -> list[signal.Signals]:

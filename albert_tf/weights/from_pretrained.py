@@ -29,9 +29,8 @@ _GROUP = re.compile(r"/group_\d+/")
 _COUNTERS = ("global_step", "save_counter")
 _OF_KERAS = ("name", "trainable", "dtype")  # the arguments of all models
 _MISSING = "missing"  # the reason for a variable without a stored value, such as that of a new head
-_WORDS = "cls/words/output_weights"  # of the words that phonemes predict
 # Variables with a value for each label, or word.
-_LABEL_VARIABLES = {name for weights in (_WORDS, *(head.label_weights for head in HEADS if head.label_weights))
+_LABEL_VARIABLES = {name for head in HEADS for weights in (head.label_weights, head.word_weights) if weights
                     for name in (weights, weights.replace("weights", "bias"))}
 _POSITIONS = "bert/embeddings/position_embeddings"
 
@@ -199,8 +198,8 @@ def _stored_arguments(source: StoredModel, head: Head, given: Mapping[str, Any])
     """The arguments of a head's class that are stored with weights, or follow from them, and are not given."""
     settings = source.settings.of_class(head.model.SETTINGS)
     stored = {name: getattr(settings, name) for name in settings.argument_names()}
-    if head.name == "phoneme_pretrainer" and _WORDS in source.tensors:
-        stored["num_words"] = source.tensors[_WORDS].shape[0]
+    if head.word_weights and head.word_weights in source.tensors:
+        stored["num_words"] = source.tensors[head.word_weights].shape[0]
     if head.label_weights:
         names = given.get("label_names")
         num_labels = given.get("num_labels") or (len(names) if names else source.num_labels(head.name))

@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from albert_tf.modeling.settings import Settings, SomeSettings
 from albert_tf.utils.bounds import check_one_of
-from albert_tf.utils.files import read_bytes
+from albert_tf.weights.vocabulary import check_vocabulary
 
 if TYPE_CHECKING:
-    from albert_tf.config import AlbertConfig
     from albert_tf.text.tokenization import FullTokenizer
 
 # The release's names of the two variables of a layer, which Hugging Face calls weight and bias.
 DENSE, LAYER_NORM, OUTPUT = ("kernel", "bias"), ("gamma", "beta"), ("output_weights", "output_bias")
-
-_MULTIPLES = (1, *(2**power for power in range(3, 11)))  # to which the size of a vocabulary is rounded up
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +36,7 @@ class Head:
       pipeline_tag: Hugging Face's name of the head's task, for model cards.
       task: the name of its task in messages.
       label_weights: the release's name of the classifier's weights [labels, hidden_size]; None for other heads.
+      word_weights: that of the weights [words, hidden_size] of a head that predicts words; None for other heads.
     """
 
     name: str
@@ -50,6 +48,7 @@ class Head:
     pipeline_tag: str = "feature-extraction"
     task: str = "encoding"
     label_weights: str | None = None
+    word_weights: str | None = None
 
     @property
     def model(self) -> Any:
@@ -75,9 +74,9 @@ HEADS = (
                     "cls/predictions/transform/LayerNorm": ("cls.predictions.transform.LayerNorm", LAYER_NORM),
                     "cls/seq_relationship": ("cls.seq_relationship", OUTPUT)}),
          pipeline_tag="fill-mask", task="pre-training"),
-    Head("phoneme_pretrainer", "phonemes.AlbertPhonemePretrainer", ("cls/phonemes/", "cls/words/"),
+    Head("phoneme_pretrainer", "pretrainer.AlbertPhonemePretrainer", ("cls/phonemes/", "cls/words/"),
          layers=dict(albert={"cls/phonemes": ("mask_predictor", OUTPUT), "cls/words": ("word_predictor", OUTPUT)}),
-         has_pooler=False, task="phoneme pre-training"),
+         has_pooler=False, task="phoneme pre-training", word_weights="cls/words/output_weights"),
     Head("classifier", "classifier.AlbertClassifier", ("output_weights",), ("ForSequenceClassification",),
          _same_for_both("", "classifier"), label_weights="output_weights",
          pipeline_tag="text-classification", task="classification"),
@@ -116,22 +115,6 @@ def head_of(model) -> Head:
     if not (isinstance(settings, Settings) and settings.head):
         raise ValueError(f"expected a model of albert_tf.modeling. Received: {type(model).__name__}")
     return _BY_NAME[settings.head]
-
-
-def check_vocabulary(tokenizer: FullTokenizer, config: AlbertConfig) -> None:
-    """Raises ValueError if a tokenizer has more pieces than the model, or a WordPiece vocabulary fewer.
-
-    A vocab_size may be larger if it was rounded up to a multiple of 8, 16, ... or 1,024.
-    """
-    path, size = str(tokenizer.vocabulary_file), tokenizer.vocab_size
-    if size > config.vocab_size:
-        raise ValueError(f"{path} has {size:,} pieces, but the config's vocab_size is {config.vocab_size:,}: they "
-                         "belong to different models")
-    if size < config.vocab_size and tokenizer.sp_model is None:
-        lines = len(read_bytes(path).splitlines())  # a repeated token has no id
-        if not any(-(-max(size, lines) // multiple) * multiple == config.vocab_size for multiple in _MULTIPLES):
-            raise ValueError(f"{path} has only {size:,} pieces, but the config's vocab_size is {config.vocab_size:,}: "
-                             "the file was truncated, or they belong to different models")
 
 
 def checked_settings(model, tokenizer: FullTokenizer, settings_class: type[SomeSettings]) -> SomeSettings:

@@ -23,22 +23,18 @@ from absl import logging
 from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig, described
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.modeling.settings import Settings
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.checkpoints import numbered, saved_runs
 from albert_tf.training.evaluation import checkpoint_of
 from albert_tf.utils.files import read_bytes
 from albert_tf.weights.from_pretrained import RestoreReport, build, warn_of_random_parts
 from albert_tf.weights.heads import head_named
-from albert_tf.weights.settings import (
-    Settings,
-    VocabularyFiles,
-    remove_damaged_settings,
-    settings_in,
-    vocabulary_in,
-)
+from albert_tf.weights.settings import remove_damaged_settings, settings_in
 from albert_tf.weights.source import Pooling, Source, StoredVectors, check_no_pooling, replaced_pooling
 from albert_tf.weights.stored_model import StoredModel, config_in, is_url, open_source
 from albert_tf.weights.transforms import first_layers, unshared, unshared_config
+from albert_tf.weights.vocabulary import VocabularyFiles, vocabulary_in
 
 Value = TypeVar("Value")
 

@@ -10,14 +10,15 @@ import os
 from typing import Any, ClassVar, Mapping
 
 from albert_tf import options as fields
-from albert_tf.modeling.settings import SentenceEncoderSettings
+from albert_tf.modeling.settings import SentenceEncoderSettings, Settings
 from albert_tf.modeling.vectors import POOLINGS, VECTOR_PRECISIONS, VectorPrecision, read_ranges
 from albert_tf.options import Config
 from albert_tf.training.config import BEST
 from albert_tf.utils import bounds
 from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.weights.heads import HEAD_NAMES
-from albert_tf.weights.settings import POOLING, Settings, VocabularyFiles
+from albert_tf.weights.settings import POOLING
+from albert_tf.weights.vocabulary import VocabularyFiles
 
 # The options of a Source, for the manifests of what is computed with a model.
 SOURCE_OPTIONS = ("init_checkpoint", "albert_hub_module_handle", "albert_config_file", "spm_model_file", "vocab_file",

@@ -25,11 +25,12 @@ import tensorflow as tf
 
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.modeling.layers import check_finite_weights
+from albert_tf.modeling.settings import Settings
 from albert_tf.utils.files import errors_naming_origin, names_in
 from albert_tf.weights import BERT_CONFIG
 from albert_tf.weights.heads import HEAD_NAMES, head_named, head_of_variables
 from albert_tf.weights.hugging_face import ADAPTER, CONFIG, INDEX, MODULES, PICKLES, PL_BERT_CONFIG, SCHEME, WEIGHTS
-from albert_tf.weights.settings import Settings, VocabularyFiles
+from albert_tf.weights.vocabulary import VocabularyFiles
 
 # The models that come with the package.
 _SHIPPED = pathlib.Path(__file__).parents[1] / "models"

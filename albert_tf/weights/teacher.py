@@ -19,7 +19,8 @@ from albert_tf.modeling.settings import ClassifierSettings, LabelSettings
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.config import Distillation
 from albert_tf.utils.files import check_is_file
-from albert_tf.utils.outputs import made_from_of, read_array
+from albert_tf.utils.manifests import made_from_of
+from albert_tf.utils.outputs import read_array
 from albert_tf.weights.from_pretrained import build
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.hugging_face.reading import open_safetensors

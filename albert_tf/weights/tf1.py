@@ -32,9 +32,10 @@ from albert_tf.utils.files import errors_at, names_in, read_json_object
 from albert_tf.utils.outputs import checkpoint_reader, output_checkpoint, write_text
 from albert_tf.weights import BERT_CONFIG
 from albert_tf.weights.hugging_face import NAME_ON_THE_HUB, SCHEME
-from albert_tf.weights.settings import settings_in, vocabulary_in
+from albert_tf.weights.settings import settings_in
 from albert_tf.weights.stored_model import StoredModel, StoredTensor, config_in
 from albert_tf.weights.transforms import merged
+from albert_tf.weights.vocabulary import vocabulary_in
 
 # The prefix of the encoder's names in checkpoints of a model that was fine-tuned on a TF-Hub module.
 _MODULE = re.compile(r"^module(_\d+)?/")

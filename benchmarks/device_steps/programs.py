@@ -13,7 +13,7 @@ from albert_tf.modeling.classifier import AlbertClassifier, AlbertMultipleChoice
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.span import AlbertConditionalSpan, AlbertSpan
 from albert_tf.pretraining.objective import PretrainingObjective
-from albert_tf.tasks.classification.objective import ClassificationObjective
+from albert_tf.tasks.classification.task import ClassificationObjective
 from albert_tf.tasks.squad.task import ConditionalSpanObjective, SpanObjective
 from albert_tf.tasks.tagging.task import TaggingObjective
 from albert_tf.training.optimizer import create_optimizer

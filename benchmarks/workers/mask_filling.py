@@ -44,8 +44,8 @@ def _saved_model(path):
 
 def _onnx(path):
     from albert_tf.export.onnx.session import OnnxModel
-    from albert_tf.tasks.masked_lm.fill_mask import fill_texts
-    from albert_tf.weights.settings import vocabulary_in
+    from albert_tf.tasks.masked_lm import fill_texts
+    from albert_tf.weights.vocabulary import vocabulary_in
 
     model = OnnxModel(path, vocabulary=vocabulary_in(os.path.dirname(path)),
                       threads=int(os.environ.get("OMP_NUM_THREADS", 2)))

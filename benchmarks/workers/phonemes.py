@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.phonemes import AlbertPhonemePretrainer
+from albert_tf.modeling.pretrainer import AlbertPhonemePretrainer
 from albert_tf.pretraining.phoneme_objective import PhonemeFormat, PhonemeObjective, masked_batch
 from albert_tf.training import trainer
 from albert_tf.training.optimizer import create_optimizer

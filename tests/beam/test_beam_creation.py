@@ -17,7 +17,7 @@ from albert_tf.pretraining.examples import CreationOptions, MaskingOptions, Segm
 pytest.importorskip("apache_beam")
 
 from albert_tf.beam import corpus_files, creation
-from albert_tf.beam.running import pipeline_options
+from albert_tf.beam.creation import pipeline_options
 
 SENTENCES = ["The tram was late again.", "Two women talked about the price of coal.", "A dog slept under the bench.",
              "Nobody had a watch.", "At last a bell rang behind the houses.", "The dog woke up and left."]

@@ -6,7 +6,7 @@ pytest.importorskip("apache_beam")
 
 from apache_beam.options.pipeline_options import DirectOptions, FlinkRunnerOptions, StandardOptions
 
-from albert_tf.beam.running import pipeline_options
+from albert_tf.beam.creation import pipeline_options
 
 
 def test_dashes_and_blanks_around_names_do_not_matter():

@@ -15,7 +15,8 @@ from absl import app, flags, logging
 from absl.testing import flagsaver
 
 from albert_tf import __main__ as program
-from albert_tf.commands import app as cli, usage
+from albert_tf.commands import app as cli
+from albert_tf.utils import processes
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def test_errors_help_and_model_cards_name_the_command_of_an_installed_package(ru
         "Fills.\n\n    python -m albert_tf fill_mask --x\n    python -m albert_tf run_squad\n\nSee run_race."))
     exec("def main():\n    raise ValueError('no model')", namespace)
     monkeypatch.setattr(sys, "argv", ["albert-tf fill_mask", "--text=a [MASK]"])
-    assert usage.command_line() == "albert-tf fill_mask '--text=a [MASK]'"
+    assert processes.command_line() == "albert-tf fill_mask '--text=a [MASK]'"
     assert run(namespace["main"], *sys.argv[:1]) == (1, "fill_mask: error: no model\n")
     monkeypatch.setattr(sys, "argv", ["albert-tf fill_mask", "--help"])
     with pytest.raises(SystemExit):
@@ -83,9 +84,9 @@ def test_errors_help_and_model_cards_name_the_command_of_an_installed_package(ru
     ("/work/studies/__main__.py", "python -m studies", "studies")])
 def test_a_command_knows_how_it_was_started(monkeypatch, argv, typed, command):
     monkeypatch.setattr(sys, "argv", [argv, "--top_k=2"])
-    assert usage.command_line() == f"{typed} --top_k=2"
-    assert usage.command_name(argv) == command
-    assert usage.as_started("python -m albert_tf run_squad") == "python -m albert_tf run_squad"
+    assert processes.command_line() == f"{typed} --top_k=2"
+    assert processes.command_name(argv) == command
+    assert processes.as_started("python -m albert_tf run_squad") == "python -m albert_tf run_squad"
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&- <&-"])
@@ -122,14 +123,14 @@ for name in sys.argv[1:]:
 
 @pytest.mark.both_stacks
 def test_a_wrong_flag_and_help_are_told_before_tensorflow_is_imported():
-    done = subprocess.run([sys.executable, "-c", TELLING, *usage.NAMES], cwd=Path(__file__).parents[2],
+    done = subprocess.run([sys.executable, "-c", TELLING, *cli.NAMES], cwd=Path(__file__).parents[2],
                           capture_output=True, text=True, check=True)
     told = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(told) == 3 * len(usage.NAMES), done.stderr
+    assert len(told) == 3 * len(cli.NAMES), done.stderr
     for name, flag, status, printed, imported in told:
         assert imported == [], name
         if flag == "--help":
-            assert status == 0 and usage.summary(name) in printed
+            assert status == 0 and cli.summary(name) in printed
             continue
         message = {"--no_such_flag": "unknown flag --no_such_flag; --help lists all flags",
                    "--verbosity=loud": "--verbosity must be a whole number. Received: loud"}[flag]
@@ -167,9 +168,9 @@ def test_commands_are_listed_in_groups_with_one_line_each(capsys):
     done = script_process.run("albert_tf/__main__.py", ["--help"])
     lines = done.stdout.splitlines()
     assert done.returncode == 0 and lines[0] == "Usage: python -m albert_tf COMMAND --flag=value ..."
-    assert {line.split()[0] for line in lines if line.startswith("  ")} == set(usage.NAMES)
+    assert {line.split()[0] for line in lines if line.startswith("  ")} == set(cli.NAMES)
     assert all(len(line) <= 120 for line in lines)
-    assert f"  serve                    {usage.summary('serve')}" in lines
+    assert f"  serve                    {cli.summary('serve')}" in lines
 
 
 def test_an_unknown_command_is_named_with_the_nearest_one():

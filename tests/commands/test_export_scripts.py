@@ -24,8 +24,8 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.sentence_vectors.vectors import embed, token_ids, vectors_function
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.weights.settings import VocabularyFiles
 from albert_tf.weights.tf1 import save_tf1_checkpoint
+from albert_tf.weights.vocabulary import VocabularyFiles
 
 pytestmark = pytest.mark.both_stacks
 

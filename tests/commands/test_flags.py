@@ -11,7 +11,7 @@ from script_process import arguments_of
 
 from albert_tf import options
 from albert_tf.commands import flags
-from albert_tf.commands.usage import NAMES
+from albert_tf.commands.app import NAMES
 from albert_tf.config import AlbertConfig
 from albert_tf.data.worker_pool import worker_pool
 from albert_tf.pretraining.config import PretrainingConfig

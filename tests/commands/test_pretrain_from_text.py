@@ -16,7 +16,8 @@ from albert_tf.commands.command_runs import placeholders
 from albert_tf.commands.pretrain_from_text import READERS_OF_TEXTS
 from albert_tf.data.feature_table import fingerprint
 from albert_tf.training.evaluation import best_of, read_history
-from albert_tf.utils.outputs import output_set, write_text
+from albert_tf.utils.manifests import output_set
+from albert_tf.utils.outputs import write_text
 
 
 def layers(directory):

@@ -21,7 +21,7 @@ from albert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
 from albert_tf.tasks.sentence_vectors.config import SentenceVectorsConfig
 from albert_tf.tasks.squad.config import SquadConfig
 from albert_tf.tasks.tagging.config import TaggingConfig
-from albert_tf.weights.settings import VocabularyFiles
+from albert_tf.weights.vocabulary import VocabularyFiles
 
 RELEASE = {"run_classifier": 512, "run_squad": 384, "run_race": 512, "run_tagging": 128,
            "run_sentence_embeddings": 128}

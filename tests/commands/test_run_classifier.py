@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of exported models
 from tuning import TRAINING, results_of
 
-from albert_tf.modeling.configured_model import ENCODER_INPUTS
+from albert_tf.modeling.albert_model import ENCODER_INPUTS
 from albert_tf.server.models import model_of_source
 from albert_tf.tasks.classification.answers import classify_texts
 from albert_tf.tasks.classification.data import TASKS, convert_examples_to_features, read_examples

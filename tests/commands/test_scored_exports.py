@@ -14,7 +14,7 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.classification.answers import text_logits
 from albert_tf.tasks.classification.table_format import read_table_format
 from albert_tf.tasks.scores import Score, check_scores, scorer
-from albert_tf.weights.settings import VocabularyFiles
+from albert_tf.weights.vocabulary import VocabularyFiles
 
 TEXTS = [("the name", "of the file"), ("a line", "the number of the line"), ("the file", "a name"), ("of", "line of a")]
 

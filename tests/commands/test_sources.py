@@ -11,7 +11,7 @@ from synthetic_records import write_records
 from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.weights.settings import VocabularyFiles
+from albert_tf.weights.vocabulary import VocabularyFiles
 
 pytestmark = pytest.mark.long
 

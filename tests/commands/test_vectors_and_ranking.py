@@ -14,7 +14,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.classification.answers import RelevanceScorer
-from albert_tf.weights.settings import VocabularyFiles
+from albert_tf.weights.vocabulary import VocabularyFiles
 
 CONFIG = AlbertConfig(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
                       intermediate_size=16, max_position_embeddings=32, initializer_range=0.5)

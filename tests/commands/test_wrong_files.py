@@ -16,8 +16,8 @@ from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.text.lines import read_standard_input
 from albert_tf.utils.files import listed
-from albert_tf.utils.outputs import check_export
-from albert_tf.weights.settings import VocabularyFiles
+from albert_tf.utils.manifests import check_export
+from albert_tf.weights.vocabulary import VocabularyFiles
 
 CONFIG = AlbertConfig(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
                       intermediate_size=16, max_position_embeddings=64)

@@ -19,7 +19,7 @@ from albert_tf.data.records import (
     serialize,
     varints,
 )
-from albert_tf.utils.outputs import output_set, shard_paths
+from albert_tf.utils.manifests import output_set, shard_paths
 
 
 def write(path, records=(b"one", b"two"), **made_from):

@@ -14,9 +14,9 @@ from albert_tf.export import FORMATS, conversion
 from albert_tf.export.conversion import convert, save, save_random
 from albert_tf.utils.outputs import used_alone
 from albert_tf.weights.heads import head_named
-from albert_tf.weights.settings import VocabularyFiles
 from albert_tf.weights.stored_model import open_source
 from albert_tf.weights.tf1 import save_tf1_checkpoint
+from albert_tf.weights.vocabulary import VocabularyFiles
 
 
 def made(folder, to="ours", kind="pretrainer", vocabulary=VocabularyFiles(), **changes):

@@ -16,7 +16,7 @@ from albert_tf.modeling.settings import ClassifierSettings, SpanSettings
 from albert_tf.tasks.squad.answers import NO_SCORE
 from albert_tf.utils.imports import check_installed
 from albert_tf.weights.heads import head_named
-from albert_tf.weights.settings import VocabularyFiles
+from albert_tf.weights.vocabulary import VocabularyFiles
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

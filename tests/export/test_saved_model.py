@@ -10,8 +10,8 @@ from tiny import TINY, rows
 
 from albert_tf import keras
 from albert_tf.export.saved_model import BatchedModel, weights_computed_once, with_precision
-from albert_tf.modeling.blocks import AttentionBlock
 from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.encoder import AttentionBlock
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.span import AlbertConditionalSpan
 from albert_tf.weights.heads import HEADS, head_named

@@ -20,7 +20,7 @@ from albert_tf.modeling.classifier import AlbertClassifier, AlbertTokenClassifie
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.tasks.classification.answers import export_classification
-from albert_tf.tasks.masked_lm.fill_mask import GraphMasks, export_mask_filling, fill_masks, masked_ids
+from albert_tf.tasks.masked_lm import GraphMasks, export_mask_filling, fill_masks, masked_ids
 from albert_tf.tasks.squad.answers import AnswerOptions
 from albert_tf.tasks.squad.export import export_question_answering
 from albert_tf.tasks.squad.features import FeatureOptions

@@ -18,7 +18,7 @@ from script_process import REPOSITORY, arguments_of
 
 from albert_tf import keras
 from albert_tf.commands import app
-from albert_tf.commands.usage import NAMES
+from albert_tf.commands.app import NAMES
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ import tensorflow_text  # noqa: F401  registers the ops of the tokenization
 from albert_tf.export.saved_model import LABEL_NAMES
 from albert_tf.server.signatures import ServedModel, Signature, Spec
 from albert_tf.tasks.classification.answers import export_classification
-from albert_tf.tasks.masked_lm.fill_mask import export_mask_filling
+from albert_tf.tasks.masked_lm import export_mask_filling
 from albert_tf.tasks.multiple_choice.answers import export_multiple_choice
 from albert_tf.tasks.sentence_vectors.vectors import export_sentence_encoder
 from albert_tf.tasks.squad.answers import VERSION_OF_HEAD, AnswerOptions, feature_options as squad_options

@@ -5,7 +5,7 @@ import json
 import threading
 import urllib.request
 
-from albert_tf.server.server import ModelServer, listen
+from albert_tf.server.app import ModelServer, listen
 
 
 @contextlib.contextmanager

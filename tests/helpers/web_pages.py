@@ -4,8 +4,8 @@ from albert_tf.export.onnx.hugging_face import FILES
 from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.onnx.writing import to_onnx, write_hugging_face_folder
 from albert_tf.server.web import page_files, scripts
-from albert_tf.weights.settings import VocabularyFiles
 from albert_tf.weights.stored_model import shipped_model
+from albert_tf.weights.vocabulary import VocabularyFiles
 
 NODE_MODULES = "ALBERT_TF_NODE_MODULES"  # the folder in which npm has installed the JavaScript of the page
 VOCABULARY = VocabularyFiles(f"{shipped_model('albert_tiny_en')}/spiece.model", None, True, False)

@@ -13,8 +13,8 @@ from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.modeling.adapters import LoraOptions, add_adapters, merge_adapters
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.layers import release_name
+from albert_tf.modeling.settings import Settings
 from albert_tf.weights.from_pretrained import build, from_pretrained
-from albert_tf.weights.settings import Settings
 from albert_tf.weights.stored_model import StoredModel, StoredTensor
 from albert_tf.weights.transforms import merged
 

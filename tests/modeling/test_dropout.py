@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.modeling.dropout import Dropouts, dropped
+from albert_tf.modeling.operations import Dropouts, dropped
 
 pytestmark = pytest.mark.both_stacks
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.modeling.albert_model import ENCODER_INPUTS
 from albert_tf.modeling.classifier import AlbertClassifier, AlbertMultipleChoice, AlbertTokenClassifier
-from albert_tf.modeling.configured_model import ENCODER_INPUTS
 from albert_tf.modeling.span import AlbertConditionalSpan, AlbertSpan
-from albert_tf.tasks.classification.objective import ClassificationObjective
+from albert_tf.tasks.classification.task import ClassificationObjective
 from albert_tf.weights.from_pretrained import from_pretrained
 
 pytestmark = pytest.mark.both_stacks

@@ -8,8 +8,8 @@ import tiny
 from albert_tf import keras
 from albert_tf.export.conversion import save_pretrained
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.blocks import AttentionBlock
 from albert_tf.modeling.classifier import AlbertClassifier, AlbertMultipleChoice, AlbertTokenClassifier
+from albert_tf.modeling.encoder import AttentionBlock
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.span import AlbertConditionalSpan, AlbertSpan

@@ -9,10 +9,9 @@ from tensorflow.python.eager import context
 
 from albert_tf import devices, keras
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.blocks import attention, attention_in_training
-from albert_tf.modeling.cudnn_attention import can_compute
-from albert_tf.modeling.dropout import Dropouts, dropped
+from albert_tf.modeling.encoder import attention, attention_in_training
 from albert_tf.modeling.layers import LAYER_NORM_EPSILON, ReleaseDense, activation, layer_norm
+from albert_tf.modeling.operations import Dropouts, dropped, has_cudnn_kernel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretraining.objective import PretrainingObjective
 from albert_tf.training.optimizer import create_optimizer
@@ -246,6 +245,6 @@ def test_blocks_of_equal_weights_compute_what_one_shared_block_does(tiny_config,
     ("bfloat16", 12, (), False), ("bfloat16", 256, (), False)])
 def test_cudnn_computes_bfloat16_without_dropout(dtype, head_size, dropout, expected, monkeypatch):
     query = tf.zeros([1, 1, 8, head_size], dtype)
-    assert not can_compute(query, *dropout)  # on a CPU
+    assert not has_cudnn_kernel(query, *dropout)  # on a CPU
     monkeypatch.setattr(devices, "has_cudnn_attention", lambda: True)
-    assert can_compute(query, *dropout) is expected
+    assert has_cudnn_kernel(query, *dropout) is expected

@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.dropout import Dropouts
 from albert_tf.modeling.layers import activation
+from albert_tf.modeling.operations import Dropouts
 from albert_tf.pretraining.objective import PretrainingObjective
 from albert_tf.weights.from_pretrained import from_pretrained
 

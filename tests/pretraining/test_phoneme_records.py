@@ -9,8 +9,8 @@ import tensorflow as tf
 from tiny import TINY
 
 from albert_tf.data.records import check_records
-from albert_tf.modeling import phonemes as modeling
-from albert_tf.modeling.phonemes import AlbertPhonemePretrainer
+from albert_tf.modeling import pretrainer as modeling
+from albert_tf.modeling.pretrainer import AlbertPhonemePretrainer
 from albert_tf.pretraining import phoneme_objective
 from albert_tf.pretraining.phoneme_objective import DistilledPhonemeObjective, PhonemeObjective, masked_batch
 from albert_tf.pretraining.phonemes import PhonemeOptions, create_phoneme_records

@@ -19,11 +19,11 @@ from albert_tf.commands import serve
 from albert_tf.export.conversion import save
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.server import models
+from albert_tf.server.app import ModelServer
 from albert_tf.server.models import model_of_source, names_of
-from albert_tf.server.server import ModelServer
 from albert_tf.tasks.classification.answers import export_classification
-from albert_tf.weights.settings import VocabularyFiles
 from albert_tf.weights.stored_model import open_source
+from albert_tf.weights.vocabulary import VocabularyFiles
 
 pytestmark = pytest.mark.long
 

@@ -19,18 +19,18 @@ from albert_tf.export.conversion import save
 from albert_tf.export.onnx.session import OnnxModel, from_onnx
 from albert_tf.export.onnx.writing import to_onnx, write_companions
 from albert_tf.modeling.settings import SentenceEncoderSettings
-from albert_tf.server import models, server
+from albert_tf.server import app, models
 from albert_tf.server.batching import Batcher
 from albert_tf.server.models import model_of_source, served_model
 from albert_tf.tasks.classification.answers import text_logits
-from albert_tf.tasks.masked_lm.fill_mask import fill_masks
+from albert_tf.tasks.masked_lm import fill_masks
 from albert_tf.tasks.multiple_choice.answers import choose_options
 from albert_tf.tasks.sentence_vectors.vectors import text_vectors
 from albert_tf.tasks.squad.answers import answer_questions
 from albert_tf.tasks.tagging.text_tags import split_words, tag_words
 from albert_tf.weights.heads import head_named
-from albert_tf.weights.settings import VocabularyFiles
 from albert_tf.weights.stored_model import open_source
+from albert_tf.weights.vocabulary import VocabularyFiles
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -134,9 +134,9 @@ def test_every_head_answers_texts_alike_in_python_a_saved_model_and_either_runti
         in_keras = of_weights("keras", folder, name)
     assert "since onnx and onnxruntime is not installed" in caplog.text
     models = [saved_model, onnx, weights, in_keras]
-    with running(models) as server:
-        expected, *others = (post(server, f"{model.name}:predict", instances=REQUESTS[name]) for model in models)
-        alone = post(server, "onnx:predict", instances=REQUESTS[name][1:2])
+    with running(models) as app:
+        expected, *others = (post(app, f"{model.name}:predict", instances=REQUESTS[name]) for model in models)
+        alone = post(app, "onnx:predict", instances=REQUESTS[name][1:2])
     for actual in others:
         assert_same(actual, expected)
     assert_same(alone, expected[1:2])
@@ -168,11 +168,11 @@ def of_weights(name, folder, head):
 
 def test_a_classifier_that_was_trained_on_single_texts_takes_no_second_one(made):
     _, onnx, folder, _ = made("classifier", **with_arguments("classifier"), single_texts=True)
-    with running([onnx, of_weights("weights", folder, "classifier")]) as server:
+    with running([onnx, of_weights("weights", folder, "classifier")]) as app:
         for name in ("onnx", "weights"):
-            assert post(server, f"{name}:predict", instances=["the name"])
+            assert post(app, f"{name}:predict", instances=["the name"])
             with pytest.raises(urllib.error.HTTPError) as refused:
-                post(server, f"{name}:predict", instances=[dict(text_a="the name", text_b="is known")])
+                post(app, f"{name}:predict", instances=[dict(text_a="the name", text_b="is known")])
             assert "text_b" in refused.value.read().decode()
 
 
@@ -207,9 +207,9 @@ def test_regressions_and_long_texts_are_answered_as_by_the_saved_model(made, arg
     saved_model, onnx, *_ = made("classifier", max_seq_length=12, **arguments)
     texts = [dict(text_a="the name"), dict(text_a=CONTEXT), dict(text_a=CONTEXT, text_b="the file")]
     form = "regress" if arguments["num_labels"] == 1 else "classify"
-    with running([saved_model, onnx]) as server:
+    with running([saved_model, onnx]) as app:
         for path, body in (("predict", dict(instances=texts)), (form, dict(examples=texts))):
-            expected, actual = (post(server, f"{model}:{path}", **body) for model in ("saved_model", "onnx"))
+            expected, actual = (post(app, f"{model}:{path}", **body) for model in ("saved_model", "onnx"))
             assert_same(actual, expected)
 
 
@@ -237,7 +237,7 @@ def test_the_command_serves_an_onnx_file_beside_other_models(made, monkeypatch):
 
         server_close = serve_forever
 
-    monkeypatch.setattr(server, "ModelServer", Server)
+    monkeypatch.setattr(app, "ModelServer", Server)
     with loaded("serve") as run:
         assert run(onnx_model=[f"{folder}/model.onnx", folder], init_checkpoint="albert_tiny_en", port=0) == 0
     assert [model.name for model in found] == ["albert_tiny_en", "model", "onnx"]
@@ -270,9 +270,9 @@ def test_an_encoder_takes_ids_and_a_head_without_signatures_is_refused(monkeypat
 @pytest.mark.parametrize("of_row", [["name", "", ""], ["of", "the", "file"]], ids=str)
 def test_words_are_answered_alike_alone_and_with_others(made, of_row):
     saved_model, onnx, *_ = made("token_classifier", **with_arguments("token_classifier"))
-    with running([saved_model, onnx]) as server:
+    with running([saved_model, onnx]) as app:
         for model in ("saved_model", "onnx"):
-            together, others = (post(server, f"{model}:predict", instances=instances, signature_name="words")
+            together, others = (post(app, f"{model}:predict", instances=instances, signature_name="words")
                                 for instances in ([of_row, ["the", "", ""]], [of_row]))
             assert_same(together[:1], others)
             assert len(others[0]["tags"]) == sum(map(bool, of_row))
@@ -280,8 +280,8 @@ def test_words_are_answered_alike_alone_and_with_others(made, of_row):
 
 def test_the_order_of_two_texts_is_that_of_the_head(made, sentence_pieces):
     _, onnx, _, (model, _) = made("pretrainer")
-    with running([onnx]) as server:
-        found, = post(server, "onnx:predict", signature_name="sentence_order",
+    with running([onnx]) as app:
+        found, = post(app, "onnx:predict", signature_name="sentence_order",
                       instances=[dict(text_a="the name", text_b="of the file")])
     inputs = sentence_pieces(["the name"], ["of the file"])
     logits = model(dict(inputs, masked_lm_positions=np.zeros([1, 1], np.int32)))["sop_logits"][0]
@@ -290,6 +290,6 @@ def test_the_order_of_two_texts_is_that_of_the_head(made, sentence_pieces):
 
 def test_requests_of_several_texts_need_not_fit_a_batch(made):
     _, onnx, *_ = made("pretrainer")
-    with running([onnx], batcher=lambda: Batcher(batch_size=2)) as server:
-        answers = post(server, "onnx:predict", instances=["the [MASK]", "no mask", "[MASK] [MASK] of", "[MASK]"])
+    with running([onnx], batcher=lambda: Batcher(batch_size=2)) as app:
+        answers = post(app, "onnx:predict", instances=["the [MASK]", "no mask", "[MASK] [MASK] of", "[MASK]"])
     assert [len(answer["pieces"]) for answer in answers] == [1, 0, 2, 1]

@@ -19,7 +19,7 @@ from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.server.models import served_model
 from albert_tf.server.web import page_files, scripts
 from albert_tf.weights.heads import head_named
-from albert_tf.weights.settings import VocabularyFiles
+from albert_tf.weights.vocabulary import VocabularyFiles
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

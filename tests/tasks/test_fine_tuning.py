@@ -15,7 +15,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks import fine_tuning
-from albert_tf.tasks.classification.objective import ClassificationObjective
+from albert_tf.tasks.classification.task import ClassificationObjective
 from albert_tf.tasks.config import FineTuningConfig
 from albert_tf.tasks.task import Setup, Task, TrainedModels
 from albert_tf.training.checkpoints import best_or_latest, saved_step

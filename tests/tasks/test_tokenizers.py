@@ -6,12 +6,12 @@ import pytest
 
 import albert_tf
 from albert_tf.config import AlbertConfig
-from albert_tf.tasks.masked_lm.sentence_scores import score_sentences
+from albert_tf.tasks.masked_lm import score_sentences
 from albert_tf.tasks.multiple_choice.answers import choose_options
 from albert_tf.tasks.sentence_vectors.vectors import text_vectors
 from albert_tf.tasks.tagging.text_tags import tag_words
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.weights.heads import check_vocabulary
+from albert_tf.weights.vocabulary import check_vocabulary
 
 SMALLER = AlbertConfig(vocab_size=100, embedding_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
                        intermediate_size=8, max_position_embeddings=16)

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from tiny import graph_of
 
-from albert_tf.text.graph.normalization import GraphNormalization
+from albert_tf.text.graph.tokenization import GraphNormalization
 from albert_tf.text.pieces import basic_tokens, preprocess_text
 from albert_tf.text.tokenization import FullTokenizer
 

@@ -15,7 +15,7 @@ from tiny import TINY
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.tasks.classification.objective import ClassificationObjective
+from albert_tf.tasks.classification.task import ClassificationObjective
 from albert_tf.training.checkpoints import (
     Checkpoints,
     best_or_latest,

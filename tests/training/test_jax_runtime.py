@@ -20,7 +20,7 @@ from synthetic_records import VOCAB_SIZE, write_records
 from tiny import TINY_TEXT
 from two_workers import free_ports
 
-from albert_tf.modeling.cudnn_attention import attention
+from albert_tf.modeling.operations import cudnn_attention
 from albert_tf.training.config import Devices
 from albert_tf.training.strategy import jax_strategy
 
@@ -311,7 +311,7 @@ def test_a_program_for_a_gpu_calls_cudnn_and_has_no_operation_that_its_compiler_
         query = batch["query"]
         with tf.GradientTape() as tape:
             tape.watch(query)
-            context = attention(query, query, query, tf.zeros([2, 1, 1, 8]))
+            context = cudnn_attention(query, query, query, tf.zeros([2, 1, 1, 8]))
         return dict(gradient=tape.gradient(context, query))
 
     batch = dict(query=tf.zeros([2, 1, 8, 16], tf.bfloat16).numpy())

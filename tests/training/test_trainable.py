@@ -8,13 +8,14 @@ import tiny
 from albert_tf import keras
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.modeling.settings import Settings
 from albert_tf.modeling.span import AlbertSpan
-from albert_tf.tasks.classification.objective import ClassificationObjective
+from albert_tf.tasks.classification.task import ClassificationObjective
 from albert_tf.training.checkpoints import Checkpoints
 from albert_tf.training.config import Devices, FineTuningTraining, Schedule
 from albert_tf.training.run import new_trainer, restrict_training
 from albert_tf.weights.from_pretrained import from_pretrained
-from albert_tf.weights.settings import Settings, write_settings
+from albert_tf.weights.settings import write_settings
 
 TINY = tiny.TINY.replace(num_hidden_layers=4, initializer_range=0.5)
 BATCH = dict(tiny.rows(4, 4), label_ids=np.array([0, 1], np.int32))

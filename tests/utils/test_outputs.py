@@ -16,25 +16,20 @@ import tensorflow as tf
 from albert_tf.commands.app import _one_line
 from albert_tf.utils import outputs
 from albert_tf.utils.files import check_directory
-from albert_tf.utils.outputs import (
+from albert_tf.utils.manifests import (
     check_export,
     check_output,
     checked_manifest,
     is_replaceable,
-    local_copy,
-    locked,
     made_from_of,
     manifest_of,
     manifest_path,
     model_files,
-    output,
-    output_checkpoint,
     output_folder,
     output_set,
     shard_paths,
-    used_alone,
-    write_text,
 )
+from albert_tf.utils.outputs import local_copy, locked, output, output_checkpoint, used_alone, write_text
 
 ROOT = str(pathlib.Path(__file__).parents[2])
 
@@ -267,7 +262,8 @@ def test_what_a_killed_process_left_is_replaced_and_does_not_keep_a_folder_in_us
     program = f"""
 import os, sys
 sys.path.insert(0, {ROOT!r})
-from albert_tf.utils.outputs import output, output_set, used_alone
+from albert_tf.utils.manifests import output_set
+from albert_tf.utils.outputs import output, used_alone
 path = {str(tmp_path / "x")!r}
 with used_alone({str(tmp_path)!r}, "training"), output(path), output_set({{path + "y": [path + "y"]}}) as written:
     open(written.temporary[path + "y"], "w").close()

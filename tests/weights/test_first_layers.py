@@ -10,9 +10,9 @@ from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.weights.from_pretrained import build
 from albert_tf.weights.heads import HEAD_NAMES, head_named
-from albert_tf.weights.settings import VocabularyFiles
 from albert_tf.weights.stored_model import open_source
 from albert_tf.weights.transforms import first_layers
+from albert_tf.weights.vocabulary import VocabularyFiles
 
 BERT = AlbertConfig(vocab_size=20, embedding_size=8, hidden_size=8, num_hidden_layers=4, num_attention_heads=2,
                     intermediate_size=16, max_position_embeddings=16, initializer_range=0.5,

@@ -22,8 +22,8 @@ from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.weights.heads import head_of
 from albert_tf.weights.hugging_face import hub
 from albert_tf.weights.model_card import ModelCard, write_model_card
-from albert_tf.weights.settings import VocabularyFiles
 from albert_tf.weights.stored_model import open_source
+from albert_tf.weights.vocabulary import VocabularyFiles
 
 CONFIG = TINY_TEXT.replace(max_position_embeddings=16)
 PATH = "hf://org/tiny"

@@ -15,8 +15,8 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.weights.heads import encoder_of, head_named
 from albert_tf.weights.hugging_face.writing import save_hugging_face
-from albert_tf.weights.settings import VocabularyFiles
 from albert_tf.weights.stored_model import open_source
+from albert_tf.weights.vocabulary import VocabularyFiles
 
 TINY = TINY_TEXT.replace(embedding_size=4, hidden_size=8, num_hidden_layers=4, max_position_embeddings=8,
                          initializer_range=0.5)

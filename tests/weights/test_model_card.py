@@ -17,8 +17,8 @@ from albert_tf.tasks.classification.answers import text_logits
 from albert_tf.training.config import Schedule, Training
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.model_card import ModelCard, model_name, write_calibration, write_model_card, write_run_card
-from albert_tf.weights.settings import VocabularyFiles
 from albert_tf.weights.stored_model import open_source
+from albert_tf.weights.vocabulary import VocabularyFiles
 
 CONFIG = TINY.replace(vocab_size=1000, num_hidden_layers=3, max_position_embeddings=8)
 ENCODER, CLASSIFIER = head_named("encoder"), head_named("classifier")

@@ -15,7 +15,7 @@ from albert_tf.modeling import encoder
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tasks.classification.objective import ClassificationObjective
+from albert_tf.tasks.classification.task import ClassificationObjective
 from albert_tf.weights.from_pretrained import build, from_pretrained, load_into
 from albert_tf.weights.resolved_model import resolve
 from albert_tf.weights.source import TrainedSource

@@ -13,8 +13,7 @@ from tiny import TINY_TEXT
 import albert_tf
 from albert_tf import keras
 from albert_tf.tasks.classification.answers import RelevanceScorer
-from albert_tf.tasks.sentence_vectors.search import unit_vectors_function
-from albert_tf.tasks.sentence_vectors.vectors import text_vectors
+from albert_tf.tasks.sentence_vectors.vectors import text_vectors, unit_vectors_function
 
 CLIENT = "sentence_transformers_client.py"
 CONFIG = TINY_TEXT.replace(num_hidden_layers=2, max_position_embeddings=32, initializer_range=0.5)

@@ -11,14 +11,9 @@ import albert_tf
 from albert_tf.export.conversion import convert
 from albert_tf.modeling.settings import ClassifierSettings
 from albert_tf.text.vocabulary import train_vocabulary
-from albert_tf.weights.settings import (
-    SETTINGS,
-    VocabularyFiles,
-    copy_vocabulary,
-    options_in,
-    vocabulary_in,
-)
+from albert_tf.weights.settings import SETTINGS
 from albert_tf.weights.stored_model import open_source
+from albert_tf.weights.vocabulary import VocabularyFiles, copy_vocabulary, options_in, vocabulary_in
 
 
 @pytest.mark.parametrize("to", ["ours", "tf1"])

@@ -7,7 +7,7 @@ import pytest
 from script_session import REPOSITORY
 
 import albert_tf
-from albert_tf.tasks.masked_lm.fill_mask import masked_ids
+from albert_tf.tasks.masked_lm import masked_ids
 from albert_tf.weights.stored_model import open_source, shipped_model, shipped_models
 
 NAME, SENTENCES = "albert_tiny_en", "albert_minilm_en"

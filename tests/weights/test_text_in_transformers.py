@@ -13,11 +13,11 @@ from peers import TRANSFORMERS, run_client
 
 import albert_tf
 from albert_tf import keras
-from albert_tf.tasks.masked_lm.fill_mask import masked_ids
+from albert_tf.tasks.masked_lm import masked_ids
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.hugging_face.writing import save_hugging_face
-from albert_tf.weights.settings import VocabularyFiles
 from albert_tf.weights.stored_model import shipped_model
+from albert_tf.weights.vocabulary import VocabularyFiles
 
 pytestmark = pytest.mark.long
 POSITIONS = 64

@@ -14,7 +14,7 @@ from albert_tf.weights.hugging_face.tokenizer_json import (
     vocabulary_of_tokenizer_json,
     write_tokenizer,
 )
-from albert_tf.weights.settings import copy_vocabulary, vocabulary_in
+from albert_tf.weights.vocabulary import copy_vocabulary, vocabulary_in
 
 pytestmark = pytest.mark.both_stacks
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden"

@@ -16,8 +16,7 @@ import tensorflow as tf
 
 from albert_tf.export import PRECISIONS
 from albert_tf.modeling.albert_model import AlbertModel, Embeddings
-from albert_tf.modeling.blocks import AttentionBlock, FeedForwardBlock
-from albert_tf.modeling.encoder import MASKED_SCORE
+from albert_tf.modeling.encoder import MASKED_SCORE, AttentionBlock, FeedForwardBlock
 from albert_tf.modeling.layers import LAYER_NORM_EPSILON
 from albert_tf.modeling.vectors import POOLER
 from albert_tf.utils.bounds import check_one_of

@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.export.onnx.graph import OnnxGraph
-from albert_tf.modeling.configured_model import ENCODER_INPUTS
+from albert_tf.modeling.albert_model import ENCODER_INPUTS
 from albert_tf.weights.heads import head_of
 from albert_tf.weights.hugging_face.configs import architecture_of, model_type_of
 

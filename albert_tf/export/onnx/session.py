@@ -17,7 +17,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.devices import available_cores
 from albert_tf.export.onnx.graph import import_package
 from albert_tf.export.onnx.hugging_face import FOLDER, INPUTS, OUTPUTS
-from albert_tf.modeling.configured_model import ENCODER_INPUTS
+from albert_tf.modeling.albert_model import ENCODER_INPUTS
 from albert_tf.modeling.settings import (
     ClassifierSettings,
     LabelSettings,
@@ -29,8 +29,9 @@ from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.files import is_remote, read_bytes
 from albert_tf.weights.heads import HEAD_NAMES, Head, head_named, settings_class
 from albert_tf.weights.hugging_face import CONFIG
-from albert_tf.weights.settings import SETTINGS, VocabularyFiles, settings_in, vocabulary_in
+from albert_tf.weights.settings import SETTINGS, settings_in
 from albert_tf.weights.stored_model import is_hub_module
+from albert_tf.weights.vocabulary import VocabularyFiles, vocabulary_in
 
 ENDING, USUAL_NAME = ".onnx", "model.onnx"
 # Outputs of heads that an export may lack: of a random pooler, and of training alone.

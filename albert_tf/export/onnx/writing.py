@@ -23,9 +23,8 @@ from albert_tf.export.onnx import hugging_face
 from albert_tf.export.onnx.graph import EncoderGraph, OnnxGraph, import_package, pooled
 from albert_tf.export.onnx.session import NamesOfSession, OnnxModel
 from albert_tf.export.saved_model import exported_outputs, graph as traced, largest_differences, random_inputs
-from albert_tf.modeling.albert_model import AlbertModel
+from albert_tf.modeling.albert_model import AlbertModel, ConfiguredModel
 from albert_tf.modeling.classifier import MISSING_CHOICE, AlbertClassifier, AlbertMultipleChoice, AlbertTokenClassifier
-from albert_tf.modeling.configured_model import ConfiguredModel
 from albert_tf.modeling.layers import OutputDense
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
@@ -33,11 +32,13 @@ from albert_tf.modeling.span import MASKED_LOGIT, AlbertConditionalSpan, AlbertS
 from albert_tf.modeling.vectors import LEAST_LENGTH, PLACES
 from albert_tf.training.checkpoints import check_no_run
 from albert_tf.utils.files import read_bytes
-from albert_tf.utils.outputs import output_folder, write_bytes, write_text
+from albert_tf.utils.manifests import output_folder
+from albert_tf.utils.outputs import write_bytes, write_text
 from albert_tf.weights.heads import head_of
 from albert_tf.weights.hugging_face.writing import save_for_onnx
 from albert_tf.weights.model_card import TRANSFORMERS_JS, ModelCard, write_model_card
-from albert_tf.weights.settings import VocabularyFiles, settings_in, vocabulary_in, write_settings
+from albert_tf.weights.settings import settings_in, write_settings
+from albert_tf.weights.vocabulary import VocabularyFiles, vocabulary_in
 
 
 def to_onnx(model: keras.Model, precision: str = "float32", in_float32: str = "",

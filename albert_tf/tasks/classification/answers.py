@@ -13,8 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.export.saved_model import TextSignature, best_label, export_model, sequence_features
+from albert_tf.modeling.albert_model import encoder_input_specs
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.modeling.configured_model import encoder_input_specs
 from albert_tf.modeling.settings import ClassifierSettings, PredictingModel
 from albert_tf.tasks.classification.data import InputExample
 from albert_tf.tasks.classification.metrics import above

@@ -16,7 +16,7 @@ For a regression, write "regression": true instead of "labels"; for a ranking, "
 text_b a passage, and the label 1 or 0 says whether it is relevant).
 A text can have several labels, or none, with "multi_label": true. The label column then has a JSON list of names, or
 names that "label_separator" (default: a comma) separates. "class_weights" are the weights of the labels in the loss: a
-number for each, or "balanced" (see class_weights in objective.py).
+number for each, or "balanced" (see class_weights in task.py).
 
 "test_columns" gives the columns of the test file if they differ; its labels are not read. The best checkpoint is chosen
 by the first of "metrics".
@@ -30,12 +30,12 @@ import math
 import os
 import re
 import reprlib
+import unicodedata
 from typing import Any, Iterable, Mapping
 
 from albert_tf.data.rows import Column, as_text
 from albert_tf.utils.files import check_name, check_one_line, errors_at, read_json_object
 from albert_tf.utils.imports import tensorflow as tf
-from albert_tf.utils.unicode import nfc
 
 BALANCED = "balanced"
 # The index of a class, a score, or with several labels per text 1 for those that apply and 0 for others.
@@ -160,7 +160,7 @@ def _class_id(label: str, labels: tuple[str, ...]) -> int:
 
 
 def _letters(label: str) -> str:
-    return nfc(label).lower()
+    return unicodedata.normalize("NFC", label).lower()
 
 
 def _score(label: str | float) -> float:

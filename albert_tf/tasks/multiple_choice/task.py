@@ -6,7 +6,7 @@ from absl import logging
 
 from albert_tf.modeling.classifier import AlbertMultipleChoice
 from albert_tf.modeling.settings import NUM_CHOICES, MultipleChoiceSettings
-from albert_tf.tasks.classification.objective import ClassificationObjective
+from albert_tf.tasks.classification.task import ClassificationObjective
 from albert_tf.tasks.multiple_choice.answers import BEST_METRIC, evaluate, export_multiple_choice, write_predictions
 from albert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
 from albert_tf.tasks.multiple_choice.data import MAX_QA_LENGTH, ChoiceData, feature_table

@@ -1,9 +1,10 @@
-"""The fine-tuning of sentence vectors: tables of each objective, scores, answers, export."""
+"""The fine-tuning of sentence vectors: the losses on pairs of texts, tables, scores, answers, export."""
 
 from __future__ import annotations
 
 import functools
 import os
+from typing import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -12,9 +13,10 @@ from absl import logging
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureCache
 from albert_tf.data.rows import read_texts
+from albert_tf.modeling.albert_model import layer_outputs
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.settings import SentenceEncoderSettings
-from albert_tf.modeling.vectors import prompt_text
+from albert_tf.modeling.vectors import normalized, prompt_text
 from albert_tf.tasks.classification.answers import write_answers
 from albert_tf.tasks.classification.data import read_examples
 from albert_tf.tasks.classification.metrics import correlations
@@ -29,7 +31,6 @@ from albert_tf.tasks.sentence_vectors.data import (
     read_single_texts,
     read_twice,
 )
-from albert_tf.tasks.sentence_vectors.objective import SentenceVectorObjective, teacher_outputs
 from albert_tf.tasks.sentence_vectors.vectors import (
     embed,
     export_sentence_encoder,
@@ -41,10 +42,178 @@ from albert_tf.tasks.sentence_vectors.vectors import (
 from albert_tf.tasks.task import Checkpoint, Setup, Task
 from albert_tf.training.checkpoints import saved_runs
 from albert_tf.training.evaluation import mean_of
+from albert_tf.training.objective import Batch, Objective, Tensors
+from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.outputs import read_array, write_array
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.resolved_model import sentence_pooling
 from albert_tf.weights.teacher import StoredTeacher, Teacher
+
+OBJECTIVES = ("similarity", "contrastive")
+
+
+class SentenceVectorObjective(Objective):
+    """Two texts in each row of a batch, [batch, 2, seq], or with hard negatives [batch, 2 + negatives, seq].
+
+    The objectives:
+
+      similarity    squared error of the cosine; label_ids, float32 [batch], has the expected cosines (Reimers and
+                    Gurevych, 2019)
+      contrastive   cross entropy of cosine / temperature: among all second texts and all hard negatives, the second
+                    text of the same row must be the nearest to a first text (Henderson et al., 2017). With one text
+                    twice in a row, which dropout makes two vectors, it is unsupervised SimCSE (Gao et al., 2021).
+
+    The contrastive objective compares the texts of a micro-batch on all replicas, or with whole_batch those of all
+    micro-batches of a step, whose vectors are then computed twice. If a text occurs in several rows, the rows' second
+    texts are not compared with it: a copy is no negative (see `copies`).
+
+    A teacher is learned from with one text in each row, [batch, seq]: squared distance of the vectors, both of length
+    1, plus cosine_weight times the squared difference of the cosines with all texts of the micro-batch, plus
+    token_weight times the squared distance of the last layer's outputs, relative to their squared length and averaged
+    over the tokens of a text. The teacher's vectors must be as wide as the model's (see projection), and for
+    token_weight its vocabulary must be the same. With distillation_depths of the model, such as [2, 4], it is the mean
+    of this loss of the model and of those of the models of its first 2 and 4 layers, which then are good on their own.
+
+    With matryoshka_dims, the loss is the sum of the losses over truncated vectors (Kusupati et al., 2022): those of the
+    objective, or the distances from the teacher's vectors, truncated as well.
+
+    The contrastive objective divides cosines by the temperature.
+    """
+
+    model: AlbertSentenceEncoder
+
+    def __init__(self, model: AlbertSentenceEncoder, objective: str = "similarity", temperature: float = 0.05,
+                 matryoshka_dims: Sequence[int] = (), cosine_weight: float = 0.0, token_weight: float = 0.0,
+                 whole_batch: bool = False):
+        super().__init__(model)
+        self._cosine_weight, self._token_weight = cosine_weight, token_weight
+        self.TEACHER_OUTPUTS = teacher_outputs(token_weight)
+        check_one_of("objective", objective, OBJECTIVES)
+        self._objective, self._temperature, self._dims = objective, temperature, tuple(matryoshka_dims)
+        if objective == "contrastive" or cosine_weight:
+            has_depths = cosine_weight and model.settings.distillation_depths
+            states = ["encoder_outputs", "embedding_output"] if has_depths else []
+            self.compared_outputs = [*self.TEACHER_OUTPUTS, *states]
+            self.compares_batch = whole_batch
+        if self._dims:
+            _check_dims(self._dims, model.vector_size)
+
+    def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
+        """The micro-batch's share of the mean loss over rows."""
+        vectors = outputs["sentence_embedding"]  # [batch, texts, H]
+        if self._objective == "contrastive" and vectors.shape[0] == 1 and vectors.shape[1] == 2:
+            raise ValueError("a contrastive objective needs at least 2 rows in each micro-batch: set a larger "
+                             "--train_batch_size, or fewer --gradient_accumulation_steps")
+        losses = self._summed(lambda truncated: self._losses(truncated, batch), vectors)  # [batch]
+        return tf.reduce_sum(losses) / denominators["examples"], {}
+
+    def teacher_loss(
+        self, outputs: Tensors, teacher: Tensors, batch: Batch, denominators: Tensors, temperature: float
+    ) -> tf.Tensor:
+        """The micro-batch's share of the mean distance from the teacher's vectors and tokens."""
+        models, depths = [outputs], self.model.settings.distillation_depths
+        for state in layer_outputs(self.model.albert, outputs, depths) if depths else ():
+            cut = self.model.albert.outputs_of(state)
+            models.append(dict(cut, sentence_embedding=self.model.vectors(cut, batch["input_mask"])))
+        distances = [self._from_teacher(each, teacher, batch) for each in models]
+        return tf.add_n(distances) / len(distances) / denominators["examples"]
+
+    def _from_teacher(self, outputs: Tensors, teacher: Tensors, batch: Batch) -> tf.Tensor:
+        """The sum over texts of the distance from the teacher's vectors and tokens."""
+        vectors, targets = (each["sentence_embedding"] for each in (outputs, teacher))  # [batch, H]
+        distance = self._summed(lambda ours, theirs: _distance(ours, theirs, self._cosine_weight), vectors, targets)
+        if self._token_weight:
+            tokens, theirs = (tf.cast(each["sequence_output"], tf.float32) for each in (outputs, teacher))
+            distance += self._token_weight * _distance_of_tokens(
+                tokens, theirs, tf.cast(batch["input_mask"], tf.float32))
+        return distance
+
+    def predictions(self, outputs: Tensors) -> Tensors:
+        """The cosine of the two texts of each row, float32 [batch]: of vectors in the model's vector_precision.
+
+        cosine_N is the same for vectors of N dimensions, for each of matryoshka_dims.
+        """
+        vectors, precision, size = outputs["sentence_embedding"], self.model.stored_vectors, self.model.vector_size
+        if precision.name != "float32":
+            vectors = precision.restored(precision.stored(vectors), size)
+        truncated = {f"cosine_{dim}": cosines_of_rows(vectors[..., :dim]) for dim in self._dims if dim < size}
+        return dict(cosine=cosines_of_rows(vectors), **truncated)
+
+    def _summed(self, losses: Callable[..., tf.Tensor], *vectors: tf.Tensor) -> tf.Tensor:
+        """A loss of vectors, or its sum over truncated ones."""
+        of_whole, *of_truncated = [losses(*truncated) for truncated in zip(*map(self._truncated, vectors))]
+        return tf.add_n([of_whole, *of_truncated]) if of_truncated else of_whole
+
+    def _truncated(self, vectors: tf.Tensor) -> list[tf.Tensor]:
+        return [vectors[..., :dim] for dim in self._dims] or [vectors]
+
+    def _losses(self, vectors: tf.Tensor, batch: Batch) -> tf.Tensor:
+        """The loss of each row, [batch]."""
+        if self._objective == "similarity":
+            return tf.square(cosines_of_rows(vectors) - batch["label_ids"])
+        first, *candidates = tf.unstack(normalized(vectors), axis=1)  # [batch, H] each
+        logits = tf.matmul(first, tf.concat(candidates, axis=0), transpose_b=True) / self._temperature
+        logits = tf.where(copies(batch["input_ids"]), logits.dtype.min, logits)  # [batch, candidates of all rows]
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(tf.range(tf.shape(logits)[0]), logits)
+
+
+def teacher_outputs(token_weight: float) -> dict[str, float | None]:
+    """TEACHER_OUTPUTS of a SentenceVectorObjective, which also has the tokens if they have a weight in the loss."""
+    return dict(sentence_embedding=None, **(dict(sequence_output=0.0) if token_weight else {}))
+
+
+def _distance(vectors: tf.Tensor, targets: tf.Tensor, cosine_weight: float) -> tf.Tensor:
+    """The sum of the distances of vectors, [batch, H], from others, all with length 1 (see SentenceVectorObjective)."""
+    vectors, targets = normalized(vectors), normalized(targets)
+    distance = tf.reduce_sum(tf.math.squared_difference(vectors, targets))
+    if not cosine_weight:
+        return distance
+    differences = tf.matmul(vectors, vectors, transpose_b=True) - tf.matmul(targets, targets, transpose_b=True)
+    return distance + cosine_weight * tf.reduce_sum(tf.reduce_mean(tf.square(differences), axis=1))
+
+
+def _distance_of_tokens(tokens: tf.Tensor, targets: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """The sum over texts of the mean relative squared distance of tokens, [batch, seq, H]; mask is [batch, seq]."""
+    distances, lengths = (tf.reduce_sum(tf.reduce_sum(tf.square(each), axis=-1) * mask, axis=1)
+                          for each in (tokens - targets, targets))
+    return tf.reduce_sum(distances / lengths)
+
+
+def _check_dims(dims: Sequence[int], size: int) -> None:
+    if not all(1 <= dim <= size for dim in dims):
+        raise ValueError(f"matryoshka_dims must be from 1 to {size}, the number of dimensions of the vectors. "
+                         f"Received: {', '.join(map(str, dims))}")
+    if size not in dims:
+        logging.warning("matryoshka_dims are %s: vectors of all %d dimensions are not trained. Add %d to train them",
+                        ", ".join(map(str, dims)), size, size)
+
+
+def copies(input_ids: tf.Tensor) -> tf.Tensor:
+    """Which candidates are no negatives of which first texts, bool [batch, (1 + negatives) * batch].
+
+    The candidates are all second texts, then all first hard negatives, and so on. For second texts, row i, column j is
+    true if i and j differ, and the two rows have the same first text or the same second text, or the second text of j
+    is the first text of i. A hard negative is none for row i if it is one of the two texts of row i.
+
+    The ids are [batch, 2 + negatives, seq], padded.
+    """
+    first, second, *negatives = tf.unstack(input_ids, axis=1)  # [batch, seq] each
+    same = _equal_rows(first, first) | _equal_rows(second, second) | _equal_rows(first, second)
+    blocks = [tf.linalg.set_diag(same, tf.zeros(tf.shape(first)[:1], tf.bool))]
+    blocks += [_equal_rows(first, each) | _equal_rows(second, each) for each in negatives]
+    return tf.concat(blocks, axis=1)
+
+
+def _equal_rows(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+    """bool [rows of a, rows of b]"""
+    return tf.reduce_all(tf.equal(a[:, None], b), axis=-1)
+
+
+def cosines_of_rows(vectors: tf.Tensor) -> tf.Tensor:
+    """The cosine of the two vectors of each row: [batch, 2, H] to [batch]."""
+    first, second = tf.unstack(normalized(vectors), axis=1)
+    return tf.reduce_sum(first * second, axis=-1)
+
 
 # Distillation: about how many lines the initial weights read, and how many in a batch.
 COMPARED, COMPARED_BATCH = 2000, 32

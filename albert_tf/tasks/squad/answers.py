@@ -26,10 +26,9 @@ from albert_tf.tasks.squad.features import (
     feature_blocks,
     question_windows,
 )
-from albert_tf.tasks.squad.reading import SquadExample
+from albert_tf.tasks.squad.reading import SquadExample, end_of_character
 from albert_tf.text.tokenization import FullTokenizer, list_of_strings
 from albert_tf.training.evaluation import check_finite_outputs
-from albert_tf.utils.unicode import end_of_character
 from albert_tf.weights.heads import checked_settings
 
 NO_FEATURES_NULL_SCORE = 1000000.0  # of a question that has no features, in SQuAD 2.0

@@ -12,11 +12,11 @@ import operator
 import os
 import re
 import string
+import unicodedata
 from typing import TYPE_CHECKING, Iterable, Iterator, Mapping
 
 from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.outputs import output, write_text
-from albert_tf.utils.unicode import nfc
 
 if TYPE_CHECKING:
     from albert_tf.tasks.squad.answers import Answer
@@ -130,7 +130,7 @@ def normalize_answer(text: str) -> str:
 
     Texts that differ only in Unicode normalization are equal, though not in the official scripts.
     """
-    without_punctuation = nfc(text).lower().translate(_PUNCTUATION)
+    without_punctuation = unicodedata.normalize("NFC", text).lower().translate(_PUNCTUATION)
     return " ".join(_ARTICLES.sub(" ", without_punctuation).split())
 
 

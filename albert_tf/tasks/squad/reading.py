@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import re
 import reprlib
+import unicodedata
 from typing import Any, Iterator, NamedTuple
 
 from absl import logging
 
 from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.files import check_characters, decode_utf8, parse_unchecked, read_bytes
-from albert_tf.utils.unicode import find_equivalent
 
 VERSIONS = ("1.1", "2.0")
 MISPLACED_ANSWERS = ("find", "leave_out")
@@ -223,3 +224,19 @@ def _field(value: Any, name: str, kind: type, place: str) -> Any:
     if isinstance(field, str):
         check_characters(field, f"{place}: {name!r}")
     return field
+
+
+def end_of_character(text: str, end: int) -> int:
+    """The end of a span that ends at `end`, with the combining marks of its last character."""
+    while 0 < end < len(text) and unicodedata.category(text[end])[0] == "M":
+        end += 1
+    return end
+
+
+def find_equivalent(wanted: str, text: str) -> list[tuple[int, int]]:
+    """The spans of a text that are canonically equivalent to another text."""
+    pattern, searched = (unicodedata.normalize("NFD", each) for each in (wanted, text))
+    origins = [i for i, character in enumerate(text) for _ in unicodedata.normalize("NFD", character)]
+    spans = [(origins[match.start()], origins[match.end() - 1] + 1)
+             for match in re.finditer(re.escape(pattern), searched) if pattern]
+    return [(start, end) for start, end in spans if end_of_character(text, end) == end]

@@ -18,6 +18,7 @@ input_ids, input_mask and segment_ids, a row has
 from __future__ import annotations
 
 import dataclasses
+import unicodedata
 from typing import Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
@@ -31,7 +32,6 @@ from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils import bounds
 from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.outputs import write_text
-from albert_tf.utils.unicode import nfc
 
 _DOCUMENT_START = "-DOCSTART-"
 _UNSPECIFIED = "_"  # of CoNLL-U
@@ -139,7 +139,7 @@ def _word(path: str, number: int, fields: list[str], columns: Columns) -> _Word:
     if len(fields) < needed:
         raise ValueError(f"{path} line {number}: expected at least {needed} columns, got {len(fields)}")
     word, tag = (fields[place].strip(" ") for place in columns)
-    tag = nfc(tag)  # tags are compared
+    tag = unicodedata.normalize("NFC", tag)  # tags are compared
     if not word or not tag:
         raise ValueError(f"{path} line {number}: the {'tag' if word else 'word'} is empty")
     return _Word(number, word, tag)

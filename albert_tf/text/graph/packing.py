@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from albert_tf.text.graph.normalization import repeated
-from albert_tf.text.graph.tokenization import GraphTokenizer
+from albert_tf.text.graph.tokenization import GraphTokenizer, repeated
 from albert_tf.text.packing import SPECIAL_TOKENS, WindowOptions, padding_values
 
 

@@ -1,5 +1,10 @@
 """GraphTokenizer: FullTokenizer.encode as tensorflow-text ops, for SavedModels that take text.
 
+Normalisation is a table that maps each character to its normalised form. Every step of it (NFKD, removal of combining
+characters, lower-casing) treats each character separately, except the Greek capital sigma, whose lower case depends on
+its neighbours. So a table that is filled by the Python function gives its results, whatever Unicode version and locale
+a server has.
+
 `pieces` of both models takes normalised texts. It returns the ids of their pieces, int32 [texts, (pieces)], and the
 span of each piece: its first byte and one past its last, int64 [pieces] each, counted in non-space bytes (see
 NormalizedTexts).
@@ -9,15 +14,198 @@ from __future__ import annotations
 
 import functools
 import unicodedata
+from typing import Callable, Iterable, NamedTuple
 
 import numpy as np
 import sentencepiece
 import tensorflow as tf
 
-from albert_tf.text.graph.normalization import GraphNormalization, NormalizedTexts, map_characters, repeated, splits_of
 from albert_tf.text.pieces import LONGEST_WORD, UNKNOWN, WORD_START, DigitCommaTable, basic_tokens, preprocess_text
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.imports import tensorflow_text as tf_text
+
+_NUM_CODES = 0x110000
+# Planes 4 to 13 have no characters, and planes 15 and 16 have private ones only: normalisation does not change those.
+_CODES = (*range(0x40000), *range(0xE0000, 0xF0000))
+_PAGE = 256
+_SPACE = 0x20
+# Separates characters that are normalised in one call. It is not a letter, not a mark, and not one of _CODES.
+_SEPARATOR = "\U0010ffff"
+_CAPITAL_SIGMA, _SMALL_SIGMA, _FINAL_SIGMA = (ord(character) for character in "Σσς")
+# Unicode's noncharacters, which TensorFlow cannot encode. A private character replaces them; no vocabulary has either.
+_NONCHARACTERS = (*range(0xFDD0, 0xFDF0), *range(0xFFFE, _NUM_CODES, 0x10000), *range(0xFFFF, _NUM_CODES, 0x10000))
+_STAND_IN = "\U0010fffd"
+_CASED, _IGNORABLE = 1, 2
+_UNKNOWN, _REMOVED = 1, 2
+
+
+class NormalizedTexts(NamedTuple):
+    """Normalised texts, and the origin of each of their bytes.
+
+    Bytes are numbered from 0 over all texts, one text after the other. A non-space byte is any byte but 0x20. For each
+    of them, starts and ends have the span in the original text of the character that it came from, and then a 0.
+    """
+
+    texts: tf.Tensor  # string [texts]
+    byte_splits: tf.Tensor  # int64 [texts + 1], the number of the first byte of each text
+    num_non_space_before: tf.Tensor  # int64 [bytes + 1], the number of non-space bytes before each byte
+    starts: tf.Tensor  # int64 [non-space bytes + 1], the first byte of the span
+    ends: tf.Tensor  # int64 [non-space bytes + 1], one past its last byte
+
+
+class GraphNormalization:
+    """A normalisation function as TensorFlow ops.
+
+    Two results differ from `normalize`: runs of spaces may have another length, and Unicode's 66 noncharacters
+    become U+10FFFD.
+
+    Args:
+      normalize: a function from str to str. It must treat each character separately (except capital sigmas), must turn
+        white space into spaces, and must not change private and unassigned characters above U+3FFFF.
+      unknown: code points after normalisation. Of a run of them, only the first and the last are kept: the run is one
+        unknown piece, for which tensorflow-text takes time that grows with the square of its length.
+      removed: code points after normalisation that are left out within such a run.
+    """
+
+    def __init__(self, normalize: Callable[[str], str], unknown: Iterable[int] = (), removed: Iterable[int] = ()):
+        outputs = _outputs_of_changed_characters(normalize)
+        changed = sorted(set(outputs.values()))
+        row_of = {output: row for row, output in enumerate(changed, start=1)}
+        self._rows = _PagedTable({code: row_of[output] for code, output in outputs.items()})
+        self._codes = tf.constant([ord(character) for output in changed for character in output])
+        self._splits = tf.cumsum(tf.constant([-1, 1, *map(len, changed)], tf.int64))  # row 0: the character itself
+        self._kinds = _PagedTable({**dict.fromkeys(unknown, _UNKNOWN), **dict.fromkeys(removed, _REMOVED)})
+        self._cases = _PagedTable(_cases_of_characters()) if normalize("Σ") != "Σ" else None
+
+    def __call__(self, texts: tf.Tensor) -> NormalizedTexts:
+        """Normalises UTF-8 texts, string [texts]. Each invalid byte sequence is read as one U+FFFD."""
+        codes, starts = tf.strings.unicode_decode_with_offsets(texts, "UTF-8", errors="replace")
+        ends = _ends(starts, texts)
+        rows = self._rows.lookup(codes.values)
+        lengths = tf.gather(self._splits[1:] - self._splits[:-1], rows)
+        source, within = repeated(lengths)  # [characters] each
+        row, first = tf.gather(rows, source), tf.gather(self._splits, tf.gather(rows, source))
+        changed = tf.gather(self._codes, tf.where(row == 0, tf.zeros([], tf.int64), first + within))
+        splits = tf.gather(splits_of(lengths), codes.row_splits)
+        characters = tf.RaggedTensor.from_row_splits(
+            tf.where(row == 0, tf.gather(codes.values, source), changed), splits, validate=False)
+        if self._cases is not None:
+            case = self._cases.lookup(characters.values)
+            counts = (case != _IGNORABLE) & ~_is_around_ignorable(characters.values, case, lengths, source)
+            characters = characters.with_values(_lower_sigmas(characters, case, counts))
+        for kind in (_REMOVED, _UNKNOWN):
+            is_kept = ~self._is_inside_run(characters, kind)
+            source = tf.boolean_mask(source, is_kept)
+            characters = tf.ragged.boolean_mask(characters, characters.with_values(is_kept))
+        return _with_origins(characters, tf.gather(starts.values, source), tf.gather(ends, source))
+
+    def _is_inside_run(self, characters: tf.RaggedTensor, kind: int) -> tf.Tensor:
+        """Whether a character is of a kind and has neighbours that are unknown or of it, bool [characters]."""
+        kinds, text = self._kinds.lookup(characters.values), characters.value_rowids()
+        is_in_run = (kinds == kind) | (kinds == _UNKNOWN)
+        is_pair = is_in_run[1:] & is_in_run[:-1] & (text[1:] == text[:-1])
+        return (kinds == kind) & (tf.pad(is_pair, [[1, 0]]) & tf.pad(is_pair, [[0, 1]]))[: tf.size(kinds)]
+
+
+class _PagedTable:
+    """Maps each code point to a small number, mostly 0. Equal pages of 256 code points are stored once."""
+
+    def __init__(self, values: dict[int, int]):
+        table = np.zeros([_NUM_CODES // _PAGE, _PAGE], np.int32)
+        table.flat[list(values)] = list(values.values())
+        pages, page_of = np.unique(table, axis=0, return_inverse=True)
+        self._page_of, self._values = tf.constant(page_of.reshape(-1), tf.int32), tf.constant(pages.reshape(-1))
+
+    def lookup(self, codes: tf.Tensor) -> tf.Tensor:
+        return tf.gather(self._values, tf.gather(self._page_of, codes // _PAGE) * _PAGE + codes % _PAGE)
+
+
+def _is_around_ignorable(codes: tf.Tensor, case: tf.Tensor, lengths: tf.Tensor, source: tf.Tensor) -> tf.Tensor:
+    """Whether it is a space that WordPiece inserted around a case-ignorable character, as in " . ", bool [characters].
+
+    source is the index of the original character; lengths, [original characters], how many characters each became.
+    """
+    middle = tf.gather(splits_of(lengths), source) + 1
+    middle_case = tf.gather(case, tf.minimum(middle, tf.size(case, tf.int64) - 1))
+    return (codes == _SPACE) & (tf.gather(lengths, source) == 3) & (middle_case == _IGNORABLE)
+
+
+def _lower_sigmas(characters: tf.RaggedTensor, case: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
+    """Lower-cases capital sigmas of characters [texts, (characters)] as str.lower does.
+
+    A sigma becomes final (ς) if a cased letter precedes it and none follows it. Only characters with `counts`, bool
+    [characters], are considered, which case-ignorable ones do not have.
+    """
+    codes, texts = characters.values, characters.value_rowids()
+    before = tf.cumsum(tf.cast(counts, tf.int32), exclusive=True)
+    text_of_cased = tf.boolean_mask(tf.where(case == _CASED, texts, tf.constant(-1, tf.int64)), counts)
+    text_of_cased = tf.pad(text_of_cased, [[1, 2]], constant_values=-1)
+    is_final = (tf.gather(text_of_cased, before) == texts) & (tf.gather(text_of_cased, before + 2) != texts)
+    return tf.where(codes == _CAPITAL_SIGMA, tf.where(is_final, _FINAL_SIGMA, _SMALL_SIGMA), codes)
+
+
+def _outputs_of_changed_characters(normalize: Callable[[str], str]) -> dict[int, str]:
+    """The normalised form of each code point that changes. A capital sigma is kept if its context decides its case."""
+    outputs = map_characters(normalize)
+    for code in [code for code, output in outputs.items() if "σ" in output]:
+        after_a_letter = normalize(f"a{chr(code)}")[1:]
+        if after_a_letter != outputs[code]:
+            outputs[code] = after_a_letter.replace("ς", "Σ")
+    for code in _NONCHARACTERS:
+        outputs[code] = _STAND_IN
+    return {code: output for code, output in outputs.items() if output != chr(code)}
+
+
+def _cases_of_characters() -> dict[int, int]:
+    """_IGNORABLE for case-ignorable characters, _CASED for other cased ones: the classes that str.lower uses."""
+    alone = map_characters(str.lower, after="Σ")
+    return {code: _CASED if alone[code].endswith("ς") else _IGNORABLE
+            for code, lowered in map_characters(str.lower, before="a", after="Σ").items() if lowered.endswith("ς")}
+
+
+def map_characters(function: Callable[[str], str], before: str = "", after: str = "") -> dict[int, str]:
+    """The function's result for each of _CODES, placed between two strings. One call for all codes is fast."""
+    rows = (f"{before}{chr(code)}{after}{_SEPARATOR}" for code in _CODES)
+    return dict(zip(_CODES, function(_SEPARATOR + "".join(rows)).split(_SEPARATOR)[1:-1]))
+
+
+def _with_origins(characters: tf.RaggedTensor, starts: tf.Tensor, ends: tf.Tensor) -> NormalizedTexts:
+    """Encodes characters [texts, (characters)]; starts and ends [characters] are their spans in the original texts."""
+    codes = characters.values
+    sizes = 1 + sum(tf.cast(codes >= first, tf.int64) for first in (0x80, 0x800, 0x10000))  # of UTF-8
+    character_of, _ = repeated(sizes)  # [bytes]
+    is_non_space = tf.gather(codes, character_of) != _SPACE
+    of_non_space = tf.boolean_mask(character_of, is_non_space)
+    return NormalizedTexts(
+        tf.strings.unicode_encode(characters, "UTF-8"),
+        tf.gather(splits_of(sizes), characters.row_splits),
+        splits_of(tf.cast(is_non_space, tf.int64)),
+        tf.pad(tf.gather(starts, of_non_space), [[0, 1]]),
+        tf.pad(tf.gather(ends, of_non_space), [[0, 1]]),
+    )
+
+
+def _ends(starts: tf.RaggedTensor, texts: tf.Tensor) -> tf.Tensor:
+    """One past the last byte of each character, [characters]: the start of the next one, or the end of the text."""
+    text = starts.value_rowids()
+    is_last = tf.concat([text[1:], [-1]], axis=0) != text
+    return tf.where(is_last, tf.gather(tf.cast(tf.strings.length(texts), tf.int64), text),
+                    tf.concat([starts.values[1:], [0]], axis=0))
+
+
+def splits_of(lengths: tf.Tensor) -> tf.Tensor:
+    """Lengths int64 [n] -> [n + 1]: the start of each part, and the end of the last."""
+    return tf.pad(tf.cumsum(lengths), [[1, 0]])
+
+
+def repeated(lengths: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """For lengths int64 [n]: the owner of each part (0 to n - 1) and the part's index within its owner, [parts] each.
+
+    Example: lengths [2, 0, 3] give owners [0, 0, 2, 2, 2] and indices [0, 1, 0, 1, 2].
+    """
+    owner = tf.repeat(tf.range(tf.size(lengths, tf.int64)), lengths)
+    return owner, tf.range(tf.size(owner, tf.int64)) - tf.gather(tf.cumsum(lengths, exclusive=True), owner)
+
 
 _TO_THE_END = np.iinfo(np.int64).max // 2
 _UTF8_BYTES = 4  # the most bytes of a character

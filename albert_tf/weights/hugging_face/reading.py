@@ -23,7 +23,8 @@ from albert_tf.modeling.encoder import block_scope, block_variable
 from albert_tf.modeling.settings import ClassifierSettings
 from albert_tf.utils import bounds
 from albert_tf.utils.files import read_json_object, version
-from albert_tf.utils.outputs import check_model_file, local_copy
+from albert_tf.utils.manifests import check_model_file
+from albert_tf.utils.outputs import local_copy
 from albert_tf.weights.heads import DENSE, HEADS, LAYER_NORM, head_of_variables, settings_class
 from albert_tf.weights.hugging_face import (
     ADAPTER,
@@ -41,9 +42,10 @@ from albert_tf.weights.hugging_face.configs import (
     read_transformer_config,
     transformer_folder,
 )
-from albert_tf.weights.settings import VocabularyFiles, settings_in, vocabulary_in
+from albert_tf.weights.settings import settings_in
 from albert_tf.weights.stored_model import StoredModel, StoredTensor, refuse_pickle
 from albert_tf.weights.transforms import without_identity
+from albert_tf.weights.vocabulary import VocabularyFiles, vocabulary_in
 
 _WORDS, _OUTPUT_BIAS = "bert/embeddings/word_embeddings", "cls/predictions/output_bias"
 _SEGMENTS = "bert/embeddings/token_type_embeddings"

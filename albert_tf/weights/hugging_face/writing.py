@@ -27,7 +27,8 @@ from albert_tf.weights.hugging_face.configs import (
 )
 from albert_tf.weights.hugging_face.reading import NAMES, is_transposed
 from albert_tf.weights.hugging_face.tokenizer_json import write_tokenizer
-from albert_tf.weights.settings import VocabularyFiles, write_settings
+from albert_tf.weights.settings import write_settings
+from albert_tf.weights.vocabulary import VocabularyFiles
 
 
 def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFiles = VocabularyFiles(),

@@ -7,8 +7,8 @@ import tensorflow as tf
 from albert_tf import from_pretrained
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import AlbertClassifier
-from albert_tf.tasks.classification.objective import ClassificationObjective, LabelLoss, class_weights
 from albert_tf.tasks.classification.table_format import TableFormat
+from albert_tf.tasks.classification.task import ClassificationObjective, LabelLoss, class_weights
 
 
 @pytest.fixture(params=["classifier", "regression"])

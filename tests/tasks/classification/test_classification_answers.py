@@ -9,11 +9,12 @@ import albert_tf
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
+from albert_tf.modeling.settings import Settings
 from albert_tf.tasks.classification.answers import classify_texts
 from albert_tf.tasks.classification.metrics import expected_calibration_error, fitted, probabilities
 from albert_tf.tasks.classification.table_format import TableFormat
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.weights.settings import Settings, settings_in, write_settings
+from albert_tf.weights.settings import settings_in, write_settings
 
 NAMES = ("bad", "fair", "good")
 

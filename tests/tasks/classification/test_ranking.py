@@ -12,8 +12,8 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.classification.answers import RelevanceScorer
 from albert_tf.tasks.classification.data import read_examples
 from albert_tf.tasks.classification.metrics import evaluate_ranking
-from albert_tf.tasks.classification.objective import RankingObjective
 from albert_tf.tasks.classification.table_format import read_table_format
+from albert_tf.tasks.classification.task import RankingObjective
 
 
 def test_measures_are_those_of_trec_eval(golden):

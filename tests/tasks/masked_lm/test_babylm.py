@@ -13,7 +13,7 @@ import pytest
 from peers import TRANSFORMERS, run_client
 
 import albert_tf
-from albert_tf.tasks.masked_lm.sentence_scores import accuracies, read_minimal_pairs, score_sentences
+from albert_tf.tasks.masked_lm import accuracies, read_minimal_pairs, score_sentences
 from albert_tf.weights.stored_model import shipped_model
 
 NOUNS = ("dog", "teacher", "captain", "young woman", "neighbour", "painter's brother", "duke", "journalist")

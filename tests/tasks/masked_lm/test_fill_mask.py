@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tasks.masked_lm.fill_mask import GraphMasks, fill_masks, masked_ids
+from albert_tf.tasks.masked_lm import GraphMasks, fill_masks, masked_ids
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import albert_tf
-from albert_tf.tasks.masked_lm.sentence_scores import accuracies, masked_copies, read_minimal_pairs, score_sentences
+from albert_tf.tasks.masked_lm import accuracies, masked_copies, read_minimal_pairs, score_sentences
 from albert_tf.text.tokenization import word_starts
 
 

@@ -10,9 +10,8 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.vectors import VectorPrecision
-from albert_tf.tasks.sentence_vectors.objective import SentenceVectorObjective
-from albert_tf.tasks.sentence_vectors.search import nearest_lines, unit_vectors_function
-from albert_tf.tasks.sentence_vectors.vectors import projection
+from albert_tf.tasks.sentence_vectors.task import SentenceVectorObjective
+from albert_tf.tasks.sentence_vectors.vectors import nearest_lines, projection, unit_vectors_function
 from albert_tf.training.evaluation import mean_of
 
 # Cosines: 1, 0 and 0.6; the vectors' lengths do not count.

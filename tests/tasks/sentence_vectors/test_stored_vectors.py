@@ -15,7 +15,8 @@ from albert_tf.export import tflite
 from albert_tf.export.onnx.writing import differences, to_onnx
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.vectors import VectorPrecision
-from albert_tf.tasks.sentence_vectors.search import (
+from albert_tf.tasks.sentence_vectors.vectors import (
+    export_sentence_encoder,
     nearest_lines,
     open_vectors,
     ranges_in,
@@ -23,7 +24,6 @@ from albert_tf.tasks.sentence_vectors.search import (
     unit_vectors_function,
     write_stored,
 )
-from albert_tf.tasks.sentence_vectors.vectors import export_sentence_encoder
 
 LINES = ["the name of the file", "a kettle stood on the stove", "he sold the boat", "nobody had filled it", "a boat"]
 CONFIG = AlbertConfig(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
@@ -125,8 +125,8 @@ def _steps(found, expected, name):
 def test_the_server_gives_vectors_of_the_requested_size_and_precision(model, sentence_pieces, tmp_path):
     from albert_tf.export.conversion import save
     from albert_tf.server.models import model_of_source
-    from albert_tf.weights.settings import VocabularyFiles
     from albert_tf.weights.stored_model import open_source
+    from albert_tf.weights.vocabulary import VocabularyFiles
 
     save(model, str(tmp_path), "ours", VocabularyFiles.from_tokenizer(sentence_pieces))
     assert json.loads((tmp_path / "config_sentence_transformers.json").read_text())["truncate_dim"] == 12

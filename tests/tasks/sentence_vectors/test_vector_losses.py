@@ -11,7 +11,7 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.vectors import VectorPrecision
-from albert_tf.tasks.sentence_vectors.objective import SentenceVectorObjective
+from albert_tf.tasks.sentence_vectors.task import SentenceVectorObjective
 from albert_tf.training.distillation import DistilledObjective
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer, _dropout_seed

@@ -6,8 +6,13 @@ import pytest
 
 from albert_tf.tasks.squad import evaluate_v1, read_squad_examples
 from albert_tf.tasks.squad.metrics import normalize_answer
-from albert_tf.tasks.squad.reading import DatasetSummary, ReadingNotes, read_paragraphs, read_squad_file
-from albert_tf.utils.unicode import end_of_character
+from albert_tf.tasks.squad.reading import (
+    DatasetSummary,
+    ReadingNotes,
+    end_of_character,
+    read_paragraphs,
+    read_squad_file,
+)
 
 
 def question(qas_id="a", text="Who?", answer=("Ada", 0), **fields):

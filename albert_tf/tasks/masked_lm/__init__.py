@@ -1,5 +1,0 @@
-"""The uses of a pre-trained masked-LM head: masks, scores of sentences. The modules are loaded when first used."""
-
-from albert_tf.utils.imports import loader_of
-
-__getattr__ = loader_of(__name__)
