@@ -107,7 +107,7 @@ def subsequence_matches(text, surface, lower=True):
 
 
 def places_by_subsequence(text, pieces):
-    """Starts and ends of pieces by the release's rule."""
+    """Starts and ends of pieces, and the first and last piece of each character, by the release's rule."""
     surface = "".join(pieces).replace("▁", " ")
     matches, matched = subsequence_matches(text, surface)
     if matched < 0.8 * len(text):
@@ -117,7 +117,10 @@ def places_by_subsequence(text, pieces):
         start, end = end, end + len(piece)
         starts.append(place(matches, start, len(text), is_start=True))
         ends.append(place(matches, end - 1, len(text), is_start=False))
-    return starts, ends
+    places = [matches.index(i) if i in matches else None for i in range(len(text))]
+    piece_of = [number for number, piece in enumerate(pieces) for _ in piece]
+    return starts, ends, [tuple(piece_of[place(places, i, None, is_start)] for is_start in (True, False))
+                          for i in range(len(text))]
 
 
 def place(matches, position, size, is_start):
@@ -128,7 +131,7 @@ def place(matches, position, size, is_start):
     if before is None:
         return 0 if is_start else max(after - 1, 0)
     if after is None:
-        return (min(before + 1, size - 1) if is_start else size - 1)
+        return before if size is None else min(before + 1, size - 1) if is_start else size - 1
     if is_start:
         return before + 1 if after > before + 1 else after
     return after - 1 if after > before + 1 else before
@@ -146,7 +149,8 @@ def test_offsets_equal_those_of_the_longest_common_subsequence(tokenizer):
         expected = places_by_subsequence(text, pieces) if pieces else None
         if expected:
             (aligned,) = align_paragraphs(tokenizer, [text])
-            assert (aligned.starts.tolist(), aligned.ends.tolist()) == expected, (text, pieces)
+            spans = [aligned.pieces_of(i, i) for i in range(len(text))]
+            assert (aligned.starts.tolist(), aligned.ends.tolist(), spans) == expected, (text, pieces)
             compared += 1
     assert compared > 500
 
