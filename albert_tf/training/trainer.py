@@ -91,7 +91,7 @@ def _cores() -> int:
 
 
 def on_batches(
-    function: Callable[[Any], Any], strategy: tf.distribute.Strategy, jit_compile: bool = False
+    function: Callable[[Any], Any], strategy: tf.distribute.Strategy, jit_compile: bool
 ) -> Callable[[Iterator], Any]:
     """Compiles a function of a batch into a function of an iterator, which takes the iterator's next batch.
 
@@ -189,7 +189,7 @@ class Trainer(keras.Model):
         if not devices.is_jax(self.distribute_strategy):
             return super().make_test_function(force)
         if self.test_function is None or force:
-            self.test_function = on_batches(self._test_on_replicas, self.distribute_strategy)
+            self.test_function = self.distribute_strategy.on_batches(self._test_on_replicas)
         return self.test_function
 
     def snapshot(self) -> Callable[[], None]:
