@@ -22,6 +22,7 @@ import queue
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import traceback
 from typing import Any, BinaryIO, Callable, Iterable, Iterator, TypeVar, cast
@@ -50,6 +51,7 @@ def worker_pool(num_workers: int, make_state: Callable, *arguments) -> Iterator[
     workers: list[_Worker] = []
     of_thread, lock, has_ended = threading.local(), threading.Lock(), threading.Event()
     threads = concurrent.futures.ThreadPoolExecutor(num_workers)
+    temporary = tempfile.TemporaryDirectory(prefix="albert_tf_workers.", ignore_cleanup_errors=True)
 
     def call(function: Callable, task: tuple) -> Any:
         """Runs a task in the process of this thread, which the thread's first task starts."""
@@ -57,7 +59,7 @@ def worker_pool(num_workers: int, make_state: Callable, *arguments) -> Iterator[
             with lock:  # so that the block's end finds all workers
                 if has_ended.is_set():
                     raise concurrent.futures.CancelledError
-                worker = _Worker()
+                worker = _Worker(temporary.name)
                 workers.append(worker)
             worker.call(make_state, arguments)
             of_thread.worker = worker
@@ -80,16 +82,21 @@ def worker_pool(num_workers: int, make_state: Callable, *arguments) -> Iterator[
             has_ended.set()
         for worker in workers:
             worker.end()
+        temporary.cleanup()
         threads.shutdown(wait=True)
 
 
 class _Worker:
-    """A process of a pool, seen from the main process."""
+    """A process of a pool, seen from the main process.
 
-    def __init__(self):
+    Args:
+      temporary: folder for temporary files, which libraries leave behind when the process is ended.
+    """
+
+    def __init__(self, temporary: str):
         program = _PROGRAM.format(path=[os.path.abspath(path) for path in sys.path])
         self._process = subprocess.Popen([sys.executable, "-I", "-c", program], stdin=subprocess.PIPE,
-                                         stdout=subprocess.PIPE)
+                                         stdout=subprocess.PIPE, env={**os.environ, "TMPDIR": temporary})
         # Both are pipes, so neither is None.
         self._tasks = cast(BinaryIO, self._process.stdin)
         self._results = cast(BinaryIO, self._process.stdout)

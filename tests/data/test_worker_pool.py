@@ -7,6 +7,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -25,6 +26,10 @@ class Base:
 def add(base, number):
     base.num_tasks += 1
     return base.value + number, os.getpid(), base.num_tasks
+
+
+def temporary_folder(base):
+    return tempfile.mkdtemp()
 
 
 def fail(base, number):
@@ -52,6 +57,13 @@ def test_pools_that_run_in_turns_have_their_own_states(num_workers):
         tasks = [(number,) for number in range(20)]
         sums = [(left[0], right[0]) for left, right in zip(run(add, tasks), other_run(add, tasks))]
     assert sums == [(100 + number, 200 + number) for number in range(20)]
+
+
+def test_temporary_files_of_workers_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with worker_pool(2, Base, 0) as run:
+        assert all(folder.startswith(str(tmp_path)) and os.path.isdir(folder) for folder in run(temporary_folder, [()]))
+    assert not list(tmp_path.iterdir())
 
 
 def test_few_tasks_are_taken_ahead():
