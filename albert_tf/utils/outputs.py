@@ -127,8 +127,9 @@ def _errors_naming(path: str, temporary: str, folder: str) -> Iterator[None]:
     except OSError as error:
         if error.filename is None and error.errno in _CANNOT_WRITE:  # of an open file
             raise OSError(error.errno, error.strerror, path) from error
-        if temporary in f"{error.filename} {error.filename2}":
-            raise OSError(error.errno, error.strerror, renamed(error.filename)) from error
+        if temporary in f"{error.filename} {error.filename2}":  # of a rename: the name that is not temporary
+            name = error.filename2 if error.filename2 and temporary not in error.filename2 else error.filename
+            raise OSError(error.errno, error.strerror, renamed(name)) from error
         if temporary in str(error):
             raise OSError(renamed(str(error))) from error
         raise

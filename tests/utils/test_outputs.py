@@ -214,6 +214,21 @@ def test_a_step_that_fails_leaves_the_earlier_output_or_the_new_one(tmp_path, mo
     assert number > 3
 
 
+def test_an_error_of_putting_an_earlier_file_back_names_that_file(tmp_path, monkeypatch):
+    write_shards(tmp_path, "first")
+    replace = os.replace
+
+    def failing(old, new):
+        if "earlier" in old + new:
+            raise OSError(errno.EIO, "Input/output error", old, None, new)
+        replace(old, new)
+
+    monkeypatch.setattr(os, "replace", failing)
+    with pytest.raises(OSError) as raised:
+        write_shards(tmp_path, "second")
+    assert _one_line(raised.value) == f"{tmp_path}/x.manifest.json: Input/output error"
+
+
 def test_a_temporary_folder_that_cannot_be_removed_is_a_warning(tmp_path, monkeypatch, caplog):
     with monkeypatch.context() as patch:
         patch.setattr(os, "rmdir", lambda *_: None)
