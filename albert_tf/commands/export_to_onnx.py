@@ -107,7 +107,7 @@ def main(options: Options) -> None:
         if is_theirs:
             if is_page:
                 onnx = OnnxModel(contents[precisions[0]], model.settings, selected.vocabulary)
-                files.update(_page(onnx, names[precisions[0]], selected.initial))
+                files.update(_page(onnx, names[precisions[0]], str(options.init_path), selected.initial))
             write_hugging_face_folder(
                 model, options.output_dir, selected.vocabulary, contents, options.init_path, files)
             for precision, content in contents.items():
@@ -123,11 +123,11 @@ def main(options: Options) -> None:
                 print_differences(path, content, compared[precision])
 
 
-def _page(model: OnnxModel, file: str, weights: StoredModel | None) -> dict[str, bytes]:
+def _page(model: OnnxModel, file: str, path: str, weights: StoredModel | None) -> dict[str, bytes]:
     """The files of the page beside those of its model."""
     from albert_tf.server.models import names_of
     from albert_tf.server.web import page_files
 
     assert weights is not None  # pretrained would have raised
-    name, = names_of([weights.path])
+    name, = names_of([path])
     return page_files(name, model, file, any(each.startswith("cls/seq_relationship/") for each in weights.tensors))

@@ -3,7 +3,6 @@
 import functools
 import importlib.util
 import os
-import urllib.error
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ import tensorflow as tf
 from in_process import loaded
 from new_head import new_head
 from saved_models import export, served_saved_model
-from server_running import post, running
+from server_running import ask, assert_same, post, running
 from tiny import TINY_TEXT, rows
 
 from albert_tf import keras
@@ -20,7 +19,6 @@ from albert_tf.export.onnx.session import OnnxModel, from_onnx
 from albert_tf.export.onnx.writing import to_onnx, write_companions
 from albert_tf.modeling.settings import SentenceEncoderSettings
 from albert_tf.server import app, models
-from albert_tf.server.batching import Batcher
 from albert_tf.server.models import model_of_source, served_model
 from albert_tf.tasks.classification.answers import text_logits
 from albert_tf.tasks.masked_lm import fill_masks
@@ -105,21 +103,6 @@ def made(sentence_pieces, tmp_path_factory):
     return make
 
 
-def assert_same(actual, expected):
-    if isinstance(expected, dict):
-        assert set(actual) == set(expected)
-        for key in expected:
-            assert_same(actual[key], expected[key])
-    elif isinstance(expected, list) and expected and not isinstance(expected[0], float):
-        assert len(actual) == len(expected)
-        for pair in zip(actual, expected):
-            assert_same(*pair)
-    elif isinstance(expected, (list, float)):
-        np.testing.assert_allclose(actual, expected, atol=1e-4)
-    else:
-        assert actual == expected
-
-
 def with_arguments(name):
     arguments = dict(ARGUMENTS[name])
     return dict(arguments, num_labels=3) if "label_names" in arguments else arguments
@@ -171,9 +154,9 @@ def test_a_classifier_that_was_trained_on_single_texts_takes_no_second_one(made)
     with running([onnx, of_weights("weights", folder, "classifier")]) as app:
         for name in ("onnx", "weights"):
             assert post(app, f"{name}:predict", instances=["the name"])
-            with pytest.raises(urllib.error.HTTPError) as refused:
-                post(app, f"{name}:predict", instances=[dict(text_a="the name", text_b="is known")])
-            assert "text_b" in refused.value.read().decode()
+            status, answer = ask(app, f"v1/models/{name}:predict", dict(
+                instances=[dict(text_a="the name", text_b="is known")]))
+            assert status == 400 and "text_b" in answer["error"]
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
@@ -286,10 +269,3 @@ def test_the_order_of_two_texts_is_that_of_the_head(made, sentence_pieces):
     inputs = sentence_pieces(["the name"], ["of the file"])
     logits = model(dict(inputs, masked_lm_positions=np.zeros([1, 1], np.int32)))["sop_logits"][0]
     np.testing.assert_allclose(found, tf.nn.softmax(logits), atol=1e-5)
-
-
-def test_requests_of_several_texts_need_not_fit_a_batch(made):
-    _, onnx, *_ = made("pretrainer")
-    with running([onnx], batcher=lambda: Batcher(batch_size=2)) as app:
-        answers = post(app, "onnx:predict", instances=["the [MASK]", "no mask", "[MASK] [MASK] of", "[MASK]"])
-    assert [len(answer["pieces"]) for answer in answers] == [1, 0, 2, 1]

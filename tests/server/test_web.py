@@ -3,19 +3,22 @@
 import json
 import os
 
-import numpy as np
 import pytest
 from browser import browser
+from in_process import loaded
 from new_head import head_of_name, new_head
 from ordinary_text import sentences
+from server_running import assert_same, post, running
 from static_site import static_site
 from tiny import TINY_TEXT
 from web_pages import NODE_MODULES, VOCABULARY, write_page
 
 import albert_tf
 from albert_tf import keras
+from albert_tf.export.conversion import save
 from albert_tf.export.onnx.session import OnnxModel, from_onnx
 from albert_tf.export.onnx.writing import to_onnx
+from albert_tf.server import web
 from albert_tf.server.models import served_model
 from albert_tf.server.web import page_files, scripts
 from albert_tf.weights.heads import head_named
@@ -85,8 +88,8 @@ def pages(tmp_path_factory):
         yield get
 
 
-def answers(page, signature, rows):
-    """What the page computes for rows."""
+def check(page, folder, signature, rows, atol=1e-4):
+    """Checks that the open page answers as serve does with the same ONNX model, in the outputs that the page has."""
     page.script("""
         window.answer = null;
         const request = {signature_name: arguments[0], instances: arguments[1]};
@@ -96,51 +99,27 @@ def answers(page, signature, rows):
           return (await backend.predict(model, request)).predictions;
         })().then((answer) => { window.answer = [answer, ""]; }, (error) => { window.answer = [null, error.stack]; });
         """, signature, rows)
-    predictions, error = page.wait_for("return window.answer")
+    actual, error = page.wait_for("return window.answer")
     assert not error, error
-    return predictions
-
-
-def expected_answers(folder, signature, rows):
-    """What serve computes for rows with the same ONNX model: arrays by name, for each row."""
     model = from_onnx(str(folder))
-    run = served_model("", model, model.tokenizer).signatures[signature].run
-    for row in rows:
-        columns = {key: np.vectorize(str.encode, otypes=[object])([value])
-                   for key, value in dict(dict(text_b=""), **row).items()}
-        yield {key: value[0] for key, value in run(columns).items()}
-
-
-def check_equal(actual, expected, atol=1e-4):
-    """Compares an answer of the page with one of serve, for the outputs that the page has."""
-    if not isinstance(actual, dict):
-        actual, = [{key: actual} for key in expected]
-    for key, value in actual.items():
-        wanted = np.array(expected[key], object if isinstance(expected[key], bytes) else None)
-        if wanted.dtype == object:
-            assert np.vectorize(bytes.decode, otypes=[object])(wanted).tolist() == value, key
-        else:
-            np.testing.assert_allclose(np.reshape(value, wanted.shape), wanted, atol=atol, err_msg=key)
+    with running([served_model("m", model, model.tokenizer)]) as server:
+        expected = [post(server, "m:predict", signature_name=signature, instances=[row])[0] for row in rows]
+    for ours, theirs in zip(actual, expected, strict=True):
+        assert_same(ours, {key: theirs[key] for key in ours} if isinstance(ours, dict) else theirs, atol)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_answers_are_those_of_serve(pages, name):
-    signature, rows = CASES[name]
     is_pretrained = name in ("pretrainer", "order")
     model = albert_tf.from_pretrained("albert_tiny_en", model="pretrainer") if is_pretrained else None
     folder, page = pages("pretrainer" if is_pretrained else name, model)
-    actual = answers(page, signature, rows)
-    assert len(actual) == len(rows)
-    for answer, expected in zip(actual, expected_answers(folder, signature, rows)):
-        check_equal(answer, expected)
+    check(page, folder, *CASES[name])
 
 
 def test_an_int8_model_fills_masks_as_serve_does_and_the_page_shows_it(pages):
     model = albert_tf.from_pretrained("albert_tiny_en", model="pretrainer")
     folder, page = pages("int8", model, precision="int8")
-    for answer, expected in zip(answers(page, "serving_default", [dict(text=text) for text in MASKED]),
-                                expected_answers(folder, "serving_default", [dict(text=text) for text in MASKED])):
-        check_equal(answer, expected, atol=1e-3)
+    check(page, folder, *CASES["pretrainer"], atol=1e-3)
     page.fill("text", MASKED[0])
     page.click("Fill", "#form button")
     shown = page.wait_for("return document.getElementById('result').innerText")
@@ -164,8 +143,7 @@ def test_texts_are_compared_by_the_cosines_of_their_vectors(pages):
     page.fill("text", "The door is open.\n\nWell, no.\nThe door is open.")
     page.click("Compare", "#form button")
     shown = page.wait_for("return document.getElementById('result').innerText").split("\n")
-    a, b = (expected["sentence_embedding"] for expected in expected_answers(
-        folder, "serving_default", [dict(text="The door is open."), dict(text="Well, no.")]))
+    a, b = albert_tf.text_vectors(from_onnx(str(folder)), VOCABULARY.tokenizer(), ["The door is open.", "Well, no."])
     assert shown == ["The door is open.", "1.000", "Well, no.", f"{a @ b:.3f}"]
 
 
@@ -174,9 +152,7 @@ def test_words_of_a_wordpiece_vocabulary_have_their_offsets(golden, pages, lower
     vocabulary = VocabularyFiles(None, str(golden / "wordpiece/vocab.txt"), lower, not lower)
     config = CONFIG.replace(vocab_size=vocabulary.tokenizer().vocab_size, embedding_size=32)
     folder, page = pages(f"bert_{lower}", new_head("span", config), vocabulary=vocabulary)
-    signature, rows = CASES["span"]
-    for answer, expected in zip(answers(page, signature, rows), expected_answers(folder, signature, rows)):
-        check_equal(answer, expected)
+    check(page, folder, *CASES["span"])
 
 
 # --- without a browser ------------------------------------------------------------------------------------------------
@@ -189,6 +165,18 @@ def test_what_the_page_cannot_do_is_refused():
             (head_named("sentence_encoder").model(CONFIG, pooling="mean", vector_precision="binary"), "no form")]:
         with pytest.raises(ValueError, match=message):
             page_files("model", OnnxModel(to_onnx(model, separator=3), model.settings, VOCABULARY), "model.onnx")
+
+
+def test_the_page_shows_the_name_of_the_model_and_no_path_of_the_machine(sentence_pieces, tmp_path, monkeypatch):
+    model = head_named("classifier").model(TINY_TEXT, num_labels=2)
+    save(model, str(tmp_path / "private/films"), "ours", VocabularyFiles.from_tokenizer(sentence_pieces))
+    monkeypatch.setattr(web, "scripts", lambda node_modules: {})
+    with loaded("export_to_onnx") as run:
+        assert run(init_checkpoint=tmp_path / "private/films", layout="web", output_dir=tmp_path / "page") == 0
+    shown, = json.loads((tmp_path / "page/models.json").read_text())["models"]
+    assert shown["name"] == "films" and shown["description"].startswith("classifier from films: ")
+    for path in (tmp_path / "page").rglob("[!.]*"):
+        assert path.is_dir() or b"private" not in path.read_bytes(), path
 
 
 def test_a_head_without_weights_is_not_shown():
