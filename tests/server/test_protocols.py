@@ -3,15 +3,13 @@
 import base64
 import json
 import queue
-import urllib.error
-import urllib.request
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from peers import run_client
 from prometheus_client.parser import text_string_to_metric_families
-from server_running import running
+from server_running import ask, running
 from tiny import TINY_TEXT
 
 from albert_tf import keras
@@ -54,17 +52,6 @@ def server(models, sentence_pieces):
 
 def served(name, model, tokenizer, **options):
     return served_model(name, OnnxModel(to_onnx(model), model.settings), tokenizer, **options)
-
-
-def ask(server, path, body=None):
-    """The status and the answer, as JSON if it is JSON, to a GET, or a POST if there is a body."""
-    data = None if body is None else json.dumps(body).encode()
-    try:
-        with urllib.request.urlopen(urllib.request.Request(server.url + path, data), timeout=60) as response:
-            status, content = response.status, response.read()
-    except urllib.error.HTTPError as error:
-        status, content = error.code, error.read()
-    return status, json.loads(content) if content[:1] in (b"{", b"[") else content.decode()
 
 
 def of_length_1(vectors):
@@ -214,24 +201,21 @@ def test_tokenize(server, sentence_pieces):
 
 @pytest.mark.parametrize("path, body, status, message", [
     ("v1/embeddings", dict(input=[[1, 2]]), 400, "token ids"), ("v1/embeddings", dict(input=[1, 2]), 400, "token ids"),
-    ("v1/embeddings", dict(input=[]), 400, '"input"'), ("v1/embeddings", dict(), 400, '"input"'),
+    ("v1/embeddings", dict(input=[]), 400, '"input"'),
     ("v1/embeddings", dict(input="a", model="gpt"), 404, "'gpt'; the models are classifier,"),
     ("v1/embeddings", dict(input="a", model="ranker"), 400, "kind embedding. Received: ranker (reranker)"),
     ("v1/embeddings", dict(input="a", dimensions=17), 400, "16 dimensions"),
-    ("v1/embeddings", dict(input="a", dimensions=0), 400, '"dimensions"'),
     ("v1/embeddings", dict(input="a", encoding_format="int8"), 400, "float or base64"),
     ("v1/embeddings", dict(input="a", inputs="a"), 400, "input, model"),
     ("v1/embeddings", dict(input=["a"] * 2049), 400, "2,048 rows"),
     ("v1/embeddings", dict(input="a" * 20_001), 413, "20,000 bytes"),
     ("v1/embeddings", "no object", 400, "JSON object"),
-    ("embed", dict(inputs=[1, 2]), 422, "token ids"),
     ("embed", dict(inputs="a", truncation_direction="Left"), 422, "Right"),
     ("embed?model=x", dict(inputs="a"), 404, "'x'"),
     ("embed?model=tags", dict(inputs="a"), 422, "kind embedding. Received: tags (classifier)"),
-    ("embed", dict(inputs="a" * 20_001), 413, "20,000 bytes"), ("embed", None, 405, "POST"),
+    ("embed", None, 405, "POST"),
     ("embed?model=prompted", dict(inputs="a", prompt_name="x"), 422, "'x'"),
     ("rerank", dict(query="a", texts="b"), 422, '"texts"'), ("predict", dict(inputs=["a", "b", "c"]), 422, "two texts"),
-    ("predict", dict(inputs=["a", ["b"]]), 422, "two texts"),
     ("predict", dict(inputs="a", raw_scores=1), 422, '"raw_scores"'),
     ("tokenize", dict(inputs=["\ud800"]), 422, "surrogate"), ("info?model=x", None, 404, "'x'")])
 def test_errors_have_the_form_of_their_protocol(server, path, body, status, message):

@@ -155,20 +155,6 @@ def test_a_short_text_waits_for_two_of_many_long_ones_which_run_alone(batcher, r
     assert recorder.batches.index([b"short"]) <= 2
 
 
-@with_batcher(batch_size=2)
-def test_requests_take_turns_and_one_that_is_taken_back_gets_no_further_batch(batcher, recorder):
-    large, small = submitted(batcher, recorder, [b"large"] * 6, [b"small"] * 2)
-    assert len(small.result(60)) == 2 and len(large.result(60)) == 6
-    assert [batch[0] for batch in recorder.batches].index(b"small") in (1, 2) and len(recorder.batches) == 4
-    recorder.go.clear()
-    assert recorder.started.acquire(timeout=60) and recorder.started.acquire(timeout=60)
-    assert recorder.started.acquire(timeout=60)
-    taken_back = recorder.submit(batcher, *[b"large"] * 100)
-    assert recorder.started.acquire(timeout=60) and taken_back.cancel()
-    recorder.go.set()
-    assert len(recorder.submit(batcher, b"small").result(60)) == 1 and len(recorder.batches) == 6
-
-
 @with_batcher(batch_size=16)
 def test_batches_have_a_few_sizes(batcher, recorder):
     """TensorFlow keeps memory for each shape that it has met."""

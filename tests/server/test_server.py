@@ -54,6 +54,7 @@ def test_predictions_in_tensorflow_servings_form(server):
         dict(upper="AB", length=2), dict(upper="ß", length=2)]))
     assert predict(server, dict(inputs=dict(text=["ab"]))) == (200, dict(outputs=dict(upper=["AB"], length=[2])))
     assert predict(server, dict(instances=["ab"]), "a%20model/versions/1")[0] == 200
+    assert server.url == f"http://127.0.0.1:{server.server_address[1]}/"  # by default, no other machine reaches it
 
 
 def test_models_and_the_state_of_one(server):
@@ -87,8 +88,7 @@ def test_no_file_of_the_machine_is_served(server, path):
     ("POST", "/v1/models/other:predict", '{"instances": ["a"]}', 404, "there is no model 'other'; the models"),
     ("POST", "/v1/models/a%20model:predict", "no json", 400, "the body is not JSON"),
     ("POST", "/v1/models/a%20model:predict", '{"instances": [1]}', 400, "text must hold strings. Received: 1"),
-    ("POST", "/v1/models/a%20model:predict", '{"instances": ["a"], "signature_name": "x"}', 400,
-     "a model has no signature 'x'; its signatures are serving_default"),
+    ("POST", "/v1/models/a%20model:predict", '{"instances": ["a"], "signature_name": "x"}', 400, "no signature 'x'"),
     ("POST", "/v1/models/a%20model:predict", json.dumps(dict(instances=["fail"])), 500, "the model\x1b[31m failed"),
     ("POST", "/v1/models/a%20model", "{}", 405, "send POST requests to /v1/models/NAME:predict"),
     ("GET", "/v1/models/a%20model:predict", None, 405, "predictions need a POST request"),
@@ -142,22 +142,16 @@ def test_pages_of_other_sites_get_nothing_and_the_servers_own_is_answered(server
     assert ask(server, "GET", "/v1/models", **headers)[0].status == status
 
 
-@pytest.mark.parametrize("host, headers, status", [
-    ("127.0.0.1", dict(Host="model.example", Origin="https://model.example"), 200),
-    ("127.0.0.1", dict(Host="MODEL.example:81"), 200), ("127.0.0.1", dict(Origin="http://model.example:81"), 200),
-    ("127.0.0.1", {}, 200), ("127.0.0.1", dict(Host="attacker.example"), 403),
-    ("127.0.0.1", dict(Origin="http://attacker.example"), 403),
-    ("0.0.0.0", dict(Host="model.example"), 200), ("0.0.0.0", dict(Host="attacker.example"), 403)])
-def test_allowed_hosts_are_answered_and_others_are_not(host, headers, status):
-    with running([MODEL], host, allowed_hosts=["model.example"]) as server:
-        assert predict(server, dict(instances=["a"]), **headers)[0] == status
-
-
-def test_the_server_listens_on_the_loopback_address_by_default(server):
-    assert server.server_address[0] == "127.0.0.1"
-    assert server.url == f"http://127.0.0.1:{server.server_address[1]}/"
-    with running([MODEL], host="0.0.0.0") as public:
-        assert predict(public, dict(instances=["a"]), Host="model.example")[0] == 200
+@pytest.mark.parametrize("host, allowed, answered, refused", [
+    ("127.0.0.1", ["model.example"], [
+        dict(Host="model.example", Origin="https://model.example"), dict(Host="MODEL.example:81"),
+        dict(Origin="http://model.example:81"), {}], [dict(Host="attacker.example"), dict(Origin="http://attacker")]),
+    ("0.0.0.0", ["model.example"], [dict(Host="model.example")], [dict(Host="attacker.example")]),
+    ("0.0.0.0", [], [dict(Host="model.example")], [])])
+def test_allowed_hosts_are_answered_and_others_are_not(host, allowed, answered, refused):
+    with running([MODEL], host, allowed_hosts=allowed) as server:
+        for headers in (*answered, *refused):
+            assert (predict(server, dict(instances=["a"]), **headers)[0] == 200) == (headers in answered)
 
 
 def test_connections_beyond_the_limit_are_refused_and_later_ones_are_not():
@@ -203,19 +197,6 @@ def becomes_true(condition):
             return True
         time.sleep(0.01)
     return False
-
-
-def test_answers_of_a_kept_connection_are_not_delayed(server):
-    """Two small writes, the second of which waits for the acknowledgement of the first, took 43 ms for each answer."""
-    connection = http.client.HTTPConnection(*server.server_address[:2], timeout=60)
-    seconds = []
-    for _ in range(20):
-        start = time.monotonic()
-        connection.request("POST", "/v1/models/a%20model:predict", json.dumps(dict(instances=["a"])))
-        assert connection.getresponse().read()
-        seconds.append(time.monotonic() - start)
-    connection.close()
-    assert sorted(seconds)[5] < 0.035
 
 
 class Slow:
