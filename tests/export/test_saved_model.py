@@ -130,7 +130,7 @@ class RowCounter:
         return dict(rows=tf.fill(shape[:1], shape[0]))
 
 
-@pytest.mark.parametrize("num_rows", [0, 1, 4, 5, 11])
+@pytest.mark.parametrize("num_rows", [0, 4, 11])
 def test_rows_have_the_models_outputs(num_rows):
     keras.utils.set_random_seed(1)
     model, rng = AlbertConditionalSpan(SPAN_CONFIG, start_n_top=3, end_n_top=2), np.random.default_rng(1)

@@ -27,7 +27,6 @@ from albert_tf.tasks.squad.features import FeatureOptions
 from albert_tf.tasks.tagging.data import TaggingFeatureOptions
 from albert_tf.tasks.tagging.text_tags import export_tagging
 from albert_tf.text.graph.tokenization import GraphTokenizer
-from albert_tf.text.packing import PairPacker
 from albert_tf.text.tokenization import FullTokenizer
 
 pytestmark = [pytest.mark.both_stacks, pytest.mark.long]
@@ -93,32 +92,6 @@ def test_the_op_libraries_that_the_page_on_serving_names_are_enough(tmp_path, to
 
 def int_feature(values):
     return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
-
-
-@pytest.mark.parametrize("arguments", [
-    dict(num_labels=3, label_names=("bad", "größer, besser", "good")), dict(num_labels=2),
-    dict(num_labels=1, label_names=["score"])], ids=["named", "unnamed", "score"])
-def test_a_classifier_answers_text_ids_and_examples_alike_and_names_its_labels(tmp_path, tokenizer, config, arguments):
-    model = AlbertClassifier(config.replace(initializer_range=0.5), **arguments)
-    is_regression = arguments["num_labels"] == 1
-    export_classification(str(tmp_path / "served"), model, tokenizer, 12, has_pairs=True, is_regression=is_regression)
-    pairs = [("The name", "of the file"), ("", ""), ("only one", ""), ("very long " * 10, "and this " * 10)]
-    rows = [PairPacker(tokenizer, 12).pack(tokenizer.encode(a), tokenizer.encode(b)) for a, b in pairs]
-    inputs = {name: np.array([row[name] for row in rows], np.int32) for name in rows[0]}
-    examples = [tf.train.Example(features=tf.train.Features(feature={name: int_feature(row[name]) for name in row}))
-                .SerializeToString().hex() for row in rows]
-    logits = model(inputs)["logits"].numpy()
-    probabilities = logits if is_regression else tf.nn.softmax(logits).numpy()
-    predictions = logits[:, 0] if is_regression else logits.argmax(axis=1)
-    has_names = arguments["num_labels"] == 3
-    for answer in ask(tmp_path / "served",
-                      ("serving_default", dict(text_a=[a for a, _ in pairs], text_b=[b for _, b in pairs])),
-                      ("ids", {name: rows.tolist() for name, rows in inputs.items()}),
-                      ("examples", dict(examples=examples))):
-        np.testing.assert_allclose(answer["probabilities"], probabilities, atol=1e-5)
-        np.testing.assert_allclose(answer["predictions"], predictions, atol=1e-5)
-        assert ("labels" in answer) == has_names
-        assert not has_names or answer["labels"] == [arguments["label_names"][index] for index in predictions]
 
 
 @pytest.mark.parametrize("tokenizer", ["SentencePiece"], indirect=True)
@@ -189,18 +162,3 @@ def test_ids_in_the_graph_are_those_of_masked_ids(tokenizer):
     packed = GraphMasks(tokenizer, 64, 1).pack(GraphTokenizer(tokenizer), tf.constant(texts))
     for text, ids, mask in zip(texts, packed["input_ids"].numpy(), packed["input_mask"].numpy()):
         assert ids[mask == 1].tolist() == masked_ids(tokenizer, text)
-
-
-@pytest.mark.parametrize("tokenizer", ["SentencePiece"], indirect=True)
-def test_in_bfloat16_it_answers_as_well_and_only_an_earlier_export_is_replaced(config, tokenizer, tmp_path, policy):
-    policy("mixed_bfloat16")
-    model = AlbertPretrainer(config)
-    export_mask_filling(str(tmp_path / "served"), model, tokenizer, top_k=3)
-    (expected,) = fill_masks(model, tokenizer, MASKED[0], top_k=3)
-    (found,) = ask(tmp_path / "served", ("serving_default", dict(text=MASKED[:1])))
-    np.testing.assert_allclose(found["probabilities"][0][0], [filling.probability for filling in expected], rtol=0.02)
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine/file").write_text("precious")
-    with pytest.raises(ValueError, match="mine exists and is not an earlier export"):
-        export_mask_filling(str(tmp_path / "mine"), model, tokenizer)
-    assert (tmp_path / "mine/file").read_text() == "precious"
