@@ -125,15 +125,6 @@ def test_half_precision_and_copies_are_read(tmp_path):
         np.testing.assert_array_equal(values_of(again)[name], value.astype(np.float16))
 
 
-def test_a_classifier_of_tokens_is_not_taken_for_one_of_texts(tmp_path):
-    _, folder = folder_of(tmp_path, "classifier")
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(dict(config, architectures=["AlbertForTokenClassification"])))
-    report = load_into(head_named("classifier").model(TINY, num_labels=3), open_source(str(folder)))
-    assert set(report.not_restored) == {"output_weights", "output_bias"}
-    assert report.not_used == ["cls/tokens/output_bias", "cls/tokens/output_weights"]
-
-
 def test_several_labels_for_one_text_are_read_and_written(tmp_path):
     _, folder = folder_of(tmp_path, "classifier")
     assert not albert_tf.from_pretrained(str(folder), model="classifier").settings.multi_label

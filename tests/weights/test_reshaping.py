@@ -13,12 +13,8 @@ from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.modeling import encoder
 from albert_tf.modeling.albert_model import AlbertModel
-from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.tasks.classification.task import ClassificationObjective
 from albert_tf.weights.from_pretrained import build, from_pretrained, load_into
-from albert_tf.weights.resolved_model import resolve
-from albert_tf.weights.source import TrainedSource
 from albert_tf.weights.stored_model import StoredModel, open_source
 from albert_tf.weights.transforms import factorized, reshaped, unshared, unshared_config, widened
 
@@ -104,23 +100,6 @@ def test_every_sharing_is_undone_with_equal_outputs(tmp_path, changes):
         np.testing.assert_array_equal(old, new)
     again.encoder.ffn_blocks[-1].layer_norm.gamma.assign_add([1.0] * 8)
     np.testing.assert_array_equal(model(BATCH)["encoder_outputs"][0], again(BATCH)["encoder_outputs"][0])
-
-
-def test_a_task_starts_from_the_copies_and_its_own_checkpoints_are_read_as_they_are(tmp_path):
-    model = saved(tmp_path / "shared")
-    config = unshared_config(model.config)
-    resolved = resolve(TrainedSource(init_checkpoint=str(tmp_path / "shared"), unshare_layers=True))
-
-    def objective():
-        return ClassificationObjective(AlbertClassifier(config, 2))
-
-    made, _ = resolved.build(objective, str(tmp_path / "shared"))
-    np.testing.assert_array_equal(made.model(BATCH)["pooled_output"], model(BATCH)["pooled_output"])
-    made.model.albert.encoder.ffn_blocks[2].layer_norm.gamma.assign_add([1.0] * 8)
-    save(made.model, str(tmp_path / "trained"), "ours")
-    again = objective().model
-    load_into(again, resolved.open(str(tmp_path / "trained")))
-    np.testing.assert_array_equal(again(BATCH)["logits"], made.model(BATCH)["logits"])
 
 
 @pytest.mark.parametrize("changes, message", [

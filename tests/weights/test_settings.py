@@ -120,12 +120,3 @@ def test_a_user_sets_the_file_or_an_option_and_the_rest_is_that_beside_the_file(
     assert stored.with_overrides(same) == same and not caplog.text
     assert stored.with_overrides(other) == other
     assert "other.txt is not the vocabulary that comes with the weights" in caplog.text
-
-
-@pytest.mark.parametrize("max_seq_length, length", [(None, 16), (6, 6), (64, 16)])
-def test_the_tokenizer_makes_rows_that_the_model_takes(sentence_pieces, tmp_path, max_seq_length, length):
-    model = albert_tf.AlbertClassifier(TINY.replace(vocab_size=2000), num_labels=3, max_seq_length=max_seq_length)
-    albert_tf.save_pretrained(model, str(tmp_path), sentence_pieces)
-    tokenizer = albert_tf.tokenizer_from_pretrained(str(tmp_path))
-    assert tokenizer("one two three four " * 20)["input_ids"].shape == (1, length)
-    assert tokenizer("one " * 20, max_seq_length=4)["input_ids"].shape == (1, 4)
