@@ -73,6 +73,7 @@ def test_the_page_and_nothing_else_is_loaded_by_it(server, path, content_type):
     response, content = ask(server, "GET", path)
     assert response.status == 200 and response.getheader("Content-Type").startswith(content_type)
     assert "default-src 'none'" in response.getheader("Content-Security-Policy")
+    assert response.getheader("X-Content-Type-Options") == "nosniff"
     assert b"http://" not in content and b"https://" not in content
 
 

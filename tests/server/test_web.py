@@ -183,8 +183,9 @@ def test_a_head_without_weights_is_not_shown():
     model = albert_tf.from_pretrained("albert_tiny_en", model="pretrainer")
     onnx = OnnxModel(to_onnx(model, separator=3), model.settings, VOCABULARY)
     files = page_files("model", onnx, "model.onnx", has_sentence_order=False)
-    model, = json.loads(files["models.json"])["models"]
-    assert list(model["signatures"]) == ["serving_default"]
+    content = json.loads(files["models.json"])
+    assert [list(model["signatures"]) for model in content["models"]] == [["serving_default"]]
+    assert content["settings"]["top_k"] == 5
 
 
 def test_missing_and_other_versions_of_the_javascript_are_named_with_the_command_that_installs_them(tmp_path):

@@ -13,7 +13,7 @@ from albert_tf.tasks.squad.alignment import align_paragraphs
 from albert_tf.text.added_tokens import AddedToken
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.packing import PairPacker
-from albert_tf.text.pieces import encode_ids, encode_pieces, load_vocab, preprocess_text
+from albert_tf.text.pieces import clean, encode_ids, encode_pieces, load_vocab, preprocess_text
 from albert_tf.text.tokenization import FullTokenizer, warn_of_unknown_pieces, word_starts
 
 pytestmark = pytest.mark.both_stacks
@@ -99,6 +99,14 @@ def test_a_wordpiece_starts_a_word_unless_it_has_the_continuation_prefix(word_pi
     starts = word_starts(word_pieces)
     assert all(starts[i] == (not piece.startswith("##")) for piece, i in word_pieces.vocab.items())
     assert 0 < starts.sum() < len(starts)
+
+
+@pytest.mark.parametrize("first, last", [
+    (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0x20000, 0x2A6DF), (0x2A700, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F)])
+def test_ideographs_are_words_in_the_blocks_that_bert_has(first, last):
+    """google-research/bert, tokenization.py, _is_chinese_char."""
+    is_word = [clean(chr(code)).startswith(" ") for code in (first - 1, first, last, last + 1)]
+    assert is_word == [False, True, True, False]
 
 
 @pytest.mark.parametrize("files, named", [

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import keras
+from albert_tf.pretraining.config import PretrainingSteps
 from albert_tf.training.optimizer import ReleaseOptimizer, create_optimizer, learning_rate_schedule
 
 pytestmark = pytest.mark.both_stacks
@@ -143,6 +144,7 @@ def test_configuration_makes_the_same_optimizer_again_which_follows_the_schedule
 def test_the_schedule_is_the_releases(golden):
     for row in json.loads((golden / "lr_schedule.json").read_text()):
         step, rate, peak = (row.pop(name) for name in ("step", "lr", "init_lr"))
+        assert PretrainingSteps(**row).poly_power == row["poly_power"]
         tolerance = peak * (1e-6 if row["poly_power"] >= 1 else 1e-3)
         assert abs(float(learning_rate_schedule(peak, **row)(step)) - rate) <= tolerance
 

@@ -12,12 +12,14 @@ from albert_tf.utils.charts import Curve, Panel, figure, write_charts
 def lines(panel):
     """The points of the lines in a panel, by id in the SVG."""
     axes, = figure([panel]).axes
+    assert all(float(tick).is_integer() for tick in axes.get_xticks())
     return {line.get_gid(): line.get_xydata().tolist() for line in axes.lines}
 
 
 def test_the_marked_point_is_drawn_a_second_time_and_points_that_are_not_finite_are_left_out():
     drawn = lines(Panel("loss", [Curve([(0, 3.0), (1, math.nan), (2, math.inf), (5, 2.0), (10, 1.0)], marked_x=10)]))
     assert drawn == {"panel_1_line_1": [[0, 3], [5, 2], [10, 1]], None: [[10, 1]]}
+    assert lines(Panel("loss", [Curve([(0, 1.0), (2, 2.0)])])) == {"panel_1_line_1": [[0, 1], [2, 2]], None: []}
 
 
 def test_points_that_are_not_joined_have_error_bars_and_names_for_x():

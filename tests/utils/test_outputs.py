@@ -165,10 +165,12 @@ def test_files_are_on_the_disk_before_they_are_renamed_and_folders_afterwards(tm
     monkeypatch.setattr(os, "replace", lambda old, new: (steps.append((old, new)), replace(old, new)))
     monkeypatch.setattr(os, "fsync", lambda file: (steps.append(os.readlink(f"/proc/self/fd/{file}")), fsync(file)))
     write(tmp_path, "first")
-    final = [step for step in steps if type(step) is tuple and ".tmp/" not in step[1]]
-    assert {new for _, new in final} >= set(map(str, filter(pathlib.Path.is_file, tmp_path.rglob("*"))))
-    for step in final:
-        assert step[0] in steps[:steps.index(step)] and os.path.dirname(step[1]) in steps[steps.index(step):]
+    final = [i for i, step in enumerate(steps) if type(step) is tuple and ".tmp/" not in step[1]]
+    assert {steps[i][1] for i in final} >= set(map(str, filter(pathlib.Path.is_file, tmp_path.rglob("*"))))
+    for i, following in zip(final, [*final[1:], None]):
+        old, new = steps[i]
+        until = following if new.endswith(".manifest.json") else None
+        assert old in steps[:i] and os.path.dirname(new) in steps[i:until]
 
 
 @pytest.mark.parametrize("earlier", [True, False])

@@ -81,6 +81,7 @@ from albert_tf.utils.outputs import output
 with ended_by_signals(), output("output") as temporary:
     open(temporary, "w").close()
     os.kill(os.getpid(), {number.value})
+assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 """
     assert result_of(tmp_path, program) == (status, printed)
     assert [path.name for path in tmp_path.iterdir()] == (["output"] if ignored else [])

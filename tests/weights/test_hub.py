@@ -5,6 +5,7 @@ import http.server
 import os
 import socket
 import tarfile
+import tempfile
 import threading
 
 import numpy as np
@@ -86,9 +87,12 @@ def server(tmp_path, monkeypatch):
         thread.join()
 
 
-@pytest.mark.parametrize("inside", [".", "albert_base"])
-def test_a_model_is_downloaded_once(tmp_path, tiny_spm, server, inside):
+@pytest.mark.parametrize("inside, cache", [(".", "fetched"), ("albert_base", "tfhub_modules")])
+def test_a_model_is_downloaded_once(tmp_path, monkeypatch, tiny_spm, server, inside, cache):
     """Archives of modules have no top directory, the released tar.gz has one."""
+    if cache == "tfhub_modules":
+        monkeypatch.delenv("TFHUB_CACHE_DIR")
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     values = tf1_module(tmp_path / "module", tiny_spm)
     folder, url = server
     with tarfile.open(folder / "albert_base", "w:gz") as archive:
@@ -97,6 +101,7 @@ def test_a_model_is_downloaded_once(tmp_path, tiny_spm, server, inside):
     np.testing.assert_array_equal(values_of(model)["bert/pooler/dense/kernel"], values["bert/pooler/dense/kernel"])
     (folder / "albert_base").unlink()
     assert open_source(f"{url}/albert_base").path == f"{url}/albert_base"
+    assert len(list((tmp_path / cache).glob("*.tar.gz"))) == 1
 
 
 def test_a_server_that_does_not_answer_is_one_clear_error(tmp_path, monkeypatch):
