@@ -5,7 +5,6 @@ import types
 import pytest
 
 from albert_tf.tasks.fine_tuning import check_texts
-from albert_tf.text.tokenization import FullTokenizer
 
 TRAIN = [f"a quiet day {i}" for i in range(300)]
 
@@ -13,9 +12,8 @@ TRAIN = [f"a quiet day {i}" for i in range(300)]
 @pytest.mark.parametrize("dev, is_evaluated, is_warned_of", [
     (TRAIN, True, True), (TRAIN[:3], True, True), (TRAIN, False, False), ([], True, False),
     (["a dull day", *TRAIN], True, False)])
-def test_a_dev_set_that_is_the_training_set_is_warned_of(dev, is_evaluated, is_warned_of, golden, caplog):
+def test_a_dev_set_that_is_the_training_set_is_warned_of(dev, is_evaluated, is_warned_of, sentence_pieces, caplog):
     sets = dict(train=TRAIN, dev=dev)
-    tokenizer = FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"))
-    check_texts(types.SimpleNamespace(setup=types.SimpleNamespace(tokenizer=tokenizer), texts=sets.__getitem__,
+    check_texts(types.SimpleNamespace(setup=types.SimpleNamespace(tokenizer=sentence_pieces), texts=sets.__getitem__,
                                       data_files=dict(train="train.csv")), is_evaluated)
     assert ("the texts of the dev set are also in the training set" in caplog.text) == is_warned_of

@@ -3,9 +3,9 @@
 import contextlib
 
 import pytest
+from tiny import TINY
 
 import albert_tf
-from albert_tf.config import AlbertConfig
 from albert_tf.tasks.masked_lm import score_sentences
 from albert_tf.tasks.multiple_choice.answers import choose_options
 from albert_tf.tasks.sentence_vectors.vectors import text_vectors
@@ -13,8 +13,7 @@ from albert_tf.tasks.tagging.text_tags import tag_words
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.weights.vocabulary import check_vocabulary
 
-SMALLER = AlbertConfig(vocab_size=100, embedding_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
-                       intermediate_size=8, max_position_embeddings=16)
+SMALLER = TINY.replace(vocab_size=100)
 
 
 CASES = [
@@ -30,10 +29,9 @@ CASES = [
 
 
 @pytest.mark.parametrize("model, predict", CASES)
-def test_a_tokenizer_with_more_pieces_than_the_model_is_refused(golden, model, predict):
-    tokenizer = FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"))
+def test_a_tokenizer_with_more_pieces_than_the_model_is_refused(sentence_pieces, model, predict):
     with pytest.raises(ValueError, match="pieces, but the config's vocab_size is 100: they belong to different models"):
-        predict(model(), tokenizer)
+        predict(model(), sentence_pieces)
 
 
 @pytest.mark.parametrize("size, fits", [(100, True), (97, True), (90, False), (50, False), (65, False)])
@@ -51,7 +49,6 @@ def test_a_word_piece_vocabulary_has_the_size_of_the_model_but_for_rounding(tmp_
 
 
 @pytest.mark.parametrize("model, predict", CASES)
-def test_a_model_with_another_head_is_refused(golden, model, predict):
-    tokenizer = FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"))
+def test_a_model_with_another_head_is_refused(sentence_pieces, model, predict):
     with pytest.raises(ValueError, match=r'from_pretrained\(path, model="\w+".*\. Received: AlbertModel'):
-        predict(albert_tf.AlbertModel(SMALLER), tokenizer)
+        predict(albert_tf.AlbertModel(SMALLER), sentence_pieces)

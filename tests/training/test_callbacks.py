@@ -167,15 +167,6 @@ def test_an_error_that_replaces_what_a_signal_raised_ends_as_the_signal(hang_up)
         replaced()
 
 
-def test_an_error_while_the_step_is_saved_after_a_signal_is_reported():
-    def save(step):
-        raise OSError("disk full")
-
-    with pytest.raises(OSError, match="disk full"), callbacks.EndOnSignal(0, save, writes=True) as end_on_signal:
-        os.kill(os.getpid(), signal.SIGTERM)
-        fit([1.0], end_on_signal)
-
-
 @pytest.mark.parametrize("error, raised, message", [
     (tf.errors.OutOfRangeError(None, None, "x.data: File too large"), OSError, "^x.data: File too large$"),
     (StopIteration(), RuntimeError, "^step 1: a callback raised StopIteration$")], ids=["out of range", "stop"])

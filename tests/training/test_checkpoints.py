@@ -1,11 +1,8 @@
 """Checkpoints are complete or do not exist, and a damaged one is skipped; the best run in a directory."""
 
-import concurrent.futures
-import contextlib
 import json
 import os
 import shutil
-import time
 
 import numpy as np
 import pytest
@@ -19,14 +16,11 @@ from albert_tf.tasks.classification.task import ClassificationObjective
 from albert_tf.training.checkpoints import (
     Checkpoints,
     best_or_latest,
-    check_no_run,
-    copy_as_best,
     numbered,
-    saved_by_step,
     saved_runs,
     saved_step,
 )
-from albert_tf.training.evaluation import Evaluator, checkpoint_of
+from albert_tf.training.evaluation import checkpoint_of
 from albert_tf.training.objective import Objective
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
@@ -75,16 +69,6 @@ def test_a_damaged_best_checkpoint_does_not_keep_a_run_from_continuing(run, capl
     assert saved_step(str(run)) == 0
 
 
-def test_the_best_checkpoint_is_listed_if_its_step_has_no_other(run):
-    trainer, checkpoints = new_run_at(run, 5)
-    checkpoints.save_best()
-    assert saved_by_step(str(run)) == {5: str(run / "model.ckpt-5"), 10: str(run / "model.ckpt-10")}
-    trainer.optimizer.iterations.assign(7)
-    checkpoints.save_best()
-    assert list(saved_by_step(str(run)).items()) == [
-        (5, str(run / "model.ckpt-5")), (7, str(run / "model.ckpt-best")), (10, str(run / "model.ckpt-10"))]
-
-
 def test_all_of_the_run_comes_back_also_in_float16_with_the_initial_loss_scale(run):
     assert new_run(run)[1].restore_latest() == 10
     assert tf.train.latest_checkpoint(str(run)) == str(run / "model.ckpt-10")
@@ -116,21 +100,6 @@ def test_no_run_starts_in_the_folder_of_another_model(tmp_path, name):
         checkpoints.restore_latest()
     save_at(trainer, checkpoints, 5)
     assert checkpoints.restore_latest() == 5  # a run to which a model was added later goes on
-
-
-@pytest.mark.parametrize("pattern", ["model.ckpt-[0-9]*", "model.ckpt-best*"])
-def test_a_run_is_known_by_any_of_its_checkpoints(run, pattern):
-    trainer, checkpoints = new_run(run)
-    checkpoints.restore_latest()
-    checkpoints.save_best()
-    for file in run.glob(pattern):
-        file.unlink()
-    with pytest.raises(ValueError, match=f"{run} has the checkpoints of a training run"):
-        check_no_run(str(run))
-    for file in run.glob("model.ckpt*"):
-        file.unlink()
-    tf.train.Checkpoint(model=trainer.model).write(str(run / "model.ckpt-best"))  # as convert_checkpoint.py
-    check_no_run(str(run))
 
 
 def test_only_the_latest_few_and_the_best_are_kept(tmp_path):
@@ -233,61 +202,6 @@ def test_a_checkpoint_whose_temporary_files_are_gone_is_an_error(run, monkeypatc
     assert tf.train.latest_checkpoint(str(run)) == str(run / "model.ckpt-10")
 
 
-def evaluate_until_trained(directory):
-    """Evaluates all checkpoints of a directory, as --do_eval does, until its training has ended."""
-    while not os.path.exists(os.path.join(directory, "trained")):
-        trainer, checkpoints = new_run(directory)
-        evaluator = Evaluator(directory, lambda w=trainer.model.w: dict(accuracy=float(w[0])), "accuracy",
-                              checkpoints.save_best)
-        evaluator.evaluate_saved(lambda prefix, step, checkpoints=checkpoints: checkpoints.restore(prefix))
-
-
-@contextlib.contextmanager
-def evaluating_in_a_thread(directory):
-    with concurrent.futures.ThreadPoolExecutor() as threads:
-        evaluations = threads.submit(evaluate_until_trained, directory)
-        yield lambda: not evaluations.done()
-        evaluations.result()
-
-
-def test_training_saves_all_of_its_checkpoints_while_others_evaluate_them(tmp_path):
-    last_step = 31
-    trainer, checkpoints = new_run(tmp_path)
-    save_at(trainer, checkpoints, 1)
-    with evaluating_in_a_thread(str(tmp_path)) as is_running:
-        try:
-            while is_running() and not (tmp_path / "eval_history.jsonl").exists():
-                time.sleep(0.01)
-            for step in range(2, last_step + 1):
-                save_at(trainer, checkpoints, step)
-                checkpoints.save_best()
-                assert saved_step(str(tmp_path / f"model.ckpt-{step}")) == step
-            assert is_running()
-        finally:
-            (tmp_path / "trained").touch()
-    kept = [f"model.ckpt-{step}" for step in range(last_step - 4, last_step + 1)]
-    assert [os.path.basename(prefix) for prefix in numbered(str(tmp_path)).values()] == kept
-    for name in (*kept, "model.ckpt-best"):
-        again, checkpoints = new_run(tmp_path)
-        step = checkpoints.restore(str(tmp_path / name))
-        assert again.model.w[0] == step
-    assert not list(tmp_path.glob(".*.tmp"))
-
-
-def test_a_failed_save_leaves_nothing_behind(run, monkeypatch):
-    trainer, checkpoints = new_run(run)
-
-    def full_disk(prefix):
-        open(prefix + ".data-00000-of-00001", "wb").close()
-        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
-
-    before = sorted(os.listdir(run))
-    monkeypatch.setattr(checkpoints._checkpoint, "write", full_disk)
-    with pytest.raises(tf.errors.ResourceExhaustedError):
-        checkpoints.save(15)
-    assert sorted(os.listdir(run)) == before
-
-
 def test_a_checkpoint_of_another_model_is_refused(run):
     with pytest.raises(ValueError, match="model.ckpt-10 is not a checkpoint of this model"):
         new_run(run, size=7)[1].restore_latest()
@@ -342,25 +256,11 @@ def test_every_variable_and_every_slot_of_the_optimizer_is_read(of_a_model, tmp_
         new_model_run(run, cross_layer_sharing="all")[1].restore_latest()
 
 
-def test_a_copy_as_the_best_has_all_variables(of_a_model, tmp_path):
-    shutil.copytree(of_a_model, tmp_path / "run")
-    copy_as_best(str(tmp_path / "run/model.ckpt-5"))
-    for part in ("index", "data-00000-of-00001"):
-        best, copied = (tmp_path / f"run/model.ckpt-{name}.{part}" for name in ("best", "5"))
-        assert best.read_bytes() == copied.read_bytes()
-    assert saved_step(str(tmp_path / "run")) == 5
-
-
 def test_one_of_several_processes_writes(tmp_path):
     trainer, checkpoints = new_run(tmp_path, writes=False)
     save_at(trainer, checkpoints, 5)
     checkpoints.save_best()
     assert not os.listdir(tmp_path)
-
-
-def test_a_directory_that_could_not_be_read_again_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="the path of a checkpoint or a SavedModel must not have"):
-        new_run(tmp_path / "run[1]")
 
 
 def write_run(directory, best=None, name="model.ckpt-3"):
@@ -372,7 +272,11 @@ def write_run(directory, best=None, name="model.ckpt-3"):
         (directory / "best_trial.txt").write_text("3:3:0.99\n")  # nothing reads it
 
 
-def test_the_best_run_is_that_with_the_highest_value(tmp_path):
+def test_the_best_run_is_that_with_the_highest_value_or_else_the_lowest_seed(tmp_path):
+    assert checkpoint_of(str(tmp_path)) is None and checkpoint_of(str(tmp_path / "nowhere")) is None
+    for seed in (10, 9):
+        write_run(tmp_path / f"seed_{seed}")
+    assert checkpoint_of(str(tmp_path)) == str(tmp_path / "seed_9" / "model.ckpt-3")
     write_run(tmp_path, 0.6)
     write_run(tmp_path / "seed_9", 0.7, "model.ckpt-best")
     write_run(tmp_path / "seed_10", 0.5)
@@ -382,10 +286,3 @@ def test_the_best_run_is_that_with_the_highest_value(tmp_path):
     assert checkpoint_of(str(tmp_path)) == str(tmp_path / "seed_9" / "model.ckpt-best")
     write_run(tmp_path, 0.8)
     assert checkpoint_of(str(tmp_path)) == str(tmp_path / "model.ckpt-3")
-
-
-def test_the_lowest_seed_is_the_best_run_if_none_was_evaluated_and_a_directory_without_a_run_has_none(tmp_path):
-    assert checkpoint_of(str(tmp_path)) is None and checkpoint_of(str(tmp_path / "nowhere")) is None
-    for seed in (10, 9):
-        write_run(tmp_path / f"seed_{seed}")
-    assert checkpoint_of(str(tmp_path)) == str(tmp_path / "seed_9" / "model.ckpt-3")

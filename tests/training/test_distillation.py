@@ -49,13 +49,6 @@ def teacher_loss(objective, outputs, teacher, temperature=1.0, **batch):
     return float(objective.teacher_loss(*tensors, batch, objective.loss_denominators(batch), temperature))
 
 
-@pytest.mark.parametrize("temperature", [0.5, 1.0, 4.0])
-def test_the_divergence_is_that_of_the_softened_distributions_times_the_square_of_the_temperature(temperature):
-    teacher, student = normal(6, 5), normal(6, 5)
-    found = divergence(tf.constant(teacher), tf.constant(student), temperature)
-    np.testing.assert_allclose(found, kl(teacher, student, temperature), rtol=1e-4)
-
-
 def test_the_divergence_ignores_what_the_teacher_cannot_choose():
     teacher, student = normal(2, 4), normal(2, 4)
     teacher[:, 2:] = -1e30
@@ -113,11 +106,7 @@ def test_the_teachers_loss_of_each_objective(objective, outputs, batch, expected
     assert teacher_loss(objective, student, teacher, 2.0, **batch) == pytest.approx(expected, rel=1e-5)
 
 
-def test_both_versions_of_squad():
-    teacher, student = ({name: normal(3, 6) for name in ("start_logits", "end_logits")} for _ in range(2))
-    expected = np.mean([kl(teacher[name], student[name], 2.0).mean() for name in teacher])
-    found = teacher_loss(SpanObjective(NO_MODEL), student, teacher, 2.0, input_mask=np.ones([3, 6], np.int32))
-    assert found == pytest.approx(expected, rel=1e-5)
+def test_squad_2_compares_answerability_too():
     teacher, student = ({"start_log_probs": log_softmax(normal(3, 6), -1).astype(np.float32),
                          "end_log_probs": log_softmax(normal(3, 6), -1).astype(np.float32),
                          "cls_logits": normal(3)} for _ in range(2))

@@ -122,16 +122,6 @@ def test_a_best_checkpoint_whose_step_has_no_other_is_evaluated_too(tmp_path):
     assert saved_run.evaluate_saved({2: 0.5, 4: 0.1, 6: 0.6}) == [6]
 
 
-def test_better_results_of_checkpoints_that_no_longer_exist_are_removed(tmp_path):
-    saved_run = SavedRun(tmp_path, {2: 0.1, 4: 0.9, 6: 0.6})
-    for step in (2, 4, 6):
-        saved_run.remove(f"model.ckpt-{step}")
-    assert saved_run.evaluate_saved({4: 0.25}) == []
-    assert dict(history(tmp_path)) == {2: 0.1, 4: 0.25}
-    assert json.loads((tmp_path / "eval_results.json").read_text()) == dict(accuracy=0.25, global_step=4)
-    assert best_value(str(tmp_path)) == 0.25
-
-
 def test_a_checkpoint_that_cannot_be_loaded_is_skipped_by_name(tmp_path, caplog):
     saved_run = SavedRun(tmp_path, {2: 0.4, 4: 0.9, 6: 0.6})
     for name in ("model.ckpt-4", "model.ckpt-best"):
@@ -177,12 +167,6 @@ def test_checkpoints_of_which_none_can_be_loaded_are_an_error(tmp_path, accuraci
         path.write_text("damaged")
     with pytest.raises(ValueError, match="no checkpoint in .* can be read, so none was evaluated"):
         saved_run.evaluate_saved({})
-
-
-def test_a_history_without_the_name_of_its_best_result_is_damaged(tmp_path):
-    (tmp_path / "eval_history.jsonl").write_text('{"accuracy": 0.5, "global_step": 4}\n')
-    with pytest.raises(ValueError, match="eval_history.jsonl: 'best_metric'"):
-        best_value(str(tmp_path))
 
 
 def summary_of(directory, *rows):

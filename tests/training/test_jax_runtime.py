@@ -266,26 +266,6 @@ def test_steps_whose_gradients_are_not_finite_are_skipped_and_a_run_without_othe
     assert "error: the gradients of 100 steps in a row were not finite" in printed
 
 
-def test_a_run_ends_early_if_it_does_not_get_better(runs):
-    printed = runs.run("classification", "early", runtime="jax", learning_rate=0.0, early_stopping_patience=1,
-                       do_predict=False, save_checkpoints_steps=2)
-    assert "step 4: not better than step 2, the run ends early" in printed
-    assert not (runs.folder / f"early/model.ckpt-{STEPS}.index").exists()
-
-
-@pytest.mark.slow
-def test_several_runs_are_an_ensemble(runs):
-    answers = {}
-    for runtime in ("tensorflow", "jax"):
-        directory = f"several/{runtime}"
-        runs.run("classification", directory, runtime=runtime, num_runs=2, train_step=2,
-                 save_checkpoints_steps=2, albert_config_file="two_layers.json", do_predict=False)
-        runs.run("classification", f"{directory} ensemble", runtime=runtime, do_train=False, do_eval=False,
-                 ensemble_checkpoints=[str(seed) for seed in sorted((runs.folder / directory).glob("seed_*"))])
-        answers[runtime] = {**runs.files_of(directory), **runs.files_of(f"{directory} ensemble")}
-    assert_same_files(answers["jax"], answers["tensorflow"])
-
-
 def test_a_second_run_finds_its_programs_in_the_cache(runs):
     programs = []
     for name in ("first", "second"):

@@ -43,39 +43,13 @@ def gradients_of(step, of):
     return [tf.constant(rng.normal(size=variable.shape).astype(np.float32)) for variable in of]
 
 
-def take_steps(optimizer, updated, steps, in_graph=True):
-    def apply(*gradients):
-        optimizer.apply_gradients(zip(gradients, updated))
-
-    apply = tf.function(apply) if in_graph else apply
-    for step in steps:
-        apply(*gradients_of(step, updated))
-
-
-def assert_all_equal(ours, theirs):
-    for one, other in zip(ours, theirs, strict=True):
-        np.testing.assert_array_equal(one.numpy(), other.numpy(), err_msg=one.name)
-
-
 def test_every_bit_is_that_of_addons(both):
     results = []
     for optimizer in both:
         updated = variables()
-        take_steps(optimizer, updated, range(STEPS), in_graph=False)
+        for step in range(STEPS):
+            optimizer.apply_gradients(zip(gradients_of(step, updated), updated))
         results.append(updated + [optimizer.get_slot(variable, slot) for slot in "mv" for variable in updated])
     assert len(results[0]) == 18
-    assert_all_equal(*results)
-
-
-def test_a_run_that_addons_began_continues_bit_for_bit(both, tmp_path):
-    ours, theirs = both
-    updated, restored = variables(), variables()
-    take_steps(theirs, updated, range(5))
-    prefix = tf.train.Checkpoint(model=updated, optimizer=theirs, step=theirs.iterations).write(str(tmp_path / "ckpt"))
-    take_steps(theirs, updated, range(5, STEPS))
-    ours.build(restored)
-    checkpoint = tf.train.Checkpoint(model=restored, optimizer=ours, step=ours.iterations)
-    checkpoint.read(prefix).assert_existing_objects_matched().expect_partial()
-    assert ours.iterations == 5
-    take_steps(ours, restored, range(5, STEPS))
-    assert_all_equal(restored, updated)
+    for ours, theirs in zip(*results):
+        np.testing.assert_array_equal(ours.numpy(), theirs.numpy(), err_msg=ours.name)

@@ -10,13 +10,11 @@ from two_workers import TwoWorkers
 
 from albert_tf.training.config import Devices
 from albert_tf.training.strategy import (
-    chief_first,
     create_strategy,
     distributed,
     is_chief,
     jax_strategy,
     resolve_strategy,
-    values_of_all,
 )
 
 
@@ -107,16 +105,6 @@ def test_one_cpu_reads_the_batches_without_a_copy_to_a_device_and_others_distrib
     assert [[part.numpy().tolist() for part in of_step] for of_step in parts] == [[[0], [1]], [[2], [3]]]
 
 
-@pytest.mark.parametrize("name", ["one_device", "mirrored"])
-def test_functions_of_data_sets_are_not_converted_by_autograph(name):
-    def absolute(x):
-        return x if x > 0 else -x  # in a graph, only AutoGraph can convert this condition
-
-    with pytest.raises(tf.errors.OperatorNotAllowedInGraphError):
-        distributed(create_strategy(Devices(distribution_strategy=name)),
-                    lambda context: tf.data.Dataset.range(2).map(absolute))
-
-
 def test_two_workers_meet_the_chief_goes_first_and_a_failure_of_one_ends_both_in_one_line(tmp_path):
     with TwoWorkers(["tests/helpers/worker_program.py", f"--folder={tmp_path}"]) as workers:
         (status, of_chief), (status_of_other, of_other) = workers.end_of(0), workers.end_of(1)
@@ -125,10 +113,3 @@ def test_two_workers_meet_the_chief_goes_first_and_a_failure_of_one_ends_both_in
     assert status == 1 and of_chief.splitlines()[-1].startswith(
         f"worker_program: error: worker 1 ({workers.addresses[1]}) no longer answers: ")
     assert "Traceback" not in of_chief + of_other
-
-
-def test_one_process_waits_for_nobody():
-    strategy, seen = tf.distribute.OneDeviceStrategy("CPU:0"), []
-    with chief_first(strategy):
-        seen.append(values_of_all(strategy, 7))
-    assert seen == [[7]]

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from tiny import TINY
 
 from albert_tf import from_pretrained
-from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.classification.table_format import TableFormat
 from albert_tf.tasks.classification.task import ClassificationObjective, LabelLoss, class_weights
@@ -52,14 +52,12 @@ CASES = [  # several labels, weights, gamma, the loss, and its gradient for the 
     (True, None, 2.0, 0.2901365632894067, [0.028299551, 0.093895823, 0.000405912]),
     (True, None, 0.5, 0.46525191061314325, [0.042373222, 0.083355612, 0.005037939]),
 ]
-CONFIG = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
-                      intermediate_size=8, max_position_embeddings=8)
 LABELS = ("calm", "loud", "odd")
 
 
 @pytest.mark.parametrize("multi_label, weights, gamma, expected, gradient", CASES)
 def test_loss_and_gradient_are_those_of_pytorch(multi_label, weights, gamma, expected, gradient):
-    model = AlbertClassifier(CONFIG, 3, multi_label=multi_label)
+    model = AlbertClassifier(TINY, 3, multi_label=multi_label)
     task = ClassificationObjective(model, label_loss=LabelLoss(multi_label, weights, gamma))
     logits, labels = tf.constant(LOGITS), tf.constant(SEVERAL if multi_label else ONE)
     rows = [dict(input_ids=tf.zeros([2, 4], tf.int32), label_ids=labels[start : start + 2]) for start in (0, 2)]
@@ -97,13 +95,3 @@ def test_balanced_weights_of_several_labels_are_texts_without_to_texts_with_them
     numbers = TableFormat("moods", {}, LABELS, multi_label=True, class_weights=(1, 2, 3))
     assert class_weights(numbers, SEVERAL, "train.csv") == (1.0, 2.0, 3.0)
     assert class_weights(TableFormat("moods", {}, LABELS), ONE, "train.csv") is None
-
-
-def test_a_teacher_of_several_labels_per_text_is_compared_label_by_label():
-    """The mean over labels of KL(Bernoulli(teacher) || Bernoulli(student)), times the squared temperature."""
-    teacher, student = np.array([[2.0, -1.0, 0.5]], np.float32), np.array([[1.0, 1.0, -2.0]], np.float32)
-    task = ClassificationObjective(None, label_loss=LabelLoss(multi_label=True))
-    found = task.teacher_loss(dict(logits=student), dict(logits=teacher), {}, dict(examples=1.0), temperature=2.0)
-    p, q = (1 / (1 + np.exp(-logits / 2)) for logits in (teacher, student))
-    expected = 4 * np.mean(p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q)))
-    np.testing.assert_allclose(found, expected, rtol=1e-5)

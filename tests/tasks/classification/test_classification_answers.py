@@ -4,30 +4,28 @@ import math
 
 import numpy as np
 import pytest
+from tiny import TINY as CONFIG, TINY_TEXT
 
 import albert_tf
-from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.settings import Settings
 from albert_tf.tasks.classification.answers import classify_texts
 from albert_tf.tasks.classification.metrics import expected_calibration_error, fitted, probabilities
 from albert_tf.tasks.classification.table_format import TableFormat
-from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.weights.settings import settings_in, write_settings
 
 NAMES = ("bad", "fair", "good")
 
 
 @pytest.fixture(scope="module")
-def tokenizer(golden):
-    return FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"))
+def tokenizer(sentence_pieces):
+    return sentence_pieces
 
 
 @pytest.fixture(scope="module")
-def config(tokenizer):
-    return AlbertConfig(vocab_size=tokenizer.vocab_size, embedding_size=8, hidden_size=16, num_hidden_layers=2,
-                        num_attention_heads=2, intermediate_size=32, max_position_embeddings=16, initializer_range=0.5)
+def config():
+    return TINY_TEXT.replace(max_position_embeddings=16, initializer_range=0.5)
 
 
 def expected(model, tokenizer, *texts):
@@ -54,12 +52,6 @@ def test_pairs_are_packed_together_and_labels_without_names_are_numbered(tokeniz
     assert dict(labels) == pytest.approx(dict(zip("01", expected(model, tokenizer, "the name", "of the file"))), 1e-4)
 
 
-def test_a_text_longer_than_the_model_is_truncated(tokenizer, config):
-    model = AlbertClassifier(config, 2)
-    (labels,) = classify_texts(model, tokenizer, ["the file " * 30])
-    assert dict(labels) == pytest.approx(dict(zip("01", expected(model, tokenizer, "the file " * 30))), 1e-4)
-
-
 def test_a_model_of_single_texts_refuses_a_second_one(tokenizer, config, tmp_path):
     albert_tf.save_pretrained(AlbertClassifier(config, 2, single_texts=True), str(tmp_path), tokenizer)
     model = albert_tf.from_pretrained(str(tmp_path), model="classifier")
@@ -67,10 +59,6 @@ def test_a_model_of_single_texts_refuses_a_second_one(tokenizer, config, tmp_pat
     with pytest.raises(ValueError, match="was trained on single texts and cannot read a second one: leave out text_pa"):
         classify_texts(model, tokenizer, texts, ["", "a line"])
     assert classify_texts(model, tokenizer, texts, ["", ""]) == classify_texts(model, tokenizer, texts)
-
-
-def test_no_texts_have_no_labels(tokenizer, config):
-    assert albert_tf.classify_texts(AlbertClassifier(config, 2), tokenizer, []) == []
 
 
 @pytest.mark.parametrize("make, texts, pairs, message", [
@@ -88,8 +76,6 @@ def test_wrong_arguments_are_refused(tokenizer, config, make, texts, pairs, mess
 
 ONE = TableFormat("reviews", {}, ("bad", "good"))
 SEVERAL = TableFormat("moods", {}, ("calm", "loud"), multi_label=True)
-TINY = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
-                    intermediate_size=8, max_position_embeddings=8)
 
 
 def test_the_temperature_gives_the_share_that_is_right():
@@ -140,19 +126,19 @@ def test_a_set_without_errors_brings_a_warning(caplog):
 
 @pytest.mark.parametrize("task", [ONE, SEVERAL])
 def test_a_model_computes_the_same_probabilities_from_its_settings(tmp_path, task):
-    model = AlbertClassifier(TINY, 2, multi_label=task.multi_label, temperature=2.5,
+    model = AlbertClassifier(CONFIG, 2, multi_label=task.multi_label, temperature=2.5,
                              thresholds=(0.25, 0.75) if task.multi_label else None)
     logits = np.array([[0.5, 3.0], [-1.0, 2.0]], np.float32)
     np.testing.assert_allclose(model.settings.probabilities(logits), probabilities(task, logits, 2.5), atol=1e-6)
     least = np.array([[0.25, 0.75]] if task.multi_label else [[0.5, 0.5]], np.float32)
     assert np.all(model.settings.predicted_labels(least)) and not np.any(model.settings.predicted_labels(least - 1e-3))
-    write_settings(model.settings, TINY, str(tmp_path))
+    write_settings(model.settings, CONFIG, str(tmp_path))
     stored = settings_in(str(tmp_path))
     assert (stored.temperature, stored.thresholds) == (2.5, model.settings.thresholds)
-    write_settings(Settings(), TINY, str(tmp_path))
+    write_settings(Settings(), CONFIG, str(tmp_path))
     assert settings_in(str(tmp_path)) == Settings()
 
 
 def test_thresholds_of_another_number_of_labels_are_refused():
     with pytest.raises(ValueError, match="thresholds must have num_labels=2 numbers. Received: 1"):
-        AlbertClassifier(TINY, 2, multi_label=True, thresholds=[0.5])
+        AlbertClassifier(CONFIG, 2, multi_label=True, thresholds=[0.5])

@@ -9,7 +9,6 @@ from albert_tf.tasks.classification.answers import write_answers, write_predicti
 from albert_tf.tasks.classification.data import TASKS, InputExample
 from albert_tf.tasks.classification.metrics import evaluate
 from albert_tf.tasks.classification.table_format import TableFormat
-from albert_tf.training.evaluation import mean_of
 
 # Of five examples: three true positives of four answers "1", one false negative.
 LABELS = np.array([1, 1, 1, 0, 1])
@@ -86,38 +85,22 @@ def test_a_model_that_diverged_is_reported(task):
         evaluate(TASKS[task], np.full([2, 2], np.nan), np.array([0, 1]))
 
 
-def test_the_first_metric_of_each_task_is_that_of_the_papers_table():
-    first = {name: task.metrics[0] for name, task in TASKS.items() if task.metrics[0] != "eval_accuracy"}
-    assert first == {"cola": "matthew_corr", "sts-b": "pearson"}
+INDEX = "index\tprediction\n"
 
 
-def test_an_ensemble_averages_probabilities():
-    sets = [dict(probabilities=[np.array([0.2, 0.8])]), dict(probabilities=[np.array([0.6, 0.4])])]
-    np.testing.assert_allclose(mean_of(sets, "probabilities"), [[0.4, 0.6]])
-
-
-def test_answers_are_as_the_glue_server_takes_them(tmp_path):
-    write_answers(str(tmp_path), TASKS["rte"], ["0", "1"], np.array([[0.75, 0.25], [0.125, 0.875]]))
-    assert (tmp_path / "submit_results.tsv").read_text() == "index\tprediction\n0\tentailment\n1\tnot_entailment\n"
-    assert (tmp_path / "test_results.tsv").read_text() == "0.75\t0.25\n0.125\t0.875\n"
-
-
-def test_the_server_takes_no_answers_to_the_dev_set(tmp_path):
-    write_answers(str(tmp_path), TASKS["rte"], ["0"], np.array([[0.75, 0.25]]), split="dev")
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"dev_results.tsv": "0.75\t0.25\n"}
-
-
-def test_answers_of_a_regression_are_scores(tmp_path):
-    scores = TableFormat("sts", {}, None, ("pearson",))
-    write_answers(str(tmp_path), scores, ["7"], np.array([[3.5]]), "_sts")
-    assert (tmp_path / "submit_results_sts.tsv").read_text() == "index\tprediction\n7\t3.5\n"
-    assert (tmp_path / "test_results_sts.tsv").read_text() == "3.5\n"
-
-
-def test_answers_of_stsb_are_clipped_to_the_servers_range(tmp_path):
-    write_answers(str(tmp_path), TASKS["sts-b"], ["0", "1", "2"], np.array([[-0.5], [3.5], [5.25]]))
-    assert (tmp_path / "submit_results.tsv").read_text() == "index\tprediction\n0\t0.0\n1\t3.5\n2\t5.0\n"
-    assert (tmp_path / "test_results.tsv").read_text() == "-0.5\n3.5\n5.25\n"
+@pytest.mark.parametrize("task, rows, options, files", [
+    (TASKS["rte"], [[0.75, 0.25], [0.125, 0.875]], {}, {
+        "submit_results.tsv": INDEX + "0\tentailment\n1\tnot_entailment\n",
+        "test_results.tsv": "0.75\t0.25\n0.125\t0.875\n"}),
+    (TASKS["rte"], [[0.75, 0.25]], dict(split="dev"), {"dev_results.tsv": "0.75\t0.25\n"}),  # no answers to dev sets
+    (TableFormat("sts", {}, None, ("pearson",)), [[3.5]], dict(suffix="_sts"), {
+        "submit_results_sts.tsv": INDEX + "0\t3.5\n", "test_results_sts.tsv": "3.5\n"}),
+    (TASKS["sts-b"], [[-0.5], [3.5], [5.25]], {}, {  # clipped to the server's range
+        "submit_results.tsv": INDEX + "0\t0.0\n1\t3.5\n2\t5.0\n", "test_results.tsv": "-0.5\n3.5\n5.25\n"})],
+    ids=["labels", "dev", "scores", "clipped"])
+def test_answers_are_as_the_glue_server_takes_them(tmp_path, task, rows, options, files):
+    write_answers(str(tmp_path), task, list(map(str, range(len(rows)))), np.array(rows), **options)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == files
 
 
 def test_predictions_have_the_texts_and_the_names_of_the_labels(tmp_path):

@@ -6,8 +6,8 @@ import types
 import numpy as np
 import pytest
 import tensorflow as tf
+from tiny import TINY
 
-from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.classification.answers import RelevanceScorer
 from albert_tf.tasks.classification.data import read_examples
@@ -52,14 +52,12 @@ def test_the_loss_is_the_binary_cross_entropy_of_pytorch(golden):
 
 
 def test_a_model_with_several_labels_or_of_single_texts_does_not_rank(sentence_pieces):
-    config = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=4, num_hidden_layers=1, num_attention_heads=1,
-                          intermediate_size=4)
     with pytest.raises(ValueError, match="has one logit for a query and a passage. This one has 3 labels"):
-        RelevanceScorer(AlbertClassifier(config, 3), sentence_pieces)
+        RelevanceScorer(AlbertClassifier(TINY, 3), sentence_pieces)
     with pytest.raises(ValueError, match="reads a query and a passage. This one was trained on single texts"):
-        RelevanceScorer(AlbertClassifier(config, 1, single_texts=True), sentence_pieces)
+        RelevanceScorer(AlbertClassifier(TINY, 1, single_texts=True), sentence_pieces)
     with pytest.raises(ValueError, match="activation_fn must be one of sigmoid, identity. Received: 'tanh'"):
-        AlbertClassifier(config, 1, activation_fn="tanh")
+        AlbertClassifier(TINY, 1, activation_fn="tanh")
 
 
 CONFIG = dict(name="passages", files=dict(train="train.tsv"), ranking=True,

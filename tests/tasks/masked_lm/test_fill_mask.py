@@ -3,24 +3,21 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from tiny import TINY_TEXT
 
-from albert_tf.config import AlbertConfig
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.masked_lm import GraphMasks, fill_masks, masked_ids
 from albert_tf.text.graph.tokenization import GraphTokenizer
-from albert_tf.text.tokenization import FullTokenizer
 
 
 @pytest.fixture(scope="module")
-def tokenizer(golden):
-    return FullTokenizer(spm_model_file=str(golden / "tiny_spm/tiny.model"))
+def tokenizer(sentence_pieces):
+    return sentence_pieces
 
 
 @pytest.fixture(scope="module")
-def model(tokenizer):
-    return AlbertPretrainer(AlbertConfig(
-        vocab_size=tokenizer.vocab_size, embedding_size=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
-        intermediate_size=32, max_position_embeddings=32))
+def model():
+    return AlbertPretrainer(TINY_TEXT.replace(max_position_embeddings=32))
 
 
 def pieces_of(tokenizer, text):
@@ -68,21 +65,10 @@ def test_rows_of_the_model_without_a_piece_fill_nothing(tokenizer, model):
     assert pieces.shape == (1, 2, tokenizer.vocab_size) and pieces[0, 0, 0].decode() == last[0]
 
 
-def test_a_text_without_a_mask_is_refused(tokenizer, model):
-    with pytest.raises(ValueError, match=r"no \[MASK\], in capitals and square brackets, in the text: 'nothing here'"):
-        fill_masks(model, tokenizer, "nothing here")
-
-
-def test_a_list_of_texts_is_refused(tokenizer, model):
-    with pytest.raises(ValueError, match="text must be a string: call fill_masks once for each text. Received: list"):
-        fill_masks(model, tokenizer, ["a [MASK]"])
-
-
-def test_a_model_without_the_head_is_refused(tokenizer, model):
-    with pytest.raises(ValueError, match='model="pretrainer".*Received: AlbertModel'):
-        fill_masks(model.albert, tokenizer, "a [MASK]")
-
-
-def test_a_text_longer_than_the_model_is_refused(tokenizer, model):
-    with pytest.raises(ValueError, match="the model takes 32"):
-        fill_masks(model, tokenizer, "word " * 40 + "[MASK]")
+@pytest.mark.parametrize("text, message", [
+    ("nothing here", r"no \[MASK\], in capitals and square brackets, in the text: 'nothing here'"),
+    (["a [MASK]"], "text must be a string: call fill_masks once for each text. Received: list"),
+    ("word " * 40 + "[MASK]", "the model takes 32")], ids=["no mask", "a list", "a long text"])
+def test_what_cannot_be_filled_is_refused(tokenizer, model, text, message):
+    with pytest.raises(ValueError, match=message):
+        fill_masks(model, tokenizer, text)

@@ -27,19 +27,9 @@ def test_levels_are_scored_apart_and_together():
     np.testing.assert_allclose(results["loss"], loss)
 
 
-def test_a_level_does_not_replace_the_accuracy_of_all():
-    results = evaluate([EXAMPLES[0]._replace(level="eval"), *EXAMPLES[1:]], PROBABILITIES)
-    assert set(results) == {"eval_accuracy", "high_accuracy", "eval_loss", "loss"} and results["eval_accuracy"] == 1 / 3
-
-
 def test_a_model_that_diverged_is_reported():
     with pytest.raises(ValueError, match="NaN or infinite: training has diverged"):
         evaluate(EXAMPLES, np.full([3, 3], np.nan))
-
-
-def test_questions_without_levels_have_one_score():
-    assert set(evaluate([each._replace(level="") for each in EXAMPLES], PROBABILITIES)) == {
-        "eval_accuracy", "eval_loss", "loss"}
 
 
 def test_predictions_are_letters_of_choices_that_there_are(tmp_path):

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of exported models
+from tiny import TINY_TEXT
 
 from albert_tf import keras
-from albert_tf.config import AlbertConfig
 from albert_tf.export import tflite
 from albert_tf.export.onnx.writing import differences, to_onnx
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
@@ -26,8 +26,7 @@ from albert_tf.tasks.sentence_vectors.vectors import (
 )
 
 LINES = ["the name of the file", "a kettle stood on the stove", "he sold the boat", "nobody had filled it", "a boat"]
-CONFIG = AlbertConfig(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
-                      intermediate_size=16, max_position_embeddings=16, initializer_range=0.5)
+CONFIG = TINY_TEXT.replace(max_position_embeddings=16, initializer_range=0.5)
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,9 @@ import types
 import numpy as np
 import pytest
 import tensorflow as tf
+from tiny import TINY
 
 from albert_tf import keras
-from albert_tf.config import AlbertConfig
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.vectors import VectorPrecision
 from albert_tf.tasks.sentence_vectors.task import SentenceVectorObjective
@@ -61,13 +61,6 @@ def test_a_hard_negative_that_belongs_to_the_first_text_is_no_negative(numbers):
         assert float(found) == pytest.approx(expected, rel=1e-4)
 
 
-def test_a_single_row_can_be_learned_with_hard_negatives(numbers):
-    task = SentenceVectorObjective(encoder(numbers), "contrastive")
-    batch = dict(input_ids=tf.constant([[[1], [2], [3]]]))
-    vectors = tf.constant(np.array(numbers["vectors"], np.float32)[:1, :3])
-    assert task.loss(dict(sentence_embedding=vectors), batch, task.loss_denominators(batch))[0] > 0
-
-
 def test_truncated_vectors_and_those_of_a_precision_are_predicted(numbers):
     vectors = np.array(numbers["vectors"], np.float32)[:, :2]
     model = types.SimpleNamespace(vector_size=16, stored_vectors=VectorPrecision("binary"))
@@ -77,9 +70,6 @@ def test_truncated_vectors_and_those_of_a_precision_are_predicted(numbers):
     np.testing.assert_allclose(found["cosine"], (signs[:, 0] * signs[:, 1]).mean(axis=1), atol=1e-6)
     np.testing.assert_allclose(found["cosine_4"], (signs[:, 0, :4] * signs[:, 1, :4]).mean(axis=1), atol=1e-6)
     assert set(found) == {"cosine", "cosine_4"}
-
-
-def test_too_many_dimensions_are_refused(numbers):
     with pytest.raises(ValueError, match="matryoshka_dims must be from 1 to 16, .* Received: 32, 16"):
         SentenceVectorObjective(encoder(numbers), "similarity", matryoshka_dims=(32, 16))
 
@@ -92,9 +82,8 @@ COMPARING = {"pairs": dict(objective="contrastive", temperature=0.5), "cosines":
 
 
 def trainer_of(name, dropout=0.0, count=1, **options):
-    config = AlbertConfig(vocab_size=50, embedding_size=4, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
-                          intermediate_size=16, max_position_embeddings=16, hidden_dropout_prob=dropout,
-                          attention_probs_dropout_prob=dropout, initializer_range=0.5)
+    config = TINY.replace(vocab_size=50, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout,
+                          initializer_range=0.5)
     keras.utils.set_random_seed(1)
     model = AlbertSentenceEncoder(config, distillation_depths=(1,) if name == "all terms" else ())
     objective = SentenceVectorObjective(model, **COMPARING[name])

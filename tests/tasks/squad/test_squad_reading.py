@@ -37,10 +37,6 @@ def summary_of(path):
     return read_squad_file(path).summary
 
 
-def read_for_prediction(path):
-    return read_squad_examples(path, is_training=False)
-
-
 # --- answers ---------------------------------------------------------------------------------------------------------
 
 
@@ -51,7 +47,7 @@ def test_the_first_of_several_answers_is_trained_on(tmp_path):
     assert (example.orig_answer_text, example.start_position, example.is_impossible) == ("Ada", 0, False)
 
 
-@pytest.mark.parametrize("start, found", [(7, 8), (1, 0), (4, 0), (5, 8), (11, 8), (500, 8), (-3, 0)])
+@pytest.mark.parametrize("start, found", [(7, 8), (1, 0), (4, 0), (500, 8), (-3, 0)])
 def test_a_misplaced_answer_is_found_at_the_nearest_place(tmp_path, start, found):
     path = file_of(tmp_path, question(answer=("Ada", start)))
     notes = ReadingNotes()
@@ -99,18 +95,6 @@ def test_the_version_is_from_the_file_or_its_questions(tmp_path, top, fields, ve
     assert summary_of(file_of(tmp_path, question(**fields), **top)) == DatasetSummary(version, 1, True)
 
 
-def test_a_file_without_answers_is_recognized(tmp_path):
-    assert not summary_of(file_of(tmp_path, question(answer=None))).has_answers
-
-
-@pytest.mark.parametrize("answers, message", [
-    (7, r"qas\[0\]: 'answers' must be a list"), (dict(text=["Ada"], answer_start=[0]), "'answers' must be a list"),
-    (["Ada"], r"answers\[0\]: 'text' must be a string"), ([dict(answer_start=0)], r"'text' must be a string")])
-def test_answers_that_cannot_be_scored_are_refused_at_once(tmp_path, answers, message):
-    with pytest.raises(ValueError, match=message):
-        summary_of(file_of(tmp_path, dict(question(), answers=answers)))
-
-
 def test_answers_may_be_null_where_there_are_none(tmp_path):
     assert summary_of(file_of(tmp_path, dict(question(), answers=None))) == DatasetSummary("1.1", 1, has_answers=False)
 
@@ -131,38 +115,33 @@ def test_other_files_in_the_folder_of_the_data_do_not_matter(tmp_path):
 
 @pytest.mark.parametrize("content, message", [
     (b"", "json is empty"), (b"\xef\xbb\xbf", "json line 1: not JSON"), (b"[1]", "is not a SQuAD file: expected '{'"),
-    (b"{}", "no articles in \"data\""),
-    (b'{"data": []}', "no articles in \"data\""), (b'{"data": [{"paragraphs": [', "line 1: not JSON"),
+    (b"{}", "no articles in \"data\""), (b'{"data": [{"paragraphs": [', "line 1: not JSON"),
     (b'{"data": [{}]}', r"data\[0\]: 'paragraphs' must be a list. Received: None"),
     (b'{"data": [7]}', r"data\[0\]: 'paragraphs' must be a list"),
     (b'{"data": 7}', r"data\[0\]: 'paragraphs' must be a list"),
     (b'{"data": []} {"data": []}', r"line 1: not JSON \(Extra data\)"),
     (b'{"data": ' + b"[" * 100_000, "nested too deeply"),
-    (b'{"data": [{"paragraphs": []}]}', "has no questions"), (b'{"version": "\xff"}', "line 1: not UTF-8")])
-@pytest.mark.parametrize("read", [summary_of, read_for_prediction])
-def test_a_file_that_is_not_squad_is_refused(tmp_path, content, message, read):
-    with pytest.raises(ValueError, match=message):
-        read(raw(tmp_path, content))
-
-
-@pytest.mark.parametrize("content, message", [
+    (b'{"data": [{"paragraphs": []}]}', "has no questions"), (b'{"version": "\xff"}', "line 1: not UTF-8"),
     (b'{"data": [{"paragraphs": [{"qas": [5]}]}]}', r"paragraphs\[0\]: 'context' must be a string"),
     (b'{"data": [{"paragraphs": [{"context": "x", "qas": [5]}]}]}', r"qas\[0\]: 'id' must be a string"),
     (b'{"data": [{"paragraphs": [{"context": "x", "qas": [{"id": "a"}]}]}]}',
      r"qas\[0\]: 'question' must be a string"),
     (b'{"data": [{"paragraphs": [{"context": "x", "qas": [{"id": 1.0}]}]}]}', r"'id' must be a string. Received: 1.0"),
-    (b'{"data": [{"paragraphs": [{"context": "\\ud83d", "qas": [5]}]}]}', r"'context': '.ud83d' is half of a")])
-def test_a_wrong_value_is_named(tmp_path, content, message):
+    (b'{"data": [{"paragraphs": [{"context": "\\ud83d", "qas": [5]}]}]}', r"'context': '.ud83d' is half of a")],
+    ids=lambda value: str(value)[:60])
+def test_a_file_that_is_not_squad_is_refused_by_its_place(tmp_path, content, message):
     with pytest.raises(ValueError, match=message):
-        read_for_prediction(raw(tmp_path, content))
+        read_squad_examples(raw(tmp_path, content), is_training=False)
 
 
 @pytest.mark.parametrize("wrong, message", [
     (question(answer=None), r"qas\[0\]: no answer to train on; a question without an answer needs"),
     (question(answer=("Ada", "0")), r"answers\[0\]: 'answer_start' must be a whole number. Received: '0'"),
     (question(is_impossible="false"), r"qas\[0\]: 'is_impossible' must be true or false. Received: 'false'"),
-    (question(answer=("Ada", True)), r"'answer_start' must be a whole number. Received: True"),
-    (question(answer=(None, 0)), r"answers\[0\]: 'text' must be a string")])
+    (question(answer=(None, 0)), r"answers\[0\]: 'text' must be a string"),
+    (dict(question(), answers=7), r"qas\[0\]: 'answers' must be a list"),
+    (dict(question(), answers=dict(text=["Ada"], answer_start=[0])), "'answers' must be a list"),
+    (dict(question(), answers=["Ada"]), r"answers\[0\]: 'text' must be a string")], ids=str)
 def test_training_questions_without_a_usable_answer_are_reported(tmp_path, wrong, message):
     with pytest.raises(ValueError, match=message):
         read_squad_examples(file_of(tmp_path, wrong), is_training=True)
@@ -171,8 +150,3 @@ def test_training_questions_without_a_usable_answer_are_reported(tmp_path, wrong
 def test_a_duplicate_id_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"qas\[1\]: another question has the same id, 'a'"):
         read_squad_examples(file_of(tmp_path, question(), question()), is_training=False)
-
-
-def test_a_missing_file_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="no such file"):
-        summary_of(str(tmp_path / "none.json"))

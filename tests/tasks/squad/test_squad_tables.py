@@ -13,21 +13,16 @@ from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
 
 
 @pytest.fixture
-def tokenizer(sentence_pieces):
-    return sentence_pieces
-
-
-@pytest.fixture
-def cache(tokenizer, tmp_path):
-    return FeatureCache(tokenizer, str(tmp_path))
+def cache(sentence_pieces, tmp_path):
+    return FeatureCache(sentence_pieces, str(tmp_path))
 
 
 def options(doc_stride=24, max_seq_length=64, **more):
     return FeatureOptions(max_seq_length, doc_stride, 16, **more)
 
 
-def trained(cache, path, file_of_records=None, **more):
-    return training_table(cache, read_squad_file(str(path)), options(**more), path=file_of_records)
+def trained(cache, path, **more):
+    return training_table(cache, read_squad_file(str(path)), options(**more))
 
 
 def test_training_records_have_the_releases_features(golden, cache):
@@ -46,10 +41,10 @@ def check_tokens(table, expected):
         assert table.sequences[name].to_list() == without_padding, name
 
 
-def test_the_questions_have_their_contexts_and_a_window_for_each_feature(golden, tokenizer):
+def test_the_questions_have_their_contexts_and_a_window_for_each_feature(golden, sentence_pieces):
     expected = json.loads((golden / "squad/features_predict.json").read_text())["features"]
     file = read_squad_file(str(golden / "squad/dev.json"))
-    table, questions = prediction_table(tokenizer, file, options(release_compatible=True))
+    table, questions = prediction_table(sentence_pieces, file, options(release_compatible=True))
     assert table.scalars["unique_ids"].numpy().tolist() == [feature["unique_id"] for feature in expected]
     check_tokens(table, expected)
     examples = [example for paragraph in read_paragraphs(file, False) for example in paragraph]
@@ -63,18 +58,8 @@ def test_the_questions_have_their_contexts_and_a_window_for_each_feature(golden,
         assert (qas_id, marks) == (feature["qas_id"], feature["token_is_max_context"])
 
 
-def test_a_file_is_read_once_for_any_number_of_evaluations(golden, tokenizer, tmp_path):
-    path = tmp_path / "dev.json"
-    path.write_bytes((golden / "squad/dev.json").read_bytes())
-    file = read_squad_file(str(path))
-    path.unlink()
-    _, questions = prediction_table(tokenizer, file, options())
-    for _ in range(2):
-        assert len(list(answers(questions, [], AnswerOptions("1.1")))) == 24
-
-
-def test_scores_of_a_model_that_diverged_are_reported(golden, tokenizer):
-    table, questions = prediction_table(tokenizer, read_squad_file(str(golden / "squad/dev.json")), options())
+def test_scores_of_a_model_that_diverged_are_reported(golden, sentence_pieces):
+    table, questions = prediction_table(sentence_pieces, read_squad_file(str(golden / "squad/dev.json")), options())
     rows = len(table)
     results = dict(start_top_log_probs=[np.zeros(2, np.float32)] * rows, start_top_index=[np.arange(2)] * rows,
                    end_top_log_probs=[np.zeros(2, np.float32)] * rows, end_top_index=[np.arange(2)] * rows)
@@ -82,20 +67,6 @@ def test_scores_of_a_model_that_diverged_are_reported(golden, tokenizer):
     results["end_top_log_probs"] = [*results["end_top_log_probs"][:-1], np.array([0, np.nan])]
     with pytest.raises(ValueError, match="NaN or infinite: training has diverged"):
         list(answers(questions, [results], AnswerOptions("1.1")))
-
-
-def test_features_are_made_once_and_again_if_the_text_or_the_stride_changes(golden, cache, tmp_path, caplog):
-    caplog.set_level("INFO", logger="absl")
-
-    def made(path, **more):
-        caplog.clear()
-        trained(cache, path, **more)
-        return "records made" in caplog.text
-
-    changed = tmp_path / "changed.json"
-    changed.write_text((golden / "squad/train.json").read_text().replace("Who", "Whose"))
-    assert made(golden / "squad/train.json") and not made(golden / "squad/train.json")
-    assert made(changed) and made(changed, doc_stride=8) and not made(changed)
 
 
 @pytest.mark.parametrize("changes", [
@@ -115,28 +86,12 @@ def test_features_of_another_file_vocabulary_or_setting_are_other_features(golde
     assert key() == key() != key(**changes)
 
 
-def test_truncated_records_are_made_again(golden, cache, tmp_path):
-    table = trained(cache, golden / "squad/train.json")
-    (path,) = tmp_path.glob("*.tfrecord")
-    whole = path.read_bytes()
-    path.write_bytes(whole[:1000])
-    again = trained(cache, golden / "squad/train.json")
-    assert len(again) == len(table) and path.read_bytes() == whole
-
-
 def test_a_file_of_someone_else_is_not_replaced(golden, cache, tmp_path):
     path = tmp_path / "mine.tfrecord"
     path.write_text("precious, " * 10)
     with pytest.raises(ValueError, match="mine.tfrecord was truncated or changed, or is not a TFRecord"):
-        trained(cache, golden / "squad/train.json", str(path))
+        training_table(cache, read_squad_file(str(golden / "squad/train.json")), options(), path=str(path))
     assert path.read_text() == "precious, " * 10
-
-
-def test_features_of_the_users_files_are_made_again_if_anything_changes(golden, cache, tmp_path):
-    path = str(tmp_path / "mine.tfrecord")
-    for length in (64, 40, 64):
-        table = trained(cache, golden / "squad/train.json", path, max_seq_length=length, doc_stride=20)
-        assert max(table.lengths) == length
 
 
 def test_a_file_without_trainable_questions_is_reported(cache, tmp_path):
@@ -148,9 +103,9 @@ def test_a_file_without_trainable_questions_is_reported(cache, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["train.json"]
 
 
-def test_a_file_of_empty_contexts_has_no_table(tokenizer, tmp_path):
+def test_a_file_of_empty_contexts_has_no_table(sentence_pieces, tmp_path):
     question = dict(id="a", question="Who?")
     data = dict(data=[dict(paragraphs=[dict(context=" ", qas=[question])])])
     (tmp_path / "empty.json").write_text(json.dumps(data))
-    table, questions = prediction_table(tokenizer, read_squad_file(str(tmp_path / "empty.json")), options())
+    table, questions = prediction_table(sentence_pieces, read_squad_file(str(tmp_path / "empty.json")), options())
     assert table is None and questions == [("a", " ", [])]

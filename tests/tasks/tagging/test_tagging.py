@@ -10,11 +10,10 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.data.feature_table import FeatureSchema, FeatureTable
-from albert_tf.tasks.tagging.data import Columns, label_names, read_tagged_text, share_of_words_with_capitals
+from albert_tf.tasks.tagging.data import Columns, label_names, read_tagged_text
 from albert_tf.tasks.tagging.metrics import (
     are_entity_tags,
     best_metric,
-    entities,
     evaluate,
     evaluate_tags,
     tags_of_sentences,
@@ -97,27 +96,6 @@ def test_scores_are_those_of_seqeval(golden):
             assert ours.get(f"f1/{name}", 0.0) == pytest.approx(value, abs=1e-12), row
 
 
-@pytest.mark.parametrize("tags, expected", [
-    ("O B-a I-a O", [("a", 1, 2)]),
-    ("B-a B-a", [("a", 0, 0), ("a", 1, 1)]),
-    ("O I-a I-a", [("a", 1, 2)]),  # IOB1, as the first CoNLL-2003 files
-    ("B-a I-b I-b", [("a", 0, 0), ("b", 1, 2)]),
-    ("B-a I-a E-a S-a O S-b", [("a", 0, 2), ("a", 3, 3), ("b", 5, 5)]),
-    ("E-a I-a", [("a", 0, 0), ("a", 1, 1)]),
-    ("B-creative-work I-creative-work", [("creative-work", 0, 1)]),
-    ("O O", [])])
-def test_entities_of_a_sentence(tags, expected):
-    assert entities(tags.split()) == expected
-
-
-def test_scores_by_hand():
-    expected = [["B-a", "I-a", "O"], ["B-b", "O", "B-a"]]
-    predicted = [["B-a", "O", "O"], ["B-b", "O", "B-a"]]  # the first is too short
-    assert evaluate_tags(expected, predicted, ["O", "B-a", "I-a", "B-b"]) == {
-        "accuracy": pytest.approx(5 / 6), "precision": pytest.approx(2 / 3), "recall": pytest.approx(2 / 3),
-        "f1": pytest.approx(2 / 3), "f1/a": pytest.approx(1 / 2), "f1/b": 1.0}
-
-
 def test_plain_tags_have_an_accuracy_alone():
     assert evaluate_tags([["NOUN", "VERB"], ["X"]], [["NOUN", "NOUN"], ["X"]], ["NOUN", "VERB", "X"]) == {
         "accuracy": pytest.approx(2 / 3)}
@@ -184,10 +162,6 @@ def test_a_compressed_file_has_the_format_of_its_content(tmp_path):
     assert words_and_tags(text) == [(("do", "n't", "go"), ("VBP", "RB", "VB"))]
 
 
-def test_a_hash_is_a_word_elsewhere(tmp_path):
-    assert read(tmp_path, "#\tO\n").sentences[0].words == ("#",)
-
-
 def test_predictions_take_the_place_of_tags_and_nothing_else_changes(tmp_path):
     text = read(tmp_path, CONLL_2003)
     text.write_with_tags(str(tmp_path / "b.conll"), [["O", "B-X"], ["B-Y"]])
@@ -215,10 +189,6 @@ def test_words_alone_get_a_column_of_tags(tmp_path):
 def test_a_wrong_line_is_named(tmp_path, content, columns, message):
     with pytest.raises(ValueError, match=message):
         read(tmp_path, content, columns)
-
-
-def test_the_share_of_words_with_capitals(tmp_path):
-    assert share_of_words_with_capitals(read(tmp_path, "Ada\nsold\n\nIT\n5\n")) == 0.5
 
 
 @pytest.mark.parametrize("content", ["10\u00a0000\tO\n", "10\u00a0000 O\n", "\u3000 O\n", "Ada\n10\u00a0000\n"])

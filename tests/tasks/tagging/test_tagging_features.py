@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from tiny import TINY
 
-from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureCache
 from albert_tf.modeling.classifier import AlbertTokenClassifier
 from albert_tf.tasks.tagging.data import (
@@ -89,23 +89,6 @@ def test_a_text_is_split_into_words_whose_offsets_cut_them_out():
         assert [text[start:end] for start, end in zip(*offsets)] == [word.decode() for word in row]
 
 
-def test_a_table_is_made_once_and_again_for_other_tags(sentence_pieces, tmp_path, caplog):
-    (tmp_path / "a.tsv").write_text("Ada\tA\nsold\tB\n\nNo\tC\n")
-    text = read_tagged_text(str(tmp_path / "a.tsv"))
-
-    def table(names):
-        cache = FeatureCache(sentence_pieces, str(tmp_path))
-        return feature_table(cache, text, "dev", names, TaggingFeatureOptions(16))
-
-    found = table(("A", "B", "C"))
-    assert found.scalars["sentence"].numpy().tolist() == [0, 1]
-    tags = [row[row > 0].tolist() for row in (row.numpy() for row in found.sequences["tag_ids"])]
-    assert tags == [[1, 2], [3]]
-    assert [row[row > 0].tolist() for row in (row.numpy() for row in table(("B", "A")).sequences["tag_ids"])] == [
-        [2, 1], []]
-    assert len(list(tmp_path.glob("tagging_dev_*.tfrecord"))) == 2
-
-
 def test_more_tags_than_a_byte_counts_come_back(sentence_pieces, tmp_path):
     names = [f"T{number:03}" for number in range(300)]
     (tmp_path / "a.tsv").write_text("".join(f"a\t{name}\n" for name in names))
@@ -126,7 +109,5 @@ def test_wrong_options_are_named(options, message):
 
 @pytest.mark.parametrize("length, doc_stride, expected", [(12, None, 0), (12, 3, 3), (12, 90, 10)])
 def test_a_tagger_reads_texts_by_its_stride_as_far_as_it_fits_in_rows(length, doc_stride, expected):
-    config = AlbertConfig(vocab_size=20, embedding_size=4, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
-                          intermediate_size=16, max_position_embeddings=20)
-    model = AlbertTokenClassifier(config, 2, max_seq_length=length, doc_stride=doc_stride)
+    model = AlbertTokenClassifier(TINY, 2, max_seq_length=length, doc_stride=doc_stride)
     assert feature_options(model) == TaggingFeatureOptions(length, expected)
