@@ -85,25 +85,12 @@ def set_up(**values):
 
 
 @pytest.fixture(autouse=True)
-def asked(monkeypatch):
-    """The arguments with which run.set_up asks for a strategy; one device takes its place."""
-    found = []
-    monkeypatch.setattr(run, "create_strategy",
-                        lambda *arguments: found.append(arguments) or tf.distribute.OneDeviceStrategy("CPU:0"))
+def one_device(monkeypatch):
+    """One device takes the place of the strategy of run.set_up."""
+    monkeypatch.setattr(run, "create_strategy", lambda *arguments: tf.distribute.OneDeviceStrategy("CPU:0"))
     monkeypatch.setattr(imports, "start_xla", lambda: None)
     monkeypatch.setattr(run, "divide_threads", lambda count: None)
     monkeypatch.delenv("TF_CONFIG", raising=False)
-    return found
-
-
-@pytest.mark.parametrize("tpu", [False, True])
-def test_no_program_for_the_host_is_compiled_on_a_tpu(tpu, monkeypatch):
-    compiled = []
-    monkeypatch.setattr(imports, "start_xla", lambda: compiled.append(True))
-    if tpu:
-        monkeypatch.setattr(tf.distribute, "TPUStrategy", tf.distribute.OneDeviceStrategy)
-    set_up()
-    assert compiled == [True] * (not tpu)
 
 
 @pytest.mark.parametrize("precision, cpu_has_it, tpu, warns", [
@@ -134,19 +121,6 @@ def test_three_cores_of_a_cpu_alone_compute_parts_of_a_batch_that_three_divides(
     options, _ = set_up(**dict(dict(do_train=True, do_eval=False, train_batch_size=6), **values))
     assert parts_of(options.devices) == (expected or [3])[0]
     assert divided == expected
-
-
-@pytest.mark.usefixtures("policy")
-@pytest.mark.parametrize("values, name, address", [
-    (dict(use_tpu=True, tpu_name="node-1", tpu_zone="us-central1-f", gcp_project="my-project", num_tpu_cores=8),
-     "tpu", ("node-1", "us-central1-f", "my-project", None)),
-    (dict(distribution_strategy="tpu", master="grpc://10.0.0.2:8470"), "tpu",
-     (None, None, None, "grpc://10.0.0.2:8470")),
-    ({}, "auto", (None,) * 4)], ids=["name", "master", "none"])
-def test_the_tpu_flags_are_the_address_of_the_strategy(asked, values, name, address):
-    set_up(**values)
-    (config,), = asked
-    assert (config.strategy, (config.tpu_name, config.tpu_zone, config.gcp_project, config.master)) == (name, address)
 
 
 @pytest.mark.usefixtures("policy")

@@ -126,17 +126,6 @@ def test_a_shard_without_records_is_refused_before_an_earlier_output_is_replaced
     assert contents(tmp_path) == before
 
 
-def test_paths_may_be_remote(text, sentence_pieces, create, tmp_path):
-    with tf.io.gfile.GFile("ram://beam/text.txt", "w") as file:
-        file.write(text.read_text())
-    creation.create_pretraining_data(["ram://beam/text.txt"], {"ram://beam/out.tfrecord": ["ram://beam/out.tfrecord"]},
-                                     sentence_pieces, options(), pipeline_options("", num_workers=1))
-    create()
-    with tf.io.gfile.GFile("ram://beam/out.tfrecord", "rb") as file:
-        assert file.read() == (tmp_path / "out.tfrecord").read_bytes()
-    assert sorted(tf.io.gfile.listdir("ram://beam")) == ["out.manifest.json", "out.tfrecord", "text.txt"]
-
-
 @pytest.fixture
 def wrap(monkeypatch):
     """wrap(stage, process) replaces the process method of a stage by process(method, stage, element).

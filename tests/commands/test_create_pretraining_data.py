@@ -64,29 +64,16 @@ def test_several_outputs_are_cut_in_shards_and_summed_up(tmp_path, text):
     assert f"6 documents, {sum(counts)} examples" in done.stderr and "left out: 0" in done.stderr
 
 
-def test_a_mistake_is_one_line_and_leaves_nothing(tmp_path):
-    (tmp_path / "text.txt").write_bytes(b"fine\nnot \xff fine\n")
-    done = create(tmp_path)
-    assert done.returncode == 1
-    error = done.stderr.splitlines()[-1]
-    assert error.startswith(f"create_pretraining_data: error: {tmp_path}/text.txt line 2: not UTF-8")
-    assert "Traceback" not in done.stderr
+@pytest.mark.parametrize("content, options, message", [
+    (b"fine\nnot \xff fine\n", {}, "text.txt line 2: not UTF-8"),
+    (None, dict(max_file_size=4096, dupe_factor=20), "out.tfrecord: File too large")], ids=["text", "full disk"])
+def test_a_mistake_and_a_full_disk_are_one_line_and_leave_nothing(tmp_path, text, content, options, message):
+    if content:
+        text.write_bytes(content)
+    done = create(tmp_path, **options)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith(f"create_pretraining_data: error: {tmp_path}/{message}")
     assert leftovers(tmp_path) == set()
-
-
-def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path, text):
-    done = create(tmp_path, max_file_size=4096, dupe_factor=20)
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == f"create_pretraining_data: error: {tmp_path}/out.tfrecord: File too large"
-    assert leftovers(tmp_path) == set()
-
-
-def test_no_output_is_left_if_one_cannot_be_written(tmp_path, text):
-    (tmp_path / "b.tfrecord").mkdir()
-    done = create(tmp_path, output_file=f"{tmp_path}/a.tfrecord, {tmp_path}/b.tfrecord")
-    assert done.returncode == 1
-    assert "b.tfrecord" in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr
-    assert leftovers(tmp_path) == {"b.tfrecord"}
 
 
 def test_sigterm_ends_a_run_that_is_writing_and_leaves_nothing(tmp_path, text):

@@ -28,25 +28,6 @@ def test_without_apache_beam_one_line_says_how_to_get_it(create, capsys, monkeyp
         "installed: pip install apache-beam 'proto-plus<1.29', or in a clone of albert_tf pip install '.[beam]'")
 
 
-def test_options_of_a_pipeline_without_a_pipeline_are_refused(create, capsys):
-    assert create(beam_pipeline_options="runner=FlinkRunner") == 1
-    assert "error: --beam_pipeline_options=runner=FlinkRunner has no effect without --engine=beam" in (
-        capsys.readouterr().err)
-
-
-def test_beams_threads_are_refused(create, capsys):
-    pytest.importorskip("apache_beam")
-    options = "runner=DirectRunner,direct_num_workers=2,direct_running_mode=multi_threading"
-    assert create(engine="beam", beam_pipeline_options=options) == 1
-    assert "direct_running_mode=multi_threading loses elements" in capsys.readouterr().err
-
-
-def test_a_runner_that_does_not_exist_is_one_line(create, capsys):
-    pytest.importorskip("apache_beam")
-    assert create(engine="beam", beam_pipeline_options="runner=NoRunner") == 1
-    assert "error: --beam_pipeline_options: Unexpected pipeline runner: NoRunner" in capsys.readouterr().err
-
-
 def test_both_engines_write_and_report_the_same(create, caplog, tmp_path):
     pytest.importorskip("apache_beam")
     written, reports = {}, {}

@@ -2,7 +2,6 @@
 
 import json
 import random
-import shutil
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from tuning import SENTENCES, TASKS, are_equal, end_of, files_in, results_of
 
 from albert_tf.tasks.classification.data import read_examples
 from albert_tf.tasks.multiple_choice.data import read_examples as read_questions
+from albert_tf.utils.outputs import used_alone
 from albert_tf.weights.settings import settings_in
 
 
@@ -47,7 +47,9 @@ def test_a_run_leaves_its_scores_checkpoints_answers_settings_and_card(run):
     assert "datasets:\n" + "".join(f"- {name}\n" for name in task.datasets) in card
 
 
-def test_a_later_command_answers_the_same_from_the_best_checkpoint_and_the_cache(run, tmp_path):
+@long_but("classification", "tagging")
+def test_a_later_command_answers_the_same_from_the_best_checkpoint_and_the_cache(run_of, tmp_path, name):
+    run = run_of(name)
     lengths = dict.fromkeys(name for name in run.task.flags if name.startswith("max_") or name in run.task.settings)
     printed = run(output_dir=tmp_path / "again", init_checkpoint=run.path, albert_config_file=None,
                   spm_model_file=None, do_predict=True, eagerly=False, **lengths)
@@ -55,7 +57,9 @@ def test_a_later_command_answers_the_same_from_the_best_checkpoint_and_the_cache
     assert run.answers(tmp_path / "again") == run.answers()
 
 
-def test_a_run_is_used_as_it_was_trained_and_is_not_continued_as_another(run, tmp_path):
+@long_but("labels", "SQuAD 2.0")
+def test_a_run_is_used_as_it_was_trained_and_is_not_continued_as_another(run_of, tmp_path, name):
+    run = run_of(name)
     others = {name: value for name, (_, value) in run.task.settings.items()}
     copy = run.copy(tmp_path / "run")
     before = files_in(copy)
@@ -194,46 +198,24 @@ def questions(version, split, count):
     return json.dumps(dict(version=version, data=[dict(paragraphs=paragraphs)]))
 
 
-def learnable(name, folder):
-    """Writes data that can be learned. Returns flags and the least score."""
-    if name == "multiple choice":  # the right choice is "honey", at any position
-        rows = [dict(context="Lena keeps bees.", question="She sells _.", answer="ABCD"[i % 4],
-                     options=["honey" if j == i % 4 else "paint" for j in range(2 + max(i % 4, 1))]) for i in range(8)]
-        for split in ("train", "dev"):
-            (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        return dict(data_dir=folder, data_format="jsonl", train_step=60, warmup_step=20, learning_rate=0.005), 1
-    if name == "sentence vectors":  # the same few words mean the same
-        texts = ["the name of the file", "a kettle stood on the stove", "he sold the boat", "nobody had filled it"]
-        rows = [f"{i}\t\t\t\t\t\t\t{a}\t{b}\t{5.0 * (a == b)}" for i, (a, b) in enumerate(
-            (a, b) for a in texts for b in texts)]
-        header = "index genre filename year old_index source1 source2 sentence1 sentence2 score".replace(" ", "\t")
-        (folder / "STS-B").mkdir()
-        for split in ("train", "dev"):
-            (folder / "STS-B" / f"{split}.tsv").write_text("\n".join([header, *rows]) + "\n")
-        return dict(data_dir=folder, pooling=None, normalize=None, train_batch_size=16, train_step=60,
-                    learning_rate=0.003), 0.8
-    for split, count in (("train", 32), ("dev", 8)):
-        (folder / f"{split}.json").write_text(questions(name[-3:], split, count))
-    return dict(train_file=folder / "train.json", predict_file=folder / "dev.json", train_step=100, warmup_step=20,
-                learning_rate=0.01), 100
-
-
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["multiple choice", "sentence vectors", "SQuAD 1.1", "SQuAD 2.0"])
-def test_what_can_be_learned_is_learned(run_of, tmp_path, name):
-    run = run_of(name)
-    flags, least = learnable(name, tmp_path)
-    flags = {**dict(train_batch_size=8, hidden_dropout_prob=0, attention_probs_dropout_prob=0), **flags}
-    run(output_dir=tmp_path / "out", cached_dir=tmp_path, do_train=True, do_eval=True, eagerly=False,
-        save_checkpoints_steps=flags["train_step"], **flags)
-    assert results_of(tmp_path / "out")["pearson" if name == "sentence vectors" else run.task.scores[0]] >= least
+@pytest.mark.parametrize("version", ["1.1", "2.0"])
+def test_what_can_be_learned_is_learned(run_of, tmp_path, version):
+    for split, count in (("train", 32), ("dev", 8)):
+        (tmp_path / f"{split}.json").write_text(questions(version, split, count))
+    run_of(f"SQuAD {version}")(
+        output_dir=tmp_path / "out", cached_dir=tmp_path, do_train=True, do_eval=True, eagerly=False,
+        train_file=tmp_path / "train.json", predict_file=tmp_path / "dev.json", train_batch_size=8, train_step=100,
+        warmup_step=20, save_checkpoints_steps=100, learning_rate=0.01, hidden_dropout_prob=0,
+        attention_probs_dropout_prob=0)
+    assert results_of(tmp_path / "out")["f1"] == 100
 
 
 MISTAKES = [  # the task, flags, and what the line must name
-    *((name, {}, ["--do_train", "--do_eval", "--export_dir"]) for name in TASKS if name != "labels"),
-    *((name, dict(do_predict=True), ["no checkpoint", "/out", "--init_checkpoint"]) for name in TASKS),
-    *((name, dict(do_train=True, recipe="nowhere_v3"), ["'nowhere_v3'", "mnli"]) for name in TASKS),
-    *((name, dict(do_train=True, max_seq_length=65), ["--max_seq_length=65", "64"]) for name in TASKS),
+    *((name, {}, ["--do_train", "--do_eval", "--export_dir"]) for name in ("classification", "multiple choice")),
+    ("tagging", dict(do_predict=True), ["no checkpoint", "/out", "--init_checkpoint"]),
+    ("classification", dict(do_train=True, recipe="nowhere_v3"), ["'nowhere_v3'", "mnli"]),
+    ("multiple choice", dict(do_train=True, max_seq_length=65), ["--max_seq_length=65", "64"]),
     ("classification", dict(task_name="sst-3", do_train=True), ["'sst-3'", "cola", "mnli"]),
     ("classification", dict(task_name=None, do_train=True), ["--task_name", "--task_config"]),
     ("classification", dict(data_dir="/nowhere", do_train=True), ["/nowhere/RTE/train.tsv"]),
@@ -259,8 +241,6 @@ MISTAKES = [  # the task, flags, and what the line must name
     ("multiple choice", dict(do_train=True, data_format="jsonl", high_only=True), ["high_only", "RACE"]),
     ("multiple choice", dict(do_train=True, data_dir="/nowhere"), ["/nowhere/train/middle"]),
     ("multiple choice", dict(do_train=True, data_dir="/nowhere", data_format="jsonl"), ["/nowhere/train.jsonl"]),
-    ("tagging", dict(do_predict=True, predict_file=None), ["--predict_file"]),
-    ("tagging", dict(do_train=True, train_file=None), ["--train_file"]),
     ("tagging", dict(do_eval=True, train_file=None), ["tags"]),
     ("tagging", dict(do_train=True, columns="0,a"), ["--columns", "0,a"]),
     ("tagging", dict(do_train=True, columns="0"), ["--columns", "0,-1"]),
@@ -299,8 +279,6 @@ def test_a_mistake_ends_in_one_line_that_names_it_and_nothing_is_trained(run_of,
 
 
 def test_a_run_that_another_process_trains_is_evaluated_and_not_trained(run_of, tmp_path):
-    from albert_tf.utils.outputs import used_alone
-
     run = run_of("classification")
     copy = run.copy(tmp_path / "used")
     flags = dict(do_train=True, do_eval=True, train_step=3, cached_dir=None)  # nothing is cached in the folder either
@@ -316,4 +294,3 @@ def test_a_run_that_another_process_trains_is_evaluated_and_not_trained(run_of, 
     with used_alone(str(several / "seed_8"), "training"):
         assert f"{several}/seed_8 is in use" in run.fails(output_dir=several, num_runs=2, seed=7, **flags)
         assert not (several / "seed_7").exists()
-    shutil.rmtree(copy)

@@ -65,17 +65,14 @@ def write_run(folder, golden, length):
 
 
 @pytest.mark.parametrize("script", RELEASE)
-def test_a_run_keeps_the_length_that_it_was_trained_with(script, trained):
+def test_a_run_keeps_its_length_and_a_new_one_has_the_releases_or_all_positions_of_the_model(script, trained, tiny_spm,
+                                                                                           tmp_path):
     assert length_of(script, output_dir=trained) == length_of(script, output_dir=trained, do_train=True) == 24
-
-
-@pytest.mark.parametrize("positions", [64, 512])
-@pytest.mark.parametrize("script", RELEASE)
-def test_a_new_run_has_the_default_of_the_release_or_all_positions_of_the_model(script, positions, golden, tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps(dict(CONFIG, max_position_embeddings=positions)))
-    length = length_of(script, albert_config_file=tmp_path / "config.json", output_dir=tmp_path / "new", do_train=True,
-                       spm_model_file=golden / "tiny_spm/tiny.model")
-    assert length == min(RELEASE[script], positions)
+    for positions in (64, 512):
+        (tmp_path / "config.json").write_text(json.dumps(dict(CONFIG, max_position_embeddings=positions)))
+        length = length_of(script, albert_config_file=tmp_path / "config.json", output_dir=tmp_path / "new",
+                           do_train=True, spm_model_file=tiny_spm)
+        assert length == min(RELEASE[script], positions)
 
 
 def test_the_command_line_and_then_a_recipe_have_precedence(trained, tmp_path):
@@ -97,17 +94,6 @@ def test_a_recipe_may_have_lists_and_other_names_of_flags(tmp_path):
     assert options_of("run_sentence_embeddings", random_seed=9, **values).training.random_seed == 9
 
 
-def test_a_run_that_predicts_keeps_its_length_and_says_so(trained, caplog):
-    assert length_of(output_dir=trained, max_seq_length=16, do_predict=True) == 24
-    assert "max_seq_length is 24 in the run and 16 in --max_seq_length: the run in --output_dir=" in caplog.text
-
-
-def test_a_run_is_not_continued_with_another_length(trained):
-    with pytest.raises(ValueError, match="cannot be continued with these flags: max_seq_length is 24 in the run and 16 "
-                                         "in --max_seq_length"):
-        length_of(output_dir=trained, max_seq_length=16, do_train=True)
-
-
 def test_weights_that_predict_keep_their_length_and_weights_that_a_run_starts_from_do_not(trained, tmp_path):
     new = dict(output_dir=tmp_path / "new", do_predict=True)
     assert length_of(init_checkpoint=trained, **new) == length_of(ensemble_checkpoints=trained, **new) == 24
@@ -120,13 +106,12 @@ def test_several_runs_that_were_interrupted_keep_their_length(golden, tmp_path):
     assert length_of(output_dir=tmp_path / "runs", num_runs=2, do_train=True) == 40
 
 
-def test_a_run_without_a_stored_length_has_the_default(trained):
-    (trained / "albert_tf.json").unlink()
-    assert length_of(output_dir=trained) == 64
-
-
-@pytest.mark.parametrize("length", ["-3", "3", '"24"', "70000"])
-def test_a_stored_length_that_is_none_is_named(trained, length):
+@pytest.mark.parametrize("length", ["3", '"24"', None])
+def test_a_stored_length_that_is_none_is_named_and_without_one_there_is_the_default(trained, length):
+    if length is None:
+        (trained / "albert_tf.json").unlink()
+        assert length_of(output_dir=trained) == 64
+        return
     (trained / "albert_tf.json").write_text(f'{{"head": "classifier", "max_seq_length": {length}}}')
     with pytest.raises(ValueError, match="albert_tf.json: max_seq_length must be a whole number from 4"):
         length_of(output_dir=trained)
@@ -140,6 +125,7 @@ TABLE_14 = {
     "rte": (3e-5, 32, 0.1, 0.1, 800, 200, 512), "mrpc": (2e-5, 32, 0, 0.1, 800, 200, 512),
     "wnli": (2e-5, 16, 0.1, 0.1, 2000, 250, 512), "squad_v1": (5e-5, 48, 0, 0.1, 3649, 365, 384),
     "squad_v2": (3e-5, 48, 0, 0.1, 8144, 814, 512), "race": (2e-5, 32, 0.1, 0.1, 12000, 1000, 512),
+    "race_v2": (1e-5, 32, 0, 0.1, 12000, 1000, 512),  # of the release's README
 }
 
 

@@ -65,17 +65,6 @@ def test_the_flags_of_a_task_override_those_of_all_tasks(tmp_path):
         "--albert_hub_module_handle=module"}
 
 
-def test_a_run_of_mnli_without_a_checkpoint_gives_no_weights(tmp_path):
-    (tmp_path / "mnli").mkdir()
-    given = dict(data_dir="glue", output_dir=tmp_path, init_checkpoint="given")
-    assert "--init_checkpoint=given" in arguments_of_tasks(tmp_path, given)["rte"]
-
-
-def test_a_run_without_training_is_refused(golden, tmp_path):
-    done = run(golden, data_dir=golden / "glue", output_dir=tmp_path / "runs", do_train=False)
-    assert done.returncode == 1 and "--nodo_train is for run_classifier.py" in done.stderr
-
-
 def test_a_folder_without_a_task_is_refused(golden, tmp_path):
     (tmp_path / "windows.json").write_text('{"long_texts": "mean"}')
     done = run(golden, data_dir=tmp_path, output_dir=tmp_path / "runs", doc_stride=9, recipe=tmp_path / "windows.json")

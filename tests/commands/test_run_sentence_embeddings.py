@@ -1,12 +1,9 @@
-"""run_sentence_embeddings, extract_embeddings and search_sentences as a user runs them."""
-
-import json
+"""What run_sentence_embeddings alone has: scores from cosines, and contrastive objectives."""
 
 import numpy as np
 import pytest
-import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of exported models
-from tuning import TEXTS, results_of
+from tuning import results_of
 
 import albert_tf
 from albert_tf.config import AlbertConfig
@@ -46,34 +43,6 @@ def test_answers_are_the_cosines_times_the_best_score(run, trained, folder, gold
 
 
 @pytest.mark.long
-def test_the_export_gives_the_vectors_that_extraction_gives(session, run, trained, folder):
-    assert json.loads((trained / "1_Pooling/config.json").read_text())["pooling_mode_max_tokens"] is True
-    run(output_dir=trained, export_dir=folder / "served", eagerly=False)
-    session.run(script="extract_embeddings", init_checkpoint=trained, input_file=folder / "lines.txt",
-                output_file=folder / "vectors.npy")
-    vectors = np.load(folder / "vectors.npy")
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
-    served = tf.saved_model.load(str(folder / "served")).signatures["serving_default"]
-    np.testing.assert_allclose(served(text=tf.constant(TEXTS))["sentence_embedding"], vectors, atol=1e-5)
-    session.run(script="extract_embeddings", init_checkpoint=trained, input_file=folder / "lines.txt",
-                output_file=folder / "other.npy", pooling="cls", normalize=False)
-    assert not np.allclose(np.linalg.norm(np.load(folder / "other.npy"), axis=1), 1, atol=1e-3)
-
-
-def test_a_line_is_its_own_nearest_neighbour(session, trained, folder):
-    model = dict(init_checkpoint=trained, input_file=folder / "lines.txt")
-    session.run(script="extract_embeddings", output_file=folder / "compared.npy", **model)
-    printed = session.run(script="search_sentences", vectors_file=folder / "compared.npy", query=TEXTS[2], top_k=2,
-                          **model)
-    query, best, second = printed.splitlines()[-3:]
-    assert query == TEXTS[2] and best.split(maxsplit=2) == ["1.0000", "3", TEXTS[2]]
-    vectors = np.load(folder / "compared.npy")  # of length 1
-    cosines = np.delete(vectors @ vectors[2], 2)
-    next_best = int(np.delete(np.arange(4), 2)[np.argmax(cosines)])
-    assert second.split(maxsplit=2) == [f"{cosines.max():.4f}", str(next_best + 1), TEXTS[next_best]]
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("objective, train_file", [("pairs", "pairs.tsv"), ("simcse", "lines.txt")])
 def test_pairs_and_lines_are_learned_by_contrast(run, folder, objective, train_file):
     run(output_dir=folder / objective, objective=objective, train_file=folder / train_file, do_train=True,
@@ -81,9 +50,3 @@ def test_pairs_and_lines_are_learned_by_contrast(run, folder, objective, train_f
     config = AlbertConfig.from_json_file(str(folder / objective / "seed_12345/albert_config.json"))
     assert config.hidden_dropout_prob == config.attention_probs_dropout_prob == (0.1 if objective == "simcse" else 0)
     assert set(results_of(folder / objective)) == {"pearson", "spearman"}
-
-
-def test_a_batch_may_be_larger_than_the_set(run, folder):
-    printed = run(output_dir=folder / "small_set", do_train=True, objective="pairs", train_file=folder / "pairs.tsv",
-                  train_batch_size=6)
-    assert "a batch of 6 examples repeats the training set of 4: a smaller --train_batch_size takes less" in printed

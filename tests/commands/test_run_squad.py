@@ -58,13 +58,6 @@ def test_every_question_has_an_entry_in_the_files(run, golden):
     assert f"{epochs}: 2 steps of 4" in run.printed
 
 
-def test_predicting_another_file_leaves_the_evaluations_of_a_run_alone(run, folder, tmp_path):
-    copy = run.copy(tmp_path / "copy")
-    run(predict_file=folder / "no_answers.json", output_dir=copy, do_predict=True)
-    for name in ("eval_history.jsonl", "best_trial.txt", "model.ckpt-best.index"):
-        assert (copy / name).read_bytes() == (run.path / name).read_bytes()
-
-
 def test_a_file_without_answers_is_predicted_and_cannot_be_scored(run, folder, golden, tmp_path):
     flags = dict(predict_file=folder / "no_answers.json", init_checkpoint=run.path, output_dir=tmp_path / "out")
     run(do_predict=True, **flags)

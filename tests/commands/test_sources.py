@@ -7,16 +7,14 @@ import pytest
 from hub_modules import tf1_module, tf2_module
 from script_session import ScriptSession
 from synthetic_records import write_records
+from tiny import TINY_TEXT
 
-from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.weights.vocabulary import VocabularyFiles
 
 pytestmark = pytest.mark.long
 
-CONFIG = AlbertConfig(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
-                      intermediate_size=16, max_position_embeddings=64)
 _TRAINING = dict(do_train=True, train_batch_size=2, train_step=1, save_checkpoints_steps=1)
 # The flags of each script, formatted with the folders of `folder`, and the flag of what it writes.
 SCRIPTS = {
@@ -61,15 +59,15 @@ def folder(golden, tmp_path_factory):
     """A tiny model in all formats, and the input files of the scripts."""
     folder = tmp_path_factory.mktemp("sources")
     vocabulary_file = str(golden / "tiny_spm/tiny.model")
-    model = AlbertPretrainer(CONFIG)
+    model = AlbertPretrainer(TINY_TEXT)
     for form, name in dict(tf1="tf1", hugging_face="hugging_face", tf_hub="tf2_module", ours="run").items():
         save(model, str(folder / name), form, VocabularyFiles(vocabulary_file, None, True))
-    bert = CONFIG.replace(embedding_size=CONFIG.hidden_size, cross_layer_sharing="none")
+    bert = TINY_TEXT.replace(embedding_size=TINY_TEXT.hidden_size, cross_layer_sharing="none")
     save(AlbertPretrainer(bert), str(folder / "bert"), "tf1_bert", VocabularyFiles(vocabulary_file, None, True))
     for name in ("tf1", "bert"):
         with tarfile.open(folder / f"{name}.tar.gz", "w:gz") as archive:
             archive.add(folder / name, f"{name}_tiny")
-    tf1_module(folder / "tf1_module", vocabulary_file, CONFIG, lower=True)
+    tf1_module(folder / "tf1_module", vocabulary_file, TINY_TEXT, lower=True)
     tf2_module(folder / "unknown_module", writes=str(folder / "written"))
     (folder / "lines.txt").write_text("a line\nanother line\n")
     (folder / "tagged.conll").write_text("a\tO\nline\tB-thing\n\nAda\tO\n")

@@ -10,8 +10,6 @@ from script_session import ScriptSession
 from tiny import TINY_TEXT
 from tuning import end_of, files_in
 
-from albert_tf.weights.settings import settings_in
-
 CONFIG = TINY_TEXT.replace(num_hidden_layers=2, initializer_range=0.3)
 
 
@@ -88,7 +86,6 @@ def test_a_run_predicts_and_is_evaluated_with_its_own_config_whatever_weights_ar
      "num_attention_heads is 2 in the run and 4 in --albert_config_file"),
     (dict(do_lower_case=False, init_checkpoint="shared", unshare_layers=True),
      "do_lower_case is True in the run and False in --do_lower_case"),
-    (dict(max_seq_length=32), "max_seq_length is 24 in the run and 32 in --max_seq_length"),
     (dict(long_texts="mean"), "max_windows is 1 in the run and 8 in --long_texts"),
 ])
 def test_a_run_is_not_continued_as_another_model(script, apart, shared, folder, flags, message):
@@ -122,56 +119,12 @@ def test_damaged_settings_and_a_damaged_checkpoint_do_not_keep_a_run_from_contin
     assert (directory / "model.ckpt-3.index").exists()
 
 
-def test_settings_of_a_run_count_and_another_value_is_a_warning(script, folder, new):
-    directory = folder / "windows"
-    script.run(output_dir=directory, long_texts="mean", max_windows=3, doc_stride=8, **new)
-    stored = settings_in(str(directory))
-    assert (stored.window_pooling, stored.max_windows, stored.doc_stride) == ("mean", 3, 8)
-    assert stored.head == "classifier"
-    script.run(output_dir=directory, do_predict=True)
-    expected = answers(directory)
-    printed = script.run(output_dir=directory, do_predict=True, long_texts="max", max_seq_length=32)
-    for name, ours, requested in (("window_pooling", "mean", "max"), ("max_windows", 3, 8), ("doc_stride", 8, 0)):
-        assert f"{name} is {ours} in the run and {requested} in --long_texts" in printed
-    assert "max_seq_length is 24 in the run and 32 in --max_seq_length" in printed
-    np.testing.assert_array_equal(answers(directory), expected)
-
-
-@pytest.mark.parametrize("flag", [dict(do_lower_case=False), dict(keep_accents=True)])
-def test_casing_that_nobody_set_is_stored_with_a_run_and_counts(script, apart, flag):
-    name, = flag
+def test_casing_that_nobody_set_is_stored_with_a_run_and_counts(script, apart):
     script.run(output_dir=apart, do_predict=True)
     expected = answers(apart)
-    printed = script.run(output_dir=apart, do_predict=True, **flag)
-    assert f"{name} is {not flag[name]} in the run and {flag[name]} in --{name}" in printed
+    printed = script.run(output_dir=apart, do_predict=True, keep_accents=True)
+    assert "keep_accents is False in the run and True in --keep_accents" in printed
     np.testing.assert_array_equal(answers(apart), expected)
-
-
-def test_a_training_may_be_followed_by_the_mean_of_its_own_checkpoints(script, folder, new):
-    directory = folder / "averaged"
-    members = [directory / f"model.ckpt-{step}" for step in (1, 2)]
-    script.run(output_dir=directory, train_step=2, save_checkpoints_steps=1, do_predict=True,
-               ensemble_checkpoints=",".join(map(str, members)), **new)
-    mean = answers(directory)
-    alone = []
-    for member in members:
-        script.run(output_dir=folder / "alone", init_checkpoint=member, max_seq_length=24, do_predict=True)
-        alone.append(answers(folder / "alone"))
-    np.testing.assert_allclose(mean, np.mean(alone, axis=0), atol=1e-6)
-
-
-@pytest.mark.long
-def test_an_ensemble_of_different_depths_has_the_mean_of_its_members(script, folder, new):
-    members = []
-    for layers in (2, 4):
-        config = write_config(folder / f"layers_{layers}.json", num_hidden_layers=layers)
-        script.run(output_dir=folder / f"layers_{layers}", **dict(new, albert_config_file=config, seed=layers))
-        script.run(output_dir=folder / f"layers_{layers}", do_predict=True)
-        members.append(folder / f"layers_{layers}")
-    for others in (dict(), dict(init_checkpoint=members[1])):
-        script.run(output_dir=folder / "both", ensemble_checkpoints=f"{members[0]},{members[1]}", do_predict=True,
-                   **others)
-        np.testing.assert_allclose(answers(folder / "both"), (answers(members[0]) + answers(members[1])) / 2, atol=1e-6)
 
 
 def test_members_that_read_texts_in_different_ways_are_refused(script, shared, folder, new):
@@ -198,19 +151,12 @@ def test_a_member_does_not_get_the_config_of_another(script, shared, folder, con
 def test_a_run_without_settings_is_known_by_its_variables(script, shared, folder):
     directory = folder / "earlier"
     shutil.copytree(shared, directory)
-    length = json.loads((directory / "albert_tf.json").read_text())["max_seq_length"]
     (directory / "albert_tf.json").unlink()
-    script.run(output_dir=directory, do_predict=True, max_seq_length=length)
+    script.run(output_dir=directory, do_predict=True, max_seq_length=24)
     script.run(output_dir=shared, do_predict=True)
     np.testing.assert_array_equal(answers(directory), answers(shared))
-    assert f"--output_dir={shared} has a run of classification, and this is " in script.run(
-        expect=1, script="run_pretraining", output_dir=shared, input_file="x.tfrecord", cached_dir=None, data_dir=None,
-        train_step=None, task_name=None)
     printed = script.run(expect=1, script="run_tagging", task_name=None, data_dir=None, output_dir=directory,
                          do_train=True, train_file="train.conll")
     assert "has a run of classification, and this is tagging" in printed
-
-
-def test_a_regression_does_not_continue_a_run_with_labels(script, shared):
     printed = script.run(expect=1, task_name="sts-b", output_dir=shared, do_train=True)
     assert "was trained with the labels entailment, not_entailment (albert_tf.json), but the task is a" in printed

@@ -96,21 +96,28 @@ def test_probabilities_in_the_place_of_logits_are_warned_of(run, folder, golden)
     assert "all of --teacher_scores are from 0 to 1: they must be logits" in printed
 
 
-def test_a_score_is_learned_from_a_teachers(run, folder):
+@pytest.fixture(scope="module")
+def others(run, folder, teacher):
+    """Teachers of a score and of tags, and one without a vocabulary."""
     run("run_classifier", "scores", task_name="sts-b")
-    run("run_classifier", "scored", task_name="sts-b", teacher_checkpoint=folder / "scores", distillation_alpha=1)
-    printed = run("run_classifier", "labels", expect=1, teacher_checkpoint=folder / "scores")
-    assert "scores: the model has 1 outputs, but the task has 2" in printed
-
-
-def test_a_teacher_of_other_labels_is_refused_by_name(run, teacher, folder):
-    printed = run("run_classifier", "other", expect=1, task_name="sst-2", teacher_checkpoint=teacher)
-    assert ("the model was trained with the labels entailment, not_entailment, but those of the task are 0, 1"
-            in printed.splitlines()[-1])
     run("run_tagging", "tags")
-    printed = run("run_tagging", "others", expect=1, train_file=folder / "other.conll",
-                  teacher_checkpoint=folder / "tags")
-    assert "labels A, B, but those of the task are A, C" in printed.splitlines()[-1]
+    shutil.copytree(teacher, folder / "bare", ignore=shutil.ignore_patterns("vocab*", "tokenizer_config.json"))
+
+
+@pytest.mark.parametrize("script, name, flags, message", [
+    ("run_classifier", "scores", {}, "scores: the model has 1 outputs, but the task has 2"),
+    ("run_classifier", "teacher", dict(task_name="sst-2"),
+     "the model was trained with the labels entailment, not_entailment, but those of the task are 0, 1"),
+    ("run_tagging", "tags", dict(train_file="other.conll"), "labels A, B, but those of the task are A, C"),
+    ("run_tagging", "teacher", {}, "is classification, and this is tagging"),
+    ("run_tagging", "tags", dict(albert_config_file="words.json", spm_model_file=None, vocab_file="vocab.txt"),
+     "has another vocabulary than the model to train"),
+    ("run_classifier", "bare", {}, "no vocabulary comes with --teacher_checkpoint="),
+    ("run_classifier", "missing", {}, "missing")])
+def test_a_teacher_that_does_not_fit_is_refused(run, others, folder, golden, monkeypatch, script, name, flags, message):
+    monkeypatch.chdir(folder)
+    shutil.copy(golden / "wordpiece/vocab.txt", folder)
+    assert message in run(script, "refused", expect=1, teacher_checkpoint=folder / name, **flags).splitlines()[-1]
 
 
 def test_a_teacher_of_another_kind_of_answer_is_refused(teacher, folder, tmp_path):
@@ -127,11 +134,6 @@ def test_a_teacher_of_another_kind_of_answer_is_refused(teacher, folder, tmp_pat
         ranking.check_labels(None)
 
 
-def test_a_teacher_of_another_task_is_refused(run, teacher):
-    printed = run("run_tagging", "of_texts", expect=1, teacher_checkpoint=teacher)
-    assert f"--teacher_checkpoint={teacher} is classification, and this is tagging" in printed.splitlines()[-1]
-
-
 def test_answers_for_tokens_need_the_pieces_and_the_casing_of_the_model(teacher, golden, tmp_path):
     """Also if there are as many pieces."""
     checked = Teacher(str(teacher), "classifier", {})
@@ -144,47 +146,25 @@ def test_answers_for_tokens_need_the_pieces_and_the_casing_of_the_model(teacher,
             checked.check_tokens(other, checked.config, 24)
 
 
-@pytest.mark.parametrize("script", ["run_tagging", pytest.param("run_squad", marks=pytest.mark.long)])
-def test_answers_for_tokens_need_the_same_vocabulary(run, folder, golden, script):
-    run(script, f"{script}_teacher")
-    printed = run(script, f"{script}_student", teacher_checkpoint=folder / f"{script}_teacher",
-                  albert_config_file=folder / "wide.json")
+def test_a_tagger_learns_from_a_narrower_one_with_the_same_vocabulary(run, others, folder):
+    printed = run("run_tagging", "student", teacher_checkpoint=folder / "tags", albert_config_file=folder / "wide.json")
     assert "the teacher reads" in printed
-    printed = run(script, f"{script}_other", expect=1, teacher_checkpoint=folder / f"{script}_teacher",
-                  **of_words(folder, golden))
-    assert "has another vocabulary than the model to train" in printed.splitlines()[-1]
 
 
 @pytest.mark.long
-def test_squad_2_has_a_teacher_too(run, folder):
-    flags = dict(squad_version="2.0")
-    run("run_squad", "squad_2", **flags)
-    printed = run("run_squad", "squad_2_student", teacher_checkpoint=folder / "squad_2", **flags)
-    assert "the teacher reads" in printed
-    printed = run("run_squad", "squad_1", expect=1, teacher_checkpoint=folder / "squad_2")
-    assert "is SQuAD 2.0, and this is SQuAD 1.1" in printed.splitlines()[-1]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("config, starts", [("config.json", True), ("wide.json", False)])
-def test_sentence_vectors_come_near_those_of_a_teacher_with_another_tokenizer_and_width(
-        run, folder, golden, config, starts):
+def test_sentence_vectors_come_near_those_of_a_teacher_with_another_tokenizer_and_width(run, folder, golden):
     flags = dict(train_file=folder / "lines.txt", train_step=1)
     run("run_sentence_embeddings", "vectors", objective="simcse", normalize=True, **flags, **of_words(folder, golden))
-    if starts:
-        run("run_sentence_embeddings", "start", objective="simcse", **flags)
-    name = f"of_{config[:-5]}"
-    run("run_sentence_embeddings", name, objective="distillation", teacher_checkpoint=folder / "vectors",
-        init_checkpoint=folder / "start" if starts else None, albert_config_file=folder / config, do_eval=True,
-        hidden_dropout_prob=0, attention_probs_dropout_prob=0, **{**flags, "train_step": 40},
-        save_checkpoints_steps=40)
-    stored = (folder / name / "teacher_projection.npy").read_bytes()
-    printed = run("run_sentence_embeddings", name, objective="distillation", teacher_checkpoint=folder / "vectors",
-                  albert_config_file=folder / config, **{**flags, "train_step": 41})
+    flags.update(objective="distillation", teacher_checkpoint=folder / "vectors",
+                 albert_config_file=folder / "wide.json")
+    run("run_sentence_embeddings", "near", do_eval=True, hidden_dropout_prob=0, attention_probs_dropout_prob=0,
+        **{**flags, "train_step": 40}, save_checkpoints_steps=40)
+    stored = (folder / "near/teacher_projection.npy").read_bytes()
+    printed = run("run_sentence_embeddings", "near", **{**flags, "train_step": 41})
     assert "training from step 40 to 41" in printed  # without the initial weights
-    assert (folder / name / "teacher_projection.npy").read_bytes() == stored
+    assert (folder / "near/teacher_projection.npy").read_bytes() == stored
     cosines = []
-    for path in (folder / "vectors", folder / name):
+    for path in (folder / "vectors", folder / "near"):
         model = from_pretrained(str(path), model="sentence_encoder", normalize=True)
         vectors = model(tokenizer_from_pretrained(str(path))(TEXTS))["sentence_embedding"].numpy()
         cosines.append(vectors @ vectors.T)
@@ -238,65 +218,32 @@ def layered(folder, pretrain, of_bert):
     return folder / "layered"
 
 
-def projections_in(directory, step=4):
-    return [name for name in end_of(directory, step) if "hidden_projection" in name]
-
-
 @pytest.mark.long
-def test_a_resumed_run_continues_with_the_projection_of_the_layers(folder, pretrain, of_bert, layered):
+def test_a_resumed_run_continues_with_the_projection_of_the_layers_which_is_no_part_of_the_model(
+        folder, pretrain, of_bert, layered):
     pretrain(output_dir=folder / "stopped", do_eval=True, **of_bert)
     for file in (folder / "stopped").glob("model.ckpt-[34].*"):  # as if the run had been killed
         file.unlink()
     assert "training from step 2 to 4" in pretrain(output_dir=folder / "stopped", do_eval=True, **of_bert)
-    assert are_equal(end_of(layered, 4), end_of(folder / "stopped", 4))
-    assert len(projections_in(layered)) == 3  # with its two slots
-
-
-@pytest.mark.long
-def test_the_layers_of_a_teacher_change_the_training(folder, pretrain, of_bert, layered):
-    nothing = dict.fromkeys(name for name in of_bert if name.startswith("distillation"))
-    pretrain(output_dir=folder / "of_logits", **{**of_bert, **nothing})
-    pretrain(output_dir=folder / "of_attention", **{**of_bert, "distillation_hidden_weight": 0})
-    ends = [end_of(folder / name, 4) for name in ("of_logits", "of_attention")]
-    assert not are_equal(*ends) and not projections_in(folder / "of_attention")
-    assert not are_equal(ends[1], {name: value for name, value in end_of(layered, 4).items() if name in ends[1]})
-
-
-@pytest.mark.long
-def test_the_projection_is_no_part_of_the_model(folder, pretrain, layered):
-    """Of evaluation, conversion, from_pretrained, and a training that starts from it."""
-    printed = pretrain(output_dir=layered, do_train=False, do_eval=True)
-    assert "step 4: masked_lm_accuracy" in printed
+    end = end_of(layered, 4)
+    assert are_equal(end, end_of(folder / "stopped", 4))
+    assert len([name for name in end if "hidden_projection" in name]) == 3  # with its two slots
     pretrain("convert_checkpoint", init_checkpoint=layered, output_dir=folder / "layered_tf1")
     names = {name for name, _ in tf.train.list_variables(str(folder / "layered_tf1/model.ckpt-best"))}
     model = from_pretrained(str(layered), "pretrainer")
     assert names == {variable.name.split(":")[0] for variable in model.weights} and len(names) == 32
-    pretrain("convert_checkpoint", init_checkpoint=layered, output_dir=folder / "layered_hf", to="hugging_face")
-    assert b"projection" not in (folder / "layered_hf/model.safetensors").read_bytes()
-    pretrain(output_dir=folder / "from_layered", init_checkpoint=layered, num_train_steps=1)
-
-
-@pytest.mark.long
-def test_a_run_that_learns_from_the_layers_of_a_teacher_does_not_go_on_without(folder, pretrain, of_bert, layered):
-    before = end_of(layered, 4)
     for flags in ({}, {**of_bert, "distillation_hidden_weight": 0}):
         printed = pretrain(output_dir=layered, expect=1, **{**flags, "num_train_steps": 5})
-        assert printed.splitlines()[-1] == (
-            f"run_pretraining: error: {layered}/model.ckpt-4 is not a checkpoint of this model and optimizer: it has "
-            "other variables: distillation/hidden_projection/kernel; continue it with its own "
-            "--distillation_hidden_weight and --teacher_checkpoint")
-    assert are_equal(end_of(layered, 4), before) and not list(layered.glob("model.ckpt-5*"))
+        assert "it has other variables: distillation/hidden_projection/kernel; continue" in printed.splitlines()[-1]
+    assert are_equal(end_of(layered, 4), end)
 
 
 def test_what_does_not_fit_the_layers_of_a_teacher_is_refused(folder, pretrain, of_bert):
     width = "--distillation_relation_heads=5, must divide the widths of the model, 16, and of the teacher, 24"
     for flags, message in (
             (dict(teacher_checkpoint=None), "has no effect without --teacher_checkpoint"),
-            (dict(teacher_checkpoint=None, distillation_hidden_weight=0),
-             "has no effect without --teacher_checkpoint"),
             (dict(distillation_hidden_weight=0, distillation_attention_weight=0, distillation_layers="1"),
              "--distillation_layers has no effect without"),
-            (dict(distillation_hidden_weight=-1), "distillation_hidden_weight"),
             (dict(distillation_layers="4"), "--distillation_layers must have numbers from 1 to the teacher's 3 layers"),
             (dict(distillation_layers="1,2"), "for each of 1 layer of the model. Received: 1,2"),
             (dict(distillation_relation_heads=5), width),
@@ -308,10 +255,3 @@ def test_what_does_not_fit_the_layers_of_a_teacher_is_refused(folder, pretrain, 
     printed = pretrain(output_dir=folder / "plain", expect=1, **of_bert)
     assert ("it lacks distillation/hidden_projection/kernel; continue it with its own --distillation_hidden_weight"
             in printed.splitlines()[-1])
-
-
-def test_a_teacher_without_a_vocabulary_or_weights_is_refused(run, teacher, folder):
-    shutil.copytree(teacher, folder / "bare", ignore=shutil.ignore_patterns("vocab*", "tokenizer_config.json"))
-    printed = run("run_classifier", "of_bare", expect=1, teacher_checkpoint=folder / "bare")
-    assert f"no vocabulary comes with --teacher_checkpoint={folder / 'bare'}" in printed.splitlines()[-1]
-    assert "missing" in run("run_classifier", "of_none", expect=1, teacher_checkpoint=folder / "missing")

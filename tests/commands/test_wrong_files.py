@@ -1,4 +1,4 @@
-"""Each script refuses a file of another kind, a directory or a missing file with one line that names file or flag."""
+"""Each command refuses wrong files, outputs and flags with one line that names them, before anything is written."""
 
 import io
 import json
@@ -9,8 +9,8 @@ from unittest import mock
 import pytest
 from in_process import loaded
 from synthetic_records import VOCAB_SIZE, write_records
+from tiny import TINY_TEXT
 
-from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -19,8 +19,6 @@ from albert_tf.utils.files import listed
 from albert_tf.utils.manifests import check_export
 from albert_tf.weights.vocabulary import VocabularyFiles
 
-CONFIG = AlbertConfig(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
-                      intermediate_size=16, max_position_embeddings=64)
 SOURCE_FLAGS = ("init_checkpoint", "albert_config_file", "spm_model_file", "vocab_file")
 TUNING_FLAGS = (*SOURCE_FLAGS, "recipe")
 # The flags of each script, formatted with its folders, and its flags for files that it reads.
@@ -78,12 +76,15 @@ def paths(golden, tmp_path_factory):
     """Valid files by name, and in wrong/ one of each kind that no flag takes."""
     folder = tmp_path_factory.mktemp("wrong_files")
     spm = golden / "tiny_spm/tiny.model"
-    save(AlbertPretrainer(CONFIG), str(folder / "model"), "tf1", VocabularyFiles(str(spm)))
-    save(AlbertPretrainer(CONFIG.replace(vocab_size=50)), str(folder / "small_model"), "tf1", VocabularyFiles(str(spm)))
+    save(AlbertPretrainer(TINY_TEXT), str(folder / "model"), "tf1", VocabularyFiles(str(spm)))
+    small = AlbertPretrainer(TINY_TEXT.replace(vocab_size=50))
+    save(small, str(folder / "small_model"), "tf1", VocabularyFiles(str(spm)))
     write_records(folder / "x.tfrecord", 8)
-    (folder / "config.json").write_text(CONFIG.replace(vocab_size=VOCAB_SIZE).to_json_string())
+    (folder / "config.json").write_text(TINY_TEXT.replace(vocab_size=VOCAB_SIZE).to_json_string())
     (folder / "text.txt").write_text("A kettle stood on the stove.\nNobody had filled it.\n\nA letter lay there.\n" * 5)
     (folder / "tagged.conll").write_text("Ada\tB-person\nleft\tO\n")
+    for number, content in enumerate(RECIPES):
+        (folder / f"recipe_{number}.json").write_text(json.dumps(content))
     wrong = folder / "wrong"
     (wrong / "directory").mkdir(parents=True)
     (wrong / "empty").touch()
@@ -113,15 +114,12 @@ def test_a_wrong_file_is_one_line_that_names_it(paths, tmp_path, capsys, script)
     assert not list(tmp_path.glob("out/*.tfrecord")) and not list(tmp_path.glob("out/model.ckpt*"))
 
 
-@pytest.mark.parametrize("script", [script for script, (base, names) in SCRIPTS.items()
-                                    if "spm_model_file" in names and "{model}" in base.values()])
+@pytest.mark.parametrize("script", ["fill_mask", "serve", "run_tagging"])
 def test_a_vocabulary_of_another_model_is_refused(paths, tmp_path, capsys, script):
     small = dict(paths, model=paths["folder"] / "small_model")
     base = {name: str(value).format(out=tmp_path / "out", **small) for name, value in SCRIPTS[script][0].items()}
-    if script == "serve":
-        base["port"] = "0"
     with loaded(script) as run:
-        assert run(**base) == 1
+        assert run(**base, **(dict(port=0) if script == "serve" else {})) == 1
     error, = [line for line in capsys.readouterr().err.splitlines() if "error: " in line]
     assert "has 2,000 pieces, but the config's vocab_size is 50: they belong to different models" in error
 
@@ -138,31 +136,22 @@ OUTPUTS = {
 
 
 @pytest.mark.parametrize("script", OUTPUTS)
-def test_an_output_that_cannot_be_written_is_refused_before_a_model_is_made(paths, tmp_path, capsys, script):
+def test_an_output_that_cannot_be_written_or_read_again_is_refused_before_a_model_is_made(paths, tmp_path, capsys,
+                                                                                        script):
     base = {name: str(value).format(out=tmp_path / "out", **paths) for name, value in SCRIPTS[script][0].items()}
     file = paths["folder"] / "wrong" / "binary"
-    before = file.read_bytes()
+    before, pattern = file.read_bytes(), "must not have * ? [ or \\, which TensorFlow reads as a pattern"
     no_model = mock.Mock(side_effect=AssertionError("a model is made"))
+    outputs = [(file, f"error: {file} "), (file / "x.tfrecord", f"error: {file} ")]
+    if script not in ("create_pretraining_data", "score_sentences", "export_to_onnx", "export_to_tflite"):
+        outputs += [(tmp_path / name, pattern) for name in ("a [1]/x", "a*", "a?", "a\\b")]
     with loaded(script) as run, mock.patch.object(AlbertModel, "__init__", no_model):
         for name in OUTPUTS[script]:
-            for output in (file, file / "x.tfrecord"):
+            for output, message in outputs:
                 assert run(**{**base, name: output}) == 1
                 error, = [line for line in capsys.readouterr().err.splitlines() if "error: " in line]
-                assert f"error: {file} " in error
-    assert file.read_bytes() == before
-
-
-@pytest.mark.parametrize("script", sorted(OUTPUTS.keys() - {
-    "create_pretraining_data", "score_sentences", "export_to_onnx", "export_to_tflite"}))
-def test_a_path_that_tensorflow_reads_as_a_pattern_is_refused_before_a_model_is_made(paths, tmp_path, capsys, script):
-    base = {name: str(value).format(out=tmp_path / "out", **paths) for name, value in SCRIPTS[script][0].items()}
-    no_model = mock.Mock(side_effect=AssertionError("a model is made"))
-    with loaded(script) as run, mock.patch.object(AlbertModel, "__init__", no_model):
-        for name in OUTPUTS[script]:
-            for output in ("a [1]/x", "a*", "a?", "a\\b"):
-                assert run(**{**base, name: tmp_path / output}) == 1
-                assert "must not have * ? [ or \\, which TensorFlow reads as a pattern" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
+                assert message in error
+    assert file.read_bytes() == before and not list(tmp_path.iterdir())
 
 
 def test_an_export_in_a_folder_that_tensorflow_would_read_as_a_pattern_is_refused(tmp_path, monkeypatch):
@@ -179,40 +168,105 @@ def test_a_checkpoint_that_tensorflow_would_read_as_a_pattern_is_refused(paths, 
     assert "must not have * ? [ or \\, which TensorFlow reads as a pattern" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("output_dir, export_dir", [("served", "served/"), ("served/run", "served"), ("run", ".")])
-def test_a_run_in_its_export_is_refused_before_training(paths, tmp_path, monkeypatch, capsys, output_dir, export_dir):
+DISTRIBUTED = dict(distribution_strategy="mirrored", albert_config_file="albert_base_v2")
+JAX = dict(runtime="jax", input_file="nowhere", albert_config_file="albert_base_v2")
+TUNING = dict(do_train=True, albert_config_file="albert_tiny")
+RTE, VECTORS = dict(TUNING, task_name="rte"), dict(TUNING, data_dir="glue", train_file="{text}")
+SEARCHING = dict(init_checkpoint="{model}", input_file="{text}", vectors_file="x.npy", query="a")
+EXTRACTING = dict(init_checkpoint="{model}", input_file="{text}", output_file="x.npy")
+REFUSED = [  # the command, its flags, and what the line must say
+    ("run_classifier", dict(RTE, distillation_alpha=0.9),
+     "--distillation_alpha=0.9 has no effect without --teacher_checkpoint or --teacher_scores"),
+    ("run_squad", dict(TUNING, distillation_alpha=0), "--distillation_alpha=0.0 has no effect without --teacher_"),
+    ("run_classifier", dict(RTE, max_windows=4), "--max_windows=4 has no effect without --long_texts=mean or max"),
+    ("run_classifier", dict(RTE, doc_stride=9, long_texts="truncate"), "--doc_stride=9 has no effect without --long_t"),
+    ("run_classifier", dict(RTE, threshold_to_export=0.7), "--threshold_to_export=0.7 has no effect without --export_"),
+    ("run_classifier", dict(RTE, ensemble_checkpoints="a,b", export_dir="c"), "--export_dir exports one model, not"),
+    ("run_classifier", dict(RTE, data_dir="x", output_dir="served", export_dir="served/"),
+     "--output_dir=served must not be --export_dir or a folder in it"),
+    ("run_classifier", dict(RTE, data_dir="x", output_dir="run", export_dir="."), "--output_dir=run must not be"),
+    ("export_to_tfhub", dict(albert_directory="{model}", export_path="hub", preprocess_export_path="./hub/"),
+     "--preprocess_export_path=./hub/ and --export_path=hub must be two folders"),
+    ("export_to_tfhub", dict(albert_directory="{model}", export_path="hub", preprocess_export_path="hub/x"),
+     "--preprocess_export_path=hub/x and --export_path=hub must be two folders"),
+    ("fill_mask", dict(init_checkpoint="{model}", text="a [MASK]", max_seq_length=65),
+     "--max_seq_length=65 is more than the config's max_position_embeddings, 64"),
+    ("export_to_tflite", dict(init_checkpoint="{model}", max_seq_length=65), "--max_seq_length=65 is more than"),
+    ("fill_mask", dict(init_checkpoint="nowhere", text=["the [MASK] of", "a \ud83d [MASK]"]),
+     r"error: --text: '\ud83d' is half of a surrogate pair"),
+    ("create_pretraining_data", dict(input_file="{text}", output_file=",", spm_model_file="{spm}"),
+     "--output_file must name at least one file. Received: ,"),
+    ("create_pretraining_data", dict(input_file="{text}", output_file="x", spm_model_file="{spm}",
+                                     beam_pipeline_options="runner=FlinkRunner"),
+     "--beam_pipeline_options=runner=FlinkRunner has no effect without --engine=beam"),
+    ("score_sentences", dict(init_checkpoint="{model}", pairs="a.jsonl", input_file="b.txt"),
+     "--input_file and --pairs exclude each other"),
+    ("score_sentences", dict(input_file="{text}"), "the model is missing: set --init_checkpoint to"),
+    ("extract_embeddings", dict(EXTRACTING, prompt_name="other"), "the model has no prompt 'other'"),
+    ("extract_embeddings", dict(EXTRACTING, vector_precision="binary", per_token=True),
+     "--per_token and --vector_precision exclude each other"),
+    ("extract_embeddings", dict(EXTRACTING, truncate_dim=17), "truncate_dim must be a whole number from 1 to 16"),
+    ("extract_embeddings", dict(EXTRACTING, vector_ranges="r.npy"), "--vector_ranges is for --vector_precision=int8."),
+    ("export_to_onnx", dict(init_checkpoint="{model}", model="sentence_encoder", vector_precision="int8"),
+     "--vector_precision=int8 needs --vector_ranges, the file NAME"),
+    ("export_to_onnx", dict(init_checkpoint="{model}", model="encoder", truncate_dim=4),
+     "--truncate_dim is for --model=sentence_encoder."),
+    ("search_sentences", dict(SEARCHING, rerank_checkpoint="{model}"), "has no classifier: set num_labels"),
+    ("run_sentence_embeddings", dict(VECTORS, num_negatives=2), "--num_negatives=2 has no effect without --obj"),
+    ("run_sentence_embeddings", dict(VECTORS, temperature=0.1), "--temperature=0.1 has no effect without --obj"),
+    ("run_sentence_embeddings", dict(VECTORS, matryoshka_dims="16,x"), "--matryoshka_dims"),
+    ("run_sentence_embeddings", dict(VECTORS, distillation_depths="1"), "no effect without --objective=distillation"),
+    ("run_pretraining", dict(input_file="nowhere", train_batch_size=8, gradient_accumulation_steps=3,
+                             albert_config_file="albert_base_v2"),
+     "--train_batch_size must be a multiple of 1 replica times 3 --gradient_accumulation_steps. Received: 8"),
+    ("run_pretraining", dict(DISTRIBUTED, input_file="nowhere", do_eval=True, eval_batch_size=7),
+     "--eval_batch_size must be a multiple of 2 replicas. Received: 7"),
+    ("run_race", dict(DISTRIBUTED, do_train=False, do_eval=False, do_predict=True, data_dir="x", predict_batch_size=7),
+     "--predict_batch_size must be a multiple of 2"),
+    ("run_squad", dict(DISTRIBUTED, do_train=True, do_predict=True, train_file="x", predict_file="x",
+                       eval_batch_size=7), "--eval_batch_size must be a multiple of 2"),
+    ("run_classifier", dict(DISTRIBUTED, calibrate=True, data_dir="x", task_name="rte", predict_batch_size=7),
+     "--predict_batch_size must be a multiple of 2"),
+    ("run_pretraining", dict(JAX, precision="mixed_float16"), "--runtime=jax does not scale losses"),
+    ("run_pretraining", dict(JAX, cpu_parts=2), "--cpu_parts is for TensorFlow"),
+    ("run_pretraining", dict(JAX, use_tpu=True), "--use_tpu is for TensorFlow"),
+    ("run_pretraining", dict(JAX, distribution_strategy="mirrored"), "--distribution_strategy=mirrored is for Tens"),
+    ("run_pretraining", dict(JAX, runtime="tensorflow", jax_cache_dir="programs"), "--jax_cache_dir"),
+    ("run_pretraining", dict(JAX, runtime="tensorflow", shard_weights=True), "--shard_weights"),
+    ("run_pretraining", dict(JAX, jax_num_processes=2), "--jax_num_processes"),
+    # Flags of data that an action reads.
+    ("run_classifier", dict(do_eval=True, task_name="rte"), "--data_dir is missing: --do_eval reads it"),
+    ("run_classifier", dict(calibrate=True, task_name="rte"), "--data_dir is missing: --calibrate reads it"),
+    ("run_race", dict(do_train=True, data_dir=""), "--data_dir is missing: --do_train reads it"),
+    ("run_squad", dict(do_train=True), "--train_file is missing: --do_train reads it"),
+    ("run_squad", dict(do_predict=True), "--predict_file is missing: --do_predict reads it"),
+    ("run_squad", dict(ask=True), "--context_file is missing: --ask reads it"),
+    ("run_tagging", dict(do_eval=True), "--eval_file is missing: --do_eval reads it"),
+    ("run_sentence_embeddings", dict(do_train=True), "--data_dir is missing: --do_train reads it"),
+    ("run_sentence_embeddings", dict(do_train=True, objective="simcse"), "--train_file is missing: --do_train read"),
+    # A recipe is checked as the command line is.
+    *(("run_classifier", dict(recipe=f"{{folder}}/recipe_{number}.json", data_dir="x", task_name="rte"), message)
+      for number, message in enumerate((
+          "recipe_0.json: --learning_rate has no value", "recipe_1.json: --train_batch_size must be an integer in the",
+          "recipe_2.json: --max_seq_length must be a whole number. Received: long",
+          "recipe_3.json: --do_train must be true or false. Received: ", "recipe_4.json: "))),
+]
+RECIPES = [dict(learning_rate=None), dict(train_batch_size=0), dict(max_seq_length="long"), dict(do_train=[1]),
+           dict(no_such_flag=1)]
+
+
+@pytest.mark.parametrize("script, flags, message", REFUSED, ids=str)
+def test_a_flag_that_does_not_fit_is_refused_in_one_line(paths, tmp_path, monkeypatch, capsys, script, flags, message):
     monkeypatch.chdir(tmp_path)
-    base = {name: str(value).format(out=tmp_path, **paths) for name, value in SCRIPTS["run_classifier"][0].items()}
-    with loaded("run_classifier") as run:
-        assert run(**{**base, "output_dir": output_dir, "export_dir": export_dir}) == 1
-    assert f"--output_dir={output_dir} must not be --export_dir or a folder in it" in capsys.readouterr().err
+    flags = {name: value.format(**paths) if isinstance(value, str) else value for name, value in flags.items()}
+    with loaded(script) as run:
+        if "output_dir" in {flag.name for flag in run.flags}:
+            flags.setdefault("output_dir", "out")
+        assert run(**flags) == 1
+    printed = capsys.readouterr().err
+    line, = [line for line in printed.splitlines() if "error: " in line]
+    assert message in line and "Traceback" not in printed
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("encoder, preprocessing", [("hub", "hub"), ("hub", "./hub/"), ("hub", "hub/preprocess"),
-                                                    ("hub/encoder", "hub")])
-def test_the_two_modules_of_an_encoder_need_two_folders(paths, tmp_path, monkeypatch, capsys, encoder, preprocessing):
-    monkeypatch.chdir(tmp_path)
-    with loaded("export_to_tfhub") as run:
-        assert run(albert_directory=paths["model"], export_path=encoder, preprocess_export_path=preprocessing) == 1
-    message = f"--preprocess_export_path={preprocessing} and --export_path={encoder} must be two folders"
-    assert message in capsys.readouterr().err and not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("script", ["export_to_tflite", "fill_mask", "run_classifier", "run_race",
-                                    "run_tagging"])
-def test_a_length_beyond_the_models_is_refused_before_anything_is_traced(paths, tmp_path, capsys, script):
-    base = {name: str(value).format(out=tmp_path / "out", **paths) for name, value in SCRIPTS[script][0].items()}
-    no_graph = mock.Mock(side_effect=AssertionError("the model is called"))
-    with loaded(script) as run, mock.patch.object(AlbertModel, "call", no_graph):
-        assert run(**{**base, "max_seq_length": 65}) == 1
-    assert "--max_seq_length=65 is more than the config's max_position_embeddings, 64" in capsys.readouterr().err
-
-
-def test_text_with_half_of_a_surrogate_pair_is_refused_by_flag(paths, capsys):
-    with loaded("fill_mask") as run:
-        assert run(init_checkpoint="nowhere", text=["the [MASK] of", "a \ud83d [MASK]"]) == 1
-    assert r"error: --text: '\ud83d' is half of a surrogate pair" in capsys.readouterr().err
 
 
 def test_standard_input_that_is_no_utf8_is_refused_by_line(monkeypatch):
@@ -234,53 +288,6 @@ def test_an_empty_line_of_standard_input_is_no_query(paths, tmp_path, monkeypatc
         assert run(vectors_file=tmp_path / "x.npy", **model) == 1  # standard input has been read
     assert query == "a kettle" and neighbour.startswith("    ")
     assert "error: there are no queries" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("script, values, message", [
-    ("run_pretraining", dict(input_file="nowhere", train_batch_size=8, gradient_accumulation_steps=3),
-     "--train_batch_size must be a multiple of 1 replica times 3 --gradient_accumulation_steps. Received: 8"),
-    ("run_pretraining", dict(input_file="nowhere", distribution_strategy="mirrored", do_eval=True, eval_batch_size=7),
-     "--eval_batch_size must be a multiple of 2 replicas. Received: 7"),
-    ("run_race", dict(distribution_strategy="mirrored", do_train=False, do_eval=False, do_predict=True,
-                         data_dir="nowhere", predict_batch_size=7), "--predict_batch_size must be a multiple of 2"),
-    ("run_squad", dict(distribution_strategy="mirrored", do_train=True, do_predict=True, train_file="nowhere",
-                       predict_file="nowhere", eval_batch_size=7), "--eval_batch_size must be a multiple of 2"),
-    ("run_classifier", dict(distribution_strategy="mirrored", do_train=False, do_eval=False, calibrate=True,
-                            data_dir="nowhere", task_name="rte", predict_batch_size=7),
-     "--predict_batch_size must be a multiple of 2"),
-])
-def test_batches_that_cannot_be_divided_are_refused_before_anything_is_read(capsys, script, values, message):
-    with loaded(script) as run:
-        assert run(output_dir="nowhere", albert_config_file="albert_base_v2", **values) == 1
-    assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("values, message", [
-    (dict(runtime="jax", precision="mixed_float16"), "--runtime=jax does not scale losses"),
-    (dict(runtime="jax", cpu_parts=2), "--cpu_parts is for TensorFlow"),
-    (dict(runtime="jax", use_tpu=True), "--use_tpu is for TensorFlow"),
-    (dict(runtime="jax", distribution_strategy="mirrored"), "--distribution_strategy=mirrored is for TensorFlow"),
-    (dict(jax_cache_dir="programs"), "--jax_cache_dir"), (dict(shard_weights=True), "--shard_weights"),
-    (dict(runtime="jax", jax_num_processes=2), "--jax_num_processes")], ids=str)
-def test_flags_that_jax_cannot_follow_or_that_need_it_are_refused(capsys, values, message):
-    with loaded("run_pretraining") as run:
-        assert run(output_dir="nowhere", input_file="nowhere", albert_config_file="albert_base_v2", **values) == 1
-    assert message in capsys.readouterr().err.splitlines()[-1]
-
-
-@pytest.mark.parametrize("content, message", [
-    (dict(learning_rate=None), "--learning_rate has no value"),
-    (dict(train_batch_size=0), "--train_batch_size must be an integer in the range"),
-    (dict(max_seq_length="long"), "--max_seq_length must be a whole number. Received: long"),
-    (dict(do_train=[1]), "--do_train must be true or false. Received: "),
-    (dict(no_such_flag=1), "no_such_flag")])
-def test_a_recipe_is_checked_as_the_command_line_is(tmp_path, capsys, content, message):
-    path = tmp_path / "mine.json"
-    path.write_text(json.dumps(content))
-    with loaded("run_classifier") as run:
-        assert run(recipe=path, data_dir="nowhere", output_dir="nowhere", task_name="rte") == 1
-    error, = [line for line in capsys.readouterr().err.splitlines() if "error: " in line]
-    assert f"{path}: " in error and message in error
 
 
 def test_many_paths_are_the_first_ones_and_a_number():
