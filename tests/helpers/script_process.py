@@ -201,6 +201,7 @@ def _run_script(script, arguments, environment, cwd, max_file_size, session, std
     of_environment = [path for path in sys.path if not path.startswith(str(REPOSITORY)) or path.startswith(sys.prefix)]
     sys.path = [str(REPOSITORY), os.path.dirname(script), *of_environment]
     if max_file_size is not None:
+        sys.dont_write_bytecode, os.environ["PYTHONDONTWRITEBYTECODE"] = True, "1"  # it would be cut, and read later
         resource.setrlimit(resource.RLIMIT_FSIZE, (max_file_size, max_file_size))
     if prepare:
         prepare()
