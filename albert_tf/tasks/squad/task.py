@@ -97,7 +97,7 @@ class SpanObjective(Objective):
 
     TEACHER_OUTPUTS = dict(start_logits=MASKED_LOGIT, end_logits=MASKED_LOGIT)
 
-    def __init__(self, model: AlbertSpan, n_best_size: int = 20):
+    def __init__(self, model: AlbertSpan, n_best_size: int = AnswerOptions.n_best_size):
         super().__init__(model)
         self._options = AnswerOptions("1.1", n_best_size)
 
