@@ -187,6 +187,7 @@ def test_losses_and_metrics_are_those_of_the_definition(trained, predictions):
 def test_the_loss_in_blocks_and_its_gradients_are_those_of_all_logits(monkeypatch, rows):
     monkeypatch.setattr(modeling, "_BLOCK", 64)
     model, chance = AlbertPhonemePretrainer(CONFIG, num_words=11), np.random.default_rng(0)
+    model.words.bias.assign(chance.normal(size=11))
     vectors = tf.constant(chance.normal(size=(rows, 8)), tf.float32)
     weights = tf.constant(chance.random(rows), tf.float32)
     labels = tf.constant(chance.integers(0, 11, rows), tf.int32)
