@@ -21,7 +21,7 @@ from albert_tf.data.worker_pool import chunks, worker_pool
 from albert_tf.pretraining.corpus import line_batches
 from albert_tf.text.phonemes import Phonemizer, split_words, write_line
 from albert_tf.utils import bounds
-from albert_tf.utils.files import expand_globs
+from albert_tf.utils.files import errors_naming, expand_globs
 from albert_tf.utils.outputs import locked, output
 from albert_tf.utils.progress import count_of, progress
 
@@ -58,7 +58,7 @@ def main(options: Options) -> None:
                     words.update(dict.fromkeys(split_words(line)))
                 done(len(lines))
         missing = [word for word in words if word not in table]
-        with open(kept, "a", encoding="utf-8", newline="\n") as file, progress(
+        with errors_naming(kept), open(kept, "a", encoding="utf-8", newline="\n") as file, progress(
                 "phonemizing", len(missing), " words") as done:
             for new, phonemes in run(_phonemize_words, ((part,) for part in chunks(missing, _WORDS_OF_TASK))):
                 table.update(zip(new, phonemes))

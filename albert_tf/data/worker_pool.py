@@ -22,12 +22,12 @@ import queue
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import traceback
 from typing import Any, BinaryIO, Callable, Iterable, Iterator, TypeVar, cast
 
 from albert_tf.utils import bounds
+from albert_tf.utils.files import scratch_folder
 
 Run = Callable[[Callable, Iterable[tuple]], Iterator]
 Element = TypeVar("Element")
@@ -51,7 +51,8 @@ def worker_pool(num_workers: int, make_state: Callable, *arguments) -> Iterator[
     workers: list[_Worker] = []
     of_thread, lock, has_ended = threading.local(), threading.Lock(), threading.Event()
     threads = concurrent.futures.ThreadPoolExecutor(num_workers)
-    temporary = tempfile.TemporaryDirectory(prefix="albert_tf_workers.", ignore_cleanup_errors=True)
+    scratch = contextlib.ExitStack()
+    temporary = scratch.enter_context(scratch_folder())
 
     def call(function: Callable, task: tuple) -> Any:
         """Runs a task in the process of this thread, which the thread's first task starts."""
@@ -59,7 +60,7 @@ def worker_pool(num_workers: int, make_state: Callable, *arguments) -> Iterator[
             with lock:  # so that the block's end finds all workers
                 if has_ended.is_set():
                     raise concurrent.futures.CancelledError
-                worker = _Worker(temporary.name)
+                worker = _Worker(temporary)
                 workers.append(worker)
             worker.call(make_state, arguments)
             of_thread.worker = worker
@@ -82,7 +83,7 @@ def worker_pool(num_workers: int, make_state: Callable, *arguments) -> Iterator[
             has_ended.set()
         for worker in workers:
             worker.end()
-        temporary.cleanup()
+        scratch.close()
         threads.shutdown(wait=True)
 
 

@@ -6,7 +6,6 @@ LiteRT is the new name of TensorFlow Lite. TensorFlow still has the converter, a
 from __future__ import annotations
 
 import importlib.util
-import tempfile
 import warnings
 from typing import Any, Callable, Mapping, Sequence
 
@@ -18,6 +17,7 @@ from albert_tf import keras
 from albert_tf.export.saved_model import exported_outputs, graph, largest_differences, random_inputs
 from albert_tf.text.packing import concatenated
 from albert_tf.utils import imports
+from albert_tf.utils.files import scratch_folder
 
 
 def convert(
@@ -40,7 +40,7 @@ def convert(
         one = tf.lite.TFLiteConverter.from_concrete_functions([function(max_seq_length)], module)
         return _run_converter(one, precision)
     signatures = {signature_name(length): function(length) for length in max_seq_length}
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch_folder() as folder:
         tf.saved_model.save(module, folder, signatures)
         return _run_converter(tf.lite.TFLiteConverter.from_saved_model(folder, [*signatures]), precision)
 

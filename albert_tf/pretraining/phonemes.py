@@ -17,7 +17,6 @@ import dataclasses
 import hashlib
 import itertools
 import os
-import tempfile
 from typing import Any, Iterable, Iterator, Mapping
 
 import numpy as np
@@ -28,7 +27,7 @@ from albert_tf.data.worker_pool import chunks, worker_pool
 from albert_tf.pretraining.creation import BucketWriter, check_names, write_shards
 from albert_tf.text.lines import read_lines
 from albert_tf.text.phonemes import PhonemeTable, parse_line
-from albert_tf.utils.files import is_remote
+from albert_tf.utils.files import is_remote, scratch_folder
 from albert_tf.utils.manifests import output_set
 from albert_tf.utils.outputs import write_text
 from albert_tf.utils.progress import count_of, progress
@@ -83,8 +82,8 @@ def create_phoneme_records(
     """
     check_names(outputs)
     first = next(iter(outputs.values()))[0]
-    with output_set(outputs) as written, tempfile.TemporaryDirectory(
-            dir=None if is_remote(first) else os.path.dirname(written.temporary[first])) as work:
+    with output_set(outputs) as written, scratch_folder(
+            None if is_remote(first) else os.path.dirname(written.temporary[first])) as work:
         with worker_pool(num_workers, _Rows, table, options) as run:
             counts, words, symbols, max_words = _count(run, input_files)
         _check(counts, words, symbols)

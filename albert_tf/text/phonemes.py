@@ -17,10 +17,11 @@ import itertools
 import json
 import logging
 import re
+import tempfile
 import unicodedata
 from typing import Any, Mapping, Sequence
 
-from albert_tf.utils.files import parse_json_object, read_json_object
+from albert_tf.utils.files import errors_naming, parse_json_object, read_json_object
 from albert_tf.utils.imports import check_installed
 
 SEPARATOR = " "  # the symbol between two words
@@ -151,7 +152,8 @@ class Phonemizer:
                 name for name in languages if name.startswith(language[:2]))
             raise ValueError(f"--language={language} is no language of espeak-ng"
                              + (f"; did you mean {' or '.join(close)}?" if close else ""))
-        self._backend = EspeakBackend(language, with_stress=True, language_switch="remove-flags", logger=quiet)
+        with errors_naming(tempfile.gettempdir()):  # to which the library is copied
+            self._backend = EspeakBackend(language, with_stress=True, language_switch="remove-flags", logger=quiet)
 
     def words(self, words: Sequence[str]) -> list[str]:
         """The phonemes of each word on its own. Punctuation sounds as itself."""

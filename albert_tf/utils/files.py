@@ -7,13 +7,16 @@ no TensorFlow.
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
 import io
 import json
 import os
 import re
 import reprlib
+import shutil
 import stat
+import tempfile
 from typing import Any, BinaryIO, Iterator, cast
 
 from albert_tf.utils.imports import tensorflow as tf
@@ -84,6 +87,34 @@ def errors_naming_origin(path: str, directory: str) -> Iterator[None]:
         error.args = tuple(argument.replace(directory, path) if isinstance(argument, str) else argument
                            for argument in error.args)
         raise
+
+
+# Errors of writing. Python's own have no file name if they come from a file that is open already.
+_CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+
+
+@contextlib.contextmanager
+def errors_naming(path: str) -> Iterator[None]:
+    """Makes errors of writing that name no file name a path."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in _CANNOT_WRITE:
+            raise OSError(error.errno, error.strerror, path) from error
+        raise
+
+
+@contextlib.contextmanager
+def scratch_folder(parent: str | None = None) -> Iterator[str]:
+    """A new folder that is removed at the end, below `parent` or in the system's folder for temporary files.
+
+    tempfile.TemporaryDirectory calls itself without end where permissions keep it from removing a file.
+    """
+    folder = tempfile.mkdtemp(dir=parent)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def names_in(folder: str) -> list[str]:

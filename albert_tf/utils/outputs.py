@@ -38,9 +38,11 @@ from albert_tf.utils.files import (
     check_directory,
     check_is_file,
     check_no_wildcard,
+    errors_naming,
     is_remote,
     make_directory,
     names_in,
+    scratch_folder,
     version,
     written_path,
 )
@@ -49,8 +51,6 @@ from albert_tf.utils.imports import tensorflow as tf
 # Ends of the names of files without which the others of a checkpoint or a SavedModel are not read.
 _LAST = (".index", "saved_model.pb")
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
-# Errors of writing. Python's own have no file name if they come from a file that is open already.
-_CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 # The number of files that are renamed at the same time. On an object store, each takes a few tenths of a second.
 _RENAMING_THREADS = 16
 
@@ -123,10 +123,9 @@ def _errors_naming(path: str, temporary: str, folder: str) -> Iterator[None]:
         return text.replace(os.path.join(temporary, ""), os.path.join(folder, "")).replace(temporary, path)
 
     try:
-        yield
+        with errors_naming(path):
+            yield
     except OSError as error:
-        if error.filename is None and error.errno in _CANNOT_WRITE:  # of an open file
-            raise OSError(error.errno, error.strerror, path) from error
         if temporary in f"{error.filename} {error.filename2}":  # of a rename: the name that is not temporary
             name = error.filename2 if error.filename2 and temporary not in error.filename2 else error.filename
             raise OSError(error.errno, error.strerror, renamed(name)) from error
@@ -237,7 +236,7 @@ def output(path: str) -> Iterator[str]:
     """
     path = written_path(path)
     with temporary_folder(path) as beside, contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory()) if is_remote(path) else beside
+        folder = stack.enter_context(scratch_folder()) if is_remote(path) else beside
         local, temporary = (os.path.join(place, os.path.basename(path)) for place in (folder, beside))
         open(local, "w").close()
         yield local

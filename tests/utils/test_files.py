@@ -1,12 +1,21 @@
 """Paths and checks of files: an error names what is not there."""
 
+import errno
 import os
 import re
 import threading
 
 import pytest
 
-from albert_tf.utils.files import check_name, expand_globs, is_inside, read_bytes, version
+from albert_tf.utils.files import (
+    check_name,
+    errors_naming,
+    expand_globs,
+    is_inside,
+    read_bytes,
+    scratch_folder,
+    version,
+)
 
 
 def test_globs_are_expanded_in_order_and_each_file_comes_once_and_what_is_not_there_is_named(tmp_path):
@@ -42,6 +51,27 @@ def test_a_file_that_is_replaced_within_a_second_has_another_version(tmp_path):
         os.utime(path, ns=(nanoseconds, nanoseconds))
         versions.append(version(str(path)))
     assert versions == [(4, 1_000_000_000), (4, 1_000_000_500)]
+
+
+@pytest.mark.parametrize("error, named", [
+    (OSError(errno.ENOSPC, "full"), "x"), (OSError(errno.ENOSPC, "full", "y"), "y"), (OSError("a worker ended"), None)])
+def test_an_error_of_writing_without_a_name_gets_one(error, named):
+    with pytest.raises(OSError) as raised, errors_naming("x"):
+        raise error
+    assert raised.value.filename == named
+
+
+def test_a_scratch_folder_that_cannot_be_removed_is_left(tmp_path, monkeypatch):
+    def fails(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    with scratch_folder(str(tmp_path)) as gone:
+        open(f"{gone}/x", "w").close()
+    with scratch_folder(str(tmp_path)) as left:
+        open(f"{left}/x", "w").close()
+        monkeypatch.setattr(os, "unlink", fails)
+        monkeypatch.setattr(os, "rmdir", fails)
+    assert list(map(str, tmp_path.iterdir())) == [left]
 
 
 @pytest.mark.parametrize("path, folder, expected", [
