@@ -31,6 +31,8 @@ CALLS = {  # number: operation, and the arguments of each path: its directory an
 OPEN_FLAGS = {2: 1, 257: 2}  # the argument with the flags: only calls that create or truncate are watched
 CREATES = os.O_CREAT | os.O_TRUNC
 UNLINKAT, REMOVES_FOLDER, FLOCK, UNLOCKS = 263, 0x200, 73, 8
+# Temporary files of TensorFlow and phonemizer, whose removal at the exit may end in a traceback of theirs.
+SPARED = re.compile("__autograph|libespeak|rmdir tmp/tmp#")
 NEVER_RANDOM = re.compile(r"(?<=tmp)\w{8}\b|(?<=generated_file)\w{8}|[0-9a-f]{16}|\d+")
 
 # The names of the kernel's headers.
@@ -155,7 +157,7 @@ class Watch:
         self.calls[call.at] = call
         if call.at == self.at and self.action == "kill":
             os.killpg(os.getpgid(pid), 9)
-        elif call.at == self.at or self.at in self.calls and operation in self.lasting and "__autograph" not in kind:
+        elif call.at == self.at or self.at in self.calls and operation in self.lasting and not SPARED.search(kind):
             return self.action
         return 0
 

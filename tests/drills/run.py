@@ -35,6 +35,7 @@ import time
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "helpers"))
 
+from calls import SPARED  # noqa: E402
 from engine import CHANGES, Workplace, differences, end, files, unreadable, wait_for_end  # noqa: E402
 from scenarios import PAIRS, SCENARIOS  # noqa: E402
 from soak import soak  # noqa: E402
@@ -48,8 +49,8 @@ ERRORS = {  # the calls that may have an error
     errno.ENOSPC: (*SPACE, "rename", "link"), errno.EDQUOT: SPACE, errno.EIO: (*SPACE, "fsync", "lock", *CHANGES),
     errno.EACCES: ("create", *CHANGES), errno.ENOLCK: ("lock",),
 }
-# TensorBoard's curves, and TensorFlow's temporary sources, whose removal at the exit may end in its traceback.
-NOT_FAILED = r"events\.out|__autograph"
+# TensorBoard's curves, and temporary files of libraries.
+NOT_FAILED = rf"events\.out|{SPARED.pattern}"
 # Not synced: TensorBoard's curves, and features that are made again.
 UNSYNCED = r"^cache/|/cache/"
 REPOSITORY = pathlib.Path(__file__).parents[2]
@@ -152,7 +153,7 @@ class Drill:
         if not scenario.reader:
             manifests = [path.read_text() for path in place.out.rglob("*manifest.json")]
             is_refused = any('"complete": false' in manifest for manifest in manifests)
-            is_set = scenario.progress == "$^" and any(name.endswith("manifest.json") for name in expected)
+            is_set = scenario.progress == "$^" and sum(name.endswith("manifest.json") for name in expected) == 1
             return torn + [f"mixed: {differences(before, there)}"] * (is_set and not is_refused)
         read = place.run(scenario.reader)
         shutil.rmtree(place.out / "read", ignore_errors=True)
