@@ -5,7 +5,7 @@
 The shared layer of --init_checkpoint is repeated. The masked-LM head fills one mask in each line of the text: the share
 of lines with the same first piece as in float32, and the error of the encoder's vectors (root mean square, divided by
 their standard deviation). The models are not trained at these depths, so only the comparison counts. The values are
-written to int8_depth.csv, and the shares are drawn in int8_depth.svg.
+written to int8_depth.csv.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks.masked_lm import MASK, masked_ids
 from albert_tf.text.lines import read_lines
-from albert_tf.utils.charts import Curve, Panel, write_charts
 from albert_tf.utils.outputs import write_csv
 from benchmarks import common_flags
 from benchmarks.processor import run
@@ -33,8 +32,6 @@ flags.DEFINE_string("text_file", None, "Path of a text with one sentence on each
 flags.DEFINE_integer("lines", 1000, "Number of lines.", lower_bound=1)
 common_flags.define_output_dir()
 FLAGS = flags.FLAGS
-# What stays in float32 besides biases, LayerNorms and the last layer, by the name of the variant.
-VARIANTS = {"int8": "", "int8 with attention in float32": "attention_"}
 
 
 def main():
@@ -45,18 +42,12 @@ def main():
         model = AlbertPretrainer(stored.config.replace(num_hidden_layers=layers))
         model.set_weights(stored.get_weights())
         logits, vectors = outputs(to_onnx(model), inputs)
-        for name, in_float32 in VARIANTS.items():
-            of_int8, vectors_of_int8 = outputs(to_onnx(model, "int8", in_float32), inputs)
-            same = float(np.mean(of_int8.argmax(1) == logits.argmax(1)))
-            error = float(np.sqrt(np.mean(np.square(vectors_of_int8 - vectors))) / np.std(vectors))
-            rows.append((layers, name, round(same, 4), round(error, 4)))
-            print(*rows[-1], sep=", ", flush=True)
-    write_csv(os.path.join(FLAGS.output_dir, "int8_depth.csv"),
-              [("layers", "precision", "same_piece", "error_of_vectors"), *rows])
-    curves = [Curve([(layers, same) for layers, precision, same, _ in rows if precision == name], name)
-              for name in VARIANTS]
-    write_charts(os.path.join(FLAGS.output_dir, "int8_depth.svg"),
-                 [Panel("lines with the same piece as in float32", curves, "layers")])
+        of_int8, vectors_of_int8 = outputs(to_onnx(model, "int8"), inputs)
+        same = float(np.mean(of_int8.argmax(1) == logits.argmax(1)))
+        error = float(np.sqrt(np.mean(np.square(vectors_of_int8 - vectors))) / np.std(vectors))
+        rows.append((layers, round(same, 4), round(error, 4)))
+        print(*rows[-1], sep=", ", flush=True)
+    write_csv(os.path.join(FLAGS.output_dir, "int8_depth.csv"), [("layers", "same_piece", "error_of_vectors"), *rows])
 
 
 def masked_lines(tokenizer) -> list[dict[str, np.ndarray]]:

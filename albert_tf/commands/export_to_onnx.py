@@ -58,9 +58,8 @@ class Options(ScoredExport):
     node_modules: str = fields.string(
         "node_modules", "Folder in which npm has installed the JavaScript of the page.", needs="layout=web")
     int8_in_float32: str = fields.string(
-        "", "Regular expression of the names of further weights that stay float32 in int8. attention_ keeps the "
-        "attention, so that models of many shared layers lose less accuracy. Default: only biases, LayerNorms and the "
-        "last layers of heads stay float32.")
+        "", "Regular expression of the names of further weights that stay float32 in int8, such as "
+        "'ffn_.*/output'. Default: only biases, LayerNorms and the last layers of heads.")
 
 
 def main(options: Options) -> None:

@@ -42,7 +42,7 @@ OUTPUTS = dict(
     several=["logits"], token_classifier=["logits"], span=["start_logits", "end_logits"], multiple_choice=["logits"],
     sentence_encoder=["last_hidden_state", "sentence_embedding"])
 OURS = dict(last_hidden_state="sequence_output", pooler_output="pooled_output")
-# Of the largest difference, and for int8 (7 bits of weights, 8 of activations) of the mean difference.
+# Of the largest difference, and for int8 of the mean difference.
 BOUNDS = dict(float32=2e-4, float16=0.02, int8=0.2)
 
 

@@ -23,9 +23,7 @@ from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.imports import check_installed
 
 OPSET, IR_VERSION = 20, 9  # ONNX 1.15 and ONNX Runtime 1.17: the first with Gelu
-# Processors without VNNI add two products of 8-bit numbers in 16 bits with saturation; 2 * 255 * 64 is small enough.
-_LARGEST_INTEGER_WEIGHT = 64
-_LARGEST_INTEGER_IN_LOOKUPS = 127
+_LARGEST_INTEGER = 127
 
 
 class OnnxGraph:
@@ -88,7 +86,7 @@ class OnnxGraph:
         if not self._is_int8(name):
             stored = self.weight(name, kernel)
             return lambda x: self.node("MatMul", x, stored)
-        integers, scales = _quantize(_float32(kernel), axis=0, largest=_LARGEST_INTEGER_WEIGHT)
+        integers, scales = _quantize(_float32(kernel), is_multiplied=True)
         stored, scale = self._store(name, integers), self._store(f"{name}/scale", scales)
         return lambda x: self.integer_product(x, stored, scale)
 
@@ -105,9 +103,8 @@ class OnnxGraph:
         """Stores an embedding table [rows, size]. `is_multiplied`: whether it is used in products too."""
         if not self._is_int8(name):
             return Table(self, self.weight(name, rows))
-        largest = _LARGEST_INTEGER_WEIGHT if is_multiplied else _LARGEST_INTEGER_IN_LOOKUPS
-        integers, scales = _quantize(_float32(rows), axis=1, largest=largest)
-        return Table(self, self._store(name, integers), self._store(f"{name}/scale", scales))
+        integers, scales = _quantize(_float32(rows).T, is_multiplied)
+        return Table(self, self._store(name, integers.T), self._store(f"{name}/scale", scales))
 
     def integer_product(self, x: str, integers: str, scales: str) -> str:
         """x times an int8 matrix with one scale per output, in the form that ONNX Runtime fuses to one op."""
@@ -225,11 +222,19 @@ def import_package(name: str) -> ModuleType:
     return importlib.import_module(name)
 
 
-def _quantize(values: np.ndarray, axis: int, largest: int) -> tuple[np.ndarray, np.ndarray]:
-    """Quantizes to integers of at most `largest`, with one float32 scale along `axis`: values are integers * scale."""
-    scales = np.abs(values).max(axis=axis, initial=0, keepdims=True) / largest
-    integers = np.rint(values / np.where(scales > 0, scales, 1))
-    return integers.astype(np.int8), scales.squeeze(axis).astype(np.float32)
+def _quantize(kernel: np.ndarray, is_multiplied: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Quantizes a kernel [inputs, outputs] to int8, with one float32 scale per output: kernel is integers * scales.
+
+    `is_multiplied`: whether integers are multiplied. Processors with AVX2 and without VNNI add the products of two
+    inputs in 16 bits with saturation, those of 2 i and 2 i + 1. An input is at most 255, so the sum of two such weights
+    must not exceed 128.
+    """
+    largest = np.abs(kernel).max(axis=0, initial=0)
+    if is_multiplied:
+        pairs = np.add.reduceat(kernel, range(0, len(kernel), 2), axis=0)
+        largest = np.maximum(largest, np.abs(pairs).max(axis=0, initial=0))
+    scales = largest / _LARGEST_INTEGER
+    return np.rint(kernel / np.where(scales > 0, scales, 1)).astype(np.int8), scales.astype(np.float32)
 
 
 def _float32(value) -> np.ndarray:
