@@ -3,6 +3,7 @@
 import contextlib
 import resource
 import shutil
+import sys
 
 import pytest
 import tensorflow as tf
@@ -35,12 +36,14 @@ def train_to_step_4(folder, batches=6):
 @contextlib.contextmanager
 def largest_file(size):
     """Limits the size in bytes of the files of this process, like `ulimit -f`."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before, writes_none = resource.getrlimit(resource.RLIMIT_FSIZE), sys.dont_write_bytecode
+    sys.dont_write_bytecode = True  # it would be cut, and read later
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        sys.dont_write_bytecode = writes_none
 
 
 def test_a_checkpoint_that_cannot_be_written_ends_the_run_with_an_error(tmp_path):
