@@ -37,8 +37,9 @@ def test_importing_the_package_imports_no_tensorflow_and_modules_are_reached_by_
         "False", albert_tf.__version__, "True", "PairPacker", "albert_tf.training.optimizer", "True"]
 
 
-def test_an_unknown_name_is_an_attribute_error():
+def test_packages_have_the_names_that_they_list_and_an_unknown_one_is_an_attribute_error():
     packages = [found.name for found in pkgutil.walk_packages(albert_tf.__path__, "albert_tf.") if found.ispkg]
     assert len(packages) > 10
     for package in (albert_tf, *map(importlib.import_module, packages)):
         assert not hasattr(package, "no_such_name")
+        assert all(hasattr(package, name) for name in getattr(package, "__all__", ()))
