@@ -197,7 +197,7 @@ def test_whole_numbers_out_of_bounds_are_refused_by_flag_and_value(capsys):
     (lambda: SquadConfig(**ACTION, training=FineTuningTraining(random_seed=2**31 - 2), num_runs=3), "=2147483648"),
     (lambda: SquadConfig(**ACTION, ensemble_checkpoints=["a", "b"]), r"ensemble_checkpoints must be a tuple. Received"),
     (lambda: Schedule(0), "num_train_steps .*=0"),
-    (lambda: SquadConfig(output_dir="out", eval_batch_size=10**19),
+    (lambda: ClassifierConfig(output_dir="out", task_name="cola", eval_batch_size=10**19),
      "eval_batch_size .*=10000000000000000000"),
     (lambda: worker_pool(3000, print).__enter__(), "num_workers must be a whole number from 1 to 1,024. .*=3000"),
 ])

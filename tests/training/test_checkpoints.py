@@ -256,6 +256,11 @@ def test_every_variable_and_every_slot_of_the_optimizer_is_read(of_a_model, tmp_
         new_model_run(run, cross_layer_sharing="all")[1].restore_latest()
 
 
+def test_a_directory_that_could_not_be_read_again_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="the path of a checkpoint or a SavedModel must not have"):
+        new_run(tmp_path / "run[1]")
+
+
 def test_one_of_several_processes_writes(tmp_path):
     trainer, checkpoints = new_run(tmp_path, writes=False)
     save_at(trainer, checkpoints, 5)
