@@ -36,10 +36,9 @@ def convert(
 
     module = tf.Module()
     module.weights = model.variables
-    if isinstance(max_seq_length, int):
-        one = tf.lite.TFLiteConverter.from_concrete_functions([function(max_seq_length)], module)
-        return _run_converter(one, precision)
-    signatures = {signature_name(length): function(length) for length in max_seq_length}
+    signatures = ({"serving_default": function(max_seq_length)} if isinstance(max_seq_length, int) else
+                  {signature_name(length): function(length) for length in max_seq_length})
+    # from_concrete_functions writes a SavedModel, too, but gives a model without signatures where it cannot.
     with scratch_folder() as folder:
         tf.saved_model.save(module, folder, signatures)
         return _run_converter(tf.lite.TFLiteConverter.from_saved_model(folder, [*signatures]), precision)

@@ -46,6 +46,15 @@ def test_smaller_weights_change_little_and_converting_and_comparing_print_nothin
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_full_disk_for_temporary_files_is_an_error(monkeypatch):
+    def fails(*_, **__):
+        raise OSError(28, "No space left on device", "/tmp")
+
+    monkeypatch.setattr(tf.saved_model, "save", fails)
+    with pytest.raises(OSError, match="No space"):
+        tflite.convert(AlbertClassifier(CONFIG, num_labels=3), "float32", 12)
+
+
 @pytest.mark.parametrize("kind", HEADS)
 def test_in_float32_every_output_is_the_models(kind):
     model = kind(CONFIG)
