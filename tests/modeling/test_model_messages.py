@@ -25,6 +25,7 @@ def names(error, *parts):
     (AlbertTokenClassifier, dict(num_labels=2, label_names=["O", "B-place\r"]), ["label_names", "'B-"]),
     (AlbertClassifier, dict(num_labels=2, window_pooling="cls"), ["window_pooling", "mean, max", "'cls'"]),
     (AlbertClassifier, dict(num_labels=2, classifier_dropout_prob=1.5), ["classifier_dropout_prob", "at most 1"]),
+    (AlbertConditionalSpan, dict(dropout_prob=1.5), ["dropout_prob", "at most 1"]),
     (Encoder, dict(pooling="median"), ["pooling", "mean, max, cls, pooler", "'median'"]),
     (Encoder, dict(truncate_dim=17), ["truncate_dim", "1 to 16", "truncate_dim=17"]),
     (Encoder, dict(vector_precision="int4"), ["vector_precision", "float32, int8, binary", "'int4'"]),
