@@ -108,9 +108,10 @@ def test_a_step_with_a_gradient_that_is_not_finite_is_left_out_and_counted():
     assert (trainer.skipped_steps, trainer.skipped_in_a_row, trainer.optimizer.iterations) == (1, 0, 5)
 
 
-def test_each_step_replica_and_micro_batch_has_its_own_dropout_seed(monkeypatch):
+@pytest.mark.parametrize("count", [1, 2])
+def test_each_step_replica_and_micro_batch_has_its_own_dropout_seed(monkeypatch, count):
     def seeds(random_seed):
-        trainer, found = slope_trainer(gradient_accumulation_steps=2, random_seed=random_seed), []
+        trainer, found = slope_trainer(gradient_accumulation_steps=count, random_seed=random_seed), []
         monkeypatch.setattr(trainer, "_sums_over_parts", lambda micro_batch, denominators, seed: (
             found.append(tuple(seed.numpy())), ([], {}))[1])
         for step in (0, 1):
@@ -120,7 +121,7 @@ def test_each_step_replica_and_micro_batch_has_its_own_dropout_seed(monkeypatch)
         return found
 
     assert seeds(1) == seeds(1)
-    assert len(seeds(1)) == 8 and len({*seeds(1), *seeds(2)}) == 16
+    assert len(seeds(1)) == 4 * count and len({*seeds(1), *seeds(2)}) == 8 * count
 
 
 @pytest.mark.long
