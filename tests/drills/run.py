@@ -184,10 +184,10 @@ class Drill:
         return [done], found + self._again(scenario, expected, ended.printed)
 
     def _unclear(self, scenario, ended, number):
-        """What is missing in the message: the reason, and a path that is not temporary."""
+        """What is missing in the message: the reason, and a path, which is no temporary one of an output."""
         lines = [line for line in ended.printed.splitlines() if ": error: " in line]
         path = rf": error: .*{self.workplace.folder}/(out|tmp)\S*[:;] {os.strerror(number)}"
-        is_clear = re.search(path, lines[0]) and not re.search(r"\.tmp|earlier|Errno", lines[0]) if lines else False
+        is_clear = lines and re.search(path, lines[0]) and not re.search(r"/out/\S*(\.tmp|earlier)|Errno", lines[0])
         return [] if is_clear and (len(lines) == 1 or scenario.starts_commands) else [f"unclear: {lines}"]
 
     def _again(self, scenario, expected, printed=""):
