@@ -46,8 +46,7 @@ def from_pretrained(
         checkpoint's prefix, a Hugging Face folder of an ALBERT or a BERT, a BERT checkpoint of google-research/bert, a
         preset of keras-hub, or a TF-Hub module, as a path or URL; "hf://org/name[@revision][/subfolder]" on the Hugging
         Face Hub; or "albert_tiny_en", which comes with the package.
-      model: "encoder", "sentence_encoder", "pretrainer", "classifier", "token_classifier", "span",
-        "conditional_span" or "multiple_choice".
+      model: "encoder", "pretrainer", "classifier" or another kind of model (docs/checkpoints.md lists them).
       config: the model's config; None for the config that comes with the weights.
       num_layers: the number of layers, from the first on, that the model is cut to; None for all layers. It warns
         unless the weights were trained for that number.

@@ -39,7 +39,7 @@ def evaluate_v1(dataset: list, predictions: Mapping[str, str]) -> dict[str, floa
     Raises:
       ValueError: a question has no prediction, or there are no questions.
     """
-    golds = {qas_id: _texts(question) for qas_id, question in _questions(dataset)}
+    golds = {qas_id: _gold_texts(question) for qas_id, question in _questions(dataset)}
     exact, f1 = _best_scores(golds, predictions, both_empty=0.0)
     return dict(exact_match=100.0 * sum(exact.values()) / len(golds), f1=100.0 * sum(f1.values()) / len(golds))
 
@@ -87,7 +87,7 @@ def evaluate_v2(
 
 def raw_scores(dataset: list, predictions: Mapping[str, str]) -> tuple[dict[str, float], dict[str, float]]:
     """Exact match and F1 of each question in SQuAD 2.0, by id: the best over its answers ("" if it has none)."""
-    golds = {qas_id: [text for text in _texts(question) if normalize_answer(text)] or [""]
+    golds = {qas_id: [text for text in _gold_texts(question) if normalize_answer(text)] or [""]
              for qas_id, question in _questions(dataset)}
     return _best_scores(golds, predictions, both_empty=1.0)
 
@@ -151,7 +151,7 @@ def _questions(dataset: list) -> Iterator[tuple[str, dict]]:
                 yield str(question["id"]), question  # a whole number in some files
 
 
-def _texts(question: dict) -> list[str]:
+def _gold_texts(question: dict) -> list[str]:
     texts = [answer.get("text") for answer in question.get("answers") or ()]
     if not all(isinstance(text, str) for text in texts):
         raise ValueError(f"question {question['id']}: an answer has no \"text\"")
