@@ -35,8 +35,8 @@ from albert_tf.weights.vocabulary import VocabularyFiles
 # The models that come with the package.
 _SHIPPED = pathlib.Path(__file__).parents[1] / "models"
 _SAVED_MODEL = "saved_model.pb"
-# The module of a format by a file that its folders have, in the order in which they are looked for. The last one of
-# Hugging Face is that of sentence-transformers; for a pickle, the reader says what to do.
+# The module of a format by a file that its folders have, in the order in which they are looked for. For a pickle or an
+# adapter, the reader says what to do.
 _FORMATS = {
     _SAVED_MODEL: "tf_hub",
     "model.weights.h5": "keras_hub",

@@ -42,6 +42,8 @@ class LabelLoss:
     labels, in which the weights multiply the terms of labels that apply, as PyTorch's
     BCEWithLogitsLoss(pos_weight=...). The focal loss multiplies each term by (1 - p) ** focal_gamma, where p is the
     probability of what is correct (Lin et al., 2017).
+
+    A choice that a question lacks has the logit MISSING_CHOICE, so a term for each label would have to leave it out.
     """
 
     multi_label: bool = False
