@@ -55,7 +55,9 @@ class Call(NamedTuple):
 
 def install(connection):
     """Lets the Watch at the other end of a connection answer the calls of this process."""
-    send_handle(connection, _listener(), None)
+    listener = _listener()
+    send_handle(connection, listener, None)
+    os.close(listener)  # so that calls fail, and do not wait forever, if the Watch's process ends
     connection.close()
 
 
