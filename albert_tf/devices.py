@@ -42,10 +42,10 @@ def is_jax(strategy: Any = None) -> bool:
     return hasattr(strategy or tf.distribute.get_strategy(), "platform")
 
 
-def has_cudnn_attention(strategy: Any = None) -> bool:
-    """Whether steps are compiled for an NVIDIA GPU with cuDNN's attention (modeling/operations.py)."""
+def cudnn_capability(strategy: Any = None) -> float:
+    """The compute capability of the GPU whose steps can use cuDNN's attention (modeling/operations.py); or 0."""
     strategy = strategy or tf.distribute.get_strategy()
-    return is_jax(strategy) and strategy.has_cudnn_attention
+    return strategy.cudnn_capability if is_jax(strategy) else 0.0
 
 
 def count(strategy: Any) -> int:

@@ -133,20 +133,23 @@ def per_replica(
 ) -> tf.data.Dataset:
     """Splits global batches into one batch for each replica of this process, in order, and parses them.
 
-    `batches` has (records, numbers), two tensors [rows, ...], and `parse` takes a replica's rows of both. `context`
-    decides which rows of each batch belong to this process and its replicas.
+    `batches` has (records, numbers), two tensors [rows, ...], and `parse` takes a replica's rows of both. It may have
+    other structures of tensors, whose number of rows is any multiple of the number of replicas. `context` decides which
+    rows of each batch belong to this process and its replicas.
     """
     replicas = context.num_replicas_in_sync
     if batch_size % replicas:
         raise ValueError(f"the batch size must be a multiple of the number of replicas, {replicas}. "
                          f"Received: {batch_size}")
-    rows, local = batch_size // replicas, replicas // context.num_input_pipelines
-    first = context.input_pipeline_id * local * rows
+    local = replicas // context.num_input_pipelines
+
+    def of_replicas(tensor):
+        rows = (tensor.shape[0] or tf.shape(tensor)[0]) // replicas
+        first = context.input_pipeline_id * local * rows
+        return tf.reshape(tensor[first : first + local * rows], [local, rows, *tensor.shape[1:]])
 
     def split(*batch):
-        parts = tuple(tf.reshape(tensor[first : first + local * rows], [local, rows, *tensor.shape[1:]])
-                      for tensor in batch)
-        return tf.data.Dataset.from_tensor_slices(parts)
+        return tf.data.Dataset.from_tensor_slices(tf.nest.map_structure(of_replicas, batch))
 
     parsed = batches.flat_map(split).map(parse, num_parallel_calls=tf.data.AUTOTUNE)
     return without_autotuning(parsed.prefetch(tf.data.AUTOTUNE))
@@ -174,13 +177,14 @@ def naming_changed_files(files: Sequence[RecordFile]) -> Iterator[None]:
 
 def training_record_batches(
     files: list[CountedFile], parse: Callable, batch_size: int, seed: int, first_step: int,
-    context: tf.distribute.InputContext,
+    context: tf.distribute.InputContext, pack: Callable | None = None
 ) -> tf.data.Dataset:
     """An endless data set of batches that begins with the batch of `first_step`. Each epoch has another order.
 
     `parse` returns the batch as a dict. Its arguments are the serialized records, string [rows], and the global number
     of each row, int64 [rows]: step * batch_size + row. A record has another number in each epoch. batch_size counts all
-    replicas; `context` decides which rows belong to this process and its replicas. See endless_batches.
+    replicas; `context` decides which rows belong to this process and its replicas. `pack` may change the number of rows
+    of a parsed batch of all replicas. See endless_batches.
     """
     paths = tf.constant([file.path for file in files])
     first_numbers = tf.constant(np.cumsum([0, *(file.count for file in files[:-1])]), tf.int64)
@@ -196,6 +200,9 @@ def training_record_batches(
     batches = endless_batches(shuffled, sum(file.count for file in files), batch_size, first_step)
     rows = tf.range(batch_size, dtype=tf.int64)
     batches = batches.enumerate(first_step).map(lambda step, examples: (examples[1], step * batch_size + rows))
+    if pack:
+        batches = batches.map(lambda *batch: pack(parse(*batch)), num_parallel_calls=tf.data.AUTOTUNE)
+        return with_infinite_cardinality(per_replica(batches, lambda batch: batch, batch_size, context))
     return with_infinite_cardinality(per_replica(batches, parse, batch_size, context))
 
 

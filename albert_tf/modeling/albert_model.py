@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.encoder import Encoder
+from albert_tf.modeling.encoder import Encoder, starts_of_tokens
 from albert_tf.modeling.layers import LayerNorm, ReleaseDense, ReleaseLayer, truncated_normal
 from albert_tf.modeling.operations import dropouts
 from albert_tf.modeling.settings import EncoderSettings, Settings
@@ -226,12 +226,18 @@ class Embeddings(ReleaseLayer):
         """The word table in the compute dtype, [V, E], for the masked-LM head."""
         return self.in_compute_dtype(self.word_embeddings)
 
-    def call(self, input_ids, segment_ids, dropouts):
+    def call(self, input_ids, segment_ids, dropouts, text_starts=None):
         """word_embedding_output and embedding_output, [batch, seq, E] each, for ids, int32 [batch, seq]."""
         words = tf.gather(self.word_embeddings, input_ids)  # [batch, seq, E]
         # One-hot, as the release does on TPU: the table has only two rows, and the gradient is dense.
         segments = tf.matmul(tf.one_hot(segment_ids, self.config.type_vocab_size), self.token_type_embeddings)
-        positions = self.position_embeddings[: tf.shape(input_ids)[1]]
+        seq = tf.shape(input_ids)[1]
+        if text_starts is None:
+            positions = self.position_embeddings[:seq]
+        else:  # padding can be longer than a text
+            places = tf.range(seq) - starts_of_tokens(text_starts, seq)
+            last = self.config.max_position_embeddings - 1
+            positions = tf.gather(self.position_embeddings, tf.minimum(places, last))
         summed = self.layer_norm(words + segments + positions, training=dropouts.training)
         return self.in_compute_dtype(words), dropouts(summed, self.config.hidden_dropout_prob)
 
@@ -243,9 +249,12 @@ class AlbertModel(ConfiguredModel):
     The compute dtype is that of the global Keras policy when the model is made. Variables are always float32.
 
     Call it with a dict of input_ids, input_mask (1 for tokens, 0 for padding) and segment_ids, int32 [batch, seq] each.
-    For repeatable dropout in training, add dropout_seed, int32 [2]. The result is a dict::
+    For repeatable dropout in training, add dropout_seed, int32 [2]. For rows of several texts, add text_starts, int32
+    [batch, texts + 1]: the index of each text's first token, then, once or more, that of the first padding. A token
+    attends to its own text alone, whose positions begin with 0, so rows can be longer than max_position_embeddings. The
+    result is a dict::
 
-      pooled_output            [batch, H]
+      pooled_output            [batch, H]; with text_starts [batch * texts, H]
       sequence_output          [batch, seq, H]
       encoder_outputs          a list of [batch, seq, H], one per layer (and inner group)
       embedding_output, word_embedding_output  [batch, seq, E]
@@ -298,19 +307,27 @@ class AlbertModel(ConfiguredModel):
     def encode(self, inputs: dict, dropouts) -> dict:
         """The same as `call`, with a Dropouts object that the caller can use for further dropouts."""
         input_ids, input_mask, segment_ids = required(inputs, ENCODER_INPUTS, "[batch, seq]")
-        word_embedding_output, embedding_output = self.embeddings(self._checked(input_ids), segment_ids, dropouts)
-        encoder_outputs = self.encoder(embedding_output, input_mask, dropouts,
+        text_starts = inputs.get("text_starts")
+        if text_starts is None:
+            input_ids = self._checked(input_ids)
+        word_embedding_output, embedding_output = self.embeddings(input_ids, segment_ids, dropouts, text_starts)
+        encoder_outputs = self.encoder(embedding_output, input_mask, dropouts, text_starts=text_starts,
                                        recompute=self.gradient_checkpointing and dropouts.training)
         return dict(
-            self.outputs_of(encoder_outputs[-1]),
+            self.outputs_of(encoder_outputs[-1], text_starts),
             encoder_outputs=encoder_outputs,
             embedding_output=embedding_output,
             word_embedding_output=word_embedding_output,
         )
 
-    def outputs_of(self, layer_output: tf.Tensor) -> dict:
+    def outputs_of(self, layer_output: tf.Tensor, text_starts: tf.Tensor | None = None) -> dict:
         """pooled_output [batch, H] and sequence_output [batch, seq, H], if a layer with this output is the last one."""
-        return dict(pooled_output=tf.tanh(self.pooler(layer_output[:, 0])), sequence_output=layer_output)
+        if text_starts is None:
+            first_tokens = layer_output[:, 0]
+        else:  # in a full row, the padding begins after the last token
+            first = tf.minimum(text_starts[:, :-1], tf.shape(layer_output)[1] - 1)
+            first_tokens = tf.reshape(tf.gather(layer_output, first, batch_dims=1), [-1, layer_output.shape[-1]])
+        return dict(pooled_output=tf.tanh(self.pooler(first_tokens)), sequence_output=layer_output)
 
     def _checked(self, input_ids: tf.Tensor) -> tf.Tensor:
         """The same ids. Raises an error if there are more than max_position_embeddings."""

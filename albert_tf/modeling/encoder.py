@@ -63,16 +63,16 @@ class AttentionBlock(keras.layers.Layer):
         """The queries, keys and values of x [tokens, H] side by side, [tokens, 3 H]. The queries are scaled."""
         return add_bias(tf.matmul(x, weights.qkv_kernel), weights.qkv_bias)
 
-    def call(self, x, additive_mask, weights: AttentionWeights, dropouts):
-        """x: [batch * seq, H]; additive_mask: float32 [batch, 1, 1, seq]. Returns the shape of x."""
+    def call(self, x, additive_mask, text_starts, weights: AttentionWeights, dropouts):
+        """x: [batch * seq, H]; additive_mask, text_starts: see masked_scores. Returns the shape of x."""
         heads = self.config.num_attention_heads
         batch, seq = tf.shape(additive_mask)[0], additive_mask.shape[-1] or tf.shape(additive_mask)[-1]
         qkv = tf.reshape(self.queries_keys_values(x, weights),
                          [batch, seq, 3, heads, self.config.hidden_size // heads])
         query, key, value = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))  # [batch, heads, seq, head_size]
         dropout = dropouts.next_mask(self.config.attention_probs_dropout_prob)
-        if has_cudnn_kernel(query, *dropout):
-            context = cudnn_attention(query, key, value, additive_mask)
+        if has_cudnn_kernel(query, text_starts, *dropout):
+            context = cudnn_attention(query, key, value, additive_mask, text_starts)
         else:
             context = (attention_in_training if dropouts.training else attention)(
                 query, key, value, additive_mask, *dropout)
@@ -125,7 +125,7 @@ def attention(query, key, value, additive_mask, *dropout):
 
     Args:
       query, key, value: [batch, heads, seq, head_size]. The query includes the factor 1 / sqrt(head_size).
-      additive_mask: float32 [batch, 1, 1, seq].
+      additive_mask: float32 [batch, 1, 1, seq], or [batch, 1, seq, seq].
       dropout: of the softmax, the result of Dropouts.next_mask; () for no dropout.
     """
     scores = tf.matmul(query, key, transpose_b=True)  # [batch, heads, seq, seq]
@@ -191,8 +191,8 @@ class Encoder(keras.layers.Layer):
     Layer i uses the blocks with the indices config.attention_blocks[i] and config.ffn_blocks[i]. This is the whole
     mechanism of cross-layer sharing, groups and inner groups.
 
-    Call it with embedding_output [batch, seq, E], input_mask [batch, seq], a Dropouts object, and whether to recompute
-    layers for their gradients.
+    Call it with embedding_output [batch, seq, E], input_mask [batch, seq], a Dropouts object, whether to recompute
+    layers for their gradients, and text_starts (see AlbertModel).
     """
 
     def __init__(self, config: AlbertConfig):
@@ -211,18 +211,18 @@ class Encoder(keras.layers.Layer):
         self.has_layer_adapters = False  # whether each layer has adapters of its own
         self.built = True
 
-    def call(self, embedding_output, input_mask, dropouts, recompute=False):
+    def call(self, embedding_output, input_mask, dropouts, recompute=False, text_starts=None):
         """The outputs of all layers (and inner groups), [batch, seq, H] each."""
         embedding_output = self.projected(embedding_output)
         shape = tf.shape(embedding_output)
-        additive_mask = masked_scores(input_mask)
+        mask = masked_scores(input_mask, text_starts), text_starts
         attention, ffn = self.weights_for_step()
 
         x = tf.reshape(embedding_output, [-1, self.config.hidden_size])  # [batch * seq, H]
         outputs: list[tf.Tensor] = []
         for a, f in self.blocks_in_order():
             number = len(outputs)
-            layer = self.layer(a, f, additive_mask, dropouts, number)
+            layer = self.layer(a, f, mask, dropouts, number)
             a, f = (number, number) if self.has_layer_adapters else (a, f)  # the places of the weights
             if recompute:
                 x, (attention[a], ffn[f]) = recomputed(layer)(x, (attention[a], ffn[f]))
@@ -254,24 +254,37 @@ class Encoder(keras.layers.Layer):
         for attention_layer, ffn_layer in zip(self.config.attention_blocks, self.config.ffn_blocks):
             yield from zip(attention_layer, ffn_layer)
 
-    def layer(self, a: int, f: int, additive_mask, dropouts, number: int):
+    def layer(self, a: int, f: int, mask, dropouts, number: int):
         """A layer as a function of x [batch * seq, H] and the weights of both blocks.
 
-        a and f are the indices of its blocks, `number` is its own among all layers and inner groups.
+        a and f are the indices of its blocks, `number` is its own among all layers and inner groups. mask: the result
+        of masked_scores, and text_starts.
         """
 
         def apply(x, weights):
             attention_weights, ffn_weights = weights
             own = dropouts.for_layer(number)
-            x = self.attention_blocks[a](x, additive_mask, attention_weights, own)
+            x = self.attention_blocks[a](x, *mask, attention_weights, own)
             return self.ffn_blocks[f](x, ffn_weights, own)
 
         return apply
 
 
-def masked_scores(input_mask: tf.Tensor) -> tf.Tensor:
-    """What a layer adds to its attention scores, float32 [batch, 1, 1, seq], for an input_mask [batch, seq]."""
-    return (1.0 - tf.cast(input_mask[:, None, None, :], tf.float32)) * MASKED_SCORE
+def masked_scores(input_mask: tf.Tensor, text_starts: tf.Tensor | None = None) -> tf.Tensor:
+    """What a layer adds to its attention scores, float32 [batch, 1, 1, seq], for an input_mask [batch, seq].
+
+    For rows of several texts it is [batch, 1, seq, seq]; the padding counts as a text.
+    """
+    if text_starts is None:
+        return (1.0 - tf.cast(input_mask[:, None, None, :], tf.float32)) * MASKED_SCORE
+    starts = starts_of_tokens(text_starts, tf.shape(input_mask)[1])
+    return tf.where(starts[:, None, :, None] == starts[:, None, None, :], 0.0, MASKED_SCORE)
+
+
+def starts_of_tokens(text_starts: tf.Tensor, seq) -> tf.Tensor:
+    """For each token, the index of its text's first token, int32 [batch, seq]. text_starts: see AlbertModel."""
+    starts = text_starts[:, None]  # [batch, 1, texts + 1]
+    return tf.reduce_max(tf.where(starts <= tf.range(seq)[:, None], starts, 0), axis=-1)
 
 
 class BlockVariable(NamedTuple):

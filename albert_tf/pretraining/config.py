@@ -152,6 +152,10 @@ class PretrainingConfig(Config):
     final_masked_lm_prob: float | None = fields.number(
         None, "Share of the tokens that --dynamic_masking masks at the end of the training. The share changes "
         "linearly, from step to step. Default: it stays the same.", lower_bound=0.0, upper_bound=1.0)
+    pack_rows: int = fields.integer(
+        0, "Length of the rows of a training batch, as a multiple of the length of the records. Several examples share "
+        "a row, so that there is less padding; the losses stay the same. Longer rows have less padding, but need "
+        "cuDNN's attention (docs/devices.md) to be fast. 0: each example is a row.", bounds.SHARES.at_least(0))
     do_train: bool = fields.boolean(True, "Whether to train.")
     do_eval: bool = fields.boolean(
         False, "Whether to evaluate. With --do_train, each checkpoint is evaluated when it is saved. Without it, the "
@@ -176,6 +180,8 @@ class PretrainingConfig(Config):
         for name in ("masked_lm_prob", "final_masked_lm_prob"):
             if getattr(self, name) is not None and not self.draws_masks:
                 raise ValueError(f"--{name} needs --dynamic_masking: without it, the masks of the records are used")
+        if self.pack_rows and self.devices.strategy == "tpu":
+            raise ValueError("--pack_rows is not for a TPU with TensorFlow: use --runtime=jax")
         if self.input_share and len(self.input_share) != len(self.input_file):
             raise ValueError(f"--input_share must be set once for each of {len(self.input_file)} --input_file. "
                              f"Received: {len(self.input_share)} times")

@@ -60,8 +60,8 @@ class PretrainingObjective(Objective):
         self.metrics = list(self._means.values())
 
     def loss_denominators(self, batch: Batch) -> Tensors:
-        """masked_tokens: the sum of masked_lm_weights; examples: the number of rows of the micro-batch."""
-        return dict(super().loss_denominators(batch), masked_tokens=tf.reduce_sum(batch["masked_lm_weights"]))
+        """masked_tokens: the sum of masked_lm_weights; examples: the number of examples of the micro-batch."""
+        return dict(examples=tf.reduce_sum(_is_example(batch)), masked_tokens=tf.reduce_sum(batch["masked_lm_weights"]))
 
     def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
         """The micro-batch's share of the loss of the whole batch, and of its terms by name.
@@ -72,19 +72,21 @@ class PretrainingObjective(Objective):
         masked_lm = tf.reduce_sum(losses * batch["masked_lm_weights"])
         parts = dict(masked_lm_loss=masked_lm / (denominators["masked_tokens"] + 1e-5))
         if self._has_sentence_loss:
-            parts["sentence_order_loss"] = tf.reduce_sum(_sentence_losses(outputs, batch)) / denominators["examples"]
+            losses = _sentence_losses(outputs, batch) * _is_example(batch)
+            parts["sentence_order_loss"] = tf.reduce_sum(losses) / denominators["examples"]
         return tf.add_n(list(parts.values())), parts
 
     def update_metrics(self, batch: Batch, outputs: Tensors) -> None:
         """Adds a batch of an evaluation. Rows with is_real_example 0, which fill up the last batch, do not count."""
-        real = batch["is_real_example"]
-        weights = batch["masked_lm_weights"] * real[:, None]
+        real, weights = _is_example(batch), batch["masked_lm_weights"]
+        if "is_real_example" in batch:
+            weights *= real[:, None]
         hits = tf.equal(tf.argmax(outputs["mlm_logits"], axis=-1, output_type=tf.int32), batch["masked_lm_ids"])
         self._means["masked_lm_accuracy"].update_state(tf.cast(hits, tf.float32), weights)
         self._means["masked_lm_loss"].update_state(tf.nn.sparse_softmax_cross_entropy_with_logits(
             batch["masked_lm_ids"], outputs["mlm_logits"]), weights)
         if self._has_sentence_loss:
-            labels = batch["next_sentence_labels"][:, 0]
+            labels = tf.reshape(batch["next_sentence_labels"], [-1])
             hits = tf.equal(tf.argmax(outputs["sop_logits"], axis=-1, output_type=tf.int32), labels)
             self._means["sentence_order_accuracy"].update_state(tf.cast(hits, tf.float32), real)
             self._means["sentence_order_loss"].update_state(_sentence_losses(outputs, batch), real)
@@ -154,8 +156,17 @@ _fused_cross_entropies = fused(tf.nn.sparse_softmax_cross_entropy_with_logits, i
 
 
 def _sentence_losses(outputs: Tensors, batch: Batch) -> tf.Tensor:
-    """The cross entropy of each sentence label, [batch]."""
-    return tf.nn.sparse_softmax_cross_entropy_with_logits(batch["next_sentence_labels"][:, 0], outputs["sop_logits"])
+    """The cross entropy of each sentence label, [batch], or [batch * texts] for rows of several texts."""
+    labels = tf.reshape(batch["next_sentence_labels"], [-1])
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, outputs["sop_logits"])
+
+
+def _is_example(batch: Batch) -> tf.Tensor:
+    """1 for each sentence label of an example, and 0 for one that fills up a batch or a row: float32, as the losses."""
+    if "text_starts" in batch:
+        starts = batch["text_starts"]
+        return tf.reshape(tf.cast(starts[:, :-1] < starts[:, -1:], tf.float32), [-1])
+    return batch.get("is_real_example", tf.ones(tf.shape(batch["input_ids"])[:1]))
 
 
 PROJECTION = f"{AUXILIARY}hidden_projection"
@@ -196,7 +207,8 @@ class LayerLosses:
             weighted.append(options.distillation_hidden_weight * loss)
         if options.distillation_attention_weight:
             ours, theirs = self._both(attention_vectors, outputs, teacher_outputs)
-            loss = _mean([attention_loss(*pair, mask, count, self._heads) for pair in zip(ours, theirs)])
+            scores = masked_scores(mask, batch.get("text_starts"))
+            loss = _mean([attention_loss(*pair, mask, count, self._heads, scores) for pair in zip(ours, theirs)])
             losses["distillation_attention_loss"] = loss
             weighted.append(options.distillation_attention_weight * loss)
         return tf.add_n(weighted), losses
@@ -218,24 +230,25 @@ def hidden_loss(outputs: tf.Tensor, teacher_outputs: tf.Tensor, mask: tf.Tensor,
 
 
 def attention_loss(
-    vectors: Sequence[tf.Tensor], teacher_vectors: Sequence[tf.Tensor], mask: tf.Tensor, count: tf.Tensor, heads: int
+    vectors: Sequence[tf.Tensor], teacher_vectors: Sequence[tf.Tensor], mask: tf.Tensor, count: tf.Tensor, heads: int,
+    scores: tf.Tensor
 ) -> tf.Tensor:
     """The divergences of the relations of queries, keys and values, summed; each is a mean over tokens and heads.
 
     The queries, keys and values are [batch, seq, width] each. The widths may differ; `heads`, the number of relation
-    heads, divides both. mask and count are as for hidden_loss.
+    heads, divides both. mask and count are as for hidden_loss; scores is the result of masked_scores.
     """
-    losses = [divergence(_relations(theirs, mask, heads), _relations(ours, mask, heads), 1.0)  # [batch, heads, seq]
+    losses = [divergence(_relations(theirs, heads) + scores, _relations(ours, heads) + scores, 1.0)
               for ours, theirs in zip(vectors, teacher_vectors)]
-    return tf.reduce_sum(tf.add_n(losses) * mask[:, None, :]) / (heads * count)
+    return tf.reduce_sum(tf.add_n(losses) * mask[:, None, :]) / (heads * count)  # of [batch, heads, seq]
 
 
-def _relations(vectors: tf.Tensor, mask: tf.Tensor, heads: int) -> tf.Tensor:
+def _relations(vectors: tf.Tensor, heads: int) -> tf.Tensor:
     """The logits of a relation, float32 [batch, heads, seq, seq]."""
     size = vectors.shape[-1] // heads
     split = tf.reshape(vectors, tf.concat([tf.shape(vectors)[:2], [heads, size]], axis=0))
     split = tf.transpose(split, [0, 2, 1, 3]) * size**-0.25  # [batch, heads, seq, size]; small numbers in float16, too
-    return tf.cast(tf.matmul(split, split, transpose_b=True), tf.float32) + masked_scores(mask)
+    return tf.cast(tf.matmul(split, split, transpose_b=True), tf.float32)
 
 
 def _mean(values: Sequence[tf.Tensor]) -> tf.Tensor:

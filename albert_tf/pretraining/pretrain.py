@@ -10,6 +10,7 @@ from typing import Callable
 import tensorflow as tf
 from absl import logging
 
+from albert_tf import devices
 from albert_tf.config import AlbertConfig, check_length
 from albert_tf.data import batching
 from albert_tf.data.records import CountedFile
@@ -23,6 +24,7 @@ from albert_tf.training.checkpoints import Checkpoints, best_or_latest, numbered
 from albert_tf.training.evaluation import Evaluator, format_results
 from albert_tf.training.run import new_trainer, set_up, train, training_in
 from albert_tf.training.strategy import distributed, is_chief
+from albert_tf.training.trainer import number_of_parts, parts_of
 from albert_tf.utils.files import check_directory, check_no_wildcard, expand_globs, make_directory
 from albert_tf.weights.model_card import write_run_card
 from albert_tf.weights.resolved_model import ResolvedModel, resolve
@@ -79,9 +81,10 @@ def _pretrain(options: PretrainingConfig, selected: ResolvedModel, strategy: tf.
         new_objective = (_phoneme_objective_factory(options, config, formats, teacher) if formats != {None} else
                          _objective_factory(config, sentence_objectives != {"none"}, teacher, layers))
         objective, _ = selected.build(new_objective, _initial_weights(options), options.init_from_group0)
-    training, schedule, several = options.training, options.training.schedule, len(options.input_file) > 1
-    trainer = new_trainer(objective, strategy, training, options.devices, schedule, shapes_vary=several,
-                          rows_vary=several)
+    training, schedule = options.training, options.training.schedule
+    shapes_vary = options.pack_rows > 0 or len(options.input_file) > 1
+    trainer = new_trainer(objective, strategy, training, options.devices, schedule, shapes_vary=shapes_vary,
+                          rows_vary=shapes_vary)
     checkpoints = Checkpoints(output_dir, trainer, config, training.keep_checkpoint_max, is_chief(strategy))
     evaluator = None
     if options.do_eval:
@@ -89,7 +92,7 @@ def _pretrain(options: PretrainingConfig, selected: ResolvedModel, strategy: tf.
                               objective.best_metric, checkpoints.save_best, is_chief(strategy))
     with batching.naming_changed_files(all_files):
         if options.do_train:
-            batches_from = _batches_from_step(options, training_sets, config.vocab_size)
+            batches_from = _batches_from_step(options, training_sets, config.vocab_size, devices.count(strategy))
             trained = train(trainer, checkpoints, batches_from, training, schedule, strategy, evaluator,
                             before_steps=lambda: write_settings(objective.model.settings, config, output_dir,
                                                                 vocabulary))
@@ -195,13 +198,17 @@ def _initial_weights(options: PretrainingConfig) -> str | None:
     return None if has_checkpoints else options.source.init_path
 
 
-def _batches_from_step(options: PretrainingConfig, sets: list[RecordSet], vocab_size: int):
+def _batches_from_step(options: PretrainingConfig, sets: list[RecordSet], vocab_size: int, num_devices: int):
     """The `batches_from` function of train(): from a first step to a function from an InputContext to batches."""
     shares = options.input_share or [1] * len(options.input_file)
     batches = reading.TrainingBatches(sets, shares, options.training.train_batch_size, options.training.random_seed)
     if options.draws_masks:
         batches.draw_masks(vocab_size, options.masked_lm_prob, options.final_masked_lm_prob,
                            options.training.num_train_steps)
+    if options.pack_rows:
+        micro_batches = num_devices * options.training.gradient_accumulation_steps
+        rows = options.training.train_batch_size // micro_batches
+        batches.pack_rows(options.pack_rows, micro_batches * number_of_parts(rows, parts_of(options.devices)))
     return lambda first_step: lambda context: batches.from_step(first_step, context)
 
 

@@ -68,13 +68,13 @@ class JaxStrategy(tf.distribute.OneDeviceStrategy):
         return ", ".join(f"{count} {kind}" for kind, count in counts.items()) + hint
 
     @property
-    def has_cudnn_attention(self) -> bool:
-        """Whether cuDNN can compute attention: on one NVIDIA GPU of compute capability 8.0 (Ampere) or later.
+    def cudnn_capability(self) -> float:
+        """The compute capability of the only NVIDIA GPU; 0 for other devices.
 
-        On several, XLA's partitioner would collect the queries, keys and values of all of them on each.
+        On several GPUs, XLA's partitioner would collect the queries, keys and values of all of them on each.
         """
         capability = getattr(jax.devices()[0], "compute_capability", "0")  # "gfx942" on a GPU of AMD
-        return self.num_devices == 1 and re.fullmatch(r"\d+[.]\d+", capability) is not None and float(capability) >= 8.0
+        return float(capability) if self.num_devices == 1 and re.fullmatch(r"\d+[.]\d+", capability) else 0.0
 
     @property
     def num_devices(self) -> int:
@@ -260,10 +260,13 @@ def _stable_hlo(program: bytes) -> bytes:
     """A program of XLA, which TensorFlow wrote, in the portable form that compilers of all devices take.
 
     TensorFlow writes this form itself, but not of calls of cuDNN, and with copies that the form does not have: of
-    the new values of variables. Here they are reshapes to the same shape, which the compilers remove.
+    the new values of variables. Here they are reshapes to the same shape, which the compilers remove. And TensorFlow
+    writes no layouts of results: see modeling/operations.py.
     """
     text = _jax.mlir.xla_computation_to_mlir_module(xla_client.XlaComputation(program))
     text = re.sub(r"mhlo\.copy (%\w+) : (tensor<[^>]*>)", r"stablehlo.reshape \1 : (\2) -> \2", text)
+    text = re.sub(r"(max_seg_per_batch.{1,4}: (?!1\b).*result_layouts)(.*)", lambda call: call[1] + call[2].replace(
+        "[3, 2, 1, 0]", "[3, 1, 2, 0]").replace("{3,2,1,0}", "{3,1,2,0}"), text)
     return stablehlo.serialize_portable_artifact_str(text, stablehlo.get_current_version())
 
 

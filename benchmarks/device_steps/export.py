@@ -131,7 +131,7 @@ def export(cell: Cell, folder: str) -> int:
     function = trainer.train_step if cell.what == "step" else forward_pass(trainer.objective.model)
     compiled = in_one_graph(function)
     tensors = {name: tf.constant(value) for name, value in batch.items()}
-    with mock.patch.object(devices, "has_cudnn_attention", lambda: cell.attention == "cudnn"):
+    with mock.patch.object(devices, "cudnn_capability", lambda: 9.0 if cell.attention == "cudnn" else 0.0):
         graph = compiled.get_concrete_function(tensors)
     program = hlo(compiled, tensors)
     if cell.attention == "cudnn" and b"__cudnn" not in program:

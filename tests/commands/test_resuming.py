@@ -63,11 +63,13 @@ def test_killed_again_and_again_at_any_moment(place):
 
 
 @pytest.mark.long
-def test_a_run_on_several_lengths_is_killed_within_a_save(tmp_path):
+@pytest.mark.parametrize("pack_rows", [0, 2])
+def test_a_run_on_several_lengths_is_killed_within_a_save(tmp_path, pack_rows):
     """The third save is hit: steps 7 to 9 of 12, of which the seventh is the second one with 16 tokens."""
     runs = Runs(tmp_path)
-    short = write_records(tmp_path / "short.tfrecord", 40, max_seq_length=8, max_predictions=2, objective="sop")
-    flags = dict(FLAGS, input_file=[short, runs.flags["input_file"]], input_share=[3, 1])
+    files = [write_records(tmp_path / f"{length}.tfrecord", 40, length, predictions, shortest=5, objective="sop")
+             for length, predictions in ((8, 2), (16, 3))]
+    flags = dict(FLAGS, input_file=files, input_share=[3, 1], pack_rows=pack_rows)
     printed = runs.run("whole", **flags)
     assert "retracing" not in printed
     runs.run("killed", dict(KILL_AT_RENAME=11), expect=-signal.SIGKILL, **flags)

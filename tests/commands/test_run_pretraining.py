@@ -208,6 +208,17 @@ def test_sigterm_saves_and_ends(runs):
     assert runs.end_of("terminated", step + 1)["step/.ATTRIBUTES/VARIABLE_VALUE"] == step + 1
 
 
+@pytest.mark.long
+def test_packed_rows_train_as_padded_ones(runs):
+    flags = dict(num_train_steps=4, dynamic_masking=True, hidden_dropout_prob=0, attention_probs_dropout_prob=0,
+                 input_file=write_records(runs.folder / "texts.tfrecord", 40, shortest=5, objective="sop"))
+    for length in (0, 2):
+        runs.run(f"rows {length}", pack_rows=length, **flags)
+    packed, padded = runs.end_of("rows 2", 4), runs.end_of("rows 0", 4)
+    for name, values in padded.items():
+        np.testing.assert_allclose(packed[name], values, atol=1e-5, rtol=0, err_msg=name)
+
+
 def test_a_second_training_of_a_run_is_refused_before_it_writes_and_an_evaluation_is_not(runs, session):
     directory = runs.folder / "used"
     session.run(output_dir=directory, num_train_steps=2)
@@ -261,6 +272,7 @@ def wrong(runs, golden):
      ["max_seq_length=32 is more than", "longest", ", 16"]),
     (dict(do_eval=True, eval_input_file="larger.tfrecord"), ["larger.tfrecord has examples of 32 tokens", "16"]),
     (dict(masked_lm_prob=0.3), ["--masked_lm_prob needs --dynamic_masking"]),
+    (dict(pack_rows=1, use_tpu=True), ["--pack_rows is not for a TPU with TensorFlow"]),
     (dict(dynamic_masking=True, final_masked_lm_prob=0.3),
      ["0.3 masks 5 of 16 tokens", "make them with --max_predictions_per_seq=5"])], ids=str)
 def test_a_mistake_ends_in_one_line_and_leaves_no_checkpoint(session, wrong, golden, monkeypatch, tmp_path, flags,

@@ -8,9 +8,9 @@ from albert_tf.pretraining.examples import Masker, MaskingOptions
 CLS, SEP, MASK, FIRST_ID, VOCAB_SIZE = 2, 3, 4, 5, 60
 
 
-def example(rng, max_seq_length: int, options: MaskingOptions):
+def example(rng, max_seq_length: int, options: MaskingOptions, shortest: int | None = None):
     """(features of one record, its ids before masking, whether a piece starts a word). Words have 1 to 3 pieces."""
-    length = int(rng.integers(max(5, max_seq_length // 2), max_seq_length + 1))
+    length = int(rng.integers(shortest or max(5, max_seq_length // 2), max_seq_length + 1))
     second = int(rng.integers(2, length - 2))
     ids = rng.integers(FIRST_ID, VOCAB_SIZE, length).astype(np.int32)
     special = np.zeros(length, bool)
@@ -34,12 +34,12 @@ def example(rng, max_seq_length: int, options: MaskingOptions):
 
 
 def write_records(path, count: int = 50, max_seq_length: int = 16, max_predictions: int = 3, seed: int = 0,
-                  **made_from) -> str:
+                  shortest: int | None = None, **made_from) -> str:
     """Writes records to `path` and returns it."""
     rng = np.random.default_rng(seed)
     with record_writer(str(path), made_from) as writer:
         for _ in range(count):
-            writer.write(serialize(**example(rng, max_seq_length, MaskingOptions(max_predictions))[0]))
+            writer.write(serialize(**example(rng, max_seq_length, MaskingOptions(max_predictions), shortest)[0]))
     return str(path)
 
 

@@ -4,12 +4,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from scipy.special import log_softmax
+from synthetic_records import VOCAB_SIZE, example
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import attention_vectors, hidden_states, layer_outputs
+from albert_tf.modeling.encoder import masked_scores
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretraining.config import LayerDistillation, uniform_layers
+from albert_tf.pretraining.examples import MaskingOptions
 from albert_tf.pretraining.objective import (
     PROJECTION,
     DistilledPretrainingObjective,
@@ -18,6 +21,7 @@ from albert_tf.pretraining.objective import (
     attention_loss,
     hidden_loss,
 )
+from albert_tf.pretraining.reading import TEXTS, packed
 
 
 def layers_of(**options):
@@ -141,7 +145,7 @@ def test_losses_are_those_of_pytorch():
     assert float(found) == pytest.approx(3.7373411655426025, rel=1e-5)
     ours, theirs = ([tf.constant(wave(2, 4, width, step=step)) for step in steps]
                     for width, steps in ((6, (0.7, 1.1, 1.9)), (12, (0.3, 1.3, 2.3))))
-    found = attention_loss(ours, theirs, mask, tf.constant(6.0), 3)
+    found = attention_loss(ours, theirs, mask, tf.constant(6.0), 3, masked_scores(mask))
     assert float(found) == pytest.approx(2.000432014465332, rel=1e-5)
     assert float(found) == pytest.approx(expected_attention_loss(ours, theirs, 3), rel=1e-5)
 
@@ -244,3 +248,44 @@ def test_options_that_do_not_fit_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         layers_of(**options).check(student, TEACHER)
     layers_of(attention_weight=1.0, relation_heads=2).check(STUDENT, TEACHER)
+
+
+def values_of(objective, batch):
+    """The losses, gradients and metrics of a batch as a whole."""
+    with tf.GradientTape() as tape:
+        outputs = objective.model(dict(batch, dropout_seed=tf.constant([1, 2])), training=True)
+        total, losses = objective.loss(outputs, batch, objective.loss_denominators(batch))
+    gradients = tape.gradient(total, objective.model.trainable_variables)
+    for metric in objective.metrics:
+        metric.reset_state()
+    objective.update_metrics(batch, outputs)
+    return losses, [tf.convert_to_tensor(gradient) for gradient in gradients], objective.results()
+
+
+@pytest.mark.parametrize("options, length", [(None, 1), (layers_of(hidden_weight=1.0, attention_weight=1.0), 3)])
+def test_packed_rows_have_the_losses_gradients_and_metrics_of_padded_ones(options, length):
+    """300 examples of 5 to 32 tokens."""
+    rng = np.random.default_rng(0)
+    rows = [example(rng, 32, MaskingOptions(5), shortest=5)[0] for _ in range(300)]
+    padded = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+    padded = {name: tf.constant(values, tf.float32 if name == "masked_lm_weights" else tf.int32)
+              for name, values in padded.items()}
+    in_rows = packed(padded, length, multiple=4)
+    count = in_rows["input_ids"].shape[0]
+    needed = np.sum(padded["input_mask"]) / (32 * length)
+    assert needed <= count < 1.1 * needed and count % 4 == 0
+    assert in_rows["next_sentence_labels"].shape == (count, length * TEXTS)
+
+    changes = dict(vocab_size=VOCAB_SIZE, max_position_embeddings=32)
+    keras.utils.set_random_seed(3)
+    model, teacher = (AlbertPretrainer(config.replace(**changes)) for config in (STUDENT, TEACHER))
+    objective = (DistilledPretrainingObjective(model, teacher, layers=options) if options
+                 else PretrainingObjective(model))
+    losses, gradients, metrics = values_of(objective, padded)
+    found_losses, found_gradients, found_metrics = values_of(objective, in_rows)
+    assert len(losses) == (5 if options else 2)
+    for expected, found in ((losses, found_losses), (metrics, found_metrics)):
+        assert {name: float(value) for name, value in found.items()} == pytest.approx(
+            {name: float(value) for name, value in expected.items()}, rel=1e-5)
+    for expected, found in zip(gradients, found_gradients):
+        np.testing.assert_allclose(found, expected, atol=1e-5, rtol=1e-5)

@@ -14,11 +14,13 @@ from albert_tf.data.feature_table import FeatureSchema, FeatureTable
 from albert_tf.data.records import RecordFile, record_writer, serialize
 from albert_tf.pretraining.examples import MaskingOptions
 from albert_tf.pretraining.reading import (
+    TEXTS,
     TrainingBatches,
     check_tokenizer,
     frequency_baseline,
     lengths_of_records,
     open_records,
+    packed,
     parser,
     turns,
 )
@@ -166,6 +168,49 @@ def test_batches_of_several_lengths_do_not_depend_on_where_reading_began(sets):
         for batch, expected in zip(batches_from(first_step, 12 - first_step, sets, masked_lm_prob=0.3, final=0.1),
                                    whole[first_step:]):
             assert all(np.array_equal(batch[name], values) for name, values in expected.items())
+
+
+def test_packed_rows_have_every_example_once_and_do_not_depend_on_replicas_and_on_where_reading_began(tmp_path):
+    records = open_records([write_records(tmp_path / "x.tfrecord", 60, 32, 5, shortest=5)], 32, 5, VOCAB_SIZE)
+    batches = TrainingBatches([records], [1], 16, seed=1)
+    padded = list(batches.from_step(0, WHOLE).take(6).as_numpy_iterator())
+    batches.pack_rows(length=1, multiple=2)
+    whole = list(batches.from_step(0, WHOLE).take(6).as_numpy_iterator())
+    assert {len(batch["input_ids"]) for batch in whole} <= {8, 10, 12, 14}
+    for before, after in zip(padded, whole):
+        examples = sorted(texts_of(before, np.array([[0, length] for length in before["input_mask"].sum(axis=1)])))
+        assert sorted(texts_of(after, after["text_starts"])) == examples and len(examples) == 16
+    two = tf.distribute.InputContext(num_input_pipelines=2, input_pipeline_id=1, num_replicas_in_sync=2)
+    for first_step, context in ((4, WHOLE), (4, two)):
+        for batch, expected in zip(batches.from_step(first_step, context).take(2).as_numpy_iterator(), whole[4:]):
+            for name, values in expected.items():
+                np.testing.assert_array_equal(batch[name], values[len(values) // 2 :] if context is two else values)
+
+
+def texts_of(batch, text_starts):
+    """For each text its ids, segments, and masked positions (from its start), ids and weights, and its label."""
+    for row, starts in enumerate(text_starts):
+        assert batch["input_mask"][row].tolist() == [int(i < starts[-1]) for i in range(batch["input_mask"].shape[1])]
+        for text, (start, end) in enumerate(zip(starts, starts[1:])):
+            positions = batch["masked_lm_positions"][row]
+            is_here = (batch["masked_lm_weights"][row] > 0) & (positions >= start) & (positions < end)
+            if end > start:
+                yield (*(batch[name][row, start:end].tolist() for name in ("input_ids", "segment_ids")),
+                       *(values[row, is_here].tolist() for values in (
+                           batch["masked_lm_positions"] - start, batch["masked_lm_ids"], batch["masked_lm_weights"])),
+                       int(batch["next_sentence_labels"][row, text]))
+
+
+def test_a_row_has_no_more_texts_and_predictions_than_it_has_room_for():
+    """Ten examples of three tokens and two or no predictions, in rows of 32 tokens and five predictions."""
+    ids = np.tile(np.arange(32) < 3, [10, 1]).astype(np.int32)
+    masked = np.tile(np.arange(5) < 2, [10, 1])
+    batch = dict(input_ids=ids, input_mask=ids, segment_ids=ids, masked_lm_positions=masked.astype(np.int32),
+                 masked_lm_ids=masked.astype(np.int32), next_sentence_labels=np.ones([10, 1], np.int32))
+    for weights, texts in ((masked, [2] * 5), (np.zeros([10, 5]), [TEXTS, TEXTS, 2])):
+        found = packed(dict(batch, masked_lm_weights=weights.astype(np.float32)))
+        np.testing.assert_array_equal(np.sum(found["next_sentence_labels"], axis=1), texts)
+        np.testing.assert_array_equal(found["text_starts"][:, -1], 3 * np.array(texts))
 
 
 def test_replicas_share_the_batch_of_each_length(sets):
