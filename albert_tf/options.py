@@ -32,8 +32,8 @@ class Option:
       optional: whether None is a value.
       check: function of name and value that raises ValueError for a wrong value.
       limits: the smallest and the largest number, or the choices.
-      needs: another option of the config without which this one has no effect: its name alone ("export_dir") or with
-        values ("objective=pairs,simcse"). "|" separates several options, of which the config may lack some.
+      needs: another option, without which this one has no effect: its name ("export_dir"), or its name and values
+        ("objective=pairs,simcse"). "|" separates several options; the config may lack some of them.
     """
 
     kind: str

@@ -164,7 +164,7 @@ def as_text(value: Any) -> str:
 
 
 def existing_lines(path: str) -> Iterator[str]:
-    """The lines of a file, of which there must be one; see read_lines."""
+    """The lines of a file (see read_lines), which must have at least one."""
     lines = read_lines(path)
     first = next(lines, None)
     if first is None:

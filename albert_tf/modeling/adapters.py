@@ -1,11 +1,11 @@
-"""Low-rank adapters (Hu et al., 2021): small matrices that are trained in the place of the encoder's kernels.
+"""Low-rank adapters (Hu et al., 2021): small matrices that are trained instead of the encoder's kernels.
 
 A kernel W [inputs, outputs] becomes W + alpha / rank * A B, with A [inputs, rank] and B [rank, outputs]. B starts as
 zeros, so an adapted model computes what it did before. All kernels of the attention and feed-forward blocks have
 adapters: either one each, which all layers with the block share, or one for each layer that uses the block.
 
 The sum is computed once per step, so activations need no more memory or time than without adapters. A checkpoint of a
-run has both, and is read as the sum (weights/stored_model.py): whoever loads it needs to know nothing of adapters.
+run has both, and is read as the sum (weights/stored_model.py), so code that loads it need not know about adapters.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LoraOptions:
 
     rank: int  # the number of columns of A
     alpha: float | None = None  # the update is multiplied by alpha / rank; None: the rank, so that the factor is 1
-    per_layer: bool = False  # whether each layer has adapters of its own, also where layers share a block
+    per_layer: bool = False  # whether each layer has separate adapters, also where layers share a block
 
     def __post_init__(self):
         bounds.WIDTH.check("lora_rank", self.rank)
@@ -90,7 +90,7 @@ def merge_adapters(encoder: AlbertModel) -> None:
     """Adds the updates of an encoder's adapters to its kernels, and removes the adapters, so that it can be saved.
 
     Raises:
-      ValueError: layers that share a kernel have adapters of their own.
+      ValueError: layers that share a kernel have separate adapters.
     """
     by_scope: dict[str, LowRankAdapter] = {}
     for adapter in encoder.encoder.adapters:

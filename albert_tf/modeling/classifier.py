@@ -126,8 +126,8 @@ class AlbertMultipleChoice(ConfiguredModel):
       **settings: fields of MultipleChoiceSettings.
 
     Call it with AlbertModel's inputs as [batch, choices, seq] or [batch, num_choices * seq]. It returns AlbertModel's
-    outputs for batch * choices rows, and logits, float32 [batch, choices]. A choice whose input_mask is all 0 is
-    padding and is never chosen.
+    outputs for batch * choices rows, and logits, float32 [batch, choices]. A choice with zeros only in
+    input_mask is padding and is never chosen.
 
     Raises:
       ValueError: the inputs have neither shape.

@@ -1,7 +1,7 @@
 """The basic layers of the model: dense, LayerNorm, activations.
 
-Every variable has the name that it has in the release's checkpoints ("bert/pooler/dense/kernel"), in whatever model it
-is. So no table of TF1 names is needed, and the optimizer's rules about names can be those of the release.
+Every variable has its name in the release's checkpoints ("bert/pooler/dense/kernel"), whatever model it belongs to. So
+no table of TF1 names is needed, and the optimizer can use the release's rules about names.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ReleaseLayer(keras.layers.Layer):
 
 
 class ReleaseDense(ReleaseLayer):
-    """x W + b on the last axis. Keras warns of layers that have the name of one of its own, such as Dense.
+    """x W + b on the last axis. It is not called Dense, since Keras warns of classes that have the name of its layers.
 
     Args:
       scope: name of the variables in the release, without "/kernel" and "/bias".
@@ -107,7 +107,7 @@ class OutputDense(ReleaseLayer):
 class LayerNorm(ReleaseLayer):
     """Layer normalisation over the last axis, with epsilon 1e-12 and statistics in float32.
 
-    `scope` is the name of the variables in the release, without "/beta" and "/gamma"; `size` is that of the last axis.
+    `scope` is the name of the variables in the release, without "/beta" and "/gamma". `size` is the last axis' length.
     """
 
     def __init__(self, scope: str, size: int):
@@ -162,7 +162,7 @@ _layer_norm_in_training = compiled(_layer_norm)
 
 @compiled
 def _gradients_of_layer_norm(x, residual, gamma, upstream, *dropout):
-    """The gradients of x, x + residual (None if it is that of x), gamma and beta.
+    """The gradients of x, x + residual (None if it equals x's gradient), gamma and beta.
 
     XLA for GPUs would keep the product of normalised values and upstream gradient in memory, in float32, for both the
     sums over rows and those over columns. The barrier hides from it that both read the same values: a LayerNorm of
@@ -185,7 +185,7 @@ def _gradients_of_layer_norm(x, residual, gamma, upstream, *dropout):
 def _mean_and_scale(total):
     """The mean and 1 / (standard deviation) of each row, in one pass.
 
-    The squares are those of differences from a row's first value, so that a large mean costs no digits.
+    It squares differences from a row's first value, so that a large mean costs no digits.
     """
     first = total[..., :1]
     mean = tf.reduce_mean(total - first, axis=-1, keepdims=True)

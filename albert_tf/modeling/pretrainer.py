@@ -84,8 +84,8 @@ class AlbertPhonemePretrainer(MaskedLmModel):
     """AlbertModel with a head for phonemes and one for words.
 
     Call it with AlbertModel's inputs and masked_lm_positions, int32 [batch, predictions]. It returns AlbertModel's
-    outputs, and mlm_logits [batch, predictions, V], float32. The logits of words, of which there may be 85,000 for each
-    phoneme, are computed with their losses: see word_losses and summed_word_loss.
+    outputs, and mlm_logits [batch, predictions, V], float32. Each phoneme may have 85,000
+    logits of words, so word_losses and summed_word_loss compute these together with their losses.
 
     Args:
       num_words: the number of words that the head for words knows.

@@ -20,8 +20,8 @@ class AlbertSentenceEncoder(ConfiguredModel):
 
     Args:
       pooling, normalize, settings: fields of SentenceEncoderSettings.
-      vector_precision, vector_ranges: the precision of the vectors of exported models (see VectorPrecision). Those of a
-        call are float32.
+      vector_precision, vector_ranges: the precision of the vectors of exported models (see VectorPrecision). A call of
+        this model returns float32.
 
     The inputs are AlbertModel's, [batch, seq], or have several texts in each row, [batch, texts, seq]. The outputs are
     AlbertModel's, of batch * texts rows, and sentence_embedding, float32 [batch, vector_size] or

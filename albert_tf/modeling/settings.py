@@ -33,7 +33,7 @@ SomeSettings = TypeVar("SomeSettings", bound="Settings")
 
 
 def _uncompared(field: Any) -> Any:
-    """The option, which may differ between models whose predictions are averaged."""
+    """The option, marked: models may differ in it and still be averaged (--ensemble_checkpoints)."""
     return dataclasses.field(default=field.default, metadata=dict(field.metadata, is_compared=False))
 
 
@@ -63,7 +63,7 @@ def _sequence(name: str, values: Any) -> tuple:
 
 
 def _in_tuples(value: Any) -> Any:
-    """The value with tuples in the place of lists, and pairs in that of a dict."""
+    """The value with tuples instead of lists, and pairs instead of a dict."""
     if isinstance(value, (list, tuple, Mapping)):
         return tuple(map(_in_tuples, value.items() if isinstance(value, Mapping) else value))
     return value
@@ -101,12 +101,12 @@ class Settings(options.Config):
 
     @classmethod
     def argument_names(cls) -> tuple[str, ...]:
-        """The names of the settings that are arguments of the model: all but those of runs."""
+        """The names of the settings that are arguments of the model, without OF_RUNS."""
         return tuple(name for name in cls.names() if name not in OF_RUNS)
 
     @classmethod
     def compared_names(cls) -> tuple[str, ...]:
-        """The names of the settings in which models agree whose predictions are averaged."""
+        """The names of the settings in which models must agree to be averaged (--ensemble_checkpoints)."""
         return tuple(field.name for field in dataclasses.fields(cls) if field.metadata.get("is_compared", True))
 
     def of_class(self, settings_class: type[SomeSettings]) -> SomeSettings:
@@ -173,7 +173,7 @@ class ClassifierSettings(LabelSettings):
         0, "Tokens from the start of a window to the start of the next. 0: half a window.",
         bounds.SEQ_LENGTH.at_least(0))
     multi_label: bool = options.boolean(
-        False, "Whether a text can have several labels: each has a probability of its own.")
+        False, "Whether a text can have several labels: each label has an independent probability.")
     temperature: float = _uncompared(options.number(
         1.0, "Number by which logits are divided before they become probabilities. The logits stay as they are.",
         LEAST_TEMPERATURE))
@@ -235,8 +235,8 @@ class ConditionalSpanSettings(SpanSettings):
     head: ClassVar[str | None] = "conditional_span"
 
     null_score_diff_threshold: float | None = _uncompared(options.number(
-        None, "answer_questions and served models give no answer to a question whose cls_logit is above it. None: "
-        "they answer every question."))
+        None, "answer_questions and served models give no answer to a question if its cls_logit is above this "
+        "threshold. None: they answer every question."))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -265,9 +265,10 @@ class SentenceEncoderSettings(Settings):
         None, "Number of dimensions of the vectors; the others are left out before vectors are normalized. None: all.",
         bounds.WIDTH)
     prompts: tuple[tuple[str, str], ...] | None = options.value(
-        None, "Texts by name, such as dict(query=\"query: \"), one of which functions of texts put before each text. "
+        None, "Texts by name, such as dict(query=\"query: \"). Functions of texts put one of them before each text. "
         "The model itself reads ids.", _check_prompts)
-    default_prompt_name: str | None = options.string(None, "Name of that prompt. None: no prompt.")
+    default_prompt_name: str | None = options.string(
+        None, "Name of the prompt that is put before texts unless another is named. None: no prompt.")
     distillation_depths: tuple[int, ...] = _uncompared(options.integers(
         (), "Numbers of first layers that learned the vectors of a teacher as well, so that the model can be cut to "
         "them.", bounds.LAYERS))

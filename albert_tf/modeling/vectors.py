@@ -1,6 +1,6 @@
 """Vectors of texts: the pooling of their tokens' vectors, and the precision in which they are stored.
 
-The precisions are float32, int8, or one bit for each number; the values are those of
+The precisions are float32, int8, or one bit for each number. The values equal the results of
 sentence_transformers.util.quantize_embeddings.
 """
 
@@ -90,13 +90,13 @@ class VectorPrecision:
             ranges = np.asarray(self.ranges, np.float32)
             is_pair = ranges.ndim == 2 and len(ranges) == 2
             if not (is_pair and np.isfinite(ranges).all() and (ranges[0] <= ranges[1]).all()):
-                raise ValueError("vector_ranges must be two rows of numbers, [2, size], of which the first has the "
-                                 f"smaller ones. Received: an array of shape {ranges.shape}")
+                raise ValueError("vector_ranges must be two rows of numbers, [2, size]: the smallest numbers, then "
+                                 f"the largest. Received: an array of shape {ranges.shape}")
 
     def check_size(self, size: int) -> None:
         """Raises ValueError if the ranges belong to vectors of another size."""
         if self.ranges is not None and len(self.ranges[0]) != size:
-            raise ValueError(f"vector_ranges are those of vectors with {len(self.ranges[0])} numbers, but the vectors "
+            raise ValueError(f"vector_ranges are for vectors of {len(self.ranges[0])} numbers, but the vectors "
                              f"have {size}")
 
     def stored_size(self, size: int) -> int:

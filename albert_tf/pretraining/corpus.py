@@ -75,7 +75,7 @@ class Position(NamedTuple):
 
 
 class Column(Protocol):
-    """An array of which consecutive rows can be read."""
+    """An array that can be read by ranges of rows."""
 
     def __len__(self) -> int: ...
 

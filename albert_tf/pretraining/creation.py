@@ -56,7 +56,7 @@ def create_pretraining_data(
 
     Args:
       input_files: UTF-8 text files with one sentence per line (any number of sentences with options.split_lines) and a
-        blank line between documents. A file whose name ends in .gz or .bz2 is decompressed.
+        blank line between documents. Files with names in .gz or .bz2 are decompressed.
       outputs: the shards of each output, TFRecord files (see output_set). They appear when all are complete.
       text_column: name of the column with the documents of a table (see read_document_lines); None for text.
       origin: further entries of made_from in the manifests.

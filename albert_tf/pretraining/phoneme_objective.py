@@ -119,10 +119,11 @@ def masked_batch(
 
 
 class PhonemeObjective(PretrainingObjective):
-    """Masked phonemes, and words. Batches are those of masked_batch.
+    """Losses of masked phonemes and of words. masked_batch makes the batches.
 
     Args:
-      word_predictions: "all" to predict a word at each of its phonemes, and separators; "once" for once.
+      word_predictions: "all" to predict a word at each of its phonemes and at separators, or "once" to predict each
+        word once.
     """
 
     def __init__(self, model: AlbertPhonemePretrainer, word_predictions: str = "all"):
@@ -132,12 +133,12 @@ class PhonemeObjective(PretrainingObjective):
         self.metrics = list(self._means.values())
 
     def loss_denominators(self, batch):
-        """Those of masked LM, and words: the number of predicted words."""
+        """The denominators of masked LM, and words: the number of predicted words."""
         weights = batch["word_weights" if self._once else "input_mask"]
         return dict(super().loss_denominators(batch), words=tf.reduce_sum(tf.cast(weights, tf.float32)))
 
     def loss(self, outputs, batch, denominators):
-        """The micro-batch's share of the sum of both means: that of masked phonemes, and that of words."""
+        """The micro-batch's share of the mean loss of masked phonemes plus the mean loss of words."""
         total, parts = super().loss(outputs, batch, denominators)
         words = self.model.summed_word_loss(*self._words(outputs, batch)) / denominators["words"]
         return total + words, dict(parts, word_loss=words)

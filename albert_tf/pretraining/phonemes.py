@@ -1,8 +1,8 @@
 """Converts phonemized text (text/phonemes.py) to pre-training records, in two passes over the files.
 
-The first pass counts words, of which the most frequent ones get an id, and symbols. The second one writes a record for
-each row: the ids of its phonemes, a separator between two words, and the id of each word. Which phonemes are masked is
-drawn when records are read (phoneme_objective.py).
+The first pass counts words and symbols; the most frequent words get an id. The second pass writes a record for each
+row: the ids of its phonemes, a separator between two words, and the id of each word. Masks are drawn when records are
+read (phoneme_objective.py).
 
     words    the     cat          ids of words    57 903
     symbols  ð ə     k æ t        input_ids       81 83 16 53 72 62
@@ -70,7 +70,7 @@ def create_phoneme_records(
     Args:
       input_files: files of JSON lines, as albert_tf/text/phonemes.py describes them.
       outputs: the shards of each output, as for create_pretraining_data.
-      word_vocab_file: the words of other records, instead of those of the text.
+      word_vocab_file: the words of other records, instead of the words of the text.
       origin: further entries of made_from in the manifests.
 
     Returns:
@@ -186,7 +186,7 @@ def _check(counts: collections.Counter, words: collections.Counter, symbols: col
     word, count = words.most_common(1)[0]
     if count > _LARGEST_SHARE * counts["words"]:
         raise ValueError(f"{word!r} is {count / counts['words']:.0%} of all words, so that a model would learn nothing "
-                         "by predicting words: are the words those of a text?")
+                         "by predicting words: is the input a text?")
 
 
 class _Rows:

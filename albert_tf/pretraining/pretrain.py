@@ -108,7 +108,7 @@ def _pretrain(options: PretrainingConfig, selected: ResolvedModel, strategy: tf.
 def _objective_factory(
     config: AlbertConfig, has_sentence_loss: bool, teacher: Teacher | None, layers: LayerDistillation
 ) -> Callable[[], PretrainingObjective]:
-    """A function that makes the objective with random weights. The teacher is made here, with its own weights."""
+    """A function that makes the objective with random weights. The teacher is made here, with trained weights."""
     if teacher is None:
         return lambda: PretrainingObjective(AlbertPretrainer(config), has_sentence_loss)
     model = teacher.model()
@@ -122,7 +122,7 @@ def _phoneme_objective_factory(
     """A function that makes the objective of records of phonemes, which must have the same words and symbols."""
     words = {phonemes and (phonemes.num_words, phonemes.words_sha256, phonemes.mask_id) for phonemes in formats}
     if len(words) > 1:
-        raise ValueError("the records have different words or phonemes: make those of --eval_input_file with the "
+        raise ValueError("the records have different words or phonemes: make --eval_input_file again with the "
                          "--word_vocab_file and --phoneme_table of --input_file")
     num_words = next(phonemes.num_words for phonemes in formats if phonemes)
 
@@ -188,12 +188,12 @@ def _sentence_objective_of(files: list[CountedFile]) -> str:
     if len(paths) > 1:
         made = ", ".join(f"{path} with {objective}" for objective, path in paths.items())
         raise ValueError(f"records were made with several sentence objectives ({made}): train on them with "
-                         "--sentence_objective, and evaluate each as an --eval_input_file of its own")
+                         "--sentence_objective, and evaluate each with a separate --eval_input_file")
     return next(iter(paths))
 
 
 def _initial_weights(options: PretrainingConfig) -> str | None:
-    """--init_checkpoint; None if the run has its own checkpoints, which are restored later."""
+    """--init_checkpoint; None if the run has checkpoints, which are restored later."""
     has_checkpoints = (numbered if options.do_train else best_or_latest)(options.output_dir)
     return None if has_checkpoints else options.source.init_path
 

@@ -51,7 +51,7 @@ from albert_tf.server.signatures import ServedModel, described, metadata
 
 _PAGE = {"/": ("index.html", "text/html"), "/style.css": ("style.css", "text/css"),
          "/page.js": ("page.js", "text/javascript"), "/backend.js": ("server.js", "text/javascript")}
-# What is wrong, in place of Starlette's names of the statuses.
+# Messages of errors, instead of Starlette's names of the statuses.
 _MESSAGES = {HTTPStatus.NOT_FOUND: "there is nothing at this path",
              HTTPStatus.METHOD_NOT_ALLOWED: "send POST requests to /v1/models/NAME:predict"}
 # The page loads nothing from other sites, runs no inline scripts, and cannot be shown inside another page.
@@ -128,7 +128,7 @@ class _Models:
         return JSONResponse(protocols.info(model, batcher.batch_size, batcher.max_waiting, albert_tf.__version__))
 
     async def _answer(self, request: Request, read: Callable[[bytes], Call]) -> Response:
-        """The answer to a request, whose call is read from its body."""
+        """The answer to a request. `read` makes the call from the body."""
         try:
             body = await request.body()
             # In a thread, as is the writing of the answer, so that large requests do not hold up others.
@@ -236,8 +236,8 @@ class Guard:
 
     Starlette's TrustedHostMiddleware knows no hosts of IPv6 and no origins, and answers in plain text.
 
-    Unless answers_any_host is set, only requests whose Host header names a loopback host or one of allowed_hosts are
-    answered, so that a page of another site whose domain name resolves to 127.0.0.1 gets no data. Pages of
+    Unless answers_any_host is set, requests are answered only if their Host header names a loopback host or one of
+    allowed_hosts. So a page of another site gets no data if the site's domain name resolves to 127.0.0.1. Pages of
     allowed_hosts are answered whatever the Host header is, since a proxy may replace it.
     """
 
@@ -285,7 +285,7 @@ class Guard:
 
 
 def _endpoint_of(scope: Scope) -> str:
-    """The name of a request's endpoint in the metrics, of which there are few whatever clients ask for."""
+    """The name of a request's endpoint in the metrics. There are few names, whatever paths clients ask for."""
     path, (_, colon, form) = scope["path"], scope["path"].rpartition(":")
     if path in {*ENDPOINTS, *_PAGE, "/health", "/info", "/metrics", "/openapi.json", "/v1/models"}:
         return path
@@ -337,7 +337,7 @@ class ModelServer:
     uvicorn was chosen over hypercorn and granian: it runs in this process, on a socket that is bound before the models
     are loaded. It refuses connections beyond max_connections with status 503, and closes those without a request after
     `seconds`. It has no deadline for a request that arrives slowly: a proxy has (docs/serving.md).
-    Each model has its own batcher, so that long requests of one do not stop the others. For allowed_hosts see Guard.
+    Each model has a batcher, so that long requests of one model do not stop the others. For allowed_hosts see Guard.
     """
 
     def __init__(self, models: Sequence[ServedModel], listener: socket.socket, max_body_bytes: int = 1_000_000,

@@ -67,12 +67,12 @@ class _Part(NamedTuple):
 class Batcher:
     """Runs the signatures of a model in one thread, one batch after the other.
 
-    Requests take turns: the next one gives a batch of its rows, which others fill up with rows of the same group, and
-    goes to the end of the line if it has more. So a small request waits for at most one batch of each other request.
-    Every second turn is that of the request with the shortest rows, so that long texts do not hold up short ones.
-    The thread never waits for a batch to become full. Batches have a few sizes only (1, 2, 3, 4, 6, 8, 12, 16, ...),
-    since TensorFlow keeps memory for each shape that it has met; what is too much for a size waits for the next turn.
-    A request whose future is cancelled gets no further batch.
+    Requests take turns. The next request starts a batch with its rows, and other requests fill it with rows of the same
+    group. A request with more rows goes to the end of the queue, so a small request waits for at most one batch of each
+    other request. Every second turn goes to the request with the shortest rows, so that long texts do not hold up short
+    ones. The thread never waits for a batch to become full. Batches have a few sizes only (1, 2, 3, 4, 6, 8, 12, 16,
+    ...), since TensorFlow keeps memory for each shape that it has met; rows beyond a size wait for the next turn. A
+    request gets no further batch after its future is cancelled.
 
     `submit` rejects a request if max_waiting others wait. `on_batch` is called with the number of rows of each batch.
     """
@@ -121,7 +121,7 @@ class Batcher:
         self._waiting = [job for job in self._waiting if not job.result.done()]
 
     def _next_batch(self) -> list[_Part]:
-        """A batch of the request whose turn it is and of others. No parts: the batcher is closed. Waits for a request.
+        """Waits for a request. Returns a batch of the next request and of others, or no parts if the batcher is closed.
 
         The first request may be divided. The others add all of their rows of the group or none.
         """

@@ -1,7 +1,7 @@
 """Models for the server: ONNX models, and weights in any format, which are converted to ONNX when the server starts.
 
 Texts are tokenized by FullTokenizer in this process, and the functions of albert_tf/tasks that predict from text do the
-rest. The signatures are those of the SavedModel that the head's script exports.
+rest. The signatures match the SavedModel that the head's script exports.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def served_model(
 
     A pre-trained model also predicts whether two texts are in order. An encoder takes ids only.
 
-    prompt_name is that of a sentence encoder; None: its default.
+    prompt_name names a prompt of a sentence encoder; None: its default.
     """
     head = head_of(model).name
     if head not in _HEADS:

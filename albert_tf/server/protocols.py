@@ -72,7 +72,7 @@ class UnknownModelError(LookupError):
 def read_call(path: str, body: bytes, models: Mapping[str, EndpointModel], name: str | None) -> Call:
     """The call of a request to the endpoint at a path.
 
-    `name` is that of ?model=; OpenAI's field "model" has it too. Without one, the first model that can answer does.
+    `name` is the value of ?model=, or of OpenAI's field "model". Without a name, the first model that can answer does.
     Raises UnknownModelError, or ValueError for a wrong request.
     """
     content = read_object(body)
@@ -269,7 +269,7 @@ _TRUNCATION: Mapping[str, _Json] = dict(truncate=_YES, truncation_direction=dict
     _STRING, enum=["Right", "right"], description="Right", default="Right"))
 _SEQUENCES = dict(
     oneOf=[_STRING, _list(_STRING, maxItems=2), _list(_list(_STRING, maxItems=2))],
-    description="a text, two texts, or a list whose rows are lists of one or two texts")
+    description="a text, two texts, or a list of rows, each a list of one or two texts")
 _LABELS = _list(_object(score=_NUMBER, label=_STRING))
 ENDPOINTS: Mapping[str, Endpoint] = {
     _OPENAI: Endpoint(

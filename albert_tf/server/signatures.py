@@ -41,7 +41,7 @@ class Signature:
       run: function from input arrays [batch, ...] by name (texts as bytes) to output arrays [batch, ...] by name.
       view: how the page shows it: "fill_masks", "classify", "sentence_order", "answer", "choose", "tag",
         "compare" or, for anything else, "json".
-      padded: the output whose trailing "" pad a row to the masks or words of the others in its batch; "" for none.
+      padded: the output with "" at the end of rows that have fewer masks or words than others in the batch, or "".
       labels: in the order of the probabilities; empty if they have no names.
       outputs: empty if they are unknown.
     """

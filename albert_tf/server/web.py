@@ -1,7 +1,7 @@
 """A page without a server, beside a folder of ONNX models: files that any static host serves.
 
-It is the page of serve. In the server's place, page/browser.js computes the answers in the reader's browser, with
-ONNX Runtime and the tokenizers of transformers.js, which npm installs.
+It is the page of serve. Instead of the server, page/browser.js computes the answers in the reader's browser, with ONNX
+Runtime and the tokenizers of transformers.js, which npm installs.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def uncompressed_name(path: str) -> str:
 def read_lines(path: str, start: int = 0, stop: int | None = None) -> Iterator[str]:
     """The lines of a file that begin at bytes `start` to `stop` - 1, without their ends.
 
-    Consecutive ranges give every line once. A file whose name ends in .gz or .bz2 is decompressed, from its start.
+    Consecutive ranges give every line once. Files with names in .gz or .bz2 are decompressed, from the start.
 
     Raises:
       ValueError: there is no such file, a line is not UTF-8 (file and line are named), or a compressed file is damaged.
@@ -71,7 +71,7 @@ def _until(file: BinaryIO, stop: int | None) -> Iterator[bytes]:
 
 
 def _decode(parts: Iterable[bytes], path: str, start: int = 0) -> Iterator[str]:
-    """The lines of parts of a file, of which the first begins at byte `start` and each ends with a newline."""
+    """The lines of parts of a file. The first part begins at byte `start`, and each part ends with a newline."""
     for number, line in enumerate(itertools.chain.from_iterable(map(_lines_of, parts)), start=1):
         try:
             yield line.decode("utf-8" if start or number > 1 else "utf-8-sig")

@@ -1,7 +1,7 @@
 """Pieces of a text, and the offset in the original text of each of their characters.
 
-The offsets follow every step: white space, NFKD, removal of combining characters, SentencePiece's own normalisation and
-the digit-comma rule.
+The offsets follow every step: white space, NFKD, removal of combining characters, SentencePiece's normalisation and the
+digit-comma rule.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Phonemes: words, how they sound as symbols of the International Phonetic Alphabet (IPA), and the ids of the symbols.
 
 Phonemized text is a file of JSON lines with a line for each sentence, and a blank line between documents. Punctuation
-marks are words of their own, which sound as themselves::
+marks are words too, and stand for themselves among the phonemes::
 
     {"words": ["Hello", ",", "world"], "phonemes": ["həlˈoʊ", ",", "wˈɜːld"]}
 
@@ -60,7 +60,7 @@ class PhonemeTable:
         if SEPARATOR not in ids:
             raise ValueError(f"{path}: the table of phonemes has no space, which separates words")
         if _MASK not in ids and _MASK_ID in ids.values():
-            raise ValueError(f'{path}: the table of phonemes has no "M", whose id stands for masked phonemes: add it')
+            raise ValueError(f'{path}: the table of phonemes has no "M", the symbol of masked phonemes: add it')
         return cls(ids, ids.get(_MASK, _MASK_ID))
 
     @property
@@ -105,7 +105,7 @@ def write_line(words: Sequence[str], phonemes: Sequence[str]) -> str:
 
 
 def split_words(text: str) -> list[str]:
-    """The words and punctuation marks of a text: `He said: "don't!"` has 7, of which `don't` is one.
+    """The words and punctuation marks of a text: `He said: "don't!"` has 7; `don't` is one word.
 
     Two or more hyphens are a dash.
     """
@@ -156,7 +156,7 @@ class Phonemizer:
             self._backend = EspeakBackend(language, with_stress=True, language_switch="remove-flags", logger=quiet)
 
     def words(self, words: Sequence[str]) -> list[str]:
-        """The phonemes of each word on its own. Punctuation sounds as itself."""
+        """The phonemes of each word, spoken alone. Punctuation stays as it is."""
         spoken = [word for word in words if not is_punctuation(word)]
         phonemes = iter(self._backend.phonemize(spoken, strip=True))
         return [word if is_punctuation(word) else next(phonemes).replace(SEPARATOR, "") for word in words]
@@ -165,7 +165,7 @@ class Phonemizer:
         """The phonemes of the words of sentences, as they sound beside their neighbours.
 
         Args:
-          of_words: the phonemes of each word on its own, which tell where a word ends: espeak-ng joins short words.
+          of_words: the phonemes of each word, spoken alone. They tell where a word ends: espeak-ng joins short words.
         """
         spoken = [[word for word in words if not is_punctuation(word)] for words in sentences]
         texts = iter(self._backend.phonemize([" ".join(words) for words in spoken], strip=True))
@@ -180,7 +180,7 @@ _NEAR = 1  # symbols
 
 
 def _cut(text: str, words: Sequence[str]) -> list[str]:
-    """Cuts the phonemes of a sentence into as many words as `words`, phonemes of the words on their own.
+    """Cuts the phonemes of a sentence into words. `words` has the phonemes of each word, spoken alone.
 
     espeak-ng joins short words ("to a") and speaks others as two ("XIX"), so its spaces are a hint only.
     """

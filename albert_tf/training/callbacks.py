@@ -111,8 +111,8 @@ class Curves(StepCallback):
 class Saving(StepCallback):
     """Every `every` steps, and at the last step, calls write(step) and then evaluate(step).
 
-    The values of jax are written by a thread while it computes the next steps, unless they are evaluated first. This
-    class is a context manager, at whose end they are written.
+    With jax, a thread writes the values during the next steps, unless they are evaluated first. This class is a
+    context manager; its end waits until they are written.
     """
 
     def __init__(self, first_step: int, num_train_steps: int, every: int, write: Callable[[int], None],
@@ -181,7 +181,8 @@ class EndOnSignal(StepCallback):
     Args:
       save: function that saves a step.
       writes: whether this process writes files.
-      largest_of_all: in several processes of jax, function from a number to the largest of those of all processes.
+      largest_of_all: with several processes of jax, function from a process's number to the largest one of all
+        processes.
     """
 
     def __init__(self, first_step: int, save: Callable[[int], None], writes: bool,
@@ -204,7 +205,7 @@ class EndOnSignal(StepCallback):
     def __exit__(self, kind, error, _):
         for number, handler in self._previous.items():
             signal.signal(number, handler)
-        # Code in C that a signal interrupts, and TensorFlow's device scopes, raise errors of their own instead.
+        # Code in C that a signal interrupts, and TensorFlow's device scopes, raise other errors instead.
         if self._raised is not None and isinstance(error, Exception):
             raise self._raised from None
 
@@ -275,7 +276,7 @@ class SkippedSteps(StepCallback):
         self._known = int(tf.convert_to_tensor(self.model.skipped_steps))
 
     def on_step(self, step, logs):
-        """Looks at this step; of jax, whose devices would wait for the host, at the step before."""
+        """Checks this step, or on jax the previous one, so that the device need not wait."""
         self._unseen.append((step, logs["skipped_steps"]))
         if len(self._unseen) > devices.is_jax(self.model.distribute_strategy):
             self._check(*self._unseen.pop(0))

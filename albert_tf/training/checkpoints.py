@@ -23,9 +23,9 @@ from albert_tf.utils.files import check_no_wildcard, names_in
 from albert_tf.utils.outputs import checkpoint_reader, output_checkpoint, write_text
 
 NAME = "model.ckpt"
-# What the names of variables begin with that are trained with a model but are no part of it. Only training needs them.
+# Names of variables that are trained with a model but are not part of it begin with this. Only training needs them.
 AUXILIARY = "distillation/"
-# The files of models in other formats, in whose folder no run starts: it would replace their config and settings.
+# Files of models in other formats. No run starts in their folder, since it would replace their config and settings.
 _OTHER_MODELS = ("model.safetensors", "pytorch_model.bin", "model.weights.h5", "bert_model.ckpt.index",
                  "saved_model.pb", "*.onnx")
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
@@ -37,7 +37,7 @@ _UNREADABLE = (tf.errors.OpError, IndexError, RuntimeError)
 
 
 class DamagedCheckpoint(ValueError):
-    """A checkpoint whose files are truncated, changed or missing, or whose values are not finite."""
+    """A checkpoint with files that are truncated, changed or missing, or with values that are not finite."""
 
 
 class Checkpoints:
@@ -98,7 +98,7 @@ class Checkpoints:
 
         Raises:
           DamagedCheckpoint: the checkpoint cannot be read to its end, or a value is not finite.
-          ValueError: the checkpoint is that of another model or optimizer.
+          ValueError: the checkpoint is of another model or optimizer.
         """
         try:
             reader = checkpoint_reader(prefix)
@@ -122,9 +122,9 @@ class Checkpoints:
         """Restores the latest model.ckpt-STEP that is not damaged. Returns its step, or 0 if there are no checkpoints.
 
         Raises:
-          ValueError: all are damaged, the latest is that of another model or optimizer, albert_config.json is that of
-            another model, model.ckpt-best exists but was not saved by a run, or there are no checkpoints but a model
-            in another format.
+          ValueError: all are damaged, the latest is of another model or optimizer, albert_config.json is of another
+            model, model.ckpt-best exists but was not saved by a run, or there are no checkpoints but a model in another
+            format.
         """
         self._check_config()
         best = os.path.join(self.directory, BEST)
@@ -147,8 +147,8 @@ class Checkpoints:
         other = next((name for name in names_in(self.directory)
                       if any(fnmatch.fnmatch(name, pattern) for pattern in _OTHER_MODELS)), None)
         if other:
-            raise ValueError(f"{os.path.join(self.directory, other)} is of another model, whose config and settings "
-                             "those of this run would replace: choose another --output_dir")
+            raise ValueError(f"{os.path.join(self.directory, other)} is of another model, and this run would replace "
+                             "its config and settings: choose another --output_dir")
         return 0
 
     def _check_config(self) -> None:
@@ -288,7 +288,7 @@ def _names(directory: str, start: str) -> list[str]:
 
 
 def _remove(directory: str, start: str) -> None:
-    """Removes the files and folders in a directory whose names begin with `start`, an index before its data."""
+    """Removes the files and folders of a directory that begin with `start`, an index before its data."""
     for name in sorted(_names(directory, start), reverse=True):
         path = os.path.join(directory, name)
         tf.io.gfile.rmtree(path) if tf.io.gfile.isdir(path) else tf.io.gfile.remove(path)

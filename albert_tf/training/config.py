@@ -23,8 +23,8 @@ OPTIMIZERS = ("lamb", "adamw")
 RUNTIMES = ("tensorflow", "jax")
 AUTO = "auto"  # for jax_coordinator
 STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
-# The largest number of parts of a batch that a CPU computes at the same time. Each part has gradients of its own, as
-# large as the model, so many cores share a few parts.
+# The largest number of parts of a batch that a CPU computes at the same time. The gradients of each part are as large
+# as the model, so many cores share a few parts.
 MOST_PARTS = 4
 ALL, HEAD = "all", "head"  # values of --trainable, besides last_K
 LAST = re.compile(r"last_([1-9][0-9]{0,3})")
@@ -146,14 +146,14 @@ class FineTuningTraining(Training):
         None, "Number of passes over the training examples. The number of steps is this number times examples divided "
         "by --train_batch_size. Default: 3.", 0.0)
     train_step: int | None = fields.integer(
-        None, "Number of training steps, instead of --num_train_epochs. Default for tasks of GLUE and RACE: that of "
-        "the release, 1,000 and 12,000.", bounds.STEPS)
+        None, "Number of training steps, instead of --num_train_epochs. Default as in the release: 1,000 for tasks of "
+        "GLUE and 12,000 for RACE.", bounds.STEPS)
     warmup_proportion: float | None = fields.number(
         None, "Share of the training steps, from 0 to 1, in which the learning rate increases from 0 to its peak. "
         "Default: 0.1.", 0.0, 1.0)
     warmup_step: int | None = fields.integer(
-        None, "Number of these steps, instead of --warmup_proportion. Default for tasks of GLUE and RACE, without a "
-        "recipe and epochs: that of the release, 0 and 1,000.", bounds.STEPS.at_least(0))
+        None, "Number of warm-up steps, instead of --warmup_proportion. Default without a recipe and epochs, as in the "
+        "release: 0 for tasks of GLUE and 1,000 for RACE.", bounds.STEPS.at_least(0))
     trainable: str | None = fields.string(
         None, "The weights that train. all: all. head: the head, with the pooler if the head reads it. last_K, such as "
         "last_2: the head and the last K layers, which needs layers that do not share their weights with earlier ones. "
@@ -165,8 +165,8 @@ class FineTuningTraining(Training):
     lora_alpha: float | None = fields.number(
         None, "The adapters are multiplied by lora_alpha / lora_rank. Default: --lora_rank.", 0.0)
     lora_per_layer: bool = fields.boolean(
-        False, "Whether each layer has adapters of its own, also if layers share their "
-        "weights. The model that is converted or exported then has layers without sharing.")
+        False, "Whether each layer has separate adapters, also if layers share their weights. "
+        "The layers of the converted or exported model then share no weights.")
 
     def __post_init__(self):
         super().__post_init__()
@@ -195,7 +195,7 @@ class FineTuningTraining(Training):
         Args:
           unit: what an example is, for messages.
           release_steps: the release's numbers of steps and of warm-up steps for the task, which are the defaults unless
-            epochs are set; None for 3 epochs, or in the second place for a tenth of the steps.
+            epochs are set. None: 3 epochs. None as the number of warm-up steps: a tenth of the steps.
           largest_interval: the default of save_checkpoints_steps for a long run.
         """
         steps, warmup, batch_size = self.train_step, self.warmup_step, self.train_batch_size
@@ -246,8 +246,8 @@ class TeacherConfig(Config):
     """The teacher of a model."""
 
     teacher_checkpoint: str | None = fields.string(
-        None, "Weights of a teacher, in any format of --init_checkpoint: a trained model whose answers to the training "
-        "examples the model learns. In fine-tuning, they are computed once and cached in --cached_dir.")
+        None, "Weights of a teacher, a trained model, in any format of --init_checkpoint. The model learns from the "
+        "teacher's outputs. In fine-tuning, they are computed once and cached in --cached_dir.")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Distillation: a model, the student, learns from the outputs of a trained one, the teacher (Hinton et al., 2015).
 
-The loss is (1 - alpha) times the objective's own loss plus alpha times the distance from the teacher's outputs, which
+The loss is (1 - alpha) times the objective's loss plus alpha times the distance from the teacher's outputs, which
 the objective defines (teacher_loss). The teacher reads the training examples once, before training. Its outputs are
 further columns of the table of features::
 
@@ -38,13 +38,13 @@ PREFIX = "teacher_"
 
 
 class DistilledObjective(Objective):
-    """An objective whose model also learns from a teacher. With alpha 0 it is the objective itself.
+    """Adds learning from a teacher to an objective. With alpha 0 it is the objective itself.
 
     Batches have the teacher's outputs.
 
     Args:
       temperature: number by which the logits of both models are divided.
-      alpha: weight of the distance from the teacher, from 0 to 1. With 1, the objective's own loss is not computed.
+      alpha: weight of the distance from the teacher, from 0 to 1. With 1, the objective's loss is not computed.
     """
 
     def __init__(self, objective: Objective, temperature: float = 1.0, alpha: float = 0.5):
@@ -86,7 +86,7 @@ def divergence(teacher_logits: tf.Tensor, logits: tf.Tensor, temperature: float)
 
 
 def binary_divergence(teacher_logits: tf.Tensor, logits: tf.Tensor, temperature: float) -> tf.Tensor:
-    """`divergence` of distributions of two classes, one of which has the sigmoid of a logit: float32 [...] to [...]."""
+    """`divergence` of distributions with the probabilities sigmoid(logit) and 1 - sigmoid(logit): float32 [...]."""
     teacher, student = (tf.stack([each, tf.zeros_like(each)], axis=-1) for each in (teacher_logits, logits))
     return divergence(teacher, student, temperature)
 
@@ -103,7 +103,7 @@ def with_teacher_outputs(
         expected = len(table) if padding is None else int(table.sequences["input_ids"].flat_values.shape[0])
         if len(outputs[name]) != expected:
             raise ValueError(f"the teacher has answered {len(outputs[name]):,} times with {name}, but {expected:,} "
-                             "answers are needed: its examples are not those of the training")
+                             "answers are needed: it has read other examples than the training")
     return table.with_columns({PREFIX + name: values for name, values in outputs.items()},
                               {PREFIX + name: padding for name, padding in paddings.items() if padding is not None})
 

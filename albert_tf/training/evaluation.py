@@ -111,8 +111,9 @@ class Evaluator:
         """Evaluates the checkpoints in the directory, and then copies the best of them to model.ckpt-best.
 
         A checkpoint that cannot be loaded is skipped with a warning, and so is one that a training of the same run has
-        removed or replaced meanwhile; its results stay in the history. The history loses results that are better than
-        the best one and whose checkpoints did not exist or are damaged: they may be those of other data.
+        removed or replaced meanwhile; its results stay in the history. A result that is better
+        than the best one is removed from the history if its checkpoint did not exist or is damaged: it may be of other
+        data.
 
         Args:
           load: function that loads a checkpoint into the model. Its arguments are the checkpoint's prefix and step.
@@ -145,7 +146,7 @@ class Evaluator:
                 logging.warning("%s was removed meanwhile by a training of the same run; %s stays", prefix, best)
 
     def _loads(self, load: Callable[[str, int], object], prefix: str, step: int) -> bool:
-        """Loads a checkpoint. Returns whether it could be loaded and is that of the step."""
+        """Loads a checkpoint. Returns whether it could be loaded and is of the step."""
         try:
             load(prefix, step)
         except ValueError as error:
@@ -165,7 +166,7 @@ class Evaluator:
         return results
 
     def _write_history(self, evaluated: Sequence[dict[str, float]], removed: Sequence[int] = ()) -> None:
-        """Adds rows to the file and removes those of some steps. It may have rows of other processes, which stay."""
+        """Adds rows to the file and removes the rows of some steps. Rows of other processes stay."""
         if not self._writes:
             return
         with locked(os.path.join(self._directory, "eval_history"), wait=True):
@@ -284,8 +285,8 @@ def write_summary(directory: str, runs: Iterable[str], best_metric: str) -> None
     """Writes the medians over all runs to eval_results.txt and .json, and a summary to eval_runs.json.
 
     The summary has the best run, the best results of each seed, and for each result the median, the lowest and highest
-    value and the standard deviation. A result that some runs lack, such as that of a data file that was added later, is
-    that of the others.
+    value and the standard deviation. A result that some runs lack, such as on a data file that was added later, is
+    computed from the other runs.
 
     Args:
       runs: the directories of the runs. A run without an evaluation, or in `directory` itself, is ignored.
@@ -327,7 +328,7 @@ class Predictor:
     """Runs a model over features, without dropout.
 
     Args:
-      predictions: function of the model's outputs that returns predictions by name, such as that of an Objective.
+      predictions: function of the model's outputs that returns predictions by name, such as Objective.predictions.
       batch_size: examples of a batch, over all replicas.
       parts: the largest number of parts of a batch that are computed at the same time (trainer.py).
     """
@@ -346,7 +347,7 @@ class Predictor:
         """The predictions by name: one value per example, in the order of the table.
 
         A prediction with one value per token has the length to which its batch was padded, which can exceed the
-        example's own.
+        example's length.
         """
         rows = evaluation_rows(table, self._batch_size)
         batches = distributed(self._strategy, lambda context: table_batches(table, rows, self._buckets, context))

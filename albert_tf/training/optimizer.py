@@ -1,6 +1,6 @@
 """The learning rate over the steps, and LAMB and AdamW, by default without bias correction.
 
-All are those of the release (optimization.py, lamb_optimizer.py).
+All follow the release (optimization.py, lamb_optimizer.py).
 """
 
 from __future__ import annotations
@@ -83,17 +83,17 @@ class ReleaseOptimizer(keras.optimizers.legacy.Optimizer):
         update = m / (sqrt(v) + epsilon) + weight_decay * variable
         variable -= learning_rate * norm(variable) / norm(update) * update
 
-    With bias correction, update t (from 1; skipped steps do not count) has m / (1 - beta_1 ** t) and
-    v / (1 - beta_2 ** t) in the place of m and v (Kingma and Ba, 2015). Without it, early updates are larger: three
-    times after 100 steps.
+    With bias correction, update t (from 1; skipped steps do not count) uses m / (1 - beta_1 ** t) and
+    v / (1 - beta_2 ** t) instead of m and v (Kingma and Ba, 2015). Without it, early updates are larger: three times
+    after 100 steps.
 
     Args:
       learning_rate: a float, or a schedule over the steps.
       beta_1, beta_2: decay of the two moments.
       epsilon: added to the denominator of the update.
       weight_decay: rate of the decoupled weight decay.
-      exclude_from_weight_decay: regular expressions. Variables whose names match one have no weight decay.
-      exclude_from_layer_adaptation: regular expressions. For variables whose names match one, the ratio of norms is 1.
+      exclude_from_weight_decay: regular expressions. Variables with a name that matches one have no weight decay.
+      exclude_from_layer_adaptation: regular expressions. If a variable's name matches one, its ratio of norms is 1.
         [".*"] makes the optimizer AdamW.
       bias_correction: whether to correct the bias of the moments, which start at 0.
     """
@@ -186,7 +186,7 @@ class ReleaseOptimizer(keras.optimizers.legacy.Optimizer):
                           for variable, value in ((m, new_m), (v, new_v), (var, new_variable))])
 
     def _resource_apply_sparse(self, grad, var, indices, apply_state=None):
-        # The moments of all rows decay in every step, also those of rows without a gradient.
+        # The moments of all rows decay in every step, also of rows without a gradient.
         dense = tf.convert_to_tensor(tf.IndexedSlices(grad, indices, var.shape))
         return self._resource_apply_dense(dense, var, apply_state)
 
@@ -194,7 +194,7 @@ class ReleaseOptimizer(keras.optimizers.legacy.Optimizer):
 def _updated(variable, m, v, gradient, coefficients, decays: bool, adapts: bool):
     """The new values of a variable and its two moments, as a pure function of tensors.
 
-    The order and grouping of operations are those of tensorflow_addons' LAMB, so that results are equal bit for bit.
+    Operations have the order and grouping of tensorflow_addons' LAMB, so that results are equal bit for bit.
     """
     m = m * coefficients["beta_1"] + gradient * coefficients["one_minus_beta_1"]
     v = v * coefficients["beta_2"] + (gradient * gradient) * coefficients["one_minus_beta_2"]
@@ -230,7 +230,7 @@ def create_optimizer(
     Args:
       name: "lamb" (You et al., 2020; pre-training) or "adamw" (fine-tuning).
       learning_rate, num_train_steps, num_warmup_steps, start_warmup_step, poly_power: see learning_rate_schedule.
-      weight_decay_rate: rate of the weight decay of all variables except biases and those of LayerNorms.
+      weight_decay_rate: rate of the weight decay of all variables except biases and LayerNorms.
       bias_correction: see ReleaseOptimizer. The release has none.
 
     Raises:

@@ -65,7 +65,7 @@ def create_strategy(config: Devices) -> tf.distribute.Strategy:
 
 
 def jax_strategy(config: Devices) -> tf.distribute.Strategy:
-    """The strategy whose steps jax computes. Raises ValueError if jax is not installed or finds no devices."""
+    """The strategy with which jax computes steps. Raises ValueError if jax is not installed or finds no devices."""
     if tf.__version__.startswith("2.15."):  # jax needs NumPy 2
         raise ValueError("--runtime=jax needs TensorFlow 2.21: in a clone of albert_tf pip install '.[all,jax]' "
                          "'jax[cuda13]' (on a CPU without the latter)")
@@ -154,9 +154,9 @@ def distributed(
 
 
 class _HostDataset(tf.distribute.DistributedDataset):
-    """A data set that is read where it is made.
+    """A data set with batches that stay on the host.
 
-    TensorFlow's own distributed data sets add one that copies batches to a device. It has autotuning, which cannot be
+    TensorFlow's distributed data sets add another one, which copies batches to a device. Its autotuning cannot be
     turned off.
     """
 

@@ -3,8 +3,8 @@
 A step splits its batch into micro-batches, sums their gradients, sums these over all replicas, clips the result to a
 global norm of 1 and updates the weights once. Losses are divided by the counts of the whole batch, so they do not
 depend on the number of micro-batches or replicas. On a CPU a micro-batch is split again, into parts that are computed
-at the same time. A loss that compares the rows of a micro-batch has those of all replicas, and none is split into parts
-(Objective.compared_outputs).
+at the same time. If a loss compares the rows of a micro-batch, it gets the rows of all replicas, and the micro-batch is
+not split into parts (Objective.compared_outputs).
 
 TensorFlow divides each operation among the cores instead. Operations of small models are too short for that, and the
 loops that XLA compiles (modeling/operations.py) run on one core. With a part for each core and one thread for each
@@ -96,7 +96,7 @@ def on_batches(
     """Compiles a function of a batch into a function of an iterator, which takes the iterator's next batch.
 
     One graph serves all lengths: for 6 layers of hidden size 256, a new length costs one second of a CPU core, where a
-    graph of its own costs three. TPU and XLA need static shapes, so there each length has its own graph.
+    separate graph costs three. TPU and XLA need static shapes, so there each length has a separate graph.
 
     Args:
       function: its control flow must not depend on tensors.
@@ -123,12 +123,12 @@ class Trainer(keras.Model):
 
     Args:
       objective: the model and its loss.
-      random_seed: seed of dropout, whose masks also depend on step, micro-batch and replica.
+      random_seed: seed of dropout. Its masks also depend on step, micro-batch and replica.
       gradient_accumulation_steps: number of micro-batches of a step.
       jit_compile: whether to compile the computation of gradients with XLA.
       loss_scaling: whether to scale losses, so that small float16 gradients do not become 0.
       shapes_vary: whether batches have several lengths.
-      rows_vary: whether batches of several lengths also have several numbers of rows: then each shape has its own
+      rows_vary: whether batches of several lengths also have several numbers of rows: then each shape has a separate
         graph.
       parts: the largest number of parts of a micro-batch that are computed at the same time; 1 if the objective's loss
         compares rows.
@@ -140,13 +140,13 @@ class Trainer(keras.Model):
       trainer.fit(batches)
     """
 
-    train_function: Any  # Keras' own, and test_function
+    train_function: Any  # an attribute of Keras models, as is test_function
     test_function: Any
 
     def __init__(self, objective: Objective, random_seed: int = 0, gradient_accumulation_steps: int = 1,
                  jit_compile: bool = False, loss_scaling: bool = False, shapes_vary: bool = False,
                  parts: int = 1, rows_vary: bool = False):
-        # float32, since under mixed_float16 Keras would wrap the optimizer in its own loss scaling.
+        # float32, since under mixed_float16 Keras would wrap the optimizer in another loss scaling.
         super().__init__(dtype="float32")
         self.objective = objective
         self.model = objective.model
@@ -280,7 +280,7 @@ class Trainer(keras.Model):
                              parallel_iterations=1)[1]
 
     def _needs_other_replicas(self, batch) -> bool:
-        """Whether the loss of a micro-batch compares its rows with those of other replicas."""
+        """Whether the loss of a micro-batch compares its rows with rows of other replicas."""
         return (bool(self.objective.compared_outputs) and _OUTPUT_GRADIENT not in batch
                 and tf.distribute.get_strategy().num_replicas_in_sync > 1)
 
@@ -288,7 +288,7 @@ class Trainer(keras.Model):
         """The gradient with respect to the output that the loss compares, [rows, ...], and the losses (GradCache).
 
         The output of the whole batch is computed in micro-batches without the activations that gradients need. The
-        micro-batches that are computed again, with the same dropout, multiply this gradient by that of their outputs
+        micro-batches, computed again with the same dropout, multiply this gradient by the gradient of their outputs
         (Gao et al., 2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup").
         """
         (name,), count = self.objective.compared_outputs, self.gradient_accumulation_steps

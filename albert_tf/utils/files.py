@@ -71,7 +71,7 @@ def version(path: str) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def errors_at(place: str) -> Iterator[None]:
-    """Puts a place before the message of a ValueError that the block raises: "task.json: unknown key"."""
+    """Starts the message of a ValueError that the block raises with `place`: "task.json: unknown key"."""
     try:
         yield
     except ValueError as error:
@@ -80,7 +80,7 @@ def errors_at(place: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def errors_naming_origin(path: str, directory: str) -> Iterator[None]:
-    """Makes ValueErrors name `path`, such as that of an archive, instead of the directory to which it was unpacked."""
+    """Makes ValueErrors name `path`, such as an archive, instead of the directory to which it was unpacked."""
     try:
         yield
     except ValueError as error:
@@ -89,7 +89,7 @@ def errors_naming_origin(path: str, directory: str) -> Iterator[None]:
         raise
 
 
-# Errors of writing. Python's own have no file name if they come from a file that is open already.
+# Errors of writing. Python gives them no file name if the file is open already.
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
@@ -198,7 +198,7 @@ def read_bytes(path: str, kind: str = "file") -> bytes:
 
 
 def open_binary(path: str) -> BinaryIO:
-    """A local or a remote file whose bytes are read as they are. The lines of tf.io.gfile have no carriage returns."""
+    """A local or a remote file, read as bytes. The lines of tf.io.gfile have no carriage returns."""
     return cast(BinaryIO, io.BufferedReader(_Remote(path), _BUFFER_BYTES)) if is_remote(path) else open(path, "rb")
 
 
@@ -245,7 +245,7 @@ def decode_utf8(content: bytes, path: str, first_line: int = 1) -> str:
 
 # --- JSON ------------------------------------------------------------------------------------------------------------
 #
-# Every error is a ValueError that names the file, and the line. Python's own reader raises RecursionError for "[[[[",
+# Every error is a ValueError that names the file and the line. Python's reader raises RecursionError for "[[[[",
 # and an error without a line for numbers of thousands of digits. It accepts half of a surrogate pair ("\ud83d" alone)
 # as text, which cannot be written to a file or a tensor.
 
@@ -337,7 +337,7 @@ def parse_unchecked(text: str, path: str, line: int | None = None) -> Any:
 
 
 def check_characters(text: str, place: str) -> None:
-    """Raises a ValueError with the place if a text has half of a surrogate pair, which is not a character."""
+    """Raises ValueError if a text has half of a surrogate pair, which is not a character."""
     half = _SURROGATE.search(text)
     if half:
         raise ValueError(f"{place}: {ascii(half.group())} is half of a surrogate pair, which is not a character")
@@ -349,7 +349,7 @@ def check_keys(
     """Checks the keys of a JSON object and the types of their values, and returns the object.
 
     Args:
-      place: where it is, for error messages: a path, or a path with keys.
+      place: path of the file, or path and keys, with which error messages start.
       required, optional: types of the values by key. The object has all required keys and no others than these.
     """
     types = {**required, **(optional or {})}

@@ -1,9 +1,9 @@
-"""Writes and reads sets of files with a manifest, and folders of them. What is promised besides (see outputs.py):
+"""Writes and reads sets of files with a manifest, and folders of them. Guarantees besides those in outputs.py:
 
 - A set appears as one. All of it is in the temporary folder before the first file is renamed: a manifest with complete:
-  false, the new files in the place of the earlier ones, and a manifest with complete: true. Readers refuse a set that
-  is incomplete (see checked_manifest), and files of two sets are never side by side. Of files without a manifest, the
-  one that makes the others readable is removed first and written last: a checkpoint's index, a model's weights,
+  false, the new files, which replace the earlier ones, and a manifest with complete: true. Readers refuse a set that is
+  incomplete (see checked_manifest), and files of two sets are never side by side. Of files without a manifest, the one
+  that makes the others readable is removed first and written last: a checkpoint's index, a model's weights,
   saved_model.pb. An error puts all earlier files back.
 - A file that is no output of ours is never replaced or removed.
 """
@@ -33,9 +33,9 @@ from albert_tf.utils.files import (
 from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.outputs import move, move_back, output, remove, replace_files, sync, temporary_folder
 
-# What the manifest of a folder is named after, which output_folder has written.
+# The manifest of a folder that output_folder has written is named after this.
 EXPORT = "export"
-# Ends of the names of files whose checksums are in manifests. The records of a TFRecord file have checksums themselves.
+# Manifests have checksums of files with these endings. The records of a TFRecord file have checksums themselves.
 _SUMMED = (".npy", ".safetensors")
 _BLOCK = 1 << 20
 _MANIFEST_START = b'{\n  "complete": '
@@ -58,7 +58,7 @@ def shard_paths(path: str, num_shards: int) -> list[str]:
 
 
 def manifest_of(path: str) -> str | None:
-    """The path of the manifest of a file: its own or that of its shards. None if there is none."""
+    """The path of the manifest of a file, or of the shards it belongs to. None if there is none."""
     own, of_shards = manifest_path(path), manifest_path(re.sub(r"-\d{5}-of-\d{5}(?=(\.\w+)?$)", "", path))
     return next(filter(tf.io.gfile.exists, (own, of_shards)), None)
 
@@ -66,7 +66,7 @@ def manifest_of(path: str) -> str | None:
 def read_manifest(manifest: str) -> dict[str, Any]:
     """The content of a manifest: complete, made_from, and files: the size and further entries of each file by name.
 
-    A manifest that was damaged, such as by a power cut, is that of an incomplete output whose files are not known.
+    A manifest that was damaged, such as by a power cut, counts as incomplete, with no files.
     """
     try:
         content = read_json_object(manifest)
@@ -83,7 +83,7 @@ def read_manifest(manifest: str) -> dict[str, Any]:
 
 
 def checked_manifest(manifest: str) -> dict[str, Any]:
-    """The content of a manifest whose files are all there, with their sizes."""
+    """The content of a manifest. Raises ValueError unless all files exist and have the sizes in it."""
     content = read_manifest(manifest)
     if not content["complete"]:
         raise ValueError(f"{manifest} says that its files are not complete, since the command that writes them has not "
@@ -100,7 +100,7 @@ def checked_manifest(manifest: str) -> dict[str, Any]:
 
 
 def made_from_of(path: str) -> dict[str, Any] | None:
-    """The made_from of a file with a complete manifest, whose checksum is compared; None without one."""
+    """The made_from in the manifest of a file, after checking the file; None without a file or manifest."""
     manifest = manifest_of(path)
     if manifest is None or not tf.io.gfile.exists(path):
         return None
@@ -116,7 +116,7 @@ def _check_sum(path: str, manifest: str, entry: Mapping[str, Any]) -> None:
 
 
 def entry_of(path: str, manifest: str, content: Mapping[str, Any]) -> dict[str, Any]:
-    """The entry of a file in its manifest, whose content is given. Raises ValueError if it does not list the file."""
+    """The entry of a file in the content of its manifest. Raises ValueError if the manifest does not list the file."""
     name = os.path.basename(path)
     if name not in content["files"]:
         raise ValueError(f"{manifest} does not list {path}, which is of an earlier output: make the files again, or "
@@ -169,7 +169,7 @@ class OutputSet:
     made_from: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def commit(self, outputs: Mapping[str, Sequence[str]], folders: Mapping[str, str]) -> None:
-        """Replaces outputs by those of their files that were written. Manifests of several outputs name each other.
+        """Replaces the files of outputs by the ones that were written. Manifests of several outputs name each other.
 
         Args:
           outputs: the files of each output.
@@ -238,7 +238,7 @@ def _target(path: str) -> str:
 
 @contextlib.contextmanager
 def output_set(outputs: Mapping[str, Sequence[str]]) -> Iterator[OutputSet]:
-    """Yields an OutputSet, whose files become the outputs when the block ends without an error.
+    """Yields an OutputSet. Its files become the outputs when the block ends without an error.
 
     Args:
       outputs: the files of each output: {"x.tfrecord": ["x-00000-of-00002.tfrecord", ...]} or {"x.npy": ["x.npy",
@@ -265,7 +265,7 @@ def output_set(outputs: Mapping[str, Sequence[str]]) -> Iterator[OutputSet]:
 
 @contextlib.contextmanager
 def output_folder(path: str, made_from: dict[str, Any] | None = None) -> Iterator[str]:
-    """Yields a temporary folder, whose files become those of the folder `path` when the block ends without an error.
+    """Yields a temporary folder. Its files are moved to the folder `path` when the block ends without an error.
 
     They replace the files that this function wrote there before. Files that were added to the folder stay. If `path` is
     a symbolic link, its target is replaced.

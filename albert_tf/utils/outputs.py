@@ -118,7 +118,7 @@ def _hidden(path: str, ending: str) -> str:
 
 @contextlib.contextmanager
 def _errors_naming(path: str, temporary: str, folder: str) -> Iterator[None]:
-    """Makes errors of writing the files of a temporary folder name their places in `folder`, or the output `path`."""
+    """Makes errors of writing the files of a temporary folder name their paths in `folder`, or the output `path`."""
     def renamed(text: str) -> str:
         return text.replace(os.path.join(temporary, ""), os.path.join(folder, "")).replace(temporary, path)
 
@@ -200,7 +200,7 @@ def move_back(path: str, new_path: str) -> None:
 
 
 def replace_files(earlier: Iterable[str], new: Mapping[str, str], temporary: str, undo: contextlib.ExitStack) -> None:
-    """Replaces files. Those of _LAST are moved away first and appear last.
+    """Replaces files. The files in _LAST are moved away first and appear last.
 
     Args:
       earlier: the files that are moved to the temporary folder, if they exist.
@@ -259,7 +259,7 @@ def write_text(path: str, text: str) -> None:
 
 
 def write_csv(path: str, rows: Iterable[Sequence[Any]], excel_separator: str | None = None) -> None:
-    """Writes rows, of which the first one has the names of the columns, to a CSV file as write_text does.
+    """Writes rows, the first one with the names of the columns, to a CSV file as write_text does.
 
     Args:
       excel_separator: for Excel, which needs a byte-order mark, the separator of its language: "," or, where numbers
@@ -287,7 +287,7 @@ def write_or_remove(path: str, text: str | None) -> None:
 
 
 def read_array(path: str) -> np.ndarray:
-    """The array of an .npy file, of which only what is used is read into memory."""
+    """The array of an .npy file. Only the parts that are used are read into memory."""
     check_is_file(path)
     try:
         return np.load(local_copy(path), mmap_mode="r", allow_pickle=False)
@@ -363,7 +363,7 @@ def checkpoint_reader(prefix: str) -> Any:
 def folder_of_this_process() -> str:
     """An empty folder in the system's folder for temporary files. It is removed when the process ends.
 
-    Those of killed processes are removed, too, if a lock tells that they are not in use.
+    Folders of killed processes are removed, too, if a lock tells that they are not in use.
     """
     start = os.path.join(tempfile.gettempdir(), "albert_tf.")
     for left in glob.glob(f"{glob.escape(start)}*"):

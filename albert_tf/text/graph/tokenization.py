@@ -1,7 +1,7 @@
 """GraphTokenizer: FullTokenizer.encode as tensorflow-text ops, for SavedModels that take text.
 
 Normalisation is a table that maps each character to its normalised form. Every step of it (NFKD, removal of combining
-characters, lower-casing) treats each character separately, except the Greek capital sigma, whose lower case depends on
+characters, lower-casing) treats each character separately, except the Greek capital sigma: its lower case depends on
 its neighbours. So a table that is filled by the Python function gives its results, whatever Unicode version and locale
 a server has.
 
