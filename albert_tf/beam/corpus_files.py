@@ -22,7 +22,7 @@ from albert_tf.utils.outputs import local_copy, write_array, write_bytes
 
 RANGE_BYTES = 4 << 20  # of a range, and about as many as a worker tokenises in one call
 _TABLE = "table.npy"
-_OPEN_FILES = 64  # batches whose files are open at a time
+_OPEN_FILES = 64  # batches with open files at a time
 
 
 class TextRange(NamedTuple):

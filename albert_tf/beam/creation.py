@@ -134,7 +134,7 @@ class Outcome:
         write_text(os.path.join(self._errors, name), message)
 
     def check_no_user_error(self) -> None:
-        """Raises a ValueError with the stored error whose name is first, if there is one."""
+        """Raises a ValueError with the first stored error, in the order of names, if there is one."""
         if names := names_in(self._errors):
             raise ValueError(read_bytes(os.path.join(self._errors, min(names))).decode())
 

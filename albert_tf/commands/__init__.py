@@ -1,6 +1,6 @@
 """The commands: one module with Options, a config, and main(options) for each; app.py lists them.
 
-Commands that train are packages instead: albert_tf.pretraining, and those of albert_tf.tasks.
+Commands that train are packages instead: albert_tf.pretraining, and packages of albert_tf.tasks.
 
 `python -m albert_tf NAME` runs one. The scripts at the top of a checkout have names that users of the release know, and
 run the same code.

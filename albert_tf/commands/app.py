@@ -61,7 +61,7 @@ COMMANDS = {
     "Conversion and export": ("convert_checkpoint", "export_to_tfhub", "export_to_onnx", "export_to_tflite"),
 }
 NAMES = tuple(name for names in COMMANDS.values() for name in names)
-# The commands whose code is a package; each other one is a module of albert_tf.commands.
+# Commands that are packages; each other command is a module of albert_tf.commands.
 _PACKAGES = dict(run_pretraining="pretraining", run_classifier="tasks.classification", run_squad="tasks.squad",
                  run_race="tasks.multiple_choice", run_tagging="tasks.tagging",
                  run_sentence_embeddings="tasks.sentence_vectors")
@@ -71,7 +71,7 @@ _NOT_UTF8 = re.compile("[\udc80-\udcff]")  # Python's stand-ins for other bytes
 # absl answers --helpshort without the flags of the package, which are most of them.
 _HELP = {"--help", "-help", "-h", "--helpshort", "-helpshort"}
 
-# absl's own log line also has microseconds and the number of the thread.
+# absl's log line also has microseconds and the number of the thread.
 _LINE = python_logging.Formatter("%(levelname).1s%(asctime)s %(filename)s:%(lineno)d] %(message)s", "%m%d %H:%M:%S")
 
 # The text around the reason in TensorFlow's errors: "{{function_node __wrapped__SaveV2_...}} a.data; File too large
@@ -136,7 +136,7 @@ def load(name: str) -> Callable[[], None]:
 def run(main: Callable[..., None], operands: int = 0) -> None:
     """Runs `main` as an absl app. ValueError, OSError and TensorFlow's errors become one line and exit status 1.
 
-    So do wrong flags. After a signal the status is that of other Unix programs: 130 after Ctrl-C, 143 after SIGTERM.
+    So do wrong flags. After a signal the status is as usual on Unix: 130 after Ctrl-C, 143 after SIGTERM.
 
     --help prints the docstring of main's module and the flags in groups. With --verbosity=1 the whole traceback is
     logged before that line; with --verbosity=-1 only warnings are logged. If the program that reads the standard output
@@ -152,7 +152,7 @@ def run(main: Callable[..., None], operands: int = 0) -> None:
         if len(arguments) > operands:
             _end_with_error(argv, f"unexpected argument: {arguments[operands]}. The value of a flag follows =, as in "
                                   "--flag=value")
-        if not flags.FLAGS["verbosity"].present:  # absl's own default level is WARNING
+        if not flags.FLAGS["verbosity"].present:  # absl's default level is WARNING
             logging.set_verbosity(logging.INFO)
         try:
             with ended_by_signals():

@@ -2,10 +2,11 @@
 
     python -m albert_tf bert_to_albert --init_checkpoint=all-MiniLM-L6-v2 --text=lines.txt --output_dir=small
 
-The layers become one that all layers share, and the word table one of 128 columns with a projection (convert_checkpoint
---share_layers --embedding_size). Then the model learns the vectors that the BERT makes of the lines of --text, half of
-which have words replaced (run_sentence_embeddings --objective=distillation). The result is in --output_dir/model, in
-Hugging Face's format. If the script is started again with the same flags, it continues where it stopped.
+The layers become one shared layer, and the word table becomes a table of 128 columns with a projection
+(convert_checkpoint --share_layers --embedding_size). Then the model learns the vectors that the BERT makes of the lines
+of --text (run_sentence_embeddings --objective=distillation); in every second line, words are replaced. The result is
+in --output_dir/model, in Hugging Face's format. If the script is started again with the same flags, it continues where
+it stopped.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Options(FirstLayers, Sharing):
     replaced_words: float | None = fields.number(
         None, "Fraction, from 0 to 1, of the words of every second line of --text that are replaced by random words of "
         "the BERT's vocabulary. So the model also learns words that are not in the text. Default: 0.3, or 0 with "
-        "--teacher_vectors, which are those of the text as it is.", 0.0, 1.0)
+        "--teacher_vectors, which belong to the unchanged text.", 0.0, 1.0)
     cached_dir: str | None = fields.string(
         None, "Directory in which several trainings share the BERT's vectors. Default: the directory of the training.")
     data_dir: str | None = fields.string(
@@ -63,7 +64,7 @@ class Options(FirstLayers, Sharing):
         super().__post_init__()
         if self.teacher_vectors and self.replaced_words:
             raise ValueError(f"--replaced_words={self.replaced_words} and --teacher_vectors exclude each other: the "
-                             "vectors are those of the text as it is")
+                             "vectors belong to the unchanged text")
 
 
 def main(options: Options) -> None:

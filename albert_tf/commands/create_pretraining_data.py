@@ -41,14 +41,14 @@ from albert_tf.weights.vocabulary import VocabularyFiles
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(VocabularySource):
-    input_file: str = fields.required("Comma-separated list of paths and globs of text files. Files whose names end in "
+    input_file: str = fields.required("Comma-separated list of paths and globs of text files. Files that end in "
                                       ".gz or .bz2 are decompressed.")
     text_column: str | None = text_column_option("document, with a sentence on each line")
     output_file: str = fields.required("Comma-separated list of TFRecord files to write. Examples are shuffled over "
                                        "all files.")
     objective: str = fields.choice(
         "text", ["text", "phonemes"], "What the records are for: text, for masked LM and sentence order; or phonemes, "
-        "for an encoder of phonemes, whose input files are JSON lines of words and their phonemes.")
+        "for an encoder of phonemes, from JSON lines of words and their phonemes.")
     phoneme_table: str | None = fields.string(
         None, "Path of a JSON file with the id of each symbol. Default: the 178 symbols of StyleTTS2.",
         needs="objective=phonemes")
@@ -56,8 +56,8 @@ class Options(VocabularySource):
         30000, "Largest number of words that are predicted: the most frequent ones, in lower case.",
         bounds.VOCAB_SIZE.at_least(20), needs="objective=phonemes")
     word_vocab_file: str | None = fields.string(
-        None, "Path of the words of other records, OUTPUT.words.tsv, which these records then share: those of the "
-        "training records for an evaluation.", needs="objective=phonemes")
+        None, "Path of the words of other records, OUTPUT.words.tsv, which these records then share: for "
+        "evaluation records, the words of the training records.", needs="objective=phonemes")
     join_lines: bool = fields.boolean(
         True, "Whether an example has several lines of a document, if they fit into --max_seq_length.")
     split_lines: str | None = fields.string(

@@ -123,7 +123,7 @@ def main(options: Options) -> None:
 
 
 def _page(model: OnnxModel, file: str, path: str, weights: StoredModel | None) -> dict[str, bytes]:
-    """The files of the page beside those of its model."""
+    """The files of the page, without its model."""
     from albert_tf.server.models import names_of
     from albert_tf.server.web import page_files
 

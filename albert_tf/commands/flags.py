@@ -34,7 +34,7 @@ _REPLACED_BY = {"train_step": ("num_train_epochs",), "num_train_epochs": ("train
                 "warmup_step": ("warmup_proportion", "num_train_epochs", "train_step"),
                 "warmup_proportion": ("warmup_step",)}
 _HOME = re.compile(r"(^|[,=] *)(~[\w.-]*)(?=[/,]|$)")  # at the start of a path: ~/a,~/b or name=~/a
-GROUP_OF: dict[str, str | None] = {}  # the title under which --help lists a flag; None for the command's own flags
+GROUP_OF: dict[str, str | None] = {}  # the title under which --help lists a flag; None for the command's flags
 _ALIASED: dict[str, str] = {}  # the names of flags, by their other names
 # Flags of other programs, such as Hugging Face's and BERT's scripts, with ours. Each command has some of ours.
 _OF_OTHER_PROGRAMS = {
@@ -152,7 +152,7 @@ def _config_of_flags(config_class: type[AnyConfig], defaults: Mapping[str, Any])
 
 
 def recipe_values(recipe: str) -> dict[str, Any]:
-    """The values of a recipe, without those of flags that the command line sets or replaces."""
+    """The values of a recipe, except for flags that the command line sets or replaces."""
     named = RECIPES / f"{recipe.lower()}.json"
     path = str(named) if named.is_file() else recipe
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):

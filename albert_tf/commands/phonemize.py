@@ -32,7 +32,7 @@ _LINES_OF_TASK = 200
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(fields.Config):
     input_file: str = fields.required("Comma-separated list of paths and globs of text files, with one sentence per "
-                                      "line. Files whose names end in .gz or .bz2 are decompressed.")
+                                      "line. Files that end in .gz or .bz2 are decompressed.")
     text_column: str | None = text_column_option("document, with a sentence on each line")
     language: str = fields.required("Language of espeak-ng, such as de, fi or en-us.")
     output_file: str = fields.required("Path of the JSON lines to write: the words of each sentence, and their "
@@ -73,7 +73,7 @@ def main(options: Options) -> None:
                     done(len(lines))
         os.remove(kept)
     logging.info("%s: %s%s", options.output_file, count_of(len(words), "different word"),
-                 f", of which {silent:,} have no sound and are left out" if silent else "")
+                 f"; {silent:,} of them have no sound and are left out" if silent else "")
 
 
 def _phonemized(run, paths: list[str], table: Mapping[str, str], options: Options) -> Iterator[list[str]]:

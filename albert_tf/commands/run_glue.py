@@ -2,7 +2,7 @@
 
     python -m albert_tf run_glue --data_dir=glue --init_checkpoint=albert_base_v2 --output_dir=glue_runs --num_runs=5
 
-Each task is a run of run_classifier.py in a folder of its own, with the paper's recipe. The flags of run_classifier.py
+Each task is a run of run_classifier.py in a separate folder, with the paper's recipe. The flags of run_classifier.py
 can be set here for all tasks; they override the recipes. As in the paper (Lan et al., 2020, section 4.9), RTE, MRPC and
 STS-B start from the model that was fine-tuned on MNLI, if MNLI is among the tasks. If the script is started again, it
 continues where it stopped.
@@ -68,7 +68,7 @@ def has_files(options: Options, name: str) -> bool:
 
 
 def arguments(options: Options, name: str) -> list[str]:
-    """The flags of a task's run: those of all tasks, and the task's own."""
+    """The flags of a task's run: the common flags, and the task's."""
     values = dict(task_name=name, output_dir=os.path.join(options.output_dir, name), recipe=options.recipe or name,
                   **init_path(options, name))
     if options.export_dir:

@@ -47,9 +47,9 @@ def convert(
 ) -> None:
     """Writes a model in another format, with config and vocabulary, but without optimizer slots and steps.
 
-    `model` is its kind (see from_pretrained); None: the one that is stored with the source, or that the names of its
-    variables tell. Config, vocabulary and arguments of the constructor are those of the source by default. For `to` and
-    `dtype` see save_pretrained.
+    `model` is its kind (see from_pretrained); None: the stored kind, or else the kind that the names of the variables
+    tell. Config, vocabulary and arguments of the constructor come from the source by default. For `to` and `dtype` see
+    save_pretrained.
     """
     path = source.path  # the best or the latest step in a folder may change
     if not is_url(path):
@@ -72,7 +72,7 @@ def save_random(
     config: AlbertConfig, output_dir: str, to: str, model: str = "pretrainer",
     vocabulary: VocabularyFiles | None = None, dtype: str = "float32", seed: int = 12345, **arguments,
 ) -> None:
-    """Writes a model with random weights, to try a size or a format. The arguments are those of convert."""
+    """Writes a model with random weights, to try a size or a format. The arguments are as in `convert`."""
     head = head_named(model)
     if head.label_weights:
         raise ValueError(f"without weights, nothing tells the number of labels of a {model}: set --init_checkpoint, or "
@@ -90,8 +90,8 @@ def save_random(
 def _new_model(output_dir: str, to: str, made_from: dict[str, Any], path: str | None = None) -> Iterator[None]:
     """A block in which no other command writes a model into a directory, which is checked first.
 
-    A model that was made from the same, or not completed, is replaced. `path` is that of the weights that are
-    converted, beside which their other formats may be; None for new weights.
+    A model that was made from the same, or not completed, is replaced. `path` is the path of the converted weights;
+    their other formats may be beside them. None for new weights.
     """
     check_one_of("the format", to, FORMATS)
     check_no_wildcard(output_dir)
@@ -112,7 +112,7 @@ def _new_model(output_dir: str, to: str, made_from: dict[str, Any], path: str | 
 
 
 def _check_keeps_settings(model: keras.Model, output_dir: str) -> None:
-    """Raises ValueError if settings that are stored in the directory are not those of the model."""
+    """Raises ValueError if settings that are stored in the directory differ from the model's."""
     stored, new = settings_in(output_dir).content(), model.settings.content()
     lost = [name for name, value in stored.items() if new.get(name) != value]
     if lost:
@@ -148,7 +148,7 @@ def write_conversion_card(
     model: keras.Model, output_dir: str, to: str, base_model: str | None, dtype: str = "float32",
     never_trained: Collection[str] = (),
 ) -> None:
-    """Writes the model card of weights in another format. The arguments are those of `save`."""
+    """Writes the model card of weights in another format. The arguments are as in `save`."""
     facts = {"format": to, "type": dtype, "not trained": ", ".join(never_trained)}
     loaded_by = class_of_hugging_face(model) if to == "hugging_face" else None
     write_model_card(output_dir, ModelCard.of(model, base_model, is_conversion=base_model is not None, facts=facts,
@@ -159,7 +159,7 @@ def _save_module(
     model: keras.Model, output_dir: str, vocabulary: VocabularyFiles, never_trained, made_from: dict[str, Any]
 ) -> None:
     if not isinstance(model, (AlbertModel, AlbertPretrainer, AlbertSentenceEncoder)):
-        raise ValueError("a TF-Hub module can have no other head than those of pre-training and a pooling. "
+        raise ValueError("a TF-Hub module can have no other head than the pre-training heads and a pooling. "
                          f"Received: {type(model).__name__}")
     without_heads = isinstance(model, AlbertPretrainer) and never_trained
     export_encoder(output_dir, model.albert if without_heads else model, vocabulary.tokenizer(), made_from)
@@ -184,7 +184,7 @@ def _save_checkpoint(
                             name_of=bert_name_of)
     else:
         with output_checkpoint(prefix) as temporary:
-            # A checkpoint of a compiled model has the optimizer too, whose moments are twice the size of the weights.
+            # A checkpoint of a compiled model has the optimizer too: its moments are twice the size of the weights.
             tf.train.Checkpoint(model=copy_of(model) if model.optimizer else model).write(temporary)
 
 

@@ -74,7 +74,7 @@ def export_model(
     texts = {RAW_TEXT: text, **(more_texts or {})}
     with weights_computed_once(model) as variables:
         signatures = _signatures(model, module.tokenizer, features, outputs, texts)
-        module.weights = variables()  # not the Keras model, of which SavedModel would save much more than is served
+        module.weights = variables()  # not the Keras model: much more would be saved than is served
     with output_folder(export_dir) as temporary:
         if label_names:
             label_file = os.path.join(folder_of_this_process(), LABEL_NAMES)

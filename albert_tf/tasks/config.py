@@ -82,11 +82,11 @@ class FineTuningConfig(SavedModelExport, FirstLayers):
         0, "Number of consecutive evaluations without a new best result after "
         "which training ends. 0: training never ends early.", bounds.EVALUATIONS.at_least(0))
     num_runs: int = fields.integer(
-        1, "Number of runs, with the seeds --random_seed, --random_seed + 1, ... Each run has its own directory. The "
-        "medians of their results are reported, and the best run predicts.", bounds.RUNS)
+        1, "Number of runs, with the seeds --random_seed, --random_seed + 1, ... Each run has a separate directory. "
+        "The medians of their results are reported, and the best run predicts.", bounds.RUNS)
     ensemble_checkpoints: tuple[str, ...] = fields.names(
-        (), "Comma-separated list of checkpoints whose predictions are averaged. Default: predictions are those of the "
-        "run's own checkpoint.")
+        (), "Comma-separated list of checkpoints, to average their predictions. Default: only the run's checkpoint "
+        "predicts.")
 
     def __post_init__(self):
         super().__post_init__()
@@ -110,7 +110,7 @@ class FineTuningConfig(SavedModelExport, FirstLayers):
     def release_steps(self) -> tuple[int, int | None] | None:
         """The release's numbers of steps and of warm-up steps for the task; None for 3 epochs.
 
-        With a recipe, whose warm-up belongs to its number of steps, the second one is None: a tenth of the steps.
+        With a recipe, the second one is None: the warm-up is a tenth of the steps.
         """
         if not self.RELEASE_STEPS:
             return None

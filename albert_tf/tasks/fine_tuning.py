@@ -1,7 +1,7 @@
 """fine_tune: from a task and its config to a model that is trained, scored and exported.
 
-What differs between tasks stands in two places: a config that derives from FineTuningConfig, whose options are also the
-flags of the task's command, and a class that derives from Task (tasks/task.py)::
+Two classes define a task. Its config derives from FineTuningConfig, and its options are also the flags of the task's
+command. The other class derives from Task (tasks/task.py)::
 
     fine_tune(QuestionAnswering, SquadConfig(train_file="train.json", output_dir="out", do_train=True))
 """
@@ -54,7 +54,7 @@ _CHECKED_TEXTS = 2000  # at the start of the training set
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """The training of one seed, in a directory of its own."""
+    """The training of one seed, in a separate directory."""
 
     seed: int
     directory: str
@@ -274,7 +274,7 @@ def _write_summary(task: Task, runs: Iterable[str]) -> None:
 
 
 def _max_seq_length(options: FineTuningConfig, model: ResolvedModel) -> int:
-    """The largest number of tokens of a row: that of the run, or the requested one, or the default."""
+    """The largest number of tokens of a row: the run's, or the requested one, or the default."""
     if options.max_seq_length is not None:
         return model.effective_value("max_seq_length", options.max_seq_length) or options.max_seq_length
     return model.settings.max_seq_length or min(options.LONGEST, model.config.max_position_embeddings)
@@ -319,4 +319,4 @@ def _check_outputs(options: FineTuningConfig) -> None:
         check_installed("--export_dir", "tensorflow_text")
         if is_inside(options.output_dir, options.export_dir):
             raise ValueError(f"--output_dir={options.output_dir} must not be --export_dir or a folder in it, since an "
-                             "export has a folder of its own: choose another --export_dir")
+                             "export needs a separate folder: choose another --export_dir")

@@ -8,7 +8,7 @@ lines as in BLiMP (Warstadt et al., 2020)::
 
     {"sentence_good": "The cats annoy Tim.", "sentence_bad": "The cats annoys Tim.", "field": "morphology"}
 
-"field" is optional. Other keys are ignored. Scores and accuracies are those of the BabyLM challenge's evaluation of
+"field" is optional. Other keys are ignored. Scores and accuracies are as in the BabyLM challenge's evaluation of
 masked language models, except that a tie counts as half: there, the first sentence, which is the good one, wins.
 """
 
@@ -130,7 +130,7 @@ def best_pieces(logits: np.ndarray, tokenizer, top_k: int) -> list[Filling]:
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
-    """The softmax over the last axis, without scipy, whose import takes time (see imports.py)."""
+    """The softmax over the last axis, without scipy, which takes time to import (see imports.py)."""
     shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return shifted / shifted.sum(axis=-1, keepdims=True)
 
@@ -231,8 +231,8 @@ def score_sentences(
 
     Args:
       within_word_l2r: whether to mask also the pieces to the right of the predicted one in the same word, so that the
-        pieces of a rare word do not make each other likely (Kauf and Ivanova, 2023). Words are those of whole-word
-        masking (see word_starts).
+        pieces of a rare word do not make each other likely (Kauf and Ivanova, 2023). Words are as in
+        whole-word masking (see word_starts).
       tokens_per_batch: the largest number of tokens of a batch of masked copies; a batch has at least one copy.
       places: the name of each sentence in error messages; None for "sentence 1", ...
 
@@ -289,7 +289,7 @@ def masked_copies(
         numbers = np.flatnonzero(lengths == seq)
         ids = np.stack([rows[number] for number in numbers])  # [rows of this length, seq]
         starts = np.ones(ids.shape, bool) if starts_word is None else starts_word[ids]
-        starts[:, -1] = True  # [SEP] is a word of its own
+        starts[:, -1] = True  # [SEP] is a word
         words = np.cumsum(starts, axis=1)  # the index of each token's word
         pieces, size = seq - 2, max(1, tokens_per_batch // seq)
         for start in range(0, len(ids) * pieces, size):

@@ -51,7 +51,7 @@ def scorer(head: str, path: str, tokenizer: FullTokenizer, format: TableFormat |
     The file is one in the format of the task's dev file for a classifier or a sentence encoder, SQuAD's JSON for a span
     model, CoNLL for a tagger, and JSON lines for multiple choice. The score is the first metric of the task
     (classifier), Spearman's correlation of cosines with the labels (sentence encoder), F1 (SQuAD, and tags that mark
-    entities) or accuracy (multiple choice, other tags). `precision` is that of the vectors of exported models.
+    entities) or accuracy (multiple choice, other tags). `precision` is the precision of exported models' vectors.
     """
     heads = ("classifier", "sentence_encoder", *_WITHOUT_TASK)
     if head not in heads:
@@ -96,7 +96,7 @@ def _of_labels(path: str, tokenizer: FullTokenizer, format: TableFormat) -> Scor
 
 
 def _check_labels(model: PredictingModel, format: TableFormat) -> None:
-    """Raises ValueError if the model's labels cannot be those of the task. Their names may be others."""
+    """Raises ValueError if the model's labels cannot be the task's. The names may differ."""
     difference, settings = None, model.settings
     if model.num_labels != format.num_labels:
         difference = f"the model has {model.num_labels} labels and {format.name} has {format.num_labels}"
@@ -158,7 +158,7 @@ def _of_tags(path: str, tokenizer: FullTokenizer) -> Scorer:
     def score(model: PredictingModel) -> Score:
         names = model.settings.label_names
         if not names:
-            raise ValueError("the model has no names of its tags, so that they cannot be compared with those of "
+            raise ValueError("the model has no names of its tags, so that they cannot be compared with the tags of "
                              f"--score_data={path}")
         probabilities = np.concatenate(tag_words(model, tokenizer, [each.words for each in text.sentences]))
         name = tag_metrics.best_metric(names)
@@ -197,7 +197,7 @@ def check_scores(
     score: Scorer, model: PredictingModel, exports: Iterable[tuple[str, Callable[[], PredictingModel]]],
     max_score_drop: float | None,
 ) -> None:
-    """Prints the score of a model and that of each export.
+    """Prints the scores of a model and of each export.
 
     Args:
       exports: the name of each precision, and a function that opens the export.

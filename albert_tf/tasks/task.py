@@ -132,7 +132,7 @@ class Task(abc.ABC):
         """Reads what --do_predict predicts."""
 
     def texts(self, split: str) -> Iterable[str]:
-        """The texts of "train" or "dev", of which the first are compared and looked up in the vocabulary."""
+        """The texts of "train" or "dev". The first ones are compared, and looked up in the vocabulary."""
         return ()
 
     def teacher_outputs(
@@ -152,7 +152,7 @@ class Task(abc.ABC):
         """Does what else the command does with the model before it is exported."""
 
     def export(self, directory: str, model: keras.Model, checkpoint: Checkpoint) -> None:
-        """Writes a SavedModel. This one takes ids; those of the commands also take texts."""
+        """Writes a SavedModel that takes ids. Tasks of commands override this, so that it also takes texts."""
         with output_folder(directory) as temporary, contextlib.redirect_stdout(io.StringIO()):
             model.export(temporary)  # Keras prints the endpoints
 
@@ -215,7 +215,7 @@ class TrainedModels:
         for other in self._loaded.values():
             if other.path == path:
                 return other
-        # That of initial weights is the user's.
+        # For initial weights, the user's config counts.
         is_initial = path == self._options.source.init_path and path not in self._options.ensemble_checkpoints
         config = (None if is_initial else self._model.open(path).optional_config) or self._task.config
         key = config.without_training()

@@ -80,7 +80,7 @@ class _Refused(ValueError):
 
 @contextlib.contextmanager
 def _one_clear_error(path: str) -> Iterator[None]:
-    """Turns all errors of reading an archive into a ValueError whose message begins with its path."""
+    """Turns all errors of reading an archive into a ValueError with a message that begins with its path."""
     try:
         yield
     except _Refused as error:
@@ -136,7 +136,7 @@ def _read(path: str, directory: str | None) -> None:
         try:
             archive = tarfile.open(fileobj=cast(IO[bytes], content), mode="r:")
         except tarfile.ReadError as error:
-            raise ValueError("its start is not that of a tar archive, plain or compressed by gzip") from error
+            raise ValueError("it does not start like a tar archive, plain or compressed by gzip") from error
         for member in archive:
             name = pathlib.PurePosixPath(member.name)
             if name.is_absolute() or ".." in name.parts:
@@ -174,7 +174,7 @@ def downloaded(url: str) -> str:
 
 
 def _archive_url(url: str) -> str:
-    """The URL of the archive. A TF-Hub module's own URL is that of its page, unless a format is added."""
+    """The URL of the archive. The URL of a TF-Hub module leads to a web page, unless a format is added."""
     parts = urllib.parse.urlparse(url)
     if parts.path.endswith(_ENDINGS):
         return url

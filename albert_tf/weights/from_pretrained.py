@@ -28,7 +28,7 @@ _GROUP = re.compile(r"/group_\d+/")
 # The counter in the release's checkpoints, and the one in SavedModels of tf.train.Checkpoint.
 _COUNTERS = ("global_step", "save_counter")
 _OF_KERAS = ("name", "trainable", "dtype")  # the arguments of all models
-_MISSING = "missing"  # the reason for a variable without a stored value, such as that of a new head
+_MISSING = "missing"  # the reason for a variable without a stored value, such as a weight of a new head
 # Variables with a value for each label, or word.
 _LABEL_VARIABLES = {name for head in HEADS for weights in (head.label_weights, head.word_weights) if weights
                     for name in (weights, weights.replace("weights", "bias"))}
@@ -212,7 +212,7 @@ def _stored_arguments(source: StoredModel, head: Head, given: Mapping[str, Any])
 
 
 def _value(source: StoredModel, name: str, shape) -> tf.Tensor:
-    """The value of a variable with this shape. Missing position embeddings repeat those of the source."""
+    """The value of a variable with this shape. Missing position embeddings repeat the stored ones."""
     value, length = source.value(name), shape[0] if name == _POSITIONS else None
     if length is None or length == value.shape[0]:
         return value
@@ -297,8 +297,8 @@ def _check_config(config: AlbertConfig, source: StoredModel, not_used: Collectio
             theirs.attention_blocks[common], theirs.ffn_blocks[common]):
         groups = [f"{each.num_hidden_groups} groups of {each.inner_group_num} blocks, shared by "
                   f"{each.cross_layer_sharing!r}" for each in (theirs, config)]
-        raise ValueError(f"{source.path} is another model: its layers have {groups[0]}, those of the config "
-                         f"{groups[1]}: use the config that belongs to the weights")
+        raise ValueError(f"{source.path} is another model: its layers have {groups[0]}, and the config "
+                         f"has {groups[1]}: use the config that belongs to the weights")
     for name, (ours, there) in config.differences(theirs).items():
         if name in _NOT_IN_SHAPES:
             logging.warning("%s was trained with %s=%s, but is used with %s", source.path, name, there, ours)

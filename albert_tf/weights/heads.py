@@ -36,7 +36,7 @@ class Head:
       pipeline_tag: Hugging Face's name of the head's task, for model cards.
       task: the name of its task in messages.
       label_weights: the release's name of the classifier's weights [labels, hidden_size]; None for other heads.
-      word_weights: that of the weights [words, hidden_size] of a head that predicts words; None for other heads.
+      word_weights: the release's name of the weights [words, hidden_size] that predict words; None for other heads.
     """
 
     name: str
@@ -143,7 +143,7 @@ def has_only_random_pooled_output(model) -> bool:
 def head_of_variables(names) -> Head:
     """The entry of the model to which variables with these release names belong.
 
-    Heads of tasks take precedence over those of pre-training, which fine-tuned checkpoints may still have. Without any
+    A task's head takes precedence over the pre-training heads, which fine-tuned checkpoints may still have. Without any
     head it is the encoder.
     """
     candidates = sorted((head for head in HEADS if head.variables), key=lambda head: head.name == "pretrainer")

@@ -110,7 +110,7 @@ def _length(folder: str, config: AlbertConfig) -> int | None:
 
 
 def _checked(folder: str, name: str) -> dict[str, Any]:
-    """The "config" of an object's file, whose keys are checked; {} without the file."""
+    """The "config" of an object's file, after a check of its keys; {} without the file."""
     path = os.path.join(folder, name)
     values = read_json_object(path).get("config") if tf.io.gfile.exists(path) else {}
     if not isinstance(values, dict):
@@ -125,7 +125,7 @@ def _config(folder: str) -> AlbertConfig:
     stored = read_json_object(path)
     values = stored.get("config")
     if stored.get("class_name") != _BACKBONE or not isinstance(values, dict):
-        raise ValueError(f"{path} is a preset of keras-hub, of which only those of {_BACKBONE} are supported. "
+        raise ValueError(f"{path} is a preset of keras-hub, but not of {_BACKBONE}, the only supported one. "
                          f"Received: {reprlib.repr(stored.get('class_name'))}")
     missing = sorted(_FIELDS.keys() - values.keys())
     if missing:
@@ -161,7 +161,7 @@ def _opened(path: str) -> Iterator[Any]:
 
 
 def _dataset(file: Any, place: str, path: str) -> Any:
-    """The dataset at a place. The file itself must have all of its values: a link could lead to any other file."""
+    """The dataset at a path in the file. The file must have all of its values: a link could lead to any other file."""
     import h5py
 
     found = file
@@ -180,7 +180,7 @@ def _dataset(file: Any, place: str, path: str) -> Any:
 
 
 def backbone_names(config: AlbertConfig) -> dict[str, str]:
-    """The places of a backbone's variables in model.weights.h5, by the release's names."""
+    """The paths of a backbone's variables in model.weights.h5, by the release's names."""
     names = _places(_OUTSIDE_BLOCKS)
     for index in range(config.num_hidden_groups * config.inner_group_num):
         scope, layer = block_scope(*divmod(index, config.inner_group_num)), f"{_BLOCK}_{index}" if index else _BLOCK
@@ -190,7 +190,7 @@ def backbone_names(config: AlbertConfig) -> dict[str, str]:
 
 
 def head_names(head: str) -> dict[str, str]:
-    """The places of a head's variables in task.weights.h5, by the release's names."""
+    """The paths of a head's variables in task.weights.h5, by the release's names."""
     return _places(_HEADS[head])
 
 

@@ -43,7 +43,7 @@ _USE = dict(pretrainer='albert_tf.fill_masks(model, tokenizer, "A text with a [M
             classifier='albert_tf.classify_texts(model, tokenizer, ["A text."])')
 # It has a score and no labels, and often reads pairs of texts, as STS-B's.
 _USE_OF_REGRESSION = 'model(tokenizer(["A text."]))["logits"]  # scores, [texts, 1]; of pairs: tokenizer(texts, others)'
-# Loads folders with ONNX models, by the name of the pipeline, which is that of the head's task.
+# The library that loads folders with ONNX models, by the name of the pipeline: the head's task.
 TRANSFORMERS_JS = "transformers.js"
 _OF_SENTENCE_TRANSFORMERS = ("SentenceTransformer", "CrossEncoder")
 # The key of the header with the card's facts.
@@ -61,7 +61,7 @@ class ModelCard:
 
     Args:
       base_model: path of the weights that training started from or that were converted; None if there are none.
-      is_conversion: whether the weights are those of base_model, in another format.
+      is_conversion: whether the weights are base_model's, in another format.
       facts: rows of the table "Made from", such as the recipe and the seed. None and "" are left out.
       datasets: what each file of training and evaluation data was made from, by the file's name: its manifest's
         "made_from", or {}.
@@ -86,14 +86,14 @@ class ModelCard:
 
     @classmethod
     def of(cls, model: keras.Model, base_model: str | None = None, **fields) -> ModelCard:
-        """The card of a model of albert_tf.modeling. The fields are those of the constructor."""
+        """The card of a model of albert_tf.modeling. `fields` are arguments of the constructor."""
         return cls(head_of(model), model.config, base_model, num_labels=getattr(model, "num_labels", None), **fields)
 
     def text(self, name: str, fields: Mapping[str, Any] | None = None, base: Mapping[str, Any] | None = None) -> str:
         """The card as Markdown.
 
         Args:
-          fields: fields of the header, which replace the card's own.
+          fields: fields of the header, which replace the card's.
           base: the facts of the card of the weights that were converted; None for none.
         """
         scores = {metric: value for metric, value in sorted(self.scores.items()) if math.isfinite(value)}
@@ -142,7 +142,7 @@ def write_model_card(directory: str, card: ModelCard) -> None:
 
     A card that is replaced keeps its license and language. A new card has the language of the base model's card, and
     after a conversion also the other fields that describe the weights and their origin. Its header never names local
-    weights: base_model is then that of their own card.
+    weights: base_model then comes from the card of these weights.
     """
     path = os.path.join(directory, CARD)
     present = _read(path)
@@ -164,7 +164,7 @@ def write_model_card(directory: str, card: ModelCard) -> None:
 
 
 def write_calibration(directory: str, results: Mapping[str, float]) -> None:
-    """Adds the results of a calibration to the card in a directory, in place of earlier ones.
+    """Replaces the results of a calibration in the card of a directory.
 
     Nothing is written if there is no card, or one that albert_tf did not write.
     """

@@ -2,7 +2,7 @@
 
 A training script looks for the model in this order::
 
-    with --do_train     the run in --output_dir, which is continued with its own config; else the flags and the initial
+    with --do_train     the run in --output_dir, which continues with its config; else the flags and the initial
                         weights
     without --do_train  the run in --output_dir; else --ensemble_checkpoints; else --init_checkpoint
 
@@ -46,10 +46,10 @@ class ResolvedModel:
     Args:
       source: the options that select the model.
       config: the config of the run, or the one that the options and the initial weights give.
-      vocabulary: the vocabulary of the run, with the user's options where nothing is stored, or that of the options and
-        the weights; empty if there is none.
+      vocabulary: the run's vocabulary, with the user's options where nothing is stored; without a run, the vocabulary
+        of the options and the weights. Empty if there is none.
       run: the run in output_dir, with its best or latest checkpoint; None if there is none.
-      members: the checkpoints whose predictions are averaged.
+      members: the checkpoints of an ensemble, which averages their predictions.
       initial: the initial weights; None if there are none, or if the run does not need them.
       output_dir, do_train, num_layers: see `resolve`.
     """
@@ -73,7 +73,7 @@ class ResolvedModel:
     def settings(self) -> Settings:
         """The settings that are stored with the run, or with the weights that predict.
 
-        Those of initial weights to train do not count, since they are those of another task.
+        The settings of initial weights to train do not count, since they belong to another task.
         """
         source = self.run or (None if self.do_train else self.stored)
         return source.settings if source else Settings()
@@ -96,7 +96,7 @@ class ResolvedModel:
         return build(self.open(path), make, init_from_group0=init_from_group0) if path else (make(), None)
 
     def head(self, requested: str | None) -> str:
-        """The head to build: the requested one, or that of the initial weights ("encoder" without a head)."""
+        """The head to build: the requested one, or the head of the initial weights ("encoder" without a head)."""
         return requested or self._weights.head
 
     def effective_value(self, name: str, requested: Value | None, flag: str | None = None) -> Value | None:
@@ -144,7 +144,7 @@ class ResolvedModel:
         """The initial weights. Raises ValueError if there are none."""
         if not self.source.init_path:
             raise ValueError("--init_checkpoint is missing")
-        return self.initial or open_source(self.source.init_path)  # those of a run that did not need them until now
+        return self.initial or open_source(self.source.init_path)  # a run may need them only now
 
 
 def resolve(source: Source, heads: Collection[str] = (), output_dir: str | None = None, do_train: bool | None = None,
@@ -156,11 +156,11 @@ def resolve(source: Source, heads: Collection[str] = (), output_dir: str | None 
       heads: the names of the heads that the command can use; empty for any.
       output_dir: the directory of the runs of a training; None for what does not train.
       do_train: whether a run is trained now; None for what never trains.
-      ensemble: paths of checkpoints whose predictions are averaged.
+      ensemble: paths of checkpoints, to average their predictions.
       num_layers: the number of layers that models are cut to; None for all.
 
     Raises:
-      ValueError: there is no model; the run in output_dir is that of another task; it is to be continued and the flags
+      ValueError: there is no model; the run in output_dir is of another task; it is to be continued and the flags
         contradict it; or members of the ensemble read texts in different ways. Nothing has been written then.
     """
     if num_layers and do_train:
@@ -173,7 +173,7 @@ def resolve(source: Source, heads: Collection[str] = (), output_dir: str | None 
     run = _cut(_open_run(path, run_config), num_layers) if path else None
     members = tuple(_open(member, source, num_layers) for member in _written_before(ensemble, output_dir, do_train))
     for member in members:
-        if member.optional_config is None:  # the config of another member is not its own
+        if member.optional_config is None:  # another member's config may differ
             raise ValueError(f"{member.path} is a member of --ensemble_checkpoints and has no config: copy its "
                              f"{CONFIG_NAME} beside it")
     _check_members([*([run] if run and not do_train else []), *members])
@@ -260,7 +260,7 @@ def _written_before(ensemble: Sequence[str], output_dir: str | None, do_train: b
 
 def _initial_weights(source: Source, run: StoredModel | None, run_config: AlbertConfig | None, output_dir: str | None,
                      num_layers: int | None) -> tuple[StoredModel | None, AlbertConfig | None]:
-    """The initial weights, and their config to compare with that of a run; None if a run does not need them."""
+    """The initial weights, and their config to compare with a run's; None if a run does not need them."""
     path = source.init_path
     if not path or run is None:
         return _open(path, source, num_layers) if path else None, None
@@ -280,7 +280,7 @@ def _new_config(source: Source, stored: StoredModel | None, num_layers: int | No
                 output_dir: str | None) -> AlbertConfig:
     """The config of the flags or the stored weights."""
     if source.albert_config_file and num_layers:
-        raise ValueError("--num_layers cuts a trained model with its own config: remove --albert_config_file")
+        raise ValueError("--num_layers cuts a trained model, which has a config: remove --albert_config_file")
     if source.albert_config_file:
         config = AlbertConfig.from_file_or_preset(source.albert_config_file)
     elif stored:
@@ -297,7 +297,7 @@ def _new_config(source: Source, stored: StoredModel | None, num_layers: int | No
 def _config_differences(
     source: Source, run_config: AlbertConfig | None, initial_config: AlbertConfig | None
 ) -> Iterator[str]:
-    """In which values the config of the flags differs from that of the run."""
+    """Each difference between the config of the flags and the run's config."""
     flag, config = "--unshare_layers", run_config if source.unshare_layers else None
     if source.albert_config_file:
         flag, config = "--albert_config_file", AlbertConfig.from_file_or_preset(source.albert_config_file)
@@ -310,7 +310,7 @@ def _config_differences(
 
 
 def _vocabulary_differences(user: VocabularyFiles, stored: VocabularyFiles) -> Iterator[str]:
-    """In what the user's vocabulary and its options differ from those of the run."""
+    """Each difference between the user's and the run's vocabulary and its options."""
     if stored and user and tf.io.gfile.exists(user.path) and read_bytes(user.path) != read_bytes(stored.path):
         flag = "spm_model_file" if user.spm_model_file else "vocab_file"
         yield f"the vocabulary is {stored.path} in the run and {user.path} in --{flag}"

@@ -5,7 +5,7 @@ albert_tf.json has the name of the head, and the model's settings (modeling/sett
     {"head": "classifier", "label_names": ["bad", "good"], "max_windows": 8, "task": "reviews"}
 
 The pooling of a sentence encoder is in the files of sentence-transformers. In a folder of Hugging Face, the length of
-rows is that of its own files (see hugging_face/reading.py), which others may have changed.
+rows comes from Hugging Face's files (see hugging_face/reading.py), which other programs may have changed.
 """
 
 from __future__ import annotations

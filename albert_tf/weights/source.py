@@ -76,7 +76,7 @@ class Source(VocabularySource):
 
     @property
     def dropout(self) -> Mapping[str, float]:
-        """The dropout rates that replace those of the config, by their names in the config."""
+        """The dropout rates that replace the config's, by their names in the config."""
         return {}
 
 
@@ -92,8 +92,8 @@ class TrainedSource(Source):
     attention_probs_dropout_prob: float | None = fields.number(
         None, "Dropout rate, from 0 to 1, of the attention probabilities in training. Default: the config's.")
     unshare_layers: bool = fields.boolean(
-        False, "Whether to give each layer its own copy of the weights that layers share. The outputs are the same at "
-        "the start; training then changes each copy on its own.")
+        False, "Whether to give each layer a copy of the weights that layers share. The outputs are the same at the "
+        "start; training then changes each copy separately.")
 
     @property
     def dropout(self) -> Mapping[str, float]:
@@ -146,7 +146,7 @@ class ReleasedCheckpoint(Config):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sharing(Config):
-    """A model that becomes smaller, or whose embeddings become wider."""
+    """A model that becomes smaller, or gets wider embeddings."""
 
     embedding_size: int | None = fields.integer(
         None, "Another embedding size (E) for the written model, which then needs further training. A larger one: new "
@@ -236,7 +236,7 @@ class Prompt(Config):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Texts(Config):
-    """Texts whose vectors are computed."""
+    """Texts to compute vectors of."""
 
     max_seq_length: int | None = fields.integer(
         None, "Largest number of tokens of a text; longer texts are truncated. Default: the number stored with the "
@@ -254,7 +254,7 @@ def replaced_pooling(stored: Settings, config: Pooling, **defaults: Any) -> dict
 
 
 def check_no_pooling(config: Pooling, message: str) -> None:
-    """Raises ValueError if an option of sentence vectors is set; its name takes the place of {} in the message."""
+    """Raises ValueError if an option of sentence vectors is set; its name replaces {} in the message."""
     for name in ("pooling", "normalize", "truncate_dim", "vector_precision"):
         if getattr(config, name, None) not in (None, "float32"):
             raise ValueError(message.format(name))

@@ -47,7 +47,7 @@ _FORMATS = {
 # Names of files of weights, and the ending of ONNX models, which may be in a subfolder named onnx.
 _WEIGHTS = (_SAVED_MODEL, "*.h5", "*.index", "*.safetensors", INDEX, "*.bin")
 _ONNX = ".onnx"
-# The first bytes of pickles, and those of zip files, the format of newer PyTorch files.
+# The first bytes of pickles, and of zip files, the format of newer PyTorch files.
 _STARTS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 _ZIP = b"PK\x03\x04"
 
@@ -166,7 +166,7 @@ def _open(path: str) -> StoredModel:
 
 
 def _copy_in(directory: str, name: str) -> StoredModel:
-    """The copy of a model in a directory. All error messages, also those of later reads, have the original's name."""
+    """The copy of a model in a directory. All error messages, also from later reads, have the original's name."""
     named = errors_naming_origin(name, directory)
     source = named(_read)(directory)
     made_from = source.vocabulary.made_from and source.vocabulary.made_from.replace(directory, name)

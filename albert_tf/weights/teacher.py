@@ -61,7 +61,7 @@ class Teacher:
         return self.source.vocabulary.tokenizer(self.config)
 
     def row_length(self, max_seq_length: int) -> int:
-        """Largest number of tokens of its rows: that of its training, or max_seq_length if that is not stored."""
+        """Largest number of tokens of its rows, as in its training; max_seq_length if that is not stored."""
         return min(self.source.settings.max_seq_length or max_seq_length, self.config.max_position_embeddings)
 
     def check_labels(self, names: Sequence[str] | None, multi_label: bool = False, is_ranking: bool = False) -> None:
@@ -134,8 +134,8 @@ class StoredTeacher:
 
         Args:
           number: how many there must be.
-          source: path of the examples. If the file has the SHA-256 digest of the examples that it was made from, it is
-            compared with that of this one.
+          source: path of the examples. If the file of vectors has the SHA-256 digest of the examples that it was made
+            from, this file must have the same digest.
           width: how many numbers a row must have; None for any. With 1, the file may have an array of one dimension.
         """
         values, digest = _array_in(self._path)

@@ -1,8 +1,8 @@
-"""Reads and writes the release's checkpoints, by the names of their variables, and reads those of our runs.
+"""Reads and writes the release's checkpoints, by the names of their variables, and reads our runs' checkpoints.
 
 Checkpoints of google-research/bert and of brightmart/albert_zh have other names. BERT also has bert_config.json.
 albert_zh has BERT's names of layers, in "layer_shared". It projects word embeddings [V, E] to the hidden size H before
-it adds segments and positions [., H], and the release after it. So a checkpoint is read as a model with E = H, whose
+it adds segments and positions [., H], and the release after it. So a checkpoint is read as a model with E = H. Its
 word table [V, H] is the product of albert_zh's table and projection. The masked-LM head of albert_zh multiplies by the
 same product. The outputs are equal, and the word table is larger than in the checkpoint.
 """
@@ -68,9 +68,9 @@ _CONFIGS = "*config*.json"  # albert_config_base.json, albert_config_tiny.json, 
 def read(path: str) -> StoredModel:
     """The model of a checkpoint of TensorFlow, or of the best or the only one in a directory.
 
-    The names of its variables tell what has written it: a run of this package, the release, albert_zh or BERT. Those of
-    a run are the paths of Keras objects. With the release's names, a checkpoint of one kind of model can be loaded into
-    any other that shares some of its variables. What is only for training is left out.
+    The names of its variables tell what has written it: a run of this package, the release, albert_zh or BERT. A
+    run's names are the paths of Keras objects. With the release's names, a checkpoint of one kind of model can be
+    loaded into any other that shares some of its variables. Variables that only training needs are left out.
     """
     prefix = checkpoint_prefix(path)
     tensors, folder = read_checkpoint(prefix), os.path.dirname(prefix)
@@ -107,7 +107,7 @@ def read_checkpoint(prefix: str) -> dict[str, StoredTensor]:
 def checkpoint_prefix(path: str) -> str:
     """The prefix of the checkpoint at a path: the path itself, or the best, the latest or the only one in a directory.
 
-    In a directory of several runs (--num_runs) it is that of the best run.
+    In a directory of several runs (--num_runs) it belongs to the best run.
 
     The path of one of a checkpoint's files (model.ckpt-best.index) stands for the checkpoint.
     """

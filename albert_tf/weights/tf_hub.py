@@ -1,7 +1,7 @@
 """Reads a TF-Hub module as a StoredModel.
 
-Weights are read by the release's names from modules of TensorFlow 1, and from SavedModels of TensorFlow 2 whose
-variables have these names (such as those of export_to_tfhub.py). No graph runs.
+Weights are read by the release's names from modules of TensorFlow 1, and from SavedModels of TensorFlow 2 with
+these names of variables (export_to_tfhub.py writes them). No graph runs.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _tf2_tensors(path: str, prefix: str) -> dict[str, StoredTensor]:
         tensors = {name: stored[key] for name, key in _keys_by_name(prefix).items()}
         if "bert/embeddings/word_embeddings" in tensors:
             return tensors
-    raise ValueError(f"{path} cannot be read: it is a SavedModel whose variables do not have the release's names. Use "
+    raise ValueError(f"{path} cannot be read: it is a SavedModel without the release's variable names. Use "
                      "the module that it was made from, such as https://tfhub.dev/google/albert_base/3 for "
                      "https://tfhub.dev/tensorflow/albert_en_base")
 
@@ -90,7 +90,7 @@ def _meta_graph(path: str) -> meta_graph_pb2.MetaGraphDef:
 
 
 def config_of_graph(graph: graph_pb2.GraphDef, shapes: Mapping[str, Sequence[int]]) -> AlbertConfig | None:
-    """The config of a module whose graph was made by the release's code; None for another graph. Dropout is 0."""
+    """The config of a module with a graph of the release's code; None for another graph. Dropout is 0."""
     blocks = list(filter(None, map(block_variable, shapes)))
     layers = {int(match.group(1)) for match in (_LAYER.search(node.name) for node in graph.node) if match}
     try:

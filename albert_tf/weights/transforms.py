@@ -5,7 +5,7 @@ A reader and a command apply them in this order::
     without_identity   in the readers of Hugging Face and keras-hub, if E == H: no projection
     merged             in the reader of our checkpoints: low-rank adapters are added to their kernels
     first_layers       num_layers: the model is cut after one of its first layers
-    unshared           unshare_layers: each layer has its own weights
+    unshared           unshare_layers: layers do not share weights
     reshaped           share_layers, embedding_size: fewer weights, or wider embeddings, as a start for further training
 
 `merged` and `first_layers` apply `unshared` themselves if their result cannot share.
@@ -69,15 +69,15 @@ def without_identity(source: StoredModel) -> StoredModel:
 
 
 def merged(source: StoredModel) -> StoredModel:
-    """The source of a model whose low-rank adapters are added to its kernels; without adapters, it is the same source.
+    """The source of a model with its low-rank adapters added to its kernels; without adapters, it is the same source.
 
-    If layers have adapters of their own, they do not share weights any more.
+    If each adapter belongs to one layer, the layers do not share weights any more.
     """
     if not any("/lora_" in name for name in source.tensors):
         return source
     from albert_tf.modeling.adapters import ADAPTER_NAME
 
-    # By name, the scope of the kernel and the number of the layer, if the adapter is that of one layer.
+    # By name, the scope of the kernel and the number of the layer, if the adapter belongs to one layer.
     adapters = {name: match.groups() for name in source.tensors if (match := ADAPTER_NAME.fullmatch(name))}
     alpha = source.settings.lora_alpha
     if alpha is None:
@@ -137,12 +137,12 @@ def _warn_of_depth(path: str, trained: int, num_layers: int) -> None:
 
 
 def unshared_config(config: AlbertConfig) -> AlbertConfig:
-    """The config of a model with the same layers, none of which share weights."""
+    """The config of a model with the same layers, but no shared weights."""
     return config.replace(cross_layer_sharing="none", num_hidden_groups=1)
 
 
 def unshared(source: StoredModel) -> StoredModel:
-    """The source of a model with the same outputs in which each layer has its own weights.
+    """The source of a model with the same outputs and without shared weights.
 
     A source without sharing is returned unchanged.
     """
@@ -170,9 +170,9 @@ def reshaped(source: StoredModel, embedding_size: int | None, num_hidden_groups:
     """The source of a model with another embedding size, and with layers that share their weights.
 
     Args:
-      embedding_size: E of the new model; None for that of the source. It is not the hidden size: there would be no
+      embedding_size: E of the new model; None for the source's. It is not the hidden size: there would be no
         mapping. Only embeddings that are as wide as the encoder, BERT's, can become narrower.
-      num_hidden_groups: the number of groups of layers, each of which shares its weights; None for the source's layers.
+      num_hidden_groups: the number of groups of layers; the layers of a group share weights. None: as in the source.
 
     Raises:
       ValueError: the source has another embedding size than one that can become the new one, or has
@@ -216,18 +216,19 @@ def _with_new_columns(name: str, tensor: StoredTensor, new: int, initializer_ran
         columns += 1
     elif name in _TABLES.values() or name == _HEAD + "dense/kernel":
         stddev = _STDDEV if name in _TABLES.values() else initializer_range
-        # Each variable has random numbers of its own, whatever is read and in which order.
+        # Each variable has a generator, so that its numbers do not depend on which others are read, or when.
         rng = np.random.default_rng([_SEED, list(_AXES).index(name)])
         columns += np.clip(rng.standard_normal(added), -2, 2) * stddev
     return tf.constant(np.concatenate([value, columns], axis).astype(value.dtype))
 
 
 def factorized(source: StoredModel, embedding_size: int) -> StoredModel:
-    """The source of a model whose embeddings are narrower than its encoder; those of the source are as wide.
+    """The source of a model with embeddings narrower than its encoder, from embeddings as wide as the encoder.
 
-    In ALBERT, LayerNorm stands before the projection and in BERT at its place. So the new tables are the old ones in
-    the directions of their largest variance, turned so that their columns have the mean 0 and LayerNorm subtracts
-    nothing; the projection is the least-squares fit of the old outputs of LayerNorm for random pieces and positions.
+    In ALBERT, the projection follows the LayerNorm of the embeddings; BERT has no projection. So the new
+    tables are the old ones in the directions of their largest variance, turned so that their columns have the mean 0
+    and LayerNorm subtracts nothing. The projection is the least-squares fit of the old outputs of LayerNorm for random
+    pieces and positions.
     """
     config = source.config
     if not 2 <= embedding_size < config.hidden_size:
@@ -239,7 +240,7 @@ def factorized(source: StoredModel, embedding_size: int) -> StoredModel:
     sizes, directions = np.linalg.eigh(np.cov(words, rowvar=False))  # in rising order
     logging.info("embeddings of size %d keep %.2f of the word table's variance", embedding_size,
                  np.sum(sizes[1 - embedding_size:]) / np.sum(sizes))
-    # [H, E]: the directions, and a rotation to columns whose sum is 0 (E - 1 directions fit beside the ones).
+    # [H, E]: the directions, and a rotation to columns with the sum 0 (E - 1 directions fit beside the ones).
     columns = directions[:, 1 - embedding_size:] @ _orthogonal_to_ones(embedding_size)
     narrow = {name: table @ columns for name, table in tables.items()}
 
@@ -256,7 +257,7 @@ def factorized(source: StoredModel, embedding_size: int) -> StoredModel:
 
 
 def shared(source: StoredModel, num_hidden_groups: int) -> StoredModel:
-    """The source of a model whose layers share their weights, their means, in groups of equal size."""
+    """The source of a model with layers in groups of equal size, which share the means of their weights."""
     config = source.config
     layers = config.num_hidden_layers
     if config.num_attention_blocks < layers or config.num_ffn_blocks < layers:
@@ -301,6 +302,6 @@ def _normalized(rows: np.ndarray) -> np.ndarray:
 
 
 def _orthogonal_to_ones(size: int) -> np.ndarray:
-    """[size - 1, size]: orthogonal rows of length 1 whose sums are 0."""
+    """[size - 1, size]: orthogonal rows of length 1, each with the sum 0."""
     basis, _ = np.linalg.qr(np.column_stack([np.ones(size), np.eye(size)[:, :-1]]))
     return basis[:, 1:].T

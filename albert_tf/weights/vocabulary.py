@@ -38,7 +38,7 @@ _MULTIPLES = (1, *(2**power for power in range(3, 11)))  # to which the size of 
 SPECIAL_TOKENS_MAP, ADDED_TOKENS = "special_tokens_map.json", "added_tokens.json"
 CASING = ("do_lower_case", "keep_accents")
 STRIP_ACCENTS = "strip_accents"  # of Hugging Face's BERT, the opposite of keep_accents
-PREFIXES_PARTS = "prefixes_parts"  # this package's own key in tokenizer_config.json
+PREFIXES_PARTS = "prefixes_parts"  # a key of this package in tokenizer_config.json
 # Written in a text they are text here, as in the release.
 _SPECIAL = ("[CLS]", "[SEP]", "[MASK]", "<pad>", "<unk>", "[PAD]", "[UNK]")
 _ALBERT = (None, "AlbertTokenizer", "AlbertTokenizerFast")  # values of tokenizer_class
@@ -53,7 +53,7 @@ class TokenizerOptions(NamedTuple):
     prefixes_parts: bool | None = None
 
     def with_defaults(self, other: TokenizerOptions) -> TokenizerOptions:
-        """These options, and those of `other` where nothing is stored here."""
+        """These options, and `other`'s where nothing is stored here."""
         return self._replace(**{name: value for name, value in other._asdict().items() if getattr(self, name) is None})
 
     def to_json(self) -> dict[str, Any]:
@@ -73,8 +73,8 @@ class VocabularyFiles:
       do_lower_case: whether to lower-case text; None if nothing is stored.
       keep_accents: whether texts keep their accents; None if nothing is stored.
       added_tokens, prefixes_parts: as in FullTokenizer; None if nothing is stored.
-      archive: path of the archive or repository of which the files are a copy, for messages; None if there is none.
-      made_from: path of the tokenizer.json of which the file was made, for messages; None if there is none.
+      archive: path of the archive or repository that the files were copied from, for messages; None if there is none.
+      made_from: path of the tokenizer.json that the file was made from, for messages; None if there is none.
     """
 
     spm_model_file: str | None = None

@@ -226,7 +226,7 @@ def _quantize(kernel: np.ndarray, is_multiplied: bool) -> tuple[np.ndarray, np.n
     """Quantizes a kernel [inputs, outputs] to int8, with one float32 scale per output: kernel is integers * scales.
 
     `is_multiplied`: whether integers are multiplied. Processors with AVX2 and without VNNI add the products of two
-    inputs in 16 bits with saturation, those of 2 i and 2 i + 1. An input is at most 255, so the sum of two such weights
+    inputs, 2 i and 2 i + 1, in 16 bits with saturation. An input is at most 255, so the sum of two such weights
     must not exceed 128.
     """
     largest = np.abs(kernel).max(axis=0, initial=0)

@@ -1,4 +1,4 @@
-"""Fine-tunes ALBERT on a GLUE task or one of your own; evaluates, predicts, exports.
+"""Fine-tunes ALBERT on a GLUE task or on your data; evaluates, predicts, exports.
 
     python -m albert_tf run_classifier --task_name=rte --data_dir=glue --init_checkpoint=albert_base_v2 \\
         --output_dir=rte --recipe=rte --do_train --do_eval --do_predict

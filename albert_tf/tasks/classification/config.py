@@ -41,7 +41,7 @@ class ClassifierConfig(FineTuningConfig):
     task_name: str | None = fields.string(
         None, "Name of a GLUE task: cola, mnli, mismnli, mrpc, rte, sst-2, sts-b, qqp, qnli, wnli or ax.")
     task_config: str | None = fields.string(
-        None, "Path of a JSON file that describes a task of your own, instead of --task_name: its files, columns, "
+        None, "Path of a JSON file that describes your task, instead of --task_name: its files, columns, "
         "labels and metrics (docs/fine_tuning.md shows one).")
     data_dir: str | None = fields.string(None, "Folder that contains GLUE's folders (CoLA, MNLI, ...), or the files of "
                                          "--task_config. An export does not read it.")
@@ -73,7 +73,7 @@ class ClassifierConfig(FineTuningConfig):
     def __post_init__(self):
         super().__post_init__()
         if bool(self.task_name) == bool(self.task_config):
-            raise ValueError("set either --task_name, or --task_config for a task of your own")
+            raise ValueError("set either --task_name, or --task_config for your task")
 
     def uses(self, purpose):  # noqa: D102
         return super().uses(purpose) or purpose == "predict" and self.calibrate

@@ -74,7 +74,7 @@ def find_task(format: str | TableFormat) -> TableFormat:
 
 
 def with_companions(format: TableFormat, data_dir: str, split: str) -> list[TableFormat]:
-    """The task, and each companion task whose file exists (MNLI: mismatched set and AX)."""
+    """The task, and each companion task that has a file (MNLI: mismatched set and AX)."""
     companions = [TASKS[name] for name in format.companions]
     return [format, *(each for each in companions if split in each.sources
                       and tf.io.gfile.exists(each.sources[split].path_in(data_dir)))]
@@ -102,7 +102,7 @@ def read_examples(task_name: str | TableFormat, data_dir: str, split: str) -> li
 
     Args:
       task_name: a TableFormat, or a name of TASKS in upper or lower case.
-      data_dir: the folder that has GLUE's folders (CoLA, MNLI, ...), or the task's own folder.
+      data_dir: the folder that has GLUE's folders (CoLA, MNLI, ...), or the folder of the task.
       split: "train", "dev" or "test".
 
     Raises:

@@ -35,7 +35,7 @@ def evaluate(
     """
     check_finite_outputs(probabilities)
     names = dict.fromkeys(("eval_accuracy", *format.metrics))
-    if format.multi_label:  # the accuracy is that of whole texts: all labels must be right
+    if format.multi_label:  # all labels of a text must be right
         label_ids, predicted = label_ids.astype(np.int32), above(probabilities, thresholds).astype(np.int32)
         loss = mean_binary_cross_entropy(probabilities, label_ids)
         results = {name: float(_METRICS_OF_SEVERAL[name](label_ids, predicted, probabilities)) for name in names}
@@ -112,8 +112,8 @@ _CUTOFF = 10
 def evaluate_ranking(queries: Sequence[str], label_ids: np.ndarray, probabilities: np.ndarray) -> dict[str, float]:
     """mrr@10 and ndcg@10, means over the queries that have a relevant passage, and the mean cross entropy.
 
-    mrr@10 is that of MS MARCO's evaluation: 1 / rank of the first relevant passage, 0 if it is not among the first ten.
-    ndcg@10 is that of trec_eval for relevance 0 or 1: the sum of 1 / log2(rank + 1) of the relevant passages among the
+    mrr@10 is as in MS MARCO's evaluation: 1 / rank of the first relevant passage, 0 if it is not among the first ten.
+    ndcg@10 is as in trec_eval for relevance 0 or 1: the sum of 1 / log2(rank + 1) of the relevant passages among the
     first ten, divided by the largest possible sum. Of equal scores, irrelevant passages come first, so that nothing is
     gained from a model that cannot tell passages apart.
 
@@ -189,7 +189,7 @@ def probabilities(format: TableFormat, logits: np.ndarray, temperature: float) -
 def expected_calibration_error(format: TableFormat, probabilities: np.ndarray, label_ids: np.ndarray) -> float:
     """The mean difference between probability and share of what is right, over 15 equal bins of probabilities.
 
-    With one label per text, it is that of the most probable label. With several, it is over all texts and labels.
+    With one label per text, only the most probable label counts. With several, the mean is over all texts and labels.
     """
     if format.multi_label:
         confidence, is_right = probabilities.ravel(), label_ids.ravel()

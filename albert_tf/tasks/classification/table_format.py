@@ -1,6 +1,6 @@
 """TableFormat: the files, columns, labels and metrics of a classification or a regression.
 
-data.py has those of GLUE. Those of one's own are read from a JSON file (--task_config):
+data.py has the formats of GLUE. Others are read from a JSON file (--task_config):
 
     {"name": "reviews",
      "files": {"train": "train.csv", "dev": "dev.csv", "test": "test.csv"},
@@ -115,7 +115,7 @@ class TableFormat:
         """The file of a split. Raises ValueError if the task has no such split."""
         if split not in self.sources:
             raise ValueError(f"{self.name} has no {split!r} set; it has {', '.join(self.sources) or 'none'}. "
-                             f'Add "{split}": "FILE" to the "files" of a task of your own')
+                             f'Add "{split}": "FILE" to the "files" of your task')
         return self.sources[split]
 
     def label_id(self, label: str | float | None) -> LabelId:
@@ -124,7 +124,7 @@ class TableFormat:
         White space around a class does not count, and neither do case and Unicode normalization if only one class has
         these letters (the release lower-cases labels).
 
-        With several labels per text: for each label, 1.0 if it is among those of the field, else 0.0.
+        With several labels per text: for each label, 1.0 if the field has it, else 0.0.
         """
         if label is None:
             label = self.placeholder_label
@@ -171,7 +171,7 @@ def _score(label: str | float) -> float:
     return score
 
 
-# --- tasks of one's own -----------------------------------------------------------------------------------------------
+# --- tasks of JSON files ----------------------------------------------------------------------------------------------
 
 
 SPLITS = ("train", "dev", "test")

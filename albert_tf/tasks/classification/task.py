@@ -1,4 +1,4 @@
-"""The fine-tuning of a task of GLUE or one of your own: losses, scores, answers, export."""
+"""The fine-tuning of a classification, regression or ranking: losses, scores, answers, export."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def class_weights(format: TableFormat, label_ids: np.ndarray, path: str) -> tupl
     "balanced" means the weights of scikit-learn: examples / (labels * examples with the label). With several labels per
     text, it is the number of texts without the label divided by the number of those with it.
 
-    `label_ids` are those of the training set at `path`, [examples] or [examples, labels].
+    `label_ids`, [examples] or [examples, labels], come from the training set at `path`.
     """
     if format.class_weights != BALANCED or format.labels is None:
         return None if format.class_weights is None else tuple(map(float, format.class_weights))
@@ -232,7 +232,7 @@ class TextClassification(Task):
             yield from filter(None, (example.text_a, example.text_b))
 
     def teacher_outputs(self, teacher, table, read):
-        """The scores of a file, or of a teacher that reads the texts with its own vocabulary, length and windows."""
+        """The scores of a file, or of a teacher, which reads the texts with its vocabulary, length and windows."""
         if isinstance(teacher, StoredTeacher):
             path = self.format.source("train").path_in(self.options.data_dir)
             logits = teacher.rows(len(table), path, self.format.num_labels)

@@ -69,7 +69,7 @@ def _inputs(rows: Sequence[dict], are_options: np.ndarray, pad_id: int) -> dict[
 def evaluate(examples: Sequence[MultipleChoiceExample], probabilities: np.ndarray) -> dict[str, float]:
     """Computes eval_accuracy, LEVEL_accuracy for each level of the questions, and eval_loss (also as loss).
 
-    eval_accuracy is that of all questions. A level "eval" (which readers refuse) has no accuracy of its own.
+    eval_accuracy counts all questions, so readers refuse a level with the name "eval".
     Probabilities are [examples, choices]; all examples have labels.
     """
     check_finite_outputs(probabilities)

@@ -14,7 +14,7 @@ from albert_tf.utils import bounds
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MultipleChoiceConfig(FineTuningConfig):
-    """Questions with several options, of which one is right. See FineTuningConfig."""
+    """Questions with several options, one of them right. See FineTuningConfig."""
 
     ALIASES: ClassVar[Mapping[str, str]] = dict(FineTuningConfig.ALIASES, num_keep_checkpoint="keep_checkpoint_max")
     LARGEST_INTERVAL: ClassVar[int] = 100
@@ -41,7 +41,7 @@ class MultipleChoiceConfig(FineTuningConfig):
     middle_only: bool = fields.boolean(False, "Whether to use only RACE's questions for middle schools.")
     max_qa_length: int | None = fields.integer(
         None, "Largest number of tokens of question and option together. If there are more, only the last tokens are "
-        "kept. Default: that of the run in --output_dir, or 128.", bounds.SEQ_LENGTH)
+        "kept. Default: as in the run in --output_dir, or 128.", bounds.SEQ_LENGTH)
     dropout_prob: float = fields.number(0.1, "Dropout rate, from 0 to 1, of the pooled output in training.", 0.0, 1.0)
 
     task_name: str = fields.string("race", "Has no effect. Scripts for the release can set it.")

@@ -38,7 +38,7 @@ FEWEST_CHOICES, MOST_CHOICES = 2, 10
 # In a question, this character is replaced by the option.
 MAX_QA_LENGTH = 128  # the release's
 BLANK = "_"
-# The name that results of all questions have in the place of a level's: eval_accuracy.
+# Results of all questions have this name instead of a level's: eval_accuracy.
 ALL_LEVELS = "eval"
 _ALL = "all.txt"
 # The keys of a passage of RACE, and the types of their values.
@@ -46,7 +46,7 @@ _KEYS = dict(article=(str, "a text"), questions=(list, "a list"), options=(list,
 
 
 class MultipleChoiceExample(NamedTuple):
-    """A multiple-choice question. Its texts are those of the file."""
+    """A multiple-choice question. Its texts are as in the file."""
 
     example_id: str  # of its passage
     context: str  # the passage; "" if there is none

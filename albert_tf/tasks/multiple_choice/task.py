@@ -16,7 +16,7 @@ from albert_tf.utils.progress import count_of
 
 
 class MultipleChoice(Task):
-    """Questions with several options, of which one is right."""
+    """Questions with several options, one of them right."""
 
     options: MultipleChoiceConfig
     HEADS = ("multiple_choice",)

@@ -18,7 +18,7 @@ from albert_tf.weights.source import NormalizedPooling, Prompt, StoredVectors
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceVectorsConfig(NormalizedPooling, StoredVectors, Prompt, TeacherConfig, FineTuningConfig):
-    """Vectors of sentences, whose cosines are scored. See FineTuningConfig."""
+    """Vectors of sentences, scored by their cosines. See FineTuningConfig."""
 
     LONGEST: ClassVar[int] = 128
     LARGEST_INTERVAL: ClassVar[int] = 100
@@ -30,7 +30,7 @@ class SentenceVectorsConfig(NormalizedPooling, StoredVectors, Prompt, TeacherCon
         "Training objective. sts: the cosine of two texts predicts STS-B's score. "
         "pairs: the two texts of a row are nearest to each other in their batch. simcse: like pairs, with each line "
         f"and the same line under another dropout mask (of the rate {DROPOUT} if the config has no dropout). "
-        "distillation: the vector of each line is that of --teacher_checkpoint or --teacher_vectors.")
+        "distillation: the vectors of lines are learned from --teacher_checkpoint or --teacher_vectors.")
     train_file: str | None = fields.string(
         None, "Path of the training data. For --objective=pairs it is a .tsv or .csv file with two columns and no "
         "header, or JSON lines or Parquet with text_a and text_b. For --objective=simcse and distillation it is UTF-8 "
@@ -57,21 +57,22 @@ class SentenceVectorsConfig(NormalizedPooling, StoredVectors, Prompt, TeacherCon
         needs="objective=pairs,simcse")
     whole_batch_negatives: bool = fields.boolean(
         False, "Whether the objectives pairs and simcse compare the texts of all micro-batches "
-        "(--gradient_accumulation_steps), as if the batch were computed at once. The memory is that of a micro-batch, "
-        "and a step computes vectors twice.", needs="objective=pairs,simcse")
+        "(--gradient_accumulation_steps), as if the batch were computed at once. It needs only a micro-batch's memory, "
+        "but a step computes vectors twice.", needs="objective=pairs,simcse")
 
     distillation_cosines: float = fields.number(
-        0.0, "Weight in the loss of --objective=distillation of the squared differences between the cosines of the "
-        "texts of a micro-batch and those of the teacher's vectors.", 0.0, needs="objective=distillation")
+        0.0, "Weight in the loss of --objective=distillation of the squared differences between the cosines of a "
+        "micro-batch's vectors and the cosines of the teacher's vectors.", 0.0, needs="objective=distillation")
     distillation_tokens: float = fields.number(
         0.0, "Weight in the loss of --objective=distillation of the relative squared distance of the last layer's "
-        "outputs from the teacher's, whose vocabulary must be the same. The teacher's are kept in memory and in "
-        "--cached_dir: 1.5 GB for a million tokens of 384 numbers.", 0.0, needs="teacher_checkpoint")
+        "outputs from the teacher's. Both must have the same vocabulary. The teacher's outputs are kept in memory and "
+        "in --cached_dir: 1.5 GB for a million tokens of 384 numbers.", 0.0, needs="teacher_checkpoint")
 
     distillation_depths: tuple[int, ...] = fields.whole_numbers(
-        (), "Comma-separated numbers of layers, such as 2,3,4. The loss of --objective=distillation is the mean of "
-        "those of the model and of the models of its first 2, 3 and 4 layers, to which convert_checkpoint --num_layers "
-        "cuts it. Default: the model is trained as a whole.", bounds.LAYERS, needs="objective=distillation")
+        (), "Comma-separated numbers of layers, such as 2,3,4. --objective=distillation then trains the model and "
+        "the models of its first 2, 3 and 4 layers together; the loss is the mean of their losses. convert_checkpoint "
+        "--num_layers cuts the model to such a size. Default: only the whole model is trained.", bounds.LAYERS,
+        needs="objective=distillation")
 
     def __post_init__(self):
         super().__post_init__()
@@ -93,5 +94,5 @@ class SentenceVectorsConfig(NormalizedPooling, StoredVectors, Prompt, TeacherCon
         return super().release_steps if self.objective == "sts" and not self.task_config else None
 
     def scored(self) -> TableFormat:
-        """The task whose texts are scored: STS-B or task_config. Raises ValueError if it cannot be read."""
+        """The task that scores the texts: STS-B or task_config. Raises ValueError if it cannot be read."""
         return read_table_format(self.task_config) if self.task_config else find_task("sts-b")

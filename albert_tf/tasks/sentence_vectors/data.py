@@ -42,9 +42,8 @@ def read_pairs(path: str, num_negatives: int = 0) -> list[TextPair]:
     """The pairs of texts that belong together, one in each row of a file.
 
     The texts are the first two columns of a .tsv or .csv without a header, or text_a and text_b of JSON lines or
-    Parquet. Hard negatives are the columns after them, or negative_1, negative_2, ...
-
-    Further columns than those of num_negatives are not read.
+    Parquet. The next num_negatives columns, or negative_1, negative_2, ..., are hard negatives. Other columns are not
+    read.
     """
     fields = ["text_a", "text_b", *(f"negative_{number}" for number in range(1, num_negatives + 1))]
     has_names = is_of_objects(path)
@@ -71,7 +70,7 @@ def read_single_texts(path: str, text_column: str | None = None) -> list[str]:
 
 
 def with_replaced_words(lines: Sequence[str], tokenizer: FullTokenizer, share: float, seed: int) -> Iterator[str]:
-    """The lines; in every second one, others of the vocabulary take the place of about this share of the words."""
+    """The lines; in every second one, random words of the vocabulary replace about this share of the words."""
     starts = word_starts(tokenizer)
     pieces = (piece.removeprefix(WORD_START) for piece, piece_id in tokenizer.vocab.items() if starts[piece_id])
     words = [piece for piece in pieces if piece.isalnum() and len(piece) > 1]
@@ -90,7 +89,7 @@ def read_twice(path: str, text_column: str | None = None) -> list[TextPair]:
 def read_scored_pairs(format: TableFormat, data_dir: str, split: str, best_score: float) -> list[TextPair]:
     """The pairs of a regression such as STS-B; their cosines are the scores divided by the best score.
 
-    `best_score` is that of two texts with the same meaning.
+    `best_score` is the score of two texts with the same meaning.
     """
     examples = read_examples(format, data_dir, split)
     if not format.is_regression or examples[0].text_b is None:
@@ -119,7 +118,7 @@ def feature_table(
 
 
 def line_table(cache: FeatureCache, lines: Sequence[str], max_seq_length: int) -> FeatureTable:
-    """The features of lines of text, one row each; the arguments are those of feature_table."""
+    """The features of lines of text, one row each; the arguments are as in feature_table."""
     def features() -> Iterator[dict]:
         packer = PairPacker(cache.tokenizer, max_seq_length, pad=False)
         return (packer.pack(ids.tolist()) for chunk in chunks(lines, _CHUNK)

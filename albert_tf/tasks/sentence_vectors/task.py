@@ -63,19 +63,19 @@ class SentenceVectorObjective(Objective):
                     text of the same row must be the nearest to a first text (Henderson et al., 2017). With one text
                     twice in a row, which dropout makes two vectors, it is unsupervised SimCSE (Gao et al., 2021).
 
-    The contrastive objective compares the texts of a micro-batch on all replicas, or with whole_batch those of all
-    micro-batches of a step, whose vectors are then computed twice. If a text occurs in several rows, the rows' second
+    The contrastive objective compares the texts of a micro-batch on all replicas, or with whole_batch the texts of
+    all micro-batches of a step, which computes their vectors twice. If a text occurs in several rows, the rows' second
     texts are not compared with it: a copy is no negative (see `copies`).
 
     A teacher is learned from with one text in each row, [batch, seq]: squared distance of the vectors, both of length
     1, plus cosine_weight times the squared difference of the cosines with all texts of the micro-batch, plus
     token_weight times the squared distance of the last layer's outputs, relative to their squared length and averaged
     over the tokens of a text. The teacher's vectors must be as wide as the model's (see projection), and for
-    token_weight its vocabulary must be the same. With distillation_depths of the model, such as [2, 4], it is the mean
-    of this loss of the model and of those of the models of its first 2 and 4 layers, which then are good on their own.
+    token_weight its vocabulary must be the same. With distillation_depths of the model, such as [2, 4], the models
+    of its first 2 and 4 layers learn, too, so that each can be used alone; the loss is the mean of all three losses.
 
-    With matryoshka_dims, the loss is the sum of the losses over truncated vectors (Kusupati et al., 2022): those of the
-    objective, or the distances from the teacher's vectors, truncated as well.
+    With matryoshka_dims, the loss is the sum of the losses over truncated vectors (Kusupati et al., 2022). A teacher's
+    vectors are truncated as well.
 
     The contrastive objective divides cosines by the temperature.
     """
@@ -189,7 +189,7 @@ def _check_dims(dims: Sequence[int], size: int) -> None:
 
 
 def copies(input_ids: tf.Tensor) -> tf.Tensor:
-    """Which candidates are no negatives of which first texts, bool [batch, (1 + negatives) * batch].
+    """True where a candidate must not be a negative of a first text, bool [batch, (1 + negatives) * batch].
 
     The candidates are all second texts, then all first hard negatives, and so on. For second texts, row i, column j is
     true if i and j differ, and the two rows have the same first text or the same second text, or the second text of j
@@ -221,7 +221,7 @@ PROJECTION = "teacher_projection.npy"
 
 
 class SentenceEmbeddings(Task):
-    """Vectors of sentences, whose cosines are scored."""
+    """Vectors of sentences, scored by their cosines."""
 
     options: SentenceVectorsConfig
     HEADS = ("sentence_encoder",)
@@ -293,7 +293,7 @@ class SentenceEmbeddings(Task):
         return (text for pair in (self._scored_pairs(split) if is_scored else self.pairs) for text in pair.texts)
 
     def teacher_outputs(self, teacher, table, read):
-        """The teacher's vectors, as wide as those of the model and near those of its initial weights.
+        """The teacher's vectors, projected to the model's width and rotated towards its initial vectors.
 
         The teacher reads the same lines with its vocabulary, and with its length unless tokens are compared. A file of
         vectors has rows for blank lines, too, which are left out. The projection is stored with the run, since the

@@ -159,8 +159,8 @@ def projection(
     principal components, not centred (Eckart and Young, 1936); narrower ones get zeros. Then they are rotated towards
     the student's vectors (Schoenemann, 1966).
 
-    The vectors are float32 [texts, width]. The student's are those of `rows` of the texts, [some texts, size]; their
-    lengths do not count. None: no rotation.
+    The vectors are float32 [texts, width]. The student's, [some texts, size], belong to the texts in `rows`; their
+    lengths do not matter. None: no rotation.
     """
     width = vectors.shape[1]
     matrix = np.eye(width, size) if width <= size else _principal_components(vectors)[:, :size]  # [width, size]
@@ -187,7 +187,7 @@ def _of_length_1(vectors: np.ndarray) -> np.ndarray:
 class Neighbour(NamedTuple):
     """A line near a query."""
 
-    cosine: float  # with "binary" that of vectors of 1 and -1, which is 1 - 2 * Hamming distance / size
+    cosine: float  # with "binary", of vectors of 1 and -1: 1 - 2 * Hamming distance / size
     line: int  # its number, from 1
     text: str
 

@@ -1,7 +1,7 @@
 """Aligns the pieces of a paragraph with its original text (release: squad_utils.convert_examples_to_features).
 
-The release computes a longest common subsequence (LCS) of two sequences: the original characters, each normalised on
-its own, and the characters of the pieces. That takes quadratic time, once per question. The offsets that
+The release computes a longest common subsequence (LCS) of two sequences: the original characters, each normalised
+alone, and the characters of the pieces. That takes quadratic time, once per question. The offsets that
 text/origins.py carries through normalisation need linear time. Both give the same result, except where a character was
 inserted or deleted next to an equal one ("….", or two spaces before "2,"). So the LCS is computed too, but only for a
 short stretch around each character without a counterpart.
@@ -161,7 +161,7 @@ def _cells(pairs: list[tuple[int, int]], before: int, after: int) -> int:
 
 
 def _longest_common_subsequence(forms, surface: str, origins: range, places: range) -> list[tuple[int, int]]:
-    """The LCS as (origin, place) pairs. Of several, the one whose pairs, from the last to the first, come earliest.
+    """The LCS as (origin, place) pairs. Of several, the one with the earliest pairs, compared from the last pair on.
 
     A row of the table is an integer. Its bit j is 0 if character j makes the subsequence longer (Hyyrö, 2004).
     """

@@ -1,7 +1,7 @@
 """Answers: the n best spans of a question (release: squad_utils), for files of questions and for raw texts.
 
-The candidates of a feature are those of `candidates`, as arrays. Each checkpoint gives one result set. With
-several checkpoints, the score of a span is its mean over the result sets that have the span.
+`candidates` computes the candidates of a feature, as arrays. Each checkpoint gives one result set. With several
+checkpoints, the score of a span is its mean over the result sets that have the span.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _NOTHING = {"1.1": Candidate("empty", 0.0, 0.0), "2.0": Candidate("", -1e6, -1e6
 class AnswerOptions:
     """How answers are chosen. The length of an answer is in tokens.
 
-    In SQuAD 2.0, a question whose null score is above `threshold` has no answer; None: every question has one.
+    In SQuAD 2.0, a question with a null score above `threshold` has no answer; None: every question has one.
     With release_compatible, answers end before the combining marks of their last character.
     """
 
@@ -320,7 +320,7 @@ class QuestionAnswerer:
 def describe(answer: Answer, count: int = 5, is_declined: bool = False) -> str:
     """The best answers as readable lines: probability (among the n best), start, end and text.
 
-    start and end are those of an exported model: text[start:end] is the answer. An empty answer has neither.
+    start and end are as in an exported model: text[start:end] is the answer. An empty answer has neither.
     `is_declined` says that the model gives none of them.
     """
     rows: list[tuple[str, ...]] = [("share", "start", "end", "answer")]

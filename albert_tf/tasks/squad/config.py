@@ -26,7 +26,7 @@ class SquadConfig(FineTuningConfig):
         None, "Path of the SQuAD JSON file that --do_predict and --do_eval predict. It is scored if it has answers.")
     squad_version: str | None = fields.choice(
         None, VERSIONS, "SQuAD version, which sets the head, the loss and the scores. Default: the version of the "
-        "files, or for --ask and --export_dir that of the weights.")
+        "files, or for --ask and --export_dir the weights' version.")
     train_feature_file: str | None = fields.string(
         None, "Path of the cached training features. Default: a file in --cached_dir.")
     n_best_size: int = fields.integer(
@@ -43,20 +43,20 @@ class SquadConfig(FineTuningConfig):
         "stored one, or 0 if none is stored.")
     release_compatible: bool = fields.boolean(
         False, "Whether to do as the release: questions are left out if their paragraph cannot be aligned, a question "
-        "whose null score equals the best threshold is not answered, and scores count a question whose null score is "
+        "with a null score equal to the best threshold is not answered, and scores count a question with a null score "
         "above 1 as not answered.")
     ask: bool = fields.boolean(
         False, "Whether to answer questions about --context_file that are read from standard input, one per line.")
     context_file: str | None = fields.string(None, "Path of the text file about which --ask answers questions.")
     doc_stride: int | None = fields.integer(
-        None, "Number of pieces from the start of one window of a paragraph to the start of the next. Default: that of "
+        None, "Number of pieces from the start of one window of a paragraph to the start of the next. Default: as in "
         "the run in --output_dir, or 128, or the pieces of a window if they are fewer.", bounds.SEQ_LENGTH)
     max_query_length: int | None = fields.integer(
-        None, "Largest number of pieces of a question; longer questions are truncated. Default: that of the run in "
+        None, "Largest number of pieces of a question; longer questions are truncated. Default: as in the run in "
         "--output_dir, or 64.", bounds.SEQ_LENGTH)
     misplaced_answers: str = fields.choice(
-        "find", MISPLACED_ANSWERS, "Handling of training questions whose answer is not at its answer_start. find: use "
-        "its nearest occurrence. leave_out: leave the question out.")
+        "find", MISPLACED_ANSWERS, "Handling of training questions with an answer that is not at answer_start. find: "
+        "use its nearest occurrence. leave_out: leave the question out.")
     num_workers: int = fields.integer(
         max(1, min(8, os.cpu_count() or 1)), "Number of processes that make features.", bounds.WORKERS)
 

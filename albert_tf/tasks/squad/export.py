@@ -32,8 +32,8 @@ def export_question_answering(
     """Writes a SavedModel that finds answers (see export_model for the signatures).
 
     The inputs as raw text are `question` and `context`, string [batch]. A context can have any length: it is divided
-    into windows, which are computed in batches. The outputs are those of best_answers: answer, start,
-    end, score, and for SQuAD 2.0 no_answer_score. start and end count characters as Python's str does, not bytes:
+    into windows, which are computed in batches. The outputs are as in best_answers: answer, start, end,
+    score, and for SQuAD 2.0 no_answer_score. start and end count characters as Python's str does, not bytes:
     context[start:end] is the answer. For ids the outputs are the model's logits (1.1) or beam (2.0).
     """
     version = options.squad_version
@@ -123,7 +123,7 @@ def best_answers(
     first, stop = tf.where(has_span, first, 0), tf.where(has_span, stop, 0)
     marks = tf.strings.regex_replace(
         tf.strings.substr(context, stop, tf.strings.length(context) - stop), r"(?s)^(\pM*).*", r"\1")
-    stop += tf.where(has_span, tf.strings.length(marks), 0)  # those of the last character
+    stop += tf.where(has_span, tf.strings.length(marks), 0)  # with the marks of the last character
     answer = tf.strings.substr(context, first, stop - first)
     characters = tf.strings.length(tf.strings.substr(context, tf.zeros_like(first), first), "UTF8_CHAR")
     served = dict(answer=answer, start=characters, end=characters + tf.strings.length(answer, "UTF8_CHAR"), score=score)

@@ -68,7 +68,7 @@ class FeatureOptions:
 
 
 def default_doc_stride(max_seq_length: int, max_query_length: int, most: int = 128) -> int:
-    """`most` pieces (128 in the release), or those of a window if they are fewer, so that windows leave no gap."""
+    """`most` pieces (128 in the release), or a window's pieces if they are fewer, so that windows leave no gap."""
     return max(1, min(most, max_seq_length - max_query_length - SPECIAL_TOKENS))
 
 
@@ -120,7 +120,7 @@ def feature_blocks(
             left_out += unplaced
             yield block
     if left_out:
-        logging.warning("%s left out, whose answer or paragraph could not be aligned, or whose paragraph is empty",
+        logging.warning("%s left out: the answer or paragraph could not be aligned, or the paragraph is empty",
                         count_of(left_out, "question"))
 
 

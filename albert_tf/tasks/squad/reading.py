@@ -127,8 +127,8 @@ def read_squad_examples(input_file: str, is_training: bool, misplaced_answers: s
       input_file: path of a SQuAD 1.1 or 2.0 JSON file.
       is_training: whether to read answers. Of several answers, the first one is used.
       misplaced_answers: what to do in training if the text at answer_start is not the answer. "find" uses the nearest
-        occurrence of the answer, "leave_out" leaves the question out. A question whose answer does not occur in the
-        paragraph is always left out.
+        occurrence of the answer, "leave_out" leaves the question out. If the answer does not occur in the paragraph,
+        the question is always left out.
 
     Raises:
       ValueError: the file is not a SQuAD file, two questions have the same id, or there are no questions; the message

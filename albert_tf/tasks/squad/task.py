@@ -67,10 +67,10 @@ def feature_options(options: SquadConfig, model: ResolvedModel, max_seq_length: 
 
 
 def squad_version(requested: str | None, model: ResolvedModel, files: dict[str, SquadFile]) -> str:
-    """The value of --squad_version, or the version of the files, or without files that of the weights' head."""
+    """The value of --squad_version, or the version of the files, or without files the version of the weights' head."""
     said = sorted({file.summary.version for file in files.values()})
     if not requested and len(said) > 1:
-        raise ValueError(f"the files are those of SQuAD {' and '.join(said)}: set --squad_version")
+        raise ValueError(f"the files belong to SQuAD {' and '.join(said)}: set --squad_version")
     said = said or [VERSION_OF_HEAD[head] for head in model.heads if head in VERSION_OF_HEAD]
     version = requested or (said[0] if said else None)
     if not version:
@@ -225,7 +225,7 @@ class QuestionAnswering(Task):
         yield table, functools.partial(self._write, questions)
 
     def _threshold(self, checkpoint: Checkpoint) -> float | None:
-        """That of the user, or the one that is stored with the weights that predict."""
+        """The user's threshold, or the one that is stored with the weights that predict."""
         requested = self.options.null_score_diff_threshold
         stored = checkpoint.settings.of_class(ConditionalSpanSettings).null_score_diff_threshold
         return stored if requested is None else requested

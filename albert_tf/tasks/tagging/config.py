@@ -32,7 +32,7 @@ class TaggingConfig(FineTuningConfig):
         "Default: 1,3 (form and UPOS) for .conllu files, 0,-1 for all others.")
     doc_stride: int | None = fields.integer(
         None, "Number of pieces from the start of one window to the start of the next, for sentences of more than "
-        "--max_seq_length tokens; 0: half a window. Default: that of the run in --output_dir, or 0.",
+        "--max_seq_length tokens; 0: half a window. Default: as in the run in --output_dir, or 0.",
         bounds.SEQ_LENGTH.at_least(0))
     label_all_pieces: bool | None = fields.boolean(
         None, "Whether all pieces of a word have its tag in training, and the prediction is their mean. If false, only "
@@ -46,7 +46,7 @@ class TaggingConfig(FineTuningConfig):
 
     @property
     def word_and_tag(self) -> Columns | None:
-        """The columns of word and tag; None for those of the file's format."""
+        """The columns of word and tag; None for the default of the file's format."""
         if self.columns is None:
             return None
         try:

@@ -7,7 +7,7 @@ Columns are separated by tabs, or by spaces in a line without tabs. CoNLL-2003 h
 with -DOCSTART- starts a document. In a .conllu file, comments (#), multiword tokens (1-2) and empty nodes (1.1) are
 skipped, and the tag is the universal part of speech (UPOS) unless other columns are chosen.
 
-A row of features is [CLS] pieces [SEP]. Each word is tokenized on its own. A sentence that is too long for a row is
+A row of features is [CLS] pieces [SEP]. Each word is tokenized separately. A sentence that is too long for a row is
 split into overlapping windows, and each piece is labelled only in the window where it has the most context. Besides
 input_ids, input_mask and segment_ids, a row has
 

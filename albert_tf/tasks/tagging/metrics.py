@@ -116,7 +116,7 @@ def tags_of_sentences(text: TaggedText, probabilities: np.ndarray, label_names: 
 def evaluate(text: TaggedText, probabilities: np.ndarray, label_names: Sequence[str]) -> dict[str, float]:
     """The scores of predictions on a file with tags: evaluate_tags, and loss (also as eval_loss).
 
-    The loss is the mean cross entropy of the words whose tag is in label_names.
+    The loss is the mean cross entropy of the words with a tag in label_names.
     """
     check_finite_outputs(probabilities)
     text.check_has_tags()

@@ -180,7 +180,7 @@ def pack_words(
     Returns:
       input_ids, input_mask, segment_ids: int32 [windows, seq], padded to the longest window.
       text: int64 [windows], the index of the text of a window.
-      word: int64 [windows, seq], the index among the words of all texts of the word whose tag a token predicts, or -1.
+      word: int64 [windows, seq], the word whose tag a token predicts, as an index into the words of all texts, or -1.
     """
     word_pieces = tokenizer.tokenize(words.values)  # [words of all texts, (pieces)]
     unknown = tf.RaggedTensor.from_row_lengths(

@@ -14,6 +14,6 @@ DTYPES = ("float32", "float16", "bfloat16")  # of weights
 
 
 def without_base_model(path: str) -> str:
-    """The error message for a folder of PEFT, whose adapter is not followed."""
+    """The error message for a folder of PEFT: adapters are not supported."""
     return (f"{path} has an adapter of PEFT ({ADAPTER}), which is not read: in Python, load it with "
             "peft.AutoPeftModel...from_pretrained, call merge_and_unload() and save_pretrained(), and use that folder")

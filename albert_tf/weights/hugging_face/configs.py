@@ -1,4 +1,4 @@
-"""The JSON files of Hugging Face's folders: config.json for AlbertConfig, and those of sentence-transformers.
+"""The JSON files of Hugging Face's folders: config.json for AlbertConfig, and sentence-transformers' files.
 
 What one of config.json and AlbertConfig cannot express is rejected. What makes a folder a CrossEncoder of
 sentence-transformers is the function of the score:
@@ -54,10 +54,10 @@ _THEIR_ACTS = {"gelu": "gelu_new", "gelu_exact": "gelu"}
 _POOLING_FOLDER, _NORMALIZE_FOLDER = "1_Pooling", "2_Normalize"
 _STEPS = ("Transformer", "Pooling", "Normalize")
 _LIBRARY = "sentence_transformers."
-# The models in the name of sentence_bert_config.json, of which the first one's file is read.
+# The models in the name of sentence_bert_config.json. The first of these files that exists is read.
 _TRANSFORMERS = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 _THEIRS = ("mean", "max", "cls")
-# The keys of sentence-transformers. The key of the pooler is this package's own.
+# The keys of sentence-transformers. Only this package has the pooler's key.
 _KEYS = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens", "max": "pooling_mode_max_tokens",
          "pooler": "pooling_mode_pooler"}
 
@@ -236,7 +236,7 @@ def _activation_fn(folder: str, values: dict[str, Any]) -> str | None:
 def pooling_in(folder: str) -> dict[str, Any] | None:
     """The arguments of AlbertSentenceEncoder in the files of sentence-transformers, without the length of rows.
 
-    None if there are none, or if they are those of a CrossEncoder.
+    None if there are no such files, or if they describe a CrossEncoder.
     """
     if not tf.io.gfile.exists(os.path.join(folder, MODULES)):
         return None

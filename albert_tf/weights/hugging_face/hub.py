@@ -35,7 +35,7 @@ from albert_tf.weights.hugging_face import (
 # The release's and Hugging Face's names; keras-hub's vocabularies are in a folder.
 _VOCABULARIES = ("spiece.model", "30k-clean.model", "vocab.txt", "vocab_chinese.txt", "assets/tokenizer/*",
                  "0_*/spiece.model", "0_*/vocab.txt")
-# modules.json and others are those of sentence-transformers, task.json is that of keras-hub, and albert_tf.json ours.
+# modules.json and others belong to sentence-transformers, task.json to keras-hub, and albert_tf.json to this package.
 _FILES = (CONFIG, CONFIG_NAME, INDEX, TOKENIZER_CONFIG, TOKENIZER_JSON, *_VOCABULARIES, MODULES,
           "config_sentence_transformers.json", "sentence_*_config.json", "[0-9]_*/*.json", ADAPTER, "albert_tf.json",
           "task.json", "preprocessor.json")
@@ -133,7 +133,7 @@ def _downloaded(hub_path: HubPath, patterns: tuple[str, ...]) -> str:
 
 
 def _without_weights(path: str, hub_path: HubPath) -> str:
-    """The error message for a repository whose weights are not in safetensors or a preset."""
+    """The error message for a repository that has neither safetensors nor a preset."""
     from huggingface_hub import HfApi
 
     start = f"{hub_path.subfolder}/" if hub_path.subfolder else ""

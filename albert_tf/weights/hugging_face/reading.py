@@ -92,16 +92,16 @@ def read(folder: str) -> StoredModel:
 
 
 def _length(lengths: Sequence[Any], positions: int) -> int | None:
-    """The largest number of tokens of a row: that of sentence-transformers, or else of the tokenizer; None if neither.
+    """The largest number of tokens of a row: the first of these lengths that the model can have; None if there is none.
 
-    A number that does not fit the model is none. transformers writes a huge one for "no limit".
+    sentence-transformers' length comes before the tokenizer's. transformers writes a huge number for "no limit".
     """
     return next((length for length in lengths
                  if type(length) is int and bounds.ROW_LENGTH.lower <= length <= positions), None)
 
 
 def _with_first_row(table: StoredTensor) -> StoredTensor:
-    """A table in all of whose rows are the values of the first one."""
+    """A table that repeats its first row in all rows."""
     return StoredTensor(table.shape, lambda: tf.repeat(table.read()[:1], table.shape[0], axis=0))
 
 
@@ -336,7 +336,7 @@ NAMES = {
          "ffn_1/intermediate/dense": ("ffn", DENSE),
          "ffn_1/intermediate/output/dense": ("ffn_output", DENSE),
          "LayerNorm_1": ("full_layer_layer_norm", LAYER_NORM)}),
-    # BERT's layers are groups of their own, with one block each.
+    # Each layer of BERT is a group of one block.
     "bert": NameTable(
         "bert",
         {"bert/pooler/dense": ("pooler.dense", DENSE)},

@@ -7,7 +7,7 @@ names the class that follows this file alone. spiece.model is for programs that 
 
 transformers 5 saves no other vocabulary than tokenizer.json. It has the pieces and scores of a SentencePiece model and
 its normalization, so the model that is made of it encodes texts as the original one. The messages of SentencePiece are
-declared here because sentencepiece's own classes need a newer protobuf than either TensorFlow.
+declared here because sentencepiece's classes need a newer protobuf than either TensorFlow.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def write_tokenizer(vocabulary: VocabularyFiles, folder: str, config: AlbertConf
 def tokenizer_json(tokenizer: FullTokenizer) -> dict[str, Any]:
     """The content of tokenizer.json for a SentencePiece tokenizer. Raises ValueError if it is not a unigram model.
 
-    The ids are those of FullTokenizer.encode, except in these cases. Special tokens that are written in the text are
+    The ids equal FullTokenizer.encode's, except in these cases. Special tokens that are written in the text are
     special tokens. Where the vocabulary has a piece such as "1," without a word-start mark, the release's digit-comma
     rule splits it and adds a mark; here there is none. A capital sigma at the end of a word is lower-cased to the
     other small sigma.
@@ -287,7 +287,7 @@ def _strips_accents(step: dict[str, Any]) -> bool:
 def _sentencepiece_model(model: dict[str, Any], content: dict[str, Any], normalizers: list[dict[str, Any]]) -> bytes:
     """A serialized SentencePiece model. Of the added tokens, special ones are not found in texts.
 
-    Pieces have the types and scores of the model of which the file was made (see _vocabulary), as far as it tells them.
+    Pieces have the types and scores of the original model (see _vocabulary), as far as the file tells them.
     """
     made, has_bytes = _model_class()(), bool(model.get("byte_fallback"))
     added_kinds = {token["content"]: _CONTROL if token["special"] else _USER_DEFINED

@@ -33,7 +33,7 @@ from albert_tf.weights.vocabulary import VocabularyFiles
 
 def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFiles = VocabularyFiles(),
                       dtype: str = "float32") -> None:
-    """Writes config.json, model.safetensors and the vocabulary. The model type is BERT if the config is that of a BERT.
+    """Writes config.json, model.safetensors and the vocabulary. The model type is BERT if the config is a BERT's.
 
     An AlbertSentenceEncoder is written as a folder of sentence-transformers.
 
