@@ -11,7 +11,7 @@ one array, which does not depend on the buckets::
     batches = table_batches(table, rows[first_step:], bucket_lengths(max_seq_length), context)
 
 Records. A batch in which one epoch ends and the next begins could have a record twice. The second occurrence then waits
-for the next batch, and a later record takes its place. Batches of 4, epochs of 6 records::
+for the next batch, and a later record is used instead. Batches of 4, epochs of 6 records::
 
     shuffled    a b c d e f, e a c b f d
     batches     a b c d, e f a c, e b f d
@@ -133,9 +133,9 @@ def per_replica(
 ) -> tf.data.Dataset:
     """Splits global batches into one batch for each replica of this process, in order, and parses them.
 
-    `batches` has (records, numbers), two tensors [rows, ...], and `parse` takes a replica's rows of both. It may have
-    other structures of tensors, whose number of rows is any multiple of the number of replicas. `context` decides which
-    rows of each batch belong to this process and its replicas.
+    `batches` has (records, numbers), two tensors [rows, ...], and `parse` takes a replica's rows of both. `batches` may
+    have other structures of tensors, with any multiple of the number of replicas as their number of rows. `context`
+    decides which rows of each batch belong to this process and its replicas.
     """
     replicas = context.num_replicas_in_sync
     if batch_size % replicas:

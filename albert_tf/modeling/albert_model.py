@@ -47,7 +47,7 @@ class ConfiguredModel(keras.Model):
 
     @classmethod
     def argument_names(cls) -> tuple[str, ...]:
-        """The names of the constructor's arguments besides the config: its own, and the settings."""
+        """The names of the constructor's arguments besides the config, including the settings."""
         own = [name for name, each in inspect.signature(cls).parameters.items() if each.kind != each.VAR_KEYWORD]
         return tuple(dict.fromkeys([*own[1:], *cls.SETTINGS.argument_names()]))
 
@@ -121,7 +121,7 @@ class ConfiguredModel(keras.Model):
         return super().compute_metrics(x, y, self._compiled_outputs(y_pred, y), sample_weight)
 
     def head_outputs(self, outputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """The outputs of the head, without those of the encoder."""
+        """The outputs of the head, without the encoder's outputs."""
         return {name: outputs[name] for name in self.HEAD_OUTPUTS if name in outputs}
 
     def exported_outputs(self, outputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -167,7 +167,7 @@ def as_rows(inputs: Mapping, several: str) -> tuple[dict[str, tf.Tensor], int | 
       inputs: [batch, seq], or with several sequences side by side, [batch, n, seq].
 
     Returns:
-      the inputs as [batch * n, seq], and n; None in place of n if the inputs were [batch, seq].
+      the inputs as [batch * n, seq], and n, which is None if the inputs were [batch, seq].
     """
     has_several = (isinstance(inputs, Mapping) and "input_ids" in inputs
                    and tf.convert_to_tensor(inputs["input_ids"]).shape.rank == 3)
@@ -246,13 +246,13 @@ class Embeddings(ReleaseLayer):
 class AlbertModel(ConfiguredModel):
     """ALBERT without a head (Lan et al., 2020; release: modeling.AlbertModel).
 
-    The compute dtype is that of the global Keras policy when the model is made. Variables are always float32.
+    The compute dtype is taken from the global Keras policy when the model is made. Variables are always float32.
 
     Call it with a dict of input_ids, input_mask (1 for tokens, 0 for padding) and segment_ids, int32 [batch, seq] each.
     For repeatable dropout in training, add dropout_seed, int32 [2]. For rows of several texts, add text_starts, int32
-    [batch, texts + 1]: the index of each text's first token, then, once or more, that of the first padding. A token
-    attends to its own text alone, whose positions begin with 0, so rows can be longer than max_position_embeddings. The
-    result is a dict::
+    [batch, texts + 1]: the index of each text's first token, then, once or more, the index of the first padding. A
+    token attends to its own text alone. Positions begin with 0 in each text, so rows can be longer than
+    max_position_embeddings. The result is a dict::
 
       pooled_output            [batch, H]; with text_starts [batch * texts, H]
       sequence_output          [batch, seq, H]
@@ -349,7 +349,7 @@ def hidden_states(model: AlbertModel, outputs: dict) -> list[tf.Tensor]:
 
 
 def layer_outputs(model: AlbertModel, outputs: dict, layers: Sequence[int]) -> list[tf.Tensor]:
-    """The outputs of layers, numbered from 1, [batch, seq, H] each: those of their last inner groups."""
+    """The outputs of the last inner groups of layers, numbered from 1, [batch, seq, H] each."""
     states = hidden_states(model, outputs)
     return [states[layer * model.config.inner_group_num] for layer in layers]
 
@@ -357,7 +357,7 @@ def layer_outputs(model: AlbertModel, outputs: dict, layers: Sequence[int]) -> l
 def attention_vectors(model: AlbertModel, outputs: dict, layers: Sequence[int]) -> list[list[tf.Tensor]]:
     """The queries, keys and values of layers, numbered from 1: three tensors [batch, seq, H] each, with heads in order.
 
-    Those of a layer are the ones of its last inner group. The queries do not have the factor 1 / sqrt(head size).
+    They are taken from the last inner group of a layer. The queries do not have the factor 1 / sqrt(head size).
     """
     states, encoder, config = hidden_states(model, outputs), model.encoder, model.config
     weights, _ = encoder.weights_for_step()
@@ -365,7 +365,7 @@ def attention_vectors(model: AlbertModel, outputs: dict, layers: Sequence[int]) 
     head_size = config.hidden_size // config.num_attention_heads
 
     def vectors(number: int) -> list[tf.Tensor]:
-        """Those of a layer or inner group by its index, that of its input among the states."""
+        """The vectors of an inner group by its index, which is also the index of its input in `states`."""
         block = blocks[number]
         x, shape = tf.reshape(states[number], [-1, config.hidden_size]), tf.shape(states[number])
         own = weights[number if encoder.has_layer_adapters else block]

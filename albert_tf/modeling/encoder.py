@@ -47,7 +47,7 @@ class AttentionBlock(keras.layers.Layer):
         self.built = True
 
     def weights_for_step(self, layer: int = 0) -> AttentionWeights:
-        """The block's weights in the compute dtype. Adapters can give each layer weights of its own.
+        """The block's weights in the compute dtype. With adapters, they can differ from layer to layer.
 
         Query, key and value are separate variables, since LAMB has one trust ratio per variable, and are concatenated
         here. The query is multiplied by 1 / sqrt(head size), which is cheaper than multiplying the scores.
@@ -107,7 +107,7 @@ class FeedForwardBlock(keras.layers.Layer):
         self.built = True
 
     def weights_for_step(self, layer: int = 0) -> FeedForwardWeights:
-        """The block's weights in the compute dtype. Adapters can give each layer weights of its own."""
+        """The block's weights in the compute dtype. With adapters, they can differ from layer to layer."""
         return FeedForwardWeights(*self.intermediate.weights_for_step(layer),
                                   *self.output_dense.weights_for_step(layer), *self.layer_norm.weights_for_step())
 
@@ -208,7 +208,7 @@ class Encoder(keras.layers.Layer):
         self.attention_blocks = [AttentionBlock(config, scope) for scope in scopes[: config.num_attention_blocks]]
         self.ffn_blocks = [FeedForwardBlock(config, scope) for scope in scopes[: config.num_ffn_blocks]]
         self.adapters: list[keras.layers.Layer] = []  # see adapters.py
-        self.has_layer_adapters = False  # whether each layer has adapters of its own
+        self.has_layer_adapters = False  # whether each layer has separate adapters
         self.built = True
 
     def call(self, embedding_output, input_mask, dropouts, recompute=False, text_starts=None):
@@ -223,7 +223,7 @@ class Encoder(keras.layers.Layer):
         for a, f in self.blocks_in_order():
             number = len(outputs)
             layer = self.layer(a, f, mask, dropouts, number)
-            a, f = (number, number) if self.has_layer_adapters else (a, f)  # the places of the weights
+            a, f = (number, number) if self.has_layer_adapters else (a, f)  # indices of the weights
             if recompute:
                 x, (attention[a], ffn[f]) = recomputed(layer)(x, (attention[a], ffn[f]))
             else:
@@ -240,7 +240,7 @@ class Encoder(keras.layers.Layer):
     def weights_for_step(self) -> tuple[list, list]:
         """The weights of all attention and all feed-forward blocks, made once per step for all layers.
 
-        If adapters give each layer weights of its own, they are those of all layers.
+        If each layer has separate adapters, the lists have an entry for each layer instead of each block.
         """
         if not self.has_layer_adapters:
             return ([block.weights_for_step() for block in self.attention_blocks],
@@ -257,7 +257,7 @@ class Encoder(keras.layers.Layer):
     def layer(self, a: int, f: int, mask, dropouts, number: int):
         """A layer as a function of x [batch * seq, H] and the weights of both blocks.
 
-        a and f are the indices of its blocks, `number` is its own among all layers and inner groups. mask: the result
+        a and f are the indices of its blocks, `number` is its index among all layers and inner groups. mask: the result
         of masked_scores, and text_starts.
         """
 

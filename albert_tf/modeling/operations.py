@@ -1,13 +1,13 @@
 """Operations of layers in which values pass through memory once: chains that XLA compiles, dropout, cuDNN's attention.
 
 On a CPU the chains of ops between the matrix products (gelu, LayerNorm, softmax) take more time than the products if
-each op runs on its own. Here XLA compiles such a chain to one loop. Another loop computes the gradient; it recomputes
+each op runs alone. Here XLA compiles such a chain to one loop. Another loop computes the gradient; it recomputes
 intermediate values, so that none of them are kept in memory.
 
 Where XLA compiles whole steps on a GPU (--jit_compile), it would fuse parts of a chain with the ops around it, find
 that the gradient recomputes values of the forward pass, and keep those in memory instead, in float32. So a chain is
-separate from the ops around it there too: its inputs and outputs are tensors in memory, in their own data type. On a
-TPU, whose compiler needs no help, there are no chains, and tracing a step takes less time.
+separate from the ops around it there too: its inputs and outputs are tensors in memory, in their data type. The
+compiler for TPUs needs no help: there are no chains for it, and tracing a step takes less time.
 
 The masks of dropout are a function of a seed and of each value's position. A random op and the ops that apply its mask
 take 5 ms for 2,048 x 256 values on one core, in total a fifth of a small model's step. As part of a chain, the mask
@@ -91,7 +91,7 @@ def _barrier(tensors):
 
 
 class Dropouts:
-    """The dropouts of one call of the model. Each has a mask of its own; all masks are functions of one seed.
+    """The dropouts of one call of the model. Each has a different mask; all masks are functions of one seed.
 
     So a resumed run, a recomputed block and a run on other devices drop the same units.
 
@@ -203,7 +203,7 @@ def has_cudnn_kernel(query, text_starts, *dropout) -> bool:
     """Whether cuDNN computes an attention: in bfloat16 and without dropout, on Ampere or later GPUs.
 
     For rows of several texts, it needs Hopper or later. There is no dropout, since its seed is a constant of the
-    program, and XLA counts the calls of a process in place of steps: a resumed run would drop other probabilities.
+    program, and XLA counts the calls of a process instead of steps: a resumed run would drop other probabilities.
 
     Args:
       query: [batch, heads, seq, head_size].
@@ -221,12 +221,12 @@ def cudnn_attention(query, key, value, additive_mask, text_starts=None):
     The compiler for NVIDIA GPUs does not find an attention among a program's operations. It takes calls of cuDNN by
     name, with settings as JSON: those that jax.nn.dot_product_attention(implementation="cudnn") writes in jax 0.10.2.
     TensorFlow writes such calls by its operation XlaCustomCallV2. They are in programs for jax only, which ran on an
-    H100 with jax 0.11.2: nobody has run such a call with TensorFlow's own XLA.
+    H100 with jax 0.11.2: nobody has run such a call with TensorFlow's XLA.
 
     Rows of several texts are cuDNN's "packed layout". jax tests it for arrays [batch, seq, heads, head_size] alone, so
     ours have that order in memory. The results' shape is [batch, heads, seq, head_size], in the same order in memory:
-    training/jax_runtime.py adds this layout to the program. The calls are those of jax's private function
-    dot_product_attention with q_offsets; nobody has run ours.
+    training/jax_runtime.py adds this layout to the program. The calls equal the calls of jax's private
+    function dot_product_attention with q_offsets; nobody has run ours.
 
     Args:
       query, key, value: bfloat16 [batch, heads, seq, head_size], all static.

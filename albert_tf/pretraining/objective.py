@@ -42,7 +42,7 @@ from albert_tf.training.objective import Batch, Objective, Tensors
 
 
 class PretrainingObjective(Objective):
-    """Masked LM and sentence order. Batches are those of pretraining/reading.py.
+    """Masked LM and sentence order. pretraining/reading.py makes the batches.
 
     Args:
       model: the model to train.
@@ -102,9 +102,9 @@ class PretrainingObjective(Objective):
 
 
 class DistilledPretrainingObjective(PretrainingObjective):
-    """Pre-training in which the masked-LM head also learns from that of a teacher with the same vocabulary.
+    """Pre-training in which the masked-LM head also learns from the head of a teacher with the same vocabulary.
 
-    If `layers` says so, the layers learn from those of the teacher, too.
+    With `layers`, the layers learn from the teacher's layers, too.
 
     The loss of masked tokens is (1 - alpha) times the cross entropy plus alpha times the divergence from the teacher
     (see distillation.divergence). The sentence loss stays as it is. The teacher reads each batch in the training step,
@@ -115,7 +115,7 @@ class DistilledPretrainingObjective(PretrainingObjective):
       temperature: number by which the logits of both models are divided.
       alpha: weight of the divergence, from 0 to 1. With 0, the teacher's logits are not used.
       layers: what the model learns from the teacher's layers, too (see LayerDistillation); None for nothing.
-      arguments: those of the base class, such as has_sentence_loss.
+      arguments: arguments of the base class, such as has_sentence_loss.
 
     Raises:
       ValueError: the layers or heads of `layers` do not fit both models.
@@ -128,7 +128,7 @@ class DistilledPretrainingObjective(PretrainingObjective):
         self._layer_losses = LayerLosses(model, teacher, layers) if layers and layers.is_used else None
 
     def loss_denominators(self, batch: Batch) -> Tensors:
-        """Those of PretrainingObjective, and tokens: the number of tokens without padding."""
+        """The denominators of PretrainingObjective, and tokens: the number of tokens without padding."""
         denominators = super().loss_denominators(batch)
         if not self._layer_losses:
             return denominators

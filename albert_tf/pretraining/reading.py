@@ -43,7 +43,7 @@ _ROW_STEPS = 32  # the number of different numbers of packed rows
 
 @dataclasses.dataclass(frozen=True)
 class RecordSet:
-    """Record files whose examples have the same lengths (with padding). `phonemes`: None for records of text."""
+    """Record files with examples of the same lengths (with padding). `phonemes`: None for records of text."""
 
     files: list[CountedFile]
     max_seq_length: int
@@ -127,7 +127,7 @@ class TrainingBatches:
           ValueError: the records are of phonemes.
         """
         if any(one.phonemes for one in self._sets):
-            raise ValueError("--pack_rows is for records of text: those of phonemes are padded")
+            raise ValueError("--pack_rows is for records of text: records of phonemes are padded")
         self._packers = [functools.partial(packed, length=length, multiple=multiple * max(
             1, batch_size // (length * multiple * _ROW_STEPS))) for batch_size in self.batch_sizes]
 
@@ -143,7 +143,7 @@ class TrainingBatches:
         """
         for number, one in enumerate(self._sets):
             if one.phonemes:
-                raise ValueError("--dynamic_masking is for records of text: those of phonemes get new masks anyway")
+                raise ValueError("--dynamic_masking is for records of text: records of phonemes get new masks anyway")
             options = dynamic_masking.options_of_records(one.files, one.max_predictions_per_seq)
             initial = options.masked_lm_prob if masked_lm_prob is None else masked_lm_prob
             final = initial if final_masked_lm_prob is None else final_masked_lm_prob
@@ -189,7 +189,7 @@ class TrainingBatches:
 
 
 def packed(batch: dict[str, tf.Tensor], length: int = 1, multiple: int = 1) -> dict[str, tf.Tensor]:
-    """A batch whose rows have several examples each.
+    """A batch with several examples in each row.
 
     Args:
       batch: the features of records, [batch, ...]. Padding follows the tokens of each example.

@@ -4,7 +4,7 @@ TensorFlow reads records, makes batches and keeps checkpoints on the host. It tr
 of the step (StableHLO) is compiled by jax for its devices. The variables stay on the devices between the steps.
 
 Several devices compute a step together: each one has a share of the rows of the batch, and XLA's partitioner divides
-the program. So there is one replica, whatever the number of devices, and the results are those of one device.
+the program. So there is one replica, whatever the number of devices, and the results equal one device's.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LOST_SECONDS = 60
 
 
 class JaxStrategy(tf.distribute.OneDeviceStrategy):
-    """One replica of TensorFlow on the host, whose functions of a batch jax computes on all devices."""
+    """One replica of TensorFlow on the host. jax computes its functions of a batch on all devices."""
 
     def __init__(self, config: Devices):
         logging.getLogger("jax").setLevel(logging.WARNING)  # it tells which kinds of devices there are not
@@ -115,7 +115,7 @@ class JaxStrategy(tf.distribute.OneDeviceStrategy):
         return NamedSharding(self.mesh, PartitionSpec(*axes))
 
     def sharding_of(self, variable: tf.Variable) -> NamedSharding:
-        """Where a variable is: on all devices, or its longest axis is divided among those of a machine."""
+        """Where a variable is: on all devices, or its longest axis is divided among the devices of a machine."""
         count, shape = self.mesh.shape[_DEVICES], variable.shape.as_list()
         axis = max(range(len(shape)), key=shape.__getitem__, default=None)
         if not self.shard_weights or axis is None or shape[axis] % count:
@@ -189,8 +189,8 @@ class Steps:
 class _Program:
     """The program of a function for batches of one shape.
 
-    `variables` are those that it reads, by their ids, and `written` are those of them that it writes. Called with a
-    batch and the values of variables by id, it returns the function's outputs and replaces the values that it writes.
+    It reads the variables in `variables`, by their ids, and writes the ones in `written`. Called with a batch and the
+    values of variables by id, it returns the function's outputs and replaces the values that it writes.
     """
 
     def __init__(self, function, batch: dict[str, np.ndarray], strategy: JaxStrategy):
@@ -223,8 +223,8 @@ class _Program:
     def _exported(self, module: bytes, inputs: dict[str, tf.Tensor]) -> jax.export.Exported:
         """A program of XLA as a function of jax: of the inputs, and of the values of the variables.
 
-        jax makes such objects from its own functions alone. So this one is that of a function with the same arguments
-        and results, with the other program in the place of its own.
+        jax makes such objects only from functions of jax. So this one is made from a function with the same arguments
+        and results; then the program replaces the function's.
         """
         outputs = tf.nest.flatten(self._structure)
 
@@ -239,7 +239,7 @@ class _Program:
 
     def __call__(self, batch: dict[str, np.ndarray], values: dict[int, jax.Array]) -> Any:
         arrays = [batch[name] for name in self._names]
-        if self._strategy.has_several_processes:  # otherwise the call places them, which takes the host less time
+        if self._strategy.has_several_processes:  # otherwise the call divides them, which takes the host less time
             arrays = jax.make_array_from_process_local_data(
                 self._batch_sharding, arrays, [_shape(each) for each in arrays])
         outputs, written = self._call(arrays, *self._divided(values))
@@ -247,7 +247,7 @@ class _Program:
         return tf.nest.pack_sequence_as(self._structure, outputs)
 
     def _divided(self, values: dict[int, Any]) -> tuple[list, list]:
-        """Something of each variable: that of the variables that are only read, and that of those that are written."""
+        """Two lists of values: of the variables that are only read, and of the variables that are written."""
         return [values[key] for key in self._kept], [values[key] for key in self.written]
 
 
@@ -281,7 +281,7 @@ def _on_devices(value: np.ndarray, sharding: NamedSharding) -> jax.Array:
 
 
 def _on_host(array: jax.Array) -> np.ndarray:
-    """An array of which the devices of this process have all parts."""
+    """The content of an array. The devices of this process have all parts of it."""
     value = np.empty(array.shape, array.dtype)
     for shard in array.addressable_shards:
         value[shard.index] = shard.data
