@@ -100,7 +100,7 @@ def _check(options: PipelineOptions, names: list[str]) -> None:
 
 @contextlib.contextmanager
 def _naming_the_flag() -> Iterator[None]:
-    """Turns the errors of options that do not fit and of runners that are not installed into a ValueError."""
+    """Turns the errors of wrong options and of missing runners into a ValueError."""
     try:
         yield
     except (ValueError, ImportError, AttributeError) as error:

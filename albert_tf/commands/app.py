@@ -5,8 +5,8 @@
 --help shows what a command does, an example, and its flags in groups with their defaults. Flags that the command itself
 defines come first. Only --helpfull lists the flags of libraries.
 
-TensorFlow is imported when the flags have been parsed, so that a wrong one is told at once. What must come before is
-done when this module is imported, so it is imported before any module that may import TensorFlow.
+TensorFlow is imported after the flags have been parsed, so that a wrong flag is reported at once. This module must be
+imported before any module that may import TensorFlow, since importing it prepares the process for TensorFlow.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def run(main: Callable[..., None], operands: int = 0) -> None:
 
 
 def _use_utf8() -> None:
-    """Makes arguments and paths UTF-8 whatever the locale is, and prints \\xe4 for what its encoding lacks."""
+    """Makes arguments and paths UTF-8 in any locale, and prints \\xe4 for what its encoding lacks."""
     if sys.getfilesystemencoding() != "utf-8" and os.environ.get("PYTHONUTF8") != "1":
         environment = dict(PYTHONIOENCODING=sys.stdout.encoding, **os.environ) | dict(PYTHONUTF8="1")
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)

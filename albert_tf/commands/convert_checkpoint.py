@@ -57,7 +57,7 @@ class Options(TrainedSource, HeadChoice, ReleasedCheckpoint, NormalizedPooling, 
 
 
 def with_our_paths(options: Options) -> Options:
-    """The options, with the release's flags of paths as ours."""
+    """The options, with the release's flags of paths replaced by this package's."""
     for ours, releases in (("init_checkpoint", "albert_directory"), ("output_dir", "export_path")):
         if getattr(options, ours) and getattr(options, releases):
             raise ValueError(f"--{ours} and --{releases} exclude each other: set one of them")

@@ -2,7 +2,7 @@
 
     python -m albert_tf export_to_tfhub --albert_directory=albert_base_v2 --export_path=albert_hub
 
-writes albert_hub, which hub.load and hub.KerasLayer(trainable=True) take, and albert_hub_preprocess:
+writes albert_hub, for hub.load and hub.KerasLayer(trainable=True), and albert_hub_preprocess:
 
     preprocess = hub.KerasLayer("albert_hub_preprocess")
     encoder = hub.KerasLayer("albert_hub", trainable=True)

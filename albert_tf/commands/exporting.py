@@ -1,4 +1,4 @@
-"""What the commands that export files in several precisions have in common."""
+"""Common options and functions of the commands that export files in several precisions."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
     python -m albert_tf phonemize --input_file='text/*.txt' --language=de --output_file=phonemes.jsonl
 
 The text has one sentence per line and a blank line between documents. Each different word is phonemized once, by
-espeak-ng. The words that are done are kept in OUTPUT_FILE.words until the end, so that a run that was ended early goes
-on where it was.
+espeak-ng. Finished words are kept in OUTPUT_FILE.words until the end, so that an interrupted run continues where it
+stopped.
 """
 
 from __future__ import annotations

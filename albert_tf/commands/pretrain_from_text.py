@@ -2,13 +2,13 @@
 
     python -m albert_tf pretrain_from_text --recipe=quick --text=text.txt --output_dir=tiny
 
-The recipe `quick` takes minutes, on any text from half a megabyte; `albert_tiny_en` takes hours. The last line that is
-printed says how well masks are filled in text that was not trained on, by the model and by the frequencies of pieces.
-Without --dev_text, this is a part of --text, which is split into train.txt and dev.txt in --output_dir.
+The recipe `quick` takes minutes, on any text from half a megabyte; `albert_tiny_en` takes hours. The last line of
+the output compares how well the model fills masks in held-out text with a guess by the frequencies of pieces. Without
+--dev_text, a part of --text is held out: --text is split into train.txt and dev.txt in --output_dir.
 
 A recipe is a JSON file: runs of the other scripts by name, with their flags. A run with "like" has the flags of an
 earlier run, unless it sets them. "configs" has presets with changes, which are written into --output_dir
-with the size of the recipe's vocabulary. Where a recipe has mixed_bfloat16 and the device does not, it is float32.
+with the size of the recipe's vocabulary. mixed_bfloat16 in a recipe becomes float32 on a device without it.
 
 If the script is started again, it continues where it stopped; if a text was changed in the meantime, this is an error.
 So is another text with the same --output_dir: it would replace the vocabulary and the records.
@@ -189,7 +189,7 @@ def read_recipe(recipe: str) -> tuple[dict[str, AlbertConfig], dict[str, Run]]:
 
 
 def report(flags: dict) -> None:
-    """Prints how well a run fills the masks of its first evaluation set, and how well frequencies of pieces do."""
+    """Prints how well a run fills the masks of its first evaluation set, and how well piece frequencies would."""
     from albert_tf.pretraining.objective import PretrainingObjective
     from albert_tf.pretraining.reading import frequency_baseline, lengths_of_records, open_records
     from albert_tf.training.evaluation import best_of, read_history

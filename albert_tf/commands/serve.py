@@ -5,8 +5,8 @@
 Then open http://127.0.0.1:8501/. What a model can do depends on its head: fill masks, predict the order of sentences,
 classify, answer questions about a text, choose, or tag. --onnx_model serves an ONNX model of export_to_onnx, which is
 faster in int8. ONNX Runtime computes both; without it, TensorFlow computes the models of --init_checkpoint. Programs
-send POST requests to /v1/models/NAME:predict; the page shows how. TensorFlow Serving serves what a script has exported
-by --export_dir.
+send POST requests to /v1/models/NAME:predict; the page shows how. TensorFlow Serving serves the SavedModels
+that scripts export with --export_dir.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Exports SavedModels that take raw text (--export_dir of the scripts).
 
 A process that serves them needs only tensorflow and tensorflow_text, which registers the ops of the tokenization.
-Other exports use the precision, the choice of outputs and the comparison with the original model, too.
+Other exports also use the functions for precision, outputs and comparison with the original model.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""FineTuningConfig: what all commands that fine-tune have in common. This module does not import TensorFlow."""
+"""FineTuningConfig: the common options of all commands that fine-tune. This module does not import TensorFlow."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class SavedModelExport(fields.Config):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FineTuningConfig(SavedModelExport, FirstLayers):
-    """What a command that fine-tunes does: the runs in output_dir, and what is done with them.
+    """The options of a command that fine-tunes: the runs in output_dir, and the actions on them.
 
     The config of a task derives from it.
 
     Raises:
-      ValueError: nothing is to be done, or an option that is read is missing.
+      ValueError: no action is set, or an option that an action reads is missing.
     """
 
     GROUP: ClassVar[str | None] = "Runs"
@@ -103,7 +103,7 @@ class FineTuningConfig(SavedModelExport, FirstLayers):
 
     @property
     def readers(self) -> Mapping[str, Sequence[str]]:
-        """For each option of a file or folder that is read: the options of the actions that read it."""
+        """By the option of an input file or folder: the options of the actions that read it."""
         return {}
 
     @property

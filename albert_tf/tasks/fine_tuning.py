@@ -291,7 +291,7 @@ def check_texts(task: Task, is_evaluated: bool) -> None:
 
 
 def _check_alpha(options: FineTuningConfig, model: ResolvedModel) -> None:
-    """Raises ValueError if the run that is continued has adapters with another alpha, or adapters or none."""
+    """Raises ValueError if the options change lora_alpha, or add or remove the adapters, of a run to continue."""
     alpha = options.training.alpha
     stored = settings_in(os.path.dirname(model.run.path)).lora_alpha if model.run else alpha
     if stored != alpha:

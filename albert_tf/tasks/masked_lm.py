@@ -1,4 +1,4 @@
-"""What a masked-LM head tells of raw text: the pieces that fill [MASK], in Python and in exported models, and scores.
+"""Uses a masked-LM head on raw text: fills [MASK], in Python and in exported models, and scores sentences.
 
 Scores of sentences are pseudo-log-likelihoods (Salazar et al., 2020): each piece of a sentence is masked once, and the
 score is the sum of the log-probabilities of the masked pieces.

@@ -1,4 +1,4 @@
-"""The score of a model, Keras or exported, on a dev file of its task: what an export loses by its precision."""
+"""Scores Keras and exported models on a dev file of their task, to measure what an export loses by its precision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Task: what a command that fine-tunes does, and what its methods are given. tasks/fine_tuning.py calls them."""
+"""Task: the methods of a command that fine-tunes, and their arguments. tasks/fine_tuning.py calls them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from albert_tf.weights.teacher import StoredTeacher, Teacher
 
 @dataclasses.dataclass(frozen=True)
 class Setup:
-    """What a task is made with.
+    """The arguments of a task.
 
     Args:
       model: the config, vocabulary and stored settings that the options select.
@@ -73,12 +73,12 @@ Read = Callable[[Callable[[], FeatureTable]], dict[str, np.ndarray]]
 
 
 class Task(abc.ABC):
-    """What a command that fine-tunes does: what it reads, the objective, the scores, the answers.
+    """A command that fine-tunes: its data, objective, scores and answers.
 
     A subclass may set the attributes in its __init__.
 
     Args:
-      options: what is to be done.
+      options: the task's config.
       setup: the model and tokenizer that the options select.
 
     Attributes:
@@ -138,18 +138,18 @@ class Task(abc.ABC):
     def teacher_outputs(
         self, teacher: Teacher | StoredTeacher, table: FeatureTable, read: Read
     ) -> dict[str, np.ndarray]:
-        """What the model learns from a teacher: its outputs for the rows of the training table, in the same order.
+        """The teacher's outputs for the rows of the training table, in the same order.
 
-        Here it reads the training table itself, for which it must have the same vocabulary. `read` returns its outputs
-        for a table, which a function makes. The outputs of a StoredTeacher need no `read`.
+        By default, the teacher reads the training table, so it must have the same vocabulary. `read` returns its
+        outputs for the table that a function makes. The outputs of a StoredTeacher need no `read`.
         """
         return read(lambda: table)
 
     def after_training(self, trained: TrainedModels) -> None:  # noqa: B027 (most tasks do nothing)
-        """Does what else the command does with the trained model before it predicts."""
+        """Further actions with the trained model, before it predicts."""
 
     def interact(self, trained: TrainedModels) -> None:  # noqa: B027 (most tasks do nothing)
-        """Does what else the command does with the model before it is exported."""
+        """Further actions with the model, before it is exported."""
 
     def export(self, directory: str, model: keras.Model, checkpoint: Checkpoint) -> None:
         """Writes a SavedModel that takes ids. Tasks of commands override this, so that it also takes texts."""
@@ -196,7 +196,7 @@ class TrainedModels:
         self._load(path)
 
     def forget(self) -> None:
-        """Makes models anew when they are next needed, since the task makes other ones now."""
+        """Forgets the loaded models, since the task now makes other ones."""
         self._loaded.clear()
 
     def _paths(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Downloads archives of models (.tar.gz, .tgz, .tar) and unpacks them to a temporary folder, under one limit of size.
+"""Downloads archives of models (.tar.gz, .tgz, .tar) and unpacks them to a temporary folder, within a size limit.
 
 pooch and Keras' get_file would replace _download alone: both write to local folders only, and an archive would be
 in the cache before it is checked. get_file also has no timeout, and what a killed process has left counts as the file.

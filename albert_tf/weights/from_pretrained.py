@@ -39,7 +39,7 @@ def from_pretrained(
     path: str, model: str = "encoder", config: AlbertConfig | None = None, num_layers: int | None = None,
     **arguments
 ) -> keras.Model:
-    """Builds a model and loads its weights. It logs which variables were restored, and warns of a head that was not.
+    """Builds a model and loads its weights. Logs which variables were restored, and warns if a head was not.
 
     Args:
       path: a released directory or its .tar.gz, a run's directory (model.ckpt-best, else the latest checkpoint), a
@@ -48,10 +48,10 @@ def from_pretrained(
         Face Hub; or "albert_tiny_en", which comes with the package.
       model: "encoder", "pretrainer", "classifier" or another kind of model (docs/checkpoints.md lists them).
       config: the model's config; None for the config that comes with the weights.
-      num_layers: the number of layers, from the first on, that the model is cut to; None for all layers. It warns
-        unless the weights were trained for that number.
-      **arguments: arguments of the model's constructor. By default they are those that are stored with the weights,
-        such as a classifier's num_labels, label_names and max_seq_length.
+      num_layers: the number of layers, from the first on, that the model is cut to; None for all layers. A warning
+        is logged unless the weights were trained for that number.
+      **arguments: arguments of the model's constructor. By default they have the values that are stored with the
+        weights, such as a classifier's num_labels, label_names and max_seq_length.
 
     Raises:
       ValueError: the kind of model is unknown, or has no such argument; there are no weights or no config at the path,
@@ -172,9 +172,9 @@ def build(
 def load_into(model: keras.Model, source: StoredModel) -> RestoreReport:
     """Assigns stored weights to the variables of a model with the same names, one by one, and reports the result.
 
-    A classifier for another number of labels is not restored, which is not an error (the paper starts RTE from MNLI).
-    Positions that are not stored repeat those that are, from the first on (Beltagy et al., 2020, section 5), so that
-    they can be learned with longer inputs. If shapes or names do not fit, nothing is assigned.
+    A classifier with another number of labels keeps its initial values, without an error (the paper starts RTE from
+    MNLI). If the model has more positions than are stored, the others repeat the stored ones (Beltagy et al., 2020,
+    section 5), so that they can be learned with longer inputs. If shapes or names do not fit, nothing is assigned.
 
     Args:
       model: any model of albert_tf.modeling.
@@ -194,7 +194,7 @@ def _model_of(made) -> keras.Model:
 
 
 def _stored_arguments(source: StoredModel, head: Head, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a head's class that are stored with weights, or follow from them, and are not given."""
+    """The arguments of a head's class that the weights determine and the caller does not set."""
     settings = source.settings.of_class(head.model.SETTINGS)
     stored = {name: getattr(settings, name) for name in settings.argument_names()}
     if head.word_weights and head.word_weights in source.tensors:
@@ -284,10 +284,10 @@ def warn_of_random_parts(model: str, report: RestoreReport, path: str) -> None:
 
 
 def _check_config(config: AlbertConfig, source: StoredModel, not_used: Collection[str]) -> None:
-    """Warns of a config with which the weights compute something else; ValueError if the layers' groups are others.
+    """Warns if the config changes what the weights compute. Raises ValueError if its groups of layers differ.
 
     Args:
-      not_used: the variables of the source that the model does not have. The model may have the first layers alone.
+      not_used: the variables of the source that the model does not have. The model may have only the first layers.
     """
     theirs = source.optional_config
     if theirs is None:

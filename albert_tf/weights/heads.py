@@ -136,7 +136,7 @@ def encoder_of(model):
 
 
 def has_only_random_pooled_output(model) -> bool:
-    """Whether the pooler is random and nothing but pooled_output depends on it, so that an export can leave it out."""
+    """Whether the pooler is random and only pooled_output depends on it, so that an export can leave it out."""
     return getattr(encoder_of(model), "has_random_pooler", False) and not model.uses_pooler
 
 

@@ -1,6 +1,6 @@
 """Teachers (training/distillation.py): the model of --teacher_checkpoint, or a file with the outputs of any model.
 
-What is wrong with a teacher is found before a model learns from it.
+Errors in a teacher are found before the training starts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Functions from a stored model to one with other tensors, which are still read only when they are used.
+"""Functions that change the tensors of a stored model. Tensors are still read only when they are used.
 
 A reader and a command apply them in this order::
 
@@ -11,14 +11,14 @@ A reader and a command apply them in this order::
 `merged` and `first_layers` apply `unshared` themselves if their result cannot share.
 
 Wider embeddings (`widened`): a wider model starts close to the narrow one (compare Chen et al., 2016, Net2Net): the
-columns that exist keep their values, new columns are random, and what reads the new columns starts at zero. A layer
-normalization computes its mean and variance over all columns. New ones vary little, so that the old ones come out
-larger by sqrt(new size / old size), which their gammas undo. So the encoder's outputs change little. The masked-LM head
+columns that exist keep their values, new columns are random, and weights that read them start at zero. A layer
+normalization computes its mean and variance over all columns. New columns vary little, so the old ones become
+larger by sqrt(new size / old size); their gammas undo this. So the encoder's outputs change little. The masked-LM head
 changes more, since its new columns are as large as the old ones; it has adapted after some hundred steps.
 
 A BERT or an unshared ALBERT becomes an ALBERT (`factorized`, `shared`): the word table becomes one of E columns and a
 projection, by a singular value decomposition; the layers become one or several groups, each the mean of its layers, the
-least-squares fit. Little of a trained model's matrices is kept this way, and yet it is a better start than random
+least-squares fit. This keeps little of a trained model's matrices, but it is a better start than random
 weights: a short distillation recovers most of the rest (Bae et al., 2024, "Relaxed Recursive Transformers").
 """
 
@@ -175,8 +175,8 @@ def reshaped(source: StoredModel, embedding_size: int | None, num_hidden_groups:
       num_hidden_groups: the number of groups of layers; the layers of a group share weights. None: as in the source.
 
     Raises:
-      ValueError: the source has another embedding size than one that can become the new one, or has
-        layers that share already, or that the groups do not divide.
+      ValueError: the source's embedding size cannot become the new one, its layers share weights already, or they
+        cannot be divided into groups of equal size.
     """
     if num_hidden_groups is not None:
         source = shared(source, num_hidden_groups)

@@ -110,7 +110,7 @@ class VocabularyFiles:
     def with_overrides(self, user: VocabularyFiles) -> VocabularyFiles:
         """The user's file and options where they are set, and these otherwise. Warns of a file with another content.
 
-        Options that neither has are those that are stored beside the user's file.
+        Options that neither sets come from the files beside the user's file.
         """
         if self and user and all(map(tf.io.gfile.exists, (self.path, user.path))) and (
                 read_bytes(self.path) != read_bytes(user.path)):

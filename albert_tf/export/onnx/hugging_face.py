@@ -6,8 +6,8 @@
 Inputs are int64. Outputs are named as by transformers' exporter; vectors add sentence_embedding, and the head of
 pre-training has the logits of all tokens. last_hidden_state comes first, since fastembed reads the first output.
 
-transformers.js gives no segments unless the folder's class of tokenizers is one that transformers would read in another
-way than tokenizer.json says (see albert_tf/weights/hugging_face/tokenizer_json.py). So if all token_type_ids of a row
+transformers.js sets segments only for tokenizer classes that transformers does not read as tokenizer.json says (see
+albert_tf/weights/hugging_face/tokenizer_json.py). So if all token_type_ids of a row
 are 0, the graph computes them: 1 after the first [SEP].
 """
 

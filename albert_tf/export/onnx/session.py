@@ -240,7 +240,7 @@ def _instead(path: str, names: list[str]) -> str:
 def _session(content: bytes, path: str, threads: int):
     """A session of ONNX Runtime, and the exceptions that it raises for wrong inputs.
 
-    By the path, it would read external data from anywhere on the machine; by the content it cannot.
+    It gets the content of the file: with a path, it would read external data from anywhere on the machine.
     """
     onnxruntime = import_package("onnxruntime")
     state = onnxruntime.capi.onnxruntime_pybind11_state

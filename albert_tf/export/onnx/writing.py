@@ -1,4 +1,4 @@
-"""Converts a model of albert_tf.modeling to the content of an ONNX file, and writes what belongs beside the file.
+"""Converts a model of albert_tf.modeling to the content of an ONNX file, and writes the files beside it.
 
 Each model of albert_tf/modeling has a function that adds its nodes to an ONNX graph. Its arguments are the graph, the
 model and the tensors of the model's inputs by name. It returns the tensors of the outputs by name. A function has the
@@ -76,7 +76,7 @@ def to_onnx(model: keras.Model, precision: str = "float32", in_float32: str = ""
 def in_onnx_runtime(model: keras.Model) -> OnnxModel | None:
     """A model in ONNX Runtime, in float32. If onnx or onnxruntime is not installed, warns and returns None.
 
-    The conversion takes as long as some ten short texts in Keras, and ONNX Runtime a sixth of their time or less.
+    The conversion takes as long as ten short texts in Keras. ONNX Runtime is at least six times as fast on them.
     """
     missing = [package for package in ("onnx", "onnxruntime") if not importlib.util.find_spec(package)]
     if not missing:
@@ -87,7 +87,7 @@ def in_onnx_runtime(model: keras.Model) -> OnnxModel | None:
 
 
 def write_companions(model: keras.Model, folder: str, vocabulary: VocabularyFiles) -> None:
-    """Writes what reading texts for an ONNX file needs beside it: config, vocabulary, and settings with the head."""
+    """Writes the files that an ONNX model needs to read texts: config, vocabulary, and settings with the head."""
     write_text(os.path.join(folder, CONFIG_NAME), model.config.to_json_string())
     write_settings(model.settings, model.config, folder, vocabulary)
 

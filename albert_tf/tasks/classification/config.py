@@ -1,4 +1,4 @@
-"""ClassifierConfig: what run_classifier does. This module does not import TensorFlow."""
+"""ClassifierConfig: the options of run_classifier. This module does not import TensorFlow."""
 
 from __future__ import annotations
 

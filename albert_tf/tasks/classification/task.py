@@ -154,7 +154,7 @@ def class_weights(format: TableFormat, label_ids: np.ndarray, path: str) -> tupl
     """The weights of a task's labels; None if they are equal.
 
     "balanced" means the weights of scikit-learn: examples / (labels * examples with the label). With several labels per
-    text, it is the number of texts without the label divided by the number of those with it.
+    text, it is the number of texts without the label divided by the number of texts with it.
 
     `label_ids`, [examples] or [examples, labels], come from the training set at `path`.
     """

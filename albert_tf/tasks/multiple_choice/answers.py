@@ -40,7 +40,7 @@ def choose_options(
 ) -> np.ndarray:
     """The probabilities of the options of each question, float32 [questions, choices].
 
-    Contexts and options may be "", where a question has none; each question has num_choices options.
+    Each question has num_choices options. A context or an option may be "" if a question has none.
     """
     settings = checked_settings(model, tokenizer, MultipleChoiceSettings)
     examples = [MultipleChoiceExample("", context, question, tuple(choices))
@@ -107,7 +107,7 @@ def export_multiple_choice(
     an option that a question does not have. The outputs are probabilities, float32 [batch, choices], and predictions,
     int32 [batch], the index of the chosen option.
 
-    Of a long passage the beginning is kept, of a long question with its option the end.
+    Long passages are cut at the end, long questions with their option at the start.
     """
     num_choices = model.settings.num_choices
     text_inputs: dict[str, list[int | None]] = dict(context=[None], question=[None], options=[None, num_choices])

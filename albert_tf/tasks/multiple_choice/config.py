@@ -1,4 +1,4 @@
-"""MultipleChoiceConfig: what run_race does. This module does not import TensorFlow."""
+"""MultipleChoiceConfig: the options of run_race. This module does not import TensorFlow."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class MultipleChoiceConfig(FineTuningConfig):
 
     @property
     def readers(self):  # noqa: D102
-        """RACE always has the same number of options; other data tell it to an export."""
+        """RACE always has the same number of options. For other data, an export reads it from the files."""
         return dict(data_dir=["do_train", "do_eval", "do_predict", *["export_dir"] * (self.data_format != "race")])
 
     @property

@@ -1,4 +1,4 @@
-"""SentenceVectorsConfig: what run_sentence_embeddings does. This module does not import TensorFlow."""
+"""SentenceVectorsConfig: the options of run_sentence_embeddings. This module does not import TensorFlow."""
 
 from __future__ import annotations
 

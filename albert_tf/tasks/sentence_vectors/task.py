@@ -67,7 +67,7 @@ class SentenceVectorObjective(Objective):
     all micro-batches of a step, which computes their vectors twice. If a text occurs in several rows, the rows' second
     texts are not compared with it: a copy is no negative (see `copies`).
 
-    A teacher is learned from with one text in each row, [batch, seq]: squared distance of the vectors, both of length
+    With a teacher, each row has one text, [batch, seq]. The loss is the squared distance of the vectors, both of length
     1, plus cosine_weight times the squared difference of the cosines with all texts of the micro-batch, plus
     token_weight times the squared distance of the last layer's outputs, relative to their squared length and averaged
     over the tokens of a text. The teacher's vectors must be as wide as the model's (see projection), and for
@@ -193,7 +193,8 @@ def copies(input_ids: tf.Tensor) -> tf.Tensor:
 
     The candidates are all second texts, then all first hard negatives, and so on. For second texts, row i, column j is
     true if i and j differ, and the two rows have the same first text or the same second text, or the second text of j
-    is the first text of i. A hard negative is none for row i if it is one of the two texts of row i.
+    is the first text of i. For a hard negative, row i is true
+    if the negative equals one of the two texts of row i.
 
     The ids are [batch, 2 + negatives, seq], padded.
     """

@@ -153,7 +153,7 @@ _PRODUCT_BLOCK = 10_000  # vectors that are in memory in float64
 def projection(
     vectors: np.ndarray, size: int, student_vectors: np.ndarray | None = None, rows: slice = slice(None)
 ) -> np.ndarray:
-    """The matrix that makes a student's targets of a teacher's vectors, float32 [width, size].
+    """The matrix from a teacher's vectors to a student's targets, float32 [width, size].
 
     Inner products stay the same, or as nearly the same as the size allows: wider vectors are projected to their first
     principal components, not centred (Eckart and Young, 1936); narrower ones get zeros. Then they are rotated towards
@@ -279,7 +279,7 @@ def write_stored(source: str, path: str, precision: VectorPrecision) -> None:
 
 
 def made_with(model: AlbertSentenceEncoder, tokenizer: FullTokenizer) -> dict[str, Any]:
-    """What the cosines of texts depend on, as JSON values."""
+    """Everything that determines the cosines of texts, as JSON values."""
     weights = hashlib.sha256()
     for variable in model.weights:
         if model.uses_pooler or "/pooler/" not in variable.name:  # a pooler without use may be random
@@ -293,7 +293,8 @@ def open_vectors(
 ) -> tuple[np.ndarray, VectorPrecision]:
     """The vectors that extract_embeddings has written, and their precision, from the manifest beside them.
 
-    Other vectors than num_lines (None: any) of the size, made with what `expected` has (see made_with), are an error.
+    Raises ValueError unless there are num_lines vectors (None: any number) of the size, made with the values in
+    `expected` (see made_with).
     """
     vectors, made_from = read_array(path), made_from_of(path)
     if made_from is None:

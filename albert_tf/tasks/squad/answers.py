@@ -265,7 +265,7 @@ def answer_questions(
 def feature_options(model: PredictingModel) -> FeatureOptions:
     """How a model reads questions and contexts: by its arguments, or else in rows of at most 384 tokens.
 
-    Windows and questions that are too long for the rows were stored for longer rows, and get their defaults.
+    Stored lengths of windows and questions may be too large for the rows; then they get their defaults.
     """
     settings = model.settings
     length = min(settings.max_seq_length or 384, model.config.max_position_embeddings)
@@ -321,7 +321,7 @@ def describe(answer: Answer, count: int = 5, is_declined: bool = False) -> str:
     """The best answers as readable lines: probability (among the n best), start, end and text.
 
     start and end are as in an exported model: text[start:end] is the answer. An empty answer has neither.
-    `is_declined` says that the model gives none of them.
+    `is_declined`: whether the model gives none of them.
     """
     rows: list[tuple[str, ...]] = [("share", "start", "end", "answer")]
     for candidate, probability in zip(answer.n_best[:count], answer.probabilities):

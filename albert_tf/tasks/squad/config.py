@@ -1,4 +1,4 @@
-"""SquadConfig: what run_squad does. This module does not import TensorFlow."""
+"""SquadConfig: the options of run_squad. This module does not import TensorFlow."""
 
 from __future__ import annotations
 

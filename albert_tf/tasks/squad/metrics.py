@@ -1,6 +1,6 @@
 """The official scores of SQuAD 1.1 and 2.0 (evaluate-v1.1.py, evaluate-v2.0.py), and the results of all questions.
 
-In this module, a dataset is the "data" list of a SQuAD file. Of all questions, only the best text and the null score
+In this module, a dataset is the "data" list of a SQuAD file. Only the best text and the null score of each question
 are kept in memory (see Results).
 """
 

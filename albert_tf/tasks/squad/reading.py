@@ -75,7 +75,7 @@ class ReadingNotes:
 
 
 class DatasetSummary(NamedTuple):
-    """What a file has. Without a version in it, "2.0" if any question has is_impossible."""
+    """A summary of a file. If the file has no version, it is "2.0" if any question has is_impossible."""
 
     version: str
     questions: int
@@ -172,7 +172,7 @@ def _raw_paragraphs(path: str, articles: list) -> Iterator[tuple[str, str, list]
 
 
 def _answer_texts(question: dict, place: str) -> list[str]:
-    """The texts of a question's answers. Malformed answers raise here, before training, and not when it is over."""
+    """The texts of a question's answers. Malformed answers raise an error here, before and not after training."""
     if question.get("answers") is None:
         return []
     return [_field(answer, "text", str, f"{place}.answers[{i}]")

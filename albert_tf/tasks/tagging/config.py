@@ -1,4 +1,4 @@
-"""TaggingConfig: what run_tagging does. This module does not import TensorFlow."""
+"""TaggingConfig: the options of run_tagging. This module does not import TensorFlow."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The JSON files of Hugging Face's folders: config.json for AlbertConfig, and sentence-transformers' files.
 
-What one of config.json and AlbertConfig cannot express is rejected. What makes a folder a CrossEncoder of
-sentence-transformers is the function of the score:
+A value that config.json or AlbertConfig cannot express is rejected. A folder is a CrossEncoder of sentence-transformers
+if it names the function of the score:
 
     config_sentence_transformers.json   (from version 6 on) "model_type": "CrossEncoder", "activation_fn"
     config.json                         (before) "sentence_transformers": {"activation_fn": ...}; all versions read it
@@ -63,7 +63,7 @@ _KEYS = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens", "m
 
 
 class ModelConfig(NamedTuple):
-    """What config.json tells.
+    """The content of config.json.
 
     Args:
       model_type: "albert" or "bert".

@@ -124,7 +124,7 @@ def check_upload(name: str) -> None:
 
 
 def _downloaded(hub_path: HubPath, patterns: tuple[str, ...]) -> str:
-    """The folder of a whole repository, in which the files of its subfolder are that match the patterns."""
+    """The folder of a repository, with the files of the subfolder that match the patterns."""
     from huggingface_hub import snapshot_download
 
     start = glob.escape(hub_path.subfolder) + "/" if hub_path.subfolder else ""

@@ -1,13 +1,13 @@
-"""The files of tokenizers: from them transformers encodes as FullTokenizer does, and tokenizer.json gives a vocabulary.
+"""Writes tokenizer files that let transformers encode as FullTokenizer does; reads vocabularies from tokenizer.json.
 
 For a SentencePiece model, AlbertTokenizer of transformers computes other ids than the release: it cuts texts at the
 user-defined pieces ( ) " - . and marks what follows as the start of a word, removes other combining characters, and
 replaces two apostrophes by a quote. So the folder of such a model has a tokenizer.json with the release's rules, and
 names the class that follows this file alone. spiece.model is for programs that do not read tokenizer.json.
 
-transformers 5 saves no other vocabulary than tokenizer.json. It has the pieces and scores of a SentencePiece model and
-its normalization, so the model that is made of it encodes texts as the original one. The messages of SentencePiece are
-declared here because sentencepiece's classes need a newer protobuf than either TensorFlow.
+transformers 5 saves the vocabulary only as tokenizer.json. This file has the pieces, scores and normalization of a
+SentencePiece model, so the model that is made of it encodes texts as the original one. The messages of SentencePiece
+are declared here because sentencepiece's classes need a newer protobuf than either TensorFlow.
 """
 
 from __future__ import annotations
