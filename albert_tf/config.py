@@ -197,7 +197,7 @@ class AlbertConfig:
         return dataclasses.replace(self, **changes)
 
     def differences(self, other: AlbertConfig) -> dict[str, tuple[Any, Any]]:
-        """The hyper-parameters in which two configs compute different outputs, each with both of its values.
+        """The hyper-parameters that differ between two configs and change the outputs, each with both values.
 
         Dropout and initializer_range are not compared: they only matter in training and at its start. Configs that
         describe the same sharing in other words, as groups or as a strategy, are equal.
@@ -208,7 +208,7 @@ class AlbertConfig:
         return {name: (ours[name], theirs[name]) for name in ours if ours[name] != theirs[name]}
 
     def without_training(self) -> AlbertConfig:
-        """A copy without what only matters in training and at its start: no dropout, the usual initializer_range."""
+        """A copy for inference: without dropout, and with the default initializer_range."""
         return self.replace(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, initializer_range=0.02)
 
     def in_groups(self) -> AlbertConfig:

@@ -1,11 +1,11 @@
-"""The decisions that depend on the kind of device. All packages ask them here.
+"""The decisions that depend on the kind of device. All packages take them from here.
 
-XLA compiles whole steps on a TPU, and not on a CPU or a GPU. So:
+XLA compiles whole steps on a TPU, but not on a CPU or a GPU. So on a TPU:
 
-- chains of element-wise operations (modeling/operations.py) are parts of the step; otherwise XLA compiles each one
-- batches of several lengths have a graph for each length (training/trainer.py); otherwise one for all
-- up to iterations_per_loop steps are between two returns to the host (training/run.py); otherwise one
-- no program is compiled for the host at the start (set_up in training/run.py); otherwise one is
+- chains of element-wise operations (modeling/operations.py) are parts of the step; elsewhere XLA compiles each chain
+- batches of several lengths have a graph for each length (training/trainer.py); elsewhere one graph serves all lengths
+- up to iterations_per_loop steps run between two returns to the host (training/run.py); elsewhere one step
+- no program is compiled for the host at the start (set_up in training/run.py); elsewhere one is
 
 With --runtime=jax, jax compiles whole steps on every kind of device, all devices are one replica
 (training/jax_runtime.py), and the host starts each step.
@@ -28,7 +28,7 @@ SERVED_PRECISIONS = PRECISIONS[:2]
 
 
 def is_tpu(strategy: Any = None) -> bool:
-    """Whether XLA compiles each whole step, for static shapes, because of the kind of device: on a TPU.
+    """Whether the devices are TPU cores, for which XLA compiles each step as a whole, with static shapes.
 
     Args:
       strategy: the distribution strategy; None for the strategy of the caller's scope or replica.
@@ -72,7 +72,7 @@ def adds_bias_separately(dtype: Any) -> bool:
 
 
 def use_onednn() -> None:
-    """Turns oneDNN's operations on where TensorFlow does not, though training is faster: with AVX2, but without VNNI.
+    """Turns oneDNN's operations on for CPUs with AVX2 but without VNNI: TensorFlow does not, but they train faster.
 
     TensorFlow reads TF_ENABLE_ONEDNN_OPTS when it is imported. What the user has set stays. See docs/results/speed.md.
     """

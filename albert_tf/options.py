@@ -24,7 +24,7 @@ from albert_tf.utils import bounds
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """What a field of a config is.
+    """The declaration of a config's field.
 
     Args:
       kind: the name of the function below that declares it.

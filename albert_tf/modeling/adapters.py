@@ -67,7 +67,7 @@ class LowRankAdapter(ReleaseLayer):
 
 
 def add_adapters(encoder: AlbertModel, options: LoraOptions) -> list[LowRankAdapter]:
-    """Adds adapters to all kernels of an encoder's blocks. Returns them. To be called in the strategy's scope."""
+    """Adds adapters to all kernels of an encoder's blocks. Returns them. Call it in the strategy's scope."""
     transformer = encoder.encoder
     uses = _uses(encoder) if options.per_layer else {}
     adapters: list[LowRankAdapter] = []

@@ -1,7 +1,7 @@
 """AlbertModel (embeddings, encoder, pooler; Lan et al., 2020, section 3.1), and ConfiguredModel, the base of models.
 
-ConfiguredModel makes Keras' save, load, clone, compile and fit work. What AlbertModel's layers have computed is read by
-functions of the outputs of a call, so that the call is the same for those who do not need them.
+ConfiguredModel makes Keras' save, load, clone, compile and fit work. hidden_states, layer_outputs and attention_vectors
+read intermediate layers from the outputs of a call, so the call itself has no options for them.
 """
 
 from __future__ import annotations

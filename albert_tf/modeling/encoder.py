@@ -271,7 +271,7 @@ class Encoder(keras.layers.Layer):
 
 
 def masked_scores(input_mask: tf.Tensor, text_starts: tf.Tensor | None = None) -> tf.Tensor:
-    """What a layer adds to its attention scores, float32 [batch, 1, 1, seq], for an input_mask [batch, seq].
+    """The mask that a layer adds to its attention scores, float32 [batch, 1, 1, seq], for an input_mask [batch, seq].
 
     For rows of several texts it is [batch, 1, seq, seq]; the padding counts as a text.
     """

@@ -67,7 +67,7 @@ class ReleaseDense(ReleaseLayer):
         self.kernel_update: Callable[[int], tf.Tensor] | None = None
 
     def adapted_kernel(self, layer: int = 0) -> tf.Variable | tf.Tensor:
-        """The kernel, with what the adapters of a layer add to it."""
+        """The kernel, plus the updates by a layer's adapters."""
         return self.kernel if self.kernel_update is None else self.kernel + self.kernel_update(layer)
 
     def weights_for_step(self, layer: int = 0) -> tuple[tf.Tensor, tf.Tensor]:

@@ -1,14 +1,14 @@
-"""The settings of models: what a model is told besides its config and the shapes of its variables.
+"""The settings of models: parameters besides the config and the shapes of the variables.
 
-Each kind of model has a frozen dataclass of settings, which its class names as SETTINGS. Its fields are arguments of
-the model's constructor, and what albert_tf.json stores. from_pretrained, ensembles and exported models read them::
+Each kind of model has a frozen dataclass of settings, the SETTINGS of its class. Its fields are arguments of the
+model's constructor, and albert_tf.json stores them. from_pretrained, ensembles and exported models read them::
 
     model = AlbertClassifier(config, num_labels=2, max_windows=8)
     model.settings.max_windows
 
-PredictingModel is what functions that predict from text need of a model. A Keras model of this package has it, and so
-has an exported file in its runtime (export/onnx/session.py). So one function classifies texts, fills masks or answers
-questions with either.
+PredictingModel is the interface that functions that predict from text need. Keras models of this package have it, and
+so have exported models in their runtime (export/onnx/session.py). So one function classifies texts, fills masks or
+answers questions with either.
 """
 
 from __future__ import annotations

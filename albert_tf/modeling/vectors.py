@@ -100,7 +100,7 @@ class VectorPrecision:
                              f"have {size}")
 
     def stored_size(self, size: int) -> int:
-        """How many numbers a vector of `size` numbers has when it is stored."""
+        """The length of a vector of `size` numbers when it is stored."""
         return -(-size // _BYTE) if self.name == "binary" else size
 
     def stored(self, vectors: tf.Tensor) -> tf.Tensor:

@@ -39,7 +39,7 @@ class PretrainingSteps(Training):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LayerDistillation(Distillation):
-    """What a model learns from a teacher's outputs and layers."""
+    """How a model learns from a teacher's outputs and layers."""
 
     distillation_hidden_weight: float = fields.number(
         0.0, "Weight of the mean squared error between the outputs of the model's and the teacher's layers, which is "

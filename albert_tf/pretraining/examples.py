@@ -59,7 +59,7 @@ class SegmentOptions:
 
 
 class Pair(NamedTuple):
-    """Two segments, and what is known of them."""
+    """Two segments with their label, and facts for the statistics."""
 
     a: np.ndarray  # int32 ids
     b: np.ndarray

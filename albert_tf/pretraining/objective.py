@@ -135,7 +135,7 @@ class DistilledPretrainingObjective(PretrainingObjective):
         return dict(denominators, tokens=tf.cast(tf.reduce_sum(batch["input_mask"]), tf.float32))
 
     def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
-        """As of PretrainingObjective, with distillation_loss and the losses of layers, without their weights."""
+        """The same as in PretrainingObjective, plus distillation_loss and the losses of layers, before weighting."""
         total, parts = super().loss(outputs, batch, denominators)
         teacher_outputs = self._teacher(batch, training=False)
         if self._alpha:
@@ -193,7 +193,7 @@ class LayerLosses:
     def __call__(
         self, outputs: Tensors, teacher_outputs: Tensors, batch: Batch, denominators: Tensors
     ) -> tuple[tf.Tensor, Tensors]:
-        """A micro-batch's share of the weighted sum, and of each loss that has a weight, without it: float32 scalars.
+        """A micro-batch's share of the weighted sum, and of each used loss before weighting: float32 scalars.
 
         denominators["tokens"] is the number of tokens of the whole batch without padding.
         """

@@ -1,4 +1,4 @@
-"""Pre-training on phonemes: reads records (phonemes.py), draws masks, and the losses (PL-BERT, arXiv 2301.08810).
+"""Pre-training on phonemes: reads records, draws masks and computes the losses (PL-BERT, arXiv 2301.08810).
 
 Of the words of a row, 15 % are chosen. Of these, 80 % are replaced by masks, one for each phoneme, 10 % by random
 phonemes of the row, and 10 % stay. The model predicts the phonemes of chosen words, and the ids of words: at each
@@ -169,4 +169,4 @@ class PhonemeObjective(PretrainingObjective):
 
 
 class DistilledPhonemeObjective(DistilledPretrainingObjective, PhonemeObjective):
-    """Pre-training on phonemes with a teacher that has the same phonemes. What it knows of words is not learned."""
+    """Pre-training on phonemes with a teacher that has the same phonemes. Its logits of words are not used."""

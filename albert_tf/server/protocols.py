@@ -1,4 +1,4 @@
-"""The endpoints of other servers, for the clients that exist for them.
+"""The endpoints of other servers, for use with their clients.
 
     POST /v1/embeddings    vectors of texts, as OpenAI has it
     POST /embed            vectors of texts, as text-embeddings-inference has this and the next four
@@ -40,7 +40,7 @@ _JSON = "application/json"
 
 
 class Call(NamedTuple):
-    """What a request asks of a model."""
+    """A parsed request to a model."""
 
     model: str
     signature: Signature
@@ -134,7 +134,7 @@ def _value(name: str, value: Any, schema: _Json) -> Any:
 
 
 def _fits(value: Any, schema: _Json) -> bool:
-    """Whether a value is what a JSON schema describes, as far as those below go."""
+    """Whether a value fits a JSON schema, with the keywords of schemas that this module uses."""
     if "oneOf" in schema:
         return any(_fits(value, each) for each in schema["oneOf"])
     if schema["type"] == "array":

@@ -64,7 +64,7 @@ class Signature:
 
 @dataclasses.dataclass(frozen=True)
 class EndpointModel:
-    """What the endpoints of other servers (albert_tf/server/protocols.py) need of a model that reads texts.
+    """A model that reads texts, for the endpoints of other servers (albert_tf/server/protocols.py).
 
     Args:
       name: the model's name.

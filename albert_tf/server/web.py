@@ -58,7 +58,7 @@ def page_files(name: str, model: OnnxModel, file: str, has_sentence_order: bool 
       has_sentence_order: whether the head that tells whether two texts are in order has been trained.
 
     Raises:
-      ValueError: the page cannot do what the model does.
+      ValueError: the page does not support the model.
     """
     if model.settings.of_class(ClassifierSettings).max_windows > 1:
         raise ValueError("the page cannot split long texts into windows (--long_texts): use serve for this model")
@@ -78,7 +78,7 @@ def page_files(name: str, model: OnnxModel, file: str, has_sentence_order: bool 
 
 
 def _settings(model: OnnxModel, tokenizer: FullTokenizer) -> dict[str, Any]:
-    """What browser.js needs to know of the model."""
+    """The settings of the model that browser.js reads."""
     head, stored = model.head.name, model.settings
     settings: dict[str, Any] = {key: getattr(tokenizer, key) for key in ("cls_id", "sep_id", "pad_id", "unk_id")}
     settings["row_length"] = model.config.max_position_embeddings if head == "pretrainer" else model.row_length

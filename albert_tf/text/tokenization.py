@@ -297,7 +297,7 @@ def word_starts(tokenizer: FullTokenizer) -> np.ndarray:
 
 
 def tokenizer_key(tokenizer: FullTokenizer) -> dict:
-    """The properties of a tokenizer that ids depend on, for the manifests of what is made with it."""
+    """The properties of a tokenizer that ids depend on, for the manifests of files that are made with it."""
     model, pieces = tokenizer.sp_model, list(tokenizer.vocab)
     if model:
         # Not of the file, since one with the same pieces can be made of Hugging Face's tokenizer.json.

@@ -97,7 +97,7 @@ def _train(text: _Text, vocab_size: int, fit: bool) -> bytes:
 
 @dataclasses.dataclass
 class _Text:
-    """The text of files, and what is counted while it is read. The arguments are as for train_vocabulary."""
+    """The text of files, with counts that are made while it is read. The arguments are as for train_vocabulary."""
 
     input_files: list[str]
     do_lower_case: bool

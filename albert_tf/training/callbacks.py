@@ -227,7 +227,7 @@ class EndOnSignal(StepCallback):
             self._saved_step = None
 
     def on_step(self, step, logs):
-        """Saves and ends the run after a signal; in several processes, after one that any had by the step before."""
+        """Saves and ends the run after a signal; with several processes, if any got one by the previous step."""
         self._step = step
         received = self._received
         if self._largest_of_all is not None:
@@ -282,7 +282,7 @@ class SkippedSteps(StepCallback):
             self._check(*self._unseen.pop(0))
 
     def on_train_end(self, logs=None):
-        """Looks at the last step."""
+        """Checks the last step."""
         for each in self._unseen:
             self._check(*each)
 

@@ -1,4 +1,4 @@
-"""Devices, Training and Distillation: the configs of what computes, of a training, and of a teacher.
+"""Devices, Training and Distillation: the configs of devices, of a training, and of learning from a teacher.
 
 This module does not import TensorFlow.
 """

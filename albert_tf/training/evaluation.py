@@ -135,7 +135,7 @@ class Evaluator:
         self._write_history(list(evaluated.values()), removed)
 
     def _copy_best_of(self, saved: dict[int, str], left: dict[int, str], load: Callable[[str, int], object]) -> None:
-        """Copies the best checkpoint of those at the start that are left, unless a training has saved another one."""
+        """Copies the best of the checkpoints that are left, unless a training has saved a best one meanwhile."""
         best, prefix = os.path.join(self._directory, BEST), left.get(self.best_step)
         if tf.io.gfile.exists(f"{best}.index") and saved_step(best) not in saved:
             logging.warning("%s was saved meanwhile by a training of the same run, and is kept", best)
@@ -204,7 +204,7 @@ def write_results(directory: str, results: dict[str, float], name: str = RESULTS
 
 
 def report_predicted(output_dir: str, scores: dict[str, float], step: int) -> None:
-    """Logs the scores of what was predicted, and writes them to predict_results.txt and .json."""
+    """Logs the scores of predictions, and writes them to predict_results.txt and .json."""
     logging.info("%s", format_results(scores))
     write_results(output_dir, dict(scores, global_step=step), "predict_results")
 

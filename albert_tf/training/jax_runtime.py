@@ -111,7 +111,7 @@ class JaxStrategy(tf.distribute.OneDeviceStrategy):
             self.sharding((_MACHINES, _DEVICES)), values, (self.num_devices,)))
 
     def sharding(self, *axes) -> NamedSharding:
-        """Which device has which part of an array: `axes` are the mesh's, for each axis of the array."""
+        """How an array is divided among devices. `axes` has the mesh's axes for each axis of the array."""
         return NamedSharding(self.mesh, PartitionSpec(*axes))
 
     def sharding_of(self, variable: tf.Variable) -> NamedSharding:

@@ -1,4 +1,4 @@
-"""Objective: a model with its loss, and what evaluations and teachers need of both.
+"""Objective: a model with its loss, and the functions that evaluations and teachers need.
 
 A training step calls `loss_denominators` on each micro-batch and sums them over micro-batches and replicas. Then it
 calls the model and `loss` on each micro-batch, and sums the losses.
@@ -17,7 +17,7 @@ Tensors = dict[str, tf.Tensor]
 
 
 class Objective:
-    """Base class of objectives. A subclass defines `loss`, and what its evaluation needs.
+    """Base class of objectives. A subclass defines `loss`, and the functions that its evaluation needs.
 
     Args:
       model: a model that is called with a batch and returns a dict of outputs.

@@ -1,4 +1,4 @@
-"""A run: what it trains, and its steps to the last one, which continue from the latest checkpoint (callbacks.py).
+"""A training run: its steps, which continue from the latest checkpoint, and the weights that it trains.
 
 A fine-tuning run may train less than all weights: the head, the head and the last layers, or low-rank adapters. Weights
 that are not trained have no gradients and no slots in the optimizer.
@@ -182,7 +182,7 @@ def _restored_step(checkpoints: Checkpoints, strategy: tf.distribute.Strategy) -
 
 
 def _why_finished(step: int, last_step: int, evaluator: Evaluator | None) -> str | None:
-    """Why a run at a step takes no more steps; None if it goes on."""
+    """The reason why a run ends at a step; None if it continues."""
     if step > last_step:
         return f"step {step} is done, after the last requested step {last_step},"
     if step == last_step:

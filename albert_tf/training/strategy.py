@@ -1,6 +1,6 @@
 """Distribution strategies: one device, several devices, several machines, or a TPU.
 
-Of several workers (TF_CONFIG) one, the chief, writes the files that all of them read::
+With several workers (TF_CONFIG), one of them, the chief, writes the files that all of them read::
 
     with chief_first(strategy):
         table = cached_table(...)      # the chief makes it, the others read it

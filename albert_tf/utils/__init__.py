@@ -1,1 +1,1 @@
-"""What knows nothing of models: files, JSON, manifests, validation, progress."""
+"""Utilities that do not depend on models: files, JSON, manifests, validation, progress."""

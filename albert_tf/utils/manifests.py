@@ -218,7 +218,7 @@ def _temporary_manifest(path: str, folder: str) -> str:
 
 
 def _entry(path: str) -> dict[str, Any]:
-    """What a manifest says of a file: its size, and the checksum of arrays."""
+    """The entry of a file in a manifest: its size, and the checksum of an array."""
     entry = dict(size=tf.io.gfile.stat(path).length)
     return dict(entry, crc32=_crc32(path)) if path.endswith(_SUMMED) else entry
 
@@ -322,7 +322,7 @@ def model_files(folder: str, kind: str, made_from: dict[str, Any], last: Collect
 
 
 def is_replaceable(folder: str, kind: str, made_from: dict[str, Any]) -> bool:
-    """Whether the model in a folder was made from the same, or is incomplete. {} is never the same."""
+    """Whether the model in a folder is incomplete or has the same made_from, which must not be {}."""
     manifest = _manifest_in(folder, kind)
     if not tf.io.gfile.exists(manifest):
         return False

@@ -65,7 +65,7 @@ def locked(path: str, wait: bool = False, refusal: str | None = None) -> Iterato
     Args:
       path: path beside which the lock is made.
       wait: whether to wait for the other block. If not, this one is refused.
-      refusal: what the error message says of the other block.
+      refusal: the error message's words about the other block.
 
     Yields:
       Whether there is a lock: remote paths and some file systems have none.

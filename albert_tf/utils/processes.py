@@ -1,4 +1,4 @@
-"""How this program was started, how a signal ends it, and other programs that it runs to their end."""
+"""How this program was started, how signals end it, and how it runs other programs."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def ended_by_signals() -> Iterator[None]:
         for each in ending_signals():  # the first one ends the process
             signal.signal(each, signal.SIG_IGN)
         leave_terminal(number)
-        os.write(2, f"ended by {signal.Signals(number).name}\n".encode())  # print may be what is interrupted
+        os.write(2, f"ended by {signal.Signals(number).name}\n".encode())  # the signal may have interrupted a print
         raise raised[-1]
 
     def interrupt(*_):
@@ -91,7 +91,7 @@ def ended_by_signals() -> Iterator[None]:
 
 
 def leave_terminal(number: int) -> None:
-    """After SIGHUP, drops what is printed to the terminal, since writing there has become an error."""
+    """After SIGHUP, drops output to the terminal, since writing to it is now an error."""
     if number == signal.SIGHUP:
         for descriptor in (1, 2):
             if stat.S_ISCHR(os.fstat(descriptor).st_mode):

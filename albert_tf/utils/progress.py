@@ -36,7 +36,7 @@ class MovingRate:
             self._samples.popleft()
 
     def leave_out(self, seconds: float) -> None:
-        """Leaves out the last seconds, in which something else was done."""
+        """Leaves out the last seconds, which were spent on something else."""
         self._samples = collections.deque((time + seconds, done) for time, done in self._samples)
 
     @property
