@@ -188,7 +188,7 @@ class FeatureTable:
         return FeatureTable(schema, {**self.sequences, **sequences}, {**self.scalars, **scalars})
 
     def digest(self) -> str:
-        """The SHA-256 digest of all columns, for made_from of what is computed from the table."""
+        """The SHA-256 digest of all columns, for made_from of files that are computed from the table."""
         sha256 = hashlib.sha256(self._sequence_lengths.numpy().tobytes())
         flat = {name: values.flat_values for name, values in self.sequences.items()}
         for name, values in sorted({**flat, **self.scalars}.items()):

@@ -60,7 +60,7 @@ def text_column_option(content: str, needs: str | None = None) -> Any:
     """An option of the name of the column with the texts of a table.
 
     Args:
-      content: what a row of the table is: "text", "document".
+      content: the content of a row, for the help: "text" or "document".
     """
     return fields.string(
         None, "Name of the column with the texts, if the input is a table: Parquet, JSON lines, CSV or TSV with a "
@@ -151,7 +151,7 @@ def read_document_lines(path: str, column: str | None = None) -> Iterator[str]:
 
 
 def warn_of_empty_texts(path: str, lines: Sequence[int]) -> None:
-    """Warns of rows with an empty text, if there are any; `lines` are theirs, from 1."""
+    """Warns of rows with an empty text, if there are any. `lines` has their line numbers, from 1."""
     if lines:
         logging.warning("%s line %d: a text is empty (%s of this file)", path, lines[0], count_of(len(lines), "row"))
 

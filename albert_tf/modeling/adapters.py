@@ -62,7 +62,7 @@ class LowRankAdapter(ReleaseLayer):
         self.scale = options.scale
 
     def update(self) -> tf.Tensor:
-        """What is added to the kernel, float32 [inputs, outputs]."""
+        """The update that is added to the kernel, float32 [inputs, outputs]."""
         return self.scale * tf.matmul(self.a, self.b)
 
 

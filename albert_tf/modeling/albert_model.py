@@ -32,7 +32,7 @@ class ConfiguredModel(keras.Model):
     return the head's outputs only.
 
     Attributes:
-      settings: what the model is told besides its config and the arguments that are attributes.
+      settings: its parameters besides the config and the arguments that are attributes.
     """
 
     HEAD_OUTPUTS: tuple[str, ...] = ()

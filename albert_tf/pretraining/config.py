@@ -113,7 +113,7 @@ def uniform_layers(student_layers: int, teacher_layers: int) -> tuple[int, ...]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PretrainingConfig(Config):
-    """What run_pretraining does."""
+    """The options of run_pretraining."""
 
     output_dir: str = fields.required("Directory of checkpoints and results. A run that was started there before is "
                                       "continued.")

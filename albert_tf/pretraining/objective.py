@@ -114,7 +114,7 @@ class DistilledPretrainingObjective(PretrainingObjective):
       model, teacher: the model to train, and the teacher, which is not trained.
       temperature: number by which the logits of both models are divided.
       alpha: weight of the divergence, from 0 to 1. With 0, the teacher's logits are not used.
-      layers: what the model learns from the teacher's layers, too (see LayerDistillation); None for nothing.
+      layers: how the model also learns from the teacher's layers (see LayerDistillation). None: it does not.
       arguments: arguments of the base class, such as has_sentence_loss.
 
     Raises:

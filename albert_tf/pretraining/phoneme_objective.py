@@ -30,7 +30,7 @@ _CHOSEN, _AS_MASK, _RANDOM = 0.15, 0.8, 0.1
 
 @dataclasses.dataclass(frozen=True)
 class PhonemeFormat:
-    """What records of phonemes have in common: entries of their manifests."""
+    """The format of records of phonemes: entries of their manifests."""
 
     max_seq_length: int
     max_words: int

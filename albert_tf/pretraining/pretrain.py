@@ -1,4 +1,4 @@
-"""What run_pretraining does: reads records, trains, evaluates, and writes the model card."""
+"""The work of run_pretraining: reads records, trains, evaluates, and writes the model card."""
 
 from __future__ import annotations
 

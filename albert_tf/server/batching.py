@@ -47,7 +47,7 @@ class _Job:
         return _Part(self, rows[:count])
 
     def add(self, numbers: list[int], outputs: Rows) -> None:
-        """Stores the outputs of rows, and sets the result when all rows have theirs."""
+        """Stores the outputs of rows, and sets the result when all rows have outputs."""
         self.outputs.update(zip(numbers, outputs))
         if len(self.outputs) == self.size:
             with contextlib.suppress(InvalidStateError):

@@ -43,7 +43,7 @@ class Precision(Config):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Devices(Precision):
-    """What computes steps, evaluations and predictions, and how (training/run.py: set_up)."""
+    """The devices that compute steps, evaluations and predictions, and how they do (training/run.py: set_up)."""
 
     GROUP: ClassVar[str | None] = "Devices"
 

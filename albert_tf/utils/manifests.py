@@ -301,7 +301,7 @@ def model_files(folder: str, kind: str, made_from: dict[str, Any], last: Collect
     """A block that writes a model into a folder that may have other files, too. Only one may run at a time.
 
     Args:
-      kind: what is written, such as "onnx" (EXPORT by output_folder). The manifest is .KIND.manifest.json.
+      kind: the kind of model, such as "onnx" (EXPORT by output_folder). The manifest is .KIND.manifest.json.
       last: names of the files without which the others are no model. They are removed at first, and the block must
         write them last.
     """

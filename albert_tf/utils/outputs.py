@@ -1,4 +1,4 @@
-"""Writes outputs: a file, an array, a checkpoint (manifests.py: sets of files and folders). What is promised:
+"""Writes outputs: a file, an array, a checkpoint (manifests.py: sets of files and folders). Guarantees:
 
 - Whole or not at all. Files are written under temporary names beside the output and renamed when they are complete. An
   error or a kill before that leaves an earlier output as it was.

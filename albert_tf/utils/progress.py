@@ -53,7 +53,7 @@ class MovingRate:
 
 
 class Bar(tqdm):
-    """tqdm's bar with the rate and the time left of a MovingRate, and of what takes `more` seconds besides."""
+    """tqdm's bar with the rate and time left of a MovingRate. `more` seconds of other work are added to the time."""
 
     def __init__(self, *args, **kwargs):
         self.rate, self.more = MovingRate(), 0.0
