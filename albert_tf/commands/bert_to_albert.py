@@ -55,7 +55,7 @@ class Options(FirstLayers, Sharing):
         (), "Comma-separated numbers of layers, such as 2,3,4: the first 2, 3 and 4 layers also learn the vectors, "
         "each as a model. Default: only the whole model does.", bounds.LAYERS)
     random_seed: int = fields.integer(12345, "Seed of the order of the texts and of the replaced words.", bounds.SEED)
-    runtime: str = fields.choice("tensorflow", RUNTIMES, "What computes the training: as in run_sentence_embeddings.")
+    runtime: str = fields.choice("tensorflow", RUNTIMES, "Runtime of the training, as in run_sentence_embeddings.")
     precision: str | None = fields.choice(
         None, PRECISIONS, "Data type of the training's computations. Default: mixed_bfloat16, or float32 if "
         "TensorFlow computes on a processor without instructions for bfloat16.")

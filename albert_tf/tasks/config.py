@@ -20,7 +20,7 @@ class SavedModelExport(fields.Config):
     GROUP: ClassVar[str | None] = "Export"
 
     export_dir: str | None = fields.string(
-        None, "Directory of a SavedModel to export, which accepts texts (of run_tagging also words), ids, or "
+        None, "Directory of a SavedModel to export, which accepts texts (for run_tagging also words), ids, or "
         "serialized tf.Examples. Default: nothing is exported.")
     export_precision: str | None = fields.choice(
         None, SERVED_PRECISIONS, "Data type of the exported model's computations. Default: the data type in which this "

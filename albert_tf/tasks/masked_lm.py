@@ -231,8 +231,8 @@ def score_sentences(
 
     Args:
       within_word_l2r: whether to mask also the pieces to the right of the predicted one in the same word, so that the
-        pieces of a rare word do not make each other likely (Kauf and Ivanova, 2023). Words are as in
-        whole-word masking (see word_starts).
+        pieces of a rare word do not make each other likely (Kauf and Ivanova, 2023). Words are as in whole-word
+        masking (see word_starts).
       tokens_per_batch: the largest number of tokens of a batch of masked copies; a batch has at least one copy.
       places: the name of each sentence in error messages; None for "sentence 1", ...
 

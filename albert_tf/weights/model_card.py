@@ -41,7 +41,7 @@ _WEIGHT_FIELDS = ("license", "language", "datasets", "metrics", "model-index")
 # A line of Python that uses a model and its tokenizer, by the name of the head.
 _USE = dict(pretrainer='albert_tf.fill_masks(model, tokenizer, "A text with a [MASK].")',
             classifier='albert_tf.classify_texts(model, tokenizer, ["A text."])')
-# It has a score and no labels, and often reads pairs of texts, as STS-B's.
+# A regression has a score and no labels. It often reads pairs of texts, such as STS-B's.
 _USE_OF_REGRESSION = 'model(tokenizer(["A text."]))["logits"]  # scores, [texts, 1]; of pairs: tokenizer(texts, others)'
 # The library that loads folders with ONNX models, by the name of the pipeline: the head's task.
 TRANSFORMERS_JS = "transformers.js"

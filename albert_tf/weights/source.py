@@ -150,11 +150,11 @@ class Sharing(Config):
 
     embedding_size: int | None = fields.integer(
         None, "Another embedding size (E) for the written model, which then needs further training. A larger one: new "
-        "columns are random, and what reads them starts at zero. A smaller one, for a BERT: a singular value "
-        "decomposition of the word table.", bounds.Bounds(1, 2**16))
+        "columns are random, and the weights that read them start at zero. A smaller one, for a BERT: a singular "
+        "value decomposition of the word table.", bounds.Bounds(1, 2**16))
     share_layers: int | None = fields.integer(
-        None, "Number of groups of layers that share their weights in the written model, which then needs further "
-        "training: the means of the layers of a BERT or of an ALBERT without sharing. 1: all layers share.",
+        None, "Number of groups of layers in the written model, from a BERT or an ALBERT without sharing. The layers "
+        "of a group share the means of their weights, so the model needs further training. 1: all layers share.",
         bounds.LAYERS)
 
 

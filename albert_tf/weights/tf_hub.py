@@ -62,7 +62,7 @@ def _tf2_tensors(path: str, prefix: str) -> dict[str, StoredTensor]:
         tensors = {name: stored[key] for name, key in _keys_by_name(prefix).items()}
         if "bert/embeddings/word_embeddings" in tensors:
             return tensors
-    raise ValueError(f"{path} cannot be read: it is a SavedModel without the release's variable names. Use "
+    raise ValueError(f"{path} cannot be read: in this SavedModel, variables do not have the release's names. Use "
                      "the module that it was made from, such as https://tfhub.dev/google/albert_base/3 for "
                      "https://tfhub.dev/tensorflow/albert_en_base")
 

@@ -70,6 +70,7 @@ def evaluate(examples: Sequence[MultipleChoiceExample], probabilities: np.ndarra
     """Computes eval_accuracy, LEVEL_accuracy for each level of the questions, and eval_loss (also as loss).
 
     eval_accuracy counts all questions, so readers refuse a level with the name "eval".
+
     Probabilities are [examples, choices]; all examples have labels.
     """
     check_finite_outputs(probabilities)
