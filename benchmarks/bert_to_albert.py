@@ -38,7 +38,7 @@ from albert_tf.tasks.sentence_vectors.vectors import unit_vectors_function
 from albert_tf.text.lines import read_lines
 from albert_tf.utils.files import make_directory
 from albert_tf.utils.outputs import write_csv, write_text
-from albert_tf.weights.stored_model import open_source
+from albert_tf.weights.stored_model import open_model
 from benchmarks import common_flags
 from benchmarks.processor import run
 from benchmarks.retrieval import BEST, scores, squad  # defines --model and --data
@@ -91,7 +91,7 @@ def trained(name: str, seed: str, num_lines: str) -> dict[str, Any]:
         **CONFIGURATIONS[name])
     start = bert_to_albert.convert(options)
     if name == RANDOM:
-        source, start = open_source(start), os.path.join(folder, "random")
+        source, start = open_model(start), os.path.join(folder, "random")
         save_random(source.config, start, "ours", "sentence_encoder", source.vocabulary, seed=int(seed),
                     max_seq_length=source.settings.max_seq_length)
     start_spearman = spearman_of(start)(from_pretrained(start, "sentence_encoder")).value

@@ -19,7 +19,7 @@ from albert_tf.text.lines import read_lines
 from albert_tf.training.evaluation import read_history
 from albert_tf.utils.files import read_json_object
 from albert_tf.utils.outputs import write_csv, write_text
-from albert_tf.weights.stored_model import open_source
+from albert_tf.weights.stored_model import open_model
 from benchmarks import common_flags
 from benchmarks.processor import run
 
@@ -45,7 +45,7 @@ def main():
 
 def of_teacher_and_students():
     """The rows of the teacher, then of the students by seed."""
-    source, config_file = open_source(FLAGS.teacher), os.path.join(FLAGS.output_dir, "half.json")
+    source, config_file = open_model(FLAGS.teacher), os.path.join(FLAGS.output_dir, "half.json")
     records = {split: records_of_novels(source, split, lines) for split, lines in (("train", 20_000), ("dev", 1_000))}
     write_text(config_file,
                source.config.replace(num_hidden_layers=source.config.num_hidden_layers // 2).to_json_string())

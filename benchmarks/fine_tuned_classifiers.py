@@ -14,7 +14,7 @@ from albert_tf.commands.flags import define_required
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.utils.files import read_json_object
 from albert_tf.utils.outputs import write_csv, write_text
-from albert_tf.weights.stored_model import open_source
+from albert_tf.weights.stored_model import open_model
 from benchmarks import common_flags
 from benchmarks.computing import use_one_thread
 from benchmarks.fine_tuning_settings import SETTINGS
@@ -75,7 +75,7 @@ def fine_tuned(task: str, seed: str, name: str, layers: int | None = None, **fla
       layers: number of its first layers; None for all.
       flag_values: further flags of run_classifier, or other values.
     """
-    folder, config = run_folder(task, seed, name), open_source(FLAGS.model).config
+    folder, config = run_folder(task, seed, name), open_model(FLAGS.model).config
     config_file = f"{folder}.config.json"
     write_text(config_file, config.replace(num_hidden_layers=layers or config.num_hidden_layers).to_json_string())
     values = dict(settings_of_run(task, seed, name), task_name=task, data_dir=os.path.join(FLAGS.data, "glue"),

@@ -81,7 +81,7 @@ def learn(options: Options, start: str) -> str:
     from albert_tf.tasks.sentence_vectors.data import read_single_texts, with_replaced_words
     from albert_tf.utils.outputs import write_text
     from albert_tf.weights.from_pretrained import tokenizer_from_pretrained
-    from albert_tf.weights.stored_model import open_source
+    from albert_tf.weights.stored_model import open_model
 
     training, lines = (os.path.join(options.output_dir, name) for name in ("training", "lines.txt"))
     precision = options.precision or ("mixed_bfloat16" if options.runtime == "jax" else fast_precision())
@@ -96,7 +96,7 @@ def learn(options: Options, start: str) -> str:
     run_script("run_sentence_embeddings", objective="distillation", init_checkpoint=start, output_dir=training,
                do_train=True, do_eval=options.data_dir is not None, hidden_dropout_prob=0.0,
                attention_probs_dropout_prob=0.0, **taught,
-               max_seq_length=options.max_seq_length or open_source(start).settings.max_seq_length,
+               max_seq_length=options.max_seq_length or open_model(start).settings.max_seq_length,
                precision=precision, bias_correction=True,
                distillation_depths=",".join(map(str, options.distillation_depths)) or None,
                **{name: getattr(options, name) for name in (

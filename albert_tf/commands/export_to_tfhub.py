@@ -50,7 +50,7 @@ class Options(VocabularySource, ReleasedCheckpoint, NormalizedPooling):
 def main(options: Options) -> None:
     from albert_tf.export.conversion import write_conversion_card
     from albert_tf.export.tf_hub import PUBLISHED_SEQ_LENGTH, export_encoder, export_preprocessing
-    from albert_tf.weights.stored_model import open_source
+    from albert_tf.weights.stored_model import open_model
 
     preprocess_path = options.preprocess_export_path or options.export_path.rstrip("/") + "_preprocess"
     check_export(options.export_path, preprocess_path)
@@ -59,7 +59,7 @@ def main(options: Options) -> None:
         raise ValueError(f"--preprocess_export_path={preprocess_path} and --export_path={options.export_path} must be "
                          "two folders, neither inside the other")
     with used_alone(options.export_path, "export"):
-        source = open_source(options.checkpoint_in(options.albert_directory))
+        source = open_model(options.checkpoint_in(options.albert_directory))
         model = model_of(source, replaced_pooling(source.settings, options, **_POOLED_OUTPUT))
         tokenizer = source.vocabulary.with_overrides(options.user_vocabulary).tokenizer(model.config)
         export_encoder(options.export_path, model, tokenizer)

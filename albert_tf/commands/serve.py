@@ -110,11 +110,11 @@ def from_onnx_file(options: Options, name: str, path: str) -> ServedModel:
 
 def from_weights(options: Options, name: str, path: str) -> ServedModel:
     from albert_tf.server.models import model_of_source
-    from albert_tf.weights.stored_model import is_hub_module, is_url, open_source
+    from albert_tf.weights.stored_model import is_hub_module, is_url, open_model
     from albert_tf.weights.transforms import first_layers
 
     try:
-        source = open_source(path)
+        source = open_model(path)
         config = source.config  # a TF-Hub module has one, and a SavedModel that a script has exported has none
     except ValueError as error:
         if not is_url(path) and is_hub_module(path):

@@ -15,7 +15,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.encoder import block_variable
 from albert_tf.modeling.layers import release_name
 from albert_tf.weights.heads import HEADS, Head, encoder_of, head_named
-from albert_tf.weights.stored_model import StoredModel, open_source
+from albert_tf.weights.stored_model import StoredModel, open_model
 from albert_tf.weights.transforms import first_layers
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def from_pretrained(
       model = albert_tf.from_pretrained("albert_base_v2", model="pretrainer")
     """
     _check_arguments(model, arguments)  # before anything is read
-    source = open_source(path)
+    source = open_model(path)
     if num_layers is not None:
         source = first_layers(source, num_layers)
     built, report = build(source, model, config, **arguments)
@@ -92,7 +92,7 @@ def tokenizer_from_pretrained(path: str) -> FullTokenizer:
     Raises:
       ValueError: there are no weights at the path, no vocabulary comes with them, or it has more pieces than the model.
     """
-    source = open_source(path)
+    source = open_model(path)
     if not source.vocabulary:
         raise ValueError(f"no vocabulary comes with the weights at {path}: pass a file to FullTokenizer("
                          "spm_model_file=...) or FullTokenizer(vocab_file=...)")

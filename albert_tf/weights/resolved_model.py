@@ -32,7 +32,7 @@ from albert_tf.weights.from_pretrained import RestoreReport, build, warn_of_rand
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.settings import remove_damaged_settings, settings_in
 from albert_tf.weights.source import Pooling, Source, StoredVectors, check_no_pooling, replaced_pooling
-from albert_tf.weights.stored_model import StoredModel, config_in, is_url, open_source
+from albert_tf.weights.stored_model import StoredModel, config_in, is_url, open_model
 from albert_tf.weights.transforms import first_layers, unshared, unshared_config
 from albert_tf.weights.vocabulary import VocabularyFiles, vocabulary_in
 
@@ -144,7 +144,7 @@ class ResolvedModel:
         """The initial weights. Raises ValueError if there are none."""
         if not self.source.init_path:
             raise ValueError("--init_checkpoint is missing")
-        return self.initial or open_source(self.source.init_path)  # a run may need them only now
+        return self.initial or open_model(self.source.init_path)  # a run may need them only now
 
 
 def resolve(source: Source, heads: Collection[str] = (), output_dir: str | None = None, do_train: bool | None = None,
@@ -231,7 +231,7 @@ def pooling_arguments(selected: ResolvedModel, head: str, config: Pooling) -> di
 
 def _open(path: str, source: Source, num_layers: int | None) -> StoredModel:
     """Opens weights, cut to num_layers, and with a copy for each layer if they are to be unshared."""
-    model = _cut(open_source(path), num_layers)
+    model = _cut(open_model(path), num_layers)
     return unshared(model) if source.unshare_layers and path == source.init_path else model
 
 
@@ -244,7 +244,7 @@ def _open_run(path: str, config: AlbertConfig | None) -> StoredModel:
     directory = os.path.dirname(path)
     for prefix in (path, *reversed(numbered(directory).values())):
         try:
-            return open_source(prefix)
+            return open_model(prefix)
         except ValueError as error:
             logging.warning("%s", error)
     return StoredModel(path, {}, config, vocabulary_in(directory), settings_in(directory))
@@ -267,7 +267,7 @@ def _initial_weights(source: Source, run: StoredModel | None, run_config: Albert
     if run_config and run.vocabulary and (source.albert_config_file or is_url(path)):
         return None, None
     try:
-        initial = open_source(path)  # neither cut nor unshared, since it does not predict
+        initial = open_model(path)  # neither cut nor unshared, since it does not predict
         return initial, initial.optional_config
     except ValueError as error:
         if run_config is None:

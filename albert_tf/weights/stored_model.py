@@ -1,6 +1,6 @@
 """StoredModel: a stored model in any format: weights with the release's names, config, vocabulary, settings.
 
-`open_source` opens the weights at a path::
+`open_model` opens the weights at a path::
 
     "albert_tiny_en"              the folder of a model that comes with the package
     hf://org/name                 hugging_face.hub, then like the folder in it
@@ -129,7 +129,7 @@ class StoredModel:
         return None
 
 
-def open_source(path: str) -> StoredModel:
+def open_model(path: str) -> StoredModel:
     """Opens the weights at a path, with the config and the vocabulary that come with them.
 
     The format is determined by reading files. No code of a SavedModel runs here.

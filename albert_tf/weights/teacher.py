@@ -25,7 +25,7 @@ from albert_tf.weights.from_pretrained import build
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.hugging_face.reading import open_safetensors
 from albert_tf.weights.settings import label_difference
-from albert_tf.weights.stored_model import StoredModel, open_source
+from albert_tf.weights.stored_model import StoredModel, open_model
 
 
 class Teacher:
@@ -35,7 +35,7 @@ class Teacher:
                  alpha: float = 1.0):
         self.path, self.outputs, self.temperature, self.alpha = path, outputs, temperature, alpha
         self._head = head
-        self.source: StoredModel = open_source(path)
+        self.source: StoredModel = open_model(path)
         heads = self.source.heads
         if head != "sentence_encoder" and head not in heads:  # any encoder makes vectors of texts
             tasks = " or ".join(head_named(name).task for name in sorted(heads)) or "an encoder without a head"

@@ -12,7 +12,7 @@ from albert_tf.export.conversion import convert
 from albert_tf.tasks.classification.answers import classify_texts
 from albert_tf.weights.from_pretrained import from_pretrained, tokenizer_from_pretrained
 from albert_tf.weights.settings import settings_in
-from albert_tf.weights.stored_model import open_source
+from albert_tf.weights.stored_model import open_model
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_a_calibrated_run_is_used_with_its_temperature_and_thresholds(script, ru
     # A finished run keeps its calibration, and predicts the same with and without --do_train.
     script(output_dir=directory, do_train=True, do_predict=True, predict_split="dev")
     assert (directory / "dev_results.tsv").read_text() == rows
-    convert(open_source(str(directory)), str(tmp_path / "hf"), "hugging_face")
+    convert(open_model(str(directory)), str(tmp_path / "hf"), "hugging_face")
     assert from_pretrained(str(tmp_path / "hf"), model="classifier").settings.temperature == settings["temperature"]
 
 
@@ -108,7 +108,7 @@ def test_adapters_are_merged_for_predictions_exports_and_other_formats(script, f
     assert "| adapters | rank 2, alpha 8, one for each layer |" in (tmp_path / "run/README.md").read_text("utf-8")
     script(output_dir=tmp_path / "run", do_predict=True)  # no flag of adapters is needed
     assert (tmp_path / "run/test_results.tsv").read_text() == rows
-    convert(open_source(str(tmp_path / "run")), str(tmp_path / "tf1"), "tf1")
+    convert(open_model(str(tmp_path / "run")), str(tmp_path / "tf1"), "tf1")
     model, merged = (from_pretrained(str(tmp_path / name), model="classifier") for name in ("run", "tf1"))
     ids = dict(input_ids=[[3, 5]], input_mask=[[1, 1]], segment_ids=[[0, 0]])
     np.testing.assert_allclose(merged(ids)["logits"], model(ids)["logits"], atol=1e-6)

@@ -15,7 +15,7 @@ from synthetic_records import write_records
 
 from albert_tf.utils.outputs import used_alone
 from albert_tf.weights.from_pretrained import from_pretrained
-from albert_tf.weights.stored_model import open_source
+from albert_tf.weights.stored_model import open_model
 
 REPOSITORY = pathlib.Path(__file__).parents[2]
 RELEASE_KEYS = {"global_step", "loss", "masked_lm_accuracy", "masked_lm_loss", "sentence_order_accuracy",
@@ -101,7 +101,7 @@ def test_a_run_leaves_its_card_checkpoints_vocabulary_and_curves_and_every_line_
     assert "model.ckpt-6.index" not in names and not [name for name in names if name.startswith(".")]
     checkpoint = tf.train.load_checkpoint(str(directory / "model.ckpt-best"))
     assert checkpoint.get_tensor("step/.ATTRIBUTES/VARIABLE_VALUE") == best["global_step"]
-    assert open_source(str(directory)).vocabulary.tokenizer().tokenize("lamp Lamp") == ["lamp", "[UNK]"]
+    assert open_model(str(directory)).vocabulary.tokenizer().tokenize("lamp Lamp") == ["lamp", "[UNK]"]
     assert {"loss", "masked_lm_loss", "sentence_order_loss", "learning_rate"} <= tags_of(directory / "train")
     assert RELEASE_KEYS - {"global_step"} <= tags_of(directory / "eval")
     assert (directory / "eval_history.svg").read_text().count("_line_") == 2  # accuracy and loss

@@ -14,7 +14,7 @@ from albert_tf.export import FORMATS, conversion
 from albert_tf.export.conversion import convert, save, save_random
 from albert_tf.utils.outputs import used_alone
 from albert_tf.weights.heads import head_named
-from albert_tf.weights.stored_model import open_source
+from albert_tf.weights.stored_model import open_model
 from albert_tf.weights.tf1 import save_tf1_checkpoint
 from albert_tf.weights.vocabulary import VocabularyFiles
 
@@ -29,15 +29,15 @@ def test_one_label_is_a_regression_or_a_multiple_choice(tmp_path):
     made(tmp_path / "ours", "ours", "multiple_choice")
     (tmp_path / "ours/albert_tf.json").unlink()  # as in the release
     with pytest.raises(ValueError, match="regression or a multiple-choice model"):
-        convert(open_source(str(tmp_path / "ours")), str(tmp_path / "new"), "tf1")
+        convert(open_model(str(tmp_path / "ours")), str(tmp_path / "new"), "tf1")
     (tmp_path / "ours/albert_tf.json").write_text('{"head": "classifier"}')  # as run_classifier.py writes it
     for folder, to in (("regression", "hugging_face"), ("ours", "hugging_face")):  # also beside the checkpoint
-        convert(open_source(str(tmp_path / "ours")), str(tmp_path / folder), to)
-        assert open_source(str(tmp_path / folder)).head == "classifier"
+        convert(open_model(str(tmp_path / "ours")), str(tmp_path / folder), to)
+        assert open_model(str(tmp_path / folder)).head == "classifier"
     albert_tf.save_pretrained(albert_tf.AlbertClassifier(TINY, 1, multi_label=True), str(tmp_path / "hf"),
                               to="hugging_face")
-    convert(open_source(str(tmp_path / "hf")), str(tmp_path / "tf1"), "tf1")
-    assert open_source(str(tmp_path / "tf1")).head == "classifier"
+    convert(open_model(str(tmp_path / "hf")), str(tmp_path / "tf1"), "tf1")
+    assert open_model(str(tmp_path / "tf1")).head == "classifier"
 
 
 def test_the_folder_of_a_run_is_not_written_to(tmp_path):
@@ -47,7 +47,7 @@ def test_the_folder_of_a_run_is_not_written_to(tmp_path):
         file.rename(tmp_path / file.name.replace("best", "4"))
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     for to in FORMATS:
-        for write in (lambda to: convert(open_source(str(tmp_path)), str(tmp_path), to),
+        for write in (lambda to: convert(open_model(str(tmp_path)), str(tmp_path), to),
                       lambda to: albert_tf.save_pretrained(model, str(tmp_path), to=to)):
             with pytest.raises(ValueError, match="checkpoints of a training run.*choose another directory"):
                 write(to)
@@ -59,9 +59,9 @@ def test_settings_of_a_folder_are_not_lost_by_a_conversion_in_it(tmp_path):
     save(model, str(tmp_path), "hugging_face")
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     with pytest.raises(ValueError, match=f"{tmp_path} stores another head, label_names, single_texts than that of the"):
-        convert(open_source(str(tmp_path)), str(tmp_path), "ours", "encoder")
+        convert(open_model(str(tmp_path)), str(tmp_path), "ours", "encoder")
     assert before == {file.name: file.read_bytes() for file in tmp_path.iterdir()}
-    convert(open_source(str(tmp_path)), str(tmp_path), "ours")
+    convert(open_model(str(tmp_path)), str(tmp_path), "ours")
     assert albert_tf.from_pretrained(str(tmp_path), "classifier").settings.label_names == ("good", "bad")
 
 
@@ -71,13 +71,13 @@ def test_a_head_that_was_not_restored_is_left_out_of_the_releases_format(tmp_pat
     tensors = load_file(tmp_path / "hf/model.safetensors")
     save_file({key: value for key, value in tensors.items() if "sop" not in key}, tmp_path / "hf/model.safetensors")
     (tmp_path / "hf/.hugging_face.manifest.json").unlink()  # it has the checksum of the file
-    convert(open_source(str(tmp_path / "hf")), str(tmp_path / "tf1"), "tf1")
+    convert(open_model(str(tmp_path / "hf")), str(tmp_path / "tf1"), "tf1")
     names = tf.train.load_checkpoint(str(tmp_path / "tf1/model.ckpt-best")).get_variable_to_shape_map()
     assert "cls/predictions/output_bias" in names
     assert not [name for name in names if "seq_relationship" in name]
     lacks = "lacks variables of the pretrainer: cls/seq_relationship/output_weights, cls/seq_relationship/output_bias"
     assert f"hf {lacks}. They are left out" in caplog.text
-    convert(open_source(str(tmp_path / "tf1")), str(tmp_path / "ours"), "ours")
+    convert(open_model(str(tmp_path / "tf1")), str(tmp_path / "ours"), "ours")
     assert f"tf1/model.ckpt-best {lacks}" in caplog.text
 
 
@@ -87,7 +87,7 @@ def test_only_the_same_conversion_makes_a_finished_or_unfinished_output_again(ti
     vocabulary = VocabularyFiles(spm_model_file=tiny_spm)
     for name in ("source", "other"):
         made(tmp_path / name, "ours", vocabulary=vocabulary, **(bert if to == "tf1_bert" else {}))
-    source, folder = open_source(str(tmp_path / "source")), tmp_path / "converted"
+    source, folder = open_model(str(tmp_path / "source")), tmp_path / "converted"
 
     def interrupted(*_, **__):
         raise KeyboardInterrupt
@@ -108,7 +108,7 @@ def test_only_the_same_conversion_makes_a_finished_or_unfinished_output_again(ti
     assert {path.name for path in folder.rglob("*") if path.is_file()} == set(files)
     files = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     for other in FORMATS:
-        for write in (lambda other: convert(open_source(str(tmp_path / "other")), str(folder), other),
+        for write in (lambda other: convert(open_model(str(tmp_path / "other")), str(folder), other),
                       lambda other: save_random(TINY, str(folder), other)):
             with pytest.raises(ValueError, match=f"there is already a model in {folder}: choose another directory"):
                 write(other)
@@ -119,10 +119,10 @@ def test_a_module_takes_no_head_of_a_task_and_none_that_was_never_trained(tiny_s
     vocabulary = VocabularyFiles(spm_model_file=tiny_spm)
     made(tmp_path / "span", kind="span", vocabulary=vocabulary)
     with pytest.raises(ValueError, match="TF-Hub module .* Received: AlbertSpan$"):
-        convert(open_source(str(tmp_path / "span")), str(tmp_path / "new"), "tf_hub")
+        convert(open_model(str(tmp_path / "span")), str(tmp_path / "new"), "tf_hub")
     made(tmp_path / "encoder", kind="encoder", vocabulary=vocabulary)
-    convert(open_source(str(tmp_path / "encoder")), str(tmp_path / "new"), "tf_hub", "pretrainer")
-    assert open_source(str(tmp_path / "new")).head == "encoder"
+    convert(open_model(str(tmp_path / "encoder")), str(tmp_path / "new"), "tf_hub", "pretrainer")
+    assert open_model(str(tmp_path / "new")).head == "encoder"
 
 
 @pytest.mark.both_stacks

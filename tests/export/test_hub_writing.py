@@ -10,7 +10,7 @@ from albert_tf.export.tf_hub import export_encoder, export_preprocessing
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.weights.stored_model import open_source
+from albert_tf.weights.stored_model import open_model
 
 pytestmark = [pytest.mark.both_stacks, pytest.mark.long]
 
@@ -127,5 +127,5 @@ def test_an_encoder_alone_has_no_signatures_of_heads_and_a_later_export_keeps_it
             (tmp_path / "README.md").write_text(text)
     assert (tmp_path / "README.md").read_text() == "mine"
     assert set(tf.saved_model.load(str(tmp_path)).signatures) == {"tokens", "tokenization_info"}
-    found = open_source(str(tmp_path)).vocabulary.tokenizer()
+    found = open_model(str(tmp_path)).vocabulary.tokenizer()
     assert dict(do_lower_case=found.do_lower_case, keep_accents=found.keep_accents) == options

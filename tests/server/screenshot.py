@@ -13,7 +13,7 @@ from browser import browser  # noqa: E402
 from server_running import running  # noqa: E402
 
 from albert_tf.server.models import model_of_source  # noqa: E402
-from albert_tf.weights.stored_model import open_source  # noqa: E402
+from albert_tf.weights.stored_model import open_model  # noqa: E402
 
 MODEL = "albert_tiny_en"
 SENTENCE = "She opened the [MASK] and went out."
@@ -21,7 +21,7 @@ SENTENCE = "She opened the [MASK] and went out."
 
 def main():
     """Writes the file."""
-    with browser() as page, running([model_of_source(MODEL, open_source(MODEL))]) as server:
+    with browser() as page, running([model_of_source(MODEL, open_model(MODEL))]) as server:
         page.show(700, 640, "light")
         page.open(server.url)
         page.click(MODEL)

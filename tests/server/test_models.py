@@ -19,7 +19,7 @@ from albert_tf.export.conversion import save
 from albert_tf.server import models
 from albert_tf.server.app import ModelServer
 from albert_tf.server.models import model_of_source, names_of
-from albert_tf.weights.stored_model import open_source
+from albert_tf.weights.stored_model import open_model
 from albert_tf.weights.vocabulary import VocabularyFiles
 
 pytestmark = pytest.mark.long
@@ -42,9 +42,9 @@ def test_a_saved_model_is_refused_by_name_and_random_heads_are_warned_of(served,
     with loaded("serve") as run:
         assert run(init_checkpoint=tmp_path) == 1
     assert f"serve: error: {tmp_path} is a SavedModel" in capsys.readouterr().err
-    model_of_source("answers", open_source(served("pretrainer")), "span")
+    model_of_source("answers", open_model(served("pretrainer")), "span")
     assert f"the variables of the span head start with random values, since {served('pretrainer')}" in caplog.text
-    assert not model_of_source("encoder", open_source(served("encoder")), "pretrainer").signatures  # no masked-LM head
+    assert not model_of_source("encoder", open_model(served("encoder")), "pretrainer").signatures  # no masked-LM head
 
 
 @pytest.mark.parametrize("paths, names", [

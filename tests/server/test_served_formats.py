@@ -27,7 +27,7 @@ from albert_tf.tasks.sentence_vectors.vectors import text_vectors
 from albert_tf.tasks.squad.answers import answer_questions
 from albert_tf.tasks.tagging.text_tags import split_words, tag_words
 from albert_tf.weights.heads import head_named
-from albert_tf.weights.stored_model import open_source
+from albert_tf.weights.stored_model import open_model
 from albert_tf.weights.vocabulary import VocabularyFiles
 
 pytest.importorskip("onnx")
@@ -146,7 +146,7 @@ def onnx_tokenizer(both):
 
 
 def of_weights(name, folder, head):
-    return model_of_source(name, open_source(os.path.join(os.path.dirname(folder), "weights")), head, top_k=3)
+    return model_of_source(name, open_model(os.path.join(os.path.dirname(folder), "weights")), head, top_k=3)
 
 
 def test_a_classifier_that_was_trained_on_single_texts_takes_no_second_one(made):

@@ -10,7 +10,7 @@ import tiny
 import albert_tf
 from albert_tf.modeling.layers import release_name
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.weights.stored_model import open_source
+from albert_tf.weights.stored_model import open_model
 
 TINY = tiny.TINY.replace(embedding_size=8, num_hidden_layers=3, max_position_embeddings=6, initializer_range=0.3)
 # Layers of a block: the release's names and albert_zh's (modeling.transformer_model).
@@ -61,7 +61,7 @@ def write(folder, values):
 
 def test_outputs_are_those_of_the_projected_embedding(written):
     model, _, folder = written
-    source = open_source(str(folder))
+    source = open_model(str(folder))
     assert not [name for name in source.tensors if "layer_shared" in name or name.endswith("_2")]
     assert list(source.tensors["bert/embeddings/word_embeddings"].shape) == [20, 8]
     again = albert_tf.from_pretrained(str(folder), model="pretrainer")
@@ -82,4 +82,4 @@ def test_another_layer_norm_a_missing_config_and_a_missing_projection_are_named(
         albert_tf.from_pretrained(str(folder))
     write(folder, {name: value for name, value in values.items() if "word_embeddings_2" not in name})
     with pytest.raises(ValueError, match=r"must be \[V, E\] and .* Received shapes: \[20, 4\] and \[\]"):
-        open_source(str(folder))
+        open_model(str(folder))

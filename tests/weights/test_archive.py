@@ -16,7 +16,7 @@ import albert_tf
 from albert_tf import keras
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.weights import archive
-from albert_tf.weights.stored_model import open_source
+from albert_tf.weights.stored_model import open_model
 from albert_tf.weights.tf1 import save_tf1_checkpoint
 
 
@@ -78,7 +78,7 @@ def test_a_released_archive_is_read_without_hidden_files_and_what_a_killed_proce
     path.write_bytes(gzip.compress(tar_of(tmp_path / "albert_tiny", *others)))
     again = albert_tf.from_pretrained(str(path))
     assert all(np.array_equal(a, b) for a, b in zip(model.weights, again.weights))
-    vocabulary = open_source(str(path)).vocabulary
+    vocabulary = open_model(str(path)).vocabulary
     assert os.path.basename(vocabulary.spm_model_file) == "30k-clean.model"
     assert vocabulary.tokenizer().vocab["[CLS]"] == 2
     (folder,) = temporary.glob("albert_tf.*")
@@ -170,7 +170,7 @@ def test_a_small_archive_of_large_content_ends_at_the_limit(tmp_path, temporary,
     tracemalloc.start()
     try:
         with pytest.raises(ValueError, match=f"bomb.tar.gz {message}"):
-            open_source(str(tmp_path / "bomb.tar.gz"))
+            open_model(str(tmp_path / "bomb.tar.gz"))
         assert tracemalloc.get_traced_memory()[1] < 4 << 20
     finally:
         tracemalloc.stop()

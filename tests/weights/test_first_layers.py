@@ -10,7 +10,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.export.conversion import save
 from albert_tf.weights.from_pretrained import build
 from albert_tf.weights.heads import HEAD_NAMES, head_named
-from albert_tf.weights.stored_model import open_source
+from albert_tf.weights.stored_model import open_model
 from albert_tf.weights.transforms import first_layers
 from albert_tf.weights.vocabulary import VocabularyFiles
 
@@ -36,7 +36,7 @@ def made(head, config):
 def test_a_cut_model_has_the_output_of_its_last_layer_and_the_same_head(tmp_path, caplog, head, config, number):
     model = made(head, CONFIGS[config])
     save(model, str(tmp_path), "ours")
-    cut, report = build(first_layers(open_source(str(tmp_path)), number), head)
+    cut, report = build(first_layers(open_model(str(tmp_path)), number), head)
     assert cut.config.num_hidden_layers == number and not report.not_used and not report.not_restored
     encoder, whole = (getattr(each, "albert", each) for each in (cut, model))
     expected = whole(INPUTS)["encoder_outputs"][number * whole.config.inner_group_num - 1]

@@ -10,7 +10,7 @@ import pytest
 
 import albert_tf
 from albert_tf.utils.foreign_keys import REFUSED
-from albert_tf.weights.stored_model import open_source
+from albert_tf.weights.stored_model import open_model
 
 pytestmark = pytest.mark.both_stacks
 with open(pathlib.Path(__file__).parents[2] / "docs/foreign_keys.csv", encoding="utf-8", newline="") as table:
@@ -131,7 +131,7 @@ def result_once():
 
 def result(path):
     """What a folder means: the config, the settings, the ids of texts, and the outputs of the model."""
-    source = open_source(str(path))
+    source = open_model(str(path))
     model = albert_tf.from_pretrained(str(path), model=source.head)
     inputs = dict(input_ids=[[2, 5, 7, 3, 9, 3]], input_mask=[[1] * 6], segment_ids=[[0] * 4 + [1] * 2])
     if source.vocabulary:
@@ -161,7 +161,7 @@ def test_a_followed_key_changes_the_result(folders, result_once, file, key):
 @pytest.mark.parametrize("file, key", keys("refused"))
 def test_a_refused_key_is_named_in_one_line(folders, file, key):
     with pytest.raises(ValueError, match=rf"{file.rpartition(' ')[2]}: {key} .* is not supported: \w.*\Z"):
-        open_source(str(folders(file, key)[1]))
+        open_model(str(folders(file, key)[1]))
 
 
 @pytest.mark.parametrize("file", [file for file in VALUES if file != "added_tokens.json"])  # its keys are tokens

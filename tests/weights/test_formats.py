@@ -14,7 +14,7 @@ from albert_tf.export.conversion import convert
 from albert_tf.text.tokenization import tokenizer_key
 from albert_tf.weights.from_pretrained import load_into
 from albert_tf.weights.heads import HEADS
-from albert_tf.weights.stored_model import open_source
+from albert_tf.weights.stored_model import open_model
 
 pytestmark = pytest.mark.both_stacks
 OF_MODULES = ("encoder", "pretrainer", "sentence_encoder")
@@ -26,7 +26,7 @@ CASES = [(name, to) for name in SETTINGS for to in ("ours", "tf1", "hugging_face
 
 def check(path, model, head, is_hugging_face=False):
     """Checks that the weights at a path are those of a model, bit for bit, with its config and its arguments."""
-    source = open_source(str(path))
+    source = open_model(str(path))
     assert source.head == head
     read = albert_tf.from_pretrained(str(path), model=head)
     assert read.config in (model.config, model.config.in_groups())
@@ -43,7 +43,7 @@ def check(path, model, head, is_hugging_face=False):
 def test_a_model_and_its_conversion_have_all_that_was_saved(written, cased, tmp_path, name, to):
     head = "pretrainer" if name == "bert" else head_of_name(name)
     model, folder = written(name, to)
-    convert(open_source(str(folder)), str(tmp_path), "tf1" if to == "ours" else "ours")
+    convert(open_model(str(folder)), str(tmp_path), "tf1" if to == "ours" else "ours")
     if to in ("hugging_face", "tf1_bert"):
         assert (folder / "README.md").exists()
     for path in (folder, tmp_path):
@@ -57,7 +57,7 @@ def test_a_model_and_its_conversion_have_all_that_was_saved(written, cased, tmp_
 def test_the_head_follows_from_the_variables(copied, name):
     _, folder = copied(name, "tf1")
     (folder / "albert_tf.json").unlink(missing_ok=True)
-    assert open_source(str(folder)).head == name
+    assert open_model(str(folder)).head == name
 
 
 @pytest.mark.parametrize("to", ["ours", "tf1", "hugging_face", "tf_hub"])
@@ -94,7 +94,7 @@ def test_every_sharing_and_size_comes_back(tmp_path, to, changes):
 @pytest.mark.parametrize("name", ["model_a", "model_b", "model_c", "model_d"])
 def test_the_releases_checkpoints_come_back_without_slots_and_steps(golden, tmp_path, name):
     file = "model.ckpt-training" if name == "model_a" else "model.ckpt-best"
-    source = open_source(str(golden / name / file))
+    source = open_model(str(golden / name / file))
     report = load_into(albert_tf.from_pretrained(str(golden / name), model="pretrainer"), source)
     assert not report.not_restored and not report.not_used
     assert len(report.optimizer_state) == (2 * len(report.restored) + 1 if name == "model_a" else 0)

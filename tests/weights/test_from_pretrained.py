@@ -20,7 +20,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretraining.objective import PretrainingObjective
 from albert_tf.weights.from_pretrained import build, load_into
 from albert_tf.weights.heads import HEAD_NAMES, head_named
-from albert_tf.weights.stored_model import open_source
+from albert_tf.weights.stored_model import open_model
 from albert_tf.weights.tf1 import save_tf1_checkpoint
 
 pytestmark = pytest.mark.both_stacks
@@ -67,7 +67,7 @@ def test_a_checkpoint_of_a_run_is_read_without_its_optimizer_by_every_kind_of_mo
     for kind in set(HEAD_NAMES) - {"pretrainer"}:
         read = albert_tf.from_pretrained(str(folder), model=kind, **dict(num_labels=2) if "classifier" in kind else {})
         np.testing.assert_array_equal(pooler(read), pooler(model))
-        report = load_into(read, open_source(str(folder)))
+        report = load_into(read, open_model(str(folder)))
         assert all(name.startswith("cls/") for name in report.not_used)
         assert len(report.restored) + len(report.not_restored) == len(read.weights)
 
@@ -115,7 +115,7 @@ def test_a_task_starts_from_weights_and_its_heads_from_the_seed(folder, caplog, 
     def head(seed):
         keras.utils.set_random_seed(seed)
         with mirrored.scope() if replicas == 2 else contextlib.nullcontext():
-            objective, _ = build(open_source(str(folder)), lambda: PretrainingObjective(AlbertPretrainer(TINY)))
+            objective, _ = build(open_model(str(folder)), lambda: PretrainingObjective(AlbertPretrainer(TINY)))
         np.testing.assert_array_equal(values(objective.model.albert.pooler.kernel), encoder.pooler.kernel)
         return values(objective.model.sentence_order.kernel)
 
@@ -184,16 +184,16 @@ def test_what_is_not_restored_or_not_used_is_reported_and_keeps_its_values(tmp_p
     save_tf1_checkpoint(AlbertModel(TINY), str(tmp_path / "encoder"))
     model = AlbertPretrainer(TINY)
     before = values_of(model)["cls/predictions/transform/dense/kernel"]
-    report = load_into(model, open_source(str(tmp_path / "encoder")))
+    report = load_into(model, open_model(str(tmp_path / "encoder")))
     assert set(report.not_restored) == {name for name in values_of(model) if name.startswith("cls/")}
     assert "new, random: cls/predictions/output_bias, " in str(report)
     np.testing.assert_array_equal(values_of(model)["cls/predictions/transform/dense/kernel"], before)
     save_tf1_checkpoint(model, str(tmp_path / "pretrainer"))
-    report = load_into(AlbertModel(TINY), open_source(str(tmp_path / "pretrainer")))
+    report = load_into(AlbertModel(TINY), open_model(str(tmp_path / "pretrainer")))
     assert len(report.not_used) == 7 and "not used: cls/predictions/output_bias" in str(report)
     mnli, rte = (head_named("classifier").model(TINY, num_labels=labels) for labels in (3, 2))
     save_tf1_checkpoint(mnli, str(tmp_path / "mnli"))
-    report = load_into(rte, open_source(str(tmp_path / "mnli")))
+    report = load_into(rte, open_model(str(tmp_path / "mnli")))
     assert report.not_restored == {"output_weights": "shape [3, 8], not [2, 8]", "output_bias": "shape [3], not [2]"}
     np.testing.assert_array_equal(rte.albert.pooler.kernel, mnli.albert.pooler.kernel)
 
@@ -203,15 +203,15 @@ def test_weights_of_another_model_are_refused_and_change_nothing(tmp_path):
     model = AlbertModel(TINY)
     before = values_of(model)
     with pytest.raises(ValueError, match=r"word_embeddings .*\[21, 4\].* \[20, 4\]"):
-        load_into(model, open_source(str(tmp_path / "model.ckpt")))
+        load_into(model, open_model(str(tmp_path / "model.ckpt")))
     with pytest.raises(ValueError, match="nothing was restored"):
-        load_into(model, open_source(tf.train.Checkpoint(weights=tf.Variable([1.0])).write(str(tmp_path / "other"))))
+        load_into(model, open_model(tf.train.Checkpoint(weights=tf.Variable([1.0])).write(str(tmp_path / "other"))))
     assert all(np.array_equal(before[name], value) for name, value in values_of(model).items())
 
 
 def test_every_group_can_start_from_group_0(tmp_path):
     save_tf1_checkpoint(AlbertModel(TINY), str(tmp_path / "model.ckpt"))
-    source, config = open_source(str(tmp_path / "model.ckpt")), TINY.replace(num_hidden_layers=3, num_hidden_groups=3)
+    source, config = open_model(str(tmp_path / "model.ckpt")), TINY.replace(num_hidden_layers=3, num_hidden_groups=3)
     with pytest.raises(ValueError, match="the config asks for group 2, inner group 1: use the config that belongs"):
         build(source, lambda: AlbertModel(config))
     grouped, report = build(source, lambda: AlbertModel(config), init_from_group0=True)

@@ -20,24 +20,24 @@ from albert_tf.weights import archive
 from albert_tf.weights.from_pretrained import load_into
 from albert_tf.weights.resolved_model import resolve
 from albert_tf.weights.source import Source
-from albert_tf.weights.stored_model import open_source
+from albert_tf.weights.stored_model import open_model
 
 
 def test_weights_vocabulary_casing_and_config_are_read_from_a_tf1_module(tmp_path, tiny_spm):
     config = TINY.replace(num_attention_heads=4, num_hidden_layers=5)
     tf1_module(tmp_path / "module", tiny_spm, config, lower=False)
-    source = open_source(str(tmp_path / "module"))
+    source = open_model(str(tmp_path / "module"))
     assert source.config == config
     assert source.vocabulary.spm_model_file == str(tmp_path / "module/assets/tiny.model")
     tokenizer = source.vocabulary.tokenizer()
     assert tokenizer.vocab["[CLS]"] == 2 and not tokenizer.do_lower_case
     values = tf1_module(tmp_path / "lower", tiny_spm, lower=True)
-    assert open_source(str(tmp_path / "lower")).vocabulary.do_lower_case
+    assert open_model(str(tmp_path / "lower")).vocabulary.do_lower_case
     model = albert_tf.from_pretrained(str(tmp_path / "lower"), model="pretrainer")
     assert all(np.array_equal(value, values[name]) for name, value in values_of(model).items())
     config = TINY.replace(num_attention_heads=1)
     (tmp_path / "lower/assets/albert_config.json").write_text(config.to_json_string())
-    assert open_source(str(tmp_path / "lower")).config == config
+    assert open_model(str(tmp_path / "lower")).config == config
     tf1_module(tmp_path / "graph", tiny_spm, scopes=False)  # does not tell the model's sizes
     with pytest.raises(ValueError, match="no albert_config.json.*--albert_config_file"):
         albert_tf.from_pretrained(str(tmp_path / "graph"))
@@ -45,7 +45,7 @@ def test_weights_vocabulary_casing_and_config_are_read_from_a_tf1_module(tmp_pat
     names, tensors = zip(*((f"module/{name}", value) for name, value in values.items()))  # of fine-tuning
     tf.raw_ops.SaveV2(prefix=str(tmp_path / "model.ckpt-9"), tensor_names=names, shape_and_slices=[""] * len(names),
                       tensors=tensors)
-    assert not load_into(model, open_source(str(tmp_path / "model.ckpt-9"))).not_restored
+    assert not load_into(model, open_model(str(tmp_path / "model.ckpt-9"))).not_restored
 
 
 def test_a_tf2_module_with_the_releases_names_is_read_by_them(tmp_path):
@@ -100,7 +100,7 @@ def test_a_model_is_downloaded_once(tmp_path, monkeypatch, tiny_spm, server, ins
     model = albert_tf.from_pretrained(f"{url}/albert_base")
     np.testing.assert_array_equal(values_of(model)["bert/pooler/dense/kernel"], values["bert/pooler/dense/kernel"])
     (folder / "albert_base").unlink()
-    assert open_source(f"{url}/albert_base").path == f"{url}/albert_base"
+    assert open_model(f"{url}/albert_base").path == f"{url}/albert_base"
     assert len(list((tmp_path / cache).glob("*.tar.gz"))) == 1
 
 
@@ -111,7 +111,7 @@ def test_a_server_that_does_not_answer_is_one_clear_error(tmp_path, monkeypatch)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/model.tar.gz"
         with pytest.raises(ValueError, match=f"{url} cannot be downloaded: .*timed out"):
-            open_source(url)
+            open_model(url)
 
 
 def test_what_is_wrong_with_a_download_is_said_with_its_url(tmp_path, server):

@@ -20,7 +20,7 @@ from albert_tf.weights.from_pretrained import load_into
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.hugging_face.reading import NAMES
 from albert_tf.weights.hugging_face.writing import save_hugging_face
-from albert_tf.weights.stored_model import open_source
+from albert_tf.weights.stored_model import open_model
 from albert_tf.weights.tf1 import bert_name_of
 
 pytestmark = pytest.mark.both_stacks
@@ -59,7 +59,7 @@ def check_outputs(folder, head, path):
 @pytest.mark.parametrize("name", FOLDERS)
 def test_folders_of_transformers_have_its_outputs_and_survive_a_round_trip(golden, tmp_path, name):
     folder = golden / name
-    assert open_source(str(folder)).head == FOLDERS[name]
+    assert open_model(str(folder)).head == FOLDERS[name]
     check_outputs(folder, FOLDERS[name], folder)
     save_hugging_face(albert_tf.from_pretrained(str(folder), model=FOLDERS[name]), str(tmp_path))
     old, new = (load_file(path / "model.safetensors") for path in (folder, tmp_path))
@@ -120,7 +120,7 @@ def test_half_precision_and_copies_are_read(tmp_path):
     tensors["albert.embeddings.position_ids"] = np.arange(16)[None]
     save_file(tensors, folder / "model.safetensors")
     again = head_named("pretrainer").model(TINY)
-    assert not load_into(again, open_source(str(folder))).not_used
+    assert not load_into(again, open_model(str(folder))).not_used
     for name, value in values_of(model).items():
         np.testing.assert_array_equal(values_of(again)[name], value.astype(np.float16))
 
@@ -141,7 +141,7 @@ def test_several_labels_for_one_text_are_read_and_written(tmp_path):
 def test_layers_that_hugging_face_groups_otherwise_are_the_same_layers(tmp_path):
     model, folder = folder_of(tmp_path, "encoder", num_hidden_layers=22, cross_layer_sharing="none")
     assert json.loads((folder / "config.json").read_text())["num_hidden_groups"] == 22
-    config = open_source(str(folder)).config  # the release's own expression leaves group 15 out
+    config = open_model(str(folder)).config  # the release's own expression leaves group 15 out
     assert config.attention_blocks == model.config.attention_blocks
     with pytest.raises(ValueError, match="assigns 22 layers to 22 groups differently"):
         folder_of(tmp_path, "encoder", num_hidden_layers=22, num_hidden_groups=22)
@@ -217,7 +217,7 @@ def google_checkpoint(folder, target):
 
 
 def test_a_bert_is_a_config_that_shares_nothing_and_does_not_factorize(golden):
-    config = open_source(str(golden / "bert/encoder")).config
+    config = open_model(str(golden / "bert/encoder")).config
     assert config.is_bert and config.embedding_size == config.hidden_size == 8
     assert config.cross_layer_sharing == "none" and config.hidden_act == "gelu_exact"
     assert AlbertConfig.preset("bert_large").is_bert
@@ -240,7 +240,7 @@ def test_tensors_without_the_prefix_and_with_old_names_are_read(golden, tmp_path
     save_file(old, tmp_path / "model.safetensors")
     shutil.copy(folder / "config.json", tmp_path)
     check_outputs(folder, "encoder", tmp_path)
-    assert set(open_source(str(tmp_path)).tensors) == set(open_source(str(folder)).tensors)
+    assert set(open_model(str(tmp_path)).tensors) == set(open_model(str(folder)).tensors)
 
 
 def test_googles_checkpoint_computes_what_transformers_computes(golden, tmp_path):
@@ -254,7 +254,7 @@ def test_googles_checkpoint_computes_what_transformers_computes(golden, tmp_path
 @pytest.mark.parametrize("case", [name[5:] for name in FOLDERS if name.startswith("bert/") and "token" not in name])
 def test_googles_checkpoint_is_written_with_googles_names(golden, tmp_path, case):
     expected = google_checkpoint(golden / "bert" / case, tmp_path / "google")
-    convert(open_source(str(golden / "bert" / case)), str(tmp_path / "written"), "tf1_bert")
+    convert(open_model(str(golden / "bert" / case)), str(tmp_path / "written"), "tf1_bert")
     reader = tf.train.load_checkpoint(str(tmp_path / "written/bert_model.ckpt"))
     assert set(reader.get_variable_to_shape_map()) == set(expected)
     for name, value in expected.items():
@@ -268,8 +268,8 @@ def test_a_vocabulary_that_keeps_accents_is_read_and_written_with_hugging_faces_
     shutil.copytree(golden / "bert/encoder", tmp_path / "source")
     shutil.copy(golden / "accents/vocab.txt", tmp_path / "source")
     (tmp_path / "source/tokenizer_config.json").write_text('{"do_lower_case": true, "strip_accents": false}')
-    convert(open_source(str(tmp_path / "source")), str(tmp_path / "written"), "hugging_face")
+    convert(open_model(str(tmp_path / "source")), str(tmp_path / "written"), "hugging_face")
     written = json.loads((tmp_path / "written/tokenizer_config.json").read_text())
     assert written["strip_accents"] is False and "keep_accents" not in written
     for name in ("source", "written"):
-        assert open_source(str(tmp_path / name)).vocabulary.tokenizer().tokenize("Schön") == ["schön"]
+        assert open_model(str(tmp_path / name)).vocabulary.tokenizer().tokenize("Schön") == ["schön"]

@@ -22,7 +22,7 @@ from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.weights.heads import head_of
 from albert_tf.weights.hugging_face import hub
 from albert_tf.weights.model_card import ModelCard, write_model_card
-from albert_tf.weights.stored_model import open_source
+from albert_tf.weights.stored_model import open_model
 from albert_tf.weights.vocabulary import VocabularyFiles
 
 CONFIG = TINY_TEXT.replace(max_position_embeddings=16)
@@ -70,20 +70,20 @@ def test_only_files_that_are_read_are_downloaded_once_and_the_weights_last(model
     assert order[-1] == "model.safetensors" and len(order) > 3
     forget()
     model_hub.requests.clear()
-    assert open_source(PATH).settings.label_names == ("no", "yes")
+    assert open_model(PATH).settings.label_names == ("no", "yes")
     assert model_hub.requests and not model_hub.requests_for_files()
 
 
 def test_without_a_network_the_cache_is_used_and_nothing_is_requested(model_hub, folder, monkeypatch):
     model_hub.add("org/tiny", folder)
-    open_source(PATH)
+    open_model(PATH)
     forget()
     model_hub.requests.clear()
     set_offline(monkeypatch, True)
     assert_same_weights(PATH, folder)
     assert not model_hub.requests
     with pytest.raises(ValueError, match="hf://org/other cannot be downloaded: it is not in the cache, and the hub"):
-        open_source("hf://org/other")
+        open_model("hf://org/other")
 
 
 @pytest.mark.long
@@ -135,7 +135,7 @@ def test_what_cannot_be_read_is_named(model_hub, folder, monkeypatch, tmp_path, 
         monkeypatch.setattr(hf_api.api, "endpoint", "http://127.0.0.1:9")
         monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(ValueError, match=message):
-        open_source(path)
+        open_model(path)
     assert "pytorch_model.bin" not in files_in(tmp_path / "cache")
 
 
@@ -156,10 +156,10 @@ def test_a_download_that_was_cut_is_not_taken_for_whole(model_hub, folder, monke
     model_hub.cut_after = 1000  # more than config.json, less than the weights
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     with pytest.raises(ValueError, match="^hf://org/tiny cannot be downloaded: "):
-        open_source(PATH)
+        open_model(PATH)
     set_offline(monkeypatch, True)
     with pytest.raises(ValueError, match="^hf://org/tiny.* not in the cache, and the hub cannot be reached"):
-        open_source(PATH)
+        open_model(PATH)
     set_offline(monkeypatch, False)
     model_hub.cut_after = None
     assert_same_weights(PATH, folder)
@@ -168,7 +168,7 @@ def test_a_download_that_was_cut_is_not_taken_for_whole(model_hub, folder, monke
 def test_a_card_has_the_revision_also_when_the_weights_are_not_opened_again(model_hub, folder, tmp_path):
     commit = model_hub.add("org/tiny", folder)
     model = AlbertModel(CONFIG)
-    open_source(PATH)
+    open_model(PATH)
     for _ in range(2):
         write_model_card(str(tmp_path), ModelCard(head_of(model), CONFIG, PATH))
         card = (tmp_path / "README.md").read_text()

@@ -15,7 +15,7 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.weights.heads import encoder_of, head_named
 from albert_tf.weights.hugging_face.writing import save_hugging_face
-from albert_tf.weights.stored_model import open_source
+from albert_tf.weights.stored_model import open_model
 from albert_tf.weights.vocabulary import VocabularyFiles
 
 TINY = TINY_TEXT.replace(embedding_size=4, hidden_size=8, num_hidden_layers=4, max_position_embeddings=8,
@@ -81,7 +81,7 @@ def preset(request, golden, tmp_path):
     ("encoder", "encoder"), ("equal_sizes", "encoder"), ("classifier", "classifier"), ("pretrainer", "pretrainer")],
     indirect=["preset"])
 def test_a_preset_computes_the_same_here(preset, golden, kind):
-    assert open_source(str(preset)).settings.head == kind
+    assert open_model(str(preset)).settings.head == kind
     model, theirs = albert_tf.from_pretrained(str(preset), model=kind), np.load(preset / "outputs.npz")
     names = dict(token_ids="input_ids", padding_mask="input_mask", segment_ids="segment_ids",
                  mask_positions="masked_lm_positions")

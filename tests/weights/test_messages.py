@@ -14,7 +14,7 @@ from tiny import TINY_TEXT
 
 import albert_tf
 from albert_tf.export.conversion import convert
-from albert_tf.weights.stored_model import open_source
+from albert_tf.weights.stored_model import open_model
 
 pytestmark = pytest.mark.both_stacks
 HF, OURS, WEIGHTS, INDEX = ("token_classifier", "hugging_face"), ("token_classifier", "ours"), "model.safetensors", (
@@ -25,7 +25,7 @@ IDENTITY = "albert.encoder.embedding_hidden_mapping_in."
 
 def read(path):
     """All that is read of a folder: weights, config, settings, vocabulary."""
-    source = open_source(str(path))
+    source = open_model(str(path))
     model = albert_tf.from_pretrained(str(path), model=source.head)
     return model, source.vocabulary and source.vocabulary.tokenizer()
 
@@ -212,7 +212,7 @@ def test_weights_that_are_not_finite_are_refused_by_file_and_variable(tmp_path, 
     model = albert_tf.AlbertModel(TINY_TEXT)
     model.pooler.kernel.assign(tf.tensor_scatter_nd_update(model.pooler.kernel, [[0, 1], [7, 3]], [np.nan, -np.inf]))
     albert_tf.save_pretrained(model, str(tmp_path), to=to)
-    for use in (read, lambda path: convert(open_source(path), f"{path}/again", "ours")):
+    for use in (read, lambda path: convert(open_model(path), f"{path}/again", "ours")):
         fails(tmp_path, str(tmp_path), "2 of the 256 values of bert/pooler/dense/kernel", "NaN", use=use)
 
 
@@ -234,4 +234,4 @@ def test_an_index_with_more_values_than_the_data_files_is_refused_at_once(tmp_pa
     tf.raw_ops.SaveV2(prefix=prefix, tensor_names=["output_weights", "a text"],
                       tensors=[tf.ones([4, 4]), tf.constant("b")],
                       shape_and_slices=["1000000 1000000 0,4:0,4", ""])
-    fails(prefix, "model.ckpt", "4,000,000,000,000 bytes", "7", use=open_source)
+    fails(prefix, "model.ckpt", "4,000,000,000,000 bytes", "7", use=open_model)

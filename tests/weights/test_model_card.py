@@ -17,7 +17,7 @@ from albert_tf.tasks.classification.answers import text_logits
 from albert_tf.training.config import Schedule, Training
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.model_card import ModelCard, model_name, write_calibration, write_model_card, write_run_card
-from albert_tf.weights.stored_model import open_source
+from albert_tf.weights.stored_model import open_model
 from albert_tf.weights.vocabulary import VocabularyFiles
 
 CONFIG = TINY.replace(vocab_size=1000, num_hidden_layers=3, max_position_embeddings=8)
@@ -165,7 +165,7 @@ def test_the_card_of_a_run_has_its_options_and_labels(tmp_path, run):
 
 @pytest.mark.parametrize("to", ["ours", "tf1", "hugging_face", pytest.param("tf_hub", marks=pytest.mark.long)])
 def test_a_conversion_has_the_data_scores_and_origin_of_its_weights(tmp_path, run, to):
-    convert(open_source(str(run)), str(tmp_path / "once"), to)
+    convert(open_model(str(run)), str(tmp_path / "once"), to)
     text = (tmp_path / "once/README.md").read_text()
     fields = header(text)
     assert "base_model" not in fields and fields["datasets"] == ["novels.tfrecord"]
@@ -175,13 +175,13 @@ def test_a_conversion_has_the_data_scores_and_origin_of_its_weights(tmp_path, ru
         assert line in text.splitlines(), line
     if to != "hugging_face":
         return
-    convert(open_source(str(tmp_path / "once")), str(tmp_path / "twice"), "ours")
+    convert(open_model(str(tmp_path / "once")), str(tmp_path / "twice"), "ours")
     text = (tmp_path / "twice/README.md").read_text()
     assert header(text)["metrics"] == ["masked_lm_accuracy"] and "| weights | once |" in text.splitlines()
     assert [line for line in text.splitlines() if line.startswith("## ")] == [
         "## Made from", "## once: Made from", "## once: tiny/model.ckpt-best: Made from",
         "## once: tiny/model.ckpt-best: Scores"]
-    convert(open_source(str(run / "model.ckpt-20")), str(tmp_path / "other"), "ours")  # not the best: no scores
+    convert(open_model(str(run / "model.ckpt-20")), str(tmp_path / "other"), "ours")  # not the best: no scores
     text = (tmp_path / "other/README.md").read_text()
     assert "| weights | tiny/model.ckpt-20 |" in text.splitlines() and "metrics" not in header(text)
     assert "Scores" not in text
@@ -209,7 +209,7 @@ def test_a_calibration_is_a_section_of_the_card_and_of_the_cards_of_conversions(
     rows = ["| temperature | 1.5000 |", "| expected_calibration_error | 0.0312 |",
             "| expected_calibration_error_before | 0.2500 |", "| threshold/odd | 0.7500 |"]
     assert text.splitlines()[-4:] == rows
-    convert(open_source(str(folder)), str(tmp_path / "converted"), "ours", "classifier")
+    convert(open_model(str(folder)), str(tmp_path / "converted"), "ours", "classifier")
     assert "\n".join(rows) in (tmp_path / "converted/README.md").read_text()
     (folder / "README.md").write_text("My model.\n")
     write_calibration(str(folder), dict(temperature=1.0))

@@ -15,7 +15,7 @@ from albert_tf.modeling import encoder
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.weights.from_pretrained import build, from_pretrained, load_into
-from albert_tf.weights.stored_model import StoredModel, open_source
+from albert_tf.weights.stored_model import StoredModel, open_model
 from albert_tf.weights.transforms import factorized, reshaped, unshared, unshared_config, widened
 
 pytestmark = pytest.mark.both_stacks
@@ -41,18 +41,18 @@ def batch():
 
 def test_the_encoder_of_a_widened_model_computes_nearly_the_same(narrow):
     model, path = narrow
-    wide, report = build(widened(open_source(path), 48), "pretrainer")
+    wide, report = build(widened(open_model(path), 48), "pretrainer")
     assert wide.config == CONFIG.replace(embedding_size=48)
     assert not report.not_restored and not report.not_used
     expected, found = (m(batch())["sequence_output"].numpy().ravel() for m in (model, wide))
     assert np.corrcoef(expected, found)[0, 1] > 0.98
     assert 0.9 < np.std(found) / np.std(expected) < 1.1
     names = ["bert/embeddings/word_embeddings", "bert/embeddings/position_embeddings"]
-    source, again = (widened(open_source(path), 48) for _ in range(2))
+    source, again = (widened(open_model(path), 48) for _ in range(2))
     words, positions = (source.value(name).numpy() for name in names)  # the order of reading does not matter
     np.testing.assert_array_equal(positions, again.value(names[1]))
     np.testing.assert_array_equal(words, again.value(names[0]))
-    np.testing.assert_array_equal(words[:, :32], open_source(path).value(names[0]))
+    np.testing.assert_array_equal(words[:, :32], open_model(path).value(names[0]))
     assert 0 < np.abs(words[:, 32:]).max() <= 0.04
     mapping = source.value("bert/encoder/embedding_hidden_mapping_in/kernel").numpy()
     assert mapping.shape == (48, 64) and not mapping[32:].any() and mapping[:32].any()
@@ -89,7 +89,7 @@ def saved(folder, **changes):
 @pytest.mark.parametrize("changes", SHARINGS, ids=str)
 def test_every_sharing_is_undone_with_equal_outputs(tmp_path, changes):
     model = saved(tmp_path, **changes)
-    source = unshared(open_source(str(tmp_path)))
+    source = unshared(open_model(str(tmp_path)))
     assert source.config == unshared_config(model.config) and unshared(source) is source
     again, report = build(source, "encoder")
     assert not report.not_restored and not report.not_used
@@ -119,7 +119,7 @@ def test_more_groups_than_the_weights_have_are_refused_before_they_are_built(tmp
 def test_missing_positions_repeat_those_of_the_checkpoint_and_can_be_trained(tmp_path, caplog):
     longer_config = TINY.replace(max_position_embeddings=15)
     model = saved(tmp_path)
-    source, table = open_source(str(tmp_path)), model.embeddings.position_embeddings.numpy()
+    source, table = open_model(str(tmp_path)), model.embeddings.position_embeddings.numpy()
     restored = AlbertModel(longer_config)
     load_into(restored, source)
     for longer in (restored, build(source, lambda: AlbertModel(longer_config))[0]):
@@ -148,7 +148,7 @@ def bert(tmp_path_factory) -> StoredModel:
         variable.assign_add(0.1 * rng.standard_normal(variable.shape))
     folder = str(tmp_path_factory.mktemp("bert"))
     save(model, folder, "ours")
-    return open_source(folder)
+    return open_model(folder)
 
 
 @pytest.mark.parametrize("make, parts", [
@@ -159,7 +159,7 @@ def bert(tmp_path_factory) -> StoredModel:
     (lambda bert, narrow: reshaped(narrow, None, 1), "share their weights already")])
 def test_sizes_that_are_not_possible_are_named(bert, narrow, make, parts):
     with pytest.raises(ValueError, match=parts):
-        make(bert, open_source(narrow[1]))
+        make(bert, open_model(narrow[1]))
 
 
 def test_shared_weights_are_the_means_of_those_of_a_group(bert):

@@ -15,7 +15,7 @@ import albert_tf
 from albert_tf.export.conversion import convert
 from albert_tf.tasks.classification.answers import RelevanceScorer
 from albert_tf.tasks.sentence_vectors.vectors import embed, text_vectors, token_ids, vectors_function
-from albert_tf.weights.stored_model import open_source
+from albert_tf.weights.stored_model import open_model
 
 pytestmark = pytest.mark.both_stacks
 TINY = tiny.TINY.replace(max_position_embeddings=8)
@@ -38,13 +38,13 @@ def vectors_of(path, sentences):
 @pytest.mark.parametrize("case", CASES)
 def test_vectors_are_those_of_sentence_transformers_also_after_a_conversion(folder, case, tmp_path):
     path = folder(case)
-    assert open_source(str(path)).head == "sentence_encoder"
+    assert open_model(str(path)).head == "sentence_encoder"
     model = albert_tf.from_pretrained(str(path), model="sentence_encoder")
     assert (model.settings.pooling, model.settings.normalize, model.settings.max_seq_length) == (*CASES[case], 16)
     numbers = json.loads((path / "vectors.json").read_text())
     np.testing.assert_allclose(vectors_of(path, numbers["sentences"]), numbers["vectors"], atol=1e-5)
     if case == "mean_normalized":
-        convert(open_source(str(path)), str(tmp_path / "tf1"), "tf1")
+        convert(open_model(str(path)), str(tmp_path / "tf1"), "tf1")
         np.testing.assert_allclose(vectors_of(tmp_path / "tf1", numbers["sentences"]), numbers["vectors"], atol=1e-5)
 
 
@@ -135,7 +135,7 @@ def test_dot_products_are_refused_unless_they_are_cosines(folder, case, values, 
     path = folder(case) / "config_sentence_transformers.json"
     path.write_text(json.dumps(dict(values, similarity_fn_name="dot")))
     with contextlib.nullcontext() if is_cosine else pytest.raises(ValueError, match="similarity_fn_name 'dot' is not"):
-        open_source(str(path.parent))
+        open_model(str(path.parent))
 
 
 def test_texts_that_the_library_lower_cases_keep_their_accents(folder):
@@ -167,7 +167,7 @@ def scores_of(path):
 
 
 def test_scores_are_those_of_sentence_transformers_with_either_function(cross_encoder, scores):
-    assert open_source(str(cross_encoder)).head == "classifier"
+    assert open_model(str(cross_encoder)).head == "classifier"
     model, found = scores_of(cross_encoder)
     assert (model.settings.activation_fn, model.num_labels, model.settings.max_seq_length) == ("sigmoid", 1, 17)
     np.testing.assert_allclose(found, scores, atol=1e-5)
@@ -178,7 +178,7 @@ def test_scores_are_those_of_sentence_transformers_with_either_function(cross_en
     np.testing.assert_allclose(1 / (1 + np.exp(-scores_of(cross_encoder)[1])), scores, atol=1e-5)
     (cross_encoder / CONFIG).write_text(json.dumps(dict(values, activation_fn="torch.nn.modules.activation.Tanh")))
     with pytest.raises(ValueError, match=f"{CONFIG}: .*Sigmoid, .*Identity. Received: '.*Tanh'"):
-        open_source(str(cross_encoder))
+        open_model(str(cross_encoder))
 
 
 @pytest.mark.parametrize("entry", [

@@ -12,7 +12,7 @@ from albert_tf.export.conversion import convert
 from albert_tf.modeling.settings import ClassifierSettings
 from albert_tf.text.vocabulary import train_vocabulary
 from albert_tf.weights.settings import SETTINGS
-from albert_tf.weights.stored_model import open_source
+from albert_tf.weights.stored_model import open_model
 from albert_tf.weights.vocabulary import VocabularyFiles, copy_vocabulary, options_in, vocabulary_in
 
 
@@ -22,7 +22,7 @@ def test_a_model_in_the_folder_of_a_removed_one_has_none_of_its_settings(tmp_pat
     albert_tf.save_pretrained(model_with_settings(earlier, TINY), str(tmp_path), to=to)
     (tmp_path / "model.ckpt-best.index").unlink()  # as the error for a folder with a model says
     albert_tf.save_pretrained(albert_tf.AlbertClassifier(TINY, 2), str(tmp_path), to=to)
-    source = open_source(str(tmp_path))
+    source = open_model(str(tmp_path))
     assert source.head == "classifier" and source.settings == ClassifierSettings()
     assert albert_tf.from_pretrained(str(tmp_path), model="classifier").settings.label_names is None
 
@@ -31,8 +31,8 @@ def test_a_model_in_the_folder_of_a_removed_one_has_none_of_its_settings(tmp_pat
 def test_a_conversion_beside_a_checkpoint_leaves_its_settings_and_without_them_defaults_are_read(tmp_path, name):
     model = model_with_settings(name, TINY)
     albert_tf.save_pretrained(model, str(tmp_path))
-    convert(open_source(str(tmp_path)), str(tmp_path), "hugging_face")
-    assert open_source(str(tmp_path)).settings.content() == model.settings.content()
+    convert(open_model(str(tmp_path)), str(tmp_path), "hugging_face")
+    assert open_model(str(tmp_path)).settings.content() == model.settings.content()
     (tmp_path / SETTINGS).unlink()
     (tmp_path / "config.json").unlink()
     read = albert_tf.from_pretrained(str(tmp_path), model=head_of_name(name))

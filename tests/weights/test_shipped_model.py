@@ -8,7 +8,7 @@ from script_session import REPOSITORY
 
 import albert_tf
 from albert_tf.tasks.masked_lm import masked_ids
-from albert_tf.weights.stored_model import open_source, shipped_model, shipped_models
+from albert_tf.weights.stored_model import open_model, shipped_model, shipped_models
 
 NAME, SENTENCES = "albert_tiny_en", "albert_minilm_en"
 FOLDER = REPOSITORY / "albert_tf/models" / NAME
@@ -21,7 +21,7 @@ def model():
 
 def test_a_file_or_folder_of_the_same_name_comes_first(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert open_source(NAME).path == NAME  # in messages
+    assert open_model(NAME).path == NAME  # in messages
     assert shipped_model(NAME) == str(FOLDER)
     (tmp_path / NAME).mkdir()
     assert shipped_model(NAME) is None
@@ -31,7 +31,7 @@ def test_a_file_or_folder_of_the_same_name_comes_first(tmp_path, monkeypatch):
                           ("albert_base_v2", rf"{hub}.* {archive}\?"), ("albert-base-v2", rf"{hub}.* {archive}\?"),
                           ("albert_minilm_em", rf"{SENTENCES}\?"), ("folder/model.safetensors", "")):
         with pytest.raises(ValueError, match=f"{name}.*does not exist.*{message}"):
-            open_source(name)
+            open_model(name)
     assert shipped_model("no_such_model") is None and shipped_model(f"../models/{NAME}") is None
 
 

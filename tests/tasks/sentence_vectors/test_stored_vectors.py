@@ -124,12 +124,12 @@ def _steps(found, expected, name):
 def test_the_server_gives_vectors_of_the_requested_size_and_precision(model, sentence_pieces, tmp_path):
     from albert_tf.export.conversion import save
     from albert_tf.server.models import model_of_source
-    from albert_tf.weights.stored_model import open_source
+    from albert_tf.weights.stored_model import open_model
     from albert_tf.weights.vocabulary import VocabularyFiles
 
     save(model, str(tmp_path), "ours", VocabularyFiles.from_tokenizer(sentence_pieces))
     assert json.loads((tmp_path / "config_sentence_transformers.json").read_text())["truncate_dim"] == 12
-    served = model_of_source("v", open_source(str(tmp_path)), vectors=dict(truncate_dim=8, vector_precision="binary"))
+    served = model_of_source("v", open_model(str(tmp_path)), vectors=dict(truncate_dim=8, vector_precision="binary"))
     found = served.signatures["serving_default"].run(dict(text=np.array([b"the boat"])))["sentence_embedding"]
     whole = unit_vectors_function(model, sentence_pieces)(["the boat"])
     assert found.tolist() == [[int(np.packbits(whole[0, :8] > 0)[0]) - 128]]
