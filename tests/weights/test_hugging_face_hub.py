@@ -108,7 +108,7 @@ def test_a_revision_a_subfolder_and_a_preset_of_keras_hub_are_read(model_hub, fo
     old, new = model_hub.add("org/tiny", folder, "v1.0"), model_hub.commit("org/tiny", {"README.md": b"moved"})
     model_hub.commit("org/tiny", {f"a/b/{path.name}": path.read_bytes() for path in folder.iterdir()}, "refs/pr/1")
     assert_same_weights("hf://org/tiny@v1.0", folder)
-    assert f"GET /api/models/org/tiny/revision/{old}" in model_hub.requests  # the weights, if the tag moves meanwhile
+    assert model_hub.requests.count("GET /api/models/org/tiny/revision/v1.0") == 1  # the tag may move meanwhile
     assert_same_weights(f"hf://org/tiny@{old}", folder)
     assert_same_weights("hf://org/tiny@refs/pr/1/a/b", folder)
     assert hub.revision_of("hf://org/tiny@v1.0") == old != new
