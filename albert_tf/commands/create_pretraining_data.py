@@ -112,9 +112,8 @@ def main(options: Options) -> None:
     if options.engine == "beam":
         check_installed("--engine=beam", "apache_beam")
         from albert_tf.beam import creation
-        from albert_tf.beam.creation import pipeline_options
 
-        create = functools.partial(creation.create_pretraining_data, pipeline_options=pipeline_options(
+        create = functools.partial(creation.create_pretraining_data, pipeline_options=creation.pipeline_options(
             options.beam_pipeline_options or "", options.num_workers))
         engine = "on Apache Beam"
     if not (options.spm_model_file or options.vocab_file):

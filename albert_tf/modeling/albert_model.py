@@ -264,7 +264,8 @@ class AlbertModel(ConfiguredModel):
         for its gradient. Default: False.
 
     Raises:
-      ValueError: an input is missing or has another shape, or the sequence is longer than max_position_embeddings.
+      ValueError: an input is missing or has another shape, or the sequence is longer than max_position_embeddings. The
+        length of a text in a row of several is not checked.
 
     Example::
 

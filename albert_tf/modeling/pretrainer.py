@@ -54,7 +54,7 @@ class AlbertPretrainer(MaskedLmModel):
 
     Call it with AlbertModel's inputs and masked_lm_positions, int32 [batch, predictions]. It returns AlbertModel's
     outputs, mlm_logits [batch, predictions, V] and sop_logits [batch, 2] (index 1: the segments are swapped), both
-    float32.
+    float32. With text_starts, sop_logits are [batch * texts, 2].
     """
 
     uses_pooler = True

@@ -24,7 +24,6 @@ from albert_tf.modeling.pretrainer import AlbertPhonemePretrainer
 from albert_tf.pretraining.objective import DistilledPretrainingObjective, PretrainingObjective
 from albert_tf.pretraining.phonemes import SEPARATOR_WORD
 
-WORD_PREDICTIONS = ("all", "once")
 _CHOSEN, _AS_MASK, _RANDOM = 0.15, 0.8, 0.1
 
 

@@ -129,7 +129,7 @@ class TrainingBatches:
         if any(one.phonemes for one in self._sets):
             raise ValueError("--pack_rows is for records of text: records of phonemes are padded")
         self._packers = [functools.partial(packed, length=length, multiple=multiple * max(
-            1, batch_size // (length * multiple * _ROW_STEPS))) for batch_size in self.batch_sizes]
+            1, -(-batch_size // (length * multiple * _ROW_STEPS)))) for batch_size in self.batch_sizes]
 
     def draw_masks(self, vocab_size: int, masked_lm_prob: float | None, final_masked_lm_prob: float | None,
                    num_train_steps: int) -> None:

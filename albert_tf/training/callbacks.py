@@ -181,8 +181,8 @@ class EndOnSignal(StepCallback):
     Args:
       save: function that saves a step.
       writes: whether this process writes files.
-      largest_of_all: with several processes of jax, function from a process's number to the largest one of all
-        processes.
+      largest_of_all: with several processes of jax, function from this process's value to the largest value of
+        all processes.
     """
 
     def __init__(self, first_step: int, save: Callable[[int], None], writes: bool,

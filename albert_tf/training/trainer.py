@@ -107,6 +107,7 @@ def on_batches(
     # AutoGraph would read source files again for each graph, and so fail or differ if they were edited meanwhile.
     if jit_compile or devices.is_tpu(strategy):
         function_of_batch = tf.function(function, autograph=False)
+        function_of_batch._omit_frequent_tracing_warning = True  # packed rows have up to 32 shapes
         return lambda iterator: function_of_batch(next(iterator))
     return tf.function(lambda iterator: function(next(iterator)), autograph=False)
 

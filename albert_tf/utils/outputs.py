@@ -215,8 +215,8 @@ def replace_files(earlier: Iterable[str], new: Mapping[str, str], temporary: str
              if tf.io.gfile.exists(path)]
     stages = [[each for each in moves if each[0].endswith(_LAST) == is_last] for is_last in (True, False)]
     stages += [[(new[path], path) for path in new if path.endswith(_LAST) == is_last] for is_last in (False, True)]
-    for temporary in new.values():
-        sync(temporary)
+    for path in new.values():
+        sync(path)
     for stage in stages:
         with concurrent.futures.ThreadPoolExecutor(_RENAMING_THREADS) as threads:
             list(threads.map(move_one, stage))
@@ -375,12 +375,12 @@ def folder_of_this_process() -> str:
     until_the_end.enter_context(locked(folder))
     os.mkdir(folder, 0o700)  # for this user only, since other users can read the system's folder
 
-    def remove() -> None:
+    def remove_folder() -> None:
         if os.getpid() == process:  # a forked child has this function, too
             shutil.rmtree(folder, ignore_errors=True)
             until_the_end.close()
 
-    atexit.register(remove)
+    atexit.register(remove_folder)
     return folder
 
 

@@ -76,7 +76,7 @@ def test_a_file_is_written_and_read(exact, tmp_path, name):
                                       [np.load(exact).min(axis=0), np.load(exact).max(axis=0)])
     with pytest.raises(ValueError, match="has 5 vectors, but there are 4 lines"):
         open_vectors(path, 4, 12, {})
-    with pytest.raises(ValueError, match="dimensions|vectors with 12 numbers, but the vectors have 32"):
+    with pytest.raises(ValueError, match="dimensions|12 numbers, but the vectors have 32"):
         open_vectors(path, 5, 32, {})
     describe(path, per_token=True)
     with pytest.raises(ValueError, match="stored.npy has a vector for each token"):
