@@ -21,7 +21,7 @@ from albert_tf.pretraining.objective import (
     attention_loss,
     hidden_loss,
 )
-from albert_tf.pretraining.reading import TEXTS, packed
+from albert_tf.pretraining.packed_rows import TEXTS, packed
 
 
 def layers_of(**options):

@@ -13,14 +13,13 @@ from albert_tf.data.batching import training_record_batches
 from albert_tf.data.feature_table import FeatureSchema, FeatureTable
 from albert_tf.data.records import RecordFile, record_writer, serialize
 from albert_tf.pretraining.examples import MaskingOptions
+from albert_tf.pretraining.packed_rows import TEXTS, packed
 from albert_tf.pretraining.reading import (
-    TEXTS,
     TrainingBatches,
     check_tokenizer,
     frequency_baseline,
     lengths_of_records,
     open_records,
-    packed,
     parser,
     turns,
 )
