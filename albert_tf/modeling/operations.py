@@ -25,6 +25,8 @@ from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 from albert_tf import devices
 from albert_tf.utils import imports
 
+# --- chains -----------------------------------------------------------------------------------------------------------
+
 
 def compiled(chain: Callable, is_separate: bool = True) -> Callable:
     """Compiles a chain of ops with XLA; on a TPU, the chain is a part of the step that XLA compiles.
@@ -88,6 +90,9 @@ def optimization_barrier(values):
 @tf.custom_gradient
 def _barrier(tensors):
     return gen_xla_ops.xla_optimization_barrier(tensors), lambda *upstream: upstream
+
+
+# --- dropout ----------------------------------------------------------------------------------------------------------
 
 
 class Dropouts:
@@ -194,6 +199,9 @@ def _mixed(bits):
         bits = tf.bitwise.bitwise_xor(bits, tf.bitwise.right_shift(bits, tf.constant(shift, tf.uint32)))
         bits *= tf.constant(factor, tf.uint32)
     return bits
+
+
+# --- cuDNN's attention ------------------------------------------------------------------------------------------------
 
 
 _LARGEST_HEAD = 128

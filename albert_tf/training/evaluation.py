@@ -111,9 +111,8 @@ class Evaluator:
         """Evaluates the checkpoints in the directory, and then copies the best of them to model.ckpt-best.
 
         A checkpoint that cannot be loaded is skipped with a warning, and so is one that a training of the same run has
-        removed or replaced meanwhile; its results stay in the history. A result that is better
-        than the best one is removed from the history if its checkpoint did not exist or is damaged: it may be of other
-        data.
+        removed or replaced meanwhile; its results stay in the history. A result that is better than the best one is
+        removed from the history if its checkpoint did not exist or is damaged: it may be of other data.
 
         Args:
           load: function that loads a checkpoint into the model. Its arguments are the checkpoint's prefix and step.

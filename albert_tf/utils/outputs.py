@@ -117,7 +117,7 @@ def _hidden(path: str, ending: str) -> str:
 
 
 @contextlib.contextmanager
-def _errors_naming(path: str, temporary: str, folder: str) -> Iterator[None]:
+def _errors_of_output(path: str, temporary: str, folder: str) -> Iterator[None]:
     """Makes errors of writing the files of a temporary folder name their paths in `folder`, or the output `path`."""
     def renamed(text: str) -> str:
         return text.replace(os.path.join(temporary, ""), os.path.join(folder, "")).replace(temporary, path)
@@ -146,7 +146,7 @@ def temporary_folder(path: str, wait: bool = True, folder: str | None = None) ->
       folder: where its files will be; None: the folder of `path`.
     """
     temporary = _hidden(path, "tmp")
-    with locked(path, wait), _errors_naming(path, temporary, os.path.dirname(path) if folder is None else folder):
+    with locked(path, wait), _errors_of_output(path, temporary, os.path.dirname(path) if folder is None else folder):
         remove(temporary)
         make_directory(temporary)
         try:
@@ -341,7 +341,7 @@ def output_checkpoint(prefix: str) -> Iterator[str]:
     check_no_wildcard(prefix)
     directory, name = os.path.split(prefix)
     with (temporary_folder(os.path.join(directory, "checkpoints")) as folder,
-          _errors_naming(prefix, folder, directory), contextlib.ExitStack() as undo):
+          _errors_of_output(prefix, folder, directory), contextlib.ExitStack() as undo):
         yield os.path.join(folder, name)
         parts = sorted(part for part in names_in(folder) if part.startswith(f"{name}."))  # data, index
         if len(parts) < 2 or parts[-1] != f"{name}.index":

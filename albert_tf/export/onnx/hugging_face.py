@@ -7,8 +7,8 @@ Inputs are int64. Outputs are named as by transformers' exporter; vectors add se
 pre-training has the logits of all tokens. last_hidden_state comes first, since fastembed reads the first output.
 
 transformers.js sets segments only for tokenizer classes that transformers does not read as tokenizer.json says (see
-albert_tf/weights/hugging_face/tokenizer_json.py). So if all token_type_ids of a row
-are 0, the graph computes them: 1 after the first [SEP].
+albert_tf/weights/hugging_face/tokenizer_json.py). So if all token_type_ids of a row are 0, the graph computes them: 1
+after the first [SEP].
 """
 
 from __future__ import annotations

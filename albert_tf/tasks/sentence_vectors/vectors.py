@@ -174,8 +174,8 @@ def projection(
 def _principal_components(vectors: np.ndarray) -> np.ndarray:
     """The components in the columns, the largest first, float64 [width, width]."""
     products = np.zeros([vectors.shape[1]] * 2)
-    for start in range(0, len(vectors), _PRODUCT_BLOCK):
-        block = vectors[start : start + _PRODUCT_BLOCK].astype(np.float64)
+    for block in _blocks(vectors, _PRODUCT_BLOCK):
+        block = block.astype(np.float64)
         products += block.T @ block
     return np.linalg.eigh(products)[1][:, ::-1]  # eigh's eigenvalues ascend
 
@@ -316,6 +316,6 @@ def open_vectors(
     return vectors, precision
 
 
-def _blocks(vectors: np.ndarray) -> Iterator[np.ndarray]:
-    for start in range(0, len(vectors), _BLOCK):
-        yield np.asarray(vectors[start : start + _BLOCK])
+def _blocks(vectors: np.ndarray, size: int = _BLOCK) -> Iterator[np.ndarray]:
+    for start in range(0, len(vectors), size):
+        yield np.asarray(vectors[start : start + size])
