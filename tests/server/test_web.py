@@ -88,8 +88,8 @@ def pages(tmp_path_factory):
         yield get
 
 
-def check(page, folder, signature, rows, atol=1e-4):
-    """Checks that the open page answers as serve does with the same ONNX model, in the outputs that the page has."""
+def answers(page, folder, signature, rows):
+    """The answers to each row by the open page and, in the same outputs, by serve with the same ONNX model."""
     page.script("""
         window.answer = null;
         const request = {signature_name: arguments[0], instances: arguments[1]};
@@ -105,7 +105,13 @@ def check(page, folder, signature, rows, atol=1e-4):
     with running([served_model("m", model, model.tokenizer)]) as server:
         expected = [post(server, "m:predict", signature_name=signature, instances=[row])[0] for row in rows]
     for ours, theirs in zip(actual, expected, strict=True):
-        assert_same(ours, {key: theirs[key] for key in ours} if isinstance(ours, dict) else theirs, atol)
+        yield ours, {key: theirs[key] for key in ours} if isinstance(ours, dict) else theirs
+
+
+def check(page, folder, signature, rows):
+    """Checks that the open page answers as serve does."""
+    for pair in answers(page, folder, signature, rows):
+        assert_same(*pair)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -119,7 +125,12 @@ def test_answers_are_those_of_serve(pages, name):
 def test_an_int8_model_fills_masks_as_serve_does_and_the_page_shows_it(pages):
     model = albert_tf.from_pretrained("albert_tiny_en", model="pretrainer")
     folder, page = pages("int8", model, precision="int8")
-    check(page, folder, *CASES["pretrainer"], atol=1e-3)
+    for pair in answers(page, folder, *CASES["pretrainer"]):
+        for masks in zip(*(zip(each["pieces"], each["probabilities"]) for each in pair), strict=True):
+            ours, theirs = (dict(zip(*mask)) for mask in masks)
+            # An input half-way between two integers is rounded either way, so that nearly equal pieces change places.
+            for piece in ours | theirs:
+                assert abs(ours.get(piece, min(ours.values())) - theirs.get(piece, min(theirs.values()))) < 3e-3
     page.fill("text", MASKED[0])
     page.click("Fill", "#form button")
     shown = page.wait_for("return document.getElementById('result').innerText")
