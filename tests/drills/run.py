@@ -67,6 +67,7 @@ class Drill:
     def __init__(self, workplace, seed):
         self.workplace, self.draw = workplace, random.Random(seed)
         self._kinds = collections.defaultdict(list)  # scenario -> kinds of changes that are still to be disturbed
+        self._errors = collections.Counter()  # how often calls had each errno
 
     def kill(self, name):
         return self._interrupt(name, signal.SIGKILL, self._moment, 3)
@@ -168,7 +169,8 @@ class Drill:
         calls = [call for call in expected.calls if not re.search(NOT_FAILED, call.at[0])]
         at = self._call((reference, "fault"), calls)
         operation = at[0].partition(" ")[0]
-        number = self.draw.choice([number for number in ERRORS if operation in ERRORS[number]])
+        number = min((number for number in ERRORS if operation in ERRORS[number]), key=self._errors.__getitem__)
+        self._errors[number] += 1
         lasting = ERRORS[number] if self.draw.random() < 0.4 else ()
         place.clear(earlier)
         ended = place.run(scenario.command, at=at, action=number, lasting=lasting)
