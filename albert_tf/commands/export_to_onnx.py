@@ -82,6 +82,7 @@ def main(options: Options) -> None:
         selected = resolve(options, num_layers=options.num_layers)
         head = selected.head(options.model)
         model = selected.pretrained(head, **pooling_arguments(selected, head, options))
+        assert selected.initial is not None  # pretrained would have raised
         check_installed("an ONNX model", "onnx", "onnxruntime")
         is_page, is_theirs, separator = options.layout == WEB, options.layout != ALBERT_TF, None
         precisions = options.precision or (["int8"] if is_page else PRECISIONS)
@@ -92,7 +93,8 @@ def main(options: Options) -> None:
             check_export(options.output_dir)
             separator = selected.vocabulary.tokenizer(model.config).vocab["[SEP]"]
         else:
-            check_no_other_model(model, options.output_dir, selected.vocabulary, names.values())
+            check_no_other_model(
+                model, options.output_dir, selected.vocabulary, names.values(), selected.initial.path)
         score = options.scorer(selected, head)
         contents = {precision: to_onnx(model, precision, options.int8_in_float32, separator)
                     for precision in precisions}
@@ -122,11 +124,10 @@ def main(options: Options) -> None:
                 print_differences(path, content, compared[precision])
 
 
-def _page(model: OnnxModel, file: str, path: str, weights: StoredModel | None) -> dict[str, bytes]:
+def _page(model: OnnxModel, file: str, path: str, weights: StoredModel) -> dict[str, bytes]:
     """The files of the page, without its model."""
     from albert_tf.server.models import names_of
     from albert_tf.server.web import page_files
 
-    assert weights is not None  # pretrained would have raised
     name, = names_of([path])
     return page_files(name, model, file, any(each.startswith("cls/seq_relationship/") for each in weights.tensors))

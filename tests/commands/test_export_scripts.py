@@ -157,6 +157,12 @@ def test_an_onnx_model_beside_that_of_other_weights_is_refused_and_keeps_its_lab
         assert (f"{tmp_path}/onnx/classifier_float32.onnx is of a model with another {difference}: export each model "
                 "to a separate directory") in printed
     assert sorted(tmp_path.glob("onnx/*")) == files
+    save(model, str(tmp_path / "hugging_face"), "hugging_face")
+    for folder, file in (("turned", "model.ckpt-best.index"), ("hugging_face", "model.safetensors")):
+        beside = dict(flags, output_dir=tmp_path / folder, precision="float32")
+        printed = run(init_checkpoint=tmp_path / "reviews", expect=1, **beside)
+        assert f"{tmp_path}/{folder}/{file} is of a model with another label_names: export each" in printed
+        run(init_checkpoint=tmp_path / folder, **beside)  # beside the same weights
     (tmp_path / "reviews/model.ckpt-3.index").touch()
     printed = run(init_checkpoint=released[0], expect=1, **dict(flags, output_dir=tmp_path / "reviews"))
     assert "reviews has the checkpoints of a training run, which needs its own settings there" in printed

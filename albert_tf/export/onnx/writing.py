@@ -31,13 +31,13 @@ from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.span import MASKED_LOGIT, AlbertConditionalSpan, AlbertSpan
 from albert_tf.modeling.vectors import LEAST_LENGTH, PLACES
 from albert_tf.training.checkpoints import check_no_run
-from albert_tf.utils.files import read_bytes
+from albert_tf.utils.files import names_in, read_bytes
 from albert_tf.utils.manifests import output_folder
 from albert_tf.utils.outputs import write_bytes, write_text
 from albert_tf.weights.heads import head_of
 from albert_tf.weights.hugging_face.writing import save_for_onnx
 from albert_tf.weights.model_card import TRANSFORMERS_JS, ModelCard, write_model_card
-from albert_tf.weights.settings import settings_in, write_settings
+from albert_tf.weights.settings import SETTINGS, settings_in, write_settings
 from albert_tf.weights.vocabulary import VocabularyFiles, vocabulary_in
 
 
@@ -93,18 +93,19 @@ def write_companions(model: keras.Model, folder: str, vocabulary: VocabularyFile
 
 
 def check_no_other_model(
-    model: keras.Model, folder: str, vocabulary: VocabularyFiles, replaced: Collection[str]
+    model: keras.Model, folder: str, vocabulary: VocabularyFiles, replaced: Collection[str], source: str
 ) -> None:
-    """Raises ValueError if write_companions would change what an earlier ONNX file or a run in the folder reads."""
+    """Raises ValueError if write_companions would change what other weights than `source` in the folder need."""
     check_no_run(folder)
-    names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
-    others = sorted(name for name in names if name.endswith(".onnx") and name not in replaced)
-    path = os.path.join(folder, CONFIG_NAME)
-    if not others or not tf.io.gfile.exists(path):
+    is_own = os.path.normpath(folder) in map(os.path.normpath, (source, os.path.dirname(source)))
+    endings = (".onnx",) if is_own else (".onnx", ".index", ".safetensors")
+    others = sorted(name for name in names_in(folder) if name.endswith(endings) and name not in replaced)
+    has_config, has_settings = (tf.io.gfile.exists(os.path.join(folder, name)) for name in (CONFIG_NAME, SETTINGS))
+    if not others or not (has_config or has_settings):
         return
     settings, earlier = model.settings.content(), settings_in(folder).content()
     differences = [name for name in {**settings, **earlier} if settings.get(name) != earlier.get(name)]
-    if AlbertConfig.from_json_file(path) != model.config:
+    if has_config and AlbertConfig.from_json_file(os.path.join(folder, CONFIG_NAME)) != model.config:
         differences.append("config")
     there = vocabulary_in(folder)
     if vocabulary and there and read_bytes(there.path) != read_bytes(vocabulary.path):
