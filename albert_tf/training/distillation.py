@@ -50,7 +50,7 @@ class DistilledObjective(Objective):
     def __init__(self, objective: Objective, temperature: float = 1.0, alpha: float = 0.5):
         super().__init__(objective.model)
         self._objective, self._temperature, self._alpha = objective, temperature, alpha
-        self.compared_outputs, self.compares_batch = objective.compared_outputs, objective.compares_batch
+        self.compared_output, self.compares_batch = objective.compared_output, objective.compares_batch
 
     def loss_denominators(self, batch: Batch) -> Tensors:
         """The objective's denominators."""

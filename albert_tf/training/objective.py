@@ -24,15 +24,15 @@ class Objective:
 
     Attributes:
       metrics: Keras metrics, which each evaluation resets; empty if scores come from predictions.
-      compared_outputs: the outputs that the loss reads, if it compares the rows of a micro-batch with each other. Then
-        a micro-batch is not split into parts, and has the rows of all replicas. Empty if the losses of parts add up.
-      compares_batch: whether the loss compares the rows of all micro-batches of a step. Then it reads one output.
+      compared_output: the output that the loss reads, if it compares the rows of a micro-batch with each other. Then a
+        micro-batch is not split into parts, and has the rows of all replicas. "" if the losses of parts add up.
+      compares_batch: whether the loss compares the rows of all micro-batches of a step.
       TEACHER_OUTPUTS: the teacher's outputs that the model can learn from. For an output with a value per token, this
         is the value that stands for padding; None for an output with one value, or one vector, per example.
     """
 
     metrics: Sequence[keras.metrics.Metric] = ()
-    compared_outputs: Sequence[str] = ()
+    compared_output: str = ""
     compares_batch: bool = False
     TEACHER_OUTPUTS: Mapping[str, float | None] = {}
 

@@ -4,7 +4,7 @@ A step splits its batch into micro-batches, sums their gradients, sums these ove
 global norm of 1 and updates the weights once. Losses are divided by the counts of the whole batch, so they do not
 depend on the number of micro-batches or replicas. On a CPU a micro-batch is split again, into parts that are computed
 at the same time. If a loss compares the rows of a micro-batch, it gets the rows of all replicas, and the micro-batch is
-not split into parts (Objective.compared_outputs).
+not split into parts (Objective.compared_output).
 
 TensorFlow divides each operation among the cores instead. Operations of small models are too short for that, and the
 loops that XLA compiles (modeling/operations.py) run on one core. With a part for each core and one thread for each
@@ -153,7 +153,7 @@ class Trainer(keras.Model):
         self.model = objective.model
         self._seed = random_seed
         self.gradient_accumulation_steps = gradient_accumulation_steps
-        if objective.compared_outputs:
+        if objective.compared_output:
             parts = 1
         # AutoGraph would read source files again at each new shape, and so fail or differ if they were edited
         # meanwhile.
@@ -161,7 +161,7 @@ class Trainer(keras.Model):
             self._gradients_of_part, autograph=False, jit_compile=jit_compile or None,
             # TensorFlow optimizes one graph for all parts. This takes 1.4 of 9 seconds off the first step.
             experimental_attributes={"_noinline": True} if parts > 1 else None)
-        self._compared = tf.function(self._contrastive_output, autograph=False, jit_compile=jit_compile or None)
+        self._compared = tf.function(self._compared_output, autograph=False, jit_compile=jit_compile or None)
         self._outputs = tf.function(lambda batch: self.model(batch, training=False), autograph=False)
         self._jit_compile, self._shapes_vary, self._parts = jit_compile, shapes_vary, parts
         self._rows_vary = rows_vary
@@ -282,7 +282,7 @@ class Trainer(keras.Model):
 
     def _needs_other_replicas(self, batch) -> bool:
         """Whether the loss of a micro-batch compares its rows with rows of other replicas."""
-        return (bool(self.objective.compared_outputs) and _OUTPUT_GRADIENT not in batch
+        return (bool(self.objective.compared_output) and _OUTPUT_GRADIENT not in batch
                 and tf.distribute.get_strategy().num_replicas_in_sync > 1)
 
     def _output_gradient(self, batch, denominators, replica_id):
@@ -292,25 +292,24 @@ class Trainer(keras.Model):
         micro-batches, computed again with the same dropout, multiply this gradient by the gradient of their outputs
         (Gao et al., 2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup").
         """
-        (name,), count = self.objective.compared_outputs, self.gradient_accumulation_steps
-        step = self.optimizer.iterations
+        step, count = self.optimizer.iterations, self.gradient_accumulation_steps
         micro_batches = {key: _split(key, tensor, count) for key, tensor in batch.items()}
         output = tf.map_fn(
             lambda i: self._compared({key: tensor[:, i] for key, tensor in micro_batches.items()},
-                                     _dropout_seed(self._seed, step, replica_id * count + i), tf.constant(0))[name],
+                                     _dropout_seed(self._seed, step, replica_id * count + i), tf.constant(0)),
             tf.range(count), fn_output_signature=tf.float32, parallel_iterations=1)  # [count, rows / count, ...]
         rows = next(iter(batch.values())).shape[0]  # static, so that the gradient can be split like the batch
         output = tf.reshape(tf.experimental.numpy.swapaxes(output, 0, 1), [rows or -1, *output.shape[2:]])
         with tf.GradientTape() as tape:
             tape.watch(output)
-            total, losses = self._compared_loss({name: output}, batch, denominators)
+            total, losses = self._compared_loss(output, batch, denominators)
         return tape.gradient(total, output), dict(losses, loss=total)
 
-    def _contrastive_output(self, batch, seed, part):
+    def _compared_output(self, batch, seed, part):
         outputs = self.model(dict(batch, dropout_seed=seed, dropout_part=part), training=True)
-        return {name: outputs[name] for name in self.objective.compared_outputs}
+        return outputs[self.objective.compared_output]
 
-    def _compared_loss(self, outputs, batch, denominators):
+    def _compared_loss(self, output, batch, denominators):
         """This replica's share of the loss of the rows of all replicas, which each of them computes, and its terms."""
         replica = tf.distribute.get_replica_context()
         count = replica.num_replicas_in_sync
@@ -321,8 +320,9 @@ class Trainer(keras.Model):
             return tf.cast(tf.ensure_shape(whole, [size and size * count, *others]), rows.dtype)
 
         if count > 1:
-            outputs, batch = tf.nest.map_structure(of_all, (outputs, dict(batch)))
-        return tf.nest.map_structure(lambda loss: loss / count, self.objective.loss(outputs, batch, denominators))
+            output, batch = tf.nest.map_structure(of_all, (output, dict(batch)))
+        losses = self.objective.loss({self.objective.compared_output: output}, batch, denominators)
+        return tf.nest.map_structure(lambda loss: loss / count, losses)
 
     def _sums_over_parts(self, micro_batch, denominators, seed):
         """The gradients and losses, summed over the parts of a micro-batch, which are computed at the same time."""
@@ -338,7 +338,7 @@ class Trainer(keras.Model):
             if self._needs_other_replicas(batch):
                 total, losses = self._compared_loss(self._compared(batch, seed, part), batch, denominators)
             elif _OUTPUT_GRADIENT in batch:
-                output, = self._contrastive_output(batch, seed, part).values()
+                output = self._compared_output(batch, seed, part)
                 total, losses = tf.reduce_sum(output * batch[_OUTPUT_GRADIENT]), {}
             else:
                 outputs = self.model(dict(batch, dropout_seed=seed, dropout_part=part), training=True)

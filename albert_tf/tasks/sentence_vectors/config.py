@@ -60,14 +60,6 @@ class SentenceVectorsConfig(NormalizedPooling, StoredVectors, Prompt, TeacherCon
         "(--gradient_accumulation_steps), as if the batch were computed at once. It needs only a micro-batch's memory, "
         "but a step computes vectors twice.", needs="objective=pairs,simcse")
 
-    distillation_cosines: float = fields.number(
-        0.0, "Weight in the loss of --objective=distillation of the squared differences between the cosines of a "
-        "micro-batch's vectors and the cosines of the teacher's vectors.", 0.0, needs="objective=distillation")
-    distillation_tokens: float = fields.number(
-        0.0, "Weight in the loss of --objective=distillation of the relative squared distance of the last layer's "
-        "outputs from the teacher's. Both must have the same vocabulary. The teacher's outputs are kept in memory and "
-        "in --cached_dir: 1.5 GB for a million tokens of 384 numbers.", 0.0, needs="teacher_checkpoint")
-
     distillation_depths: tuple[int, ...] = fields.whole_numbers(
         (), "Comma-separated numbers of layers, such as 2,3,4. --objective=distillation then trains the model and "
         "the models of its first 2, 3 and 4 layers together; the loss is the mean of their losses. convert_checkpoint "
@@ -79,8 +71,8 @@ class SentenceVectorsConfig(NormalizedPooling, StoredVectors, Prompt, TeacherCon
         if (self.objective == "distillation") != bool(self.teacher_checkpoint) + bool(self.teacher_vectors):
             raise ValueError("--objective=distillation needs one teacher, and other objectives none: set it with "
                              "either --teacher_checkpoint or --teacher_vectors, or set none of the three")
-        compares_texts = self.objective in ("pairs", "simcse") or self.do_train and self.distillation_cosines
-        if compares_texts and not self.devices.cpu_parts:  # the trainer makes one part, so threads are not divided
+        # The trainer makes one part, so threads are not divided.
+        if self.objective in ("pairs", "simcse") and not self.devices.cpu_parts:
             object.__setattr__(self, "devices", dataclasses.replace(self.devices, cpu_parts=1))
 
     @property

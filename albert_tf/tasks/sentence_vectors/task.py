@@ -68,11 +68,9 @@ class SentenceVectorObjective(Objective):
     texts are not compared with it: a copy is no negative (see `copies`).
 
     With a teacher, each row has one text, [batch, seq]. The loss is the squared distance of the vectors, both of length
-    1, plus cosine_weight times the squared difference of the cosines with all texts of the micro-batch, plus
-    token_weight times the squared distance of the last layer's outputs, relative to their squared length and averaged
-    over the tokens of a text. The teacher's vectors must be as wide as the model's (see projection), and for
-    token_weight its vocabulary must be the same. With distillation_depths of the model, such as [2, 4], the models
-    of its first 2 and 4 layers learn, too, so that each can be used alone; the loss is the mean of all three losses.
+    1. The teacher's vectors must be as wide as the model's (see projection). With distillation_depths of the model,
+    such as [2, 4], the models of its first 2 and 4 layers learn, too, so that each can be used alone; the loss is the
+    mean of all three losses.
 
     With matryoshka_dims, the loss is the sum of the losses over truncated vectors (Kusupati et al., 2022). A teacher's
     vectors are truncated as well.
@@ -81,20 +79,15 @@ class SentenceVectorObjective(Objective):
     """
 
     model: AlbertSentenceEncoder
+    TEACHER_OUTPUTS = {"sentence_embedding": None}
 
     def __init__(self, model: AlbertSentenceEncoder, objective: str = "similarity", temperature: float = 0.05,
-                 matryoshka_dims: Sequence[int] = (), cosine_weight: float = 0.0, token_weight: float = 0.0,
-                 whole_batch: bool = False):
+                 matryoshka_dims: Sequence[int] = (), whole_batch: bool = False):
         super().__init__(model)
-        self._cosine_weight, self._token_weight = cosine_weight, token_weight
-        self.TEACHER_OUTPUTS = teacher_outputs(token_weight)
         check_one_of("objective", objective, OBJECTIVES)
         self._objective, self._temperature, self._dims = objective, temperature, tuple(matryoshka_dims)
-        if objective == "contrastive" or cosine_weight:
-            has_depths = cosine_weight and model.settings.distillation_depths
-            states = ["encoder_outputs", "embedding_output"] if has_depths else []
-            self.compared_outputs = [*self.TEACHER_OUTPUTS, *states]
-            self.compares_batch = whole_batch
+        if objective == "contrastive":
+            self.compared_output, self.compares_batch = "sentence_embedding", whole_batch
         if self._dims:
             _check_dims(self._dims, model.vector_size)
 
@@ -110,23 +103,12 @@ class SentenceVectorObjective(Objective):
     def teacher_loss(
         self, outputs: Tensors, teacher: Tensors, batch: Batch, denominators: Tensors, temperature: float
     ) -> tf.Tensor:
-        """The micro-batch's share of the mean distance from the teacher's vectors and tokens."""
-        models, depths = [outputs], self.model.settings.distillation_depths
+        """The micro-batch's share of the mean distance from the teacher's vectors."""
+        vectors, depths = [outputs["sentence_embedding"]], self.model.settings.distillation_depths  # [batch, H] each
         for state in layer_outputs(self.model.albert, outputs, depths) if depths else ():
-            cut = self.model.albert.outputs_of(state)
-            models.append(dict(cut, sentence_embedding=self.model.vectors(cut, batch["input_mask"])))
-        distances = [self._from_teacher(each, teacher, batch) for each in models]
+            vectors.append(self.model.vectors(self.model.albert.outputs_of(state), batch["input_mask"]))
+        distances = [self._summed(_distance, each, teacher["sentence_embedding"]) for each in vectors]
         return tf.add_n(distances) / len(distances) / denominators["examples"]
-
-    def _from_teacher(self, outputs: Tensors, teacher: Tensors, batch: Batch) -> tf.Tensor:
-        """The sum over texts of the distance from the teacher's vectors and tokens."""
-        vectors, targets = (each["sentence_embedding"] for each in (outputs, teacher))  # [batch, H]
-        distance = self._summed(lambda ours, theirs: _distance(ours, theirs, self._cosine_weight), vectors, targets)
-        if self._token_weight:
-            tokens, theirs = (tf.cast(each["sequence_output"], tf.float32) for each in (outputs, teacher))
-            distance += self._token_weight * _distance_of_tokens(
-                tokens, theirs, tf.cast(batch["input_mask"], tf.float32))
-        return distance
 
     def predictions(self, outputs: Tensors) -> Tensors:
         """The cosine of the two texts of each row, float32 [batch]: of vectors in the model's vector_precision.
@@ -157,26 +139,9 @@ class SentenceVectorObjective(Objective):
         return tf.nn.sparse_softmax_cross_entropy_with_logits(tf.range(tf.shape(logits)[0]), logits)
 
 
-def teacher_outputs(token_weight: float) -> dict[str, float | None]:
-    """TEACHER_OUTPUTS of a SentenceVectorObjective, which also has the tokens if they have a weight in the loss."""
-    return dict(sentence_embedding=None, **(dict(sequence_output=0.0) if token_weight else {}))
-
-
-def _distance(vectors: tf.Tensor, targets: tf.Tensor, cosine_weight: float) -> tf.Tensor:
-    """The sum of the distances of vectors, [batch, H], from others, all with length 1 (see SentenceVectorObjective)."""
-    vectors, targets = normalized(vectors), normalized(targets)
-    distance = tf.reduce_sum(tf.math.squared_difference(vectors, targets))
-    if not cosine_weight:
-        return distance
-    differences = tf.matmul(vectors, vectors, transpose_b=True) - tf.matmul(targets, targets, transpose_b=True)
-    return distance + cosine_weight * tf.reduce_sum(tf.reduce_mean(tf.square(differences), axis=1))
-
-
-def _distance_of_tokens(tokens: tf.Tensor, targets: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """The sum over texts of the mean relative squared distance of tokens, [batch, seq, H]; mask is [batch, seq]."""
-    distances, lengths = (tf.reduce_sum(tf.reduce_sum(tf.square(each), axis=-1) * mask, axis=1)
-                          for each in (tokens - targets, targets))
-    return tf.reduce_sum(distances / lengths)
+def _distance(vectors: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+    """The sum of the squared distances of vectors, [batch, H], from others, all scaled to length 1."""
+    return tf.reduce_sum(tf.math.squared_difference(normalized(vectors), normalized(targets)))
 
 
 def _check_dims(dims: Sequence[int], size: int) -> None:
@@ -241,15 +206,11 @@ class SentenceEmbeddings(Task):
             files["train"] = os.path.basename(options.train_file or "")
         self.data_files = {split: files[split] for split in options.splits if split in files}
         if options.do_train and options.teacher_vectors:
-            self.teacher = StoredTeacher("teacher_vectors", options.teacher_vectors, teacher_outputs(0.0))
+            self.teacher = StoredTeacher("teacher_vectors", options.teacher_vectors,
+                                         SentenceVectorObjective.TEACHER_OUTPUTS)
         if options.do_train and options.teacher_checkpoint:
             self.teacher = Teacher(options.teacher_checkpoint, "sentence_encoder",
-                                   teacher_outputs(options.distillation_tokens))
-            if options.distillation_tokens:
-                self.teacher.check_tokens(setup.tokenizer, self.config, setup.max_seq_length)
-                if prompted(self.teacher.source.settings.of_class(SentenceEncoderSettings), [""]) != [self.prompt]:
-                    raise ValueError(f"--teacher_checkpoint={options.teacher_checkpoint} reads texts behind another "
-                                     "prompt, so its answers cannot be compared token by token: set --prompt_name")
+                                   SentenceVectorObjective.TEACHER_OUTPUTS)
 
     def objective(self, config):
         options = self.options
@@ -259,8 +220,7 @@ class SentenceEmbeddings(Task):
                                       vector_precision=self.vectors.name, vector_ranges=self.vectors.ranges)
         objective = "contrastive" if options.objective in ("pairs", "simcse") else "similarity"
         return SentenceVectorObjective(model, objective, options.temperature, options.matryoshka_dims,
-                                  options.distillation_cosines, options.distillation_tokens,
-                                  options.whole_batch_negatives)
+                                       options.whole_batch_negatives)
 
     def training_table(self):
         options = self.options
@@ -296,22 +256,21 @@ class SentenceEmbeddings(Task):
     def teacher_outputs(self, teacher, table, read):
         """The teacher's vectors, projected to the model's width and rotated towards its initial vectors.
 
-        The teacher reads the same lines with its vocabulary, and with its length unless tokens are compared. A file of
-        vectors has rows for blank lines, too, which are left out. The projection is stored with the run, since the
-        initial weights may be gone when it continues.
+        The teacher reads the same lines with its vocabulary and length. A file of vectors has rows for blank lines,
+        too, which are left out. The projection is stored with the run, since the initial weights may be gone when it
+        continues.
         """
         if isinstance(teacher, StoredTeacher):
             source = self.options.train_file
             is_read = [bool(text.strip()) for text in read_texts(source, self.options.text_column)]
             stored = teacher.rows(len(is_read), source)
-            outputs = dict(sentence_embedding=stored if all(is_read) else stored[is_read])
+            vectors = stored if all(is_read) else stored[is_read]
         else:
-            length, cache = self.setup.max_seq_length, FeatureCache(teacher.tokenizer, self.options.cache)
-            if not self.options.distillation_tokens:
-                length = teacher.row_length(length)
+            cache = FeatureCache(teacher.tokenizer, self.options.cache)
             settings = teacher.source.settings.of_class(SentenceEncoderSettings)
-            outputs = read(lambda: line_table(cache, prompted(settings, self.lines), length))
-        vectors, path = outputs["sentence_embedding"], os.path.join(self.options.output_dir, PROJECTION)
+            length = teacher.row_length(self.setup.max_seq_length)
+            vectors = read(lambda: line_table(cache, prompted(settings, self.lines), length))["sentence_embedding"]
+        path = os.path.join(self.options.output_dir, PROJECTION)
         if saved_runs(self.options.output_dir) and tf.io.gfile.exists(path):
             matrix = read_array(path)
         else:
@@ -320,7 +279,7 @@ class SentenceEmbeddings(Task):
             size = self.pooling["truncate_dim"] or self.config.hidden_size
             matrix = projection(vectors, size, initial, rows)
             write_array(path, matrix)
-        return {name: values @ matrix for name, values in outputs.items()}
+        return dict(sentence_embedding=vectors @ matrix)
 
     def evaluation(self):
         pairs = self._scored_pairs("dev")
