@@ -134,6 +134,12 @@ def formatted(row, formats):
     return [format(float(row[name]), digits) if row[name] else "" for name, digits in formats.items()]
 
 
+def test_the_rows_of_phonemes_follow_from_the_scores_of_the_seeds():
+    shown = {row[0]: row[1:] for row in table_rows("results/accuracy.md", "Phonemes")}
+    for name, rows in by_column(read_rows("phonemes.csv"), "word_predictions").items():
+        assert shown[name] == [mean_and_error(scores(of_metric)) for of_metric in by_column(rows, "metric").values()]
+
+
 def test_the_rows_of_a_bert_that_becomes_an_albert_are_the_measured_ones():
     measured = [dict(row, millions=f"{row['parameters']}e-6") for row in read_rows("bert_to_albert.csv")
                 if "rank" not in row["configuration"]
