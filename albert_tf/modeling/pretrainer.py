@@ -152,8 +152,8 @@ def _summed_loss(vectors, kernel, bias, labels, weights):
     def add(i, total, of_kernel, of_bias, of_vectors):
         x, label, weight = (values[i] for values in blocks)
         logits = tf.cast(tf.matmul(x, rounded_kernel, transpose_b=True), tf.float32) + bias  # [size, words]
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(label, logits)
-        of_logits = (tf.nn.softmax(logits) - tf.one_hot(label, logits.shape[-1])) * weight[:, None]
+        losses, of_logits = tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(features=logits, labels=label)
+        of_logits *= weight[:, None]
         rounded = tf.cast(of_logits, x.dtype)
         return (i + 1, total + tf.reduce_sum(losses * weight),
                 of_kernel + tf.cast(tf.matmul(rounded, x, transpose_a=True), tf.float32),
