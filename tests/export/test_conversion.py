@@ -1,5 +1,9 @@
 """convert_checkpoint.py: bit-equal conversion between formats, heads recognized by variables, no overwriting."""
 
+import os
+import re
+import shutil
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -79,6 +83,42 @@ def test_a_head_that_was_not_restored_is_left_out_of_the_releases_format(tmp_pat
     assert f"hf {lacks}. They are left out" in caplog.text
     convert(open_model(str(tmp_path / "tf1")), str(tmp_path / "ours"), "ours")
     assert f"tf1/model.ckpt-best {lacks}" in caplog.text
+
+
+@pytest.mark.parametrize("to", ["ours", "tf1", "hugging_face"])
+def test_a_kill_before_any_rename_leaves_one_model_or_none(tmp_path, monkeypatch, to):
+    """The weights are removed first and written last, so that they never meet the config of another model."""
+    source, folder, steps = tmp_path / "source", tmp_path / "converted", []
+
+    def read(folder):
+        model = albert_tf.from_pretrained(str(folder), "pretrainer")
+        return model.config.hidden_act, float(model.get_weights()[0].sum())
+
+    def recorded(change):
+        def step(*paths, **options):
+            shutil.copytree(folder, tmp_path / f"{len(steps)}")
+            steps.append(paths)
+            return change(*paths, **options)
+        return step
+
+    made(source, hidden_act="gelu")
+    convert(open_model(str(source)), str(folder), to)
+    models = {read(folder)}
+    shutil.rmtree(source)
+    made(source, hidden_act="relu")
+    with monkeypatch.context() as patch:
+        for module, name in ((os, "replace"), (tf.io.gfile, "remove")):
+            patch.setattr(module, name, recorded(getattr(module, name)))
+        convert(open_model(str(source)), str(folder), to)
+    models.add(read(folder))
+    found = set()
+    for number in range(len(steps)):
+        try:
+            found.add(read(tmp_path / f"{number}"))
+        except ValueError as error:
+            assert re.match(f"(no checkpoint at )?{tmp_path}/{number}(:| has no )", str(error))
+            found.add(None)
+    assert found == {*models, None} and len(models) == 2
 
 
 @pytest.mark.parametrize("to", [pytest.param(to, marks=pytest.mark.long if to == "tf_hub" else ()) for to in FORMATS])
