@@ -274,7 +274,8 @@ def output_folder(path: str, made_from: dict[str, Any] | None = None) -> Iterato
     path = written_path(path.rstrip("/"))
     with temporary_folder(path, folder=path) as temporary:
         yield temporary
-        files = [os.path.join(parent, name) for parent, _, names in tf.io.gfile.walk(temporary) for name in names]
+        files = [os.path.join(parent, name) for parent, _, names in tf.io.gfile.walk(temporary) for name in names
+                 if not name.endswith(".lock")]  # one that could not be removed
         written = OutputSet({os.path.join(path, os.path.relpath(file, temporary)): file for file in files},
                             made_from=made_from or {})
         export = os.path.join(path, f".{EXPORT}")
