@@ -275,7 +275,7 @@ def main():
                             seed=1).items():
         arguments.add_argument(f"--{name}", type=int, default=count)
     arguments.add_argument("--only", default=",".join([*SCENARIOS, *PAIRS]), help="scenarios and pairs")
-    arguments.add_argument("--csv", help="file of the counts; those of other versions and scenarios stay in it")
+    arguments.add_argument("--csv", help="file of the counts; those of other scenarios and commits stay in it")
     options = arguments.parse_args()
     os.nice(15)
     for number in (signal.SIGTERM, signal.SIGHUP):  # end what runs, too; ignored ones (nohup) the commands would ignore
@@ -334,18 +334,19 @@ def total(counts, kind):
 
 
 def write_counts(path, counts, findings):
-    """Writes a row for each disturbance and scenario. It replaces an earlier row of the same versions."""
+    """Writes a row for each disturbance and scenario. It replaces an earlier row of the same versions and commit."""
     import tensorflow as tf
 
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True)
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=REPOSITORY, capture_output=True,
+                            text=True).stdout.strip()
     rows = {}
     if os.path.exists(path):
         with open(path, newline="") as file:
-            rows = {tuple(row.values())[:4]: row for row in csv.DictReader(file)}
+            rows = {(*tuple(row.values())[:4], row["commit"]): row for row in csv.DictReader(file)}
     for (kind, name), count in counts.items():
         key = dict(tensorflow=tf.__version__, python=platform.python_version(), disturbance=kind, scenario=name)
-        rows[tuple(key.values())] = dict(key, date=datetime.date.today().isoformat(), commit=commit.stdout.strip(),
-                                         runs=count, findings=findings[kind, name])
+        rest = dict(date=datetime.date.today().isoformat(), commit=commit, runs=count, findings=findings[kind, name])
+        rows[*key.values(), commit] = {**key, **rest}
     with open(path, "w", newline="") as file:
         writer = csv.DictWriter(file, next(iter(rows.values())), lineterminator="\n")
         writer.writeheader()
