@@ -116,6 +116,7 @@ def test_pairs_without_segments_have_those_of_their_separators(exports, name):
     """transformers.js gives none."""
     model, folder, tokenizer = exports(name)
     inputs = tokenizer(*zip(*PAIRS[:20]), max_seq_length=POSITIONS)
+    inputs["input_ids"][0, inputs["segment_ids"][0].argmax()] = tokenizer.vocab["[SEP]"]  # written in a second text
     expected = expected_outputs(model, name, inputs)
     fed = dict(input_ids=inputs["input_ids"], attention_mask=inputs["input_mask"],
                token_type_ids=inputs["segment_ids"] * 0)
@@ -147,7 +148,8 @@ def test_files_are_small_and_say_what_readers_ask_for(exports):
     special = json.loads((folder / "special_tokens_map.json").read_text())
     assert special.items() <= config.items() and special["mask_token"] == "[MASK]"
     assert (folder / "modules.json").exists() and (folder / "1_Pooling/config.json").exists()
-    assert "transformers.js" in (folder / "README.md").read_text()
+    card = (folder / "README.md").read_text()
+    assert "transformers.js" in card and "| type | float32" in card
 
 
 def write_folder(model, folder, vocabulary, precisions=("int8",)):

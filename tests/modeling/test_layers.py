@@ -241,7 +241,7 @@ def test_blocks_of_equal_weights_compute_what_one_shared_block_does(tiny_config,
 
 
 @pytest.mark.parametrize("dtype, head_size, dropout, expected", [
-    ("bfloat16", 64, (), True), ("float32", 64, (), False), ("bfloat16", 64, ([1, 2, 0], 0.1), False),
+    ("bfloat16", 128, (), True), ("float32", 64, (), False), ("bfloat16", 64, ([1, 2, 0], 0.1), False),
     ("bfloat16", 12, (), False), ("bfloat16", 256, (), False)])
 def test_cudnn_computes_bfloat16_without_dropout_and_rows_of_several_texts_from_hopper_on(
         dtype, head_size, dropout, expected, monkeypatch):

@@ -256,7 +256,7 @@ def test_words_are_answered_alike_alone_and_with_others(made, of_row):
     with running([saved_model, onnx]) as app:
         for model in ("saved_model", "onnx"):
             together, others = (post(app, f"{model}:predict", instances=instances, signature_name="words")
-                                for instances in ([of_row, ["the", "", ""]], [of_row]))
+                                for instances in ([of_row, ["the", "name", ""]], [of_row]))
             assert_same(together[:1], others)
             assert len(others[0]["tags"]) == sum(map(bool, of_row))
 
@@ -267,5 +267,6 @@ def test_the_order_of_two_texts_is_that_of_the_head(made, sentence_pieces):
         found, = post(app, "onnx:predict", signature_name="sentence_order",
                       instances=[dict(text_a="the name", text_b="of the file")])
     inputs = sentence_pieces(["the name"], ["of the file"])
+    assert onnx.signatures["sentence_order"].outputs["probabilities"].shape == (None, 2)
     logits = model(dict(inputs, masked_lm_positions=np.zeros([1, 1], np.int32)))["sop_logits"][0]
     np.testing.assert_allclose(found, tf.nn.softmax(logits), atol=1e-5)

@@ -30,6 +30,7 @@ def test_the_best_is_remembered_over_restarts_and_a_step_that_is_evaluated_again
     evaluator, is_best = evaluate(tmp_path, 25, 0.6)
     assert is_best and history(tmp_path) == results
     assert evaluator.has_evaluated(5) and not evaluator.has_evaluated(30)
+    assert not any(evaluate(tmp_path / "worse", *result)[0].patience_is_over for result in [(5, 0.5), (10, 0.4)])
     assert (tmp_path / "eval_results.txt").read_text() == "accuracy = 0.6\nglobal_step = 25\nloss = 1.0\n"
     with pytest.raises(ValueError, match="eval_history.jsonl has no pearson"):
         Evaluator(str(tmp_path), dict, "pearson", print)
