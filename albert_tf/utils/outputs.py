@@ -48,8 +48,8 @@ from albert_tf.utils.files import (
 )
 from albert_tf.utils.imports import tensorflow as tf
 
-# Ends of the names of files without which the others of a checkpoint or a SavedModel are not read.
-_LAST = (".index", "saved_model.pb")
+# Ends of the names of files without which the others of a checkpoint or an export are not read.
+_LAST = (".index", "saved_model.pb", ".onnx")
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 # The number of files that are renamed at the same time. On an object store, each takes a few tenths of a second.
 _RENAMING_THREADS = 16

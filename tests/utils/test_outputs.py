@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import functools
 import json
 import os
 import pathlib
@@ -101,17 +102,17 @@ def read_shards(folder):
 SHARDS = ["x-00000-of-00002.tfrecord", "x-00001-of-00002.tfrecord", "x.manifest.json"]
 
 
-def write_model(folder, text):
+def write_model(folder, text, last="saved_model.pb"):
     with output_folder(str(folder / "model")) as temporary:
-        write_text(os.path.join(temporary, "saved_model.pb"), text)
+        write_text(os.path.join(temporary, last), text)
         write_text(os.path.join(temporary, f"assets/{text}"), text)
 
 
-def read_model(folder):
-    if not (folder / "model/saved_model.pb").exists():
+def read_model(folder, last="saved_model.pb"):
+    if not (folder / "model" / last).exists():
         return "refused"
-    assert names(folder / "model/assets") == [content(folder / "model/saved_model.pb")]
-    return content(folder / "model/saved_model.pb")
+    assert names(folder / "model/assets") == [content(folder / "model" / last)]
+    return content(folder / "model" / last)
 
 
 def write_checkpoint(folder, text):
@@ -128,6 +129,7 @@ def read_checkpoint(folder):
 
 @pytest.mark.parametrize("write, read, files", [
     (write_shards, read_shards, ["x.manifest.json", "x.tfrecord"]), (write_model, read_model, ["model"]),
+    (*(functools.partial(each, last="model.onnx") for each in (write_model, read_model)), ["model"]),
     (write_checkpoint, read_checkpoint, ["model.ckpt-7.data-00000-of-00001", "model.ckpt-7.index"])])
 def test_an_output_is_the_earlier_or_the_new_one_or_refused_after_every_kill_and_can_be_made_again(
         tmp_path, monkeypatch, write, read, files):
