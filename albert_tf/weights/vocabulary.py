@@ -22,7 +22,7 @@ from albert_tf.text.added_tokens import AddedToken
 from albert_tf.utils.files import errors_at, errors_naming_origin, names_in, read_bytes, read_json_object, version
 from albert_tf.utils.foreign_keys import check_supported
 from albert_tf.utils.imports import tensorflow as tf
-from albert_tf.utils.manifests import manifest_of, read_manifest
+from albert_tf.utils.manifests import checked_manifest, manifest_of, read_manifest
 from albert_tf.utils.outputs import output, write_or_remove
 from albert_tf.weights.hugging_face import TOKENIZER_CONFIG, TOKENIZER_JSON
 
@@ -168,12 +168,17 @@ def copy_vocabulary(files: VocabularyFiles, directory: str, name: str | None = N
 
 
 def options_beside(vocabulary_file: str) -> TokenizerOptions:
-    """The options that are stored beside a vocabulary: in tokenizer_config.json, or by train_vocabulary."""
-    made_from: dict[str, Any] = {}
-    with contextlib.suppress(ValueError):  # the manifest of something else
-        manifest = manifest_of(vocabulary_file)
-        made_from = read_manifest(manifest)["made_from"] if manifest else {}
-    trained_with = TokenizerOptions(*map(made_from.get, CASING))
+    """The options that are stored beside a vocabulary: in tokenizer_config.json, or by train_vocabulary.
+
+    Raises ValueError if train_vocabulary was stopped: the options in its manifest may then be those of another file.
+    """
+    content: dict[str, Any] = dict(made_from={})
+    if manifest := manifest_of(vocabulary_file):
+        with contextlib.suppress(ValueError):  # the manifest of something else
+            content = read_manifest(manifest)
+        if not content.get("complete", True):
+            checked_manifest(manifest)  # raises
+    trained_with = TokenizerOptions(*map(content["made_from"].get, CASING))
     return options_in(os.path.dirname(vocabulary_file)).with_defaults(trained_with)
 
 

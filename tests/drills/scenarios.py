@@ -45,7 +45,8 @@ MODEL = "--init_checkpoint=$classifier/run"
 
 SCENARIOS = dict(
     vocabulary=Scenario("train_vocabulary --input_file=text*.txt --model_prefix=OUT/v --vocab_size=60",
-                        "--vocab_size=50"),
+                        "--vocab_size=50", "create_pretraining_data --input_file=text1.txt --max_seq_length=32 "
+                        "--spm_model_file=OUT/v.model --output_file=OUT/read/a.tfrecord"),
     records=Scenario(f"create_pretraining_data --input_file=text*.txt --output_file=OUT/a.tfrecord,OUT/b.tfrecord "
                      f"--num_shards=2 --dupe_factor=2 --num_workers=2 {RECORDS}", "--random_seed=7",
                      f"{PRETRAINING}--do_train=false --do_eval --init_checkpoint=$pretraining/run "

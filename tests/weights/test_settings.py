@@ -111,6 +111,9 @@ def test_a_user_sets_the_file_or_an_option_and_the_rest_is_that_beside_the_file(
     assert VocabularyFiles().with_overrides(VocabularyFiles(path, None, True, False)).keep_accents is False
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(dict(keep_accents=False)))
     assert VocabularyFiles().with_overrides(given) == VocabularyFiles(path, None, False, False)
+    (tmp_path / "mine.model.manifest.json").write_text("")  # as a power cut leaves it
+    with pytest.raises(ValueError, match="mine.model.manifest.json says that its files are not complete"):
+        VocabularyFiles().with_overrides(given)
     caplog.clear()
     (tmp_path / "tokenizer_config.json").unlink()
     contents = {"own.txt": "a\nb\n", "same.txt": "a\nb\n", "other.txt": "a\nc\n"}
