@@ -3,8 +3,8 @@
     python -m albert_tf phonemize --input_file='text/*.txt' --language=de --output_file=phonemes.jsonl
 
 The text has one sentence per line and a blank line between documents. Each different word is phonemized once, by
-espeak-ng. Finished words are kept in OUTPUT_FILE.words until the end, so that an interrupted run continues where it
-stopped.
+espeak-ng. Finished words are kept in OUTPUT_FILE.LANGUAGE.words until the end, so that an interrupted run continues
+where it stopped.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Options(fields.Config):
 
 
 def main(options: Options) -> None:
-    paths, kept = expand_globs(options.input_file), f"{options.output_file}.words"
+    paths, kept = expand_globs(options.input_file), f"{options.output_file}.{options.language}.words"
     Phonemizer(options.language)  # a wrong language is told before the text is read
     with worker_pool(options.num_workers, Phonemizer, options.language) as run, locked(kept):
         table = _read_table(kept)

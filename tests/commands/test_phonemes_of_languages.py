@@ -54,7 +54,7 @@ def test_the_commands_of_the_page_make_an_encoder(tmp_path, monkeypatch, languag
     assert len(lines) == len(text)
     for line, sentence in zip(lines, text):
         assert [word for word, _ in (parse_line(line, "x", 1) if line else [])] == split_words(sentence)
-    assert not (tmp_path / "phonemes.jsonl.words").exists()
+    assert not list(tmp_path.glob("phonemes.jsonl.*"))
     words = {word for line in lines if line for word, _ in parse_line(line, "x", 1)}
     counted = dict(line.split("\t") for line in (tmp_path / "train.words.tsv").read_text("utf-8").splitlines())
     # The table of StyleTTS2 has no „.
@@ -69,7 +69,9 @@ def test_the_commands_of_the_page_make_an_encoder(tmp_path, monkeypatch, languag
 def test_a_run_that_was_ended_keeps_its_words(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_text(tmp_path / "text.txt", "de", 20, seed=1)
-    (tmp_path / "x.jsonl.words").write_text("Niemand\tnˈiːmant\nBoot\tBOOT\nFäh", encoding="utf-8")
+    for language, sound in (("de", "BOOT"), ("nl", "of another language")):
+        (tmp_path / f"x.jsonl.{language}.words").write_text(
+            f"Niemand\tnˈiːmant\nBoot\t{sound}\nFäh", encoding="utf-8")
     with ScriptSession("phonemize", language="de", input_file="text.txt", output_file="x.jsonl") as session:
         assert "2 words of an earlier run" in session.run()
         sounds = dict(pair for line in (tmp_path / "x.jsonl").read_text("utf-8").splitlines() if line
