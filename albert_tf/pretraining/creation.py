@@ -32,7 +32,7 @@ from albert_tf.pretraining.corpus import Corpus, Part, TokenizedBatch, open_corp
 from albert_tf.pretraining.examples import CreationOptions, RecordMaker
 from albert_tf.text.lines import is_compressed
 from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
-from albert_tf.utils.files import absolute, is_remote, listed, scratch_folder
+from albert_tf.utils.files import absolute, errors_naming, is_remote, listed, scratch_folder
 from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.manifests import OutputSet, manifest_path, output_set
 from albert_tf.utils.progress import count_of, progress
@@ -76,7 +76,7 @@ def create_pretraining_data(
     first = next(iter(outputs.values()))[0]
     with output_set(outputs) as written, scratch_folder(  # beside the output, where space is expected
             None if is_remote(first) else os.path.dirname(written.temporary[first])) as work:
-        with worker_pool(num_workers, Worker, tokenizer, work, options) as run:
+        with errors_naming(first), worker_pool(num_workers, Worker, tokenizer, work, options) as run:
             corpus = _tokenize(run, input_files, text_column, work)
             check_corpus(corpus, options)
             buckets = num_buckets(corpus, options, len(written.temporary))

@@ -27,7 +27,7 @@ from albert_tf.data.worker_pool import chunks, worker_pool
 from albert_tf.pretraining.creation import BucketWriter, check_names, write_shards
 from albert_tf.text.lines import read_lines
 from albert_tf.text.phonemes import PhonemeTable, parse_line
-from albert_tf.utils.files import is_remote, scratch_folder
+from albert_tf.utils.files import errors_naming, is_remote, scratch_folder
 from albert_tf.utils.manifests import output_set
 from albert_tf.utils.outputs import write_text
 from albert_tf.utils.progress import count_of, progress
@@ -92,7 +92,8 @@ def create_phoneme_records(
         ids = {word: i for i, word in enumerate(vocabulary)}
         counts["other_words"] = sum(count for word, count in words.items() if word not in ids)
         buckets = len(written.temporary) * max(1, _NUM_BUCKETS // len(written.temporary))
-        with worker_pool(num_workers, _RowWriter, table, options, work, ids, buckets, random_seed) as run:
+        with errors_naming(first), worker_pool(
+                num_workers, _RowWriter, table, options, work, ids, buckets, random_seed) as run:
             with progress("writing rows", None, " lines") as done:
                 for examples, lines in run(_RowWriter.write, _tasks(input_files)):
                     counts["examples"] += examples

@@ -1,5 +1,6 @@
 """From text to records: their content, which depends on text, options and seed only, and errors."""
 
+import errno
 import hashlib
 import json
 
@@ -204,6 +205,16 @@ def test_outputs_that_would_replace_each_other_are_refused(tmp_path, text, creat
     with pytest.raises(ValueError, match=f"two of the output files would both be written to {tmp_path}/{file}"):
         create(*outputs)
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+
+
+def test_an_error_of_temporary_files_names_the_output_beside_which_they_are(tmp_path, text, create, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")  # as of a write
+
+    monkeypatch.setattr(creation, "_make_examples", full)
+    with pytest.raises(OSError, match="No space left on device") as raised:
+        create("a/x.tfrecord", "b/x.tfrecord")
+    assert raised.value.filename == f"{tmp_path}/a/x.tfrecord"
 
 
 def test_the_text_is_not_replaced_by_records_and_an_earlier_output_is(tmp_path, text, create):
