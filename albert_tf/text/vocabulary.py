@@ -70,6 +70,7 @@ def _train(text: _Text, vocab_size: int, fit: bool) -> bytes:
                          "be used: write one sentence per line")
     if first is None:
         raise ValueError(f"there is no text in {listed(input_files)}")
+    logging.info("training a vocabulary of %s pieces; the next message comes at the end", f"{vocab_size:,}")
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=itertools.chain([first], sentences), model_writer=model, vocab_size=vocab_size,
@@ -107,7 +108,7 @@ class _Text:
     num_long: int = 0  # lines that are too long
     num_letters: int = 0
     num_accents: int = 0  # that are removed
-    error: ValueError | None = None  # that reading has raised
+    error: BaseException | None = None  # that reading has raised, also for a signal
 
     def sentences(self) -> Iterator[str]:
         """The normalised lines that have text and are not too long."""
@@ -125,6 +126,6 @@ class _Text:
                     self.num_long += is_long
                     if sentence and not is_long:
                         yield sentence
-        except ValueError as error:
+        except (Exception, KeyboardInterrupt, SystemExit) as error:
             self.error = error
             raise

@@ -69,6 +69,17 @@ def test_a_mistake_is_named_and_leaves_nothing(tmp_path, content, size, message)
     assert [file.name for file in tmp_path.iterdir()] == ["text.txt"]
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(143), OSError("lost")], ids=repr)
+def test_a_signal_or_lost_file_while_the_text_is_read_is_not_a_mistake_in_it(tmp_path, error):
+    def read(_):
+        yield from TEXT.splitlines()
+        raise error
+
+    with pytest.raises(type(error)) as raised:
+        train(tmp_path, "text.txt", read=read)
+    assert raised.value is error and not any(tmp_path.iterdir())
+
+
 def test_a_text_that_is_too_small_can_have_a_smaller_vocabulary(tmp_path, text):
     prefix = str(tmp_path / "mine")
     with pytest.raises(ValueError, match=r"Vocabulary size too high \(5000\).*<= (\d+)") as refused:
