@@ -1,6 +1,7 @@
 """What run_squad alone has: both versions, thresholds, --ask, the release's flags."""
 
 import json
+import types
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ import albert_tf
 from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.server.models import served_model
+from albert_tf.tasks.squad.reading import read_squad_file
+from albert_tf.tasks.squad.task import squad_version
 from albert_tf.weights.settings import settings_in
 
 CONTEXT = "Ada built the clock in 1,908 days.  Zoë Brånström ate ½ of it… and the frogs sang. " * 8
@@ -56,6 +59,14 @@ def test_every_question_has_an_entry_in_the_files(run, golden):
     assert (run.path / "null_odds.json").exists() == is_v2
     epochs = "0.267 passes over 30 questions" if is_v2 else "0.615 passes over 13 questions"
     assert f"{epochs}: 2 steps of 4" in run.printed
+
+
+@pytest.mark.parametrize("requested, name, warns", [
+    ("2.0", "dev_v1.json", True), ("2.0", "train.json", False), (None, "dev_v1.json", False)])
+def test_a_head_of_squad_2_for_data_of_squad_1_is_a_warning(golden, caplog, requested, name, warns):
+    files = dict(train_file=read_squad_file(str(golden / "squad" / name)))
+    squad_version(requested, types.SimpleNamespace(heads=[], check_head=lambda heads: None), files)
+    assert ("--recipe=squad_v1" in caplog.text) is warns
 
 
 def test_a_file_without_answers_is_predicted_and_cannot_be_scored(run, folder, golden, tmp_path):
