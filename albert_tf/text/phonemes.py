@@ -148,10 +148,11 @@ class Phonemizer:
             raise ValueError("espeak-ng is not installed: run `pip install espeakng-loader` or `apt install espeak-ng`")
         languages = EspeakBackend.supported_languages()
         if language not in languages:
-            close = difflib.get_close_matches(language, languages, n=1) or sorted(
-                name for name in languages if name.startswith(language[:2]))
-            raise ValueError(f"--language={language} is no language of espeak-ng"
-                             + (f"; did you mean {' or '.join(close)}?" if close else ""))
+            close = ([code for code, name in languages.items() if name.lower().startswith(language.lower())]
+                     or difflib.get_close_matches(language, languages, n=1)
+                     or [code for code in languages if code.startswith(language[:2])])
+            raise ValueError(f"--language={language} is no language of espeak-ng; " + (
+                f"did you mean {' or '.join(sorted(close))}?" if close else f"they are {', '.join(sorted(languages))}"))
         with errors_naming(tempfile.gettempdir()):  # to which the library is copied
             self._backend = EspeakBackend(language, with_stress=True, language_switch="remove-flags", logger=quiet)
 
