@@ -221,8 +221,10 @@ def _take_steps(trainer: Trainer, batches, checkpoints: Checkpoints, batch_size:
         callbacks += [Progress(first_step, last_step, batch_size, saving),
                       Curves(first_step, last_step, os.path.join(output_dir, "train"))]
     with end_on_signal, saving:
-        logging.info("training from step %d to %d%s; the first step of each length is slow: it is compiled", first_step,
-                     last_step, f", continuing {output_dir} and not other weights" if first_step else "")
+        logging.info("training from step %d to %d%s; saved%s every %s; the first step of each length is slow: it "
+                     "is compiled", first_step, last_step,
+                     f", continuing {output_dir} and not other weights" if first_step else "",
+                     " and evaluated" if evaluator else "", count_of(schedule.save_checkpoints_steps, "step"))
         trainer.fit(batches, steps_per_epoch=last_step - first_step, verbose=0, callbacks=callbacks)
     step = int(tf.convert_to_tensor(trainer.optimizer.iterations))
     # Keras' fit interprets every OutOfRangeError as the end of the data, and returns.
