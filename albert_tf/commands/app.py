@@ -75,9 +75,9 @@ _HELP = {"--help", "-help", "-h", "--helpshort", "-helpshort"}
 _LINE = python_logging.Formatter("%(levelname).1s%(asctime)s %(filename)s:%(lineno)d] %(message)s", "%m%d %H:%M:%S")
 
 # The text around the reason in TensorFlow's errors: "{{function_node __wrapped__SaveV2_...}} a.data; File too large
-# [Op:SaveV2]", and in errors of a graph the lines of Python that made the op.
+# [Op:SaveV2] name: ", and in errors of a graph the lines of Python that made the op.
 _AROUND_THE_REASON = re.compile(
-    r"""\{\{function_node [^}]*\}\}\s | \s\[Op:\w+\]
+    r"""\{\{function_node [^}]*\}\}\s | \s\[Op:\w+\](\ name:\s*)?
         | ^(Graph\ execution\ error: | Detected\ at\ node\ .* | \ \ File\ ".* | \s+\[\[\{\{node\ .*)$""", re.M | re.X)
 
 

@@ -76,7 +76,7 @@ def create_pretraining_data(
     first = next(iter(outputs.values()))[0]
     with output_set(outputs) as written, scratch_folder(  # beside the output, where space is expected
             None if is_remote(first) else os.path.dirname(written.temporary[first])) as work:
-        with errors_naming(first), worker_pool(num_workers, Worker, tokenizer, work, options) as run:
+        with errors_naming(first, work), worker_pool(num_workers, Worker, tokenizer, work, options) as run:
             corpus = _tokenize(run, input_files, text_column, work)
             check_corpus(corpus, options)
             buckets = num_buckets(corpus, options, len(written.temporary))

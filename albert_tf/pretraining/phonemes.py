@@ -92,7 +92,7 @@ def create_phoneme_records(
         ids = {word: i for i, word in enumerate(vocabulary)}
         counts["other_words"] = sum(count for word, count in words.items() if word not in ids)
         buckets = len(written.temporary) * max(1, _NUM_BUCKETS // len(written.temporary))
-        with errors_naming(first), worker_pool(
+        with errors_naming(first, work), worker_pool(
                 num_workers, _RowWriter, table, options, work, ids, buckets, random_seed) as run:
             with progress("writing rows", None, " lines") as done:
                 for examples, lines in run(_RowWriter.write, _tasks(input_files)):

@@ -260,7 +260,7 @@ Additional GRPC error information from remote target /job:worker/replica:0/task:
     (MemoryError("Unable to allocate 7. GiB for an array"), 1,
      "error: not enough memory. Unable to allocate 7. GiB for an array"),
     (tf.errors.OutOfRangeError(
-        None, None, "{{function_node __wrapped__SaveV2_device_/job:a}} x.data;\nFile too large [Op:SaveV2]"), 1,
+        None, None, "{{function_node __wrapped__SaveV2_device_/job:a}} x.data;\nFile too large [Op:SaveV2] name: "), 1,
      "error: x.data; File too large"),
     (tf.errors.UnavailableError(None, None, "Graph execution error:\n\nDetected at node Read defined at:\n"
                                 '  File "/a/b.py", line 1, in f\n\ngs://a/b cannot be reached'), 1,

@@ -188,7 +188,7 @@ class Drill:
     def _unclear(self, scenario, ended, number):
         """What is missing in the message: the reason, and a path, which is no temporary one of an output."""
         lines = [line for line in ended.printed.splitlines() if ": error: " in line]
-        path = rf": error: .*{self.workplace.folder}/(out|tmp)\S*[:;] {os.strerror(number)}"
+        path = rf": error: .*{self.workplace.folder}/(out|tmp)\S*[:;] {os.strerror(number)}$"
         is_clear = lines and re.search(path, lines[0]) and not re.search(r"/out/\S*(\.tmp|earlier)|Errno", lines[0])
         return [] if is_clear and (len(lines) == 1 or scenario.starts_commands) else [f"unclear: {lines}"]
 

@@ -207,11 +207,12 @@ def test_outputs_that_would_replace_each_other_are_refused(tmp_path, text, creat
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
 
-def test_an_error_of_temporary_files_names_the_output_beside_which_they_are(tmp_path, text, create, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")  # as of a write
+@pytest.mark.parametrize("call", ["write", "open"])
+def test_an_error_of_temporary_files_names_the_output_beside_which_they_are(tmp_path, text, create, monkeypatch, call):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device", *[f"{arguments[-1]}/ids"] * (call == "open"))
 
-    monkeypatch.setattr(creation, "_make_examples", full)
+    monkeypatch.setattr(creation, "_tokenize", full)
     with pytest.raises(OSError, match="No space left on device") as raised:
         create("a/x.tfrecord", "b/x.tfrecord")
     assert raised.value.filename == f"{tmp_path}/a/x.tfrecord"
