@@ -212,7 +212,7 @@ class Slow:
     def run(self, columns):
         self.batches, self.rows = self.batches + 1, self.rows + len(columns["text"])
         self.started.release()
-        assert self.go.acquire(timeout=20)
+        assert self.go.acquire(timeout=60)
         return upper(columns)
 
 
