@@ -136,7 +136,7 @@ def formatted(row, formats):
 
 def test_the_rows_of_phonemes_follow_from_the_scores_of_the_seeds():
     shown = {row[0]: row[1:] for row in table_rows("results/accuracy.md", "Phonemes")}
-    for name, rows in by_column(read_rows("phonemes.csv"), "word_predictions").items():
+    for name, rows in by_column(read_rows("phonemes.csv"), "model").items():
         assert shown[name] == [mean_and_error(scores(of_metric)) for of_metric in by_column(rows, "metric").values()]
 
 
