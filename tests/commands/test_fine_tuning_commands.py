@@ -40,6 +40,7 @@ def test_a_run_leaves_its_scores_checkpoints_answers_settings_and_card(run):
             "eval_history.svg"} <= {file.name for file in path.iterdir()}
     assert all(run.answers().values())
     stored = settings_in(str(path))
+    assert getattr(stored, "temperature", 1.0) == 1.0
     for name, (value, _) in task.settings.items():
         assert getattr(stored, name, value) == value
     card = (path / "README.md").read_text("utf-8")
@@ -259,6 +260,8 @@ MISTAKES = [  # the task, flags, and what the line must name
      ["either --teacher_checkpoint or --teacher_vectors"]),
     ("sentence vectors", dict(do_train=True, objective="distillation", train_file="{inputs}/lines.txt",
                               teacher_vectors="/nowhere.npy"), ["no such file: /nowhere.npy"]),
+    ("classification", dict(do_train=True, doc_stride=9), ["--doc_stride", "--long_texts"]),
+    ("classification", dict(do_train=True, max_windows=9), ["--max_windows", "--long_texts"]),
     ("classification", dict(do_train=True, teacher_checkpoint="a", teacher_scores="b"),
      ["--teacher_scores and --teacher_checkpoint exclude each other"]),
 ]
