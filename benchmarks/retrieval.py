@@ -7,10 +7,15 @@ correlation is that of the cosines and the scores of data/glue/STS-B/dev.tsv. Th
 paragraphs, and for STS-B those of sentences of train.tsv. The last row orders the ten nearest paragraphs again.
 
 --training_file writes rows for run_classifier with "ranking": true, from train-v1.1.json: a question with its
-paragraph, and with hard negatives, which are the nearest other paragraphs.
+paragraph, and with hard negatives, which are the nearest other paragraphs. With --teacher, it also writes the teacher's
+logits of these rows to the same name with .npy, for --teacher_scores: the teacher's cosines, scaled by a logistic
+regression on the labels.
 """
 
+import os
+
 import numpy as np
+import scipy.optimize
 import scipy.stats
 from absl import flags, logging
 
@@ -20,18 +25,19 @@ from albert_tf.tasks.classification.answers import RelevanceScorer
 from albert_tf.tasks.classification.data import find_task, read_examples
 from albert_tf.tasks.sentence_vectors.vectors import cosines, unit_vectors_function
 from albert_tf.utils.files import read_json_object
-from albert_tf.utils.outputs import write_csv
+from albert_tf.utils.outputs import write_array, write_csv
 from albert_tf.weights.from_pretrained import from_pretrained, tokenizer_from_pretrained
 from benchmarks.processor import run
 
 define_required("model", "The sentence encoder: any path that --init_checkpoint accepts.")
 define_required("data", "Folder that has squad/ and glue/.")
-flags.DEFINE_string("rerank_checkpoint", None, "A model that ranks, which orders the nearest paragraphs again.")
+flags.DEFINE_list("rerank_checkpoint", [], "Models that rank, each of which orders the nearest paragraphs again.")
 flags.DEFINE_list("dims", ["384", "192", "96"], "Numbers of dimensions of the vectors.")
 flags.DEFINE_string("csv", None, "Path of a file for the results.")
 flags.DEFINE_string("training_file", None, "Path of a .csv to write with training rows; nothing else is done then.")
+flags.DEFINE_string("teacher", None, "A sentence encoder that teaches a ranker.")
 define_integer("training_questions", 1000, "Number of questions in --training_file.", 1, 100_000)
-define_integer("questions", 100_000, "Largest number of questions that --rerank_checkpoint answers.", 1, 100_000)
+define_integer("questions", 100_000, "Number of questions, at equal distances, for --rerank_checkpoint.", 1, 100_000)
 FLAGS = flags.FLAGS
 PRECISIONS = ("float32", "int8", "binary")
 BEST = 10
@@ -39,8 +45,7 @@ CALIBRATION = 2000  # sentences of STS-B
 
 
 def main():
-    model = from_pretrained(FLAGS.model, model="sentence_encoder")
-    vectors_of = unit_vectors_function(model, tokenizer_from_pretrained(FLAGS.model))
+    vectors_of = encoder(FLAGS.model)
     if FLAGS.training_file:
         write_training_rows(vectors_of)
         return
@@ -49,12 +54,17 @@ def main():
     spearman = similarity(vectors_of)
     rows = [dict(row, spearman=spearman[row["dims"], row["precision"]]) for row in rows]
     if FLAGS.rerank_checkpoint:
-        rows += reranked(questions[: FLAGS.questions], paragraphs, answers, found)
+        rows += reranked(questions, paragraphs, answers, found)
     names = ("dims", "precision", "recall@1", "recall@10", "mrr@10", "spearman", "questions")
     table = [names, *([row.get(name, "") for name in names] for row in rows)]
     print(*(",".join(map(str, values)) for values in table), sep="\n")
     if FLAGS.csv:
         write_csv(FLAGS.csv, table)
+
+
+def encoder(path):
+    """The function that computes vectors of texts: [texts, dimensions], of length 1."""
+    return unit_vectors_function(from_pretrained(path, model="sentence_encoder"), tokenizer_from_pretrained(path))
 
 
 def squad(split):
@@ -116,21 +126,28 @@ def similarity(vectors_of):
 
 
 def reranked(questions, paragraphs, answers, nearest):
-    """The rows before and after the nearest paragraphs of each question are ordered by --rerank_checkpoint."""
-    model = from_pretrained(FLAGS.rerank_checkpoint, model="classifier")
-    scorer = RelevanceScorer(model, tokenizer_from_pretrained(FLAGS.rerank_checkpoint))
-    nearest = nearest[: len(questions)]
-    relevance = scorer([question for question in questions for _ in range(nearest.shape[1])],
-                       [paragraphs[index] for row in nearest for index in row]).reshape(nearest.shape)
-    order = np.take_along_axis(nearest, np.argsort(-relevance, axis=1, kind="stable"), axis=1)
-    return [dict(precision=name, **scores(each, answers), questions=len(questions))
-            for name, each in (("first stage", nearest), ("reranked", order))]
+    """The rows before and after the nearest paragraphs of each question are ordered by each --rerank_checkpoint."""
+    chosen = equally_distant(questions, min(FLAGS.questions, len(questions)))
+    nearest, answers = nearest[chosen], answers[chosen]
+    queries = [questions[i] for i in chosen for _ in range(nearest.shape[1])]
+    passages = [paragraphs[index] for index in nearest.flat]
+    orders = {"first stage": nearest}
+    for path in FLAGS.rerank_checkpoint:
+        scorer = RelevanceScorer(from_pretrained(path, model="classifier"), tokenizer_from_pretrained(path))
+        relevance = scorer(queries, passages).reshape(nearest.shape)
+        orders[f"reranked by {os.path.basename(path)}"] = np.take_along_axis(
+            nearest, np.argsort(-relevance, axis=1, kind="stable"), axis=1)
+    return [dict(precision=name, **scores(order, answers), questions=len(chosen)) for name, order in orders.items()]
+
+
+def equally_distant(questions, number):
+    return np.linspace(0, len(questions) - 1, number).astype(int)
 
 
 def write_training_rows(vectors_of, negatives=3):
     """Writes query, passage, relevant: for questions at equal distances in the file."""
     questions, paragraphs, answers = squad("train")
-    chosen = np.linspace(0, len(questions) - 1, FLAGS.training_questions).astype(int)
+    chosen = equally_distant(questions, FLAGS.training_questions)
     products = vectors_of([questions[i] for i in chosen]) @ vectors_of(paragraphs).T
     products[np.arange(len(chosen)), answers[chosen]] = -np.inf
     rows: list = [["query", "passage", "relevant"]]
@@ -139,7 +156,19 @@ def write_training_rows(vectors_of, negatives=3):
         for index in np.argsort(-products[row], kind="stable")[: min(negatives, len(paragraphs) - 1)]:
             rows.append([questions[i], paragraphs[index], 0])
     write_csv(FLAGS.training_file, rows)
+    if FLAGS.teacher:
+        write_array(os.path.splitext(FLAGS.training_file)[0] + ".npy", teacher_logits(*zip(*rows[1:])))
     logging.info("%s: %d questions", FLAGS.training_file, len(chosen))
+
+
+def teacher_logits(queries, passages, labels):
+    """The cosines of --teacher, as logits of the labels: float32 [pairs]."""
+    texts, indices = np.unique(queries + passages, return_inverse=True)
+    first, second = np.split(encoder(FLAGS.teacher)(list(texts))[indices], 2)
+    inputs = np.stack([np.sum(first * second, axis=1), np.ones(len(labels))], axis=1)
+    signs = 1 - 2 * np.array(labels)
+    found = scipy.optimize.minimize(lambda weights: np.logaddexp(0, signs * (inputs @ weights)).mean(), [1.0, 0.0])
+    return (inputs @ found.x).astype(np.float32)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,9 @@ import csv
 import json
 import shutil
 
+import numpy as np
+import pytest
+
 from in_process import loaded
 
 
@@ -18,7 +21,7 @@ def test_retrieval_measures_each_form_of_vectors_and_a_model_that_ranks(golden, 
     with loaded("benchmarks/retrieval.py") as run:
         flags = dict(model=folder / "mean_normalized", data=tmp_path, dims="8,4")
         assert run(**flags, rerank_checkpoint=folder / "cross_encoder", csv=tmp_path / "out.csv") == 0
-        assert run(**flags, training_file=tmp_path / "rows.csv", training_questions=2) == 0
+        assert run(**flags, training_file=tmp_path / "rows.csv", training_questions=2, teacher=flags["model"]) == 0
     *rows, first_stage, reranked = csv.DictReader(open(tmp_path / "out.csv"))
     assert [(row["dims"], row["precision"]) for row in rows] == [
         (dims, name) for dims in ("8", "4") for name in ("float32", "int8", "binary")]
@@ -30,3 +33,7 @@ def test_retrieval_measures_each_form_of_vectors_and_a_model_that_ranks(golden, 
     first = paragraphs[0]
     assert (training[0]["query"], training[0]["passage"]) == (first["qas"][0]["question"], first["context"])
     assert [row["relevant"] for row in training[:2]] == ["1", "0"] and training[1]["passage"] != first["context"]
+    probabilities = 1 / (1 + np.exp(-np.load(tmp_path / "rows.npy")))
+    assert len(probabilities) == len(training)
+    # as in every logistic regression with an intercept
+    assert probabilities.mean() == pytest.approx(np.mean([int(row["relevant"]) for row in training]), abs=1e-3)
