@@ -6,7 +6,6 @@ import shutil
 
 import numpy as np
 import pytest
-
 from in_process import loaded
 
 
