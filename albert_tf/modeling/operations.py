@@ -17,6 +17,7 @@ takes 1 ms, forward and backward, and is never stored in memory.
 from __future__ import annotations
 
 import json
+import math
 from typing import Callable
 
 import tensorflow as tf
@@ -128,7 +129,7 @@ class Dropouts:
     def __call__(self, x: tf.Tensor, rate: float) -> tf.Tensor:
         """Applies dropout to x with the next mask."""
         mask = self.next_mask(rate)
-        return _dropout_in_float32(x, *mask) if mask else x
+        return _dropout(x, *mask) if mask else x
 
 
 def dropouts(inputs: dict, training) -> Dropouts:
@@ -152,32 +153,38 @@ def dropped(x: tf.Tensor, seed: tf.Tensor | None = None, rate: tf.Tensor | None 
     """
     if seed is None or rate is None:
         return x
-    is_kept = _random_bits(seed, tf.shape(x)) >= tf.cast(rate * 2.0**32, tf.uint32)
+    is_kept = _random_bits(seed, x) >= tf.cast(rate * 2.0**32, tf.uint32)
     return tf.where(is_kept, x * (1.0 / (1.0 - rate)), 0.0)
 
 
-@fused
-def _dropout_in_float32(x, *dropout):
-    return tf.cast(dropped(tf.cast(x, tf.float32), *dropout), x.dtype)
+@tf.custom_gradient
+def _dropout(x, *mask):
+    """The gradient is the same function of the upstream gradient, so both passes share one program."""
+    return _dropout_in_float32(x, *mask), lambda upstream: (_dropout_in_float32(upstream, *mask), None, None)
 
 
-def _random_bits(seed, shape):
-    """Random uint32 of a shape: a hash of the seed's two words and the position of each value in the whole batch."""
+@compiled
+def _dropout_in_float32(x, *mask):
+    return tf.cast(dropped(tf.cast(x, tf.float32), *mask), x.dtype)
+
+
+def _random_bits(seed, x):
+    """Random uint32 of the shape of x: a hash of the seed's two words and of each value's position in the batch."""
     one, two = (tf.bitcast(seed[word], tf.uint32) for word in range(2))
 
     def word_hash(high):  # of the position; 0 changes nothing, since it is mixed to 0
         return _mixed(tf.bitwise.bitwise_xor(tf.bitwise.bitwise_xor(_mixed(one), two), _mixed(high)))
 
-    row_shape = shape[1:]
-    row_size = tf.reduce_prod(row_shape)
-    one_per_row = tf.concat([shape[:1], tf.ones_like(row_shape)], axis=0)
-    low, high = (tf.reshape(word, one_per_row) for word in _row_starts(seed[2], shape[0], row_size))
+    # Static sizes are numbers: operations for them would have to be traced in each program with a mask.
+    sizes = [tf.shape(x)[axis] if size is None else size for axis, size in enumerate(x.shape)]
+    rank = len(sizes)
+    starts = _row_starts(seed[2], sizes[0], math.prod(sizes[1:]))
+    low, high = (tf.reshape(word, [-1] + [1] * (rank - 1)) for word in starts)
     positions = low  # modulo 2^32
     # Axis by axis, since TensorFlow would put the sum of all axes into the graph as a constant as large as a row.
-    for axis in range(1, shape.shape[0]):
-        later = shape[axis + 1:]
-        offsets = tf.bitcast(tf.range(shape[axis]) * tf.reduce_prod(later), tf.uint32)
-        positions += tf.reshape(offsets, tf.concat([[-1], tf.ones_like(later)], axis=0))
+    for axis in range(1, rank):
+        offsets = tf.bitcast(tf.range(sizes[axis]) * math.prod(sizes[axis + 1:]), tf.uint32)
+        positions += tf.reshape(offsets, [-1] + [1] * (rank - 1 - axis))
     bits = tf.where(positions < low, word_hash(high + 1), word_hash(high))
     return _mixed(tf.bitwise.bitwise_xor(bits, positions))
 

@@ -121,7 +121,8 @@ class ReleaseOptimizer(keras.optimizers.legacy.Optimizer):
                                                 aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
 
     def apply(
-        self, gradients: Sequence[tf.Tensor], variables: Sequence[tf.Variable], skip: tf.Tensor | None = None
+        self, gradients: Sequence[tf.Tensor], variables: Sequence[tf.Variable], skip: tf.Tensor | None = None,
+        scale: tf.Tensor | float = 1.0
     ) -> Any:
         """Updates the variables with gradients that are already summed over the replicas.
 
@@ -130,13 +131,14 @@ class ReleaseOptimizer(keras.optimizers.legacy.Optimizer):
         Args:
           gradients: one for each variable. They need not be finite if the step is skipped.
           skip: scalar bool. If true, variables and slots do not change, but `iterations` is incremented.
+          scale: float32 scalar, if there is `skip`: the factor that clips all gradients.
         """
         with tf.name_scope(self._name):
             self.build(variables)
             apply_state = self._prepare(variables)
             if skip is not None:
                 # multiply_no_nan: NaN and infinity times 0 are 0.
-                kept = tf.where(skip, 0.0, 1.0)
+                kept = tf.where(skip, 0.0, scale)
                 gradients = [tf.math.multiply_no_nan(each, tf.cast(kept, each.dtype)) for each in gradients]
                 # With these coefficients an update changes nothing: slot * 1 + 0, variable - 0.
                 still = dict(lr_t=0.0, beta_1=1.0, one_minus_beta_1=0.0, beta_2=1.0, one_minus_beta_2=0.0)
@@ -196,6 +198,7 @@ def _updated(variable, m, v, gradient, coefficients, decays: bool, adapts: bool)
 
     Operations have the order and grouping of tensorflow_addons' LAMB, so that results are equal bit for bit.
     """
+    variable, m, v = map(tf.convert_to_tensor, (variable, m, v))  # each is read once
     m = m * coefficients["beta_1"] + gradient * coefficients["one_minus_beta_1"]
     v = v * coefficients["beta_2"] + (gradient * gradient) * coefficients["one_minus_beta_2"]
     corrected_m, corrected_v = m, v

@@ -228,10 +228,10 @@ class Trainer(keras.Model):
         denominators = self.objective.loss_denominators(batch)
         # The order of these variables is the order of LAMB's slots.
         variables = self.model.trainable_variables
-        denominators = replica.all_reduce(tf.distribute.ReduceOp.SUM, denominators)
+        denominators = _summed(replica, denominators)
         gradients, losses = self._accumulated(batch, denominators, tf.convert_to_tensor(
             replica.replica_id_in_sync_group))
-        gradients, losses = replica.all_reduce(tf.distribute.ReduceOp.SUM, (gradients, losses))
+        gradients, losses = _summed(replica, (gradients, losses))
         norm = tf.linalg.global_norm(gradients)
         learning_rate = self.optimizer.learning_rate(self.optimizer.iterations)  # before the update increments the step
         skipped_steps = self._update(gradients, norm, variables)
@@ -354,8 +354,7 @@ class Trainer(keras.Model):
     def _update(self, gradients, norm, variables):
         """Updates the weights, or skips the step if a gradient is not finite. Returns the number of skipped steps."""
         finite = tf.math.is_finite(norm)
-        clipped, _ = tf.clip_by_global_norm(gradients, CLIP_NORM, use_norm=norm)
-        self.optimizer.apply(clipped, variables, skip=~finite)
+        self.optimizer.apply(gradients, variables, skip=~finite, scale=CLIP_NORM / tf.maximum(norm, CLIP_NORM))
         skipped = tf.cast(~finite, tf.int64)
         self.skipped_steps.assign_add(skipped)
         self.skipped_in_a_row.assign((self.skipped_in_a_row + 1) * skipped)
@@ -393,6 +392,11 @@ class LossScale(tf.Module):
         factor = tf.where(finite, tf.where(grows, 2.0, 1.0), 0.5)
         self.value.assign(tf.maximum(self.value * factor, 1.0))
         self.good_steps.assign(tf.where(grows, tf.zeros_like(good), good))
+
+
+def _summed(replica: tf.distribute.ReplicaContext, values: Any) -> Any:
+    """The sums over all replicas. A single replica gets its values back, without an operation for each."""
+    return values if replica.num_replicas_in_sync == 1 else replica.all_reduce(tf.distribute.ReduceOp.SUM, values)
 
 
 def _counter(name: str) -> tf.Variable:
