@@ -135,7 +135,7 @@ def reranked(questions, paragraphs, answers, nearest):
     for path in FLAGS.rerank_checkpoint:
         scorer = RelevanceScorer(from_pretrained(path, model="classifier"), tokenizer_from_pretrained(path))
         relevance = scorer(queries, passages).reshape(nearest.shape)
-        orders[f"reranked by {os.path.basename(path)}"] = np.take_along_axis(
+        orders[f"reranked by {path}"] = np.take_along_axis(
             nearest, np.argsort(-relevance, axis=1, kind="stable"), axis=1)
     return [dict(precision=name, **scores(order, answers), questions=len(chosen)) for name, order in orders.items()]
 

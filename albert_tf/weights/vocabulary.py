@@ -177,7 +177,7 @@ def options_beside(vocabulary_file: str) -> TokenizerOptions:
         with contextlib.suppress(ValueError):  # the manifest of something else
             content = read_manifest(manifest)
         if not content.get("complete", True):
-            checked_manifest(manifest)  # raises
+            content = checked_manifest(manifest)  # raises if it is still incomplete
     trained_with = TokenizerOptions(*map(content["made_from"].get, CASING))
     return options_in(os.path.dirname(vocabulary_file)).with_defaults(trained_with)
 

@@ -144,7 +144,7 @@ def test_an_export_has_the_head_of_the_weights(run, released, tmp_path, script, 
 
 
 @needs_onnx
-def test_an_onnx_model_beside_that_of_other_weights_is_refused_and_keeps_its_labels(run, released, tmp_path):
+def test_an_onnx_model_beside_other_weights_is_refused_and_keeps_its_labels(run, released, tmp_path, monkeypatch):
     for name, labels in (("reviews", ("bad", "good")), ("turned", ("good", "bad"))):
         model = AlbertClassifier(released[1].config, 2, label_names=labels)
         save(model, str(tmp_path / name), "ours", VocabularyFiles(str(released[0] / "30k-clean.model")))
@@ -162,7 +162,15 @@ def test_an_onnx_model_beside_that_of_other_weights_is_refused_and_keeps_its_lab
         beside = dict(flags, output_dir=tmp_path / folder, precision="float32")
         printed = run(init_checkpoint=tmp_path / "reviews", expect=1, **beside)
         assert f"{tmp_path}/{folder}/{file} is of a model with another label_names: export each" in printed
-        run(init_checkpoint=tmp_path / folder, **beside)  # beside the same weights
+        monkeypatch.chdir(tmp_path)
+        run(init_checkpoint=folder, **beside)  # beside the same weights
+        (tmp_path / folder / "classifier_float32.onnx").unlink()
+        printed = run(init_checkpoint=folder, model="encoder", expect=1, **beside)
+        assert f"{folder}/{file} is of a model with another head, label_names" in printed
+    for name in ("albert_tf.json", "albert_config.json"):
+        (tmp_path / "hugging_face" / name).unlink(missing_ok=True)
+    printed = run(init_checkpoint=tmp_path / "reviews", expect=1, **dict(flags, output_dir=tmp_path / "hugging_face"))
+    assert "hugging_face/model.safetensors is of a model with another head, label_names" in printed
     (tmp_path / "reviews/model.ckpt-3.index").touch()
     printed = run(init_checkpoint=released[0], expect=1, **dict(flags, output_dir=tmp_path / "reviews"))
     assert "reviews has the checkpoints of a training run, which needs its own settings there" in printed

@@ -31,7 +31,7 @@ from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.span import MASKED_LOGIT, AlbertConditionalSpan, AlbertSpan
 from albert_tf.modeling.vectors import LEAST_LENGTH, PLACES
 from albert_tf.training.checkpoints import check_no_run
-from albert_tf.utils.files import names_in, read_bytes
+from albert_tf.utils.files import absolute, names_in, read_bytes
 from albert_tf.utils.manifests import output_folder
 from albert_tf.utils.outputs import write_bytes, write_text
 from albert_tf.weights.heads import head_of
@@ -95,24 +95,30 @@ def write_companions(model: keras.Model, folder: str, vocabulary: VocabularyFile
 def check_no_other_model(
     model: keras.Model, folder: str, vocabulary: VocabularyFiles, replaced: Collection[str], source: str
 ) -> None:
-    """Raises ValueError if write_companions would change what other weights than `source` in the folder need."""
+    """Raises ValueError if write_companions would change what weights or other ONNX files in the folder need.
+
+    To the folder of `source`, the model's own weights, it may add settings that are not stored there.
+    """
     check_no_run(folder)
-    is_own = os.path.normpath(folder) in map(os.path.normpath, (source, os.path.dirname(source)))
-    endings = (".onnx",) if is_own else (".onnx", ".index", ".safetensors")
-    others = sorted(name for name in names_in(folder) if name.endswith(endings) and name not in replaced)
+    names = sorted(name for name in names_in(folder) if name not in replaced)
+    weights = [name for name in names if name.endswith((".index", ".safetensors"))]
+    exports = [name for name in names if name.endswith(".onnx")]
     has_config, has_settings = (tf.io.gfile.exists(os.path.join(folder, name)) for name in (CONFIG_NAME, SETTINGS))
-    if not others or not (has_config or has_settings):
+    if not weights and not (exports and (has_config or has_settings)):
         return
     settings, earlier = model.settings.content(), settings_in(folder).content()
-    differences = [name for name in {**settings, **earlier} if settings.get(name) != earlier.get(name)]
+    is_own = absolute(folder) == absolute(source if tf.io.gfile.isdir(source) else os.path.dirname(source))
+    compared = earlier if is_own and not exports else {**settings, **earlier}
+    differences = [name for name in compared if settings.get(name) != earlier.get(name)]
     if has_config and AlbertConfig.from_json_file(os.path.join(folder, CONFIG_NAME)) != model.config:
         differences.append("config")
     there = vocabulary_in(folder)
     if vocabulary and there and read_bytes(there.path) != read_bytes(vocabulary.path):
         differences.append("vocabulary")
     if differences:
-        raise ValueError(f"{os.path.join(folder, others[0])} is of a model with another {', '.join(differences)}: "
-                         "export each model to a separate directory")
+        path = os.path.join(folder, (weights + exports)[0])
+        raise ValueError(f"{path} is of a model with another {', '.join(differences)}: export each model to a separate "
+                         "directory")
 
 
 def differences(

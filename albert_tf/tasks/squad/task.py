@@ -77,8 +77,9 @@ def squad_version(requested: str | None, model: ResolvedModel, files: dict[str, 
         raise ValueError("--squad_version is missing, and neither a file nor a fine-tuned checkpoint tells it")
     model.check_head([head for head, head_version in VERSION_OF_HEAD.items() if head_version == version])
     logging.info("SQuAD %s", version)
-    if version == "2.0" and files and said == ["1.1"]:
-        logging.warning("the files belong to SQuAD 1.1: the model learns to answer every question. For its head and "
+    train = files.get("train_file")
+    if version == "2.0" and train and train.summary.version == "1.1":
+        logging.warning("--train_file is SQuAD 1.1: the model learns to answer every question. For its head and "
                         "scores, set --squad_version=1.1 or --recipe=squad_v1")
     return version
 
