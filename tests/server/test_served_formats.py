@@ -57,7 +57,7 @@ def in_python(model, tokenizer, name, request):
     """What a function of the library answers to a request, by the names of the server's answer."""
     if name == "classifier":
         logits = text_logits(model, tokenizer, [request["text_a"]], [request.get("text_b", "")])
-        probabilities = model.probabilities(logits).numpy()[0]
+        probabilities = model.settings.probabilities(logits).numpy()[0]
         return dict(probabilities=probabilities.tolist(), predictions=int(probabilities.argmax()),
                     labels=model.settings.label_names[probabilities.argmax()],
                     label_names=[*model.settings.label_names])
