@@ -1,8 +1,8 @@
 """Packed rows (--pack_rows): the examples of a batch in fewer rows, each of several texts.
 
-The longest example comes first, into the first row that has room for it: "first-fit decreasing". The number of rows is
-rounded up to one of at most 32 values, since each shape is compiled. Which examples a step has, and the losses, do not
-change.
+Examples are taken from the longest to the shortest, each into the first row in which it fits ("first-fit decreasing").
+The number of rows is rounded up to one of at most 32 values, since each shape is compiled. Which examples a step has,
+and the losses, do not change.
 """
 
 from __future__ import annotations

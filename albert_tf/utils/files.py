@@ -94,12 +94,13 @@ _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO
 
 
 @contextlib.contextmanager
-def errors_naming(path: str, temporary: str = "\0") -> Iterator[None]:
+def errors_naming(path: str, temporary: str | None = None) -> Iterator[None]:
     """Makes errors of writing that name no file, or one in the folder `temporary`, name a path."""
     try:
         yield
     except OSError as error:
-        if error.errno in _CANNOT_WRITE if error.filename is None else temporary in str(error.filename):
+        is_unnamed = error.filename is None and error.errno in _CANNOT_WRITE
+        if is_unnamed or temporary and temporary in str(error.filename):
             raise OSError(error.errno, error.strerror, path) from error
         raise
 
