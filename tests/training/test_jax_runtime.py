@@ -314,7 +314,7 @@ def test_the_calls_of_cudnn_for_rows_of_several_texts_are_those_of_jax(monkeypat
     """Names, settings, shapes and layouts of both calls, and the texts' lengths and offsets."""
     compile_for_cuda(monkeypatch)
     for name, value in (("check_cudnn_version", 91000), ("check_is_flash_attention", None)):
-        monkeypatch.setattr(fused_attention_stablehlo, name, lambda *_, value=value: value)
+        monkeypatch.setattr(fused_attention_stablehlo, name, lambda *_, value=value, **__: value)
     heads, order = 3, [0, 2, 1, 3]
     text_starts = np.array([[0, 5, 8, 8], [0, 3, 3, 3], [0, 0, 0, 0], [0, 2, 4, 6]], np.int32)  # rows of 8 tokens
 
@@ -358,7 +358,7 @@ def calls_of_cudnn(program: str) -> list[tuple]:
         return list(map(described, settings)) if isinstance(settings, list) else str(settings)
 
     calls = re.findall(r'custom_call @(__cudnn\S+?)\(.*backend_config = "(.*?)", (operand_layouts = .*result_layouts = '
-                       r'\[.*?index>\])(?:, xla_shape.*)?\} : \((.*)\) -> (?:tuple<|\()(.*)[>)]\s*$', program, re.M)
+                       r'\[.*?index>\]).*?\} : \((.*)\) -> (?:tuple<|\()(.*)[>)]\s*$', program, re.M)
     return [(name, described(json.loads(settings.replace("\\22", '"'))), *rest) for name, settings, *rest in calls]
 
 
