@@ -3,6 +3,7 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from new_head import new_head
 from tiny import TINY, rows
 
@@ -105,6 +106,31 @@ def test_sums_of_two_products_have_room_in_16_bits_where_integers_are_multiplied
     for kernel in kernels + ([table.T] if name == "pretrainer" else []):
         pairs = np.abs(kernel[0::2] + kernel[1::2])
         assert 255 * pairs.max() < 2**15 and np.maximum(np.abs(kernel).max(0), pairs.max(0)).min() >= 126
+
+
+@pytest.mark.parametrize("lowest", [None, -0.1701])
+def test_each_row_of_an_int8_product_has_its_own_range(lowest):
+    generator, graph = np.random.default_rng(1), OnnxGraph("int8")
+    kernel = generator.normal(size=(64, 8)).astype(np.float32)
+    x = generator.normal(size=(6, 64)) * [[1e-3], [0.1], [1], [10], [1e4], [0]]
+    x = np.maximum(x, -np.inf if lowest is None else lowest).astype(np.float32)
+    spec, output = tf.TensorSpec([None, 64], tf.float32), graph.matrix("kernel", kernel, lowest)("x")
+    found = run(graph.model(dict(x=spec), dict(y=(output, tf.TensorSpec([None, 8], tf.float32))), {}), dict(x=x))["y"]
+    largest = np.abs(x).max(axis=1, keepdims=True)
+    half_step = largest / 254 if lowest is None else np.maximum(largest / 478, 0.1701 / 32)
+    of_weights = 2 * np.abs(kernel).max(axis=0) / 254  # the sum of two weights has 8 bits, too
+    bound = half_step * np.abs(kernel).sum(axis=0) + np.abs(x).sum(axis=1, keepdims=True) * of_weights
+    errors = np.abs(found - x @ kernel)
+    assert (errors <= 1.01 * bound).all() and 0 < errors[2].max()
+
+
+def test_an_int8_answer_does_not_depend_on_the_other_texts_of_its_batch():
+    model = new_model(*[head for head in HEADS if head.name == "classifier"], LARGER)
+    content, ids = to_onnx(model, "int8"), np.random.default_rng(1).integers(5, 8000, (4, 24), dtype=np.int32)
+    inputs = dict(input_ids=ids, input_mask=np.ones_like(ids), segment_ids=np.zeros_like(ids))
+    together = run(content, inputs)["logits"]
+    alone = [run(content, {name: value[row: row + 1] for name, value in inputs.items()})["logits"] for row in range(4)]
+    np.testing.assert_allclose(together, np.concatenate(alone), atol=1e-5)
 
 
 def test_weights_that_stay_float32_are_chosen_by_name():

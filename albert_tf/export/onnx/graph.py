@@ -24,6 +24,7 @@ from albert_tf.utils.imports import check_installed
 
 OPSET, IR_VERSION = 20, 9  # ONNX 1.15 and ONNX Runtime 1.17: the first with Gelu
 _LARGEST_INTEGER = 127
+_LOWEST = dict(gelu=-0.1701, gelu_exact=-0.17)  # lower bounds of activations
 
 
 class OnnxGraph:
@@ -81,18 +82,18 @@ class OnnxGraph:
             raise ValueError(f"{name} has values that are too large for float16: choose float32 or int8")
         return self.cast(self._store(name, array.astype(np.float16)), np.float32)
 
-    def matrix(self, name: str, kernel) -> Callable[[str], str]:
-        """Stores a kernel [inputs, outputs] and returns x -> x kernel."""
+    def matrix(self, name: str, kernel, lowest: float | None = None) -> Callable[[str], str]:
+        """Stores a kernel [inputs, outputs] and returns x -> x kernel. `lowest`: see integer_product."""
         if not self._is_int8(name):
             stored = self.weight(name, kernel)
             return lambda x: self.node("MatMul", x, stored)
         integers, scales = _quantize(_float32(kernel), is_multiplied=True)
         stored, scale = self._store(name, integers), self._store(f"{name}/scale", scales)
-        return lambda x: self.integer_product(x, stored, scale)
+        return lambda x: self.integer_product(x, stored, scale, lowest)
 
-    def dense(self, name: str, kernel, bias=None) -> Callable[[str], str]:
-        """Stores kernel and bias and returns x -> x kernel + bias."""
-        return self._add_bias(self.matrix(f"{name}/kernel", kernel), name, bias)
+    def dense(self, name: str, kernel, bias=None, lowest: float | None = None) -> Callable[[str], str]:
+        """Stores kernel and bias and returns x -> x kernel + bias. `lowest`: see integer_product."""
+        return self._add_bias(self.matrix(f"{name}/kernel", kernel, lowest), name, bias)
 
     def output_dense(self, name: str, kernel, bias=None) -> Callable[[str], str]:
         """Like `dense`, for the last layer of a head. It is never int8, since that error would be in the logits."""
@@ -106,11 +107,24 @@ class OnnxGraph:
         integers, scales = _quantize(_float32(rows).T, is_multiplied)
         return Table(self, self._store(name, integers.T), self._store(f"{name}/scale", scales))
 
-    def integer_product(self, x: str, integers: str, scales: str) -> str:
-        """x times an int8 matrix with one scale per output, in the form that ONNX Runtime fuses to one op."""
-        quantized, scale, zero = self.nodes("DynamicQuantizeLinear", x, count=3)
-        product = self.cast(self.node("MatMulInteger", quantized, integers, zero), np.float32)
-        return self.node("Mul", product, self.node("Mul", scale, scales))
+    def integer_product(self, x: str, integers: str, scales: str, lowest: float | None = None) -> str:
+        """x [..., inputs] times an int8 matrix with one scale per output.
+
+        Each row of x has its own scale. So a token with large values does not make those of other tokens coarser, and
+        an answer does not depend on the other texts of its batch.
+
+        Args:
+          lowest: a lower bound of x, which leaves a larger part of the integers to positive values; None if unknown.
+        """
+        # Inputs are unsigned, since ONNX Runtime multiplies signed ones more slowly on some processors.
+        zero, least_scale = (128, 1e-30) if lowest is None else (16, -lowest / 16)
+        largest = self.node("ReduceMax", self.node("Abs", x) if lowest is None else x, self.constant([-1]))
+        scale = self.node("Max", self.node("Div", largest, self.scalar(255 - zero)), self.scalar(least_scale))
+        zero_point = self.constant(zero, np.uint8)
+        quantized = self.node("QuantizeLinear", self.node("Mul", x, self.node("Reciprocal", scale)), self.scalar(1),
+                              zero_point)
+        product = self.cast(self.node("MatMulInteger", quantized, integers, zero_point), np.float32)
+        return self.node("Mul", self.node("Mul", product, scale), scales)
 
     def layer_norm(self, name: str, layer) -> Callable[[str], str]:
         """Stores a layer's gamma and beta and returns x -> LayerNorm(x) over the last axis."""
@@ -323,7 +337,8 @@ def _ffn_block(graph: OnnxGraph, name: str, block: FeedForwardBlock) -> Callable
     """Returns the block as a function of x [batch, seq, H]. Its weights are stored once."""
     weights = block.weights_for_step()
     intermediate = graph.dense(f"{name}/intermediate", weights.intermediate_kernel, weights.intermediate_bias)
-    output = graph.dense(f"{name}/output", weights.output_kernel, weights.output_bias)
+    output = graph.dense(f"{name}/output", weights.output_kernel, weights.output_bias,
+                         _LOWEST.get(block.config.hidden_act))
     norm = graph.layer_norm(f"{name}/LayerNorm", weights)
 
     def apply(x: str) -> str:
