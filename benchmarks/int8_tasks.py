@@ -32,7 +32,6 @@ flags.DEFINE_list("tflite_tasks", ["sst-2", "sts-b", "ud_ewt"], "Those of --task
                   "it computes one text at a time, padded to the length of training.")
 FLAGS = flags.FLAGS
 
-FFN_OUTPUTS = "ffn_.*/output"  # a third of the weights of the layers, which stay float32 in one export
 COLUMNS = ("task", "seed", "export", "metric", "score")
 HEADS = {"squad-1.1": "span", **dict.fromkeys(TAGGED, "token_classifier")}  # other tasks have classifiers
 
@@ -56,7 +55,6 @@ def exports(model: keras.Model, length: int, with_tflite: bool) -> Iterator[tupl
     settings = model.settings
     yield "float32", model
     yield "ONNX, int8", OnnxModel(to_onnx(model, "int8"), settings)
-    yield f"ONNX, int8 but {FFN_OUTPUTS}", OnnxModel(to_onnx(model, "int8", FFN_OUTPUTS), settings)
     if with_tflite:
         yield "TensorFlow Lite, int8", ModelWithRunner(
             model, tflite.runner(tflite.convert(model, "int8", length), length), model.settings.max_seq_length)

@@ -57,9 +57,6 @@ class Options(ScoredExport):
         "web: the same with a page that computes in the browser. serve reads all.")
     node_modules: str = fields.string(
         "node_modules", "Folder in which npm has installed the JavaScript of the page.", needs="layout=web")
-    int8_in_float32: str = fields.string(
-        "", "Regular expression of the names of further weights that stay float32 in int8, such as "
-        "'ffn_.*/output'. Default: only biases, LayerNorms and the last layers of heads.")
 
 
 def main(options: Options) -> None:
@@ -96,8 +93,7 @@ def main(options: Options) -> None:
             check_no_other_model(
                 model, options.output_dir, selected.vocabulary, names.values(), selected.initial.path)
         score = options.scorer(selected, head)
-        contents = {precision: to_onnx(model, precision, options.int8_in_float32, separator)
-                    for precision in precisions}
+        contents = {precision: to_onnx(model, precision, separator) for precision in precisions}
         if score:
             check_scores(score, model, (
                 (precision, functools.partial(OnnxModel, content, model.settings))

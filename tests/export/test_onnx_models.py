@@ -133,13 +133,6 @@ def test_an_int8_answer_does_not_depend_on_the_other_texts_of_its_batch():
     np.testing.assert_allclose(together, np.concatenate(alone), atol=1e-5)
 
 
-def test_weights_that_stay_float32_are_chosen_by_name():
-    model = onnx.load_from_string(to_onnx(AlbertModel(CONFIG), "int8", "ffn_.*/output"))
-    types = {weight.name: weight.data_type for weight in model.graph.initializer}
-    assert types["ffn_0/output/kernel"] == onnx.TensorProto.FLOAT
-    assert types["ffn_0/intermediate/kernel"] == onnx.TensorProto.INT8
-
-
 @pytest.mark.parametrize("precision, bytes_per_weight, at_most", [("float32", 4, 1e-4), ("float16", 2, 1e-2),
                                                                   ("int8", 1, 0.2)])
 def test_weights_that_layers_share_are_stored_once_and_smaller_ones_change_little(precision, bytes_per_weight, at_most):
@@ -164,9 +157,6 @@ def with_adapters():
 
 @pytest.mark.parametrize("make, parts", [
     (lambda: to_onnx(with_adapters()), "adapters .*merge_adapters"),
-    (lambda: to_onnx(AlbertModel(CONFIG), "int8", "attention_9"), "'attention_9', such as .*kernel"),
-    (lambda: to_onnx(AlbertModel(CONFIG), "int8", "LayerNorm"), "'LayerNorm'"),
-    (lambda: to_onnx(AlbertModel(CONFIG), "int8", "("), r"'\('.* unterminated subpattern"),
     (lambda: to_onnx(with_large_bias(), "float16"), "bert/pooler/dense/bias .* float16"),
     (lambda: to_onnx(AlbertClassifier(CONFIG, num_labels=2)), "AlbertClassifier .*--model=encoder"),
     (lambda: OnnxGraph("bfloat16"), "float32, float16, int8. Received: 'bfloat16'")])

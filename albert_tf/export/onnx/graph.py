@@ -7,7 +7,6 @@ object that any number of layers may use.
 from __future__ import annotations
 
 import importlib
-import re
 from types import ModuleType
 from typing import Any, Callable, Sequence
 
@@ -32,16 +31,11 @@ class OnnxGraph:
 
     Args:
       precision: one of PRECISIONS. int8 leaves biases, LayerNorms and the last layer of a head in float32.
-      in_float32: with int8, a regular expression of further weights in float32, such as "ffn_0/output"; "" for none.
     """
 
-    def __init__(self, precision: str, in_float32: str = ""):
+    def __init__(self, precision: str):
         check_one_of("precision", precision, PRECISIONS)
-        try:
-            self._in_float32 = re.compile(in_float32) if in_float32 and precision == "int8" else None
-        except re.error as error:
-            raise ValueError(f"{in_float32!r} is no regular expression of weights in float32: {error}") from error
-        self.precision, self._has_chosen = precision, False
+        self.precision = precision
         self._onnx = import_package("onnx")
         self._nodes: list[Any] = []
         self._stored: list[Any] = []
@@ -84,7 +78,7 @@ class OnnxGraph:
 
     def matrix(self, name: str, kernel, lowest: float | None = None) -> Callable[[str], str]:
         """Stores a kernel [inputs, outputs] and returns x -> x kernel. `lowest`: see integer_product."""
-        if not self._is_int8(name):
+        if self.precision != "int8":
             stored = self.weight(name, kernel)
             return lambda x: self.node("MatMul", x, stored)
         integers, scales = _quantize(_float32(kernel), is_multiplied=True)
@@ -102,7 +96,7 @@ class OnnxGraph:
 
     def table(self, name: str, rows, is_multiplied: bool = False) -> Table:
         """Stores an embedding table [rows, size]. `is_multiplied`: whether it is used in products too."""
-        if not self._is_int8(name):
+        if self.precision != "int8":
             return Table(self, self.weight(name, rows))
         integers, scales = _quantize(_float32(rows).T, is_multiplied)
         return Table(self, self._store(name, integers.T), self._store(f"{name}/scale", scales))
@@ -155,9 +149,6 @@ class OnnxGraph:
     def model(self, inputs: dict[str, tf.TensorSpec], outputs: dict[str, tuple[str, tf.TensorSpec]],
               metadata: dict[str, str]) -> bytes:
         """The ONNX model, serialized, from the specs of its inputs and the tensors and specs of its outputs."""
-        if self._in_float32 and not self._has_chosen:
-            raise ValueError(f"no weight that int8 changes has a name with {self._in_float32.pattern!r}, such as "
-                             f"{next(weight.name for weight in self._stored if weight.name.endswith('kernel'))}")
         helper = self._onnx.helper
         for name, (tensor, _) in outputs.items():
             self._nodes.append(helper.make_node("Identity", [tensor], [name]))
@@ -171,12 +162,6 @@ class OnnxGraph:
             raise ValueError(f"in {self.precision} the ONNX model has {model.ByteSize() / 1e9:.1f} GB, but the format "
                              "allows at most 2 GB: choose float16 or int8")
         return model.SerializeToString()
-
-    def _is_int8(self, name: str) -> bool:
-        if self._in_float32 and self._in_float32.search(name):
-            self._has_chosen = True
-            return False
-        return self.precision == "int8"
 
     def _needed_for(self, outputs) -> tuple[list[Any], list[Any]]:
         """The nodes and the stored weights on which outputs depend."""

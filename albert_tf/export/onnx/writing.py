@@ -41,15 +41,14 @@ from albert_tf.weights.settings import SETTINGS, settings_in, write_settings
 from albert_tf.weights.vocabulary import VocabularyFiles, vocabulary_in
 
 
-def to_onnx(model: keras.Model, precision: str = "float32", in_float32: str = "",
-            separator: int | None = None) -> bytes:
+def to_onnx(model: keras.Model, precision: str = "float32", separator: int | None = None) -> bytes:
     """Converts a model to ONNX. The ONNX model accepts batches of any size and length, and stores each weight once.
 
     Inputs (int32) and outputs have the model's names; outputs of single layers are left out. The file's metadata has
     the config and the name of the head.
 
     Args:
-      precision, in_float32: see OnnxGraph. Inputs and outputs do not depend on them.
+      precision: see OnnxGraph. Inputs and outputs do not depend on it.
       separator: the id of [SEP], for the inputs and outputs of hugging_face.py; None for the model's.
     """
     head = head_of(model)
@@ -59,7 +58,7 @@ def to_onnx(model: keras.Model, precision: str = "float32", in_float32: str = ""
                          "encoder alone")
     if isinstance(model, ConfiguredModel):
         model.get_config()  # raises for adapters
-    graph = OnnxGraph(precision, in_float32)
+    graph = OnnxGraph(precision)
     input_specs = model.input_specs()
     specs = traced(lambda **inputs: exported_outputs(model, inputs), **input_specs).structured_outputs
     metadata = dict(config=model.config.to_json_string(), head=head.name, albert_tf=albert_tf.__version__)
