@@ -116,10 +116,11 @@ def test_each_row_of_an_int8_product_has_its_own_range(lowest):
     x = np.maximum(x, -np.inf if lowest is None else lowest).astype(np.float32)
     spec, output = tf.TensorSpec([None, 64], tf.float32), graph.matrix("kernel", kernel, lowest)("x")
     found = run(graph.model(dict(x=spec), dict(y=(output, tf.TensorSpec([None, 8], tf.float32))), {}), dict(x=x))["y"]
-    largest = np.abs(x).max(axis=1, keepdims=True)
-    half_step = largest / 254 if lowest is None else np.maximum(largest / 478, 0.1701 / 32)
+    half_step = np.ptp(x, axis=1, keepdims=True) / 508  # of 255 integers, or of 239 for positive values
+    if lowest is not None:
+        half_step = np.maximum(x.max(axis=1, keepdims=True) / 478, 0.1701 / 32)
     of_weights = 2 * np.abs(kernel).max(axis=0) / 254  # the sum of two weights has 8 bits, too
-    bound = half_step * np.abs(kernel).sum(axis=0) + np.abs(x).sum(axis=1, keepdims=True) * of_weights
+    bound = half_step * np.abs(kernel).sum(axis=0) + (np.abs(x) + 2 * half_step).sum(axis=1, keepdims=True) * of_weights
     errors = np.abs(found - x @ kernel)
     assert (errors <= 1.01 * bound).all() and 0 < errors[2].max()
 

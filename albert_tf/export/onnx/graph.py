@@ -77,16 +77,32 @@ class OnnxGraph:
         return self.cast(self._store(name, array.astype(np.float16)), np.float32)
 
     def matrix(self, name: str, kernel, lowest: float | None = None) -> Callable[[str], str]:
-        """Stores a kernel [inputs, outputs] and returns x -> x kernel. `lowest`: see integer_product."""
+        """Stores a kernel [inputs, outputs] and returns x -> x kernel.
+
+        Args:
+          lowest: a negative lower bound of x. In int8, it leaves more of the integers to positive values.
+        """
         if self.precision != "int8":
             stored = self.weight(name, kernel)
             return lambda x: self.node("MatMul", x, stored)
         integers, scales = _quantize(_float32(kernel), is_multiplied=True)
         stored, scale = self._store(name, integers), self._store(f"{name}/scale", scales)
-        return lambda x: self.integer_product(x, stored, scale, lowest)
+        if lowest is not None:
+            return lambda x: self.integer_product(x, self.largest(x), stored, scale, zero=16, least_scale=-lowest / 16)
+        sums = self._store(f"{name}/sums", integers.sum(axis=0, dtype=np.float32) * scales)
+
+        def multiply(x: str) -> str:
+            # A LayerNorm's output often has one value that is far from the others, so the middle of a row becomes 0.
+            largest, least = self.largest(x), self.node("ReduceMin", x, self.constant([-1]))
+            middle = self.node("Mul", self.node("Add", largest, least), self.scalar(0.5))
+            product = self.integer_product(
+                self.node("Sub", x, middle), self.node("Sub", largest, middle), stored, scale)
+            return self.node("Add", product, self.node("Mul", middle, sums))
+
+        return multiply
 
     def dense(self, name: str, kernel, bias=None, lowest: float | None = None) -> Callable[[str], str]:
-        """Stores kernel and bias and returns x -> x kernel + bias. `lowest`: see integer_product."""
+        """Stores kernel and bias and returns x -> x kernel + bias. `lowest`: see matrix."""
         return self._add_bias(self.matrix(f"{name}/kernel", kernel, lowest), name, bias)
 
     def output_dense(self, name: str, kernel, bias=None) -> Callable[[str], str]:
@@ -101,24 +117,29 @@ class OnnxGraph:
         integers, scales = _quantize(_float32(rows).T, is_multiplied)
         return Table(self, self._store(name, integers.T), self._store(f"{name}/scale", scales))
 
-    def integer_product(self, x: str, integers: str, scales: str, lowest: float | None = None) -> str:
+    def integer_product(self, x: str, largest: str, integers: str, scales: str, zero: int = 128,
+                        least_scale: float = 1e-30) -> str:
         """x [..., inputs] times an int8 matrix with one scale per output.
 
-        Each row of x has its own scale. So a token with large values does not make those of other tokens coarser, and
-        an answer does not depend on the other texts of its batch.
+        Each row of x is rounded with its own scale. So a token with large values does not make those of other tokens
+        coarser, and an answer does not depend on the other texts of its batch.
 
         Args:
-          lowest: a lower bound of x, which leaves a larger part of the integers to positive values; None if unknown.
+          largest: the largest absolute value of each row, or its largest value if `zero` is not in the middle.
+          zero: the unsigned integer that stands for 0. (ONNX Runtime multiplies signed ones more slowly on some
+            processors.)
+          least_scale: a lower bound of the scales.
         """
-        # Inputs are unsigned, since ONNX Runtime multiplies signed ones more slowly on some processors.
-        zero, least_scale = (128, 1e-30) if lowest is None else (16, -lowest / 16)
-        largest = self.node("ReduceMax", self.node("Abs", x) if lowest is None else x, self.constant([-1]))
         scale = self.node("Max", self.node("Div", largest, self.scalar(255 - zero)), self.scalar(least_scale))
         zero_point = self.constant(zero, np.uint8)
         quantized = self.node("QuantizeLinear", self.node("Mul", x, self.node("Reciprocal", scale)), self.scalar(1),
                               zero_point)
         product = self.cast(self.node("MatMulInteger", quantized, integers, zero_point), np.float32)
         return self.node("Mul", self.node("Mul", product, scale), scales)
+
+    def largest(self, x: str) -> str:
+        """The largest value of each row of x: [..., 1]."""
+        return self.node("ReduceMax", x, self.constant([-1]))
 
     def layer_norm(self, name: str, layer) -> Callable[[str], str]:
         """Stores a layer's gamma and beta and returns x -> LayerNorm(x) over the last axis."""
@@ -212,7 +233,8 @@ class Table:
         transposed = self._graph.node("Transpose", self._stored, perm=[1, 0])
         if self._scales is None:
             return self._graph.node("MatMul", x, transposed)
-        return self._graph.integer_product(x, transposed, self._scales)
+        largest = self._graph.largest(self._graph.node("Abs", x))
+        return self._graph.integer_product(x, largest, transposed, self._scales)
 
 
 def import_package(name: str) -> ModuleType:
