@@ -68,12 +68,17 @@ class Options(FirstLayers, Sharing):
 
 
 def main(options: Options) -> None:
+    run_script("convert_checkpoint", init_checkpoint=learn(options, convert(options)), to="hugging_face",
+               output_dir=os.path.join(options.output_dir, "model"))
+
+
+def convert(options: Options) -> str:
+    """Makes the ALBERT that has not learned yet, and returns its path."""
     start = os.path.join(options.output_dir, "start")
     run_script("convert_checkpoint", init_checkpoint=options.init_checkpoint, to="ours", model="sentence_encoder",
                output_dir=start, **{field.name: getattr(options, field.name) for group in (
                    Sharing, FirstLayers) for field in dataclasses.fields(group)})
-    run_script("convert_checkpoint", init_checkpoint=learn(options, start), to="hugging_face",
-               output_dir=os.path.join(options.output_dir, "model"))
+    return start
 
 
 def learn(options: Options, start: str) -> str:
