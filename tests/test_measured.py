@@ -121,7 +121,8 @@ def test_the_rows_of_int8_follow_from_the_measured_values():
         assert name.endswith(f"; {len(before)}") and cells[0] == f"{statistics.mean(before):.{digits}f}"
         assert cells[1:] == [mean_and_error([after - score for after, score in zip(of_export.get(export, []), before)],
                                             digits, "+")
-                             for export in ("ONNX, int8", "ONNX, int8, one range for all tokens", "TensorFlow Lite, int8")]
+                             for export in ("ONNX, int8", "ONNX, int8, one range for all tokens",
+                                            "TensorFlow Lite, int8")]
     depths, by_layers = by_column(read_rows("int8_depth.csv"), "layers"), [row for row in shown if row[0].isdecimal()]
     assert len(by_layers) == 3
     for layers, *cells in by_layers:
