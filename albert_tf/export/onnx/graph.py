@@ -23,7 +23,7 @@ from albert_tf.utils.imports import check_installed
 
 OPSET, IR_VERSION = 20, 9  # ONNX 1.15 and ONNX Runtime 1.17: the first with Gelu
 _LARGEST_INTEGER = 127
-_LOWEST = dict(gelu=-0.1701, gelu_exact=-0.17)  # lower bounds of activations
+_LEAST_SCALE = 1e-30  # of a row of equal values
 
 
 class OnnxGraph:
@@ -76,34 +76,18 @@ class OnnxGraph:
             raise ValueError(f"{name} has values that are too large for float16: choose float32 or int8")
         return self.cast(self._store(name, array.astype(np.float16)), np.float32)
 
-    def matrix(self, name: str, kernel, lowest: float | None = None) -> Callable[[str], str]:
-        """Stores a kernel [inputs, outputs] and returns x -> x kernel.
-
-        Args:
-          lowest: a negative lower bound of x. In int8, it leaves more of the integers to positive values.
-        """
+    def matrix(self, name: str, kernel) -> Callable[[str], str]:
+        """Stores a kernel [inputs, outputs] and returns x -> x kernel."""
         if self.precision != "int8":
             stored = self.weight(name, kernel)
             return lambda x: self.node("MatMul", x, stored)
         integers, scales = _quantize(_float32(kernel), is_multiplied=True)
-        stored, scale = self._store(name, integers), self._store(f"{name}/scale", scales)
-        if lowest is not None:
-            return lambda x: self.integer_product(x, self.largest(x), stored, scale, zero=16, least_scale=-lowest / 16)
-        sums = self._store(f"{name}/sums", integers.sum(axis=0, dtype=np.float32) * scales)
+        stored, scales_and_sums = self._store(name, integers), self._store_scales(name, integers, scales)
+        return lambda x: self.integer_product(x, stored, *scales_and_sums)
 
-        def multiply(x: str) -> str:
-            # A LayerNorm's output often has one value that is far from the others, so the middle of a row becomes 0.
-            largest, least = self.largest(x), self.node("ReduceMin", x, self.constant([-1]))
-            middle = self.node("Mul", self.node("Add", largest, least), self.scalar(0.5))
-            product = self.integer_product(
-                self.node("Sub", x, middle), self.node("Sub", largest, middle), stored, scale)
-            return self.node("Add", product, self.node("Mul", middle, sums))
-
-        return multiply
-
-    def dense(self, name: str, kernel, bias=None, lowest: float | None = None) -> Callable[[str], str]:
-        """Stores kernel and bias and returns x -> x kernel + bias. `lowest`: see matrix."""
-        return self._add_bias(self.matrix(f"{name}/kernel", kernel, lowest), name, bias)
+    def dense(self, name: str, kernel, bias=None) -> Callable[[str], str]:
+        """Stores kernel and bias and returns x -> x kernel + bias."""
+        return self._add_bias(self.matrix(f"{name}/kernel", kernel), name, bias)
 
     def output_dense(self, name: str, kernel, bias=None) -> Callable[[str], str]:
         """Like `dense`, for the last layer of a head. It is never int8, since that error would be in the logits."""
@@ -115,31 +99,28 @@ class OnnxGraph:
         if self.precision != "int8":
             return Table(self, self.weight(name, rows))
         integers, scales = _quantize(_float32(rows).T, is_multiplied)
-        return Table(self, self._store(name, integers.T), self._store(f"{name}/scale", scales))
+        return Table(self, self._store(name, integers.T), self._store_scales(name, integers, scales))
 
-    def integer_product(self, x: str, largest: str, integers: str, scales: str, zero: int = 128,
-                        least_scale: float = 1e-30) -> str:
-        """x [..., inputs] times an int8 matrix with one scale per output.
+    def integer_product(self, x: str, integers: str, scales: str, sums: str) -> str:
+        """x [..., inputs] times an int8 matrix [inputs, outputs] with one scale per output: float32 [..., outputs].
 
-        Each row of x is rounded with its own scale. So a token with large values does not make those of other tokens
-        coarser, and an answer does not depend on the other texts of its batch.
+        Each row of x is rounded to 8 bits between its smallest and its largest value. So a token with large values does
+        not make those of other tokens coarser, and an answer does not depend on the other texts of its batch.
 
         Args:
-          largest: the largest absolute value of each row, or its largest value if `zero` is not in the middle.
-          zero: the unsigned integer that stands for 0. (ONNX Runtime multiplies signed ones more slowly on some
-            processors.)
-          least_scale: a lower bound of the scales.
+          sums: the sums of the columns of the matrix, scales included.
         """
-        scale = self.node("Max", self.node("Div", largest, self.scalar(255 - zero)), self.scalar(least_scale))
-        zero_point = self.constant(zero, np.uint8)
-        quantized = self.node("QuantizeLinear", self.node("Mul", x, self.node("Reciprocal", scale)), self.scalar(1),
-                              zero_point)
+        largest, least = (self.node(op, x, self.constant([-1])) for op in ("ReduceMax", "ReduceMin"))  # [..., 1]
+        middle = self.node("Mul", self.node("Add", largest, least), self.scalar(0.5))
+        scale = self.node("Div", self.node("Sub", largest, middle), self.scalar(_LARGEST_INTEGER))
+        scale = self.node("Max", scale, self.scalar(_LEAST_SCALE))
+        shifted = self.node("Mul", self.node("Sub", x, middle), self.node("Reciprocal", scale))
+        # MatMulInteger takes one zero point for all rows. Unsigned integers are faster on some processors.
+        zero_point = self.constant(_LARGEST_INTEGER + 1, np.uint8)
+        quantized = self.node("QuantizeLinear", shifted, self.scalar(1), zero_point)
         product = self.cast(self.node("MatMulInteger", quantized, integers, zero_point), np.float32)
-        return self.node("Mul", self.node("Mul", product, scale), scales)
-
-    def largest(self, x: str) -> str:
-        """The largest value of each row of x: [..., 1]."""
-        return self.node("ReduceMax", x, self.constant([-1]))
+        product = self.node("Mul", self.node("Mul", product, scale), scales)
+        return self.node("Add", product, self.node("Mul", middle, sums))
 
     def layer_norm(self, name: str, layer) -> Callable[[str], str]:
         """Stores a layer's gamma and beta and returns x -> LayerNorm(x) over the last axis."""
@@ -203,6 +184,11 @@ class OnnxGraph:
         stored = self.weight(f"{name}/bias", bias)
         return lambda x: self.node("Add", multiply(x), stored)
 
+    def _store_scales(self, name: str, integers: np.ndarray, scales: np.ndarray) -> tuple[str, str]:
+        """Stores the scales of an int8 matrix [inputs, outputs] and the sums of its columns: those after rounding."""
+        sums = integers.sum(axis=0, dtype=np.float32) * scales
+        return self._store(f"{name}/scale", scales), self._store(f"{name}/sums", sums)
+
     def _store(self, name: str, array: np.ndarray) -> str:
         self._stored.append(self._onnx.numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name))
         return name
@@ -216,8 +202,8 @@ class OnnxGraph:
 class Table:
     """A stored embedding table [rows, size], for lookups of rows and for products with its transpose."""
 
-    def __init__(self, graph: OnnxGraph, stored: str, scales: str | None = None):
-        self._graph, self._stored, self._scales = graph, stored, scales
+    def __init__(self, graph: OnnxGraph, stored: str, scales: tuple[str, str] | None = None):
+        self._graph, self._stored, self._scales = graph, stored, scales  # with the sums of integer_product
 
     def lookup(self, ids: str) -> str:
         """The rows of ids [...]: float32 [..., size]."""
@@ -225,7 +211,7 @@ class Table:
         rows = graph.node("Gather", self._stored, ids)
         if self._scales is None:
             return rows
-        scales = graph.node("Unsqueeze", graph.node("Gather", self._scales, ids), graph.constant([-1]))
+        scales = graph.node("Unsqueeze", graph.node("Gather", self._scales[0], ids), graph.constant([-1]))
         return graph.node("Mul", graph.cast(rows, np.float32), scales)
 
     def times_transposed(self, x: str) -> str:
@@ -233,8 +219,7 @@ class Table:
         transposed = self._graph.node("Transpose", self._stored, perm=[1, 0])
         if self._scales is None:
             return self._graph.node("MatMul", x, transposed)
-        largest = self._graph.largest(self._graph.node("Abs", x))
-        return self._graph.integer_product(x, largest, transposed, self._scales)
+        return self._graph.integer_product(x, transposed, *self._scales)
 
 
 def import_package(name: str) -> ModuleType:
@@ -344,8 +329,7 @@ def _ffn_block(graph: OnnxGraph, name: str, block: FeedForwardBlock) -> Callable
     """Returns the block as a function of x [batch, seq, H]. Its weights are stored once."""
     weights = block.weights_for_step()
     intermediate = graph.dense(f"{name}/intermediate", weights.intermediate_kernel, weights.intermediate_bias)
-    output = graph.dense(f"{name}/output", weights.output_kernel, weights.output_bias,
-                         _LOWEST.get(block.config.hidden_act))
+    output = graph.dense(f"{name}/output", weights.output_kernel, weights.output_bias)
     norm = graph.layer_norm(f"{name}/LayerNorm", weights)
 
     def apply(x: str) -> str:
