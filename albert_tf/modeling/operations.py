@@ -234,9 +234,9 @@ def cudnn_attention(query, key, value, additive_mask, text_starts=None):
     """encoder.attention and its gradient, as one operation of cuDNN. The scores are never in memory.
 
     The compiler for NVIDIA GPUs does not find an attention among a program's operations. It takes calls of cuDNN by
-    name, with settings as JSON: those that jax.nn.dot_product_attention(implementation="cudnn") writes in jax 0.10.2.
-    TensorFlow writes such calls by its operation XlaCustomCallV2. They are in programs for jax only, which ran on an
-    H100 with jax 0.11.2: nobody has run such a call with TensorFlow's XLA.
+    name, with settings as JSON: those that jax.nn.dot_product_attention(implementation="cudnn") writes in jax 0.10.2
+    and 0.12. TensorFlow writes such calls by its operation XlaCustomCallV2. They are in programs for jax only, which
+    ran on an H100 with jax 0.11.2: nobody has run such a call with TensorFlow's XLA.
 
     Rows of several texts are cuDNN's "packed layout". jax tests it for arrays [batch, seq, heads, head_size] alone, so
     ours have that order in memory. The results' shape is [batch, heads, seq, head_size], in the same order in memory:

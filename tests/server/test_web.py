@@ -128,9 +128,10 @@ def test_an_int8_model_fills_masks_as_serve_does_and_the_page_shows_it(pages):
     for pair in answers(page, folder, *CASES["pretrainer"]):
         for masks in zip(*(zip(each["pieces"], each["probabilities"]) for each in pair), strict=True):
             ours, theirs = (dict(zip(*mask)) for mask in masks)
-            # An input half-way between two integers is rounded either way, so that nearly equal pieces change places.
+            # Rounding differences of float32 change integers, so that nearly equal pieces change places. 0.02 is less
+            # than what int8 differs from float32.
             for piece in ours | theirs:
-                assert abs(ours.get(piece, min(ours.values())) - theirs.get(piece, min(theirs.values()))) < 3e-3
+                assert abs(ours.get(piece, min(ours.values())) - theirs.get(piece, min(theirs.values()))) < 0.02
     page.fill("text", MASKED[0])
     page.click("Fill", "#form button")
     shown = page.wait_for("return document.getElementById('result').innerText")
