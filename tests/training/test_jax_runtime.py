@@ -358,7 +358,8 @@ def calls_of_cudnn(program: str) -> list[tuple]:
         return list(map(described, settings)) if isinstance(settings, list) else str(settings)
 
     calls = re.findall(r'custom_call @(__cudnn\S+?)\(.*backend_config = "(.*?)", (operand_layouts = .*result_layouts = '
-                       r'\[.*?index>\]).*?\} : \((.*)\) -> (?:tuple<|\()(.*)[>)]\s*$', program, re.M)
+                       r'\[.*?index>\])(?:, (?:result_tilings|xla_shape).*)?\} : \((.*)\) -> (?:tuple<|\()(.*)[>)]\s*$',
+                       program, re.M)
     return [(name, described(json.loads(settings.replace("\\22", '"'))), *rest) for name, settings, *rest in calls]
 
 
