@@ -202,24 +202,25 @@ class OnnxGraph:
 class Table:
     """A stored embedding table [rows, size], for lookups of rows and for products with its transpose."""
 
-    def __init__(self, graph: OnnxGraph, stored: str, scales: tuple[str, str] | None = None):
-        self._graph, self._stored, self._scales = graph, stored, scales  # with the sums of integer_product
+    def __init__(self, graph: OnnxGraph, stored: str, scales_and_sums: tuple[str, str] | None = None):
+        self._graph, self._stored, self._scales_and_sums = graph, stored, scales_and_sums
 
     def lookup(self, ids: str) -> str:
         """The rows of ids [...]: float32 [..., size]."""
         graph = self._graph
         rows = graph.node("Gather", self._stored, ids)
-        if self._scales is None:
+        if self._scales_and_sums is None:
             return rows
-        scales = graph.node("Unsqueeze", graph.node("Gather", self._scales[0], ids), graph.constant([-1]))
-        return graph.node("Mul", graph.cast(rows, np.float32), scales)
+        scales, _ = self._scales_and_sums
+        of_rows = graph.node("Unsqueeze", graph.node("Gather", scales, ids), graph.constant([-1]))
+        return graph.node("Mul", graph.cast(rows, np.float32), of_rows)
 
     def times_transposed(self, x: str) -> str:
         """x [..., size] times the table's transpose: [..., rows]."""
         transposed = self._graph.node("Transpose", self._stored, perm=[1, 0])
-        if self._scales is None:
+        if self._scales_and_sums is None:
             return self._graph.node("MatMul", x, transposed)
-        return self._graph.integer_product(x, transposed, *self._scales)
+        return self._graph.integer_product(x, transposed, *self._scales_and_sums)
 
 
 def import_package(name: str) -> ModuleType:
