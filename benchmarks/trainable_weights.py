@@ -1,4 +1,4 @@
-"""Fine-tunes all weights, low-rank adapters or the head alone, with the same data and seeds, and compares the scores.
+"""Fine-tunes all weights or the head alone, with the same data and seeds, and compares the scores.
 
     python -m benchmarks.trainable_weights --model=all-MiniLM-L6-v2 --data=data --output_dir=out
 
@@ -25,7 +25,6 @@ FLAGS = flags.FLAGS
 STEPS = {"sst-2": 100, "sts-b": 300}
 KINDS = {
     "all": dict(learning_rate=5e-5),
-    "adapters": dict(lora_rank=8, lora_alpha=16, learning_rate=5e-4),
     "head": dict(trainable="head", learning_rate=1e-3),
 }
 COLUMNS = ("task", "trained", "steps", "seed", "score")

@@ -59,7 +59,7 @@ def test_rows_of_medians_follow_from_the_scores_of_the_seeds():
     for task in {task for task, _ in beside}:
         pair, digits = [beside[task, name] for name in ("albert_tf", "Hugging Face")], 1 if "SQuAD" in task else 3
         assert shown[task] == [*(median_and_range(each, digits) for each in pair), difference_of_medians(*pair, digits)]
-    for trained, name in (("all", "all weights |"), ("adapters", "adapters and head |"), ("head", "head |")):
+    for trained, name in (("all", "all weights |"), ("head", "head |")):
         parts = [scores(read_rows("trainable_weights.csv"), task=task, trained=trained) for task in ("sst-2", "sts-b")]
         assert row_of(name)[1:] == list(map(median_and_range, parts))
     tiny = read_rows("albert_tiny_en.csv")

@@ -52,7 +52,7 @@ _OF_OTHER_PROGRAMS = {
     "per_device_eval_batch_size": ("eval_batch_size",), "batch_size": ("train_batch_size",),
     "save_steps": ("save_checkpoints_steps",), "eval_steps": ("save_checkpoints_steps",),
     "save_total_limit": ("keep_checkpoint_max",), "fp16": ("precision",), "bf16": ("precision",),
-    "max_length": ("max_seq_length",), "lora_r": ("lora_rank",),
+    "max_length": ("max_seq_length",),
 }
 
 # absl's messages about a value, and what they mean.

@@ -201,13 +201,12 @@ def save_pretrained(model: keras.Model, folder: str, tokenizer: FullTokenizer | 
 
     Raises:
       ValueError: the folder already has a model or a training run, the format is unknown, it does not support the
-        model or the dtype, or the model has low-rank adapters.
+        model or the dtype.
 
     Example::
 
       albert_tf.save_pretrained(model, "my_albert", tokenizer, to="hugging_face")
     """
-    model.get_config()  # raises for adapters
     vocabulary = VocabularyFiles() if tokenizer is None else VocabularyFiles.from_tokenizer(tokenizer)
     with _new_model(folder, to, {}):
         save(model, folder, to, vocabulary, dtype=dtype)

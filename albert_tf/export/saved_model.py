@@ -189,21 +189,20 @@ def weights_computed_once(model: keras.Model) -> Iterator[Callable[[], list[tf.V
 
 
 class _ComputedOnce:
-    """A layer's weights_for_step that computes its results in the first calls and keeps them in variables."""
+    """A layer's weights_for_step that computes its results in the first call and keeps them in variables."""
 
     def __init__(self, make: Callable):
         self._make = make
-        self._kept: dict[tuple, Any] = {}  # by the arguments of the calls
+        self._kept: Any = None
 
     def variables(self) -> list[tf.Variable]:
-        return tf.nest.flatten(list(self._kept.values()))
+        return [] if self._kept is None else tf.nest.flatten(self._kept)
 
-    def __call__(self, *layer: int):
-        if layer not in self._kept:
+    def __call__(self):
+        if self._kept is None:
             with tf.init_scope():  # outside the graph that is traced
-                self._kept[layer] = tf.nest.map_structure(lambda tensor: tf.Variable(tensor, trainable=False),
-                                                          self._make(*layer))
-        return tf.nest.map_structure(tf.convert_to_tensor, self._kept[layer])
+                self._kept = tf.nest.map_structure(lambda tensor: tf.Variable(tensor, trainable=False), self._make())
+        return tf.nest.map_structure(tf.convert_to_tensor, self._kept)
 
 
 def exported_outputs(model: keras.Model, inputs: Mapping) -> dict:

@@ -66,10 +66,7 @@ class ConfiguredModel(keras.Model):
         self.built = True
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments of the constructor, for Keras. Raises ValueError if the model has low-rank adapters."""
-        if any("/lora_" in weight.name for weight in self.weights):
-            raise ValueError("a model with low-rank adapters cannot be saved or cloned: first add them to its kernels, "
-                             "by merge_adapters in albert_tf.modeling.adapters")
+        """The arguments of the constructor, for Keras."""
         return dict(name=self.name, trainable=self.trainable, config=self.config.to_dict(), **self.arguments())
 
     @classmethod
@@ -369,9 +366,8 @@ def attention_vectors(model: AlbertModel, outputs: dict, layers: Sequence[int]) 
         """The vectors of an inner group by its index, which is also the index of its input in `states`."""
         block = blocks[number]
         x, shape = tf.reshape(states[number], [-1, config.hidden_size]), tf.shape(states[number])
-        own = weights[number if encoder.has_layer_adapters else block]
         query, key, value = (tf.reshape(each, shape) for each in tf.split(
-            encoder.attention_blocks[block].queries_keys_values(x, own), 3, axis=-1))
+            encoder.attention_blocks[block].queries_keys_values(x, weights[block]), 3, axis=-1))
         return [query * head_size**0.5, key, value]
 
     return [vectors(layer * config.inner_group_num - 1) for layer in layers]

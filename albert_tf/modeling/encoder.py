@@ -46,18 +46,17 @@ class AttentionBlock(keras.layers.Layer):
         self.layer_norm = LayerNorm(f"{scope}/LayerNorm", size)
         self.built = True
 
-    def weights_for_step(self, layer: int = 0) -> AttentionWeights:
-        """The block's weights in the compute dtype. With adapters, they can differ from layer to layer.
+    def weights_for_step(self) -> AttentionWeights:
+        """The block's weights in the compute dtype.
 
         Query, key and value are separate variables, since LAMB has one trust ratio per variable, and are concatenated
         here. The query is multiplied by 1 / sqrt(head size), which is cheaper than multiplying the scores.
         """
         scale = (self.config.hidden_size // self.config.num_attention_heads) ** -0.5
-        query, key, value = (dense.adapted_kernel(layer) for dense in (self.query, self.key, self.value))
-        kernel = tf.concat([query * scale, key, value], axis=1)
+        kernel = tf.concat([self.query.kernel * scale, self.key.kernel, self.value.kernel], axis=1)
         bias = tf.concat([self.query.bias * scale, self.key.bias, self.value.bias], axis=0)
         return AttentionWeights(tf.cast(kernel, self.compute_dtype), tf.cast(bias, self.compute_dtype),
-                                *self.output_dense.weights_for_step(layer), *self.layer_norm.weights_for_step())
+                                *self.output_dense.weights_for_step(), *self.layer_norm.weights_for_step())
 
     def queries_keys_values(self, x, weights: AttentionWeights) -> tf.Tensor:
         """The queries, keys and values of x [tokens, H] side by side, [tokens, 3 H]. The queries are scaled."""
@@ -106,10 +105,10 @@ class FeedForwardBlock(keras.layers.Layer):
         self.layer_norm = LayerNorm(f"{scope}/LayerNorm_1", size)
         self.built = True
 
-    def weights_for_step(self, layer: int = 0) -> FeedForwardWeights:
-        """The block's weights in the compute dtype. With adapters, they can differ from layer to layer."""
-        return FeedForwardWeights(*self.intermediate.weights_for_step(layer),
-                                  *self.output_dense.weights_for_step(layer), *self.layer_norm.weights_for_step())
+    def weights_for_step(self) -> FeedForwardWeights:
+        """The block's weights in the compute dtype."""
+        return FeedForwardWeights(*self.intermediate.weights_for_step(),
+                                  *self.output_dense.weights_for_step(), *self.layer_norm.weights_for_step())
 
     def call(self, x, weights: FeedForwardWeights, dropouts):
         """x: [batch * seq, H]. Returns the same shape."""
@@ -207,8 +206,6 @@ class Encoder(keras.layers.Layer):
                   for index in range(max(config.num_attention_blocks, config.num_ffn_blocks))]
         self.attention_blocks = [AttentionBlock(config, scope) for scope in scopes[: config.num_attention_blocks]]
         self.ffn_blocks = [FeedForwardBlock(config, scope) for scope in scopes[: config.num_ffn_blocks]]
-        self.adapters: list[keras.layers.Layer] = []  # see adapters.py
-        self.has_layer_adapters = False  # whether each layer has separate adapters
         self.built = True
 
     def call(self, embedding_output, input_mask, dropouts, recompute=False, text_starts=None):
@@ -221,9 +218,7 @@ class Encoder(keras.layers.Layer):
         x = tf.reshape(embedding_output, [-1, self.config.hidden_size])  # [batch * seq, H]
         outputs: list[tf.Tensor] = []
         for a, f in self.blocks_in_order():
-            number = len(outputs)
-            layer = self.layer(a, f, mask, dropouts, number)
-            a, f = (number, number) if self.has_layer_adapters else (a, f)  # indices of the weights
+            layer = self.layer(a, f, mask, dropouts, len(outputs))
             if recompute:
                 x, (attention[a], ffn[f]) = recomputed(layer)(x, (attention[a], ffn[f]))
             else:
@@ -238,16 +233,9 @@ class Encoder(keras.layers.Layer):
         return self.embedding_hidden_mapping_in(embedding_output)
 
     def weights_for_step(self) -> tuple[list, list]:
-        """The weights of all attention and all feed-forward blocks, made once per step for all layers.
-
-        If each layer has separate adapters, the lists have an entry for each layer instead of each block.
-        """
-        if not self.has_layer_adapters:
-            return ([block.weights_for_step() for block in self.attention_blocks],
-                    [block.weights_for_step() for block in self.ffn_blocks])
-        attention, ffn = zip(*self.blocks_in_order())
-        return ([self.attention_blocks[a].weights_for_step(layer) for layer, a in enumerate(attention)],
-                [self.ffn_blocks[f].weights_for_step(layer) for layer, f in enumerate(ffn)])
+        """The weights of all attention and all feed-forward blocks, made once per step for all layers."""
+        return ([block.weights_for_step() for block in self.attention_blocks],
+                [block.weights_for_step() for block in self.ffn_blocks])
 
     def blocks_in_order(self):
         """The indices of the attention and of the feed-forward block of every layer and inner group, in order."""

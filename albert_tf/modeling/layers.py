@@ -63,16 +63,10 @@ class ReleaseDense(ReleaseLayer):
         super().__init__(dtype=dtype)
         self.kernel = self.variable(f"{scope}/kernel", [input_size, output_size], truncated_normal(initializer_range))
         self.bias = self.variable(f"{scope}/bias", [output_size], "zeros") if use_bias else None
-        # What adapters add to the kernel, a function of the number of the layer (see adapters.py).
-        self.kernel_update: Callable[[int], tf.Tensor] | None = None
 
-    def adapted_kernel(self, layer: int = 0) -> tf.Variable | tf.Tensor:
-        """The kernel, plus the updates by a layer's adapters."""
-        return self.kernel if self.kernel_update is None else self.kernel + self.kernel_update(layer)
-
-    def weights_for_step(self, layer: int = 0) -> tuple[tf.Tensor, tf.Tensor]:
+    def weights_for_step(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Kernel and bias in the compute dtype, for all layers that share them."""
-        return self.in_compute_dtype(self.adapted_kernel(layer)), self.in_compute_dtype(self.bias)
+        return self.in_compute_dtype(self.kernel), self.in_compute_dtype(self.bias)
 
     def call(self, x):
         """x times the kernel, plus the bias."""

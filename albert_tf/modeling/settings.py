@@ -28,7 +28,6 @@ LEAST_TEMPERATURE = 1e-6
 ACTIVATIONS = ("sigmoid", "identity")
 # The number of choices of RACE.
 NUM_CHOICES = 4
-OF_RUNS = ("task", "lora_alpha")  # settings of a run, which are no arguments of models
 SomeSettings = TypeVar("SomeSettings", bound="Settings")
 
 
@@ -82,9 +81,6 @@ class Settings(options.Config):
     head: ClassVar[str | None] = None
 
     task: str | None = _uncompared(options.string(None, "Name of the task that a run trains on, if it is known."))
-    lora_alpha: float | None = _uncompared(options.number(
-        None, "Number by which a run's low-rank adapters are multiplied, before they are divided by their rank. "
-        "None: it has no adapters."))
     max_seq_length: int | None = options.integer(
         None, "Largest number of tokens of a row when raw text is read. None: the default of the code that reads it. "
         "The model itself takes rows of any length.", bounds.ROW_LENGTH)
@@ -101,8 +97,8 @@ class Settings(options.Config):
 
     @classmethod
     def argument_names(cls) -> tuple[str, ...]:
-        """The names of the settings that are arguments of the model, without OF_RUNS."""
-        return tuple(name for name in cls.names() if name not in OF_RUNS)
+        """The names of the settings that are arguments of the model: all but the task."""
+        return tuple(name for name in cls.names() if name != "task")
 
     @classmethod
     def compared_names(cls) -> tuple[str, ...]:

@@ -12,7 +12,6 @@ import dataclasses
 import functools
 import gc
 import itertools
-import os
 from typing import Callable, Collection, Iterable, Sequence, cast
 
 import tensorflow as tf
@@ -130,7 +129,6 @@ def runs_of(options: FineTuningConfig) -> list[Run]:
 def _training_data(task: Task, is_evaluated: bool) -> tuple[FeatureTable, Schedule]:
     """Reads the features to train on, with the teacher's outputs, and determines the steps."""
     options, teacher, strategy = task.options, task.teacher, task.setup.strategy
-    _check_alpha(options, task.setup.model)
     if options.early_stopping_patience and not is_evaluated:
         raise ValueError("--early_stopping_patience needs evaluations: set --do_eval")
     check_texts(task, is_evaluated)
@@ -209,8 +207,7 @@ def _with_teacher(task: Task) -> Objective:
 
 def write_run_settings(task: Task, directory: str, model: keras.Model) -> None:
     """Writes the vocabulary and the settings of a run, before its first step."""
-    settings = model.settings.replaced(max_seq_length=task.buckets[-1], task=task.name,
-                                           lora_alpha=task.options.training.alpha, **task.reading)
+    settings = model.settings.replaced(max_seq_length=task.buckets[-1], task=task.name, **task.reading)
     write_settings(settings, model.config, directory, VocabularyFiles.from_tokenizer(task.setup.tokenizer))
 
 
@@ -288,17 +285,6 @@ def check_texts(task: Task, is_evaluated: bool) -> None:
     if dev_texts and set(dev_texts) <= set(train_texts):
         logging.warning("the texts of the dev set are also in the training set: their scores do not tell how good "
                         "the model is for other texts")
-
-
-def _check_alpha(options: FineTuningConfig, model: ResolvedModel) -> None:
-    """Raises ValueError if the options change lora_alpha, or add or remove the adapters, of a run to continue."""
-    alpha = options.training.alpha
-    stored = settings_in(os.path.dirname(model.run.path)).lora_alpha if model.run else alpha
-    if stored != alpha:
-        there, here = ("no adapters" if value is None else f"adapters with lora_alpha {value:g}"
-                       for value in (stored, alpha))
-        raise ValueError(f"the run in --output_dir={options.output_dir} has {there}, and these flags mean {here}: "
-                         "continue it with its own flags, or choose another --output_dir")
 
 
 def _check_name(options: FineTuningConfig, name: str | None) -> None:

@@ -185,7 +185,7 @@ class Checkpoints:
             if any(name.startswith(AUXILIARY) for name in missing | unknown):
                 parts.append("continue it with its own --distillation_hidden_weight and --teacher_checkpoint")
             elif is_trained_otherwise:
-                parts.append("continue it with its own --trainable and --lora_rank")
+                parts.append("continue it with its own --trainable")
             raise ValueError("; ".join(parts))
 
     def _write(self, name: str) -> None:
@@ -219,7 +219,7 @@ def numbered(directory: str) -> dict[int, str]:
 def check_no_run(directory: str) -> None:
     """Raises ValueError if a run saved checkpoints in a directory to which another model is to be written.
 
-    The run could not be continued with the settings of the other model, such as one without adapters.
+    The run could not be continued with the settings of the other model.
     """
     if numbered(directory) or any(saved_by_step(directory)):  # a converted model.ckpt-best is of step 0
         raise ValueError(f"{directory} has the checkpoints of a training run, which needs its own settings there: "

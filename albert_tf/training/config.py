@@ -154,39 +154,17 @@ class FineTuningTraining(Training):
     warmup_step: int | None = fields.integer(
         None, "Number of warm-up steps, instead of --warmup_proportion. Default without a recipe and epochs, as in the "
         "release: 0 for tasks of GLUE and 1,000 for RACE.", bounds.STEPS.at_least(0))
-    trainable: str | None = fields.string(
-        None, "The weights that train. all: all. head: the head, with the pooler if the head reads it. last_K, such as "
-        "last_2: the head and the last K layers, which needs layers that do not share their weights with earlier ones. "
-        "Default: all, or with --lora_rank head.")
-    lora_rank: int = fields.integer(
-        0, "Rank of low-rank adapters, which are trained with the head instead of the kernels "
-        "of the layers, and added to the kernels when the run is evaluated again, converted or exported. 0: no "
-        "adapters.", bounds.WIDTH.at_least(0))
-    lora_alpha: float | None = fields.number(
-        None, "The adapters are multiplied by lora_alpha / lora_rank. Default: --lora_rank.", 0.0)
-    lora_per_layer: bool = fields.boolean(
-        False, "Whether each layer has separate adapters, also if layers share their weights. "
-        "The layers of the converted or exported model then share no weights.")
+    trainable: str = fields.string(
+        ALL, "The weights that train. all: all. head: the head, with the pooler if the head reads it. last_K, such as "
+        "last_2: the head and the last K layers, which needs layers that do not share their weights with earlier ones.")
 
     def __post_init__(self):
         super().__post_init__()
         for one, other in (("train_step", "num_train_epochs"), ("warmup_step", "warmup_proportion")):
             if getattr(self, one) is not None and getattr(self, other) is not None:
                 raise ValueError(f"--{one} and --{other} exclude each other: set one of them")
-        if self.trainable not in (None, ALL, HEAD) and not LAST.fullmatch(self.trainable):
+        if self.trainable not in (ALL, HEAD) and not LAST.fullmatch(self.trainable):
             raise ValueError(f"--trainable must be {ALL}, {HEAD} or last_K, such as last_2. Received: {self.trainable}")
-        if not self.lora_rank and (self.lora_alpha is not None or self.lora_per_layer):
-            raise ValueError("--lora_alpha and --lora_per_layer are for adapters: set --lora_rank too")
-        if self.lora_rank and self.trainable not in (None, HEAD):
-            raise ValueError("with --lora_rank the adapters and the head train: do not set "
-                             f"--trainable={self.trainable}")
-
-    @property
-    def alpha(self) -> float | None:
-        """The alpha of the adapters; None without adapters."""
-        if not self.lora_rank:
-            return None
-        return float(self.lora_rank) if self.lora_alpha is None else self.lora_alpha
 
     def schedule(self, examples: int, unit: str, release_steps: tuple[int, int | None] | None = None,
                  largest_interval: int = 1000) -> Schedule:

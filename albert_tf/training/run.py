@@ -1,7 +1,7 @@
 """A training run: its steps, which continue from the latest checkpoint, and the weights that it trains.
 
-A fine-tuning run may train less than all weights: the head, the head and the last layers, or low-rank adapters. Weights
-that are not trained have no gradients and no slots in the optimizer.
+A fine-tuning run may train less than all weights: the head, or the head and the last layers. Weights that are not
+trained have no gradients and no slots in the optimizer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from absl import logging
 
 from albert_tf import devices, keras
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.adapters import LoraOptions, add_adapters
 from albert_tf.modeling.encoder import block_variable
 from albert_tf.modeling.layers import ReleaseLayer, release_name
 from albert_tf.training.callbacks import Curves, EndOnSignal, Progress, Saving, SkippedSteps
@@ -237,26 +236,22 @@ _POOLER = "bert/pooler/"
 
 
 def restrict_training(model: keras.Model, training: FineTuningTraining) -> None:
-    """Freezes the weights that a run does not train, and adds adapters, which train together with the head.
+    """Freezes the weights that a run does not train.
 
     Args:
       model: any model of albert_tf.modeling with a head. It is called in the strategy's scope, before the optimizer
         makes its slots.
     """
-    lora = LoraOptions(training.lora_rank, training.lora_alpha, training.lora_per_layer) if training.lora_rank else None
-    trainable = training.trainable or (HEAD if lora else ALL)
-    if trainable == ALL:
+    if training.trainable == ALL:
         return
-    is_trained = _selection(model, trainable)
+    is_trained = _selection(model, training.trainable)
     for layer in model.submodules:
         # Only the innermost layers are frozen: Keras takes no weights of a layer that is within a frozen one.
         if isinstance(layer, ReleaseLayer) and not any(map(is_trained, map(release_name, layer.weights))):
             layer.trainable = False
-    if lora:
-        logging.info("%s of rank %d", count_of(len(add_adapters(model.albert, lora)), "adapter"), lora.rank)
     if not model.trainable_weights:
-        raise ValueError(f"--trainable={trainable} leaves nothing to train: a {type(model).__name__} has no weights "
-                         "besides its encoder's. Set --trainable=last_K or --lora_rank")
+        raise ValueError(f"--trainable={training.trainable} leaves nothing to train: a {type(model).__name__} has no "
+                         "weights besides its encoder's. Set --trainable=last_K")
 
 
 def _selection(model: keras.Model, trainable: str) -> Callable[[str], bool]:

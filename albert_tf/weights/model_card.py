@@ -278,8 +278,6 @@ def write_run_card(
     if not trained and tf.io.gfile.exists(os.path.join(directory, CARD)):
         return
     tuning = training if isinstance(training, FineTuningTraining) else None
-    adapters = tuning and tuning.lora_rank and (
-        f"rank {tuning.lora_rank}, alpha {tuning.alpha:g}" + ", one for each layer" * tuning.lora_per_layer)
     facts = {
         "labels": ", ".join(model.settings.of_class(LabelSettings).label_names or ()),
         "labels of a text": "any number" if model.settings.of_class(ClassifierSettings).multi_label else None,
@@ -287,7 +285,6 @@ def write_run_card(
         "step of the weights": saved_step(directory), "training steps": schedule.num_train_steps,
         "warm-up steps": schedule.num_warmup_steps, "batch size": training.train_batch_size,
         "trained weights": tuning and tuning.trainable,
-        "adapters": adapters or None,
         "optimizer": training.optimizer, "learning rate": training.learning_rate,
         "precision": keras.mixed_precision.global_policy().name,
     }

@@ -168,7 +168,6 @@ def resolve(source: Source, heads: Collection[str] = (), output_dir: str | None 
     for directory in saved_runs(output_dir) if output_dir and do_train else ():
         remove_damaged_settings(directory)
     path = checkpoint_of(output_dir) if output_dir else None
-    # Not the config of `run`: with adapters of layers, that is the merged model, which shares nothing.
     run_config = config_in(os.path.dirname(path)) if path else None
     run = _cut(_open_run(path, run_config), num_layers) if path else None
     members = tuple(_open(member, source, num_layers) for member in _written_before(ensemble, output_dir, do_train))

@@ -34,7 +34,6 @@ from albert_tf.weights import BERT_CONFIG
 from albert_tf.weights.hugging_face import NAME_ON_THE_HUB, SCHEME
 from albert_tf.weights.settings import settings_in
 from albert_tf.weights.stored_model import StoredModel, StoredTensor, config_in
-from albert_tf.weights.transforms import merged
 from albert_tf.weights.vocabulary import vocabulary_in
 
 # The prefix of the encoder's names in checkpoints of a model that was fine-tuned on a TF-Hub module.
@@ -83,9 +82,9 @@ def read(path: str) -> StoredModel:
     model = dataclasses.replace(model, optional_config=config_in(folder))
     if _OBJECTS not in tensors:
         return model
-    return merged(dataclasses.replace(model, step=saved_step(prefix), tensors={
+    return dataclasses.replace(model, step=saved_step(prefix), tensors={
         name: tensors[key] for key, name, slot in stored_variables(tensors)
-        if not slot and not name.startswith(AUXILIARY)}))
+        if not slot and not name.startswith(AUXILIARY)})
 
 
 def read_checkpoint(prefix: str) -> dict[str, StoredTensor]:

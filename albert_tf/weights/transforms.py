@@ -3,12 +3,11 @@
 A reader and a command apply them in this order::
 
     without_identity   in the readers of Hugging Face and keras-hub, if E == H: no projection
-    merged             in the reader of our checkpoints: low-rank adapters are added to their kernels
     first_layers       num_layers: the model is cut after one of its first layers
     unshared           unshare_layers: layers do not share weights
     reshaped           share_layers, embedding_size: fewer weights, or wider embeddings, as a start for further training
 
-`merged` and `first_layers` apply `unshared` themselves if their result cannot share.
+`first_layers` applies `unshared` itself if its result cannot share.
 
 Wider embeddings (`widened`): a wider model starts close to the narrow one (compare Chen et al., 2016, Net2Net): the
 columns that exist keep their values, new columns are random, and weights that read them start at zero. A layer
@@ -39,7 +38,6 @@ from albert_tf.modeling.layers import LAYER_NORM_EPSILON
 from albert_tf.modeling.settings import SentenceEncoderSettings
 from albert_tf.utils.bounds import Bounds
 from albert_tf.utils.progress import count_of
-from albert_tf.weights.settings import SETTINGS
 from albert_tf.weights.stored_model import StoredModel, StoredTensor
 
 # What `reshaped` changes in a config.
@@ -66,41 +64,6 @@ def without_identity(source: StoredModel) -> StoredModel:
                          "the identity: the release has no such model")
     return dataclasses.replace(source, tensors={
         name: tensor for name, tensor in source.tensors.items() if not name.startswith(_MAPPING)})
-
-
-def merged(source: StoredModel) -> StoredModel:
-    """The source of a model with its low-rank adapters added to its kernels; without adapters, it is the same source.
-
-    If each adapter belongs to one layer, the layers do not share weights any more.
-    """
-    if not any("/lora_" in name for name in source.tensors):
-        return source
-    from albert_tf.modeling.adapters import ADAPTER_NAME
-
-    # By name, the scope of the kernel and the number of the layer, if the adapter belongs to one layer.
-    adapters = {name: match.groups() for name in source.tensors if (match := ADAPTER_NAME.fullmatch(name))}
-    alpha = source.settings.lora_alpha
-    if alpha is None:
-        raise ValueError(f"{source.path} has low-rank adapters, and no {SETTINGS} with lora_alpha is beside it: copy "
-                         "it from the run's directory")
-    base = dataclasses.replace(source, settings=source.settings.replaced(lora_alpha=None), tensors={
-        name: tensor for name, tensor in source.tensors.items() if name not in adapters})
-    if any(layer is not None for _, layer in adapters.values()):
-        base = unshared(base)
-    tensors = dict(base.tensors)
-    for scope, layer in set(adapters.values()):
-        a, b = (source.tensors[f"{scope}/lora_{matrix}" + ("" if layer is None else f"_{layer}")] for matrix in "ab")
-        block = block_variable(scope)
-        if layer is not None and block is not None:
-            scope = f"{block_scope(*divmod(int(layer), source.config.inner_group_num))}/{block.name}"
-        kernel = tensors[f"{scope}/kernel"]
-        tensors[f"{scope}/kernel"] = StoredTensor(
-            kernel.shape, functools.partial(_with_adapter, kernel, a, b, alpha / a.shape[1]))
-    return dataclasses.replace(base, tensors=tensors)
-
-
-def _with_adapter(kernel: StoredTensor, a: StoredTensor, b: StoredTensor, factor: float) -> tf.Tensor:
-    return kernel.read() + factor * tf.matmul(a.read(), b.read())
 
 
 def first_layers(source: StoredModel, num_layers: int) -> StoredModel:

@@ -96,22 +96,3 @@ def test_a_calibrated_run_is_used_with_its_temperature_and_thresholds(script, ru
     assert (directory / "dev_results.tsv").read_text() == rows
     convert(open_model(str(directory)), str(tmp_path / "hf"), "hugging_face")
     assert from_pretrained(str(tmp_path / "hf"), model="classifier").settings.temperature == settings["temperature"]
-
-
-@pytest.mark.long
-def test_adapters_are_merged_for_predictions_exports_and_other_formats(script, folder, tmp_path):
-    flags = dict(output_dir=tmp_path / "run", lora_rank=2, lora_alpha=8, lora_per_layer=True)
-    printed = script(do_train=True, do_eval=True, do_predict=True, export_dir=tmp_path / "served", **flags)
-    assert "6 adapters of rank 2" in printed and "training " in printed
-    rows = (tmp_path / "run/test_results.tsv").read_text()
-    assert json.loads((tmp_path / "run/albert_tf.json").read_text())["lora_alpha"] == 8
-    assert "| adapters | rank 2, alpha 8, one for each layer |" in (tmp_path / "run/README.md").read_text("utf-8")
-    script(output_dir=tmp_path / "run", do_predict=True)  # no flag of adapters is needed
-    assert (tmp_path / "run/test_results.tsv").read_text() == rows
-    convert(open_model(str(tmp_path / "run")), str(tmp_path / "tf1"), "tf1")
-    model, merged = (from_pretrained(str(tmp_path / name), model="classifier") for name in ("run", "tf1"))
-    ids = dict(input_ids=[[3, 5]], input_mask=[[1, 1]], segment_ids=[[0, 0]])
-    np.testing.assert_allclose(merged(ids)["logits"], model(ids)["logits"], atol=1e-6)
-    message = "has adapters with lora_alpha 8, and these flags mean adapters with lora_alpha 4: continue it with its"
-    assert message in script(expect=1, do_train=True, **dict(flags, lora_alpha=4))
-    script(do_train=True, train_step=3, **flags)  # the run continues

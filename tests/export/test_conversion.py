@@ -45,7 +45,7 @@ def test_one_label_is_a_regression_or_a_multiple_choice(tmp_path):
 
 
 def test_the_folder_of_a_run_is_not_written_to(tmp_path):
-    """The run could not be continued without the settings of its adapters and its task."""
+    """The run could not be continued without its task."""
     model = made(tmp_path)
     for file in tmp_path.glob("model.ckpt-best.*"):
         file.rename(tmp_path / file.name.replace("best", "4"))

@@ -11,7 +11,6 @@ from albert_tf import keras
 from albert_tf.export.onnx import writing
 from albert_tf.export.onnx.graph import OnnxGraph, _quantize
 from albert_tf.export.onnx.writing import differences, to_onnx
-from albert_tf.modeling.adapters import LoraOptions, add_adapters
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -151,14 +150,7 @@ def with_large_bias():
     return model
 
 
-def with_adapters():
-    model = AlbertModel(CONFIG)
-    add_adapters(model, LoraOptions(2, 4.0))
-    return model
-
-
 @pytest.mark.parametrize("make, parts", [
-    (lambda: to_onnx(with_adapters()), "adapters .*merge_adapters"),
     (lambda: to_onnx(with_large_bias(), "float16"), "bert/pooler/dense/bias .* float16"),
     (lambda: to_onnx(AlbertClassifier(CONFIG, num_labels=2)), "AlbertClassifier .*--model=encoder"),
     (lambda: OnnxGraph("bfloat16"), "float32, float16, int8. Received: 'bfloat16'")])

@@ -5,7 +5,6 @@ import re
 import numpy as np
 import pytest
 
-from albert_tf.modeling.adapters import LoraOptions
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier, AlbertMultipleChoice, AlbertTokenClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -36,12 +35,10 @@ def names(error, *parts):
     (Encoder, dict(default_prompt_name="query"), ["'query'", "none"]),
     (Encoder, dict(prompts=["query"]), ["prompts", "'query'"]), (Encoder, dict(prompts=dict(query=1)), ["prompts"]),
     (Encoder, dict(prompts={"a\nb": ""}), ["a name in prompts"]),
-    (Encoder, dict(default_prompt_name=1), ["default_prompt_name", "1"]),
-    (LoraOptions, dict(rank=0), ["lora_rank", "from 1"]),
-    (LoraOptions, dict(rank=1, alpha=-1.0), ["lora_alpha", "at least 0"])])
+    (Encoder, dict(default_prompt_name=1), ["default_prompt_name", "1"])])
 def test_a_wrong_argument_is_named(tiny_config, model, arguments, parts):
     with pytest.raises(ValueError) as error:
-        model(**arguments) if model is LoraOptions else model(tiny_config, **arguments)
+        model(tiny_config, **arguments)
     names(error, *parts)
 
 

@@ -40,7 +40,7 @@ RUNS = {
                                             input_file="texts.tfrecord", max_seq_length=32, max_predictions_per_seq=5)),
     "classification": ("run_classifier", dict(GLUE, task_name="rte", gradient_accumulation_steps=2)),
     "student": ("run_classifier", dict(GLUE, task_name="rte", teacher_checkpoint="classification/tensorflow")),
-    "adapters": ("run_classifier", dict(GLUE, task_name="rte", lora_rank=2)),
+    "head": ("run_classifier", dict(GLUE, task_name="rte", trainable="head")),
     "SQuAD 2.0": ("run_squad", dict(
         train_file="squad/train.json", predict_file="squad/train.json", max_seq_length=64, doc_stride=24,
         max_query_length=16, num_workers=1, gradient_checkpointing=True)),
@@ -177,7 +177,7 @@ def test_steps_evaluations_and_answers_on_four_devices_are_those_of_tensorflow(r
     if teacher := RUNS[name][1].get("teacher_checkpoint"):
         runs.of(*teacher.split("/"))
     expected, found = runs.of(name, "tensorflow"), f"{name}/four devices"
-    runs.run(name, found, devices=4, runtime="jax", shard_weights=name in ("adapters", "RACE"))
+    runs.run(name, found, devices=4, runtime="jax", shard_weights=name in ("head", "RACE"))
     assert_close(runs.end_of(found), runs.end_of(expected))
     assert_close(curves_of(runs.folder / found), curves_of(runs.folder / expected))
     assert_same_files(runs.files_of(found), runs.files_of(expected), 1e-5)

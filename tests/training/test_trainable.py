@@ -1,4 +1,4 @@
-"""What a run trains: the head, the last layers, or adapters; checkpoints, optimizer and log have no more."""
+"""What a run trains: the head, or the last layers too; checkpoints, optimizer and log have no more."""
 
 import numpy as np
 import pytest
@@ -8,14 +8,12 @@ import tiny
 from albert_tf import keras
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.modeling.settings import Settings
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.tasks.classification.task import ClassificationObjective
 from albert_tf.training.checkpoints import Checkpoints
 from albert_tf.training.config import Devices, FineTuningTraining, Schedule
 from albert_tf.training.run import new_trainer, restrict_training
 from albert_tf.weights.from_pretrained import from_pretrained
-from albert_tf.weights.settings import write_settings
 
 TINY = tiny.TINY.replace(num_hidden_layers=4, initializer_range=0.5)
 BATCH = dict(tiny.rows(4, 4), label_ids=np.array([0, 1], np.int32))
@@ -65,9 +63,7 @@ def test_last_layers_that_share_their_weights_and_a_head_that_is_missing_are_ref
 
 
 @pytest.mark.parametrize("options, named", [
-    (dict(trainable="tail"), "--trainable .* tail"), (dict(trainable="last_0"), "--trainable"),
-    (dict(lora_alpha=4.0), "--lora_alpha .*--lora_rank"), (dict(lora_per_layer=True), "--lora_per_layer .*--lora_rank"),
-    (dict(lora_rank=2, trainable="last_2"), "--trainable"), (dict(lora_rank=2, trainable="all"), "--trainable=all")])
+    (dict(trainable="tail"), "--trainable .* tail"), (dict(trainable="last_0"), "--trainable")])
 def test_options_that_contradict_each_other_are_refused(options, named):
     with pytest.raises(ValueError, match=named):
         FineTuningTraining(**options)
@@ -86,33 +82,28 @@ def fit(trainer, steps):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("per_layer", [False, True])
-def test_only_adapters_and_head_change_and_a_resumed_run_takes_the_same_steps(tmp_path, per_layer):
-    options = dict(lora_rank=2, lora_alpha=4.0, lora_per_layer=per_layer)
-    trainer, checkpoints = run_of(tmp_path, **options)
+def test_only_the_head_changes_and_a_resumed_run_takes_the_same_steps(tmp_path):
+    trainer, checkpoints = run_of(tmp_path, trainable="head")
     frozen = {variable.name: variable.numpy() for variable in trainer.model.non_trainable_weights}
     assert len(frozen) == 5 + 2 + 10 + 6  # embeddings, their mapping to H, attention, feed-forward
     fit(trainer, 2)
     checkpoints.save(2)
     slots = [variable for variable in trainer.optimizer.variables() if variable.name.endswith(("/m:0", "/v:0"))]
-    assert len(slots) == 2 * len(trainer.model.trainable_weights) == 2 * (4 + 2 * 6 * (4 if per_layer else 1))
+    assert len(slots) == 2 * len(trainer.model.trainable_weights) == 2 * 4
     fit(trainer, 1)
     assert all(np.array_equal(variable, frozen[variable.name]) for variable in trainer.model.non_trainable_weights)
-    again, restored = run_of(tmp_path, **options)
+    again, restored = run_of(tmp_path, trainable="head")
     assert restored.restore_latest() == 2
     fit(again, 1)
     for first, second in zip(trainer.model.weights, again.model.weights):
         np.testing.assert_array_equal(first, second, first.name)
     checkpoints.save(3)
-    write_settings(Settings(lora_alpha=4.0), TINY, str(tmp_path))
     plain = from_pretrained(str(tmp_path), model="classifier")
-    assert plain.config.num_ffn_blocks == (4 if per_layer else 1)
     np.testing.assert_allclose(plain(BATCH)["logits"], trainer.model(BATCH)["logits"], atol=1e-5)
 
 
 def test_a_run_is_not_continued_with_other_weights_to_train(tmp_path):
     trainer, checkpoints = run_of(tmp_path, trainable="head")
     checkpoints.save(1)
-    for options, message in ((dict(), "lacks .*--trainable and --lora_rank"), (dict(lora_rank=2), "lacks .*/lora_a")):
-        with pytest.raises(ValueError, match=message):
-            run_of(tmp_path, **options)[1].restore_latest()
+    with pytest.raises(ValueError, match="lacks .*continue it with its own --trainable"):
+        run_of(tmp_path)[1].restore_latest()

@@ -23,7 +23,7 @@ from albert_tf.export.onnx import hugging_face
 from albert_tf.export.onnx.graph import EncoderGraph, OnnxGraph, import_package, pooled
 from albert_tf.export.onnx.session import NamesOfSession, OnnxModel
 from albert_tf.export.saved_model import exported_outputs, graph as traced, largest_differences, random_inputs
-from albert_tf.modeling.albert_model import AlbertModel, ConfiguredModel
+from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import MISSING_CHOICE, AlbertClassifier, AlbertMultipleChoice, AlbertTokenClassifier
 from albert_tf.modeling.layers import OutputDense
 from albert_tf.modeling.pretrainer import AlbertPretrainer
@@ -56,8 +56,6 @@ def to_onnx(model: keras.Model, precision: str = "float32", separator: int | Non
     if add_head is None:
         raise ValueError(f"{type(model).__name__} cannot be exported to ONNX: set --model=encoder to export its "
                          "encoder alone")
-    if isinstance(model, ConfiguredModel):
-        model.get_config()  # raises for adapters
     graph = OnnxGraph(precision)
     input_specs = model.input_specs()
     specs = traced(lambda **inputs: exported_outputs(model, inputs), **input_specs).structured_outputs
