@@ -69,7 +69,7 @@ def test_another_head_and_wrong_inputs_are_named(exported, head, use, parts):
     (("weights",), "", "no .onnx file, but weights: .*--init"), (("saved_model.pb",), "", "a SavedModel, .*Serving"),
     (("saved_model.pb",), "saved_model.pb", "saved_model.pb is no .onnx file"),
     (("b.onnx", "a.onnx"), "", "choose .*/a.onnx or .*/b.onnx"),
-    (("model.onnx",), "", "model.onnx cannot be read by ONNX Runtime: ")])
+    (("model.onnx",), "", "model.onnx is not an ONNX model: ")])
 def test_a_folder_without_a_model_says_what_to_do(tmp_path, files, path, parts):
     for name in files:
         if name == "weights":
@@ -83,7 +83,7 @@ def test_a_folder_without_a_model_says_what_to_do(tmp_path, files, path, parts):
 @pytest.mark.parametrize("metadata, parts", [
     ({}, "export_to_onnx of this version"), (dict(head="poet", config=TINY_TEXT.to_json_string()), "'poet'"),
     *((dict(head="encoder", config=value), "^the ONNX model: the config in its metadata") for value in (
-        "[1]", "no json", "7")),
+        "[1]", "no json", "7", "[" * 100_000)),
     (dict(head="classifier", config=TINY_TEXT.to_json_string()), "lacks logits, .* head classifier")])
 def test_files_of_other_programs_are_refused(metadata, parts):
     model = onnx.load_from_string(to_onnx(head_named("encoder").model(TINY_TEXT)))
@@ -101,16 +101,65 @@ def test_settings_of_another_model_are_refused():
         OnnxModel(classifier, ClassifierSettings(label_names=("a", "b", "c")))
 
 
-def test_data_outside_of_the_file_is_not_read(tmp_path):
-    np.zeros(4, np.float32).tofile(tmp_path / "secret")
+def _in(place, tensor):
+    """A model that has a tensor at a place where ONNX allows one."""
+    helper, proto = onnx.helper, onnx.AttributeProto
+    model = helper.make_model(helper.make_graph([], "g", [], []))
+    graph, node = model.graph, onnx.NodeProto(op_type="If")
+    kind, _, at = place.partition(" ")
+    if kind == "attribute":
+        node.attribute.append(proto(name="a", type=proto.TENSOR, t=tensor))
+    elif kind == "attributes":
+        node.attribute.append(proto(name="a", type=proto.TENSORS, tensors=[tensor]))
+    elif kind == "sparse":
+        node.attribute.append(proto(name="a", type=proto.SPARSE_TENSOR, sparse_tensor=onnx.SparseTensorProto(
+            **{at: tensor})))
+    elif kind == "subgraph":
+        inner = onnx.GraphProto(name="inner", initializer=[tensor])
+        node.attribute.append(proto(name="a", type=proto.GRAPHS, graphs=[inner]))
+    elif kind == "function":
+        node.attribute.append(proto(name="a", type=proto.TENSOR, t=tensor))
+        model.functions.append(onnx.FunctionProto(name="f", node=[node]))
+    elif kind == "training":
+        model.training_info.append(onnx.TrainingInfoProto(algorithm=onnx.GraphProto(initializer=[tensor])))
+    elif kind == "initializer":
+        graph.initializer.append(tensor)
+    else:
+        graph.sparse_initializer.append(onnx.SparseTensorProto(values=tensor))
+    if kind in ("attribute", "attributes", "sparse", "subgraph"):
+        graph.node.append(node)
+    return model
+
+
+@pytest.mark.parametrize("place", [
+    "initializer", "sparse_initializer", "attribute", "attributes", "sparse values", "sparse indices", "subgraph",
+    "function", "training"])
+@pytest.mark.parametrize("values", [
+    dict(data_location=1), dict(external_data=[onnx.StringStringEntryProto(key="location", value="/etc/passwd")]),
+    dict(data_location=1, external_data=[onnx.StringStringEntryProto(key="location", value="*/_ORT_MEM_ADDR_/*")])])
+def test_a_tensor_in_another_file_is_refused_before_there_is_a_session(monkeypatch, place, values):
+    import onnxruntime
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", None)
+    model = _in(place, onnx.TensorProto(name="w", data_type=1, dims=[4], **values))
+    with pytest.raises(ValueError, match="^the ONNX model has the tensor 'w' in another file"):
+        OnnxModel(model.SerializeToString())
+
+
+def test_an_absolute_location_is_not_read(tmp_path):
+    np.arange(4, dtype=np.float32).tofile(tmp_path / "secret")
     weight = onnx.TensorProto(name="w", data_type=1, dims=[4], data_location=onnx.TensorProto.EXTERNAL)
-    for key, value in dict(location="../secret", offset="0", length="16").items():
-        entry = weight.external_data.add()
-        entry.key, entry.value = key, value
+    for key, value in dict(location=str(tmp_path / "secret"), offset="0", length="16").items():
+        weight.external_data.add(key=key, value=value)
     graph = onnx.helper.make_graph([onnx.helper.make_node("Identity", ["w"], ["y"])], "g", [],
                                    [onnx.helper.make_tensor_value_info("y", 1, [4])], [weight])
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model/x.onnx").write_bytes(model.SerializeToString())
-    with pytest.raises(ValueError, match="x.onnx cannot be read by ONNX Runtime: "):
-        from_onnx(str(tmp_path / "model"))
+    (tmp_path / "x.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(ValueError, match="x.onnx has the tensor 'w' in another file"):
+        from_onnx(str(tmp_path))
+
+
+def test_content_is_never_read_as_onnx_runtimes_other_format():
+    producer = b"\x12\x06aaORTM"  # the mark of that format at bytes 4 to 8, within a model's producer_name
+    content = producer + to_onnx(head_named("encoder").model(TINY_TEXT))
+    assert OnnxModel(content).config == TINY_TEXT

@@ -6,12 +6,12 @@ vocabulary, and the settings.
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
+from google.protobuf.message import DecodeError, Message
 
 from albert_tf.config import AlbertConfig
 from albert_tf.devices import available_cores
@@ -26,7 +26,7 @@ from albert_tf.modeling.settings import (
 )
 from albert_tf.modeling.vectors import mean_or_max
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.utils.files import is_remote, read_bytes
+from albert_tf.utils.files import is_remote, parse_json_object, read_bytes
 from albert_tf.weights.heads import HEAD_NAMES, Head, head_named, settings_class
 from albert_tf.weights.hugging_face import CONFIG
 from albert_tf.weights.settings import SETTINGS, settings_in
@@ -240,21 +240,44 @@ def _instead(path: str, names: list[str]) -> str:
 def _session(content: bytes, path: str, threads: int):
     """A session of ONNX Runtime, and the exceptions that it raises for wrong inputs.
 
-    It gets the content of the file: with a path, it would read external data from anywhere on the machine.
+    ONNX Runtime reads external data from anywhere on the machine, even for a model that it gets as bytes.
     """
+    name = path or "the ONNX model"
+    _check_self_contained(content, name)
     onnxruntime = import_package("onnxruntime")
     state = onnxruntime.capi.onnxruntime_pybind11_state
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     # Threads that wait for work would otherwise take the processors from those that read requests and tokenize.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # Else content with the mark of ONNX Runtime's other format, which was not checked, would be read as that.
+    options.add_session_config_entry("session.load_model_format", "ONNX")
     options.log_severity_level = 4  # fatal: errors are raised
     try:
         session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except (state.Fail, state.InvalidProtobuf, state.InvalidArgument, state.InvalidGraph, state.NotImplemented,
             state.RuntimeException) as error:
-        raise ValueError(f"{path or 'the ONNX model'} cannot be read by ONNX Runtime: {_one_line(error)}") from error
+        raise ValueError(f"{name} cannot be read by ONNX Runtime: {_one_line(error)}") from error
     return session, (state.InvalidArgument, state.RuntimeException, state.Fail)
+
+
+def _check_self_contained(content: bytes, name: str) -> None:
+    """Raises ValueError if content is not an ONNX model, or if a tensor anywhere in it is in another file."""
+    onnx = import_package("onnx")
+    try:
+        waiting = [onnx.ModelProto.FromString(content)]
+    except DecodeError as error:
+        raise ValueError(f"{name} is not an ONNX model: {error}") from error
+    while waiting:
+        message = waiting.pop()
+        if isinstance(message, onnx.TensorProto):
+            if message.external_data or message.data_location == onnx.TensorProto.EXTERNAL:
+                raise ValueError(f"{name} has the tensor {message.name!r} in another file, which is not read: save the "
+                                 "model as one file")
+            continue
+        for field, value in message.ListFields():
+            if field.message_type:
+                waiting.extend([value] if isinstance(value, Message) else value)
 
 
 def _described_by(session, path: str) -> tuple[Head, AlbertConfig]:
@@ -267,8 +290,8 @@ def _described_by(session, path: str) -> tuple[Head, AlbertConfig]:
         raise ValueError(f"{path or 'the ONNX model'} has the head {metadata['head']!r}, which this version does not "
                          "know")
     try:
-        return head_named(metadata["head"]), AlbertConfig.from_dict(dict(json.loads(metadata["config"])))
-    except (TypeError, ValueError) as error:
+        return head_named(metadata["head"]), AlbertConfig.from_dict(parse_json_object(metadata["config"], "config"))
+    except ValueError as error:
         raise ValueError(f"{path or 'the ONNX model'}: the config in its metadata is wrong: {error}") from error
 
 
