@@ -22,6 +22,7 @@ from absl import logging
 from albert_tf import options as fields
 from albert_tf.utils import bounds
 from albert_tf.utils.imports import check_installed
+from albert_tf.utils.processes import ending_signals, leave_terminal
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.heads import HEAD_NAMES
 from albert_tf.weights.source import FirstLayers, Prompt, StoredVectors, VocabularySource
@@ -48,19 +49,17 @@ class Options(VocabularySource, StoredVectors, Prompt, FirstLayers):
     top_k: int = fields.integer(5, "Number of pieces to show for each mask.", bounds.CANDIDATES)
     predict_batch_size: int = fields.integer(16, "Largest number of rows of a batch.", bounds.BATCH_SIZE)
     allowed_hosts: tuple[str, ...] = fields.strings(
-        (), "Name of a host, without its port, to which requests may be sent, such as a proxy in front of the server. "
-        "Repeat the flag for several. Default: only loopback hosts, or any if --host is another address.")
+        (), "Name or address of a host, without its port, to which requests may be sent, such as a proxy in front of "
+        "the server. Repeat the flag for several. Default: only loopback hosts, or any if --host is another address.")
     max_body_bytes: int = fields.integer(1_000_000, "Largest size of a request, in bytes.", bounds.TOKENS)
 
 
 def main(options: Options) -> None:
     check_installed("serve", "uvicorn", "starlette", "h11", "prometheus_client")
-    from albert_tf.server.app import ModelServer, host_name, listen
+    from albert_tf.server.app import ModelServer, allowed_host, listen
     from albert_tf.server.batching import Batcher
 
-    for host in options.allowed_hosts:
-        if host_name(host) != host:
-            raise ValueError(f"--allowed_hosts must be a name in lower case, without https:// and port: {host!r}")
+    allowed_hosts = [allowed_host(host) for host in options.allowed_hosts]
     try:
         listener = listen(options.host, options.port)  # before the models, which take longer
     except (OSError, OverflowError) as error:
@@ -68,10 +67,17 @@ def main(options: Options) -> None:
                          "--port=0 takes any free port") from error
     with listener:
         models = load(options)
-        server = ModelServer(models, listener, options.max_body_bytes, options.allowed_hosts,
+        server = ModelServer(models, listener, options.max_body_bytes, allowed_hosts,
                              functools.partial(Batcher, options.predict_batch_size))
+
+        def hang_up(number, _):
+            leave_terminal(number)
+            server.shutdown()
+
         # uvicorn raises the signal again when all is answered: SIGTERM would end with status 143 by default.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+        if signal.SIGHUP in ending_signals():  # uvicorn does not know it
+            signal.signal(signal.SIGHUP, hang_up)
         print(f"{count_of(len(models), 'model')}; open {server.url} (Ctrl-C ends)", flush=True)
         try:
             # It is not raised if a script started this process by `serve &`, and so made it ignore SIGINT.

@@ -41,6 +41,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 import albert_tf
 from albert_tf.server import protocols
@@ -134,7 +135,7 @@ class _Models:
             # In a thread, as is the writing of the answer, so that large requests do not hold up others.
             call = await run_in_threadpool(read, body)
             rows = await self._rows(request, call)
-            return await run_in_threadpool(lambda: JSONResponse(call.answer(rows)))
+            return await run_in_threadpool(_json_of, call, rows)
         except queue.Full:
             raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "too many requests are waiting: try later") from None
         except UnknownModelError as error:
@@ -176,6 +177,15 @@ def _prediction(form: Form, body: bytes, model: ServedModel) -> Call:
                          f"{', '.join(model.signatures)}")
     return Call(model.name, signature, input_arrays(request, signature, MAX_ROWS),
                 lambda rows: form.response(request, rows, signature))
+
+
+def _json_of(call: Call, rows: Rows) -> Response:
+    """The answer to a call. It is the model's error, not the request's, if JSON cannot hold the answer."""
+    content = call.answer(rows)
+    try:
+        return JSONResponse(content)
+    except ValueError as error:
+        raise RuntimeError(f"{call.model} has answered NaN or an infinite number") from error
 
 
 def _of_openai(name: str) -> dict[str, Any]:
@@ -237,8 +247,9 @@ class Guard:
     Starlette's TrustedHostMiddleware knows no hosts of IPv6 and no origins, and answers in plain text.
 
     Unless answers_any_host is set, requests are answered only if their Host header names a loopback host or one of
-    allowed_hosts. So a page of another site gets no data if the site's domain name resolves to 127.0.0.1. Pages of
-    allowed_hosts are answered whatever the Host header is, since a proxy may replace it.
+    allowed_hosts, except for /health, which tells nothing. So a page of another site gets no data if the site's domain
+    name resolves to 127.0.0.1. Pages of allowed_hosts are answered whatever the Host header is, since a proxy may
+    replace it.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics, max_body_bytes: int, allowed_hosts: Collection[str],
@@ -259,18 +270,20 @@ class Guard:
             await send(message)
 
         headers = Headers(scope=scope)
-        reason = self._reason(scope["method"], headers)
+        reason = self._reason(scope["method"], scope["path"], headers)
         if reason is None:
             await self._app(scope, receive, send_with_headers)
             return
         await _skip_body(receive, headers)
         await error_response(scope["path"], *reason, connection="close")(scope, receive, send_with_headers)
 
-    def _reason(self, method: str, headers: Headers) -> tuple[HTTPStatus, str] | None:
+    def _reason(self, method: str, path: str, headers: Headers) -> tuple[HTTPStatus, str] | None:
         """The status and the message of a request that is refused."""
         host, origin = headers.get("Host", ""), headers.get("Origin")
         name = host_name(host)
-        if not (self._answers_any_host or name in self._allowed_hosts or is_loopback(name)):
+        # Kubernetes asks for /health by the address of the pod.
+        is_answered = self._answers_any_host or name in self._allowed_hosts or is_loopback(name) or path == "/health"
+        if not is_answered:
             return HTTPStatus.FORBIDDEN, "this server answers only requests to its loopback address and --allowed_hosts"
         if origin is not None and origin not in (f"http://{host}", f"https://{host}") and (  # https: behind a proxy
                 host_name(origin.partition("://")[2]) not in self._allowed_hosts):
@@ -316,11 +329,27 @@ async def _skip_body(receive: Receive, headers: Headers) -> None:
 
 
 def host_name(host: str) -> str:
-    """The name or address in a Host header, without its port; "" if it has none."""
+    """The name or address in a Host header, without its port and final dot; "" if it has none."""
     try:
-        return urlsplit(f"//{host}").hostname or ""
+        name = (urlsplit(f"//{host}").hostname or "").removesuffix(".")
     except ValueError:  # for instance "["
         return ""
+    try:
+        return str(ipaddress.ip_address(name))  # an address of IPv6 can be written in several ways
+    except ValueError:
+        return name
+
+
+def allowed_host(text: str) -> str:
+    """The host of --allowed_hosts as host_name gives it. Raises ValueError if it is not a host."""
+    try:
+        return str(ipaddress.ip_address(text.removeprefix("[").removesuffix("]")))
+    except ValueError:
+        name = host_name(text)
+    if not name or name != text.removesuffix("."):
+        raise ValueError("--allowed_hosts must be a name in lower case or an address, without https:// and port: "
+                         f"{text!r}")
+    return name
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -331,12 +360,69 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
+class _Connection(H11Protocol):
+    """A connection. It is closed if the server waits for its client for longer than timeout_keep_alive.
+
+    The server waits for a whole request, the first one too, or for the client to read an answer, for which it has as
+    long again for each MB. uvicorn has a deadline only between two requests, which a single byte ends. A new connection
+    beyond the limit takes the place of the one that is oldest among those without a request.
+    """
+
+    _deadline: asyncio.TimerHandle | None = None
+    _is_full = False  # whether the client must read before more of the answer can be sent
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        silent = [each for each in self.connections if each.cycle is None and each is not self]
+        if silent and len(self.connections) >= self.limit_concurrency:
+            oldest = min(silent, key=lambda each: each._deadline.when())
+            self.connections.discard(oldest)  # which abort does later
+            oldest.transport.abort()
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._is_full = True
+        self._watch()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._is_full = False
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._stop()
+
+    def _watch(self) -> None:
+        """Starts the clock if the server waits for the client, unless it runs, and stops it otherwise."""
+        cycle = self.cycle
+        if not (cycle is None or cycle.response_complete or cycle.more_body or self._is_full):
+            self._stop()
+        elif self._deadline is None:
+            seconds = self.timeout_keep_alive * (1 + (self.transport.get_write_buffer_size() >> 20))
+            self._deadline = self.loop.call_later(seconds, self.transport.abort)
+
+    def _stop(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
 class ModelServer:
     """Serves models and the page. `serve_forever` runs it, and `server_close` frees the address and ends the batchers.
 
     uvicorn was chosen over hypercorn and granian: it runs in this process, on a socket that is bound before the models
-    are loaded. It refuses connections beyond max_connections with status 503, and closes those without a request after
-    `seconds`. It has no deadline for a request that arrives slowly: a proxy has (docs/serving.md).
+    are loaded. It refuses requests on connections beyond max_connections with status 503. For its deadlines see
+    _Connection.
     Each model has a batcher, so that long requests of one model do not stop the others. For allowed_hosts see Guard.
     """
 
@@ -348,7 +434,7 @@ class ModelServer:
         app = application(models, self._batchers, max_body_bytes=max_body_bytes, allowed_hosts=allowed_hosts,
                           answers_any_host=not (is_loopback(self.server_address[0]) or allowed_hosts))
         self._server = uvicorn.Server(uvicorn.Config(
-            app, loop="asyncio", http="h11", ws="none", lifespan="off", log_config=None, log_level="critical",
+            app, loop="asyncio", http=_Connection, ws="none", lifespan="off", log_config=None, log_level="critical",
             access_log=False, proxy_headers=False, server_header=False, limit_concurrency=max_connections,
             timeout_keep_alive=seconds, timeout_graceful_shutdown=2 * seconds))
 

@@ -77,7 +77,8 @@ def test_the_script_says_that_it_has_ended_also_if_a_shell_makes_it_ignore_inter
     assert caplog.messages[-1] == "ended"
 
 
-def test_answers_under_way_are_sent_before_a_signal_ends_the_script(served):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_answers_under_way_are_sent_before_a_signal_ends_the_script(served, number):
     flags = dict(init_checkpoint=served("sentence_encoder"), port=0, predict_batch_size=1)
     with script_process.start("serve", flags, merged=True) as process:
         url = process.wait_for("Ctrl-C ends").split("open ")[-1].split()[0]
@@ -86,7 +87,7 @@ def test_answers_under_way_are_sent_before_a_signal_ends_the_script(served):
         for connection in connections:
             connection.request("POST", "/v1/models/sentence_encoder:predict", body)
         with urllib.request.urlopen(url + "v1/models", timeout=60):  # the requests before it have been received
-            process.send_signal(signal.SIGTERM)
+            process.send_signal(number)
         for connection in connections:
             assert len(json.loads(connection.getresponse().read())["predictions"]) == 200
         printed, _ = process.communicate()

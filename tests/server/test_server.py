@@ -1,6 +1,7 @@
 """The server over HTTP, with models that are functions: paths, limits, errors, and allowed origins."""
 
 import concurrent.futures
+import contextlib
 import http.client
 import json
 import queue
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 from server_running import running
 
-from albert_tf.server.app import MAX_ROWS
+from albert_tf.server.app import MAX_ROWS, allowed_host
 from albert_tf.server.batching import Batcher
 from albert_tf.server.signatures import ServedModel, Signature, Spec
 
@@ -146,7 +147,9 @@ def test_pages_of_other_sites_get_nothing_and_the_servers_own_is_answered(server
 @pytest.mark.parametrize("host, allowed, answered, refused", [
     ("127.0.0.1", ["model.example"], [
         dict(Host="model.example", Origin="https://model.example"), dict(Host="MODEL.example:81"),
-        dict(Origin="http://model.example:81"), {}], [dict(Host="attacker.example"), dict(Origin="http://attacker")]),
+        dict(Origin="http://model.example:81"), dict(Host="model.example."), {}], [dict(Host="attacker.example"), dict(Origin="http://attacker")]),
+    ("0.0.0.0", ["2001:db8::1"], [dict(Host="[2001:db8:0::1]:81", Origin="http://[2001:DB8::1]")], [
+        dict(Host="[2001:db8::2]")]),
     ("0.0.0.0", ["model.example"], [dict(Host="model.example")], [dict(Host="attacker.example")]),
     ("0.0.0.0", [], [dict(Host="model.example")], [])])
 def test_allowed_hosts_are_answered_and_others_are_not(host, allowed, answered, refused):
@@ -163,6 +166,89 @@ def test_connections_beyond_the_limit_are_refused_and_later_ones_are_not():
             for _ in range(5):
                 assert ask(server, "POST", "/v1/models/a%20model:predict", '{"instances": ["a"]}')[0].status == 503
         assert becomes_true(lambda: predict(server, dict(instances=["a"]))[0] == 200)
+
+
+def connected(server, start=b""):
+    """A connection that has sent the start of a request."""
+    connection = socket.create_connection(server.server_address[:2], timeout=20)
+    connection.sendall(start)
+    return connection
+
+
+def test_connections_without_a_request_shut_nobody_out():
+    with running([MODEL], max_connections=4) as server, contextlib.ExitStack() as stack:
+        for start in (b"", b"", b"GET / HTTP/1.1\r\n", b"", b""):
+            stack.enter_context(connected(server, start))
+        for _ in range(8):
+            assert ask(server, "GET", "/health")[0].status == 200
+
+
+POST = b"POST /v1/models/a%20model:predict HTTP/1.1\r\nHost: localhost\r\n"
+
+
+@pytest.mark.parametrize("start", [
+    b"", b"GET", POST, POST + b"Content-Length: 9\r\n\r\n{",  # and one whose earlier request has been answered
+    b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nG"], ids=["none", "line", "headers", "body", "second"])
+def test_a_request_must_arrive_whole_in_time(start):
+    with running([MODEL], seconds=1) as server, connected(server, start) as connection:
+        begin = time.monotonic()
+        answer = connection.makefile("rb").read()  # to the end of the connection
+        assert 0.5 < time.monotonic() - begin < 5 and answer.startswith(b"HTTP/1.1 200") == (b"health" in start)
+
+
+def test_bytes_that_trickle_in_give_no_further_time():
+    with running([MODEL], seconds=1) as server, connected(server, POST) as connection:
+        with pytest.raises(OSError):
+            for _ in range(50):
+                connection.sendall(b"X: y\r\n")
+                time.sleep(0.1)
+
+
+def test_a_client_that_reads_no_answer_is_left():
+    long = ServedModel("long", "", dict(serving_default=Signature(
+        dict(text=Spec("string", (None,))), lambda columns: dict(text=np.array([b"x" * 8_000_000], object)))))
+    body = json.dumps(dict(instances=["a"])).encode()
+    request = b"POST /v1/models/long:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with running([long], seconds=0.2) as server, connected(server, request + body):
+        connections = server._server.server_state.connections
+        assert becomes_true(lambda: connections) and becomes_true(lambda: not connections)
+
+
+def test_a_long_computation_is_waited_for():
+    slow = Slow()
+    with running([slow.model], seconds=1) as server, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(predict, server, dict(instances=["a"]), "slow")
+        time.sleep(2.5)
+        slow.go.release()
+        assert answer.result(60)[0] == 200
+
+
+def test_an_answer_that_json_cannot_hold_is_the_models_error():
+    nan = ServedModel("nan", "", dict(serving_default=Signature(
+        dict(text=Spec("string", (None,))), lambda columns: dict(score=np.full(len(columns["text"]), np.nan)))))
+    with running([nan]) as server:
+        status, answer = predict(server, dict(instances=["a"]), "nan")
+    assert status == 500 and "nan has answered NaN" in answer["error"]
+
+
+def test_health_is_answered_whatever_the_host():
+    with running([MODEL], "0.0.0.0", allowed_hosts=["model.example"]) as server:
+        assert ask(server, "GET", "/health", Host="10.1.2.3:8501")[0].status == 200
+        assert ask(server, "GET", "/metrics", Host="10.1.2.3:8501")[0].status == 403
+
+
+@pytest.mark.parametrize("text, host", [
+    ("model.example", "model.example"), ("model.example.", "model.example"), ("10.0.0.1", "10.0.0.1"),
+    ("2001:db8::1", "2001:db8::1"), ("[2001:DB8:0::1]", "2001:db8::1")])
+def test_an_allowed_host_is_a_name_or_an_address(text, host):
+    assert allowed_host(text) == host
+
+
+@pytest.mark.parametrize("text", [
+    "", ".", "https://model.example", "model.example:81", "Model.example", "[2001:db8::1]:81", "a/b", "["])
+def test_what_is_no_host_is_refused(text):
+    with pytest.raises(ValueError, match="--allowed_hosts"):
+        allowed_host(text)
 
 
 def test_many_clients_at_once_get_their_own_answers(server):
