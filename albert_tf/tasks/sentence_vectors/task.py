@@ -43,6 +43,7 @@ from albert_tf.tasks.task import Checkpoint, Setup, Task
 from albert_tf.training.checkpoints import saved_runs
 from albert_tf.training.evaluation import mean_of
 from albert_tf.training.objective import Batch, Objective, Tensors
+from albert_tf.training.strategy import is_chief
 from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.outputs import read_array, write_array
 from albert_tf.utils.progress import count_of
@@ -278,7 +279,8 @@ class SentenceEmbeddings(Task):
             initial = self._initial_vectors(self.lines[rows]) if self.options.source.init_path else None
             size = self.pooling["truncate_dim"] or self.config.hidden_size
             matrix = projection(vectors, size, initial, rows)
-            write_array(path, matrix)
+            if is_chief(self.setup.strategy):
+                write_array(path, matrix)
         return dict(sentence_embedding=vectors @ matrix)
 
     def evaluation(self):
