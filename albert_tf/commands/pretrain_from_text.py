@@ -151,12 +151,15 @@ def is_finished(run: Run) -> bool:
 
 
 def is_made(output: str, flag_values: dict) -> bool:
-    """Whether an output is complete. Raises ValueError if it was made with other flags, or of files that changed."""
+    """Whether an output is complete. Raises ValueError if it was made otherwise, or of files that changed."""
     try:
         content = checked_manifest(manifest_path(output))
     except ValueError:  # none, or of an incomplete output
         return False
     made_from = content["made_from"]
+    if not {"flags", "digests"} <= made_from.keys():
+        raise ValueError(f"{output} was made from Python and not by a command, and would be replaced: choose another "
+                         "--output_dir, or remove it")
     flags = {name: str(value) for name, value in flag_values.items() if value is not None}
     for name in sorted({*flags, *made_from["flags"]}):
         if len({value and absolute(value) for value in (flags.get(name), made_from["flags"].get(name))}) > 1:

@@ -15,6 +15,7 @@ from albert_tf.commands import command_runs
 from albert_tf.commands.command_runs import placeholders
 from albert_tf.commands.pretrain_from_text import READERS_OF_TEXTS
 from albert_tf.data.feature_table import fingerprint
+from albert_tf.text.vocabulary import train_vocabulary
 from albert_tf.training.evaluation import best_of, read_history
 from albert_tf.utils.manifests import output_set
 from albert_tf.utils.outputs import write_text
@@ -117,6 +118,17 @@ def test_without_a_dev_text_lines_all_over_the_text_are_held_out(tmp_path, texts
         assert pretrain_from_text(recipe="quick", text="other.txt", output_dir="out") == 1
         assert "out/train.txt was made with another --text, and would be replaced" in capsys.readouterr().err
         assert contents(tmp_path / "out") == before
+
+
+def test_a_vocabulary_that_python_made_is_not_replaced(tmp_path, texts, capsys, started):
+    (tmp_path / "text.txt").write_text("the kettle stood on the stove\n" * 20)
+    train_vocabulary(["text.txt"], "out/vocabulary", vocab_size=25)
+    before = contents(tmp_path / "out")
+    with loaded("pretrain_from_text") as pretrain_from_text:
+        assert pretrain_from_text(recipe="albert_tiny_en", text="text.txt", dev_text="dev.txt", output_dir="out") == 1
+    error = capsys.readouterr().err
+    assert "out/vocabulary.model was made from Python" in error and "Traceback" not in error
+    assert contents(tmp_path / "out") == before and not started
 
 
 def contents(folder):
