@@ -10,6 +10,7 @@ from tuning import LABELS, MOODS
 
 from albert_tf.export.conversion import convert
 from albert_tf.tasks.classification.answers import classify_texts
+from albert_tf.training.evaluation import read_history
 from albert_tf.weights.from_pretrained import from_pretrained, tokenizer_from_pretrained
 from albert_tf.weights.settings import settings_in
 from albert_tf.weights.stored_model import open_model
@@ -96,3 +97,15 @@ def test_a_calibrated_run_is_used_with_its_temperature_and_thresholds(script, ru
     assert (directory / "dev_results.tsv").read_text() == rows
     convert(open_model(str(directory)), str(tmp_path / "hf"), "hugging_face")
     assert from_pretrained(str(tmp_path / "hf"), model="classifier").settings.temperature == settings["temperature"]
+
+
+def test_the_checkpoints_of_a_calibrated_run_are_compared_as_in_its_training(run, script, tmp_path):
+    """Its answers are calibrated."""
+    directory = script.copy(tmp_path / "run")
+    history = read_history(str(directory), "micro_f1")
+    settings = json.loads((directory / "albert_tf.json").read_text())
+    (directory / "albert_tf.json").write_text(json.dumps(dict(settings, temperature=5.0, thresholds=[0.9, 0.9, 0.1])))
+    script(output_dir=directory, do_eval=True, do_predict=True)
+    assert read_history(str(directory), "micro_f1") == [pytest.approx(row, abs=1e-5) for row in history]
+    before, after = (np.loadtxt(folder / "test_results.tsv") for folder in (run, directory))
+    np.testing.assert_allclose(np.log(after / (1 - after)), np.log(before / (1 - before)) / 5, atol=1e-4)

@@ -191,8 +191,9 @@ class TextClassification(Task):
         self._check_kind()
         if options.do_eval or options.calibrate:
             glue_metrics.check_packages(self.format)
-        is_other = options.do_train or options.ensemble_checkpoints
-        self._calibration = Calibration() if is_other else _stored(setup.model.settings)
+        # The checkpoints of a run are compared without the calibration, which is the best one's.
+        compares = options.do_train or options.ensemble_checkpoints or options.do_eval and setup.model.run
+        self._calibration = Calibration() if compares else _stored(setup.model.settings)
         self._class_weights: tuple[float, ...] | None = None  # of the training set
         sources = self.format.sources.items()
         self.data_files = {split: source.path for split, source in sources if split in options.splits}
@@ -275,7 +276,7 @@ class TextClassification(Task):
 
     def after_training(self, trained):
         options = self.options
-        if not (options.calibrate or options.do_train) or options.ensemble_checkpoints:
+        if options.ensemble_checkpoints:
             return
         if options.calibrate:
             self._calibrate(trained, trained.checkpoint().run)
