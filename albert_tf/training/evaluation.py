@@ -284,8 +284,8 @@ def write_summary(directory: str, runs: Iterable[str], best_metric: str) -> None
     """Writes the medians over all runs to eval_results.txt and .json, and a summary to eval_runs.json.
 
     The summary has the best run, the best results of each seed, and for each result the median, the lowest and highest
-    value and the standard deviation. A result that some runs lack, such as on a data file that was added later, is
-    computed from the other runs.
+    value and the standard deviation; all four are NaN if a run's value is. A result that some runs lack, such as on a
+    data file that was added later, is computed from the other runs.
 
     Args:
       runs: the directories of the runs. A run without an evaluation, or in `directory` itself, is ignored.
@@ -302,8 +302,9 @@ def write_summary(directory: str, runs: Iterable[str], best_metric: str) -> None
     statistics_of = {}
     for name, values in values_of.items():
         deviation = 0.0 if len(values) == 1 else statistics.stdev(values) if math.isfinite(sum(values)) else math.nan
-        statistics_of[name] = dict(median=statistics.median(values), lowest=min(values), highest=max(values),
-                                   standard_deviation=deviation)
+        # NumPy's, which are NaN if a value is: those of the standard library depend on its place then.
+        statistics_of[name] = dict(median=float(np.median(values)), lowest=float(np.min(values)),
+                                   highest=float(np.max(values)), standard_deviation=deviation)
     for name in logged_names(statistics_of):
         over_runs = statistics_of[name]
         logging.info("%s: median %.4f of %s, %.4f to %.4f, standard deviation %.4f", name, over_runs["median"],

@@ -189,6 +189,13 @@ def test_a_result_that_some_runs_lack_is_that_of_the_others(tmp_path):
     assert json.loads((tmp_path / "eval_results.json").read_text())["hard_accuracy"] == pytest.approx(0.3)
 
 
+@pytest.mark.parametrize("losses", [(math.nan, 0.2, 0.9), (0.2, math.nan, 0.9), (0.2, 0.9, math.nan)], ids=str)
+def test_what_is_computed_over_runs_is_nan_if_a_value_is_whatever_its_seed(losses, tmp_path):
+    summary = summary_of(tmp_path, *(dict(accuracy=0.5, loss=loss) for loss in losses))["over_runs"]
+    assert all(map(math.isnan, summary["loss"].values())) and summary["accuracy"]["median"] == 0.5
+    assert math.isnan(json.loads((tmp_path / "eval_results.json").read_text())["loss"])
+
+
 def test_scores_and_losses_that_are_not_finite_are_no_best_run_and_have_no_standard_deviation(tmp_path):
     summary = summary_of(tmp_path, dict(accuracy=math.nan), dict(accuracy=0.5), dict(accuracy=math.nan))
     assert summary["best_run"] == "seed_2"
