@@ -34,6 +34,9 @@ _ACTS_OF_TRANSFORMERS = {
     **dict.fromkeys(("gelu", "gelu_python"), "gelu_exact")}
 # Every config.json of transformers has one of these keys.
 _OF_TRANSFORMERS = ("model_type", "architectures", "transformers_version")
+# What decides the number of weights. A config file without one of these would take the release's xxlarge.
+_SIZES = ("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads",
+          "intermediate_size")
 _IGNORED_KEYS = frozenset(
     # in the release's files, but not used by its code
     "net_structure_type gap_size num_memory_blocks down_scale_factor layers_to_keep "
@@ -150,10 +153,14 @@ class AlbertConfig:
         """Reads albert_config.json, a Hugging Face config.json or, with is_bert, Google's bert_config.json.
 
         Raises:
-          ValueError: the file is missing or not a JSON object, or see from_dict; the message has the path.
+          ValueError: the file is missing or not a JSON object; it lacks a size, such as hidden_size, which only Hugging
+            Face's files may leave out; or see from_dict. The message has the path.
         """
         values = read_json_object(path, "config file")
+        missing = [key for key in _SIZES if key not in values and not (is_bert and key in _NOT_OF_BERT)]
         with errors_at(path):
+            if missing and not any(key in values for key in _OF_TRANSFORMERS):
+                raise ValueError(f"the config has no {', '.join(missing)}, which the size of the model depends on")
             return cls.from_dict(values, is_bert)
 
     @classmethod
@@ -179,6 +186,11 @@ class AlbertConfig:
         if name not in PRESETS and not tf.io.gfile.exists(name):
             raise ValueError(f"no such config file: {name}. The published sizes are {', '.join(PRESETS)}")
         return cls.preset(name) if name in PRESETS else cls.from_json_file(name)
+
+    def __str__(self):
+        return (f"{self.num_hidden_layers} layers, hidden size {self.hidden_size:,}, {self.num_attention_heads} heads, "
+                f"intermediate size {self.intermediate_size:,}, embedding size {self.embedding_size:,}, "
+                f"vocabulary of {self.vocab_size:,}")
 
     def to_dict(self) -> dict:
         """The fields and their values."""

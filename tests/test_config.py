@@ -122,6 +122,24 @@ def test_what_does_not_fit_is_refused_by_name(values, named):
     AlbertConfig(vocab_size=10, num_hidden_layers=500, inner_group_num=2)
 
 
+@pytest.mark.parametrize("key", ["vocab_size", "embedding_size", "hidden_size", "num_hidden_layers",
+                                 "num_attention_heads", "intermediate_size"])
+def test_a_config_file_without_a_size_is_refused_unless_its_library_has_a_default(tmp_path, key):
+    path, values = tmp_path / "albert_config.json", tiny().to_dict()
+    values.pop(key)
+    path.write_text(json.dumps(values))
+    with pytest.raises(ValueError, match=f"{path}: .* no {key}"):
+        AlbertConfig.from_json_file(str(path))
+    if key == "embedding_size":  # BERT's files have none
+        bert = {name: value for name, value in values.items() if name not in (
+            "num_hidden_groups", "inner_group_num", "cross_layer_sharing")}
+        path.write_text(json.dumps(bert))
+        assert AlbertConfig.from_json_file(str(path), is_bert=True).embedding_size == values["hidden_size"]
+    elif key == "intermediate_size":  # transformers leaves out its default
+        path.write_text(json.dumps(dict(values, model_type="albert")))
+        assert AlbertConfig.from_json_file(str(path)).intermediate_size == 16384
+
+
 def test_files_and_published_sizes_are_named(tmp_path):
     path = tmp_path / "albert_config.json"
     for text in ("{", "[]", "{}"):

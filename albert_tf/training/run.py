@@ -71,7 +71,7 @@ def new_trainer(
     objective: Objective, strategy: tf.distribute.Strategy, training: Training, config: Devices, schedule: Schedule,
     shapes_vary: bool = False, rows_vary: bool = False
 ) -> Trainer:
-    """Makes a compiled trainer, and logs the number of parameters that train.
+    """Makes a compiled trainer, and logs the sizes of the model and the number of parameters that train.
 
     Warns if the warm-up of the learning rate does not end before the run.
 
@@ -91,7 +91,7 @@ def new_trainer(
             restrict_training(objective.model, training)
         trained, total = (sum(variable.shape.num_elements() for variable in variables)
                           for variables in (objective.model.trainable_weights, objective.model.weights))
-        logging.info("training %s of %s", f"{trained:,}", count_of(total, "parameter"))
+        logging.info("training %s of %s: %s", f"{trained:,}", count_of(total, "parameter"), objective.model.config)
         trainer = Trainer(objective, training.random_seed, training.gradient_accumulation_steps, config.jit_compile,
                           config.precision == "mixed_float16", shapes_vary, parts_of(config), rows_vary)
         optimizer = create_optimizer(training.optimizer, training.learning_rate, schedule.num_train_steps,

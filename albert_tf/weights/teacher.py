@@ -151,10 +151,12 @@ class StoredTeacher:
         if rows.ndim != 2 or width not in (None, rows.shape[1]):
             raise ValueError(f"{self._name} has an array of the shape {list(values.shape)}, but must have one of "
                              f"{[number, width or 'any number']}")
+        with np.errstate(over="ignore"):  # a float64 may be too large
+            rows = np.asarray(rows, np.float32)
         wrong = np.flatnonzero(~np.isfinite(rows.sum(axis=1, dtype=np.float64)))
         if len(wrong):
-            raise ValueError(f"{self._name} has numbers that are not finite, first in row {wrong[0] + 1:,}")
-        return np.asarray(rows, np.float32)
+            raise ValueError(f"{self._name} has numbers that are not finite in float32, first in row {wrong[0] + 1:,}")
+        return rows
 
 
 def _array_in(path: str) -> tuple[np.ndarray, str | None]:

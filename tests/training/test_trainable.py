@@ -69,6 +69,14 @@ def test_options_that_contradict_each_other_are_refused(options, named):
         FineTuningTraining(**options)
 
 
+def test_the_sizes_of_the_model_are_logged_before_it_is_trained(tmp_path, caplog):
+    caplog.set_level("INFO", logger="absl")
+    trainer, _ = run_of(tmp_path)
+    total = sum(np.prod(weight.shape, dtype=int) for weight in trainer.model.weights)
+    assert (f"training {total:,} of {total:,} parameters: 4 layers, hidden size 8, 2 heads, intermediate size 16, "
+            "embedding size 4, vocabulary of 20") in caplog.text
+
+
 def run_of(directory, config=TINY, **options):
     """A trainer and its checkpoints."""
     keras.utils.set_random_seed(3)

@@ -118,6 +118,8 @@ def test_a_tf_config_that_tensorflow_would_not_take_is_refused(monkeypatch, valu
 
 
 LONG = b"1" + b"0" * 400
+SIZES = (b'"vocab_size": 60, "embedding_size": 8, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, '
+         b'"intermediate_size": 8')
 
 
 @pytest.mark.parametrize("reader, content, named", [
@@ -134,13 +136,13 @@ LONG = b"1" + b"0" * 400
         b'{"complete": true, "files": {}, "made_from": null}', b'{"complete": 1, "files": {}, "made_from": {}}',
         b'{"complete": true, "files": [], "made_from": {}}',
         b'{"complete": true, "files": {"a": 1}, "made_from": {}}')),
-    ("config", b'{"vocab_size": 60, "hidden_act": ["gelu"]}', r"hidden_act=\['gelu'\]"),
+    ("config", b'{%s, "hidden_act": ["gelu"]}' % SIZES, r"hidden_act=\['gelu'\]"),
     ("config", b'{"vocab_size": 60, "model_type": "albert", "hidden_act": ["gelu"]}', r"hidden_act=\['gelu'\]"),
-    ("config", b'{"vocab_size": %s}' % LONG, "vocab_size .* from 1 to 10,000,000"),
-    ("config", b'{"vocab_size": 60, "initializer_range": %s}' % LONG, "initializer_range"),
-    ("config", b'{"vocab_size": 60, "initializer_range": Infinity}', "initializer_range=inf"),
-    ("config", b'{"vocab_size": 60, "num_hidden_layers": 1000000000}', "num_hidden_layers=1000"),
-    ("config", b'{"vocab_size": 60, "cross_layer_sharing": {}}', "cross_layer_sharing={}"),
+    ("config", b'{%s, "vocab_size": %s}' % (SIZES, LONG), "vocab_size .* from 1 to 10,000,000"),
+    ("config", b'{%s, "initializer_range": %s}' % (SIZES, LONG), "initializer_range"),
+    ("config", b'{%s, "initializer_range": Infinity}' % SIZES, "initializer_range=inf"),
+    ("config", b'{%s, "num_hidden_layers": 1000000000}' % SIZES, "num_hidden_layers=1000"),
+    ("config", b'{%s, "cross_layer_sharing": {}}' % SIZES, "cross_layer_sharing={}"),
     ("Hugging Face's config", b'{"model_type": "albert", "vocab_size": 60, "architectures": {"a": 1}}',
      "architectures .*{'a': 1}"),
     ("Hugging Face's config", b'{"model_type": "albert", "vocab_size": 60, "architectures": [["a"]]}',

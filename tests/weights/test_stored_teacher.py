@@ -54,8 +54,10 @@ def test_a_digest_is_that_of_the_text(tmp_path, source):
 @pytest.mark.parametrize("name, values, others, message", [
     ("a.npy", VALUES[:3], {}, "--teacher_vectors=.*a.npy has 3 rows, but .*lines.txt has 4: make a row for each"),
     ("a.npy", VALUES.astype(np.int8), {}, "has numbers of the type int8: write them as float32"),
-    ("a.npy", np.where(VALUES == 7, np.nan, VALUES), {}, "numbers that are not finite, first in row 3"),
-    ("a.npy", np.where(VALUES == 4, np.inf, VALUES), {}, "numbers that are not finite, first in row 2"),
+    ("a.npy", np.where(VALUES == 7, np.nan, VALUES), {}, "numbers that are not finite in float32, first in row 3"),
+    ("a.npy", np.where(VALUES == 4, np.inf, VALUES), {}, "numbers that are not finite in float32, first in row 2"),
+    *((name, np.where(VALUES == 4, 1e39, VALUES.astype(np.float64)), {}, "not finite in float32, first in row 2")
+      for name in ("a.npy", "a.safetensors", "a.parquet")),
     ("a.npy", VALUES[:, 0], {}, r"has an array of the shape \[4\], but must have one of \[4, 3\]"),
     ("a.npy", VALUES[:, :2], {}, r"has an array of the shape \[4, 2\], but must have one of \[4, 3\]"),
     ("a.safetensors", VALUES, dict(more=VALUES), "must have one array. It has more, vectors"),
