@@ -14,7 +14,7 @@ from typing import Callable, Iterable, Iterator, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.data.rows import read_document_lines
+from albert_tf.data.rows import check_is_text, read_document_lines
 from albert_tf.pretraining import corpus
 from albert_tf.pretraining.corpus import COLUMNS, BatchCounts, Column, Position, TokenizedBatch
 from albert_tf.text.lines import is_compressed, read_lines
@@ -59,6 +59,7 @@ def text_ranges(paths: list[str], text_column: str | None = None) -> list[TextRa
     """The ranges of all files. A compressed file or a table is a single range, since it is read from its start."""
     ranges = []
     for file, path in enumerate(paths):
+        check_is_text(path, text_column)
         size = 0 if text_column or is_compressed(path) else tf.io.gfile.stat(path).length
         starts = range(0, max(size, 1), RANGE_BYTES)
         ranges += [TextRange(file, path, start, stop, text_column) for start, stop in zip(starts, [*starts[1:], None])]

@@ -3,9 +3,9 @@
     text file                     a line is a text, and a blank line ends a document
     with the name of a column     a row is a text, or a document: its lines are the document's lines
 
-For ends of lines and byte-order marks see albert_tf/text/lines.py; ends within a quoted field become newlines. In a TSV
-file, a quote is a plain character, as in GLUE. In a CSV file, fields may be quoted. A JSON file may also be a list of
-objects. An error names file and line; for Parquet, the line is the number of the row, from 1.
+For ends of lines and byte-order marks see albert_tf/text/lines.py; ends within a quoted field become newlines. Between
+tabs, a quote is a plain character, as in GLUE and STS-B; with other separators, fields may be quoted. A JSON file may
+also be a list of objects. An error names file and line; for Parquet, the line is the number of the row, from 1.
 Files may be remote, and text files may be compressed (.gz, .bz2).
 """
 
@@ -16,23 +16,25 @@ import csv
 import itertools
 import json
 import os
+import re
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeVar
 
 from absl import logging
 
 from albert_tf import options as fields
-from albert_tf.text.lines import read_lines, uncompressed_name
+from albert_tf.text.lines import check_compression, read_lines, uncompressed_name
 from albert_tf.utils.files import check_is_file, open_binary, parse_json_list, parse_json_object
 from albert_tf.utils.imports import check_installed
 from albert_tf.utils.progress import count_of
 
 csv.field_size_limit(2**31 - 1)  # a field may be a whole document
 
-_DELIMITED: dict[str, dict[str, Any]] = {
-    ".tsv": dict(delimiter="\t", quoting=csv.QUOTE_NONE), ".csv": dict(delimiter=",", strict=True)}
-_OTHER_SEPARATORS = ";\t"  # of .csv files: Excel's where a comma is the decimal sign, and of pasted tables
-_JSON = (".jsonl", ".json")
+_TAB = "\t"
+_DELIMITED = {".tsv": _TAB, ".csv": ","}  # separators
+_QUOTED, _QUOTED_TWICE = re.compile('"[^"]*"'), re.compile('"([^"]|"")*""([^"]|"")*"')
+_JSON = (".jsonl", ".json", ".ndjson")
 PARQUET = ".parquet"
+_MOST_BAD_ROWS = 10  # that an error names
 _PARQUET_BATCH = 1024  # rows that are made to Python objects at a time
 _PARQUET_BUFFER_BYTES = 1 << 20
 
@@ -48,12 +50,51 @@ class Row(NamedTuple):
     fields: dict[str, str]
 
 
-class ShortRow(NamedTuple):
-    """A row with too few columns."""
+class BadRow(NamedTuple):
+    """A row with a wrong number of columns, or without one of the names."""
 
     line: int
-    expected: int
-    got: int
+    problem: str
+
+
+class BadRows:
+    """The wrong rows of a file, of which one error names the first ten."""
+
+    def __init__(self, path: str):
+        self._path = path
+        self._lines: dict[str, list[int]] = {}  # by the problem
+
+    def __bool__(self) -> bool:
+        return bool(self._lines)
+
+    @contextlib.contextmanager
+    def at(self, line: int) -> Iterator[None]:
+        """Takes a ValueError that the block raises for a problem of the row."""
+        try:
+            yield
+        except ValueError as error:
+            self.add(BadRow(line, str(error)))
+
+    def add(self, row: BadRow) -> None:
+        """Adds a row. The tenth one raises the ValueError."""
+        self._lines.setdefault(row.problem, []).append(row.line)
+        if sum(map(len, self._lines.values())) == _MOST_BAD_ROWS:
+            self.check("; later rows are not checked yet")
+
+    def check(self, end: str = "") -> None:
+        """Raises ValueError if there are any."""
+        problems = [f"line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}: {problem}"
+                    for problem, lines in self._lines.items()]
+        if problems:
+            raise ValueError(f"{self._path} {'; '.join(problems)}{end}")
+
+    def removed_from(self, rows: Iterable[Row | BadRow]) -> Iterator[Row]:
+        """The good rows; the others are added."""
+        for row in rows:
+            if isinstance(row, BadRow):
+                self.add(row)
+            else:
+                yield row
 
 
 def text_column_option(content: str, needs: str | None = None) -> Any:
@@ -68,16 +109,16 @@ def text_column_option(content: str, needs: str | None = None) -> Any:
 
 
 def read_rows(path: str, columns: Mapping[str, Column], has_header: bool = True, separator: str | None = None
-              ) -> Iterator[Row | ShortRow]:
-    """Reads the rows of a file. Its extension gives its format: .tsv, .csv, .parquet, or JSON (.jsonl, .json).
+              ) -> Iterator[Row | BadRow]:
+    """Reads the rows of a file. Its extension gives its format: .tsv, .csv, .parquet, or JSON (.jsonl, .json, .ndjson).
 
     Empty lines are skipped, with a warning if rows follow.
 
     Args:
       columns: the column of each field of Row.fields.
       has_header: whether the first line of a .tsv or .csv file has the names of the columns.
-      separator: the character between two columns of a .tsv or .csv file. Default: a tab in a .tsv file; in a .csv
-        file a comma, or a semicolon or tab if the header has it and no comma.
+      separator: the character between two columns of a .tsv or .csv file. Default: a tab in a .tsv file, and in a .csv
+        file if the first line has one; else a comma, or a semicolon if the header has it and no comma.
     """
     ending = _ending(path)
     if ending in _DELIMITED:
@@ -87,9 +128,7 @@ def read_rows(path: str, columns: Mapping[str, Column], has_header: bool = True,
         raise ValueError(f"{path}: unknown file format; the file's extension must be one of {endings}")
     if separator:
         raise ValueError(f"{path} has no separator {separator!r}: it is for {' and '.join(_DELIMITED)} files")
-    names = {field: str(column) for field, column in columns.items()}
-    return (Row(line, {field: as_text(values[name]) for field, name in names.items()})
-            for line, values in read_objects(path, list(names.values())))
+    return _rows_of_objects(path, {field: str(column) for field, column in columns.items()})
 
 
 def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -126,9 +165,8 @@ def read_objects(path: str, columns: Sequence[str] | None = None) -> Iterator[tu
         yield from read_parquet(path, columns and list(dict.fromkeys(columns)))
         return
     for line, values in read_json_lines(path):
-        missing = [column for column in columns or () if column not in values]
-        if missing:
-            raise ValueError(f"{path} line {line}: no {missing[0]!r} among {', '.join(map(repr, values)) or 'nothing'}")
+        if problem := _missing(values, columns or ()):
+            raise ValueError(f"{path} line {line}: {problem}")
         yield line, values
 
 
@@ -172,31 +210,69 @@ def existing_lines(path: str) -> Iterator[str]:
     return itertools.chain([first], lines)
 
 
+def check_is_text(path: str, column: str | None) -> None:
+    """Raises ValueError if a file is a table by its name, and no column is selected."""
+    if column is None and (_ending(path) in _DELIMITED or is_of_objects(path)):
+        raise ValueError(f"{path} is a table: set --text_column to the name of the column with the texts, or rename "
+                         "the file if each of its lines is a text")
+
+
 def _ending(path: str) -> str:
+    check_compression(path)
     return os.path.splitext(uncompressed_name(path))[1].lower()
 
 
+def _rows_of_objects(path: str, names: Mapping[str, str]) -> Iterator[Row | BadRow]:
+    rows = read_parquet(path, list(dict.fromkeys(names.values()))) if is_parquet(path) else read_json_lines(path)
+    for line, values in rows:
+        problem = _missing(values, names.values())
+        yield BadRow(line, problem) if problem else Row(
+            line, {field: as_text(values[name]) for field, name in names.items()})
+
+
+def _missing(values: Mapping[str, Any], columns: Iterable[str]) -> str | None:
+    """What is wrong if an object lacks one of the columns."""
+    missing = [column for column in columns if column not in values]
+    return f"no {missing[0]!r} among {', '.join(map(repr, values)) or 'nothing'}" if missing else None
+
+
 def _delimited_rows(path: str, columns: Mapping[str, Column], has_header: bool, ending: str, separator: str | None
-                    ) -> Iterator[Row | ShortRow]:
-    lines, form, is_quoted = existing_lines(path), _DELIMITED[ending], ending == ".csv"
+                    ) -> Iterator[Row | BadRow]:
+    lines = existing_lines(path)
     first = next(lines)
-    if is_quoted and has_header and form["delimiter"] not in first:
-        separator = separator or next((mark for mark in _OTHER_SEPARATORS if mark in first), None)
-    form = dict(form, delimiter=separator or form["delimiter"])
+    separator = separator or _separator_of(first, ending, has_header)
+    form: dict[str, Any] = dict(quoting=csv.QUOTE_NONE) if separator == _TAB else dict(strict=True)
     # The csv reader needs line ends, since a quoted field may span several lines.
-    rows = _numbered(csv.reader((line + "\n" for line in itertools.chain([first], lines)), **form), path)
+    rows = _numbered(csv.reader((line + "\n" for line in itertools.chain([first], lines)), delimiter=separator, **form),
+                     path)
     header = [name.strip() for name in next(rows)[1]] if has_header else None
-    indices = {field: _index_of(column, header, path, form["delimiter"]) for field, column in columns.items()}
+    indices = {field: _index_of(column, header, path, separator) for field, column in columns.items()}
     # Up to the last requested column, or all columns if one is counted from the end.
     expected = max(max(-index, len(header or ())) if index < 0 else index + 1 for index in indices.values())
+    most = len(header) if header and ending == ".csv" else None
+    quoted: list[int] = []
     for line, values in _without_empty(rows, path):
-        if is_quoted and header and len(values) > len(header):
-            raise ValueError(f"{path} line {line} has {len(values)} fields, but the header has "
-                             f"{len(header)}: put quotes around a text with {form['delimiter']!r} in it")
-        if len(values) >= expected:
-            yield Row(line, {field: values[index] for field, index in indices.items()})
+        if len(values) < expected:
+            yield BadRow(line, f"expected {expected} columns, got {len(values)}")
+        elif most and len(values) > most:
+            cure = "a text has a tab" if separator == _TAB else f"put quotes around a text with {separator!r} in it"
+            yield BadRow(line, f"{len(values)} fields, but the header has {most}: {cure}")
         else:
-            yield ShortRow(line, expected, len(values))
+            row = Row(line, {field: values[index] for field, index in indices.items()})
+            if most and separator == _TAB and any(map(_QUOTED_TWICE.fullmatch, row.fields.values())):
+                quoted.append(line)
+            yield row
+    if quoted:
+        logging.warning("%s line %d: a text has quotes as in CSV (%s of this file), which stay as they are, since "
+                        "quotes between tabs are plain characters: write the file with commas", path, quoted[0],
+                        count_of(len(quoted), "row"))
+
+
+def _separator_of(first: str, ending: str, has_header: bool) -> str:
+    """The separator of a file with this first line: of .csv files, Excel's may be a semicolon, and STS-B's is a tab."""
+    if ending == ".csv" and _TAB in _QUOTED.sub("", first):
+        return _TAB
+    return ";" if ending == ".csv" and has_header and "," not in first and ";" in first else _DELIMITED[ending]
 
 
 def _numbered(reader: Iterator[list[str]], path: str) -> Iterator[tuple[int, list[str]]]:
@@ -242,8 +318,7 @@ def _index_of(column: Column, header: list[str] | None, path: str, delimiter: st
 
 
 def _lines(path: str) -> Iterator[str]:
-    if is_parquet(path):
-        raise ValueError(f"{path} is a table: set --text_column to the name of the column with the texts")
+    check_is_text(path, None)
     return read_lines(path)
 
 
@@ -255,10 +330,11 @@ def _column(path: str, column: str) -> Iterator[str]:
                 raise ValueError(f"{path} line {number}: {column!r} must be a text. Received: {value!r}"[:300])
             yield value or ""
         return
-    for row in read_rows(path, dict(text=column)):
-        if isinstance(row, ShortRow):
-            raise ValueError(f"{path} line {row.line}: expected {row.expected} columns, got {row.got}")
-        yield row.fields["text"]
+    bad = BadRows(path)
+    for row in bad.removed_from(read_rows(path, dict(text=column))):
+        if not bad:
+            yield row.fields["text"]
+    bad.check()
 
 
 def read_parquet(path: str, columns: Sequence[str] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -23,6 +23,16 @@ from albert_tf.utils.imports import check_installed
 _DECOMPRESSORS: dict[str, Any] = {".gz": lambda file: gzip.GzipFile(fileobj=file), ".bz2": bz2.BZ2File}
 
 
+_OTHER_ENDINGS = (".zst", ".xz", ".zip", ".lz4", ".7z", ".rar")
+
+
+def check_compression(path: str) -> None:
+    """Raises ValueError if a file is compressed by another program than gzip and bzip2, by its name."""
+    ending = os.path.splitext(path)[1].lower()
+    if ending in _OTHER_ENDINGS:
+        raise ValueError(f"{path}: {ending} files are not read: decompress it, or compress it with gzip or bzip2")
+
+
 def is_compressed(path: str) -> bool:
     """Whether a file is compressed, by the extension of its name: .gz or .bz2."""
     return os.path.splitext(path)[1] in _DECOMPRESSORS
@@ -39,9 +49,11 @@ def read_lines(path: str, start: int = 0, stop: int | None = None) -> Iterator[s
     Consecutive ranges give every line once. Files with names in .gz or .bz2 are decompressed, from the start.
 
     Raises:
-      ValueError: there is no such file, a line is not UTF-8 (file and line are named), or a compressed file is damaged.
+      ValueError: there is no such file, it is compressed in another way, a line is not UTF-8 (file and line are named),
+        or a compressed file is damaged.
     """
     check_is_file(path)
+    check_compression(path)
     decompressed = _DECOMPRESSORS.get(os.path.splitext(path)[1], contextlib.nullcontext)
     try:
         with open_binary(path) as stored, decompressed(stored) as file:

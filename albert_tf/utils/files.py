@@ -6,6 +6,7 @@ no TensorFlow.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
 import glob
@@ -241,7 +242,9 @@ def decode_utf8(content: bytes, path: str, first_line: int = 1) -> str:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         line = first_line + len((content[: error.start] + b".").splitlines()) - 1
-        raise ValueError(f"{path} line {line}: not UTF-8 ({error.reason})") from error
+        is_utf16 = line == 1 and content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        raise ValueError(f"{path} line {line}: not UTF-8 ({error.reason}). Save a text as UTF-8 (Excel: CSV UTF-8), or "
+                         f"convert it: iconv -f {'UTF-16' if is_utf16 else 'WINDOWS-1252'} -t UTF-8") from error
 
 
 # --- JSON ------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from in_process import loaded
 from ordinary_text import sentences
 
 from albert_tf.data import rows as reading
-from albert_tf.data.rows import Row, ShortRow, read_document_lines, read_objects, read_rows, read_texts
+from albert_tf.data.rows import BadRow, BadRows, Row, read_document_lines, read_objects, read_rows, read_texts
 from albert_tf.tasks.multiple_choice.data import ChoiceData
 from albert_tf.text.lines import read_lines
 
@@ -57,7 +57,9 @@ JSON = '{"text": "a, \\"b\\"", "label": 0}', '{"label": "1", "text": "c"}'
     ("", "\n"), ("\ufeff", ["\r\n"]), ("\ufeff", "\r"), ("", ["\r", "\r\n", "\n"]), ("", "\n\r"), ("", ["\r\r\n"])],
     ids=ascii)
 @pytest.mark.parametrize("name, lines, options", [
-    ("rows.csv", CSV, {}), ("rows.csv", SEMICOLONS, {}), ("rows.csv", ("text\tlabel", '"a, ""b"""\t0', "c\t1"), {}),
+    ("rows.csv", CSV, {}), ("rows.csv", SEMICOLONS, {}), ("rows.csv", TSV, {}),
+    ("rows.csv", TSV[1:], dict(has_header=False)),
+    ("rows.tsv", CSV, dict(separator=",")),
     ("rows.csv", ("text|label", '"a, ""b"""|0', "c|1"), dict(separator="|")),
     ("rows.csv", SEMICOLONS[1:], dict(separator=";", has_header=False)),
     ("rows.tsv", TSV, {}), ("rows.jsonl", JSON, {}),
@@ -75,6 +77,70 @@ def test_rows_are_the_same_whatever_ends_lines_and_separates_columns(tmp_path, n
             assert [row.line for row in rows] == [2, 6]
 
 
+STS_B = """main-news\ta\t2015\t0\t1.4\t"We sold the boat, and it sank.\tShe said "no".
+main-news\ta\t2015\t1\t2.8\t"No," he wrote.\t"Two dogs run
+main-news\ta\t2015\t2\t3.5\tA man plays.\tA man plays a harp"
+"""
+
+
+@pytest.mark.parametrize("separator", [None, "\t"])
+def test_a_csv_file_with_tabs_has_a_row_for_each_line_whatever_its_quotes(tmp_path, separator):
+    path = tmp_path / "sts-train.csv"
+    path.write_text(STS_B)
+    rows = list(read_rows(str(path), dict(a=5, b=6, label=4), has_header=False, separator=separator))
+    expected = [line.split("\t") for line in STS_B.splitlines()]
+    assert rows == [Row(i, dict(a=line[5], b=line[6], label=line[4])) for i, line in enumerate(expected, start=1)]
+    path.write_text("".join(f'"a\tb, {i}",c\n' for i in range(2)))  # a tab within quotes separates nothing
+    assert [row.fields for row in read_rows(str(path), dict(a=0, b=1), False)] == [
+        dict(a=f"a\tb, {i}", b="c") for i in range(2)]
+
+
+def test_quotes_of_csv_between_tabs_bring_a_warning(tmp_path, caplog):
+    path = tmp_path / "t.csv"
+    path.write_text('text\tlabel\n"No."\t0\n"a ""b"" c"\t1\n')
+    assert list(read_texts(str(path), "text")) == ['"No."', '"a ""b"" c"']
+    assert "t.csv line 3: a text has quotes as in CSV (1 row of this file), which stay" in caplog.text
+
+
+def test_one_error_names_the_first_ten_bad_rows(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("text,label\n" + "".join(["a\n", "b,1\n", "a,1,2\n"][i % 3] for i in range(60)))
+    bad, good = BadRows(str(path)), []
+    with pytest.raises(ValueError) as error:
+        for row in bad.removed_from(read_rows(str(path), dict(text="text", label="label"))):
+            good.append(row.line)
+            if row.line == 3:
+                with bad.at(row.line):
+                    raise ValueError("unknown label '1'")
+    assert str(error.value) == (
+        f"{path} lines 2, 5, 8, 11, 14: expected 2 columns, got 1; line 3: unknown label '1'; lines 4, 7, 10, 13: "
+        "3 fields, but the header has 2: put quotes around a text with ',' in it; later rows are not checked yet")
+    assert good == [3, 6, 9, 12]
+    path.write_text("text,label\na\nb,1\n")
+    texts = read_texts(str(path), "label")
+    with pytest.raises(ValueError, match="rows.csv line 2: expected 2 columns, got 1$"):
+        list(texts)
+
+
+@pytest.mark.parametrize("name", ["t.txt", "t.csv", "t.jsonl"])
+@pytest.mark.parametrize("ending", [".zst", ".xz", ".zip"])
+def test_a_file_of_another_compression_is_named(tmp_path, name, ending):
+    path = tmp_path / (name + ending)
+    path.write_bytes(b"text,label\n")
+    for column in ("text", None):
+        with pytest.raises(ValueError, match=f"^{path}: {ending} files are not read: decompress it"):
+            list(read_texts(str(path), column))
+
+
+@pytest.mark.parametrize("encoding, cure", [
+    ("cp1252", "iconv -f WINDOWS-1252 -t UTF-8"), ("utf-16", "iconv -f UTF-16 -t UTF-8")])
+def test_text_in_another_encoding_is_refused_with_its_cure(tmp_path, encoding, cure):
+    path = tmp_path / "t.csv"
+    path.write_text("text\ncaf\u00e9\n", encoding=encoding)
+    with pytest.raises(ValueError, match=rf"t.csv line [12]: not UTF-8 .* \(Excel: CSV UTF-8\), .* {cure}$"):
+        list(read_texts(str(path), "text"))
+
+
 def test_a_list_in_json_names_the_line_of_what_is_wrong(tmp_path):
     path = tmp_path / "rows.json"
     for content, message in (('[\n{"a": 1},\n 2]', "line 3: expected a JSON object, got '2]'"),
@@ -89,7 +155,7 @@ def test_a_list_in_json_names_the_line_of_what_is_wrong(tmp_path):
 def test_short_rows_empty_fields_and_objects_have_their_lines(tmp_path, caplog):
     (tmp_path / "rows.csv").write_text('id,text\n1,""\n\n2\n')
     rows = list(read_rows(str(tmp_path / "rows.csv"), dict(text_a="text")))
-    assert rows == [Row(2, dict(text_a="")), ShortRow(4, 2, 1)]
+    assert rows == [Row(2, dict(text_a="")), BadRow(4, "expected 2 columns, got 1")]
     assert "line 3 is empty" in caplog.text
     (tmp_path / "rows.jsonl").write_text('{"a": 1}\n\n{"a": 2}\n')
     assert list(read_objects(str(tmp_path / "rows.jsonl"))) == [(1, {"a": 1}), (3, {"a": 2})]
@@ -105,7 +171,7 @@ def write_table(path, rows, row_group_size=2):
 
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path, row_group_size=row_group_size,
                                     compression="none", use_dictionary=False)
-    elif name.endswith((".jsonl", ".gz")):
+    elif name.endswith((".json", ".jsonl", ".ndjson", ".gz")):
         text = "".join(json.dumps(row) + "\n" for row in rows)
         path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
     else:
@@ -249,7 +315,8 @@ def test_bytes_dates_and_decimals_of_parquet_are_what_csv_holds(tmp_path):
     ("t.csv", [dict(a="x")], "text", ": no column 'text' .* 'a'"),
     ("t.parquet", [dict(text=["x"])], "text", r" line 1: 'text' .* \['x'\]"),
     ("t.jsonl", [dict(text=5)], "text", " line 1: 'text' .* 5"),
-    ("t.parquet", [dict(text="x")], None, ".*--text_column")])
+    *((f"t.{ending}", [dict(text="x")], None, " is a table: set --text_column")
+      for ending in ("parquet", "jsonl", "jsonl.gz", "json", "ndjson", "csv", "tsv"))])
 def test_a_column_that_cannot_be_read_is_refused(tmp_path, name, content, column, named):
     path = write_table(tmp_path / name, content)
     with pytest.raises(ValueError, match=f"^{tmp_path}/{name}{named}"):
@@ -271,7 +338,7 @@ def test_other_files_are_refused(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="no such file: .*none.parquet"):
         list(read_texts(str(tmp_path / "none.parquet"), "text"))
     (tmp_path / "t.tsv").write_text("a\ttext\nx\n")
-    assert isinstance(next(read_rows(str(tmp_path / "t.tsv"), dict(text="text"))), ShortRow)
+    assert isinstance(next(read_rows(str(tmp_path / "t.tsv"), dict(text="text"))), BadRow)
     with pytest.raises(ValueError, match="t.tsv line 2: expected 2 columns, got 1"):
         list(read_texts(str(tmp_path / "t.tsv"), "text"))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)

@@ -9,7 +9,7 @@ import numpy as np
 from absl import logging
 
 from albert_tf.data.feature_table import FeatureCache, FeatureSchema, FeatureTable, fingerprint
-from albert_tf.data.rows import Column, Row, read_rows, warn_of_empty_texts
+from albert_tf.data.rows import BadRows, Column, Row, read_rows, warn_of_empty_texts
 from albert_tf.data.worker_pool import chunks
 from albert_tf.tasks.classification.table_format import SplitFile, TableFormat
 from albert_tf.text.packing import PairPacker, WindowOptions, WindowPacker
@@ -106,21 +106,23 @@ def read_examples(task_name: str | TableFormat, data_dir: str, split: str) -> li
       split: "train", "dev" or "test".
 
     Raises:
-      ValueError: the task or split is unknown, the file is missing or has no examples, or a row has too few columns
-        or an unknown label; file and line are named.
+      ValueError: the task or split is unknown, the file is missing or has no examples, or rows have too few columns
+        or an unknown label; the file and the lines of the first ten are named.
     """
     format = find_task(task_name)
     source = format.source(split)
     path = source.path_in(data_dir)
-    examples, lines, skipped = [], [], 0
+    examples, lines, skipped, bad = [], [], 0, BadRows(path)
     for row in read_rows(path, source.columns, source.has_header, source.separator):
         if isinstance(row, Row):
-            examples.append(_example(format, split, path, row))
-            lines.append(row.line)
+            with bad.at(row.line):
+                examples.append(_example(format, split, row))
+                lines.append(row.line)
         elif format.skips_short_rows:
             skipped += 1
         else:
-            raise ValueError(f"{path} line {row.line}: expected {row.expected} columns, got {row.got}")
+            bad.add(row)
+    bad.check()
     if skipped:
         logging.warning("%s: skipped %s with too few columns", path, count_of(skipped, "row"))
     has_pairs = any((example.text_b or "").strip() for example in examples)
@@ -131,11 +133,10 @@ def read_examples(task_name: str | TableFormat, data_dir: str, split: str) -> li
     return examples
 
 
-def _example(format: TableFormat, split: str, path: str, row: Row) -> InputExample:
+def _example(format: TableFormat, split: str, row: Row) -> InputExample:
     fields = row.fields
     label = fields.get("label", format.placeholder_label)
-    with errors_at(f"{path} line {row.line}"):
-        score = format.label_id(label)
+    score = format.label_id(label)
     guid = fields.get("guid", f"{split}-{row.line - 1}")
     return InputExample(guid, fields["text_a"], fields.get("text_b"), score if isinstance(score, float) else label)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Iterator, NamedTuple, Sequence
 
 import numpy as np
 
 from albert_tf.data.feature_table import FeatureCache, FeatureSchema, FeatureTable, digest
-from albert_tf.data.rows import ShortRow, is_of_objects, read_rows, read_texts
+from albert_tf.data.rows import BadRow, BadRows, is_of_objects, read_rows, read_texts
 from albert_tf.data.worker_pool import chunks
 from albert_tf.tasks.classification.data import read_examples
 from albert_tf.tasks.classification.table_format import TableFormat
@@ -16,6 +17,7 @@ from albert_tf.text.tokenization import WORD_START, FullTokenizer, word_starts
 from albert_tf.utils.imports import tensorflow as tf
 
 DROPOUT = 0.1  # with which simcse reads a line twice (Gao et al., 2021), if the config has none
+_NAME = re.compile(r"\s*[A-Za-z_][A-Za-z0-9_-]*( \d+)?\s*")  # sentence1, text_a, Sentence 2
 _CHUNK = 1000  # pairs that are tokenized in one call
 
 
@@ -44,21 +46,34 @@ def read_pairs(path: str, num_negatives: int = 0) -> list[TextPair]:
     The texts are the first two columns of a .tsv or .csv without a header, or text_a and text_b of JSON lines or
     Parquet. The next num_negatives columns, or negative_1, negative_2, ..., are hard negatives. Other columns are not
     read.
+
+    Raises:
+      ValueError: there are no pairs, rows have too few columns or an empty text (the first ten are named), or the first
+        row of a .tsv or .csv looks like a header: it alone has nothing but words such as sentence1.
     """
     fields = ["text_a", "text_b", *(f"negative_{number}" for number in range(1, num_negatives + 1))]
     has_names = is_of_objects(path)
     columns = {field: field if has_names else place for place, field in enumerate(fields)}
-    pairs = []
-    for row in read_rows(path, columns, has_header=False):
-        if isinstance(row, ShortRow):
-            raise ValueError(f"{path} line {row.line}: expected {row.expected} columns, got {row.got}")
+    pairs, bad = [], BadRows(path)
+    for row in bad.removed_from(read_rows(path, columns, has_header=False)):
         first, second, *negatives = (row.fields[field] for field in fields)
-        if not all(text.strip() for text in (first, second, *negatives)):
-            raise ValueError(f"{path} line {row.line}: a text is empty")
-        pairs.append(TextPair(first, second, negatives=tuple(negatives)))
+        if all(text.strip() for text in (first, second, *negatives)):
+            pairs.append(TextPair(first, second, negatives=tuple(negatives)))
+        else:
+            bad.add(BadRow(row.line, "a text is empty"))
+    bad.check()
     if not pairs:
         raise ValueError(f"{path} has no pairs")
+    if not has_names and len(pairs) > 1 and _is_header(pairs[0]) and not any(map(_is_header, pairs[1:])):
+        raise ValueError(f"{path}: the first row looks like a header, and pairs have none: "
+                         f"{', '.join(map(repr, pairs[0].texts))}. Remove it, or if it is a pair, move it down. The "
+                         "texts must be the first columns")
     return pairs
+
+
+def _is_header(pair: TextPair) -> bool:
+    """Whether the texts of a row are like names of columns."""
+    return all(map(_NAME.fullmatch, pair.texts))
 
 
 def read_single_texts(path: str, text_column: str | None = None) -> list[str]:

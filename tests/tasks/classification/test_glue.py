@@ -61,6 +61,8 @@ HEADER = "index\tsentence1\tsentence2\tlabel\n"
     ("rte", "train", HEADER + "0\ta lamp\ta light\tmaybe\n",
      r"RTE/train.tsv line 2: unknown label 'maybe' \(allowed: entailment, not_entailment\)"),
     ("rte", "train", HEADER + "0\ta lamp\ta light\t\n", r"RTE/train.tsv line 2: the label is missing \(allowed: ent"),
+    ("rte", "train", HEADER + "0\ta lamp\ta light\tmaybe\n" * 2 + "1\ta lamp\n0\ta lamp\ta light\tno\n",
+     "train.tsv lines 2, 3: unknown label 'maybe' .*; line 4: expected 4 columns, got 2; line 5: unknown label 'no'"),
     ("rte", "train", HEADER + "0\tcaf\udce9\ta light\tentailment\n", "RTE/train.tsv line 2: not UTF-8"),
     ("rte", "dev", HEADER, "no such file: .*RTE/dev.tsv"), ("ax", "train", "", "ax has no 'train' set; it has test"),
     ("sst-3", "train", "", "unknown task 'sst-3': expected one of cola, mnli, mismnli, .*--task_config")])

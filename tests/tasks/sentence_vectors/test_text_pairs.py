@@ -25,7 +25,7 @@ def test_negatives_are_the_columns_after_the_pair(tmp_path, name, content):
     pairs = [TextPair('a "text"', "b, c", negatives=("d", "e")), TextPair("é", "f", negatives=("g", "h"))]
     assert read_pairs(str(tmp_path / name), num_negatives=2) == pairs
     assert read_pairs(str(tmp_path / name)) == [pair._replace(negatives=()) for pair in pairs]
-    with pytest.raises(ValueError, match=f"{name} line 1: (expected 5 columns, got 4|no 'negative_3' among)"):
+    with pytest.raises(ValueError, match=f"{name} lines? 1.*: (expected 5 columns, got 4|no 'negative_3' among)"):
         read_pairs(str(tmp_path / name), num_negatives=3)
 
 
@@ -36,6 +36,24 @@ def test_a_wrong_row_is_named(tmp_path, content, message):
     (tmp_path / "a.tsv").write_text(content)
     with pytest.raises(ValueError, match=message):
         read_pairs(str(tmp_path / "a.tsv"), num_negatives=int(content.endswith("two\t\n")))
+
+
+@pytest.mark.parametrize("header, first", [
+    ("sentence1,sentence2,score", "'sentence1', 'sentence2'"), ("id,Sentence 1,Sentence 2", "'id', 'Sentence 1'"),
+    ("anchor;positive", None), ("anchor\tpositive", "'anchor', 'positive'")])
+def test_a_header_is_not_trained_as_a_pair(tmp_path, header, first):
+    separator = "\t" if "\t" in header else ","
+    rows = [separator.join(row) for row in (("7", "A boat, maybe.".replace(",", ""), "x"), ("No.", "It sank.", "y"))]
+    (tmp_path / "a.csv").write_text("\n".join([header, *rows]))
+    message = f"a.csv: the first row looks like a header, and pairs have none: {first}" if first else (
+        "a.csv line 1: expected 2 columns, got 1")
+    with pytest.raises(ValueError, match=message):
+        read_pairs(str(tmp_path / "a.csv"))
+
+
+def test_pairs_of_words_are_no_header(tmp_path):
+    (tmp_path / "a.csv").write_text("boat,ship\nIt sank.,It went down.\nsea,ocean\n")
+    assert len(read_pairs(str(tmp_path / "a.csv"))) == 3
 
 
 def test_a_line_is_a_pair_with_itself(tmp_path):
