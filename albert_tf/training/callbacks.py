@@ -15,7 +15,7 @@ from absl import logging
 
 from albert_tf import devices, keras
 from albert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW
-from albert_tf.utils.processes import ending_signals, leave_terminal
+from albert_tf.utils.processes import announcing, ending_signals, leave_terminal
 from albert_tf.utils.progress import LINE_SECONDS, Bar, MovingRate, count_of
 
 # The number of steps between two points of a curve.
@@ -172,7 +172,7 @@ class Saving(StepCallback):
 class EndOnSignal(StepCallback):
     """On SIGTERM, SIGHUP or Ctrl-C, calls save(step) and ends the process with the exit status of that signal.
 
-    A second Ctrl-C ends the process at once.
+    A second Ctrl-C raises KeyboardInterrupt; in a command, a second signal ends the process (see ended_by_signals).
 
     Several processes of jax agree on the step: a signal to one of them ends all. Of several workers of TensorFlow, the
     one that writes files ends; the others ignore SIGTERM and SIGHUP until then, since it would wait for them in its
@@ -222,7 +222,8 @@ class EndOnSignal(StepCallback):
         try:
             if self._received:
                 self._end(step)
-            yield
+            with announcing(f"the run ends; step {step} is saved"):
+                yield
         finally:
             self._saved_step = None
 
@@ -246,13 +247,13 @@ class EndOnSignal(StepCallback):
                 self._end(self._step)
 
     def _receive(self, number, _):
+        if self._raised is not None:  # the block ends already
+            return
         if number == self._received == signal.SIGINT:
             self._raised = KeyboardInterrupt()
             raise self._raised
         leave_terminal(number)
         self._received = number
-        if number == signal.SIGINT and self._saved_step is None:
-            logging.info("the run ends after this step, which is saved; press Ctrl-C again to end it at once")
         if self._saved_step is not None:
             self._end(self._saved_step)
 

@@ -29,6 +29,7 @@ from albert_tf.training.trainer import Trainer, divide_threads, parts_of
 from albert_tf.utils import imports
 from albert_tf.utils.files import is_remote, make_directory
 from albert_tf.utils.outputs import used_alone
+from albert_tf.utils.processes import announcing
 from albert_tf.utils.progress import count_of
 
 
@@ -219,7 +220,7 @@ def _take_steps(trainer: Trainer, batches, checkpoints: Checkpoints, batch_size:
     if writes:
         callbacks += [Progress(first_step, last_step, batch_size, saving),
                       Curves(first_step, last_step, os.path.join(output_dir, "train"))]
-    with end_on_signal, saving:
+    with announcing("the run ends after this step, which is saved"), end_on_signal, saving:
         logging.info("training from step %d to %d%s; saved%s every %s; the first step of each length is slow: it "
                      "is compiled", first_step, last_step,
                      f", continuing {output_dir} and not other weights" if first_step else "",

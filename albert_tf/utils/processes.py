@@ -11,7 +11,9 @@ import signal
 import stat
 import subprocess
 import sys
-from typing import Iterator, Mapping, Sequence
+import threading
+import time
+from typing import Collection, Iterator, Mapping, Sequence
 
 _MODULE = "python -m albert_tf"
 _INSTALLED = "albert-tf"
@@ -54,30 +56,48 @@ def ending_signals() -> list[signal.Signals]:
     return [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
 
 
+# Seconds in which a command may end after a signal before it says what it does, and in which SIGTERM or SIGHUP after
+# another signal is the same one: `timeout` sends it to its command and to the command's group.
+_SILENCE, _SAME_SIGNAL = 0.2, 1
+_NO_SIGNAL = 0
+_announcements = ["the command ends when its current work is done"]
+
+
+@contextlib.contextmanager
+def announcing(consequence: str) -> Iterator[None]:
+    """A block in which a signal has another consequence, which ended_by_signals announces."""
+    _announcements.append(consequence)
+    try:
+        yield
+    finally:
+        _announcements.pop()
+
+
 @contextlib.contextmanager
 def ended_by_signals() -> Iterator[None]:
     """A block that a signal ends with one line and the status of other Unix programs; temporary files are removed.
 
-    Ctrl-C raises KeyboardInterrupt, as outside of the block.
+    Ctrl-C raises KeyboardInterrupt, as outside of the block. Python handles signals only between the operations of the
+    main thread, and a training step or its compilation is one operation. So a thread says what will happen if the
+    first signal has not ended the block, and ends the process at the second signal.
     """
     raised: list[BaseException] = []
 
     def end(number, _):
-        raised.append(SystemExit(128 + number))
-        for each in ending_signals():  # the first one ends the process
-            signal.signal(each, signal.SIG_IGN)
-        leave_terminal(number)
-        os.write(2, f"ended by {signal.Signals(number).name}\n".encode())  # the signal may have interrupted a print
+        if raised:  # the block ends already
+            return
+        raised.append(KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number))
+        if number != signal.SIGINT:
+            leave_terminal(number)
+            _write_error(f"ended by {signal.Signals(number).name}")
         raise raised[-1]
 
-    def interrupt(*_):
-        raised.append(KeyboardInterrupt())
-        raise raised[-1]
-
-    handlers: dict = dict.fromkeys(ending_signals(), end)
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        handlers[signal.SIGINT] = interrupt
-    previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    handled = [*ending_signals(), *[signal.SIGINT] * (signal.getsignal(signal.SIGINT) is signal.default_int_handler)]
+    previous = {number: signal.signal(number, end) for number in handled}
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    other = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    threading.Thread(target=_watch, args=(reading, handled, raised), daemon=True).start()
     try:
         yield
     except Exception:
@@ -86,8 +106,38 @@ def ended_by_signals() -> Iterator[None]:
         # Code in C that a signal interrupts, and TensorFlow's device scopes, raise other errors instead.
         raise raised[-1] from None
     finally:
+        signal.set_wakeup_fd(other)
         for number, handler in previous.items():
             signal.signal(number, handler)
+        os.write(writing, bytes([_NO_SIGNAL]))  # ends the thread
+        os.close(writing)
+
+
+def _watch(reading: int, handled: Collection[int], raised: Sequence[BaseException]) -> None:
+    """Reads numbers of signals from a pipe, up to _NO_SIGNAL; see ended_by_signals."""
+    last = None  # the time of the last signal
+    while (number := os.read(reading, 1)[0]) != _NO_SIGNAL:
+        if number not in handled:
+            continue
+        now = time.monotonic()
+        name = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+        if last is None:
+            time.sleep(_SILENCE)
+            if not raised:
+                leave_terminal(number)
+                _write_error(f"{name}: {_announcements[-1]}. A second signal ends it at once")
+        elif number == signal.SIGINT or now - last > _SAME_SIGNAL:
+            _write_error(f"ended at once by {name}")
+            os._exit(128 + number)
+        last = now
+    os.close(reading)
+
+
+def _write_error(line: str) -> None:
+    """Writes a line to the standard error, which may be closed, without Python's buffers: a signal may have interrupted
+    a print."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"{line}\n".encode())
 
 
 def leave_terminal(number: int) -> None:
@@ -102,7 +152,8 @@ def run_to_end(command: Sequence[str], environment: Mapping[str, str] | None = N
     """Runs a command and returns its exit status.
 
     After Ctrl-C, SIGTERM or SIGHUP, this function waits until the command has ended, so that a training can save its
-    step. SIGTERM and SIGHUP are passed on as SIGTERM; Ctrl-C is not, because a terminal sends it to both.
+    step. SIGTERM and SIGHUP are passed on as SIGTERM; Ctrl-C is not, because a terminal sends it to both. The command
+    itself answers signals (see ended_by_signals).
 
     Raises:
       KeyboardInterrupt: Ctrl-C was pressed.
@@ -117,9 +168,11 @@ def run_to_end(command: Sequence[str], environment: Mapping[str, str] | None = N
                 process.terminate()
 
         previous = {number: signal.signal(number, receive) for number in (signal.SIGINT, *ending_signals())}
+        watching = signal.set_wakeup_fd(-1)
         try:
             status = process.wait()
         finally:
+            signal.set_wakeup_fd(watching, warn_on_full_buffer=False)
             for number, handler in previous.items():
                 signal.signal(number, handler)
     for number in received:

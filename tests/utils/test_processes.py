@@ -114,3 +114,36 @@ except KeyboardInterrupt:
 def test_an_error_without_a_signal_stays():
     with pytest.raises(SystemError, match="^scope$"), processes.ended_by_signals():
         raise SystemError("scope")
+
+
+# Locks a mutex of C twice: a call that never returns, within which Python calls no handler.
+LONG_CALL = """
+import ctypes, os, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from albert_tf.utils import processes
+library, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+library.pthread_mutex_lock(mutex)
+with processes.ended_by_signals(), processes.announcing("the work is kept"):
+    open("started", "w").close()
+    library.pthread_mutex_lock(mutex)
+"""
+
+
+@pytest.mark.parametrize("number, name", [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
+def test_a_signal_in_a_long_call_is_answered_at_once_and_the_second_one_ends_it(tmp_path, number, name):
+    """SIGTERM comes twice at first, as from `timeout`."""
+    with subprocess.Popen([sys.executable, "-c", LONG_CALL], cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            deadline = time.monotonic() + 60
+            while not (tmp_path / "started").exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            for _ in range(1 if number == signal.SIGINT else 2):
+                process.send_signal(number)
+            assert process.stderr.readline() == f"{name}: the work is kept. A second signal ends it at once\n"
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(timeout=1.1)
+            process.send_signal(number)
+            assert process.wait(timeout=20) == 128 + number
+            assert process.stderr.read() == f"ended at once by {name}\n"
+        finally:
+            process.kill()
