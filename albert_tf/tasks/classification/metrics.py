@@ -146,6 +146,7 @@ def evaluate_ranking(queries: Sequence[str], label_ids: np.ndarray, probabilitie
 _BINS = 15  # Guo et al., 2017
 _LARGEST = 20.0  # temperature; without a bound, a dev set without errors has a temperature of 0
 _LEAST_LOSS = 1e-6
+_FOLDS = 5  # of cross-validation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,11 +160,11 @@ class Calibration:
 def fitted(format: TableFormat, logits: np.ndarray, label_ids: np.ndarray) -> tuple[Calibration, dict[str, float]]:
     """The calibration with the least loss on a set, and with the best F1 of each label if a text can have several.
 
-    Logits are [examples, labels], label_ids [examples], or [examples, labels] of 0 and 1 if a text can have several.
-    The results are the values of the calibration, and error, loss and F1 before and after it.
+    A temperature that does not improve the loss of examples to which it was not fitted is 1. Logits are
+    [examples, labels], label_ids [examples], or [examples, labels] of 0 and 1 if a text can have several. The results are the values of the calibration, and error, loss and F1 before and after it.
     """
     logits = logits.astype(np.float64)
-    temperature = _temperature(format, logits, label_ids)
+    temperature = _useful_temperature(format, logits, label_ids)
     before, after = (probabilities(format, logits, each) for each in (1.0, temperature))
     thresholds = tuple(map(_threshold, label_ids.T, after.T)) if format.multi_label else None
     results = dict(
@@ -175,8 +176,6 @@ def fitted(format: TableFormat, logits: np.ndarray, label_ids: np.ndarray) -> tu
         results[f"threshold/{name}"] = threshold
     if thresholds:
         results.update(macro_f1=_macro_f1(label_ids, after, thresholds), macro_f1_before=_macro_f1(label_ids, before))
-    if results["eval_loss"] < _LEAST_LOSS or not 1.01 / _LARGEST < temperature < _LARGEST / 1.01:
-        logging.warning("a temperature of %.3g means little: the dev set is too small or has no errors", temperature)
     return Calibration(temperature, thresholds), results
 
 
@@ -198,6 +197,22 @@ def expected_calibration_error(format: TableFormat, probabilities: np.ndarray, l
     bins = np.clip(np.ceil(confidence * _BINS).astype(int) - 1, 0, _BINS - 1)  # a bin includes its upper end
     differences = np.bincount(bins, weights=confidence - is_right, minlength=_BINS)
     return float(np.abs(differences).sum() / len(confidence))
+
+
+def _useful_temperature(format: TableFormat, logits: np.ndarray, label_ids: np.ndarray) -> float:
+    """The temperature with the least loss; 1 if it means nothing, or does not improve the loss by cross-validation."""
+    temperature, before = _temperature(format, logits, label_ids), _loss(format, logits, label_ids)
+    folds, held_out = np.arange(len(logits)) % _FOLDS, 0.0
+    for fold in set(folds):
+        others, own = folds != fold, folds == fold
+        fitted_to_others = _temperature(format, logits[others], label_ids[others]) if others.any() else 1.0
+        held_out += _loss(format, logits[own] / fitted_to_others, label_ids[own]) * own.mean()
+    has_errors = _loss(format, logits / temperature, label_ids) >= _LEAST_LOSS
+    if has_errors and 1.01 / _LARGEST < temperature < _LARGEST / 1.01 and held_out < before:
+        return temperature
+    logging.warning("no temperature is stored: %.3g means little, since the dev set is too small or has no errors (loss "
+                    "of examples that were not used to fit it: %.4g; without it: %.4g)", temperature, held_out, before)
+    return 1.0
 
 
 def _temperature(format: TableFormat, logits: np.ndarray, label_ids: np.ndarray) -> float:

@@ -80,8 +80,8 @@ SEVERAL = TableFormat("moods", {}, ("calm", "loud"), multi_label=True)
 
 def test_the_temperature_gives_the_share_that_is_right():
     """Logits differ by 4, and 3 of 4 answers are right: sigmoid(4 / T) = 3 / 4, so T = 4 / ln 3."""
-    logits = np.array([[4.0, 0.0], [0.0, 4.0], [1.0, 5.0], [5.0, 1.0]], np.float32)
-    calibration, results = fitted(ONE, logits, np.array([0, 1, 1, 1]))
+    logits = np.tile(np.array([[4.0, 0.0], [0.0, 4.0], [1.0, 5.0], [5.0, 1.0]], np.float32), [10, 1])
+    calibration, results = fitted(ONE, logits, np.tile([0, 1, 1, 1], 10))
     assert calibration.thresholds is None
     assert calibration.temperature == pytest.approx(4 / math.log(3), abs=1e-5)
     confidence = 1 / (1 + math.exp(-4))
@@ -93,7 +93,7 @@ def test_the_temperature_gives_the_share_that_is_right():
 
 def test_the_temperature_of_several_labels_is_that_of_their_decisions():
     """Of logits of size 2, 3 of 4 signs are right: sigmoid(2 / T) = 3 / 4."""
-    calibration, _ = fitted(SEVERAL, np.array([[2.0, -2.0], [-2.0, 2.0]]), np.array([[1.0, 0.0], [1.0, 1.0]]))
+    calibration, _ = fitted(SEVERAL, np.tile([[2.0, -2.0], [-2.0, 2.0]], [10, 1]), np.tile([[1.0, 0.0], [1.0, 1.0]], [10, 1]))
     assert calibration.temperature == pytest.approx(2 / math.log(3), abs=1e-5)
 
 
@@ -118,10 +118,14 @@ def test_thresholds_have_the_best_f1_of_each_label():
     assert results["macro_f1"] == 0.5 and results["macro_f1_before"] == 0
 
 
-def test_a_set_without_errors_brings_a_warning(caplog):
-    calibration, _ = fitted(ONE, np.array([[4.0, 0.0], [0.0, 4.0]]), np.array([0, 1]))
-    assert 0.05 <= calibration.temperature < 0.2
-    assert "means little: the dev set is too small or has no errors" in caplog.text
+@pytest.mark.parametrize("label_ids", [[0, 1, 1, 1, 1, 1], [0, 1, 1, 0, 1, 1]], ids=["no errors", "one error"])
+def test_a_temperature_that_does_not_help_with_other_examples_is_not_stored(caplog, label_ids):
+    """Five of six labels are certain, so the fold without the error has the least possible temperature."""
+    logits = np.array([[4.0, 0.0]] + [[0.0, 4.0]] * 5)
+    calibration, results = fitted(ONE, logits, np.array(label_ids))
+    assert calibration.temperature == results["temperature"] == 1
+    assert results["eval_loss"] == results["eval_loss_before"]
+    assert "no temperature is stored" in caplog.text and "the dev set is too small or has no errors" in caplog.text
 
 
 @pytest.mark.parametrize("task", [ONE, SEVERAL])
