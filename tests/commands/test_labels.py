@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -66,13 +67,15 @@ def test_a_run_on_single_texts_takes_no_pairs(script, run, folder, tmp_path):
 
 @pytest.mark.long
 def test_a_calibrated_run_is_used_with_its_temperature_and_thresholds(script, run, folder, tmp_path):
-    directory = tmp_path / "run"
+    directory, data = tmp_path / "run", tmp_path / "data"
+    shutil.copytree(folder, data)  # with ten copies of each example, a temperature fits held-out examples as well
+    (data / "dev.jsonl").write_text((folder / "dev.jsonl").read_text() * 10)
     script(output_dir=directory, do_train=True, do_eval=True, focal_gamma=2.0)
     assert "--ensemble_checkpoints" in script.fails(output_dir=run, ensemble_checkpoints=run, calibrate=True)
-    printed = script(output_dir=directory, calibrate=True, do_predict=True, predict_split="dev",
+    printed = script(output_dir=directory, calibrate=True, do_predict=True, predict_split="dev", data_dir=data,
                          export_dir=tmp_path / "served")
     results = json.loads((directory / "calibration_results.json").read_text())
-    assert "calibration on 12 dev examples: " in printed
+    assert "calibration on 120 dev examples: " in printed
     assert results["eval_loss"] < results["eval_loss_before"]
     assert results["macro_f1"] >= results["macro_f1_before"]
     card = (directory / "README.md").read_text("utf-8")
@@ -87,13 +90,13 @@ def test_a_calibrated_run_is_used_with_its_temperature_and_thresholds(script, ru
     assert answers == [",".join(name for name, p in zip(LABELS, row) if p) for row in predicted]
     stored = from_pretrained(str(directory), model="classifier").settings
     assert (stored.temperature, list(stored.thresholds)) == (settings["temperature"], settings["thresholds"])
-    texts = [json.loads(line)["text"] for line in (folder / "dev.jsonl").read_text().splitlines()]
+    texts = [json.loads(line)["text"] for line in (data / "dev.jsonl").read_text().splitlines()]
     served = served_saved_model("moods", str(tmp_path / "served")).signatures["serving_default"]
     outputs = served.run(dict(text_a=np.array([text.encode() for text in texts])))
     np.testing.assert_allclose(outputs["probabilities"], expected, atol=1e-5)
     assert outputs["predictions"].tolist() == predicted.astype(int).tolist()
     # A finished run keeps its calibration, and predicts the same with and without --do_train.
-    script(output_dir=directory, do_train=True, do_predict=True, predict_split="dev")
+    script(output_dir=directory, do_train=True, do_predict=True, predict_split="dev", data_dir=data)
     assert (directory / "dev_results.tsv").read_text() == rows
     convert(open_model(str(directory)), str(tmp_path / "hf"), "hugging_face")
     assert from_pretrained(str(tmp_path / "hf"), model="classifier").settings.temperature == settings["temperature"]
