@@ -53,6 +53,9 @@ def main(options: Options) -> None:
     for name in ("do_train", "do_eval"):
         if flags.present().get(name) == "False":
             raise ValueError(f"this script trains and evaluates on each task: --no{name} is for run_classifier.py")
+    if options.task_name or options.task_config:
+        raise ValueError("this script runs all tasks in --data_dir: --task_name and --task_config are for "
+                         "run_classifier")
     tasks = [name for name in COLUMNS if has_files(options, name)]
     if not tasks:
         raise ValueError(f"{options.data_dir} has no task with train and dev files: it must have folders such as RTE")

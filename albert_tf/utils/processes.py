@@ -134,9 +134,8 @@ def _watch(reading: int, handled: Collection[int], raised: Sequence[BaseExceptio
 
 
 def _write_error(line: str) -> None:
-    """Writes a line to the standard error, which may be closed, without Python's buffers: a signal may have interrupted
-    a print."""
-    with contextlib.suppress(OSError):
+    """Writes a line to the standard error without Python's buffers, since a signal may have interrupted a print."""
+    with contextlib.suppress(OSError):  # a terminal or reader that is gone
         os.write(2, f"{line}\n".encode())
 
 

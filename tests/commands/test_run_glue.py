@@ -65,6 +65,13 @@ def test_the_flags_of_a_task_override_those_of_all_tasks(tmp_path):
         "--albert_hub_module_handle=module"}
 
 
+@pytest.mark.parametrize("flags", [dict(task_name="rte"), dict(task_config="task.json")])
+def test_one_task_is_for_run_classifier(golden, tmp_path, flags):
+    done = run(golden, data_dir=golden / "glue", output_dir=tmp_path, **flags)
+    assert done.returncode == 1 and done.stderr.endswith(
+        "this script runs all tasks in --data_dir: --task_name and --task_config are for run_classifier\n")
+
+
 def test_a_folder_without_a_task_is_refused(golden, tmp_path):
     (tmp_path / "windows.json").write_text('{"long_texts": "mean"}')
     done = run(golden, data_dir=tmp_path, output_dir=tmp_path / "runs", doc_stride=9, recipe=tmp_path / "windows.json")

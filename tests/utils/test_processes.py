@@ -132,7 +132,8 @@ with processes.ended_by_signals(), processes.announcing("the work is kept"):
 @pytest.mark.parametrize("number, name", [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
 def test_a_signal_in_a_long_call_is_answered_at_once_and_the_second_one_ends_it(tmp_path, number, name):
     """SIGTERM comes twice at first, as from `timeout`."""
-    with subprocess.Popen([sys.executable, "-c", LONG_CALL], cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+    program = [sys.executable, "-c", LONG_CALL]
+    with subprocess.Popen(program, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
         try:
             deadline = time.monotonic() + 60
             while not (tmp_path / "started").exists() and time.monotonic() < deadline:

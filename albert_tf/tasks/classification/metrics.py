@@ -160,8 +160,9 @@ class Calibration:
 def fitted(format: TableFormat, logits: np.ndarray, label_ids: np.ndarray) -> tuple[Calibration, dict[str, float]]:
     """The calibration with the least loss on a set, and with the best F1 of each label if a text can have several.
 
-    A temperature that does not improve the loss of examples to which it was not fitted is 1. Logits are
-    [examples, labels], label_ids [examples], or [examples, labels] of 0 and 1 if a text can have several. The results are the values of the calibration, and error, loss and F1 before and after it.
+    A temperature that does not improve the loss of examples to which it was not fitted is replaced by 1. Logits are
+    [examples, labels], label_ids [examples], or [examples, labels] of 0 and 1 if a text can have several. The results
+    are the values of the calibration, and error, loss and F1 before and after it.
     """
     logits = logits.astype(np.float64)
     temperature = _useful_temperature(format, logits, label_ids)
@@ -210,8 +211,9 @@ def _useful_temperature(format: TableFormat, logits: np.ndarray, label_ids: np.n
     has_errors = _loss(format, logits / temperature, label_ids) >= _LEAST_LOSS
     if has_errors and 1.01 / _LARGEST < temperature < _LARGEST / 1.01 and held_out < before:
         return temperature
-    logging.warning("no temperature is stored: %.3g means little, since the dev set is too small or has no errors (loss "
-                    "of examples that were not used to fit it: %.4g; without it: %.4g)", temperature, held_out, before)
+    logging.warning("no temperature is stored: %.3g means little, since the dev set is too small or has no errors "
+                    "(loss of examples that were not used to fit it: %.4g; without it: %.4g)", temperature, held_out,
+                    before)
     return 1.0
 
 

@@ -93,7 +93,8 @@ def test_the_temperature_gives_the_share_that_is_right():
 
 def test_the_temperature_of_several_labels_is_that_of_their_decisions():
     """Of logits of size 2, 3 of 4 signs are right: sigmoid(2 / T) = 3 / 4."""
-    calibration, _ = fitted(SEVERAL, np.tile([[2.0, -2.0], [-2.0, 2.0]], [10, 1]), np.tile([[1.0, 0.0], [1.0, 1.0]], [10, 1]))
+    logits, label_ids = np.array([[2.0, -2.0], [-2.0, 2.0]]), np.array([[1.0, 0.0], [1.0, 1.0]])
+    calibration, _ = fitted(SEVERAL, np.tile(logits, [10, 1]), np.tile(label_ids, [10, 1]))
     assert calibration.temperature == pytest.approx(2 / math.log(3), abs=1e-5)
 
 
