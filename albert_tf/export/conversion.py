@@ -28,7 +28,7 @@ from albert_tf.weights import BERT_PREFIX
 from albert_tf.weights.from_pretrained import build
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.hugging_face.writing import class_of_hugging_face, save_hugging_face
-from albert_tf.weights.model_card import ModelCard, write_model_card
+from albert_tf.weights.model_card import write_model_card
 from albert_tf.weights.settings import remove_damaged_settings, settings_in, write_settings
 from albert_tf.weights.stored_model import StoredModel, is_url
 from albert_tf.weights.tf1 import bert_name_of, save_tf1_checkpoint, write_bert_config
@@ -149,10 +149,10 @@ def write_conversion_card(
     never_trained: Collection[str] = (),
 ) -> None:
     """Writes the model card of weights in another format. The arguments are as in `save`."""
-    facts = {"format": to, "type": dtype, "not trained": ", ".join(never_trained)}
+    rows = {"format": to, "type": dtype, "not trained": ", ".join(never_trained)}
     loaded_by = class_of_hugging_face(model) if to == "hugging_face" else None
-    write_model_card(output_dir, ModelCard.of(model, base_model, is_conversion=base_model is not None, facts=facts,
-                                              loaded_by=loaded_by))
+    write_model_card(output_dir, model, base_model, is_conversion=base_model is not None, rows=rows,
+                     loaded_by=loaded_by)
 
 
 def _save_module(

@@ -93,7 +93,7 @@ def test_a_run_leaves_its_card_checkpoints_vocabulary_and_curves_and_every_line_
     card = (directory / "README.md").read_text("utf-8")
     for line in (f"| masked_lm_accuracy | {best['masked_lm_accuracy']:.4f} |", "| training steps | 12 |",
                  f"| global_step | {best['global_step']} |", f"| step of the weights | {best['global_step']} |",
-                 '  "dev.tfrecord": {', '    "objective": "sop"', "pipeline_tag: fill-mask"):
+                 "    dev.tfrecord:", "      objective: sop", "pipeline_tag: fill-mask"):
         assert line in card.splitlines(), line
     assert "\npython -m albert_tf run_pretraining --" in card and f"--output_dir={directory}" in card
     names = set(os.listdir(directory))

@@ -19,9 +19,8 @@ from albert_tf.export.conversion import save
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.weights.heads import head_of
 from albert_tf.weights.hugging_face import hub
-from albert_tf.weights.model_card import ModelCard, write_model_card
+from albert_tf.weights.model_card import write_model_card
 from albert_tf.weights.stored_model import open_model
 from albert_tf.weights.vocabulary import VocabularyFiles
 
@@ -170,7 +169,7 @@ def test_a_card_has_the_revision_also_when_the_weights_are_not_opened_again(mode
     model = AlbertModel(CONFIG)
     open_model(PATH)
     for _ in range(2):
-        write_model_card(str(tmp_path), ModelCard(head_of(model), CONFIG, PATH))
+        write_model_card(str(tmp_path), model, PATH)
         card = (tmp_path / "README.md").read_text()
         assert "base_model: org/tiny\n" in card and f"| revision of the weights | {commit} |" in card
         forget()

@@ -36,7 +36,7 @@ from albert_tf.utils.manifests import output_folder
 from albert_tf.utils.outputs import write_bytes, write_text
 from albert_tf.weights.heads import head_of
 from albert_tf.weights.hugging_face.writing import save_for_onnx
-from albert_tf.weights.model_card import TRANSFORMERS_JS, ModelCard, write_model_card
+from albert_tf.weights.model_card import TRANSFORMERS_JS, write_model_card
 from albert_tf.weights.settings import SETTINGS, settings_in, write_settings
 from albert_tf.weights.vocabulary import VocabularyFiles, vocabulary_in
 
@@ -142,9 +142,8 @@ def write_hugging_face_folder(
             write_bytes(os.path.join(temporary, hugging_face.FILES[precision]), content)
         for name, content in others.items():
             write_bytes(os.path.join(temporary, name), content)
-    write_model_card(folder, ModelCard.of(
-        model, base_model, is_conversion=base_model is not None, loaded_by=TRANSFORMERS_JS,
-        facts={"format": "ONNX", "type": ", ".join(contents)}))
+    write_model_card(folder, model, base_model, is_conversion=base_model is not None, loaded_by=TRANSFORMERS_JS,
+                     rows={"format": "ONNX", "type": ", ".join(contents)})
 
 
 def encoder(graph: OnnxGraph, model: AlbertModel, inputs: dict[str, str]) -> dict[str, str]:
