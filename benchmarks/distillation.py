@@ -3,8 +3,8 @@
     python -m benchmarks.distillation --teacher=albert_tiny_en --data=data --output_dir=out --seeds=3
 
 The teacher is a model with pre-training heads and a vocabulary. The student has half of its layers, starts from its
-weights, and is pre-trained on novels: without a teacher, with its logits, and with its logits and its hidden states or
-its attention. Results are those of held-out novels. They are printed and written to distillation.csv in --output_dir.
+weights, and is pre-trained on novels: without a teacher, and with its logits. Results are those of held-out novels.
+They are printed and written to distillation.csv in --output_dir.
 The benchmark continues where it stopped if it is run again.
 """
 
@@ -54,8 +54,7 @@ def of_teacher_and_students():
                   precision="mixed_bfloat16", verbosity=-1)
     logits = dict(teacher_checkpoint=FLAGS.teacher, distillation_temperature=FLAGS.temperature,
                   distillation_alpha=FLAGS.alpha)
-    students = dict(alone={}, logits=logits, hidden=dict(logits, distillation_hidden_weight=1.0),
-                    attention=dict(logits, distillation_attention_weight=1.0))
+    students = dict(alone={}, logits=logits)
     folder = os.path.join(FLAGS.output_dir, "teacher")
     run_script("run_pretraining", output_dir=folder, do_train=False, **common)
     yield from rows_of("teacher", 1, [read_json_object(os.path.join(folder, "eval_results.json"))])

@@ -1,14 +1,13 @@
 """AlbertModel (embeddings, encoder, pooler; Lan et al., 2020, section 3.1), and ConfiguredModel, the base of models.
 
-ConfiguredModel makes Keras' save, load, clone, compile and fit work. hidden_states, layer_outputs and attention_vectors
-read intermediate layers from the outputs of a call, so the call itself has no options for them.
+ConfiguredModel makes Keras' save, load, clone, compile and fit work.
 """
 
 from __future__ import annotations
 
 import inspect
 import sys
-from typing import Any, Mapping, Sequence
+from typing import Any, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -339,35 +338,3 @@ class AlbertModel(ConfiguredModel):
             raise ValueError(f"the sequence has {seq} tokens, but the model has max_position_embeddings={longest}: "
                              f"make shorter ones, as tokenizer(texts, max_seq_length={longest}) does")
         return input_ids
-
-
-def hidden_states(model: AlbertModel, outputs: dict) -> list[tf.Tensor]:
-    """The input of the first layer, and the output of each layer and inner group, [batch, seq, H] each."""
-    return [model.encoder.projected(outputs["embedding_output"]), *outputs["encoder_outputs"]]
-
-
-def layer_outputs(model: AlbertModel, outputs: dict, layers: Sequence[int]) -> list[tf.Tensor]:
-    """The outputs of the last inner groups of layers, numbered from 1, [batch, seq, H] each."""
-    states = hidden_states(model, outputs)
-    return [states[layer * model.config.inner_group_num] for layer in layers]
-
-
-def attention_vectors(model: AlbertModel, outputs: dict, layers: Sequence[int]) -> list[list[tf.Tensor]]:
-    """The queries, keys and values of layers, numbered from 1: three tensors [batch, seq, H] each, with heads in order.
-
-    They are taken from the last inner group of a layer. The queries do not have the factor 1 / sqrt(head size).
-    """
-    states, encoder, config = hidden_states(model, outputs), model.encoder, model.config
-    weights, _ = encoder.weights_for_step()
-    blocks = [a for a, _ in encoder.blocks_in_order()]
-    head_size = config.hidden_size // config.num_attention_heads
-
-    def vectors(number: int) -> list[tf.Tensor]:
-        """The vectors of an inner group by its index, which is also the index of its input in `states`."""
-        block = blocks[number]
-        x, shape = tf.reshape(states[number], [-1, config.hidden_size]), tf.shape(states[number])
-        query, key, value = (tf.reshape(each, shape) for each in tf.split(
-            encoder.attention_blocks[block].queries_keys_values(x, weights[block]), 3, axis=-1))
-        return [query * head_size**0.5, key, value]
-
-    return [vectors(layer * config.inner_group_num - 1) for layer in layers]

@@ -58,16 +58,12 @@ class AttentionBlock(keras.layers.Layer):
         return AttentionWeights(tf.cast(kernel, self.compute_dtype), tf.cast(bias, self.compute_dtype),
                                 *self.output_dense.weights_for_step(), *self.layer_norm.weights_for_step())
 
-    def queries_keys_values(self, x, weights: AttentionWeights) -> tf.Tensor:
-        """The queries, keys and values of x [tokens, H] side by side, [tokens, 3 H]. The queries are scaled."""
-        return add_bias(tf.matmul(x, weights.qkv_kernel), weights.qkv_bias)
-
     def call(self, x, additive_mask, text_starts, weights: AttentionWeights, dropouts):
         """x: [batch * seq, H]; additive_mask, text_starts: see masked_scores. Returns the shape of x."""
         heads = self.config.num_attention_heads
         batch, seq = tf.shape(additive_mask)[0], additive_mask.shape[-1] or tf.shape(additive_mask)[-1]
-        qkv = tf.reshape(self.queries_keys_values(x, weights),
-                         [batch, seq, 3, heads, self.config.hidden_size // heads])
+        qkv = add_bias(tf.matmul(x, weights.qkv_kernel), weights.qkv_bias)  # [batch * seq, 3 H]
+        qkv = tf.reshape(qkv, [batch, seq, 3, heads, self.config.hidden_size // heads])
         query, key, value = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))  # [batch, heads, seq, head_size]
         dropout = dropouts.next_mask(self.config.attention_probs_dropout_prob)
         if has_cudnn_kernel(query, text_starts, *dropout):
@@ -210,7 +206,8 @@ class Encoder(keras.layers.Layer):
 
     def call(self, embedding_output, input_mask, dropouts, recompute=False, text_starts=None):
         """The outputs of all layers (and inner groups), [batch, seq, H] each."""
-        embedding_output = self.projected(embedding_output)
+        if self.embedding_hidden_mapping_in is not None:
+            embedding_output = self.embedding_hidden_mapping_in(embedding_output)  # [batch, seq, H]
         shape = tf.shape(embedding_output)
         mask = masked_scores(input_mask, text_starts), text_starts
         attention, ffn = self.weights_for_step()
@@ -225,12 +222,6 @@ class Encoder(keras.layers.Layer):
                 x = layer(x, (attention[a], ffn[f]))
             outputs.append(tf.reshape(x, shape))
         return outputs
-
-    def projected(self, embedding_output):
-        """The input of the first layer, [batch, seq, H]."""
-        if self.embedding_hidden_mapping_in is None:
-            return embedding_output
-        return self.embedding_hidden_mapping_in(embedding_output)
 
     def weights_for_step(self) -> tuple[list, list]:
         """The weights of all attention and all feed-forward blocks, made once per step for all layers."""

@@ -6,11 +6,9 @@ import dataclasses
 from typing import ClassVar
 
 from albert_tf import options as fields
-from albert_tf.config import AlbertConfig
 from albert_tf.options import Config
 from albert_tf.training.config import Devices, Distillation, Schedule, Training, default_interval
 from albert_tf.utils import bounds
-from albert_tf.utils.progress import count_of
 from albert_tf.weights.source import TrainedSource
 
 _LARGEST_INTERVAL = 5000  # steps between two checkpoints, if nothing is set
@@ -38,80 +36,6 @@ class PretrainingSteps(Training):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LayerDistillation(Distillation):
-    """How a model learns from a teacher's outputs and layers."""
-
-    distillation_hidden_weight: float = fields.number(
-        0.0, "Weight of the mean squared error between the outputs of the model's and the teacher's layers, which is "
-        "added to the loss. If the widths differ, a projection is trained with the model and is no part of it.", 0.0,
-        needs="teacher_checkpoint")
-    distillation_attention_weight: float = fields.number(
-        0.0, "Weight of the KL divergence from the attention of the teacher's layers, as in MiniLMv2, which is added "
-        "to the loss: how similar the queries of two tokens are, and their keys, and their values.", 0.0,
-        needs="teacher_checkpoint")
-    distillation_layers: tuple[int, ...] = fields.whole_numbers(
-        (), "Comma-separated numbers, from 1: the teacher's layer from which each layer of the model learns. Default: "
-        "evenly spaced, such as 3,6,9,12 for a model of 4 and a teacher of 12 layers.", bounds.LAYERS,
-        needs="teacher_checkpoint")
-    distillation_relation_heads: int | None = fields.integer(
-        None, "Number of parts into which --distillation_attention_weight splits queries, keys and values. It must "
-        "divide the widths of both models. Default: the teacher's number of heads.", bounds.WIDTH,
-        needs="teacher_checkpoint")
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.distillation_layers and not self.is_used:
-            raise ValueError("--distillation_layers has no effect without --distillation_hidden_weight or "
-                             "--distillation_attention_weight: set one of them")
-        if self.distillation_relation_heads is not None and not self.distillation_attention_weight:
-            raise ValueError("--distillation_relation_heads has no effect without --distillation_attention_weight: "
-                             "set it, too")
-
-    @property
-    def is_used(self) -> bool:
-        """Whether a loss has a weight."""
-        return bool(self.distillation_hidden_weight or self.distillation_attention_weight)
-
-    def layers(self, student: AlbertConfig, teacher: AlbertConfig) -> tuple[int, ...]:
-        """The teacher's layer of each layer of the student, from 1. Raises ValueError if they do not fit."""
-        if not self.distillation_layers:
-            return uniform_layers(student.num_hidden_layers, teacher.num_hidden_layers)
-        received = ",".join(map(str, self.distillation_layers))
-        if len(self.distillation_layers) != student.num_hidden_layers:
-            raise ValueError("--distillation_layers must have a layer of the teacher for each of "
-                             f"{count_of(student.num_hidden_layers, 'layer')} of the model. Received: {received}")
-        if not all(1 <= layer <= teacher.num_hidden_layers for layer in self.distillation_layers):
-            raise ValueError("--distillation_layers must have numbers from 1 to the teacher's "
-                             f"{count_of(teacher.num_hidden_layers, 'layer')}. Received: {received}")
-        return self.distillation_layers
-
-    def heads(self, student: AlbertConfig, teacher: AlbertConfig) -> int:
-        """The number of relation heads. Raises ValueError if it does not divide both widths."""
-        heads = self.distillation_relation_heads or teacher.num_attention_heads
-        if student.hidden_size % heads or teacher.hidden_size % heads:
-            source = "" if self.distillation_relation_heads else ", the teacher's number of heads"
-            raise ValueError(f"--distillation_relation_heads={heads}{source}, must divide the widths of the model, "
-                             f"{student.hidden_size}, and of the teacher, {teacher.hidden_size}: set it to a number "
-                             "that does")
-        return heads
-
-    def check(self, student: AlbertConfig, teacher: AlbertConfig) -> None:
-        """Raises the ValueErrors of `layers` and `heads` if they are needed."""
-        if self.is_used:
-            self.layers(student, teacher)
-        if self.distillation_attention_weight:
-            self.heads(student, teacher)
-
-
-def uniform_layers(student_layers: int, teacher_layers: int) -> tuple[int, ...]:
-    """Layer i of the student learns from layer i * teacher_layers / student_layers of the teacher, rounded up.
-
-    The last one learns from the last one: 4 layers learn from layers 3, 6, 9 and 12 of 12, and from 2, 3, 5 and 6 of 6.
-    """
-    return tuple(-(-layer * teacher_layers // student_layers) for layer in range(1, student_layers + 1))
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class PretrainingConfig(Config):
     """The options of run_pretraining."""
 
@@ -121,7 +45,7 @@ class PretrainingConfig(Config):
     training: PretrainingSteps = fields.part(
         PretrainingSteps, optimizer="lamb", learning_rate=0.00176, train_batch_size=4096)
     devices: Devices = fields.part(Devices)
-    distillation: LayerDistillation = fields.part(LayerDistillation)
+    distillation: Distillation = fields.part(Distillation)
     input_file: tuple[str, ...] = fields.strings(
         (), "Comma-separated list of paths and globs of the training records. Repeat the flag for several sets of "
         "records of any lengths: each step trains on one of the sets, and a step of shorter examples has "

@@ -16,7 +16,7 @@ from albert_tf.data import batching
 from albert_tf.data.records import CountedFile
 from albert_tf.modeling.pretrainer import AlbertPhonemePretrainer, AlbertPretrainer
 from albert_tf.pretraining import reading
-from albert_tf.pretraining.config import LayerDistillation, PretrainingConfig
+from albert_tf.pretraining.config import PretrainingConfig
 from albert_tf.pretraining.objective import DistilledPretrainingObjective, PretrainingObjective
 from albert_tf.pretraining.phoneme_objective import DistilledPhonemeObjective, PhonemeFormat, PhonemeObjective
 from albert_tf.pretraining.reading import RecordSet
@@ -70,16 +70,15 @@ def _pretrain(options: PretrainingConfig, selected: ResolvedModel, strategy: tf.
         sentence_objectives = {options.sentence_objective}
     elif options.do_train:
         sentence_objectives = {_sentence_objective_of(_files_of(training_sets))}
-    layers, teacher = options.distillation, None
-    if options.do_train and layers.teacher_checkpoint and (layers.distillation_alpha or layers.is_used):
-        teacher = Teacher.of(layers, "pretrainer" if formats == {None} else "phoneme_pretrainer", {})
+    distillation, teacher = options.distillation, None
+    if options.do_train and distillation.teacher_checkpoint and distillation.distillation_alpha:
+        teacher = Teacher.of(distillation, "pretrainer" if formats == {None} else "phoneme_pretrainer", {})
         teacher.check_tokens(tokenizer, config, options.max_seq_length)
         if tokenizer is None and teacher.source.vocabulary:  # otherwise the two are equal
             reading.check_tokenizer(_files_of(training_sets), teacher.tokenizer, config.vocab_size)
-        layers.check(config, teacher.config)
     with strategy.scope():  # also for the metrics, which are sums over all replicas
         new_objective = (_phoneme_objective_factory(options, config, formats, teacher) if formats != {None} else
-                         _objective_factory(config, sentence_objectives != {"none"}, teacher, layers))
+                         _objective_factory(config, sentence_objectives != {"none"}, teacher))
         objective, _ = selected.build(new_objective, _initial_weights(options), options.init_from_group0)
     training, schedule = options.training, options.training.schedule
     shapes_vary = options.pack_rows > 0 or len(options.input_file) > 1
@@ -106,14 +105,14 @@ def _pretrain(options: PretrainingConfig, selected: ResolvedModel, strategy: tf.
 
 
 def _objective_factory(
-    config: AlbertConfig, has_sentence_loss: bool, teacher: Teacher | None, layers: LayerDistillation
+    config: AlbertConfig, has_sentence_loss: bool, teacher: Teacher | None
 ) -> Callable[[], PretrainingObjective]:
     """A function that makes the objective with random weights. The teacher is made here, with trained weights."""
     if teacher is None:
         return lambda: PretrainingObjective(AlbertPretrainer(config), has_sentence_loss)
     model = teacher.model()
     return lambda: DistilledPretrainingObjective(AlbertPretrainer(config), model, teacher.temperature, teacher.alpha,
-                                                 layers, has_sentence_loss=has_sentence_loss)
+                                                 has_sentence_loss=has_sentence_loss)
 
 
 def _phoneme_objective_factory(
@@ -132,7 +131,7 @@ def _phoneme_objective_factory(
     if teacher is None:
         return lambda: PhonemeObjective(model(), options.word_predictions)
     trained = teacher.model()
-    return lambda: DistilledPhonemeObjective(model(), trained, teacher.temperature, teacher.alpha, options.distillation,
+    return lambda: DistilledPhonemeObjective(model(), trained, teacher.temperature, teacher.alpha,
                                              word_predictions=options.word_predictions)
 
 

@@ -23,8 +23,6 @@ from albert_tf.utils.files import check_no_wildcard, names_in
 from albert_tf.utils.outputs import checkpoint_reader, output_checkpoint, write_text
 
 NAME = "model.ckpt"
-# Names of variables that are trained with a model but are not part of it begin with this. Only training needs them.
-AUXILIARY = "distillation/"
 # Files of models in other formats. No run starts in their folder, since it would replace their config and settings.
 _OTHER_MODELS = ("model.safetensors", "pytorch_model.bin", "model.weights.h5", "bert_model.ckpt.index",
                  "saved_model.pb", "*.onnx")
@@ -87,14 +85,11 @@ class Checkpoints:
         if self._writes:
             self._write(BEST)
 
-    def restore(self, prefix: str, to_train: bool = False) -> int:
+    def restore(self, prefix: str) -> int:
         """Restores model, optimizer, step and counters from a checkpoint. Returns its step.
 
         The checkpoint must have all variables of the model and the optimizer, and no others. The loss scale is not
         changed if the checkpoint has none, because the run had another precision.
-
-        Args:
-          to_train: whether the training continues. If not, the checkpoint may have other AUXILIARY variables.
 
         Raises:
           DamagedCheckpoint: the checkpoint cannot be read to its end, or a value is not finite.
@@ -102,7 +97,7 @@ class Checkpoints:
         """
         try:
             reader = checkpoint_reader(prefix)
-            self._check_variables(reader, to_train)
+            self._check_variables(reader)
             checkpoint = self._checkpoint if reader.has_tensor(_LOSS_SCALE) else self._without_loss_scale
             # Partial: an earlier precision's loss scale is not read. _check_variables has compared all others.
             checkpoint.read(prefix).assert_existing_objects_matched().expect_partial()
@@ -137,7 +132,7 @@ class Checkpoints:
         saved = numbered(self.directory)
         for prefix in reversed(saved.values()):
             try:
-                step = self.restore(prefix, to_train=True)
+                step = self.restore(prefix)
                 self._write_latest(step)  # the run may have been killed before it did
                 return step
             except DamagedCheckpoint as error:
@@ -162,7 +157,7 @@ class Checkpoints:
                              f"{described(differences, path, 'this model')}. Choose another --output_dir, or use the "
                              "model of the run")
 
-    def _check_variables(self, reader, to_train: bool) -> None:
+    def _check_variables(self, reader) -> None:
         """Raises ValueError if a checkpoint lacks a variable of the model or a slot, or has others that trained."""
         model = self._checkpoint.model
         variables = list(stored_variables(reader.get_variable_to_shape_map()))
@@ -171,8 +166,6 @@ class Checkpoints:
         ours, trained = set(map(release_name, model.weights)), set(map(release_name, model.trainable_weights))
         wanted_slots = {f"{name} ({slot})" for name in trained for slot in SLOTS}
         missing = ours - stored
-        if not to_train:
-            slots = {slot for slot in slots if slot in wanted_slots or not slot.startswith(AUXILIARY)}
         unknown = {name for name in stored - ours if any(f"{name} ({slot})" in slots for slot in SLOTS)}
         is_trained_otherwise = not (missing or unknown)
         if is_trained_otherwise:
@@ -182,9 +175,7 @@ class Checkpoints:
             for text, names in (("it lacks", missing), ("it has other variables:", unknown)):
                 others = f" and {len(names) - 3} others" if len(names) > 3 else ""
                 parts += [f"{text} {', '.join(sorted(names)[:3])}{others}"] if names else []
-            if any(name.startswith(AUXILIARY) for name in missing | unknown):
-                parts.append("continue it with its own --distillation_hidden_weight and --teacher_checkpoint")
-            elif is_trained_otherwise:
+            if is_trained_otherwise:
                 parts.append("continue it with its own --trainable")
             raise ValueError("; ".join(parts))
 

@@ -27,7 +27,7 @@ from albert_tf import keras
 from albert_tf.config import PRESETS, AlbertConfig
 from albert_tf.modeling.encoder import block_scope, block_variable
 from albert_tf.modeling.layers import release_name
-from albert_tf.training.checkpoints import AUXILIARY, best_or_latest, saved_step, stored_variables
+from albert_tf.training.checkpoints import best_or_latest, saved_step, stored_variables
 from albert_tf.utils.files import errors_at, names_in, read_json_object
 from albert_tf.utils.outputs import checkpoint_reader, output_checkpoint, write_text
 from albert_tf.weights import BERT_CONFIG
@@ -83,8 +83,7 @@ def read(path: str) -> StoredModel:
     if _OBJECTS not in tensors:
         return model
     return dataclasses.replace(model, step=saved_step(prefix), tensors={
-        name: tensors[key] for key, name, slot in stored_variables(tensors)
-        if not slot and not name.startswith(AUXILIARY)})
+        name: tensors[key] for key, name, slot in stored_variables(tensors) if not slot})
 
 
 def read_checkpoint(prefix: str) -> dict[str, StoredTensor]:

@@ -4,7 +4,6 @@ import shutil
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from script_session import ScriptSession
 from synthetic_records import VOCAB_SIZE, write_records
 from tiny import TINY_TEXT
@@ -174,18 +173,14 @@ def test_sentence_vectors_come_near_those_of_a_teacher_with_another_tokenizer_an
 
 @pytest.fixture(scope="module")
 def pretrain(folder):
-    """A function that runs run_pretraining with its flags, or another script without them."""
+    """A function that runs run_pretraining with its flags."""
     config = CONFIG.replace(vocab_size=VOCAB_SIZE, max_position_embeddings=16)
     (folder / "pretrained.json").write_text(config.to_json_string())
-    (folder / "bert.json").write_text(config.replace(
-        embedding_size=24, hidden_size=24, num_hidden_layers=3, num_attention_heads=4, cross_layer_sharing="none",
-        intermediate_size=16).to_json_string())
     flags = dict(input_file=write_records(folder / "train.tfrecord", 8, objective="sop"), max_seq_length=16,
                  albert_config_file=folder / "pretrained.json", max_predictions_per_seq=3, train_batch_size=4,
                  num_train_steps=2, num_warmup_steps=0, save_checkpoints_steps=1, optimizer="adamw", random_seed=2)
     with ScriptSession(eagerly=True) as session:
-        yield lambda script=None, **changed: session.run(
-            script=script or "run_pretraining", **changed if script else {**flags, **changed})
+        yield lambda **changed: session.run(script="run_pretraining", **{**flags, **changed})
 
 
 @pytest.mark.long
@@ -193,66 +188,9 @@ def test_pre_training_learns_from_a_teacher_with_as_many_pieces(folder, pretrain
     pretrain(output_dir=folder / "pretrained", random_seed=1)
     flags = dict(teacher_checkpoint=folder / "pretrained")
     pretrain(output_dir=folder / "untaught")
-    pretrain(output_dir=folder / "taught_0", distillation_alpha=0, distillation_hidden_weight=0, **flags)
+    pretrain(output_dir=folder / "taught_0", distillation_alpha=0, **flags)
     pretrain(output_dir=folder / "taught_lm", do_eval=True, **flags)
-    pretrain(output_dir=folder / "taught_lm_0", distillation_attention_weight=0, **flags)
     printed = pretrain(output_dir=folder / "tiny", expect=1, teacher_checkpoint="albert_tiny_en")
     assert are_equal(end_of(folder / "untaught"), end_of(folder / "taught_0"))
     assert not are_equal(end_of(folder / "untaught"), end_of(folder / "taught_lm"))
-    assert are_equal(end_of(folder / "taught_lm"), end_of(folder / "taught_lm_0"))
     assert "--teacher_checkpoint=albert_tiny_en has another vocabulary" in printed.splitlines()[-1]
-
-
-@pytest.fixture(scope="module")
-def of_bert(folder, pretrain):
-    """Flags of a student that learns from the layers of a BERT of another width, depth and number of heads."""
-    pretrain(output_dir=folder / "unshared", albert_config_file=folder / "bert.json", num_train_steps=1)
-    pretrain("convert_checkpoint", init_checkpoint=folder / "unshared", output_dir=folder / "bert", to="tf1_bert")
-    return dict(teacher_checkpoint=folder / "bert", distillation_hidden_weight=1, distillation_attention_weight=1,
-                distillation_relation_heads=8, num_train_steps=4)
-
-
-@pytest.fixture(scope="module")
-def layered(folder, pretrain, of_bert):
-    """The directory of a run that learned from the layers of a BERT."""
-    pretrain(output_dir=folder / "layered", do_eval=True, **of_bert)
-    return folder / "layered"
-
-
-@pytest.mark.long
-def test_a_resumed_run_continues_with_the_projection_of_the_layers_which_is_no_part_of_the_model(
-        folder, pretrain, of_bert, layered):
-    pretrain(output_dir=folder / "stopped", do_eval=True, **of_bert)
-    for file in (folder / "stopped").glob("model.ckpt-[34].*"):  # as if the run had been killed
-        file.unlink()
-    assert "training from step 2 to 4" in pretrain(output_dir=folder / "stopped", do_eval=True, **of_bert)
-    end = end_of(layered, 4)
-    assert are_equal(end, end_of(folder / "stopped", 4))
-    assert len([name for name in end if "hidden_projection" in name]) == 3  # with its two slots
-    pretrain("convert_checkpoint", init_checkpoint=layered, output_dir=folder / "layered_tf1")
-    names = {name for name, _ in tf.train.list_variables(str(folder / "layered_tf1/model.ckpt-best"))}
-    model = from_pretrained(str(layered), "pretrainer")
-    assert names == {variable.name.split(":")[0] for variable in model.weights} and len(names) == 32
-    for flags in ({}, {**of_bert, "distillation_hidden_weight": 0}):
-        printed = pretrain(output_dir=layered, expect=1, **{**flags, "num_train_steps": 5})
-        assert "it has other variables: distillation/hidden_projection/kernel; continue" in printed.splitlines()[-1]
-    assert are_equal(end_of(layered, 4), end)
-
-
-def test_what_does_not_fit_the_layers_of_a_teacher_is_refused(folder, pretrain, of_bert):
-    width = "--distillation_relation_heads=5, must divide the widths of the model, 16, and of the teacher, 24"
-    for flags, message in (
-            (dict(teacher_checkpoint=None), "has no effect without --teacher_checkpoint"),
-            (dict(distillation_hidden_weight=0, distillation_attention_weight=0, distillation_layers="1"),
-             "--distillation_layers has no effect without"),
-            (dict(distillation_layers="4"), "--distillation_layers must have numbers from 1 to the teacher's 3 layers"),
-            (dict(distillation_layers="1,2"), "for each of 1 layer of the model. Received: 1,2"),
-            (dict(distillation_relation_heads=5), width),
-            (dict(teacher_checkpoint="albert_tiny_en"), "has another vocabulary")):
-        printed = pretrain(output_dir=folder / "refused", expect=1, **{**of_bert, **flags})
-        assert message in printed.splitlines()[-1], printed
-        assert not list((folder / "refused").glob("model.ckpt*"))
-    pretrain(output_dir=folder / "plain", num_train_steps=1)
-    printed = pretrain(output_dir=folder / "plain", expect=1, **of_bert)
-    assert ("it lacks distillation/hidden_projection/kernel; continue it with its own --distillation_hidden_weight"
-            in printed.splitlines()[-1])

@@ -179,6 +179,6 @@ def test_narrow_embeddings_are_near_the_wide_ones_and_nearer_the_wider_they_are(
     correlations = []
     for size in (8, 32, 63):
         model, _ = build(factorized(bert, size), "encoder")
-        projected = model.encoder.projected(model(batch())["embedding_output"])
+        projected = model.encoder.embedding_hidden_mapping_in(model(batch())["embedding_output"])
         correlations.append(np.corrcoef(expected, projected.numpy().ravel())[0, 1])
     assert correlations == sorted(correlations) and correlations[0] > 0.5 and correlations[-1] > 0.98

@@ -13,7 +13,6 @@ from absl import logging
 from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureCache
 from albert_tf.data.rows import read_texts
-from albert_tf.modeling.albert_model import layer_outputs
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.settings import SentenceEncoderSettings
 from albert_tf.modeling.vectors import normalized, prompt_text
@@ -106,7 +105,8 @@ class SentenceVectorObjective(Objective):
     ) -> tf.Tensor:
         """The micro-batch's share of the mean distance from the teacher's vectors."""
         vectors, depths = [outputs["sentence_embedding"]], self.model.settings.distillation_depths  # [batch, H] each
-        for state in layer_outputs(self.model.albert, outputs, depths) if depths else ():
+        for depth in depths:
+            state = outputs["encoder_outputs"][depth * self.model.config.inner_group_num - 1]
             vectors.append(self.model.vectors(self.model.albert.outputs_of(state), batch["input_mask"]))
         distances = [self._summed(_distance, each, teacher["sentence_embedding"]) for each in vectors]
         return tf.add_n(distances) / len(distances) / denominators["examples"]
