@@ -56,8 +56,9 @@ class FineTuningConfig(SavedModelExport, FirstLayers):
         "or the path of a JSON file of flags. Flags of the command line take precedence.")
     do_train: bool = fields.boolean(False, "Whether to train.")
     do_eval: bool = fields.boolean(
-        False, "Whether to evaluate. With --do_train, each checkpoint is evaluated when it is saved. Without it, the "
-        "checkpoints of all runs in --output_dir are evaluated, or --init_checkpoint if there are none.")
+        False, "Whether to evaluate. With --do_train, each checkpoint is evaluated when it is saved, and before the "
+        "first step, as step 0, initial weights that can do the task already. Without it, the checkpoints of all runs "
+        "in --output_dir are evaluated, or --init_checkpoint if there are none.")
     do_predict: bool = fields.boolean(
         False, "Whether to predict, with the best run in --output_dir (its best checkpoint, or its latest one if it "
         "was not evaluated), or with --init_checkpoint if there is no run.")

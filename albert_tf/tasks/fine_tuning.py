@@ -171,7 +171,7 @@ def _train_run(task: Task, run: Run, table: FeatureTable, schedule: Schedule, ev
     make_directory(run.directory)
     keras.utils.set_random_seed(run.seed)
     with strategy.scope():
-        objective, _ = task.setup.model.build(
+        objective, report = task.setup.model.build(
             lambda: _with_teacher(task), None if numbered(run.directory) else options.source.init_path)
     trainer = new_trainer(objective, strategy, training, options.devices, schedule, shapes_vary=True)
     checkpoints = Checkpoints(run.directory, trainer, task.config, training.keep_checkpoint_max, chief)
@@ -188,7 +188,8 @@ def _train_run(task: Task, run: Run, table: FeatureTable, schedule: Schedule, ev
         return lambda context: table_batches(table, rows, task.buckets, context).repeat()
 
     took_steps = train(trainer, checkpoints, batches_from, training, schedule, strategy, evaluator,
-                       functools.partial(write_run_settings, task, run.directory, trainer.model))
+                       functools.partial(write_run_settings, task, run.directory, trainer.model),
+                       evaluates_first=report is not None and not report.random_head)
     _finish(task, run.directory, evaluator)
     if chief:
         write_run_card(

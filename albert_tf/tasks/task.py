@@ -241,8 +241,7 @@ class _LoadedModel:
 
 def _check_fine_tuned(report, path: str) -> None:
     """Raises ValueError if the weights of the task's head were not restored."""
-    missing = [name for name in report.not_restored if not name.startswith("bert/")]
-    if missing:
+    if missing := report.random_head:
         raise ValueError(f"{path} was not fine-tuned for this task: it has no {', '.join(missing)} "
                          f"({report.not_restored[missing[0]]})")
 

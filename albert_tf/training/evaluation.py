@@ -83,6 +83,9 @@ class Evaluator:
         if best is not None:
             logging.info("best of %s: step %d: %s; all are in %s", count_of(len(self._history), "evaluation"),
                          self.best_step, format_results(best), os.path.join(self._directory, HISTORY))
+            if not self.best_step:
+                logging.warning("no step was better than the initial weights, which %s has",
+                                os.path.join(self._directory, BEST))
 
     def write_best(self) -> None:
         """Replaces the latest results in eval_results.txt by the best ones."""

@@ -141,6 +141,7 @@ def train(
     strategy: tf.distribute.Strategy,
     evaluator: Evaluator | None = None,
     before_steps: Callable[[], None] = lambda: None,
+    evaluates_first: bool = False,
 ) -> bool:
     """Trains to num_train_steps, continuing from the latest checkpoint of the directory of `checkpoints`.
 
@@ -149,6 +150,7 @@ def train(
       batches_from: function of the first step. It returns a function of an InputContext, which returns the batches.
       evaluator: called with the step after each save. The run ends early when its patience is over.
       before_steps: writes files that describe the run. The chief calls it, if there are steps to take.
+      evaluates_first: whether the initial weights can do the task: they are evaluated as step 0.
 
     Returns:
       Whether steps were taken; False if the run was finished before.
@@ -164,6 +166,8 @@ def train(
         writes = is_chief(strategy)
         if writes:
             before_steps()
+        if evaluates_first and not first_step and evaluator is not None and not evaluator.has_evaluated(0):
+            evaluator(0)
         batches = distributed(strategy, batches_from(first_step))
         _take_steps(trainer, batches, checkpoints, training.train_batch_size, schedule, evaluator, first_step, writes)
     if evaluator is not None:

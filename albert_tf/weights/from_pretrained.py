@@ -118,6 +118,11 @@ class RestoreReport:
     not_used: list[str]
     optimizer_state: list[str]
 
+    @property
+    def random_head(self) -> list[str]:
+        """The variables outside the encoder that keep their initial values."""
+        return [name for name in self.not_restored if not name.startswith("bert/")]
+
     def __str__(self):
         parts = [f"{len(self.restored)} variables restored"]
         if self.not_restored:

@@ -139,6 +139,50 @@ def test_training_ends_early_when_the_dev_set_gets_no_better_and_stays_ended(tab
 
 
 @pytest.mark.usefixtures("eagerly")
+def test_initial_weights_that_can_do_the_task_are_evaluated_first_and_may_be_the_best(
+        tables, strategy, tmp_path, caplog):
+    """Those whose head is new are not."""
+    finetuning(strategy, tmp_path / "first", steps=4).train(tables[0], scripted([0.4, 0.6]))
+    assert [row["global_step"] for row in history(tmp_path / "first")] == [2, 4]
+    later = tmp_path / "later"
+
+    def train(steps, values):
+        run = finetuning(strategy, later, steps=steps, init_checkpoint=str(tmp_path / "first"))
+        run.train(tables[0], scripted(values))
+        return run
+
+    run = train(2, [0.7, 0.5])
+    assert [(row["global_step"], row["accuracy"]) for row in history(later)] == [(0, 0.7), (2, 0.5)]
+    assert (later / "best_trial.txt").read_text() == "2:0:0.7\n" and results(later)["global_step"] == 0
+    assert "no step was better than the initial weights" in caplog.text
+    best, first = (run.trained.predictions_of(str(folder), tables[1], 8) for folder in (later, tmp_path / "first"))
+    np.testing.assert_array_equal(best["probabilities"], first["probabilities"])
+    train(4, [0.8])  # a run that continues does not evaluate them again
+    assert [row["global_step"] for row in history(later)] == [0, 2, 4] and results(later)["global_step"] == 4
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_a_run_that_ended_after_its_first_evaluation_starts_again_and_keeps_it(tables, strategy, tmp_path):
+    finetuning(strategy, tmp_path / "first", steps=2).train(tables[0], scripted([0.6]))
+
+    def train(evaluate):
+        run = finetuning(strategy, tmp_path / "run", steps=2, init_checkpoint=str(tmp_path / "first"))
+        run.train(tables[0], evaluate)
+
+    def stopped(predict):
+        if (tmp_path / "run/model.ckpt-best.index").exists():
+            raise KeyboardInterrupt
+        return dict(accuracy=0.9, loss=0.0)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(stopped)
+    for path in (tmp_path / "run").glob("model.ckpt-2.*"):
+        path.unlink()
+    train(scripted([0.3]))
+    assert [(row["global_step"], row["accuracy"]) for row in history(tmp_path / "run")] == [(0, 0.9), (2, 0.3)]
+
+
+@pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("steps, patience, ending", [
     (6, 0, "step 6 of 6 is done"), (20, 1, "the run ended early at step 6"), (1, 0, "step 6 is done, after")])
 def test_a_finished_run_that_is_started_again_shows_its_scores(tables, strategy, tmp_path, caplog, steps, patience,
