@@ -301,12 +301,14 @@ def _manifest_in(folder: str, kind: str) -> str:
 def model_files(folder: str, kind: str, made_from: dict[str, Any], last: Collection[str]) -> Iterator[None]:
     """A block that writes a model into a folder that may have other files, too. Only one may run at a time.
 
+    After an error without any of these files, what the block has added is removed: settings alone are no model.
+
     Args:
       kind: the kind of model, such as "onnx" (EXPORT by output_folder). The manifest is .KIND.manifest.json.
       last: names of the files without which the others are no model. They are removed at first, and the block must
         write them last.
     """
-    manifest = _manifest_in(folder, kind)
+    manifest, before = _manifest_in(folder, kind), names_in(folder)
     with output(manifest) as temporary:
         _write_manifest(temporary, dict(complete=False, files={name: {} for name in last}, made_from=made_from))
     for name in last:
@@ -314,7 +316,11 @@ def model_files(folder: str, kind: str, made_from: dict[str, Any], last: Collect
     try:
         yield
     except BaseException:
-        if all(name.startswith(".") for name in names_in(folder)):  # the block has written nothing
+        if not any(tf.io.gfile.exists(os.path.join(folder, name)) for name in last):
+            for name in names_in(folder):
+                if name not in before and not name.startswith("."):
+                    remove(os.path.join(folder, name))
+        if all(name.startswith(".") for name in names_in(folder)):
             remove(manifest)
         raise
     files = {name: _entry(os.path.join(folder, name)) for name in last}

@@ -257,10 +257,18 @@ def test_a_model_without_its_last_file_is_not_complete_and_may_be_made_again(tmp
             write_text(f"{folder}/weights", "weights")
         same, other = (is_replaceable(folder, "ours", source) for source in (made_from, dict(source="b")))
         assert same and other == bool(error) and not is_replaceable(folder, "onnx", made_from)
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError), model_files(str(tmp_path / "empty"), "ours", {}, ["weights"]):
-        raise ValueError
-    assert not names(tmp_path / "empty")
+
+
+@pytest.mark.parametrize("before", [[], ["notes.txt"]])
+def test_an_error_leaves_no_folder_of_settings_without_a_model(tmp_path, before):
+    for name in before:
+        (tmp_path / name).touch()
+    with pytest.raises(OSError), model_files(str(tmp_path), "ours", {}, ["weights"]):
+        write_text(f"{tmp_path}/config", "config")
+        write_text(f"{tmp_path}/onnx/half", "half")
+        raise OSError("disk full")
+    assert [name for name in names(tmp_path) if not name.startswith(".")] == before
+    assert before or not names(tmp_path)
 
 
 @pytest.mark.parametrize("folder", ["ram://written", "{tmp_path}/new"])
