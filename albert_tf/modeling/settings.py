@@ -202,9 +202,6 @@ class TokenClassifierSettings(LabelSettings):
 
     head: ClassVar[str | None] = "token_classifier"
 
-    label_all_pieces: bool = options.boolean(
-        False, "Whether a word's tag is read from the mean over all of its pieces; if not, from the first piece. The "
-        "model itself does not use it.")
     doc_stride: int | None = options.integer(
         None, "Pieces from the start of a window to the start of the next. 0 or None: half a window.",
         bounds.SEQ_LENGTH.at_least(0))

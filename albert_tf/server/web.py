@@ -99,7 +99,7 @@ def _settings(model: OnnxModel, tokenizer: FullTokenizer) -> dict[str, Any]:
     elif head == "token_classifier":
         windows = tagging_options(model)
         settings.update(max_seq_length=windows.max_seq_length, doc_stride=windows.stride,
-                        label_all_pieces=windows.label_all_pieces, label_names=tag_names(model))
+                        label_names=tag_names(model))
     elif isinstance(stored, SentenceEncoderSettings):
         settings.update(prompt=prompted(stored, [""])[0])
     else:

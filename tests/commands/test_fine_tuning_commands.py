@@ -223,7 +223,6 @@ MISTAKES = [  # the task, flags, and what the line must name
     ("classification", dict(albert_config_file=None, do_train=True), ["--init_checkpoint"]),
     ("classification", dict(early_stopping_patience=2, do_train=True), ["--early_stopping_patience", "--do_eval"]),
     ("classification", dict(init_checkpoint="/nowhere", do_train=True), ["/nowhere"]),
-    ("classification", dict(task_name="sts-b", do_train=True, focal_gamma=2.0), ["--focal_gamma", "sts-b"]),
     ("classification", dict(task_name="sts-b", calibrate=True), ["--calibrate", "sts-b"]),
     ("classification", dict(albert_config_file=None, calibrate=True, init_checkpoint="albert_tiny_en"),
      ["--calibrate", "--output_dir"]),

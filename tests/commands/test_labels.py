@@ -70,7 +70,7 @@ def test_a_calibrated_run_is_used_with_its_temperature_and_thresholds(script, ru
     directory, data = tmp_path / "run", tmp_path / "data"
     shutil.copytree(folder, data)  # with ten copies of each example, a temperature fits held-out examples as well
     (data / "dev.jsonl").write_text((folder / "dev.jsonl").read_text() * 10)
-    script(output_dir=directory, do_train=True, do_eval=True, focal_gamma=2.0)
+    script(output_dir=directory, do_train=True, do_eval=True)
     assert "--ensemble_checkpoints" in script.fails(output_dir=run, ensemble_checkpoints=run, calibrate=True)
     printed = script(output_dir=directory, calibrate=True, do_predict=True, predict_split="dev", data_dir=data,
                          export_dir=tmp_path / "served")

@@ -5,8 +5,6 @@ import tensorflow_text  # noqa: F401  registers the ops of exported models
 from tiny import TINY_TEXT
 from tuning import SENTENCES, TRAINING, results_of, write_tagged
 
-from albert_tf.weights.settings import settings_in
-
 SCORES = {"accuracy", "precision", "recall", "f1", "f1/place", "eval_loss", "loss", "global_step"}
 
 
@@ -51,18 +49,14 @@ def test_a_later_run_knows_the_tags_and_scores_a_file_that_has_some(script, trai
 
 
 @pytest.mark.long
-def test_plain_tags_on_all_pieces_are_those_of_the_run(script, folder):
+def test_the_scores_of_plain_tags_are_accuracy_and_loss(script, folder):
     tags = [["NOUN" if word[0].isupper() else "X" for word in sentence] for sentence in SENTENCES]
     write_tagged(folder / "pos.tsv", tags)
-    flags = dict(train_file=folder / "pos.tsv", eval_file=folder / "pos.tsv", label_all_pieces=True, max_seq_length=16)
+    flags = dict(train_file=folder / "pos.tsv", eval_file=folder / "pos.tsv", max_seq_length=16)
     script(output_dir=folder / "runs", num_runs=2, do_train=True, do_eval=True, **flags)
     predicted = dict(flags, predict_file=folder / "pos.tsv", do_predict=True)
     script(output_dir=folder / "runs", do_eval=False, **predicted)
-    expected = results_of(folder / "runs", "predict_results")
-    script(output_dir=folder / "runs", do_eval=False, **dict(predicted, label_all_pieces=None))  # it is stored
-    assert results_of(folder / "runs", "predict_results") == expected
-    assert settings_in(str(folder / "runs/seed_12345")).label_all_pieces
-    assert set(expected) == {"accuracy", "eval_loss", "loss", "global_step"}
+    assert set(results_of(folder / "runs", "predict_results")) == {"accuracy", "eval_loss", "loss", "global_step"}
 
 
 def test_tags_that_training_never_saw_are_reported(script, folder):

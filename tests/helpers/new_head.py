@@ -15,7 +15,7 @@ SETTINGS = {
     "several": dict(max_seq_length=9, num_labels=3, multi_label=True, thresholds=(0.25, 0.5, 0.75)),
     "regression": dict(max_seq_length=9, num_labels=1),
     "ranker": dict(max_seq_length=9, num_labels=1, activation_fn="sigmoid"),
-    "token_classifier": dict(_READING, num_labels=3, label_names=("O", "B-place", "I-place"), label_all_pieces=True),
+    "token_classifier": dict(_READING, num_labels=3, label_names=("O", "B-place", "I-place")),
     "span": dict(_READING, max_query_length=5),
     "conditional_span": dict(_READING, max_query_length=5),
     "multiple_choice": dict(max_seq_length=9, num_choices=5, max_qa_length=6),

@@ -43,7 +43,7 @@ ARGUMENTS = dict(
     labels=dict(num_labels=3, temperature=2.0, label_names=("a", "b", "c"), max_seq_length=32),
     score=dict(num_labels=1), reranker=dict(num_labels=1, activation_fn="sigmoid"), span={},
     multiple_choice=dict(num_choices=3, max_qa_length=8),
-    token_classifier=dict(num_labels=3, label_names=("A", "B", "O"), label_all_pieces=True),
+    token_classifier=dict(num_labels=3, label_names=("A", "B", "O")),
     sentence_encoder=dict(pooling="mean", normalize=True, prompts=(("query", "find: "),), default_prompt_name="query"))
 
 

@@ -155,7 +155,7 @@ MISTAKES = [
         (dict(head="classifier", max_windows=0), ["max_windows", "1 to 10,000"]),
         (dict(head="classifier", doc_stride=-1), ["doc_stride", "0 to 65,536"]),
         (dict(head="multiple_choice", num_choices="5"), ["num_choices", "1 to 10,000"]),
-        (dict(head="token_classifier", label_all_pieces=1), ["label_all_pieces", "true or false", "1"]),
+        (dict(head="classifier", multi_label=1), ["multi_label", "true or false", "1"]),
         (dict(head="classifier", temperature=0.0), ["temperature", "1e-06", "0.0"]),
         (dict(head="classifier", thresholds=[0.5, 2.0]), ["thresholds", "at most 1"]),
         (dict(head=3), ["'head'", "str"]),

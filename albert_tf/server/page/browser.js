@@ -106,23 +106,20 @@ const ANSWERS = {
     const words = splitWords(text);
     const pieces = words.map(({word}) => encode(word)).map((ids) => ids.length > 0 ? ids : [settings.unk_id]);
     const ids = pieces.flat();
-    const owners = pieces.flatMap((each, word) => (
-      each.map((id, i) => i === 0 || settings.label_all_pieces ? word : -1)));
+    const owners = pieces.flatMap((each, word) => each.map((id, i) => i === 0 ? word : -1));
     const windows = windowsOf(ids.length, settings.max_seq_length - 2, settings.doc_stride);
-    const sums = words.map(() => new Float64Array(settings.label_names.length));
-    const counts = words.map(() => 0);
+    const tags = words.map(() => null);
     const outputs = await run(windows.map(({first, length}) => packed(ids.slice(first, first + length))));
     windows.forEach(({first, length, isBest}, row) => {
       for (let place = 0; place < length; place++) {
         const word = owners[first + place];
         if (!isBest[place] || word < 0) continue;
-        softmax(outputs[row]("logits", place + 1)).forEach((share, label) => { sums[word][label] += share; });
-        counts[word]++;
+        const probabilities = softmax(outputs[row]("logits", place + 1));
+        const [label] = best(probabilities, 1);
+        tags[word] = {name: settings.label_names[label], score: probabilities[label]};
       }
     });
-    const labels = sums.map((sum) => best(sum, 1)[0]);
-    return {words: words.map(({word}) => word), tags: labels.map((label) => settings.label_names[label]),
-            scores: labels.map((label, word) => sums[word][label] / counts[word]),
+    return {words: words.map(({word}) => word), tags: tags.map(({name}) => name), scores: tags.map(({score}) => score),
             start: words.map(({start}) => start), end: words.map(({end}) => end)};
   },
 

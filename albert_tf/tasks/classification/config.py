@@ -47,9 +47,6 @@ class ClassifierConfig(FineTuningConfig):
                                          "--task_config. An export does not read it.")
     classifier_dropout_prob: float = fields.number(0.1, "Dropout rate, from 0 to 1, of the pooled output in training.",
                                                    0.0, 1.0)
-    focal_gamma: float = fields.number(0.0, "Exponent of the focal loss (Lin et al., 2017), which gives texts that the "
-                                       "model already labels correctly less weight in training; 2 is usual. 0: no "
-                                       "focal loss.", 0.0, 10.0)
     calibrate: bool = fields.boolean(False, "Whether to fit, on the dev set, a temperature of the probabilities and, "
                                      "if a text can have several labels, a threshold for each label. They are stored "
                                      "with the best run in --output_dir, for predictions, exports and serve.")

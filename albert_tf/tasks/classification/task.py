@@ -30,8 +30,6 @@ from albert_tf.weights.model_card import write_calibration
 from albert_tf.weights.settings import settings_in, write_settings
 from albert_tf.weights.teacher import StoredTeacher, Teacher
 
-_LEAST_FACTOR = 1e-12  # the power of 0 has no finite gradient if the exponent is less than 1
-
 
 @dataclasses.dataclass(frozen=True)
 class LabelLoss:
@@ -40,15 +38,13 @@ class LabelLoss:
     With one label per text it is the mean of cross entropies that the weights of the labels weight, as PyTorch's
     CrossEntropyLoss(weight=...). With several labels per text it is the mean of binary cross entropies over texts and
     labels, in which the weights multiply the terms of labels that apply, as PyTorch's
-    BCEWithLogitsLoss(pos_weight=...). The focal loss multiplies each term by (1 - p) ** focal_gamma, where p is the
-    probability of what is correct (Lin et al., 2017).
+    BCEWithLogitsLoss(pos_weight=...).
 
     A choice that a question lacks has the logit MISSING_CHOICE, so a term for each label would have to leave it out.
     """
 
     multi_label: bool = False
     class_weights: tuple[float, ...] | None = None
-    focal_gamma: float = 0.0
 
     def weights(self, labels: tf.Tensor) -> tf.Tensor:
         """The weight of each text in the mean, float32 [batch]."""
@@ -63,16 +59,9 @@ class LabelLoss:
         """
         if self.multi_label:
             terms = tf.nn.weighted_cross_entropy_with_logits(labels, logits, tf.constant(self.class_weights or 1.0))
-            return tf.reduce_mean(self._focal(terms, tf.sigmoid(logits * (1.0 - 2.0 * labels))), axis=1)
+            return tf.reduce_mean(terms, axis=1)
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-        losses = self._focal(losses, -tf.math.expm1(-losses))
         return losses if self.class_weights is None else losses * self.weights(labels)
-
-    def _focal(self, losses: tf.Tensor, wrong: tf.Tensor) -> tf.Tensor:
-        """The losses times their factors. `wrong` has the probabilities of what is not correct."""
-        if not self.focal_gamma:
-            return losses
-        return losses * tf.pow(tf.maximum(wrong, _LEAST_FACTOR), self.focal_gamma)
 
 
 class ClassificationObjective(Objective):
@@ -217,7 +206,7 @@ class TextClassification(Task):
         if format.is_ranking:
             return RankingObjective(model)
         return ClassificationObjective(model, format.is_regression,
-                                  LabelLoss(format.multi_label, self._class_weights, options.focal_gamma))
+                                  LabelLoss(format.multi_label, self._class_weights))
 
     def training_table(self):
         table = self._table(self.format, "train")
@@ -317,8 +306,6 @@ class TextClassification(Task):
     def _check_kind(self) -> None:
         """Raises ValueError if a flag is not for the task, or the model was trained for another number of labels."""
         options, format, resolved = self.options, self.format, self.setup.model
-        if options.focal_gamma and format.is_regression:
-            raise ValueError(f"--focal_gamma is for labels, and {format.name} is a regression")
         if options.calibrate and format.is_regression:
             raise ValueError(f"--calibrate is for labels, and {format.name} is a regression")
         if options.calibrate and options.ensemble_checkpoints:

@@ -34,9 +34,6 @@ class TaggingConfig(FineTuningConfig):
         None, "Number of pieces from the start of one window to the start of the next, for sentences of more than "
         "--max_seq_length tokens; 0: half a window. Default: as in the run in --output_dir, or 0.",
         bounds.SEQ_LENGTH.at_least(0))
-    label_all_pieces: bool | None = fields.boolean(
-        None, "Whether all pieces of a word have its tag in training, and the prediction is their mean. If false, only "
-        "the first piece of a word has its tag. Default: false, or as in the model's training if nothing is trained.")
     classifier_dropout_prob: float = fields.number(
         0.1, "Dropout rate, from 0 to 1, of the sequence output in training.", 0.0, 1.0)
 

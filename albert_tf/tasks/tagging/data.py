@@ -11,8 +11,8 @@ A row of features is [CLS] pieces [SEP]. Each word is tokenized separately. A se
 split into overlapping windows, and each piece is labelled only in the window where it has the most context. Besides
 input_ids, input_mask and segment_ids, a row has
 
-  word_pieces   1 for the first piece of a word, 2 for its other pieces if they are labelled, 0 for unlabelled tokens
-  tag_ids       the id of the word's tag, from 1; 0 for unlabelled tokens, and for an unknown tag
+  first_pieces  1 for the first piece of a word, which has the word's tag; 0 for other tokens
+  tag_ids       the id of the word's tag, from 1; 0 for other tokens, and for an unknown tag
 """
 
 from __future__ import annotations
@@ -172,7 +172,6 @@ def share_of_words_with_capitals(text: TaggedText) -> float:
 
 
 SPECIAL_TOKENS = 2
-FIRST_PIECE, OTHER_PIECE = 1, 2
 _CHUNK = 1000  # sentences that are tokenized in one call
 
 
@@ -182,12 +181,10 @@ class TaggingFeatureOptions:
 
     Args:
       doc_stride: pieces from the start of a window to the start of the next; 0 for half a window.
-      label_all_pieces: whether all pieces of a word have its tag; if not, only the first piece has it.
     """
 
     max_seq_length: int
     doc_stride: int = 0
-    label_all_pieces: bool = False
 
     def __post_init__(self):
         bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 1).check("max_seq_length", self.max_seq_length)
@@ -230,7 +227,7 @@ def feature_table(
     made_from = dict(sentences=digest(content.encode("utf-8", "surrogatepass")), label_names=list(label_names),
                      **dataclasses.asdict(options))
     schema = FeatureSchema(options.max_seq_length, dict(sentence=tf.int32),
-                           token_padding=dict(TOKENS, word_pieces=0, tag_ids=0))
+                           token_padding=dict(TOKENS, first_pieces=0, tag_ids=0))
     return cache.table(f"tagging_{split}", made_from, schema, lambda: convert_sentences_to_features(
         text.sentences, label_names, cache.tokenizer, options))
 
@@ -241,17 +238,16 @@ def _rows(
 ) -> Iterator[dict[str, list[int]]]:
     word_ids = [pieces_of[word] for word in sentence.words]
     ids = np.array([piece for pieces in word_ids for piece in pieces], np.int32)
-    other = OTHER_PIECE if options.label_all_pieces else 0
-    marks = np.array([mark for pieces in word_ids for mark in [FIRST_PIECE] + [other] * (len(pieces) - 1)])
+    is_first = np.array([place == 0 for pieces in word_ids for place in range(len(pieces))])
     tags = np.repeat([tag_ids.get(tag, 0) for tag in sentence.tags or [""] * len(word_ids)],
                      list(map(len, word_ids)))
     for window in windows(len(ids), options.window_length, options.stride):
         here = slice(window.first, window.first + window.length)
-        word_pieces = np.where(window.is_max_context, marks[here], 0)
+        first_pieces = window.is_max_context & is_first[here]
         row = special_tokens.around(ids[here])
         yield dict(input_ids=row.tolist(), input_mask=[1] * len(row), segment_ids=[0] * len(row),
-                   word_pieces=_between_special_tokens(word_pieces),
-                   tag_ids=_between_special_tokens(np.where(word_pieces > 0, tags[here], 0)))
+                   first_pieces=_between_special_tokens(first_pieces.astype(int)),
+                   tag_ids=_between_special_tokens(np.where(first_pieces, tags[here], 0)))
 
 
 def _between_special_tokens(values: np.ndarray) -> list[int]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.tasks.classification.metrics import mean_cross_entropy
-from albert_tf.tasks.tagging.data import FIRST_PIECE, TaggedText
+from albert_tf.tasks.tagging.data import TaggedText
 from albert_tf.training.evaluation import check_finite_outputs
 
 _ENTITY_TAG = re.compile("O|[BIES]-.+")
@@ -85,26 +85,13 @@ def _scores(num_both: int, num_predicted: int, num_expected: int) -> tuple[float
 
 
 def word_probabilities(table: FeatureTable, predictions: Sequence[dict[str, list[np.ndarray]]]) -> np.ndarray:
-    """The probabilities of all words of a file, float32 [words, labels]: the mean over pieces and checkpoints.
+    """The probabilities of all words of a file, float32 [words, labels]: the mean over checkpoints.
 
     `predictions` has for each checkpoint the probabilities [seq, labels] of each row of the table.
     """
-    word_pieces = [pieces.numpy() for pieces in table.sequences["word_pieces"]]
-    counted = [np.flatnonzero(pieces) for pieces in word_pieces]
-    piece_probabilities = np.mean([
-        np.concatenate([probabilities[places] for probabilities, places in zip(prediction["probabilities"], counted)])
-        for prediction in predictions], axis=0)
-    marks = np.concatenate([pieces[places] for pieces, places in zip(word_pieces, counted)])
-    return mean_of_pieces(marks, piece_probabilities)
-
-
-def mean_of_pieces(marks: np.ndarray, piece_probabilities: np.ndarray) -> np.ndarray:
-    """The mean of each word's pieces, [words, labels], from the pieces' [pieces, labels] and word_pieces [pieces]."""
-    if not len(marks):
-        return piece_probabilities
-    starts = np.flatnonzero(marks == FIRST_PIECE)
-    lengths = np.diff(starts, append=len(marks))
-    return np.add.reduceat(piece_probabilities, starts, axis=0) / lengths[:, None]
+    places = [np.flatnonzero(row) for row in table.sequences["first_pieces"]]
+    return np.mean([np.concatenate([row[of_row] for row, of_row in zip(prediction["probabilities"], places)])
+                    for prediction in predictions], axis=0)
 
 
 def tags_of_sentences(text: TaggedText, probabilities: np.ndarray, label_names: Sequence[str]) -> list[list[str]]:

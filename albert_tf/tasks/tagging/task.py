@@ -71,8 +71,7 @@ class Tagging(Task):
         super().__init__(options, setup)
         model, columns = setup.model, options.word_and_tag
         self.features = TaggingFeatureOptions(
-            setup.max_seq_length, model.effective_value("doc_stride", options.doc_stride) or 0,
-            bool(model.effective_value("label_all_pieces", options.label_all_pieces)))
+            setup.max_seq_length, model.effective_value("doc_stride", options.doc_stride) or 0)
         self.train, self.dev, self.test = (
             read_tagged_text(path, columns) if path and is_used else None for path, is_used in (
                 (options.train_file, True), (options.eval_file, options.do_eval),
@@ -91,8 +90,7 @@ class Tagging(Task):
 
     def objective(self, config):
         return TaggingObjective(AlbertTokenClassifier(
-            config, len(self.label_names), self.options.classifier_dropout_prob, label_names=self.label_names,
-            label_all_pieces=self.features.label_all_pieces))
+            config, len(self.label_names), self.options.classifier_dropout_prob, label_names=self.label_names))
 
     def training_table(self):
         return self._table(self.train, "train")

@@ -13,7 +13,6 @@ from albert_tf.export.saved_model import BatchedModel, TextSignature, export_mod
 from albert_tf.modeling.classifier import AlbertTokenClassifier
 from albert_tf.modeling.settings import PredictingModel, TokenClassifierSettings
 from albert_tf.tasks.tagging.data import SPECIAL_TOKENS, Sentence, TaggingFeatureOptions, convert_sentences_to_features
-from albert_tf.tasks.tagging.metrics import mean_of_pieces
 from albert_tf.text.graph.packing import is_max_context, slices, windows_of, with_special_tokens
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.packing import padded_rows, padding_values
@@ -59,7 +58,6 @@ def tag_words(
     options, counts = feature_options(model), [len(words) for words in sentences]
     rows = list(convert_sentences_to_features(
         [Sentence(tuple(words), None, ()) for words in sentences], (), tokenizer, options))
-    marks: list[np.ndarray] = [np.zeros(0, np.int32)]
     probabilities: list[np.ndarray] = [np.zeros([0, model.num_labels], np.float32)]
     for first in range(0, len(rows), _BATCH):
         batch = rows[first : first + _BATCH]
@@ -67,21 +65,16 @@ def tag_words(
                   for name, fill in padding_values(tokenizer.pad_id).items()}
         outputs = model(inputs)
         logits = tf.cast(outputs["logits"], tf.float32)
-        for row, row_probabilities in zip(batch, tf.nn.softmax(logits).numpy()):
-            pieces = np.array(row["word_pieces"])
-            places = np.flatnonzero(pieces)
-            marks.append(pieces[places])
-            probabilities.append(row_probabilities[places])
-    of_words = mean_of_pieces(np.concatenate(marks), np.concatenate(probabilities))
-    return np.split(of_words, np.cumsum(counts)[:-1])
+        probabilities += [row_probabilities[np.flatnonzero(row["first_pieces"])]
+                          for row, row_probabilities in zip(batch, tf.nn.softmax(logits).numpy())]
+    return np.split(np.concatenate(probabilities), np.cumsum(counts)[:-1])
 
 
 def feature_options(model: PredictingModel) -> TaggingFeatureOptions:
     """How a model reads words: by its arguments, or else in rows of at most 512 tokens."""
     settings = model.settings
     length = min(settings.max_seq_length or 512, model.config.max_position_embeddings)
-    return TaggingFeatureOptions(length, min(settings.doc_stride or 0, length - SPECIAL_TOKENS),
-                                 settings.label_all_pieces)
+    return TaggingFeatureOptions(length, min(settings.doc_stride or 0, length - SPECIAL_TOKENS))
 
 
 def tag_names(model: PredictingModel) -> Sequence[str]:
@@ -135,7 +128,7 @@ def export_tagging(
 
 
 def _best_tags(inputs: dict, probabilities: tf.Tensor, label_names) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-    """The most probable tag of each word, and its probability (the mean over the word's pieces): [batch, (words)]."""
+    """The most probable tag of each word, and its probability: [batch, (words)]."""
     words, counts = inputs["words"], inputs["word"] >= 0
     word_probabilities = tf.math.unsorted_segment_mean(tf.boolean_mask(probabilities, counts),
                                                        tf.boolean_mask(inputs["word"], counts),
@@ -191,8 +184,7 @@ def pack_words(
         word_pieces.values, tf.gather(word_pieces.row_splits, words.row_splits), validate=False)  # [texts, (pieces)]
     num_pieces = tf.size(pieces.values, tf.int64)
     word = word_pieces.value_rowids()  # [pieces of all texts]
-    counts = tf.range(num_pieces) == tf.gather(word_pieces.row_starts(), word)
-    counts = counts | options.label_all_pieces
+    is_first = tf.range(num_pieces) == tf.gather(word_pieces.row_starts(), word)
 
     window_length = tf.fill(tf.shape(pieces.row_lengths()), tf.constant(options.window_length, tf.int64))
     windows = windows_of(pieces.row_lengths(), window_length, options.stride)
@@ -206,6 +198,6 @@ def pack_words(
     place = tf.range(tf.shape(input_ids, tf.int64)[1])[None] - 1  # in the window
     in_window = (place >= 0) & (place < length)
     piece = tf.where(in_window, begin[:, None] + place, num_pieces)
-    word = tf.gather(tf.pad(tf.where(counts, word, -1), [[0, 1]], constant_values=-1), piece)
+    word = tf.gather(tf.pad(tf.where(is_first, word, -1), [[0, 1]], constant_values=-1), piece)
     return dict(input_ids=input_ids, input_mask=tf.ones_like(ids).to_tensor(0), segment_ids=segments.to_tensor(0),
                 text=windows.text, word=tf.where(is_max_context(place, length, in_window, piece, num_pieces), word, -1))

@@ -41,24 +41,19 @@ def test_losses_of_parts_add_up_to_that_of_the_batch(recorded):
 LOGITS = np.array([[2.0, -1.0, 0.5], [-0.3, 0.2, 1.5], [0.1, 3.0, -2.0], [1.0, 1.0, -1.0]], np.float32)
 ONE, SEVERAL = np.array([0, 2, 0, 1]), np.array([[1, 0, 1], [0, 0, 1], [0, 0, 0], [1, 1, 0]], np.float32)
 WEIGHTS = (0.5, 2.0, 1.25)
-CASES = [  # several labels, weights, gamma, the loss, and its gradient for the third text
-    (False, None, 0.0, 1.0807498716138544, [-0.237044351, 0.235457848, 0.001586503]),
-    (False, WEIGHTS, 0.0, 0.8404204438878927, [-0.111550283, 0.110803693, 0.000746589]),
-    (False, None, 2.0, 0.7300795871833442, [-0.28206489, 0.280177072, 0.001887818]),
-    (False, WEIGHTS, 2.0, 0.425200040751029, [-0.132736419, 0.131848034, 0.000888385]),
-    (False, None, 0.5, 0.9368753299034789, [-0.249490989, 0.247821183, 0.001669806]),
-    (True, None, 0.0, 0.6106559299849272, [0.043748266, 0.079381177, 0.009933577]),
-    (True, WEIGHTS, 0.0, 0.6324925469664556, [0.043748266, 0.079381177, 0.009933577]),
-    (True, None, 2.0, 0.2901365632894067, [0.028299551, 0.093895823, 0.000405912]),
-    (True, None, 0.5, 0.46525191061314325, [0.042373222, 0.083355612, 0.005037939]),
+CASES = [  # several labels, weights, the loss, and its gradient for the third text
+    (False, None, 1.0807498716138544, [-0.237044351, 0.235457848, 0.001586503]),
+    (False, WEIGHTS, 0.8404204438878927, [-0.111550283, 0.110803693, 0.000746589]),
+    (True, None, 0.6106559299849272, [0.043748266, 0.079381177, 0.009933577]),
+    (True, WEIGHTS, 0.6324925469664556, [0.043748266, 0.079381177, 0.009933577]),
 ]
 LABELS = ("calm", "loud", "odd")
 
 
-@pytest.mark.parametrize("multi_label, weights, gamma, expected, gradient", CASES)
-def test_loss_and_gradient_are_those_of_pytorch(multi_label, weights, gamma, expected, gradient):
+@pytest.mark.parametrize("multi_label, weights, expected, gradient", CASES)
+def test_loss_and_gradient_are_those_of_pytorch(multi_label, weights, expected, gradient):
     model = AlbertClassifier(TINY, 3, multi_label=multi_label)
-    task = ClassificationObjective(model, label_loss=LabelLoss(multi_label, weights, gamma))
+    task = ClassificationObjective(model, label_loss=LabelLoss(multi_label, weights))
     logits, labels = tf.constant(LOGITS), tf.constant(SEVERAL if multi_label else ONE)
     rows = [dict(input_ids=tf.zeros([2, 4], tf.int32), label_ids=labels[start : start + 2]) for start in (0, 2)]
     counts = [task.loss_denominators(part) for part in rows]
@@ -69,15 +64,6 @@ def test_loss_and_gradient_are_those_of_pytorch(multi_label, weights, gamma, exp
                    for start, part in zip((0, 2), rows))  # two micro-batches
     np.testing.assert_allclose(loss, expected, atol=1e-6)
     np.testing.assert_allclose(tape.gradient(loss, logits)[2], gradient, atol=1e-6)
-
-
-@pytest.mark.parametrize("multi_label", [False, True])
-def test_a_focal_loss_of_a_certain_text_has_a_finite_gradient(multi_label):
-    logits = tf.constant([[200.0, -200.0]])
-    with tf.GradientTape() as tape:
-        tape.watch(logits)
-        loss = LabelLoss(multi_label, None, 0.5).losses(logits, tf.constant([[1.0, 0.0]] if multi_label else [0]))
-    assert np.isfinite(tape.gradient(loss, logits)).all() and loss.numpy() == 0
 
 
 def test_balanced_weights_are_those_of_scikit_learn():

@@ -56,14 +56,14 @@ def text(tmp_path):
     return read_tagged_text(str(tmp_path / "a.tsv"))
 
 
-def test_words_have_the_mean_over_their_pieces_windows_and_checkpoints(text):
-    """Two windows of the first sentence, whose second word is in both; then the second sentence."""
-    rows = [[0, 1, 2, 0], [0, 2, 1, 0], [0, 1, 0]]
-    names = ("input_ids", "segment_ids", "word_pieces", "tag_ids")
+def test_words_have_the_probabilities_of_their_first_pieces_and_their_mean_over_checkpoints(text):
+    """Two windows of the first sentence, whose second word has its context in the second; then the second sentence."""
+    rows = [[0, 1, 0, 0], [0, 0, 1, 0], [0, 1, 0]]
+    names = ("input_ids", "segment_ids", "first_pieces", "tag_ids")
     table = FeatureTable(FeatureSchema(4, {}), {name: tf.ragged.constant(rows, dtype=tf.int32) for name in names}, {})
     one = [np.zeros([4, 2], np.float32), np.zeros([4, 2], np.float32), np.zeros([8, 2], np.float32)]
-    one[0][1:3] = [[1, 0], [0, 1]]
-    one[1][1:3] = [[0.5, 0.5], [0.2, 0.8]]
+    one[0][1:3] = [[0.5, 0.5], [0, 1]]
+    one[1][1:3] = [[1, 0], [0.2, 0.8]]
     one[2][1] = [0.6, 0.4]
     two = [values[:, ::-1] for values in one]
     found = word_probabilities(table, [dict(probabilities=one)])

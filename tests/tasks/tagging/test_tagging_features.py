@@ -34,34 +34,25 @@ def test_the_first_piece_of_each_word_has_its_tag(request, tokenizer):
     assert row["input_ids"] == [tokenizer.cls_id, *sum(pieces, []), tokenizer.sep_id]
     marks = [1 if i == 0 else 0 for word in pieces for i in range(len(word))]
     tags = [1 + "AB".index(tag) if i == 0 else 0 for word, tag in zip(pieces, SENTENCE.tags) for i in range(len(word))]
-    assert row["word_pieces"] == [0, *marks, 0] and row["tag_ids"] == [0, *tags, 0] and row["sentence"] == 0
-    assert sum(row["word_pieces"]) == len(WORDS) and set(row["input_mask"]) == {1} and set(row["segment_ids"]) == {0}
+    assert row["first_pieces"] == [0, *marks, 0] and row["tag_ids"] == [0, *tags, 0] and row["sentence"] == 0
+    assert sum(row["first_pieces"]) == len(WORDS) and set(row["input_mask"]) == {1} and set(row["segment_ids"]) == {0}
 
 
-def test_all_pieces_have_the_tag_on_request(sentence_pieces):
-    row, = features(sentence_pieces, [SENTENCE], max_seq_length=64, label_all_pieces=True)
-    assert 0 not in row["word_pieces"][1:-1] and 0 not in row["tag_ids"][1:-1]
-    assert row["word_pieces"].count(1) == len(WORDS) and 2 in row["word_pieces"]
-
-
-@pytest.mark.parametrize("label_all_pieces", [False, True])
 @pytest.mark.parametrize("max_seq_length, doc_stride", [(8, 0), (8, 1), (12, 5), (16, 14), (3, 0)])
-def test_windows_lose_and_repeat_nothing(sentence_pieces, max_seq_length, doc_stride, label_all_pieces):
-    options = dict(label_all_pieces=label_all_pieces, doc_stride=doc_stride)
-    whole, = features(sentence_pieces, [SENTENCE], max_seq_length=64, label_all_pieces=label_all_pieces)
-    rows = features(sentence_pieces, [SENTENCE], max_seq_length=max_seq_length, **options)
+def test_windows_lose_and_repeat_nothing(sentence_pieces, max_seq_length, doc_stride):
+    whole, = features(sentence_pieces, [SENTENCE], max_seq_length=64)
+    rows = features(sentence_pieces, [SENTENCE], max_seq_length=max_seq_length, doc_stride=doc_stride)
     assert len(rows) > 1 and max(len(row["input_ids"]) for row in rows) == max_seq_length
-    counted = [[(piece, mark, tag) for piece, mark, tag in zip(row["input_ids"], row["word_pieces"], row["tag_ids"])
+    counted = [[(piece, mark, tag) for piece, mark, tag in zip(row["input_ids"], row["first_pieces"], row["tag_ids"])
                 if mark] for row in rows]
     expected = [(piece, mark, tag) for piece, mark, tag in
-                zip(whole["input_ids"], whole["word_pieces"], whole["tag_ids"]) if mark]
+                zip(whole["input_ids"], whole["first_pieces"], whole["tag_ids"]) if mark]
     assert sum(counted, []) == expected
 
 
-@pytest.mark.parametrize("label_all_pieces", [False, True])
 @pytest.mark.parametrize("max_seq_length, doc_stride", [(64, 0), (9, 0), (9, 2)])
-def test_the_graph_packs_the_same_rows(sentence_pieces, max_seq_length, doc_stride, label_all_pieces):
-    options = TaggingFeatureOptions(max_seq_length, doc_stride, label_all_pieces)
+def test_the_graph_packs_the_same_rows(sentence_pieces, max_seq_length, doc_stride):
+    options = TaggingFeatureOptions(max_seq_length, doc_stride)
     sentences = [SENTENCE, Sentence(("No",), ("A",), (1,)), SENTENCE._replace(words=WORDS[::-1])]
     rows = list(convert_sentences_to_features(sentences, NAMES, sentence_pieces, options))
     words = tf.ragged.constant([each.words for each in sentences])
@@ -73,7 +64,7 @@ def test_the_graph_packs_the_same_rows(sentence_pieces, max_seq_length, doc_stri
         for name in ("input_ids", "input_mask", "segment_ids"):
             np.testing.assert_array_equal(packed[name][i, :length], row[name])
             assert not packed[name][i, length:].any()
-        for mark, word in zip(row["word_pieces"], packed["word"][i]):
+        for mark, word in zip(row["first_pieces"], packed["word"][i]):
             number += mark == 1
             assert word == (number if mark else -1)
     assert len(packed["word"]) == len(rows) and number + 1 == 19
