@@ -32,7 +32,6 @@ DATA = {
     "additional_text": "Path of text of other kinds, in the format of --text, for the study additional_data.",
     "glue_dir": "Folder that has the folders of SST-2, RTE and STS-B. Default: these tasks are not measured.",
     "squad_dir": "Folder of SQuAD's train-v1.1.json and dev-v1.1.json. Default: SQuAD is not measured.",
-    "pairs": "Minimal pairs, in the format of --pairs of score_sentences. Default: BLiMP is not measured.",
 }
 for _name, _help in DATA.items():
     flags.DEFINE_string(_name, None, _help)

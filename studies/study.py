@@ -32,7 +32,6 @@ COLUMNS = {
     "rte": ("RTE", "rte", "eval_accuracy", 100.0),
     "stsb": ("STS-B, Pearson", "stsb", "pearson", 100.0),
     "squad": ("SQuAD 1.1 F1", "squad", "f1", 1.0),
-    "blimp": ("BLiMP", "blimp", "all", 100.0),
     "sst2_ensemble": ("SST-2", "sst2_ensemble", "eval_accuracy", 100.0),
 }
 

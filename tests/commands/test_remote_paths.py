@@ -143,12 +143,6 @@ def test_vectors_are_those_at_a_local_path(session, model, tmp_path, per_token):
     np.testing.assert_array_equal(remote, np.load(tmp_path / "local.npy"))
 
 
-def test_sentences_are_scored(session, model, tmp_path):
-    session.run(script="score_sentences", init_checkpoint=model, input_file=f"{REMOTE}/lines.txt",
-                output_file=f"{REMOTE}/scores.json")
-    assert len(json.loads(fetched(session, "scores.json", tmp_path).read_text())["scores"]) == 2
-
-
 def test_tensorflow_lite_models_are_written(session, model, tmp_path):
     session.run(script="export_to_tflite", init_checkpoint=model, output_dir=f"{REMOTE}/lite", precision="float32",
                 model="encoder", max_seq_length=8)

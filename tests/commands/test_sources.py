@@ -19,7 +19,6 @@ _TRAINING = dict(do_train=True, train_batch_size=2, train_step=1, save_checkpoin
 # The flags of each script, formatted with the folders of `folder`, and the flag of what it writes.
 SCRIPTS = {
     "fill_mask": (dict(text="the [MASK] of"), None),
-    "score_sentences": (dict(input_file="{folder}/lines.txt"), None),
     "extract_embeddings": (dict(input_file="{folder}/lines.txt"), "output_file"),
     "export_to_tflite": (dict(precision="float32", max_seq_length=8), "output_dir"),
     "export_to_tfhub": ({}, "export_path"),

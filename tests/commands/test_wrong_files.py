@@ -29,7 +29,6 @@ SCRIPTS = {
     "train_vocabulary": (dict(input_file="{text}", model_prefix="{out}/x", vocab_size=40), ("input_file",)),
     "pretrain_from_text": (dict(text="{text}", dev_text="{text}", output_dir="{out}"), ("recipe",)),
     "fill_mask": (dict(init_checkpoint="{model}", text="the [MASK] of"), SOURCE_FLAGS),
-    "score_sentences": (dict(init_checkpoint="{model}", input_file="{text}"), (*SOURCE_FLAGS, "pairs")),
     "extract_embeddings": (dict(init_checkpoint="{model}", input_file="{text}", output_file="{out}/x.npy"),
                               SOURCE_FLAGS),
     "serve": (dict(init_checkpoint="{model}"), ("init_checkpoint", "onnx_model", "spm_model_file", "vocab_file")),
@@ -126,8 +125,7 @@ def test_a_vocabulary_of_another_model_is_refused(paths, tmp_path, capsys, scrip
 
 # The flags of each script for what it writes.
 OUTPUTS = {
-    "create_pretraining_data": ("output_file",), "score_sentences": ("output_file",),
-    "convert_checkpoint": ("output_dir",), "fill_mask": ("export_dir",),
+    "create_pretraining_data": ("output_file",), "convert_checkpoint": ("output_dir",), "fill_mask": ("export_dir",),
     "export_to_onnx": ("output_dir",), "export_to_tflite": ("output_dir",),
     "export_to_tfhub": ("export_path", "preprocess_export_path"), "run_pretraining": ("output_dir",),
     "run_classifier": ("output_dir", "export_dir"), "run_race": ("output_dir", "export_dir"),
@@ -143,7 +141,7 @@ def test_an_output_that_cannot_be_written_or_read_again_is_refused_before_a_mode
     before, pattern = file.read_bytes(), "must not have * ? [ or \\, which TensorFlow reads as a pattern"
     no_model = mock.Mock(side_effect=AssertionError("a model is made"))
     outputs = [(file, f"error: {file} "), (file / "x.tfrecord", f"error: {file} ")]
-    if script not in ("create_pretraining_data", "score_sentences", "export_to_onnx", "export_to_tflite"):
+    if script not in ("create_pretraining_data", "export_to_onnx", "export_to_tflite"):
         outputs += [(tmp_path / name, pattern) for name in ("a [1]/x", "a*", "a?", "a\\b")]
     with loaded(script) as run, mock.patch.object(AlbertModel, "__init__", no_model):
         for name in OUTPUTS[script]:
@@ -199,9 +197,7 @@ REFUSED = [  # the command, its flags, and what the line must say
     ("create_pretraining_data", dict(input_file="{text}", output_file="x", spm_model_file="{spm}",
                                      beam_pipeline_options="runner=FlinkRunner"),
      "--beam_pipeline_options=runner=FlinkRunner has no effect without --engine=beam"),
-    ("score_sentences", dict(init_checkpoint="{model}", pairs="a.jsonl", input_file="b.txt"),
-     "--input_file and --pairs exclude each other"),
-    ("score_sentences", dict(input_file="{text}"), "the model is missing: set --init_checkpoint to"),
+    ("fill_mask", dict(text="a [MASK]"), "the model is missing: set --init_checkpoint to"),
     ("extract_embeddings", dict(EXTRACTING, prompt_name="other"), "the model has no prompt 'other'"),
     ("extract_embeddings", dict(EXTRACTING, vector_precision="binary", per_token=True),
      "--per_token and --vector_precision exclude each other"),

@@ -78,8 +78,6 @@ SCENARIOS = dict(
     vectors=Scenario(f"extract_embeddings {MODEL} --input_file=text1.txt --output_file=OUT/v.npy "
                      "--vector_precision=int8", "--input_file=text2.txt",
                      f"search_sentences {MODEL} --input_file=text1.txt --vectors_file=OUT/v.npy --query=river"),
-    scores=Scenario("score_sentences --init_checkpoint=$pretraining/run --input_file=few.txt --output_file=OUT/s.json",
-                    "--input_file=fewer.txt"),
     **{f"to_{format}": Scenario(f"convert_checkpoint {MODEL} --to={format} --output_dir=OUT/model",
                                 "--init_checkpoint=$taught/run",
                                 "convert_checkpoint --init_checkpoint=OUT/model --output_dir=OUT/read")
@@ -135,7 +133,6 @@ def write_data(folder):
         write(name, "\n\n".join("\n".join(f"{words(7)} {words(1, 'good')} {words(1, 'bad')}." for _ in range(8))
                                 for _ in range(10)))
     write("few.txt", "".join(f"{words(4)}\n" for _ in range(6)))
-    write("fewer.txt", "".join(f"{words(4)}\n" for _ in range(3)))
     for split in ("train", "dev", "test"):
         labels = [draw.choice(["bad", "good"]) for _ in range(24)]
         write(f"{split}.tsv", "text\tlabel\n" + "".join(f"{words(5)} {words(1, label)}\t{label}\n" for label in labels))

@@ -15,8 +15,7 @@ from albert_tf.commands import command_runs
 from studies.intervals import over_examples, over_seeds, standard_error
 from studies.study import SCALES, plan, read_study, study_names
 
-DATA = dict(text="text.txt", dev_text="dev.txt", additional_text="more.txt", glue_dir="glue", squad_dir="squad",
-            pairs="blimp")
+DATA = dict(text="text.txt", dev_text="dev.txt", additional_text="more.txt", glue_dir="glue", squad_dir="squad")
 
 
 def planned(study, scale="small", **data):

@@ -6,7 +6,6 @@ import pytest
 from tiny import TINY
 
 import albert_tf
-from albert_tf.tasks.masked_lm import score_sentences
 from albert_tf.tasks.multiple_choice.answers import choose_options
 from albert_tf.tasks.sentence_vectors.vectors import text_vectors
 from albert_tf.tasks.tagging.text_tags import tag_words
@@ -18,7 +17,6 @@ SMALLER = TINY.replace(vocab_size=100)
 
 CASES = [
     (lambda: albert_tf.AlbertPretrainer(SMALLER), lambda *of: albert_tf.fill_masks(*of, "The [MASK].")),
-    (lambda: albert_tf.AlbertPretrainer(SMALLER), lambda *of: score_sentences(*of, ["The name."])),
     (lambda: albert_tf.AlbertClassifier(SMALLER, 2), lambda *of: albert_tf.classify_texts(*of, ["The name."])),
     (lambda: albert_tf.AlbertSpan(SMALLER), lambda *of: albert_tf.answer_questions(*of, ["Who?"], ["The name."])),
     (lambda: albert_tf.AlbertTokenClassifier(SMALLER, 2), lambda *of: tag_words(*of, [["The", "name"]])),
