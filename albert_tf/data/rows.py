@@ -23,7 +23,7 @@ from absl import logging
 
 from albert_tf import options as fields
 from albert_tf.text.lines import check_compression, read_lines, uncompressed_name
-from albert_tf.utils.files import check_is_file, open_binary, parse_json_list, parse_json_object
+from albert_tf.utils.files import check_is_file, decode_utf8, open_binary, parse_json_list, parse_json_object
 from albert_tf.utils.imports import check_installed
 from albert_tf.utils.progress import count_of
 
@@ -366,6 +366,27 @@ def read_parquet(path: str, columns: Sequence[str] | None = None) -> Iterator[tu
                         yield number, row
     except (pyarrow.ArrowException, OSError) as error:
         raise ValueError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from error
+
+
+def class_names(path: str, column: str) -> list[str] | None:
+    """The names of the classes in a column of numbers, or of lists of them, if the library `datasets` stored them.
+
+    Args:
+      path: path of a readable file of rows. Only Parquet can have the names.
+    """
+    if not is_parquet(path):
+        return None
+    import pyarrow.parquet
+
+    with contextlib.closing(open_binary(path)) as file:
+        stored = (pyarrow.parquet.read_schema(file).metadata or {}).get(b"huggingface", b"{}")
+    value: Any = parse_json_object(decode_utf8(stored, path), path)
+    for key in ("info", "features", column):
+        value = value.get(key) if isinstance(value, dict) else None
+    while isinstance(value, dict) and "names" not in value:
+        value = value.get("feature")  # of the items of a list
+    names = value.get("names") if isinstance(value, dict) else None
+    return names if isinstance(names, list) and all(isinstance(name, str) for name in names) else None
 
 
 def _to_readable(values: Any, name: str, path: str, is_optional: bool) -> Any:

@@ -129,6 +129,7 @@ class StoredTeacher:
         self._path, self._name = path, f"--{option}={path}"
         check_is_file(path)
 
+    @np.errstate(over="ignore")  # of a float64 that is too large
     def rows(self, number: int, source: str, width: int | None = None) -> np.ndarray:
         """The rows, float32 [number, width].
 
@@ -151,8 +152,7 @@ class StoredTeacher:
         if rows.ndim != 2 or width not in (None, rows.shape[1]):
             raise ValueError(f"{self._name} has an array of the shape {list(values.shape)}, but must have one of "
                              f"{[number, width or 'any number']}")
-        with np.errstate(over="ignore"):  # a float64 may be too large
-            rows = np.asarray(rows, np.float32)
+        rows = np.asarray(rows, np.float32)
         wrong = np.flatnonzero(~np.isfinite(rows.sum(axis=1, dtype=np.float64)))
         if len(wrong):
             raise ValueError(f"{self._name} has numbers that are not finite in float32, first in row {wrong[0] + 1:,}")

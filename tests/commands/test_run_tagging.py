@@ -1,9 +1,13 @@
 """What run_tagging alone has: tags that a run knows, formats of files, plain tags."""
 
+import json
+
 import pytest
 import tensorflow_text  # noqa: F401  registers the ops of exported models
 from tiny import TINY_TEXT
 from tuning import SENTENCES, TRAINING, results_of, write_tagged
+
+from albert_tf.weights.settings import settings_in
 
 SCORES = {"accuracy", "precision", "recall", "f1", "f1/place", "eval_loss", "loss", "global_step"}
 
@@ -57,6 +61,19 @@ def test_the_scores_of_plain_tags_are_accuracy_and_loss(script, folder):
     predicted = dict(flags, predict_file=folder / "pos.tsv", do_predict=True)
     script(output_dir=folder / "runs", do_eval=False, **predicted)
     assert set(results_of(folder / "runs", "predict_results")) == {"accuracy", "eval_loss", "loss", "global_step"}
+
+
+def test_json_lines_are_trained_on_scored_and_tagged(script, folder):
+    rows = [dict(tokens=sentence, ner_tags=[int(word[0].isupper()) for word in sentence]) for sentence in SENTENCES]
+    path = folder / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    script(output_dir=folder / "of_rows", do_train=True, do_eval=True, do_predict=True, train_step=1, train_file=path,
+           eval_file=path, predict_file=path, tag_names="O,B-place")
+    assert settings_in(str(folder / "of_rows")).label_names == ("B-place", "O")
+    with open(folder / "of_rows/predictions.jsonl", encoding="utf-8") as file:
+        tagged = [json.loads(line) for line in file]
+    assert [row["tokens"] for row in tagged] == [list(sentence) for sentence in SENTENCES]
+    assert all(len(row["ner_tags"]) == len(row["tokens"]) for row in tagged)
 
 
 def test_tags_that_training_never_saw_are_reported(script, folder):

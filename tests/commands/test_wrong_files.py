@@ -66,8 +66,7 @@ BESIDE = {"eval_input_file": dict(do_eval=True), "task_config": dict(task_name=N
           "onnx_model": dict(init_checkpoint=None),
           ("run_tagging", "predict_file"): dict(do_train=False, do_predict=True)}
 TAKES_ANY_TEXT = (("train_vocabulary", "input_file"), ("run_squad", "context_file"),
-                  ("run_sentence_embeddings", "train_file"), ("search_sentences", "input_file"),
-                  ("run_tagging", "train_file"), ("run_tagging", "eval_file"), ("run_tagging", "predict_file"))
+                  ("run_sentence_embeddings", "train_file"), ("search_sentences", "input_file"))
 
 
 @pytest.fixture(scope="module")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import ClassVar
 
 from albert_tf import options as fields
 from albert_tf.tasks.config import FineTuningConfig
-from albert_tf.tasks.tagging.data import Columns
+from albert_tf.tasks.tagging.data import Columns, NamedColumns
 from albert_tf.training.config import Distillation
 from albert_tf.utils import bounds
+
+_NUMBER = re.compile("-?[0-9]+")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -21,15 +24,19 @@ class TaggingConfig(FineTuningConfig):
 
     distillation: Distillation = fields.part(Distillation)
     train_file: str | None = fields.string(
-        None, "Path of the sentences to train on: one word and its tag per line, and a blank line between sentences. "
-        "The tags in this file are the labels of the model.")
+        None, "Path of the sentences to train on: one word and its tag per line, and a blank line between them; or "
+        "JSON lines or Parquet with the lists tokens and ner_tags. The tags in this file are the labels of the model.")
     eval_file: str | None = fields.string(
         None, "Path of the sentences that --do_eval evaluates, in the same format as --train_file.")
     predict_file: str | None = fields.string(
         None, "Path of the sentences that --do_predict tags, in the same format as --train_file or without tags.")
     columns: tuple[str, ...] | None = fields.names(
-        None, "Numbers of the columns of word and tag, from 0. Negative numbers count from the end of the line. "
-        "Default: 1,3 (form and UPOS) for .conllu files, 0,-1 for all others.")
+        None, "Numbers of the columns of word and tag, from 0; negative ones count from the end of the line. For JSON "
+        "lines and Parquet, their names. Default: 1,3 (form and UPOS) for CoNLL-U, 1,-1 if the first column numbers "
+        "the words, 0,-1 for other text; tokens,ner_tags for JSON lines and Parquet.")
+    tag_names: tuple[str, ...] | None = fields.names(
+        None, "Comma-separated names of the tags 0, 1, ..., if JSON lines or Parquet have numbers of tags, such as "
+        "O,B-PER,I-PER. Default: the names that the library datasets stores in Parquet.")
     doc_stride: int | None = fields.integer(
         None, "Number of pieces from the start of one window to the start of the next, for sentences of more than "
         "--max_seq_length tokens; 0: half a window. Default: as in the run in --output_dir, or 0.",
@@ -42,13 +49,13 @@ class TaggingConfig(FineTuningConfig):
         return dict(train_file=["do_train"], eval_file=["do_eval"], predict_file=["do_predict"])
 
     @property
-    def word_and_tag(self) -> Columns | None:
+    def word_and_tag(self) -> Columns | NamedColumns | None:
         """The columns of word and tag; None for the default of the file's format."""
         if self.columns is None:
             return None
-        try:
-            word, tag = map(int, self.columns)
-        except ValueError as error:
-            raise ValueError("--columns must be two numbers, such as 0,-1. Received: "
-                             f"{','.join(self.columns)}") from error
-        return Columns(word, tag)
+        if len(self.columns) != 2:
+            raise ValueError("--columns must be two numbers, such as 0,-1, or two names. Received: "
+                             f"{','.join(self.columns)}")
+        if all(map(_NUMBER.fullmatch, self.columns)):
+            return Columns(*map(int, self.columns))
+        return NamedColumns(*self.columns)

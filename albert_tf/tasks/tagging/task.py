@@ -8,6 +8,7 @@ import os
 import tensorflow as tf
 from absl import logging
 
+from albert_tf.data.rows import is_of_objects
 from albert_tf.modeling.classifier import AlbertTokenClassifier
 from albert_tf.modeling.settings import TokenClassifierSettings
 from albert_tf.tasks.tagging import metrics as tagging_metrics
@@ -73,7 +74,7 @@ class Tagging(Task):
         self.features = TaggingFeatureOptions(
             setup.max_seq_length, model.effective_value("doc_stride", options.doc_stride) or 0)
         self.train, self.dev, self.test = (
-            read_tagged_text(path, columns) if path and is_used else None for path, is_used in (
+            read_tagged_text(path, columns, options.tag_names) if path and is_used else None for path, is_used in (
                 (options.train_file, True), (options.eval_file, options.do_eval),
                 (options.predict_file, options.do_predict)))
         self.label_names = self._label_names()
@@ -142,7 +143,7 @@ class Tagging(Task):
     def _write(self, table, predictions, checkpoint: Checkpoint) -> None:
         """Writes --predict_file with the predicted tags and, if it has tags, the scores with the checkpoint's step."""
         text, probabilities = self.test, tagging_metrics.word_probabilities(table, predictions)
-        ending = os.path.splitext(uncompressed_name(text.path))[1] or ".txt"
+        ending = ".jsonl" if is_of_objects(text.path) else os.path.splitext(uncompressed_name(text.path))[1] or ".txt"
         path = os.path.join(self.options.output_dir, f"predictions{ending}")
         text.write_with_tags(path, tagging_metrics.tags_of_sentences(text, probabilities, self.label_names))
         logging.info("%s: %s tagged", path, count_of(text.num_words, "word"))

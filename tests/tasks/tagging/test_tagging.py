@@ -6,11 +6,13 @@ import re
 import types
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 import tensorflow as tf
 
 from albert_tf.data.feature_table import FeatureSchema, FeatureTable
-from albert_tf.tasks.tagging.data import Columns, label_names, read_tagged_text
+from albert_tf.tasks.tagging.data import Columns, NamedColumns, label_names, read_tagged_text
 from albert_tf.tasks.tagging.metrics import (
     are_entity_tags,
     best_metric,
@@ -152,6 +154,102 @@ def test_comments_and_multiword_tokens_of_conllu_are_no_words(tmp_path):
     assert words_and_tags(text) == [(("do", "n't", "go"), ("AUX", "PART", "VERB"))]
     text.write_with_tags(str(tmp_path / "b.conllu"), [["X", "Y", "Z"]])
     assert (tmp_path / "b.conllu").read_text() == CONLLU.replace("AUX", "X").replace("PART", "Y").replace("VERB", "Z")
+
+
+MULTICONER = """# id 0a-1\tdomain=train
+Ada _ _ B-PER
+sold _ _ O
+
+# id 0a-2\tdomain=train
+# of _ O
+it _ _ O
+"""
+GERMEVAL = """#\thttp://example.org/a [2009-10-17]
+1\tAda\tB-PER\tO
+2\tsold\tO\tO
+"""
+CONLLU_10 = re.sub("(.*\t.*)", "\\1\t_\t_\t_\t_\tB-X", CONLLU)
+
+
+@pytest.mark.parametrize("content, expected", [
+    (MULTICONER, [(("Ada", "sold"), ("B-PER", "O")), (("#", "it"), ("O", "O"))]),
+    (MULTICONER.replace(" _ _", "\t").replace("# of _ O", "#\tO").replace("\t ", "\t"),
+     [(("Ada", "sold"), ("B-PER", "O")), (("#", "it"), ("O", "O"))]),
+    (GERMEVAL, [(("Ada", "sold"), ("O", "O"))]),
+    (CONLLU_10.replace("B-X", "_", 2), [(("do", "n't", "go"), ("AUX", "PART", "VERB"))]),
+    (CONLLU_10, [(("do", "n't", "go"), ("B-X", "B-X", "B-X"))]),
+    (CONLLU_10.replace("B-X", "_\tB-X"), [(("do", "n't", "go"), ("B-X", "B-X", "B-X"))]),
+    ("#begin document (a); part 000\na 0 Ada X\na 1 # O\n\n#end document\n", [(("a", "a"), ("X", "O"))]),
+    ("#Lima\tB-LOC\n#\tO\nis\tO\n\n#\tO\n", [(("#Lima", "#", "is"), ("B-LOC", "O", "O")), (("#",), ("O",))]),
+    ("# newdoc\n#tag HASHTAG\nis V\n# SYM\n\n# SYM\n", [
+        (("#tag", "is", "#"), ("HASHTAG", "V", "SYM")), (("#",), ("SYM",))]),
+    ("#\nAda\n\n# a comment\nsold\n", [(("#", "Ada"), None), (("sold",), None)]),
+])
+def test_comments_before_a_sentence_are_no_words(tmp_path, content, expected):
+    text = read(tmp_path, content)
+    assert words_and_tags(text) == expected
+    if text.has_tags:
+        text.write_with_tags(str(tmp_path / "out"), text.tags)
+        assert (tmp_path / "out").read_text() == content
+
+
+def test_entities_of_a_file_with_comments_are_scored_by_type(tmp_path):
+    names = label_names([read(tmp_path, MULTICONER)])
+    assert names == ("B-PER", "O") and best_metric(names) == "f1"
+
+
+ROWS = [dict(id="0", tokens=["Ada", "sold", "10\u00a0000"], ner_tags=[1, 0, 0]), dict(id="1", tokens=[], ner_tags=[]),
+        dict(id="2", tokens=["Lima"], ner_tags=[2])]
+NAMES = ["O", "B-PER", "B-LOC"]
+
+
+def write_rows(path, rows, feature=None):
+    if path.suffix == ".parquet":
+        table = pyarrow.Table.from_pylist(rows)
+        if feature:
+            stored = json.dumps(dict(info=dict(features=dict(ner_tags=feature))))
+            table = table.replace_schema_metadata(dict(huggingface=stored))
+        pyarrow.parquet.write_table(table, path)
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+@pytest.mark.parametrize("name, stored", [("a.jsonl", False), ("a.parquet", False), ("a.parquet", True)])
+def test_lists_of_tokens_and_tags_are_sentences(tmp_path, name, stored):
+    """The metadata are those that datasets 5.2 writes for List(ClassLabel(names=...))."""
+    feature = dict(feature=dict(names=NAMES, _type="ClassLabel"), _type="List") if stored else None
+    path = write_rows(tmp_path / name, ROWS, feature)
+    text = read_tagged_text(path, tag_names=None if stored else NAMES)
+    assert words_and_tags(text) == [(("Ada", "sold", "10\u00a0000"), ("B-PER", "O", "O")), (("Lima",), ("B-LOC",))]
+    text.write_with_tags(str(tmp_path / "out.jsonl"), [["O", "O", "B-PER"], ["B-LOC"]])
+    assert [json.loads(line) for line in open(tmp_path / "out.jsonl", encoding="utf-8")] == [
+        dict(tokens=["Ada", "sold", "10\u00a0000"], ner_tags=["O", "O", "B-PER"]), dict(tokens=[]),
+        dict(tokens=["Lima"], ner_tags=["B-LOC"])]
+
+
+def test_other_columns_have_words_and_tags_and_a_file_may_have_no_tags(tmp_path):
+    path = write_rows(tmp_path / "a.jsonl", [dict(words=["Ada"], upos=["PROPN"])])
+    assert words_and_tags(read_tagged_text(path, NamedColumns("words", "upos"))) == [(("Ada",), ("PROPN",))]
+    text = read_tagged_text(path, NamedColumns("words"))
+    assert words_and_tags(text) == [(("Ada",), None)]
+    text.write_with_tags(str(tmp_path / "out"), [["X"]])
+    assert (tmp_path / "out").read_text() == '{"words": ["Ada"], "ner_tags": ["X"]}\n'
+
+
+@pytest.mark.parametrize("row, columns, message", [
+    (dict(text="Ada sold", label=[[0, 3, "PER"]]), None, "line 1: 'tokens' must be a list of words. .*Set --columns"),
+    (dict(tokens=["Ada", 5], ner_tags=["O", "O"]), None, "line 1: 'tokens' must be a list of words"),
+    (dict(tokens=["Ada"], ner_tags=["O", "O"]), None, r"line 1: 'ner_tags' must be a list of 1 tags. Received: \['O'"),
+    (dict(tokens=["Ada"], ner_tags=[3]), None, "line 1: the tag 3 has no name: set --tag_names"),
+    (dict(tokens=["Ada"], ner_tags=[True]), None, "line 1: the tag True has no name"),
+    (dict(tokens=[], ner_tags=[]), None, "a.jsonl has no words"),
+    (dict(tokens=["Ada"], ner_tags=["O"]), Columns(), "--columns must be two names, .*a.jsonl. Received: 0,-1")])
+def test_rows_without_words_and_tags_are_refused(tmp_path, row, columns, message):
+    with pytest.raises(ValueError, match=message):
+        read_tagged_text(write_rows(tmp_path / "a.jsonl", [row]), columns, ["O", "B-PER"])
+    with pytest.raises(ValueError, match="--columns must be two numbers, .*a.conll. Received: tokens,ner_tags"):
+        read(tmp_path, "Ada\tO\n", NamedColumns())
 
 
 def test_a_compressed_file_has_the_format_of_its_content(tmp_path):
