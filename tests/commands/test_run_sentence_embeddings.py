@@ -1,8 +1,11 @@
 """What run_sentence_embeddings alone has: scores from cosines, and contrastive objectives."""
 
+import json
+
 import numpy as np
 import pytest
 import tensorflow_text  # noqa: F401  registers the ops of exported models
+from scipy.stats import pearsonr, spearmanr
 from tuning import results_of
 
 import albert_tf
@@ -40,6 +43,21 @@ def test_answers_are_the_cosines_times_the_best_score(run, trained, folder, gold
     run(output_dir=folder / "of_ten", init_checkpoint=trained, do_predict=True, best_score=10, albert_config_file=None,
         spm_model_file=None)
     np.testing.assert_allclose(np.loadtxt(folder / "of_ten/test_results.tsv"), 10 * cosines, atol=1e-4)
+
+
+def test_predictions_of_a_test_set_with_scores_are_scored(run, trained, tmp_path):
+    rows = [("the name of the file", "a file", 3.5), ("he sold the boat", "the boat", 5), ("a kettle", "he left", 0.5),
+            ("nobody had filled it", "it stood on the stove", 2)]
+    (tmp_path / "test.tsv").write_text("a\tb\tscore\n" + "".join("\t".join(map(str, row)) + "\n" for row in rows))
+    (tmp_path / "task.json").write_text(json.dumps(dict(
+        name="likeness", files=dict(test="test.tsv"), columns=dict(text_a="a", text_b="b", label="score"),
+        regression=True)))
+    run(output_dir=tmp_path / "out", init_checkpoint=trained, do_predict=True, data_dir=tmp_path,
+        task_config=tmp_path / "task.json", albert_config_file=None, spm_model_file=None)
+    cosines = np.loadtxt(tmp_path / "out/test_results.tsv") / 5
+    expected = [function([score for *_, score in rows], cosines)[0] for function in (pearsonr, spearmanr)]
+    scores = results_of(tmp_path / "out", "predict_results")
+    assert [scores["pearson"], scores["spearman"]] == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.long

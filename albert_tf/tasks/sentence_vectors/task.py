@@ -17,7 +17,7 @@ from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.settings import SentenceEncoderSettings
 from albert_tf.modeling.vectors import normalized, prompt_text
 from albert_tf.tasks.classification.answers import write_answers
-from albert_tf.tasks.classification.data import read_examples
+from albert_tf.tasks.classification.data import read_examples, read_label_ids
 from albert_tf.tasks.classification.metrics import correlations
 from albert_tf.tasks.sentence_vectors.config import SentenceVectorsConfig
 from albert_tf.tasks.sentence_vectors.data import (
@@ -40,7 +40,7 @@ from albert_tf.tasks.sentence_vectors.vectors import (
 )
 from albert_tf.tasks.task import Checkpoint, Setup, Task
 from albert_tf.training.checkpoints import saved_runs
-from albert_tf.training.evaluation import mean_of
+from albert_tf.training.evaluation import mean_of, report_predicted
 from albert_tf.training.objective import Batch, Objective, Tensors
 from albert_tf.training.strategy import is_chief
 from albert_tf.utils.bounds import check_one_of
@@ -297,7 +297,8 @@ class SentenceEmbeddings(Task):
         return evaluate
 
     def predictions(self):
-        yield self._table(self._scored_pairs("test"), "test"), self._write
+        scores = read_label_ids(self.scored, self.options.data_dir, "test")
+        yield self._table(self._scored_pairs("test"), "test"), functools.partial(self._write, scores)
 
     def export(self, directory, model, checkpoint):
         export_sentence_encoder(directory, model, self.setup.tokenizer, self.setup.max_seq_length)
@@ -316,13 +317,15 @@ class SentenceEmbeddings(Task):
         by_length = embed(vectors_function(model), rows, COMPARED_BATCH)
         return np.stack([vectors.pooled for vectors in sorted(by_length, key=lambda vectors: vectors.text)])
 
-    def _write(self, predictions, checkpoint: Checkpoint) -> None:
-        """Writes the scores of the test set to files in the format of run_classifier.py."""
+    def _write(self, expected: np.ndarray | None, predictions, checkpoint: Checkpoint) -> None:
+        """Writes the cosines of the test set to files in the format of run_classifier.py, and how good they are."""
         options, cosines = self.options, mean_of(predictions, "cosine")
         guids = [example.guid for example in read_examples(self.scored, options.data_dir, "test")]
         write_answers(options.output_dir, self.scored, guids, options.best_score * cosines[:, None])
         logging.info("%s: %s answered in %s", self.scored.name, count_of(len(guids), "test example"),
                      options.output_dir)
+        if expected is not None:
+            report_predicted(options.output_dir, correlations(expected, cosines), checkpoint.step)
 
 
 def with_dropout(config: AlbertConfig) -> AlbertConfig:
