@@ -205,10 +205,10 @@ def write_results(directory: str, results: dict[str, float], name: str = RESULTS
     write_text(os.path.join(directory, f"{name}.json"), json.dumps(results, indent=2, sort_keys=True) + "\n")
 
 
-def report_predicted(output_dir: str, scores: dict[str, float], step: int) -> None:
+def report_predicted(output_dir: str, scores: dict[str, float], step: int, suffix: str = "") -> None:
     """Logs the scores of predictions, and writes them to predict_results.txt and .json."""
     logging.info("%s", format_results(scores))
-    write_results(output_dir, dict(scores, global_step=step), "predict_results")
+    write_results(output_dir, dict(scores, global_step=step), f"predict_results{suffix}")
 
 
 def best_of(history: Iterable[dict], best_metric: str) -> dict[str, float] | None:

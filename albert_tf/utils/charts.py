@@ -1,11 +1,12 @@
-"""Writes line charts as SVG: panels, one below the other, each with its curves and axes."""
+"""Writes charts as SVG: panels of curves, one below the other, and confusion matrices."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Sequence
+from typing import TYPE_CHECKING, Callable, Sequence
 
+import numpy as np
 from absl import logging
 
 from albert_tf.utils.imports import check_installed
@@ -55,6 +56,15 @@ class Panel:
 
 def write_charts(path: str, panels: Sequence[Panel]) -> None:
     """Writes the panels to an SVG file, which is the same for the same panels; without matplotlib, only a warning."""
+    _write(path, lambda: figure(panels))
+
+
+def write_confusion_matrix(path: str, counts: np.ndarray, names: Sequence[str]) -> None:
+    """Writes counts by correct label (row) and predicted label (column) to an SVG file, as write_charts does."""
+    _write(path, lambda: matrix_figure(counts, names))
+
+
+def _write(path: str, draw: Callable[[], Figure]) -> None:
     try:
         check_installed("a chart", "matplotlib")
     except ValueError as error:  # a run does not fail for it after hours of training
@@ -63,7 +73,7 @@ def write_charts(path: str, panels: Sequence[Panel]) -> None:
     import matplotlib
 
     with matplotlib.rc_context(_STYLE), output(path) as temporary:
-        figure(panels).savefig(temporary, format="svg", metadata=dict(Date=None, Creator=None))
+        draw().savefig(temporary, format="svg", metadata=dict(Date=None, Creator=None))
 
 
 def figure(panels: Sequence[Panel]) -> Figure:
@@ -75,6 +85,25 @@ def figure(panels: Sequence[Panel]) -> Figure:
     drawing.subplots_adjust(left=0.1, right=0.97, bottom=0.6 / height, top=1 - 0.3 / height, hspace=0.5)
     for number, (axes, panel) in enumerate(zip(drawing.subplots(len(panels), squeeze=False)[:, 0], panels), start=1):
         _draw(axes, panel, f"panel_{number}")
+    return drawing
+
+
+def matrix_figure(counts: np.ndarray, names: Sequence[str]) -> Figure:
+    """Counts [labels, labels] as a figure of matplotlib. The color of a cell is its share of its row."""
+    from matplotlib.figure import Figure
+
+    places, size = range(len(names)), 2.5 + 0.5 * len(names)  # inches
+    drawing = Figure(figsize=(size, size), layout="constrained")
+    axes = drawing.subplots()
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    axes.pcolormesh(shares, cmap="Blues", vmin=0, vmax=1, edgecolors="white")
+    for row, column in np.ndindex(counts.shape):
+        axes.text(column + 0.5, row + 0.5, str(counts[row, column]), ha="center", va="center",
+                  color="white" if shares[row, column] > 0.5 else "black")
+    axes.set(xlabel="predicted label", ylabel="correct label", aspect="equal")
+    axes.set_xticks([place + 0.5 for place in places], names, rotation=90 if max(map(len, names)) > 6 else 0)
+    axes.set_yticks([place + 0.5 for place in places], names)
+    axes.invert_yaxis()
     return drawing
 
 

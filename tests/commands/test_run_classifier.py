@@ -1,5 +1,6 @@
 """run_classifier.py as a user runs it: every task through train, eval and predict; recipes, several runs, mistakes."""
 
+import csv
 import json
 import os
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of exported models
+from sklearn.metrics import confusion_matrix, f1_score
 from tuning import TRAINING, results_of
 
 from albert_tf.modeling.albert_model import ENCODER_INPUTS
@@ -137,6 +139,31 @@ def test_a_task_of_ones_own_needs_no_code(script, folder):
     assert {"f1", "eval_accuracy"} <= set(results_of(data / "run"))
     assert (data / "run" / "submit_results.tsv").read_text().splitlines()[1].split("\t")[0] == "4"
     assert from_pretrained(str(data / "run"), model="classifier").settings.label_names == ("bad", "good")
+
+
+def test_predictions_of_labelled_files_are_scored_apart_from_the_evaluations(script, write_task, tmp_path):
+    """Also of a file that the task does not name."""
+    write_task()
+    (tmp_path / "other").mkdir()
+    rows = [("Warm.", "good"), ("Cold.", "bad"), ("Warm and cold.", "bad")]
+    (tmp_path / "other/new.jsonl").write_text("".join(
+        json.dumps(dict(review=review, verdict=verdict)) + "\n" for review, verdict in rows))
+    flags = dict(task_config=tmp_path / "reviews.json", output_dir=tmp_path / "run")
+    script(data_dir=tmp_path, do_train=True, do_eval=True, **flags)
+    evaluated = {path: path.read_bytes() for path in (tmp_path / "run").glob("eval_*")}
+    printed = script(data_dir=None, do_predict=True, predict_file=tmp_path / "other/new.jsonl", **flags)
+    assert evaluated == {path: path.read_bytes() for path in (tmp_path / "run").glob("eval_*")}
+    with open(tmp_path / "run/test_predictions.csv", newline="", encoding="utf-8") as file:
+        predicted = [row["prediction"] for row in csv.DictReader(file)]
+    correct = [verdict for _, verdict in rows]
+    scores = results_of(tmp_path / "run", "predict_results")
+    assert scores["eval_accuracy"] == pytest.approx(np.mean([a == b for a, b in zip(predicted, correct)]))
+    assert scores["macro_f1"] == pytest.approx(f1_score(correct, predicted, average="macro"))
+    assert scores["f1/bad"] == pytest.approx(f1_score(correct, predicted, pos_label="bad"))
+    assert f"macro_f1 {scores['macro_f1']:.4f}" in printed and scores["global_step"] == 2
+    matrix = (tmp_path / "run/test_confusion_matrix.txt").read_text().splitlines()
+    assert [row.split()[-2:] for row in matrix[1:]] == confusion_matrix(correct, predicted).astype(str).tolist()
+    assert (tmp_path / "run/test_confusion_matrix.svg").exists()
 
 
 @pytest.fixture

@@ -4,9 +4,10 @@ import math
 import sys
 import xml.etree.ElementTree as ElementTree
 
+import numpy as np
 import pytest
 
-from albert_tf.utils.charts import Curve, Panel, figure, write_charts
+from albert_tf.utils.charts import Curve, Panel, figure, matrix_figure, write_charts
 
 
 def lines(panel):
@@ -30,6 +31,14 @@ def test_points_that_are_not_joined_have_error_bars_and_names_for_x():
     assert [segment.tolist() for segment in bars.get_segments()] == [[[0, 0.5], [0, 1.5]], [[1, 2], [1, 2]]]
     assert [label.get_text().strip() for label in axes.get_xticklabels()] == ["E < 64", "E 128"]
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["seeds"]
+
+
+def test_a_matrix_has_its_rows_from_the_top_and_a_cell_the_color_of_its_share_of_the_row():
+    axes, = matrix_figure(np.array([[3, 1], [0, 0]]), ["a", "b"]).axes
+    assert {text.get_text(): text.get_position() for text in axes.texts[:2]} == {"3": (0.5, 0.5), "1": (1.5, 0.5)}
+    assert axes.yaxis_inverted() and [label.get_text() for label in axes.get_yticklabels()] == ["a", "b"]
+    assert axes.collections[0].get_array().ravel().tolist() == [0.75, 0.25, 0, 0]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("predicted label", "correct label")
 
 
 def test_without_matplotlib_a_warning_takes_the_place_of_the_chart(tmp_path, monkeypatch, caplog):

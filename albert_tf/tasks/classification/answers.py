@@ -22,6 +22,7 @@ from albert_tf.tasks.classification.table_format import TableFormat
 from albert_tf.text.graph.packing import pack_text_windows, pack_texts
 from albert_tf.text.packing import PairPacker, WindowOptions, WindowPacker
 from albert_tf.text.tokenization import FullTokenizer, list_of_strings
+from albert_tf.utils.charts import write_confusion_matrix
 from albert_tf.utils.outputs import write_csv, write_text
 from albert_tf.weights.heads import checked_settings
 
@@ -199,6 +200,21 @@ def write_predictions(
     path = os.path.join(directory, f"{split}_predictions{suffix}.csv")
     write_csv(path, rows, excel_separator)
     return path
+
+
+def write_confusion(
+    directory: str, counts: np.ndarray, names: Sequence[str], suffix: str = "", split: str = "test"
+) -> None:
+    """Writes counts by correct and predicted label to SPLIT_confusion_matrix.txt and, as a picture, to .svg.
+
+    `counts` are int64 [labels, labels], with a row for each correct label.
+    """
+    path = os.path.join(directory, f"{split}_confusion_matrix{suffix}")
+    rows = [["correct \\ predicted", *names], *([name, *map(str, row)] for name, row in zip(names, counts.tolist()))]
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
+    write_text(f"{path}.txt", "".join(line + "\n" for line in lines))
+    write_confusion_matrix(f"{path}.svg", counts, names)
 
 
 # --- exported models --------------------------------------------------------------------------------------------------

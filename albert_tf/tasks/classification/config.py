@@ -50,7 +50,11 @@ class ClassifierConfig(FineTuningConfig):
     calibrate: bool = fields.boolean(False, "Whether to fit, on the dev set, a temperature of the probabilities and, "
                                      "if a text can have several labels, a threshold for each label. They are stored "
                                      "with the best run in --output_dir, for predictions, exports and serve.")
-    predict_split: str = fields.choice("test", ["dev", "test"], "The split that --do_predict predicts.")
+    predict_split: str = fields.choice("test", ["dev", "test"], "The split that --do_predict predicts. Predictions of "
+                                       "a file with labels are also scored.")
+    predict_file: str | None = fields.string(
+        None, "Path of any file to predict instead of the file of --predict_split. It has the same columns; labels are "
+        "optional.", needs="do_predict")
     excel_separator: str | None = fields.choice(
         None, [",", ";"], "Write the predictions (.csv) for Excel: with a byte-order mark and this separator, \";\" in "
         "languages with a decimal comma, which numbers then have. Default: a plain CSV file.", needs="do_predict")
@@ -77,7 +81,7 @@ class ClassifierConfig(FineTuningConfig):
 
     @property
     def readers(self):  # noqa: D102
-        return dict(data_dir=["do_train", "do_eval", "do_predict", "calibrate"])
+        return dict(data_dir=["do_train", "do_eval", *["do_predict"] * (self.predict_file is None), "calibrate"])
 
     @property
     def release_steps(self):  # noqa: D102

@@ -141,6 +141,33 @@ def _example(format: TableFormat, split: str, row: Row) -> InputExample:
     return InputExample(guid, fields["text_a"], fields.get("text_b"), score if isinstance(score, float) else label)
 
 
+def read_label_ids(format: TableFormat, data_dir: str | None, split: str) -> np.ndarray | None:
+    """The label ids of a split's examples, [examples] or with several labels per text [examples, labels].
+
+    None if the file is not labelled, as GLUE's test sets: a row has no label, or an unknown one.
+
+    Raises:
+      ValueError: the file is "train" or "dev" of the task, which must have labels, and is not labelled.
+    """
+    source = format.source(split)
+    column, path, label_ids = source.columns.get("label", source.optional_label), source.path_in(data_dir), []
+    if column is None:
+        return None
+    try:
+        for row in read_rows(path, dict(source.columns, label=column), source.has_header, source.separator):
+            if isinstance(row, Row):
+                with errors_at(f"{path} line {row.line}"):
+                    label_ids.append(format.label_id(row.fields["label"]))
+            elif not format.skips_short_rows:
+                raise ValueError(f"{path} line {row.line}: the label is missing")
+    except ValueError as error:
+        if "label" in source.columns:
+            raise
+        logging.info("the predictions have no scores: %s", error)
+        return None
+    return None if format.multi_label and not np.any(label_ids) else np.array(label_ids)
+
+
 # --- examples to features ---------------------------------------------------------------------------------------------
 
 

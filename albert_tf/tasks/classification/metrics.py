@@ -49,6 +49,25 @@ def evaluate(
     return dict(results, eval_loss=loss, loss=loss)
 
 
+def f1_of_labels(format: TableFormat, label_ids: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+    """macro_f1, and f1/LABEL for each label that is correct or predicted somewhere, as scikit-learn's f1_score.
+
+    label_ids and predicted are [examples], or with several labels per text [examples, labels] of 0 and 1. Then the mean
+    is over all labels, with 0 for those without F1; else over those that have one.
+    """
+    if not format.multi_label:
+        label_ids, predicted = (np.eye(format.num_labels)[ids] for ids in (label_ids, predicted))
+    both, either = (label_ids * predicted).sum(axis=0), label_ids.sum(axis=0) + predicted.sum(axis=0)  # [labels]
+    scores = 2 * both / np.maximum(either, 1)
+    names = {f"f1/{name}": float(score) for name, score, count in zip(format.labels or (), scores, either) if count}
+    return dict(names, macro_f1=float(np.mean(scores if format.multi_label else scores[either > 0])))
+
+
+def confusion_matrix(label_ids: np.ndarray, predicted: np.ndarray, num_labels: int) -> np.ndarray:
+    """The number of examples by correct label (row) and predicted label (column), int64 [labels, labels]."""
+    return np.bincount(label_ids * num_labels + predicted, minlength=num_labels**2).reshape(num_labels, num_labels)
+
+
 def above(probabilities: np.ndarray, thresholds: Sequence[float] | None) -> np.ndarray:
     """Whether each label is predicted, bool [examples, labels]: its probability is at least its threshold, or 0.5."""
     return probabilities >= (0.5 if thresholds is None else np.asarray(thresholds, probabilities.dtype))

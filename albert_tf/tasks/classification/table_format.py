@@ -18,8 +18,8 @@ A text can have several labels, or none, with "multi_label": true. The label col
 names that "label_separator" (default: a comma) separates. "class_weights" are the weights of the labels in the loss: a
 number for each, or "balanced" (see class_weights in task.py).
 
-"test_columns" gives the columns of the test file if they differ; its labels are not read. The best checkpoint is chosen
-by the first of "metrics".
+"test_columns" gives the columns of the test file if they differ. If the test file has the label column, and every row a
+label, its predictions are scored. The best checkpoint is chosen by the first of "metrics".
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ import unicodedata
 from typing import Any, Iterable, Mapping
 
 from albert_tf.data.rows import Column, as_text
-from albert_tf.utils.files import check_name, check_one_line, errors_at, read_json_object
+from albert_tf.utils.files import absolute, check_name, check_one_line, errors_at, is_remote, read_json_object
 from albert_tf.utils.imports import tensorflow as tf
 
 BALANCED = "balanced"
@@ -55,9 +55,12 @@ class SplitFile:
     columns: Mapping[str, Column]
     has_header: bool = True
     separator: str | None = None  # see read_rows
+    optional_label: Column | None = None  # of a test set, whose rows may have no labels
 
-    def path_in(self, data_dir: str) -> str:
+    def path_in(self, data_dir: str | None) -> str:
         """The path of the file in data_dir, which has the folders of all tasks, or is itself the folder of this one."""
+        if data_dir is None or is_remote(self.path):
+            return self.path
         folder, name = os.path.split(self.path)
         path, own = os.path.join(data_dir, self.path), os.path.join(data_dir, name)
         is_own = folder and os.path.basename(os.path.normpath(data_dir)) == folder and not tf.io.gfile.exists(path)
@@ -117,6 +120,17 @@ class TableFormat:
             raise ValueError(f"{self.name} has no {split!r} set; it has {', '.join(self.sources) or 'none'}. "
                              f'Add "{split}": "FILE" to the "files" of your task')
         return self.sources[split]
+
+    def with_file(self, split: str, path: str) -> TableFormat:
+        """The task with a file at any path as a split, without companions. It has the split's columns, or train's.
+
+        Its labels are optional.
+        """
+        source = self.sources.get(split) or self.source("train")
+        columns = {field: column for field, column in source.columns.items() if field != "label"}
+        file = SplitFile(absolute(path), columns, source.has_header, source.separator,
+                         source.columns.get("label", source.optional_label))
+        return dataclasses.replace(self, sources={**self.sources, split: file}, companions=())
 
     def label_id(self, label: str | float | None) -> LabelId:
         """The id of a class, or the value of a score. None gives 0.
@@ -218,12 +232,13 @@ def _from_config(config: dict[str, Any]) -> TableFormat:
     has_header, separator = config.get("has_header", True), config.get("separator")
     if separator is not None and (len(separator) != 1 or separator in '"\r\n'):
         raise ValueError(f'separator must be one character, such as ";". Received: {separator!r}')
+    test_label = test_columns.get("label")
     test_columns = {field: column for field, column in test_columns.items() if field != "label"}
     labels, metrics = _labels_and_metrics(config)
     return TableFormat(
         config["name"],
-        {split: SplitFile(name, test_columns if split == "test" else columns, has_header, separator)
-         for split, name in files.items()},
+        {split: SplitFile(name, test_columns, has_header, separator, test_label) if split == "test" else
+         SplitFile(name, columns, has_header, separator) for split, name in files.items()},
         labels, metrics, multi_label=config.get("multi_label", False), label_separator=_label_separator(config, labels),
         class_weights=_class_weights(config, labels), is_ranking=config.get("ranking", False))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -14,15 +13,20 @@ from albert_tf.data.feature_table import FeatureCache
 from albert_tf.modeling.classifier import AlbertClassifier, AlbertMultipleChoice
 from albert_tf.modeling.settings import ClassifierSettings, Settings
 from albert_tf.tasks.classification import metrics as glue_metrics
-from albert_tf.tasks.classification.answers import export_classification, write_answers, write_predictions
+from albert_tf.tasks.classification.answers import (
+    export_classification,
+    write_answers,
+    write_confusion,
+    write_predictions,
+)
 from albert_tf.tasks.classification.config import ClassifierConfig
-from albert_tf.tasks.classification.data import feature_table, read_examples, with_companions
+from albert_tf.tasks.classification.data import feature_table, read_examples, read_label_ids, with_companions
 from albert_tf.tasks.classification.metrics import Calibration, evaluate_ranking, fitted
 from albert_tf.tasks.classification.table_format import BALANCED, TableFormat
 from albert_tf.tasks.task import Checkpoint, Setup, Task, TrainedModels, check_labels
 from albert_tf.text.packing import WindowOptions
 from albert_tf.training.distillation import binary_divergence, divergence
-from albert_tf.training.evaluation import format_results, mean_of, write_results
+from albert_tf.training.evaluation import format_results, mean_of, report_predicted, write_results
 from albert_tf.training.objective import Batch, Objective, Tensors
 from albert_tf.training.strategy import is_chief, wait_for_all
 from albert_tf.utils.progress import count_of
@@ -236,7 +240,8 @@ class TextClassification(Task):
             WindowOptions(settings.max_windows, settings.doc_stride)))
 
     def evaluation(self):
-        dev_sets = list(self._tables("dev"))
+        formats = with_companions(self.format, self.options.data_dir, "dev")
+        dev_sets = [(format, self._table(format, "dev")) for format in formats]
         if self.format.is_ranking:
             return self._evaluation_of_ranking(dev_sets[0][1])
 
@@ -291,8 +296,14 @@ class TextClassification(Task):
         wait_for_all(self.setup.strategy)
 
     def predictions(self):
-        for format, table in self._tables(self.options.predict_split):
-            yield table, functools.partial(self._write, format)
+        options, split = self.options, self.options.predict_split
+        main = self.format if options.predict_file is None else self.format.with_file(split, options.predict_file)
+        for format in with_companions(main, options.data_dir, split):
+            label_ids = read_label_ids(format, options.data_dir, split)
+            if label_ids is not None:
+                glue_metrics.check_packages(format)
+            suffix = "" if format is main else f"_{format.name}"
+            yield self._table(format, split), functools.partial(self._write, format, label_ids, suffix)
 
     def export(self, directory, model, checkpoint):
         export_classification(directory, model, self.setup.tokenizer, self.setup.max_seq_length, self.has_pairs,
@@ -325,16 +336,14 @@ class TextClassification(Task):
         return feature_table(self.setup.cache, format, self.options.data_dir, split, self.setup.max_seq_length,
                              self.windows)
 
-    def _tables(self, split: str) -> Iterator:
-        """The format and its companions, each with its table."""
-        formats = with_companions(self.format, self.options.data_dir, split)
-        return ((format, self._table(format, split)) for format in formats)
+    def _write(self, format: TableFormat, label_ids: np.ndarray | None, suffix: str, predictions,
+               checkpoint: Checkpoint) -> None:
+        """Writes the answers to --predict_split, and their scores if they are known.
 
-    def _write(self, format: TableFormat, predictions, checkpoint: Checkpoint) -> None:
-        """Writes the answers to --predict_split. The files of a companion task have its name as a suffix."""
+        `suffix` is that of the files: of a companion task its name.
+        """
         options, probabilities = self.options, mean_of(predictions, "probabilities")
         examples = read_examples(format, options.data_dir, options.predict_split)
-        suffix = "" if format is self.format else f"_{format.name}"
         guids = [example.guid for example in examples]
         where = suffix, options.predict_split, self._calibration.thresholds
         write_answers(options.output_dir, format, guids, probabilities, *where)
@@ -342,6 +351,22 @@ class TextClassification(Task):
                                  excel_separator=options.excel_separator)
         count = count_of(len(guids), f"{options.predict_split} example")
         logging.info("%s: %s predicted: %s", format.name, count, path)
+        if label_ids is not None:
+            self._score(format, label_ids, suffix, probabilities, checkpoint)
+
+    def _score(self, format: TableFormat, label_ids: np.ndarray, suffix: str, probabilities: np.ndarray,
+               checkpoint: Checkpoint) -> None:
+        """Writes the scores of predictions and, with one label per text, the confusion matrix."""
+        options, thresholds = self.options, self._calibration.thresholds
+        scores = glue_metrics.evaluate(format, probabilities, label_ids, thresholds)
+        if format.labels is not None:
+            predicted = (glue_metrics.above(probabilities, thresholds) if format.multi_label
+                         else probabilities.argmax(axis=1))
+            scores.update(glue_metrics.f1_of_labels(format, label_ids, predicted))
+            if not format.multi_label:
+                counts = glue_metrics.confusion_matrix(label_ids, predicted, format.num_labels)
+                write_confusion(options.output_dir, counts, format.labels, suffix, options.predict_split)
+        report_predicted(options.output_dir, scores, checkpoint.step, suffix)
 
 
 def _stored(settings: Settings) -> Calibration:

@@ -4,10 +4,11 @@ import csv
 
 import numpy as np
 import pytest
+from sklearn import metrics as sklearn_metrics
 
-from albert_tf.tasks.classification.answers import write_answers, write_predictions
+from albert_tf.tasks.classification.answers import write_answers, write_confusion, write_predictions
 from albert_tf.tasks.classification.data import TASKS, InputExample
-from albert_tf.tasks.classification.metrics import evaluate
+from albert_tf.tasks.classification.metrics import confusion_matrix, evaluate, f1_of_labels
 from albert_tf.tasks.classification.table_format import TableFormat
 
 # Of five examples: three true positives of four answers "1", one false negative.
@@ -126,3 +127,39 @@ def test_predictions_of_a_regression_on_pairs_are_scores_next_to_both_texts(tmp_
         write_predictions(str(tmp_path), TASKS["sts-b"], examples, np.array([[5.5]]), "_sts", excel_separator=separator)
         with open(path, newline="", encoding="utf-8") as file:
             assert file.read() == "\ufeffindex,text_a,text_b,prediction\n".replace(",", separator) + row + "\n"
+
+
+NAMES = ("calm", "loud", "odd", "new", "never")
+
+
+def test_f1_of_each_label_and_the_confusion_matrix_are_scikit_learns():
+    """No example has the fourth label, which is predicted; the fifth is neither, so it has no F1."""
+    random = np.random.RandomState(0)
+    labels = random.choice(3, 400, p=[0.6, 0.3, 0.1])
+    predicted = np.where(random.rand(400) < 0.6, labels, random.randint(4, size=400))
+    scores = f1_of_labels(TableFormat("moods", {}, NAMES), labels, predicted)
+    of_labels = sklearn_metrics.f1_score(labels, predicted, average=None)
+    expected = {f"f1/{name}": score for name, score in zip(NAMES, of_labels, strict=False)}
+    expected["macro_f1"] = sklearn_metrics.f1_score(labels, predicted, average="macro")
+    assert scores == pytest.approx(expected)
+    assert len(scores) == 5 and len(set(scores.values())) == 5
+    np.testing.assert_array_equal(confusion_matrix(labels, predicted, 5),
+                                  sklearn_metrics.confusion_matrix(labels, predicted, labels=range(5)))
+
+
+def test_f1_of_texts_with_several_labels_is_scikit_learns():
+    labels, predicted = np.random.RandomState(0).rand(2, 300, 5) < np.array([0.5, 0.3, 0.2, 0.1, 0.0])
+    scores = f1_of_labels(TableFormat("moods", {}, NAMES, multi_label=True), labels.astype(float), predicted)
+    of_labels = sklearn_metrics.f1_score(labels, predicted, average=None, zero_division=0.0)
+    expected = {f"f1/{name}": score for name, score in zip(NAMES[:4], of_labels, strict=False)}
+    assert scores == pytest.approx(dict(expected, macro_f1=of_labels.mean()))
+
+
+def test_a_confusion_matrix_is_a_text_and_a_picture(tmp_path):
+    write_confusion(str(tmp_path), np.array([[12, 3], [0, 100]]), ["bad", "very good"], "_mm", "dev")
+    assert (tmp_path / "dev_confusion_matrix_mm.txt").read_text() == (
+        "correct \\ predicted  bad  very good\n"
+        "bad                   12          3\n"
+        "very good              0        100\n")
+    picture = (tmp_path / "dev_confusion_matrix_mm.svg").read_text()
+    assert all(f">{text}<" in picture for text in ("12", "3", "0", "100", "very good", "correct label"))

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from albert_tf.tasks.classification.data import read_examples
+from albert_tf.tasks.classification.data import read_examples, read_label_ids
 from albert_tf.tasks.classification.table_format import read_table_format
 
 CONFIG = dict(name="reviews", files=dict(train="train.csv", dev="dev.jsonl", test="test.tsv"),
@@ -182,3 +182,37 @@ def test_a_config_that_is_missing_or_no_json_is_named(tmp_path):
     (tmp_path / "task.json").write_text("{")
     with pytest.raises(ValueError, match="task.json line 1: not JSON"):
         read_table_format(str(tmp_path / "task.json"))
+
+
+@pytest.mark.parametrize("content, expected", [
+    ("verdict\treview\nGOOD\tFine.\nbad\tNo.\n", [1, 0]), ("review\nFine.\n", None),
+    ("review\tverdict\nFine.\t\n", None), ("review\tverdict\nFine.\tgood\nNo.\t?\n", None),
+    ("review\tverdict\nFine.\tgood\nNo.\n", None)],
+    ids=["labelled", "no column", "empty", "unknown", "short row"])
+def test_a_test_file_has_labels_if_every_row_has_one_and_is_read_in_any_case(tmp_path, content, expected, caplog):
+    (tmp_path / "test.tsv").write_text(content)
+    caplog.set_level("INFO", logger="absl")
+    task = config(tmp_path)
+    labels = read_label_ids(task, str(tmp_path), "test")
+    assert (None if labels is None else labels.tolist()) == expected
+    assert [row.text_a for row in read_examples(task, str(tmp_path), "test")][0] == "Fine."
+    assert ("the predictions have no scores: " in caplog.text) == (expected is None)
+    unread = config(tmp_path, test_columns=dict(text_a="review"))
+    assert read_label_ids(unread, str(tmp_path), "test") is None
+
+
+def test_labels_of_the_dev_set_are_not_optional(tmp_path):
+    (tmp_path / "dev.jsonl").write_text('{"review": "Fine.", "verdict": "good"}\n'
+                                        '{"review": "No.", "verdict": "worse"}\n')
+    with pytest.raises(ValueError, match="dev.jsonl line 2: unknown label 'worse'"):
+        read_label_ids(config(tmp_path), str(tmp_path), "dev")
+    task = config(tmp_path, files=dict(train="train.csv")).with_file("dev", str(tmp_path / "dev.jsonl"))
+    assert read_label_ids(task, None, "dev") is None and len(read_examples(task, None, "dev")) == 2
+
+
+def test_texts_of_which_none_has_one_of_several_labels_are_not_labelled(tmp_path):
+    task = config(tmp_path, multi_label=True, metrics=None)
+    for labels, expected in ((("", ""), None), (("", "good,bad"), [[0, 0], [1, 1]])):
+        (tmp_path / "test.tsv").write_text("review\tverdict\n" + "".join(f"Fine.\t{label}\n" for label in labels))
+        found = read_label_ids(task, str(tmp_path), "test")
+        assert (None if found is None else found.tolist()) == expected
