@@ -1,10 +1,9 @@
 """Downloads archives of models (.tar.gz, .tgz, .tar) and unpacks them to a temporary folder, within a size limit.
 
-pooch and Keras' get_file would replace _download alone: both write to local folders only, and an archive would be
+pooch and Keras' get_file would replace the download alone: both write to local folders only, and an archive would be
 in the cache before it is checked. get_file also has no timeout, and what a killed process has left counts as the file.
 
-The data filter of tarfile is not used: Debian 12's Python 3.11.2 does not have it. Archives with links or devices are
-refused here, so that the paths of files are all that is left to check.
+The data filter of tarfile keeps files within the folder. Links, which some versions of it let through, are refused.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import gzip
 import hashlib
 import http.client
 import os
-import pathlib
+import platform
 import shutil
 import tarfile
 import tempfile
@@ -54,8 +53,8 @@ def unpacked(path: str) -> str:
       The directory of the model: the only directory in the archive if there is exactly one and no other file.
 
     Raises:
-      ValueError: the archive is damaged, truncated or, unpacked, larger than 8 GB; the path of a member is absolute or
-        has ".."; or a member is neither a file nor a directory. Then nothing stays unpacked.
+      ValueError: the archive is damaged, truncated or, unpacked, larger than 8 GB; the path of a member leads out of
+        it; a member is neither a file nor a directory; or Python is older than 3.11.4. Then nothing stays unpacked.
     """
     return _unpacked(path, *version(path))
 
@@ -74,17 +73,11 @@ def _unpacked(path: str, length: int, mtime_nsec: int) -> str:
     return only if os.path.isdir(only) else directory
 
 
-class _Refused(ValueError):
-    """The reason for rejecting an archive. The message continues the archive's path."""
-
-
 @contextlib.contextmanager
 def _one_clear_error(path: str) -> Iterator[None]:
     """Turns all errors of reading an archive into a ValueError with a message that begins with its path."""
     try:
         yield
-    except _Refused as error:
-        raise ValueError(f"{path} {error}") from error
     except OSError as error:
         where = f" to {tempfile.gettempdir()}" if error.errno else ""
         raise ValueError(f"{path} cannot be unpacked{where}: {error.strerror or error}") from error
@@ -102,7 +95,7 @@ class _Content:
     def read(self, size: int) -> bytes:
         self.may_read -= size
         if self.may_read < 0:
-            raise _Refused(f"has headers of more than {_MAX_HEADER_BYTES:,} bytes, so it is not a model")
+            raise ValueError(f"it has headers of more than {_MAX_HEADER_BYTES:,} bytes, so it is not a model")
         self.last = self._stream.read(size)
         return self.last
 
@@ -124,11 +117,14 @@ class _Content:
 
 def _check_size(size: int) -> None:
     if size > _MAX_BYTES:
-        raise _Refused(f"has more than {_MAX_BYTES:,} bytes: if you trust it, unpack it, and use the folder")
+        raise ValueError(f"it has more than {_MAX_BYTES:,} bytes: if you trust it, unpack it, and use the folder")
 
 
 def _read(path: str, directory: str | None) -> None:
     """Reads an archive to its end, and unpacks it to a directory if one is given."""
+    if not hasattr(tarfile, "data_filter"):
+        raise ValueError(f"Python {platform.python_version()}, older than 3.11.4, cannot do it safely. Unpack it by "
+                         "tar -xf, and give the folder")
     with tf.io.gfile.GFile(path, "rb") as file:
         compressed = file.read(len(_GZIP)) == _GZIP
         file.seek(0)
@@ -138,18 +134,13 @@ def _read(path: str, directory: str | None) -> None:
         except tarfile.ReadError as error:
             raise ValueError("it does not start like a tar archive, plain or compressed by gzip") from error
         for member in archive:
-            name = pathlib.PurePosixPath(member.name)
-            if name.is_absolute() or ".." in name.parts:
-                raise _Refused(f"has the member {member.name[:80]}, which is outside of it")
-            if not (member.isfile() or member.isdir()) or member.issparse() or member.size < 0:
-                raise _Refused(f"has the member {member.name[:80]}, which is neither a file nor a directory")
+            if not (member.isfile() or member.isdir()):
+                raise ValueError(f"the member {member.name[:80]} is neither a file nor a directory")
+            tarfile.data_filter(member, directory or os.curdir)
             _check_size(member.offset_data + member.size)
-            if member.isfile() and directory and not name.name.startswith("."):  # ._NAME in archives from a Mac
-                target = os.path.join(directory, name)
-                os.makedirs(os.path.dirname(target), exist_ok=True)
+            if directory and not os.path.basename(member.name).startswith("."):  # ._NAME in archives from a Mac
                 content.may_read += member.size
-                with open(target, "wb") as unpacked_file:
-                    shutil.copyfileobj(cast(IO[bytes], archive.extractfile(member)), unpacked_file)
+                archive.extract(member, directory, set_attrs=False, filter="data")
         content.check_end()
 
 
@@ -165,7 +156,9 @@ def downloaded(url: str) -> str:
         logging.info("downloading %s to %s", url, path)
         try:
             with output(path) as temporary:
-                _download(_archive_url(url), temporary)
+                with urllib.request.urlopen(_archive_url(url), timeout=_TIMEOUT) as response, tf.io.gfile.GFile(
+                        temporary, "wb") as file:
+                    shutil.copyfileobj(response, file)
                 with errors_naming_origin(url, temporary), _one_clear_error(temporary):
                     _read(temporary, None)
         except (OSError, http.client.HTTPException, tf.errors.OpError, ValueError) as error:
@@ -180,8 +173,3 @@ def _archive_url(url: str) -> str:
         return url
     query = [*urllib.parse.parse_qsl(parts.query), ("tf-hub-format", "compressed")]
     return parts._replace(query=urllib.parse.urlencode(query)).geturl()
-
-
-def _download(url: str, path: str) -> None:
-    with urllib.request.urlopen(url, timeout=_TIMEOUT) as response, tf.io.gfile.GFile(path, "wb") as file:
-        shutil.copyfileobj(response, file)

@@ -3,6 +3,7 @@
 import gzip
 import io
 import os
+import pathlib
 import shutil
 import tarfile
 import tempfile
@@ -88,15 +89,27 @@ def test_a_released_archive_is_read_without_hidden_files_and_what_a_killed_proce
 
 
 @pytest.mark.parametrize("bad", [
-    member("../outside"), member("model/../../outside"), member("/tmp/outside"),
+    member("../outside"), member("model/../../outside"),
     member("link", tarfile.SYMTYPE, "/etc/passwd"), member("link", tarfile.SYMTYPE, "model.ckpt"),
     member("link", tarfile.LNKTYPE, "../outside"), member("pipe", tarfile.FIFOTYPE)], ids=lambda bad: str(bad[0].name))
 def test_a_member_that_leads_out_ends_all_and_writes_nothing(tmp_path, temporary, bad):
     path = packed(tmp_path / "bad.tar.gz", member("model/first"), bad)
     before = files_in(tmp_path)
-    with pytest.raises(ValueError, match=f"bad.tar.gz has the member {bad[0].name}, which "):
+    with pytest.raises(ValueError, match=f"bad.tar.gz .*{bad[0].name}"):
         albert_tf.from_pretrained(path)
-    assert files_in(tmp_path) == before and not os.path.exists("/tmp/outside")
+    assert files_in(tmp_path) == before
+
+
+def test_an_absolute_path_is_within_the_folder(tmp_path):
+    path = packed(tmp_path / "model.tar.gz", member(f"{tmp_path}/outside"))
+    assert pathlib.Path(archive.unpacked(path), *tmp_path.parts[2:], "outside").read_bytes() == b"x"
+    assert not (tmp_path / "outside").exists()
+
+
+def test_a_python_without_the_filter_says_how_to_unpack(tmp_path, monkeypatch):
+    monkeypatch.delattr(tarfile, "data_filter")
+    with pytest.raises(ValueError, match="a.tar.gz cannot be unpacked: Python .* Unpack it by "):
+        open_model(packed(tmp_path / "a.tar.gz", member("model/first")))
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, bytes], ids=["gzip", "plain"])
@@ -151,15 +164,14 @@ def sparse_by_pax():
 
 
 @pytest.mark.parametrize("bomb, message", [
-    (lambda file: file.addfile(*large("tiny/optimizer.bin", 8 << 20)), "has more than 1,048,576 bytes"),
-    (lambda file: file.addfile(*large("tiny/pipe", 8 << 20, tarfile.FIFOTYPE)), "has the member tiny/pipe, which is"),
-    (lambda file: file.addfile(*large("././@LongLink", 8 << 20, tarfile.GNUTYPE_LONGNAME)), "has headers of more than"),
-    (lambda file: file.addfile(*large("pax", 8 << 20, tarfile.XHDTYPE)), "has headers of more than 65,536 bytes"),
-    (lambda file: file.addfile(*large("sparse", 1, tarfile.GNUTYPE_SPARSE)), "has the member sparse, which is neither"),
-    (lambda file: file.addfile(*sparse_by_pax()), "has the member config.json, which is neither"),
-    (lambda file: [file.addfile(tarfile.TarInfo(f"tiny/{i}")) for i in range(200)], "has headers of more than"),
-    (lambda file: file.fileobj.write(bytes(8 << 20)), "has more than 1,048,576 bytes")],
-    ids=["member", "pipe", "long name", "pax", "sparse", "sparse in pax", "members", "after the end"])
+    (lambda file: file.addfile(*large("tiny/optimizer.bin", 8 << 20)), "it has more than 1,048,576 bytes"),
+    (lambda file: file.addfile(*large("tiny/pipe", 8 << 20, tarfile.FIFOTYPE)), "the member tiny/pipe is neither"),
+    (lambda file: file.addfile(*large("././@LongLink", 8 << 20, tarfile.GNUTYPE_LONGNAME)), "it has headers of"),
+    (lambda file: file.addfile(*large("pax", 8 << 20, tarfile.XHDTYPE)), "it has headers of more than 65,536 bytes"),
+    (lambda file: file.addfile(*sparse_by_pax()), "it has more than 1,048,576 bytes"),
+    (lambda file: [file.addfile(tarfile.TarInfo(f"tiny/{i}")) for i in range(200)], "it has headers of more than"),
+    (lambda file: file.fileobj.write(bytes(8 << 20)), "it has more than 1,048,576 bytes")],
+    ids=["member", "pipe", "long name", "pax", "sparse", "members", "after the end"])
 def test_a_small_archive_of_large_content_ends_at_the_limit(tmp_path, temporary, monkeypatch, bomb, message):
     monkeypatch.setattr(archive, "_MAX_BYTES", 1 << 20)
     monkeypatch.setattr(archive, "_MAX_HEADER_BYTES", 1 << 16)
@@ -169,7 +181,7 @@ def test_a_small_archive_of_large_content_ends_at_the_limit(tmp_path, temporary,
         bomb(file)
     tracemalloc.start()
     try:
-        with pytest.raises(ValueError, match=f"bomb.tar.gz {message}"):
+        with pytest.raises(ValueError, match=f"bomb.tar.gz cannot be unpacked: {message}"):
             open_model(str(tmp_path / "bomb.tar.gz"))
         assert tracemalloc.get_traced_memory()[1] < 4 << 20
     finally:
