@@ -13,21 +13,30 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import io
 import itertools
 import json
 import os
 import re
+import reprlib
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeVar
 
 from absl import logging
 
 from albert_tf import options as fields
 from albert_tf.text.lines import check_compression, read_lines, uncompressed_name
-from albert_tf.utils.files import check_is_file, decode_utf8, open_binary, parse_json_list, parse_json_object
+from albert_tf.utils.files import (
+    check_is_file,
+    decode_utf8,
+    open_binary,
+    parse_json_list,
+    parse_json_object,
+    version,
+)
 from albert_tf.utils.imports import check_installed
 from albert_tf.utils.progress import count_of
 
-csv.field_size_limit(2**31 - 1)  # a field may be a whole document
+csv.field_size_limit(1 << 26)  # characters: a field may be a whole document
 
 _TAB = "\t"
 _DELIMITED = {".tsv": _TAB, ".csv": ","}  # separators
@@ -35,8 +44,14 @@ _QUOTED, _QUOTED_TWICE = re.compile('"[^"]*"'), re.compile('"([^"]|"")*""([^"]|"
 _JSON = (".jsonl", ".json", ".ndjson")
 PARQUET = ".parquet"
 _MOST_BAD_ROWS = 10  # that an error names
-_PARQUET_BATCH = 1024  # rows that are made to Python objects at a time
+_PARQUET_BATCH = 256  # rows that are in memory at a time: each can be a book
 _PARQUET_BUFFER_BYTES = 1 << 20
+# A Parquet file stores equal values once, so a small one can have any number of values, and any size in memory.
+_FEW_VALUES = 1_000_000  # larger columns have at most a value for each byte of the file
+_FEW_BYTES, _LARGEST_RATIO = 1 << 30, 1000  # gzip's largest ratio
+_LARGEST_BATCH = 1 << 28  # bytes
+_HOSTILE = "nearly all are equal. Write the rows that you need to another file"
+_MOST_CHARACTERS = 1 << 30  # of a JSON list, which is read as a whole
 
 # A column's index (negative: from the end of the row), or its name in the header or the JSON object.
 Column = int | str
@@ -133,17 +148,25 @@ def read_rows(path: str, columns: Mapping[str, Column], has_header: bool = True,
 
 def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """Reads the objects of a JSON-lines file or of a JSON list, each with the number of its first line (from 1)."""
-    lines, start = existing_lines(path), []
-    for line in lines:
-        start.append(line)
-        if line.strip():
-            break
-    if start[-1].lstrip().startswith("["):
-        yield from parse_json_list("\n".join([*start, *lines]), path)
+    lines = existing_lines(path)
+    first, start = next(((number, line) for number, line in enumerate(lines, start=1) if line.strip()), (1, ""))
+    lines = itertools.chain(itertools.repeat("", first - 1), [start], lines)
+    if start.lstrip().startswith("["):
+        yield from parse_json_list(_joined(lines, path), path)
         return
-    numbered = enumerate(itertools.chain(start, lines), start=1)
+    numbered = enumerate(lines, start=1)
     for number, line in _without_empty(((number, line.strip() and line) for number, line in numbered), path):
         yield number, parse_json_object(line, path, line=number)
+
+
+def _joined(lines: Iterable[str], path: str) -> str:
+    text = io.StringIO()  # a list of lines would be a multiple of a text with many line breaks
+    for line in lines:
+        text.write(line + "\n")
+        if text.tell() > _MOST_CHARACTERS:
+            raise ValueError(f"{path} is a JSON list with more than {_MOST_CHARACTERS:,} characters: write an object "
+                             "on each line")
+    return text.getvalue().removesuffix("\n")
 
 
 def is_of_objects(path: str) -> bool:
@@ -288,18 +311,17 @@ def _numbered(reader: Iterator[list[str]], path: str) -> Iterator[tuple[int, lis
 
 def _without_empty(lines: Iterable[tuple[int, Content]], path: str) -> Iterator[tuple[int, Content]]:
     """Leaves out lines without content. Warns of them, unless they end the file, since answers have no row for them."""
-    skipped: list[int] = []
-    at_end: list[int] = []
+    first_at_end, num_at_end, first_skipped, num_skipped = 0, 0, 0, 0
     for line, content in lines:
         if content:
-            skipped += at_end
-            at_end = []
+            first_skipped, num_skipped = first_skipped or first_at_end, num_skipped + num_at_end
+            num_at_end = 0
             yield line, content
         else:
-            at_end.append(line)
-    if skipped:
-        logging.warning("%s line %d is empty and skipped (%s of this file)", path, skipped[0],
-                        count_of(len(skipped), "line"))
+            first_at_end, num_at_end = line if not num_at_end else first_at_end, num_at_end + 1
+    if num_skipped:
+        logging.warning("%s line %d is empty and skipped (%s of this file)", path, first_skipped,
+                        count_of(num_skipped, "line"))
 
 
 def _index_of(column: Column, header: list[str] | None, path: str, delimiter: str) -> int:
@@ -327,7 +349,7 @@ def _column(path: str, column: str) -> Iterator[str]:
         for number, values in read_objects(path, [column]):
             value = values[column]
             if not isinstance(value, (str, type(None))):
-                raise ValueError(f"{path} line {number}: {column!r} must be a text. Received: {value!r}"[:300])
+                raise ValueError(f"{path} line {number}: {column!r} must be a text. Received: {reprlib.repr(value)}")
             yield value or ""
         return
     bad = BadRows(path)
@@ -356,9 +378,14 @@ def read_parquet(path: str, columns: Sequence[str] | None = None) -> Iterator[tu
             for column in columns or ():
                 if column not in names:
                     raise ValueError(f"{path}: no column {column!r} among {', '.join(map(repr, names))}")
-            number = 0
+            number, read, size = 0, 0, version(path)[0]
+            if (values := _largest_column(table.metadata, columns)) > max(size, _FEW_VALUES):
+                raise ValueError(f"{path} has {values:,} values of a column in {size:,} bytes: {_HOSTILE}")
             for group in range(table.num_row_groups):
                 for batch in table.iter_batches(_PARQUET_BATCH, row_groups=[group], columns=columns):
+                    read += batch.nbytes
+                    if batch.nbytes > _LARGEST_BATCH or read > _FEW_BYTES + _LARGEST_RATIO * size:
+                        raise ValueError(f"{path} has texts of {read:,} bytes in {size:,} bytes: {_HOSTILE}")
                     arrays = [_to_readable(values, name, path, columns is None) for name, values
                               in zip(batch.schema.names, batch.columns)]
                     for row in pyarrow.RecordBatch.from_arrays(arrays, batch.schema.names).to_pylist():
@@ -387,6 +414,17 @@ def class_names(path: str, column: str) -> list[str] | None:
         value = value.get("feature")  # of the items of a list
     names = value.get("names") if isinstance(value, dict) else None
     return names if isinstance(names, list) and all(isinstance(name, str) for name in names) else None
+
+
+def _largest_column(metadata: Any, columns: Sequence[str] | None) -> int:
+    """The largest number of values of one of these columns. A list has several values."""
+    counts: dict[str, int] = {}
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for column in map(group.column, range(metadata.num_columns)):
+            name = column.path_in_schema.partition(".")[0]
+            if columns is None or name in columns:
+                counts[column.path_in_schema] = counts.get(column.path_in_schema, 0) + column.num_values
+    return max(counts.values(), default=0)
 
 
 def _to_readable(values: Any, name: str, path: str, is_optional: bool) -> Any:

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import bz2
 import contextlib
+import functools
 import gzip
-import itertools
 import os
 import re
 import sys
 import zlib
-from typing import Any, BinaryIO, Iterable, Iterator, Sequence
+from typing import Any, BinaryIO, Iterable, Iterator
 
 from albert_tf.utils.files import check_is_file, decode_utf8, open_binary
 from albert_tf.utils.imports import check_installed
 
+_MOST_BYTES = 1 << 28  # of a line, which can be a whole JSON file
 _DECOMPRESSORS: dict[str, Any] = {".gz": lambda file: gzip.GzipFile(fileobj=file), ".bz2": bz2.BZ2File}
 
 
@@ -70,38 +71,47 @@ def read_lines(path: str, start: int = 0, stop: int | None = None) -> Iterator[s
 
 def read_standard_input() -> Iterator[str]:
     """The lines of standard input, each as soon as it arrives. A line that is not UTF-8 raises a ValueError."""
-    return _decode(sys.stdin.buffer, "standard input")
+    return _decode(_until(sys.stdin.buffer, None), "standard input")
 
 
 def _until(file: BinaryIO, stop: int | None) -> Iterator[bytes]:
     """The parts of a file that end with a newline and begin before `stop`."""
     if stop is None:
-        yield from file
+        yield from iter(functools.partial(file.readline, _MOST_BYTES + 1), b"")
         return
-    while file.tell() < stop and (line := file.readline()):
+    while file.tell() < stop and (line := file.readline(_MOST_BYTES + 1)):
         yield line
 
 
 def _decode(parts: Iterable[bytes], path: str, start: int = 0) -> Iterator[str]:
     """The lines of parts of a file. The first part begins at byte `start`, and each part ends with a newline."""
-    for number, line in enumerate(itertools.chain.from_iterable(map(_lines_of, parts)), start=1):
-        try:
-            yield line.decode("utf-8" if start or number > 1 else "utf-8-sig")
-        except UnicodeDecodeError:
-            decode_utf8(line, path, number + (_count_lines(path, start) if start else 0))  # raises; names file and line
+    number = 0
+    for part in parts:
+        if len(part) > _MOST_BYTES:
+            line_number = number + 1 + (_count_lines(path, start) if start else 0)
+            raise ValueError(f"{path} line {line_number} has more than {_MOST_BYTES:,} bytes")
+        for line in _lines_of(part):
+            number += 1
+            try:
+                yield line.decode("utf-8" if start or number > 1 else "utf-8-sig")
+            except UnicodeDecodeError:  # the next line raises; it names file and line
+                decode_utf8(line, path, number + (_count_lines(path, start) if start else 0))
 
 
-def _lines_of(part: bytes) -> Sequence[bytes]:
+def _lines_of(part: bytes) -> Iterator[bytes]:
     """The lines of a part of a file without their ends. Carriage returns before a newline are one end with it."""
-    if b"\r" not in part:
-        return (part.removesuffix(b"\n"),)
-    return (part.rstrip(b"\r\n") if part.endswith(b"\n") else part.removesuffix(b"\r")).split(b"\r")
+    part = part.rstrip(b"\r\n") if part.endswith(b"\n") else part.removesuffix(b"\r")
+    first = 0
+    while (end := part.find(b"\r", first)) >= 0:  # a list of all lines would be a multiple of the part
+        yield part[first:end]
+        first = end + 1
+    yield part[first:]
 
 
 def _count_lines(path: str, stop: int) -> int:
     """The number of lines that begin before byte `stop` of a file. They are counted only for an error message."""
     with open_binary(path) as file:
-        return sum(len(_lines_of(part)) for part in _until(file, stop))
+        return sum(1 for part in _until(file, stop) for _ in _lines_of(part))
 
 
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z0-9]+)*")  # en, zh, pt-br

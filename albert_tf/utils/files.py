@@ -1,4 +1,4 @@
-"""Local and remote files: their paths, checks that name them, and their content; JSON of users and other programs.
+"""Local and remote files: their paths, checks that name them, and their content; JSON and YAML of others.
 
 tf.io.gfile supports local and remote paths (gs://). Local files are read without TensorFlow, so that a tokenizer needs
 no TensorFlow.
@@ -135,10 +135,21 @@ def check_is_file(path: str, kind: str = "file") -> None:
         raise ValueError(f"{path} is neither a file nor a pipe: a device may have no end")
 
 
+def check_name_fits(path: str, ending: str) -> None:
+    """Raises ValueError if the file system has no names as long as that of a local path with an ending."""
+    try:
+        os.lstat(f"{path}{ending}")
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise ValueError(f"{path} is too long, since files beside it have names with {ending!r} at the end: choose "
+                             "another path") from error
+
+
 def check_directory(path: str) -> None:
     """Raises ValueError if a directory cannot be made at a local path, since it or a parent is a file or a bad link."""
     if is_remote(path):  # an object store has no directories
         return
+    check_name_fits(path.rstrip("/"), "..lock")  # .NAME.lock
     while path and not os.path.exists(path):
         written_path(path)
         path = os.path.dirname(path)
@@ -247,7 +258,7 @@ def decode_utf8(content: bytes, path: str, first_line: int = 1) -> str:
                          f"convert it: iconv -f {'UTF-16' if is_utf16 else 'WINDOWS-1252'} -t UTF-8") from error
 
 
-# --- JSON ------------------------------------------------------------------------------------------------------------
+# --- JSON and YAML ---------------------------------------------------------------------------------------------------
 #
 # Every error is a ValueError that names the file and the line. Python's reader raises RecursionError for "[[[[",
 # and an error without a line for numbers of thousands of digits. It accepts half of a surrogate pair ("\ud83d" alone)
@@ -255,6 +266,7 @@ def decode_utf8(content: bytes, path: str, first_line: int = 1) -> str:
 
 _MOST_DIGITS = 1_000
 _MOST_BYTES = 1 << 26
+_MOST_YAML = 1 << 16  # PyYAML reads it in a second; others' files have some thousand
 # Only an escape can be a surrogate, since UTF-8 has none.
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -275,12 +287,17 @@ def read_json_list(path: str) -> list[dict[str, Any]]:
     return [value for _, value in parse_json_list(_read(path, "file"), path)]
 
 
-def _read(path: str, kind: str) -> str:
+def read_yaml_object(path: str) -> dict[Any, Any]:
+    """Reads an object of YAML from a file. Its keys may be other values than texts."""
+    return parse_yaml_object(_read(path, "YAML file", 4 * _MOST_YAML), path)  # a character has up to 4 bytes
+
+
+def _read(path: str, kind: str, most: int = _MOST_BYTES) -> str:
     """The text of a small file."""
     check_is_file(path, kind)
     size = tf.io.gfile.stat(path).length
-    if size > _MOST_BYTES:
-        raise ValueError(f"{path} has {size:,} bytes: a JSON {kind} has at most {_MOST_BYTES:,}")
+    if size > most:
+        raise ValueError(f"{path} has {size:,} bytes: such a {kind} has at most {most:,}")
     with tf.io.gfile.GFile(path, "rb") as file:
         return decode_utf8(file.read(), path)
 
@@ -338,6 +355,30 @@ def parse_unchecked(text: str, path: str, line: int | None = None) -> Any:
         raise ValueError(f"{place}: lists or objects are nested too deeply") from error
     except ValueError as error:
         raise ValueError(f"{place}: {error}") from error
+
+
+def parse_yaml_object(text: str, path: str) -> dict[Any, Any]:
+    """Parses an object of YAML of at most 64 kB. References are refused: a small text could be a large object."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def compose_node(self, parent, index):
+            if self.check_event(yaml.AliasEvent):
+                raise ValueError("references (*name) are not followed")
+            return super().compose_node(parent, index)
+
+    if len(text) > _MOST_YAML:
+        raise ValueError(f"{path} has {len(text):,} characters of YAML: at most {_MOST_YAML:,} are read")
+    try:
+        value = yaml.load(text, Loader)  # noqa: S506  it is a SafeLoader
+    except RecursionError as error:
+        raise ValueError(f"{path}: lists or objects are nested too deeply") from error
+    except (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # PyYAML raises the errors of Python for values that are not of the type of their tag.
+        raise ValueError(f"{path} is not a YAML file: {' '.join(str(error).split())[:300]}") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"{path}: expected an object of YAML, got {text.strip()[:40]!r}")
+    return value
 
 
 def check_characters(text: str, place: str) -> None:

@@ -22,6 +22,7 @@ from typing import Any, Collection, Iterable, Iterator, Mapping, Sequence
 from albert_tf.utils.files import (
     absolute,
     check_directory,
+    check_name_fits,
     check_no_wildcard,
     is_remote,
     names_in,
@@ -142,6 +143,8 @@ def check_output(path: str, files: Iterable[str]) -> Collection[str]:
         earlier = list(read_manifest(manifest)["files"])
         known = [os.path.basename(manifest), *(earlier or names)]  # a damaged one lists none
     for name, file in names.items():
+        if not is_remote(file):
+            check_name_fits(file, ".earlier")  # of a manifest
         if tf.io.gfile.isdir(file):
             raise ValueError(f"{file} is a directory, but must be a file")
         target = written_path(file)

@@ -19,6 +19,7 @@ import fnmatch
 import importlib
 import os
 import pathlib
+import shlex
 from typing import Callable, Mapping, NamedTuple, Sequence
 
 import tensorflow as tf
@@ -185,10 +186,10 @@ def _read(path: str) -> StoredModel:
     return importlib.import_module(f"albert_tf.weights.{module}").read(path)
 
 
-# The program in PyTorch that makes safetensors of a checkpoint.
-_TO_SAFETENSORS = ("""python -c "import torch, safetensors.torch as s; w = torch.load('{path}', map_location='cpu', """
-                   """weights_only=True); s.save_file({{k: v.clone() for k, v in w.get('net', w).items()}}, """
-                   """'{folder}/model.safetensors')\"""")
+# The program in PyTorch that makes safetensors of a checkpoint. The names of files follow as arguments, quoted.
+_TO_SAFETENSORS = ("""python -c "import sys, torch, safetensors.torch as s; w = torch.load(sys.argv[1], """
+                   """map_location='cpu', weights_only=True); """
+                   """s.save_file({k: v.clone() for k, v in w.get('net', w).items()}, sys.argv[2])\"""")
 
 
 def refuse_pickle(path: str) -> None:
@@ -204,9 +205,10 @@ def refuse_pickle(path: str) -> None:
     if start.startswith(_STARTS) or path.endswith(PICKLES):
         kind = "a pickle"
     if kind:
+        files = shlex.join([path, os.path.join(os.path.dirname(path), "model.safetensors")])
         raise ValueError(f"{path} is {kind}, which can run any code when it is read: save the model as safetensors "
                          "(Hugging Face's save_pretrained does), and use that folder. A checkpoint of PL-BERT: "
-                         f"{_TO_SAFETENSORS.format(path=path, folder=os.path.dirname(path) or '.')}")
+                         f"{_TO_SAFETENSORS} {files}")
 
 
 def is_url(path: str) -> bool:

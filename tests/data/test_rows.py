@@ -345,3 +345,28 @@ def test_other_files_are_refused(tmp_path, monkeypatch):
     (tmp_path / "t.parquet").write_text("")
     with pytest.raises(ValueError, match="a Parquet file needs the package pyarrow, .*: pip install pyarrow"):
         list(read_texts(str(tmp_path / "t.parquet"), "text"))
+
+
+def test_a_small_table_with_any_number_of_equal_values_is_refused_before_they_are_read(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow.parquet")
+    for values in (["a"] * 2_000_000, [[1] * 1_000] * 2_000):
+        pyarrow.parquet.write_table(pyarrow.table(dict(text=values)), tmp_path / "t.parquet")
+        assert (tmp_path / "t.parquet").stat().st_size < 20_000
+        with pytest.raises(ValueError, match="t.parquet has 2,000,000 values of a column in [0-9,]+ bytes"):
+            next(read_objects(str(tmp_path / "t.parquet"), ["text"]))
+
+
+def test_a_small_table_with_equal_long_texts_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "_LARGEST_BATCH", 1_000_000)
+    path = write_table(tmp_path / "t.parquet", [dict(text="a" * 10_000)] * 200, 200)
+    with pytest.raises(ValueError, match="t.parquet has texts of 2,00[0-9],[0-9]{3} bytes in [0-9,]+ bytes"):
+        next(read_objects(path, ["text"]))
+
+
+def test_a_list_in_json_has_a_largest_size(tmp_path, monkeypatch):
+    (tmp_path / "t.json").write_text("\n" * 900 + '[{"a": 1}]' + "\n" * 200)
+    assert list(read_objects(str(tmp_path / "t.json"), ["a"])) == [(901, dict(a=1))]
+    monkeypatch.setattr(reading, "_MOST_CHARACTERS", 1000)
+    with pytest.raises(ValueError, match="t.json is a JSON list with more than 1,000 characters"):
+        next(read_objects(str(tmp_path / "t.json"), ["a"]))

@@ -5,6 +5,7 @@ import gzip
 
 import pytest
 
+from albert_tf.text import lines
 from albert_tf.text.lines import check_splitting, read_lines, split_lines
 
 TEXT = "\ufeffone\r\ntwo\n\nthree\u2028four\n\xe4\r\nfive\rsix\r\rseven\r\r\nlast".encode()
@@ -75,3 +76,13 @@ def test_an_apostrophe_without_a_counterpart_does_not_make_a_sentence_of_pages()
 def test_a_wrong_language_is_named(language):
     with pytest.raises(ValueError, match=f"Received: '{language}'"):
         check_splitting(language)
+
+
+@pytest.mark.parametrize("name, compress", [("text.txt", bytes), ("text.txt.gz", gzip.compress)])
+def test_a_line_without_an_end_is_not_read_as_a_whole(file, monkeypatch, name, compress):
+    monkeypatch.setattr(lines, "_MOST_BYTES", 10)
+    assert list(read_lines(file(name, compress(b"123456789\n1234567890")))) == ["123456789", "1234567890"]
+    path = file(name, compress(b"one\rtwo\nthree\n" + b"x" * 1000))
+    for start in (0, 5) if name == "text.txt" else (0,):
+        with pytest.raises(ValueError, match=f"{name} line 4 has more than 10 bytes"):
+            list(read_lines(path, start, 2000))

@@ -14,7 +14,7 @@ from albert_tf.tasks.squad.reading import read_squad_examples
 from albert_tf.training.config import Devices
 from albert_tf.training.evaluation import read_history
 from albert_tf.training.strategy import create_strategy
-from albert_tf.utils.files import parse_json_object, read_json_object
+from albert_tf.utils.files import parse_json_object, parse_yaml_object, read_json_object
 from albert_tf.weights.hugging_face.configs import read_config
 from albert_tf.weights.hugging_face.reading import stored_tensors
 from albert_tf.weights.vocabulary import options_in
@@ -155,3 +155,20 @@ def test_values_of_another_kind_are_refused_by_name(tmp_path, reader, content, n
     with pytest.raises(ValueError, match=named) as caught:
         read(written(tmp_path, name, content))
     assert str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize("text, reason", [
+    ("a: " + "[" * 3_000, "nested too deeply"), ("a: &a [1]\nb: [*a, *a]", r"references \(\*name\) are not followed"),
+    ("a: &a [*a]", "references"), ("a: 1\n" * 20_000, "100,000 characters of YAML: at most 65,536"),
+    ("a: !!int ''", "not a YAML file"), ("a: !!timestamp x", "not a YAML file"), ("a: !!bool x", "not a YAML file"),
+    ("a: 2001-99-99", "not a YAML file"), ("? [a]\n: b", "not a YAML file"),
+    ("a: !!python/name:os.system", "not a YAML file"), ("a: [", "not a YAML file"), ("\0", "not a YAML file"),
+    ("[a]", r"an object of YAML, got '\[a\]'"), ("", "got ''")])
+def test_yaml_that_cannot_be_read_is_one_line(text, reason):
+    with pytest.raises(ValueError, match=f"^x.yml.*{reason}") as error:
+        parse_yaml_object(text, "x.yml")
+    assert "\n" not in str(error.value)
+
+
+def test_an_object_of_yaml_is_read():
+    assert parse_yaml_object("a: {b: [1, 2.5, null]}\n3: yes", "x.yml") == {"a": {"b": [1, 2.5, None]}, 3: True}

@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -30,7 +31,15 @@ from albert_tf.utils.manifests import (
     output_set,
     shard_paths,
 )
-from albert_tf.utils.outputs import local_copy, locked, output, output_checkpoint, used_alone, write_text
+from albert_tf.utils.outputs import (
+    local_copy,
+    locked,
+    output,
+    output_checkpoint,
+    used_alone,
+    write_array,
+    write_text,
+)
 
 ROOT = str(pathlib.Path(__file__).parents[2])
 
@@ -424,6 +433,24 @@ def test_a_new_path_and_an_empty_file_and_an_earlier_output_may_be_written(tmp_p
     write_shards(tmp_path, "first")
     for folder in (tmp_path, f"{tmp_path}//", f"{tmp_path}/./"):
         assert check_output(f"{folder}/x.tfrecord", [f"{folder}/{SHARDS[0]}"]) == SHARDS[:2]
+
+
+@pytest.mark.parametrize("length", [234, 242, 255, 300])
+def test_a_name_for_which_a_manifest_would_be_too_long_is_refused_before_the_work(tmp_path, length):
+    path = str(tmp_path / ("x" * (length - 4) + ".npy"))
+    with pytest.raises(ValueError, match="x.npy.*too long"), output_set({path: [path]}):
+        pytest.fail("the work has begun")
+    with pytest.raises(ValueError, match="x is too long"):
+        check_export(str(tmp_path / ("x" * (length + 20))))
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_longest_name_can_be_written_twice(tmp_path):
+    path = str(tmp_path / ("x" * 229 + ".npy"))
+    for _ in range(2):
+        with output_set({path: [path]}) as outputs:
+            write_array(outputs.temporary[path], np.zeros(1))
+    assert made_from_of(path) == {}
 
 
 @pytest.mark.parametrize("paths, named", [

@@ -273,3 +273,12 @@ def test_a_vocabulary_that_keeps_accents_is_read_and_written_with_hugging_faces_
     assert written["strip_accents"] is False and "keep_accents" not in written
     for name in ("source", "written"):
         assert open_model(str(tmp_path / name)).vocabulary.tokenizer().tokenize("Schön") == ["schön"]
+
+
+def test_a_file_has_at_most_as_many_tensors_as_the_largest_model(tmp_path):
+    _, folder = folder_of(tmp_path)
+    empty = dict(dtype="F32", shape=[0], data_offsets=[0, 0])
+    header = json.dumps({f"tensor_{i}": empty for i in range(20_001)}).encode()
+    (folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    with pytest.raises(ValueError, match="model.safetensors has 20,001 tensors, and a model has at most 20,000"):
+        open_model(str(folder))

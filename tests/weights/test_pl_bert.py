@@ -50,8 +50,28 @@ def test_weights_outputs_and_losses_are_those_of_transformers(tmp_path):
         assert float(parts["word_loss"]) == pytest.approx(float(expected[predictions]), rel=1e-5)
 
 
-def test_a_config_without_model_params_is_named(tmp_path):
-    (tmp_path / "config.yml").write_text("log_dir: x")
+@pytest.mark.parametrize("text, named", [
+    ("log_dir: x", "config.yml has no model_params"), ("model_params: {1: 2}", "config.yml has no model_params"),
+    ("model_params: " + "[" * 3_000, "config.yml: .* nested too deeply"),
+    ("a: 1\n" * 600_000, "config.yml has 3,000,000 bytes"),
+    ("model_params: {vocab_size: [x]}", "config.yml: vocab_size must be")])
+def test_a_config_that_cannot_be_read_is_named(tmp_path, text, named):
+    (tmp_path / "config.yml").write_text(text)
     (tmp_path / "model.safetensors").write_bytes(b"")
-    with pytest.raises(ValueError, match="config.yml has no model_params"):
+    with pytest.raises(ValueError, match=named):
         albert_tf.from_pretrained(str(tmp_path))
+
+
+def test_the_program_for_a_checkpoint_quotes_its_name(tmp_path):
+    path = tmp_path / "it's $(touch x) `y` \"z\"" / "step 1.t7"
+    path.parent.mkdir()
+    path.write_bytes(b"\x80\x02")
+    with pytest.raises(ValueError, match="is a pickle") as error:
+        albert_tf.from_pretrained(str(path))
+    program = str(error.value).partition("PL-BERT: ")[2]
+    # A shell that gives the arguments instead of running Python.
+    printed = subprocess.run(["sh", "-c", 'python() { printf "%s\\n" "$@"; }\n' + program], stdout=subprocess.PIPE,
+                             text=True, check=True, cwd=tmp_path).stdout.splitlines()
+    assert printed[0] == "-c" and printed[2:] == [str(path), str(path.parent / "model.safetensors")]
+    compile(printed[1], "program", "exec")
+    assert not (tmp_path / "x").exists()

@@ -7,6 +7,7 @@ vocabulary, and the settings.
 from __future__ import annotations
 
 import os
+import shlex
 from typing import Any, Mapping, Sequence
 
 import numpy as np
@@ -232,8 +233,8 @@ def _instead(path: str, names: list[str]) -> str:
     if is_hub_module(path):
         return ", but a SavedModel, which TensorFlow Serving serves"
     if any(name.endswith((".index", ".safetensors")) for name in names):
-        return (f", but weights: export them with export_to_onnx --init_checkpoint={path}, or set --init_checkpoint "
-                "instead of --onnx_model")
+        return (f", but weights: export them with export_to_onnx --init_checkpoint={shlex.quote(path)}, or set "
+                "--init_checkpoint instead of --onnx_model")
     return ": export a model with export_to_onnx"
 
 

@@ -30,9 +30,9 @@ from albert_tf.utils.files import (
     check_name,
     check_one_line,
     errors_at,
-    read_bytes,
     read_json_list,
     read_json_object,
+    read_yaml_object,
 )
 from albert_tf.utils.foreign_keys import check_supported
 from albert_tf.utils.outputs import write_or_remove, write_text
@@ -113,15 +113,10 @@ def read_config(folder: str) -> ModelConfig:
 
 def _pl_bert_config(path: str) -> dict[str, Any]:
     """The model_params of a config.yml, with which PL-BERT makes transformers' AlbertConfig."""
-    import yaml
-
-    try:
-        content = yaml.safe_load(read_bytes(path))
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path} is not a YAML file: {' '.join(str(error).split())}") from error
-    if not isinstance(content, dict) or not isinstance(content.get("model_params"), dict):
-        raise ValueError(f"{path} has no model_params, as PL-BERT's has")
-    return {name: value for name, value in content["model_params"].items() if name != "dropout"}  # without effect there
+    parameters = read_yaml_object(path).get("model_params")
+    if not isinstance(parameters, dict) or not all(isinstance(name, str) for name in parameters):
+        raise ValueError(f"{path} has no model_params with names and values, as PL-BERT's has")
+    return {name: value for name, value in parameters.items() if name != "dropout"}  # without effect there
 
 
 def _numbered(num_labels: int) -> tuple[str, ...]:

@@ -56,6 +56,7 @@ _POSITION_IDS = "embeddings.position_ids"  # the numbers 0, 1, 2, ... in older f
 # The oldest files have TensorFlow's names for a LayerNorm's weight and bias.
 _OLD_ENDINGS = {".gamma": ".weight", ".beta": ".bias"}
 _TYPES = ("F64", "F32", "F16", "BF16")
+_MOST_TENSORS = 20 * bounds.LAYERS.upper  # a layer of BERT has 16; each costs some 0.1 ms, whatever its size
 # The library maps a file into memory, and the pages that were read stay there until the file is closed.
 _BYTES_AT_ONCE = 32 * 1024 * 1024
 # TensorFlow uses memory that begins at a multiple of this without a copy.
@@ -210,10 +211,16 @@ def stored_tensors(folder: str) -> dict[str, SafeTensor]:
     path, index = os.path.join(folder, WEIGHTS), os.path.join(folder, INDEX)
     if tf.io.gfile.exists(path) or not tf.io.gfile.exists(index):
         return _tensors_of(path)
-    tensors = {}
+    tensors: dict[str, SafeTensor] = {}
     for name in _shards(index):
         tensors.update(_tensors_of(os.path.join(folder, name)))
+        _check_count(index, len(tensors))
     return tensors
+
+
+def _check_count(path: str, count: int) -> None:
+    if count > _MOST_TENSORS:
+        raise ValueError(f"{path} has {count:,} tensors, and a model has at most {_MOST_TENSORS:,}")
 
 
 def _aligned(shape: tuple[int, ...]) -> np.ndarray:
@@ -236,7 +243,9 @@ def _shards(index: str) -> list[str]:
 
 def _tensors_of(path: str) -> dict[str, SafeTensor]:
     with open_safetensors(path) as file:
-        slices = {key: file.get_slice(key) for key in file.keys()}
+        keys = file.keys()
+        _check_count(path, len(keys))
+        slices = {key: file.get_slice(key) for key in keys}
         return {key: SafeTensor(path, key, tuple(part.get_shape()), part.get_dtype()) for key, part in slices.items()}
 
 
