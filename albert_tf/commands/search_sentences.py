@@ -4,7 +4,7 @@
         --vectors_file=vectors.npy --query="Who sold the boat?"
 
 prints the nearest lines of each query, each with its cosine and its line number in the file. extract_embeddings writes
-the vectors of the lines. With --rerank_checkpoint, a model that ranks (run_classifier with "ranking": true, or a
+the vectors of the lines. With --rerank_checkpoint, a model that ranks (run_classifier with "regression": true, or a
 CrossEncoder of sentence-transformers) orders the nearest lines by its scores.
 """
 

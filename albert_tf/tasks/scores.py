@@ -7,14 +7,12 @@ import functools
 from typing import Callable, Iterable, Mapping, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from albert_tf.modeling.settings import PredictingModel
 from albert_tf.modeling.vectors import VectorPrecision
 from albert_tf.tasks.classification import metrics as text_metrics
 from albert_tf.tasks.classification.answers import text_logits
 from albert_tf.tasks.classification.data import read_examples
-from albert_tf.tasks.classification.metrics import evaluate_ranking
 from albert_tf.tasks.classification.table_format import TableFormat
 from albert_tf.tasks.multiple_choice import answers as choices
 from albert_tf.tasks.multiple_choice.data import read_json_examples
@@ -86,8 +84,6 @@ def _of_labels(path: str, tokenizer: FullTokenizer, format: TableFormat) -> Scor
     def score(model: PredictingModel) -> Score:
         _check_labels(model, format)
         logits, name = text_logits(model, tokenizer, texts, [pair or "" for pair in pairs]), format.metrics[0]
-        if format.is_ranking:
-            return Score(name, evaluate_ranking(texts, label_ids, tf.sigmoid(logits).numpy())[name])
         probabilities = logits if format.is_regression else model.settings.probabilities(logits).numpy()
         thresholds = model.settings.thresholds if format.multi_label else None
         return Score(name, text_metrics.evaluate(format, probabilities, label_ids, thresholds)[name])

@@ -64,11 +64,11 @@ class Teacher:
         """Largest number of tokens of its rows, as in its training; max_seq_length if that is not stored."""
         return min(self.source.settings.max_seq_length or max_seq_length, self.config.max_position_embeddings)
 
-    def check_labels(self, names: Sequence[str] | None, multi_label: bool = False, is_ranking: bool = False) -> None:
+    def check_labels(self, names: Sequence[str] | None, multi_label: bool = False) -> None:
         """Raises ValueError if it was trained with other labels, another order of them, or for another kind of answer.
 
         Args:
-          names: the labels of the task; None for a regression or a ranking.
+          names: the labels of the task; None for a regression.
         """
         settings = self.source.settings.of_class(ClassifierSettings)
         difference = label_difference(self.path, self.source.settings.of_class(LabelSettings).label_names, names)
@@ -79,8 +79,8 @@ class Teacher:
             kinds = ("one label", "several labels")
             difference = (f"{self.path}: the model gives a text {kinds[settings.multi_label]}, but the task "
                           f"{kinds[multi_label]}")
-        if not difference and settings.activation_fn and not is_ranking:
-            difference = f"{self.path}: the model ranks texts, but the task does not"
+        if not difference and settings.activation_fn:
+            difference = f"{self.path}: the model's score is the {settings.activation_fn} of its logit"
         if difference:
             raise ValueError(f"--teacher_checkpoint: {difference}")
 

@@ -127,11 +127,9 @@ def test_a_teacher_of_another_kind_of_answer_is_refused(teacher, folder, tmp_pat
     with pytest.raises(ValueError, match="the model gives a text one label, but the task several labels"):
         checked.check_labels(names, multi_label=True)
     model = AlbertClassifier(from_pretrained(str(teacher), "classifier").config, 1, activation_fn="sigmoid")
-    save_pretrained(model, str(tmp_path / "ranking"))
-    ranking = Teacher(str(tmp_path / "ranking"), "classifier", {})
-    ranking.check_labels(None, is_ranking=True)
-    with pytest.raises(ValueError, match="the model ranks texts, but the task does not"):
-        ranking.check_labels(None)
+    save_pretrained(model, str(tmp_path / "cross_encoder"))
+    with pytest.raises(ValueError, match="the model's score is the sigmoid of its logit"):
+        Teacher(str(tmp_path / "cross_encoder"), "classifier", {}).check_labels(None)
 
 
 def test_answers_for_tokens_need_the_pieces_and_the_casing_of_the_model(teacher, golden, tmp_path):

@@ -1,6 +1,6 @@
 """Prints numbers of sentence-transformers as JSON: python sentence_transformers_client.py WHAT
 
-losses           MultipleNegativesRankingLoss with hard negatives, MatryoshkaLoss, BinaryCrossEntropyLoss' function
+losses           MultipleNegativesRankingLoss with hard negatives, MatryoshkaLoss
 precisions       quantize_embeddings
 scores FOLDER    a CrossEncoder's scores of pairs
 vectors FOLDER   a SentenceTransformer's vectors of sentences
@@ -41,7 +41,6 @@ def losses():
     model = Given()
     ranking = losses.MultipleNegativesRankingLoss(model)
     similarity = losses.CosineSimilarityLoss(model)
-    logits = torch.tensor(vectors[:, 0, 0])
 
     def of(loss, columns, labels=None):
         return float(loss([dict(column) for column in columns], labels))
@@ -51,8 +50,7 @@ def losses():
         vectors=vectors.tolist(), labels=labels.tolist(), dims=DIMS,
         pairs=of(ranking, columns[:2]), hard_negatives=of(ranking, columns),
         matryoshka_hard_negatives=of(losses.MatryoshkaLoss(model, ranking, DIMS), columns),
-        matryoshka_similarity=of(losses.MatryoshkaLoss(model, similarity, DIMS), columns[:2], targets),
-        relevance=float(torch.nn.BCEWithLogitsLoss()(logits, (targets > 0.5).float())))
+        matryoshka_similarity=of(losses.MatryoshkaLoss(model, similarity, DIMS), columns[:2], targets))
 
 
 def precisions():

@@ -8,7 +8,6 @@ import pytest
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.vectors import VectorPrecision
 from albert_tf.tasks.classification.data import find_task
-from albert_tf.tasks.classification.table_format import SplitFile, TableFormat
 from albert_tf.tasks.scores import Score, scorer
 from albert_tf.weights.heads import settings_class
 
@@ -46,19 +45,6 @@ def test_the_score_of_a_classifier_is_the_tasks_first_metric(sentence_pieces, tm
     assert score(Known("classifier", run, num_labels=2)) == Score("eval_accuracy", 0.75)
     with pytest.raises(ValueError, match="the model has 3 labels and sst-2 has 2: set the task that the model was"):
         score(Known("classifier", run, num_labels=3))
-
-
-def test_the_score_of_a_model_that_ranks_is_that_of_its_rankings(sentence_pieces, tmp_path):
-    path = write(tmp_path / "dev.tsv", ["query\tpassage\tlabel", "of\tname\t1", "of\tthe name of the file\t0",
-                                        "the\tname of the file\t1", "the\tof\t0"])
-    task = TableFormat("passages", {"dev": SplitFile("dev.tsv", dict(text_a="query", text_b="passage", label="label"))},
-                    None, ("mrr@10",), is_ranking=True)
-
-    def run(inputs):  # longer pairs have higher scores
-        return dict(logits=lengths(inputs).astype(np.float32)[:, None] - 8)
-
-    assert scorer("classifier", path, sentence_pieces, task)(
-        Known("classifier", run, num_labels=1)) == Score("mrr@10", 0.75)
 
 
 def sts_b(path):

@@ -14,7 +14,7 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.settings import SentenceEncoderSettings
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.pretraining.objective import DistilledPretrainingObjective, PretrainingObjective
-from albert_tf.tasks.classification.task import ClassificationObjective, LabelLoss, RankingObjective
+from albert_tf.tasks.classification.task import ClassificationObjective, LabelLoss
 from albert_tf.tasks.sentence_vectors.task import SentenceVectorObjective
 from albert_tf.tasks.squad.task import ConditionalSpanObjective, SpanObjective
 from albert_tf.tasks.tagging.task import TaggingObjective
@@ -95,12 +95,11 @@ def distance_of_vectors(size=None):
      kl(*pairs(CLASSES), 2.0).mean()),
     (ClassificationObjective(NO_MODEL, True), ONE_LOGIT, {},
      np.square(ONE_LOGIT[0]["logits"] - ONE_LOGIT[1]["logits"]).mean()),
-    (RankingObjective(NO_MODEL), ONE_LOGIT, {}, kl(*pairs(ONE_LOGIT), 2.0).mean()),
     (TaggingObjective(NO_MODEL), WORDS, dict(tag_ids=TAGS), between(WORDS)[TAGS > 0].mean()),
     (SentenceVectorObjective(NO_MODEL), VECTORS, {}, distance_of_vectors()),
     (SentenceVectorObjective(TWO_SIZES, matryoshka_dims=(6, 2)), VECTORS, {},
      distance_of_vectors() + distance_of_vectors(2))],
-    ids=["classes", "weighted", "several labels", "regression", "ranking", "tags", "vectors", "truncated vectors"])
+    ids=["classes", "weighted", "several labels", "regression", "tags", "vectors", "truncated vectors"])
 def test_the_teachers_loss_of_each_objective(objective, outputs, batch, expected):
     teacher, student = outputs
     assert teacher_loss(objective, student, teacher, 2.0, **batch) == pytest.approx(expected, rel=1e-5)

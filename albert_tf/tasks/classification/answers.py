@@ -230,7 +230,7 @@ def export_classification(
     outputs are probabilities, float32 [batch, labels], predictions [batch], the index of the most probable label, and,
     if the model has label names, labels, string [batch], its name, and label_names, string [batch, labels], the name of
     each probability. If a text can have several labels, predictions are int32 [batch, labels], 1 for those that are
-    predicted, and labels are string [batch, labels], "" for the others. For regression and ranking, probabilities and
+    predicted, and labels are string [batch, labels], "" for the others. For regression, probabilities and
     predictions are the score. If a threshold is set, it is another output, float32 [batch]. With windows, raw text is
     split into windows, and a tf.Example has max_windows rows. The signature for token ids takes rows of a single
     window.

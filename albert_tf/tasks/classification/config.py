@@ -20,8 +20,8 @@ class ScoreDistillation(Distillation):
 
     teacher_scores: str | None = fields.string(
         None, "Path of the scores of the training examples by any model, instead of --teacher_checkpoint: row i has "
-        "example i's logit for each label, before softmax or sigmoid; of a ranking its logit, and of a regression its "
-        "score. An .npy file with an array of floating-point numbers, a .safetensors file with one array, or a "
+        "example i's logit for each label, before softmax or sigmoid; of a regression its score. "
+        "An .npy file with an array of floating-point numbers, a .safetensors file with one array, or a "
         ".parquet file with one column, or one column of lists.")
 
     def __post_init__(self):
@@ -32,7 +32,7 @@ class ScoreDistillation(Distillation):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassifierConfig(FineTuningConfig):
-    """Classification, regression or ranking of texts or pairs. See FineTuningConfig."""
+    """Classification or regression of texts or pairs. See FineTuningConfig."""
 
     ACTIONS: ClassVar[tuple[str, ...]] = (*FineTuningConfig.ACTIONS, "calibrate")
     RELEASE_STEPS: ClassVar[tuple[int, int] | None] = (1000, 0)

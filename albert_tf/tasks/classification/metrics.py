@@ -5,7 +5,6 @@ All metrics but the accuracy are computed by scikit-learn and scipy.
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 from typing import Sequence
 
@@ -120,41 +119,6 @@ def check_packages(format: TableFormat) -> None:
     """Raises a ValueError before the work starts, if a metric of a task needs scikit-learn and it is missing."""
     for name in sorted(_OF_SCIKIT_LEARN.intersection(format.metrics)):
         check_installed(f"the metric {name}", "sklearn")
-
-
-# --- ranking ----------------------------------------------------------------------------------------------------------
-
-
-_CUTOFF = 10
-
-
-def evaluate_ranking(queries: Sequence[str], label_ids: np.ndarray, probabilities: np.ndarray) -> dict[str, float]:
-    """mrr@10 and ndcg@10, means over the queries that have a relevant passage, and the mean cross entropy.
-
-    mrr@10 is as in MS MARCO's evaluation: 1 / rank of the first relevant passage, 0 if it is not among the first ten.
-    ndcg@10 is as in trec_eval for relevance 0 or 1: the sum of 1 / log2(rank + 1) of the relevant passages among the
-    first ten, divided by the largest possible sum. Of equal scores, irrelevant passages come first, so that nothing is
-    gained from a model that cannot tell passages apart.
-
-    `label_ids` are [rows], `probabilities` [rows, 1].
-    """
-    check_finite_outputs(probabilities)
-    scores, is_relevant = probabilities[:, 0], np.asarray(label_ids) > 0
-    rows_of = collections.defaultdict(list)
-    for row, query in enumerate(queries):
-        rows_of[query].append(row)
-    discounts = 1 / np.log2(np.arange(2, _CUTOFF + 2))
-    ranks, gains = [], []  # of the queries that have a relevant passage
-    for rows in map(np.array, rows_of.values()):
-        ranking = is_relevant[rows][np.lexsort((is_relevant[rows], -scores[rows]))]  # bool [passages], the best first
-        if ranking.any():
-            first = int(ranking.argmax())
-            ranks.append(1 / (first + 1) if first < _CUTOFF else 0.0)
-            gains.append(discounts[: len(ranking)] @ ranking[:_CUTOFF] / discounts[: int(ranking.sum())].sum())
-    if not ranks:
-        raise ValueError("no query has a passage with the label 1: there is nothing to rank")
-    loss = mean_binary_cross_entropy(scores, is_relevant)
-    return {"mrr@10": float(np.mean(ranks)), "ndcg@10": float(np.mean(gains)), "eval_loss": loss, "loss": loss}
 
 
 # --- calibration ------------------------------------------------------------------------------------------------------

@@ -12,8 +12,7 @@ data.py has the formats of GLUE. Others are read from a JSON file (--task_config
 between columns (see read_rows). "columns" maps text_a and label, and optionally text_b and guid, to a name in the
 header or the JSON object, or to a number from 0. "has_header": false means that the first line is a row.
 
-For a regression, write "regression": true instead of "labels"; for a ranking, "ranking": true (text_a is a query,
-text_b a passage, and the label 1 or 0 says whether it is relevant).
+For a regression, write "regression": true instead of "labels".
 A text can have several labels, or none, with "multi_label": true. The label column then has a JSON list of names, or
 names that "label_separator" (default: a comma) separates. "class_weights" are the weights of the labels in the loss: a
 number for each, or "balanced" (see class_weights in task.py).
@@ -82,7 +81,6 @@ class TableFormat:
       multi_label: whether a text can have several labels, or none. The label field has their names.
       label_separator: what is between the names in a label field that is not a JSON list.
       class_weights: a weight of each label in the loss, or BALANCED; None for equal weights.
-      is_ranking: whether the scores are 0 or 1, whether a passage is relevant for a query (see RankingObjective).
     """
 
     name: str
@@ -95,7 +93,6 @@ class TableFormat:
     multi_label: bool = False
     label_separator: str = ","
     class_weights: tuple[float, ...] | str | None = None
-    is_ranking: bool = False
 
     @property
     def is_regression(self) -> bool:
@@ -143,10 +140,7 @@ class TableFormat:
         if label is None:
             label = self.placeholder_label
         if self.labels is None:
-            score = _score(label)
-            if self.is_ranking and score not in (0, 1):
-                raise ValueError(f"{label!r} is neither 1, for a relevant passage, nor 0")
-            return score
+            return _score(label)
         if self.multi_label:
             ids = {_class_id(name, self.labels) for name in _names(str(label).strip(), self.label_separator)}
             return [float(number in ids) for number in range(len(self.labels))]
@@ -192,7 +186,6 @@ SPLITS = ("train", "dev", "test")
 CLASSIFICATION_METRICS = ("eval_accuracy", "f1", "matthew_corr")
 MULTI_LABEL_METRICS = ("micro_f1", "macro_f1", "average_precision", "eval_accuracy")
 REGRESSION_METRICS = ("pearson", "spearman", "MSE")
-RANKING_METRICS = ("mrr@10", "ndcg@10")
 
 _FIELDS = ("guid", "text_a", "text_b", "label")
 _Kind = tuple[type | tuple[type, ...], str]  # the types of a value, and their name
@@ -200,7 +193,7 @@ _STRING, _OBJECT, _LIST, _BOOL = (str, "a string"), (dict, "an object"), (list, 
 _WEIGHTS = ((str, list), f'"{BALANCED}" or a list of numbers')
 _CONFIG_KEYS: dict[str, _Kind] = dict(
     name=_STRING, files=_OBJECT, columns=_OBJECT, test_columns=_OBJECT, has_header=_BOOL, separator=_STRING,
-    labels=_LIST, regression=_BOOL, ranking=_BOOL, metrics=_LIST, multi_label=_BOOL, label_separator=_STRING,
+    labels=_LIST, regression=_BOOL, metrics=_LIST, multi_label=_BOOL, label_separator=_STRING,
     class_weights=_WEIGHTS)
 
 
@@ -240,16 +233,10 @@ def _from_config(config: dict[str, Any]) -> TableFormat:
         {split: SplitFile(name, test_columns, has_header, separator, test_label) if split == "test" else
          SplitFile(name, columns, has_header, separator) for split, name in files.items()},
         labels, metrics, multi_label=config.get("multi_label", False), label_separator=_label_separator(config, labels),
-        class_weights=_class_weights(config, labels), is_ranking=config.get("ranking", False))
+        class_weights=_class_weights(config, labels))
 
 
 def _labels_and_metrics(config: dict[str, Any]) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-    if config.get("ranking", False):
-        for key in ("labels", "regression", "multi_label"):
-            if key in config:
-                raise ValueError(f'a ranking has no "{key}": its labels are 0 and 1')
-        _check_keys("field in columns", config["columns"], _FIELDS, required=("text_b",))
-        return None, _metrics(config, RANKING_METRICS, "metrics of a ranking")
     is_regression, labels = config.get("regression", False), config.get("labels", [])
     if is_regression == ("labels" in config):
         raise ValueError('give "labels", or "regression": true, and not both')
@@ -260,7 +247,9 @@ def _labels_and_metrics(config: dict[str, Any]) -> tuple[tuple[str, ...] | None,
         raise ValueError('give "multi_label": true, or "regression": true, and not both')
     allowed = (REGRESSION_METRICS if is_regression else MULTI_LABEL_METRICS if is_multi_label
                else CLASSIFICATION_METRICS)
-    metrics = _metrics(config, allowed)
+    metrics = tuple(config.get("metrics", allowed[:1]))
+    if not metrics or not all(metric in allowed for metric in metrics):
+        raise ValueError(f"metrics must be some of {', '.join(allowed)}. Received: {reprlib.repr(list(metrics))}")
     if metrics[0] == "MSE":
         raise ValueError("MSE cannot be the first metric: the best checkpoint is the one with the highest first metric")
     for label in labels:
@@ -268,13 +257,6 @@ def _labels_and_metrics(config: dict[str, Any]) -> tuple[tuple[str, ...] | None,
     if "f1" in metrics and len(labels) != 2:
         raise ValueError("f1 needs exactly two labels; the second one is the positive class")
     return None if is_regression else tuple(map(as_text, labels)), metrics
-
-
-def _metrics(config: dict[str, Any], allowed: tuple[str, ...], what: str = "metrics") -> tuple[str, ...]:
-    metrics = config.get("metrics", allowed[:1])
-    if not metrics or not all(metric in allowed for metric in metrics):
-        raise ValueError(f"{what} must be some of {', '.join(allowed)}. Received: {reprlib.repr(metrics)}")
-    return tuple(metrics)
 
 
 def _label_separator(config: dict[str, Any], labels: tuple[str, ...] | None) -> str:

@@ -1,4 +1,4 @@
-"""The fine-tuning of a classification, regression or ranking: losses, scores, answers, export."""
+"""The fine-tuning of a classification or regression: losses, scores, answers, export."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from albert_tf.tasks.classification.answers import (
 )
 from albert_tf.tasks.classification.config import ClassifierConfig
 from albert_tf.tasks.classification.data import feature_table, read_examples, read_label_ids, with_companions
-from albert_tf.tasks.classification.metrics import Calibration, evaluate_ranking, fitted
+from albert_tf.tasks.classification.metrics import Calibration, fitted
 from albert_tf.tasks.classification.table_format import BALANCED, TableFormat
 from albert_tf.tasks.task import Checkpoint, Setup, Task, TrainedModels, check_labels
 from albert_tf.text.packing import WindowOptions
@@ -122,27 +122,6 @@ class ClassificationObjective(Objective):
         return dict(probabilities=probabilities, logits=logits)
 
 
-class RankingObjective(ClassificationObjective):
-    """Ranking: one score for a query and a passage. The rows with the same query are its ranking.
-
-    A row's first text is the query, the second one the passage. The loss is the cross entropy of the sigmoid of one
-    logit. Batches have label_ids, float32 [batch], 1 if the passage is relevant for the query, else 0.
-
-    It is the loss of sentence-transformers' BinaryCrossEntropyLoss.
-    """
-
-    def __init__(self, model: AlbertClassifier):
-        super().__init__(model, label_loss=LabelLoss(multi_label=True))
-
-    def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
-        """The micro-batch's share of the mean cross entropy."""
-        return super().loss(outputs, dict(batch, label_ids=batch["label_ids"][:, None]), denominators)
-
-    def predictions(self, outputs: Tensors) -> Tensors:
-        """probabilities, float32 [batch, 1]: the sigmoid of the logit."""
-        return dict(probabilities=tf.sigmoid(outputs["logits"]))
-
-
 def class_weights(format: TableFormat, label_ids: np.ndarray, path: str) -> tuple[float, ...] | None:
     """The weights of a task's labels; None if they are equal.
 
@@ -197,7 +176,7 @@ class TextClassification(Task):
                 taught.distillation_temperature, taught.distillation_alpha)
         if options.do_train and taught.teacher_checkpoint:
             self.teacher = Teacher.of(taught, "classifier", ClassificationObjective.TEACHER_OUTPUTS)
-            self.teacher.check_labels(self.format.labels, self.format.multi_label, self.format.is_ranking)
+            self.teacher.check_labels(self.format.labels, self.format.multi_label)
 
     def objective(self, config):
         options, format = self.options, self.format
@@ -205,10 +184,7 @@ class TextClassification(Task):
             config, format.num_labels, options.classifier_dropout_prob, label_names=format.labels,
             max_seq_length=self.setup.max_seq_length, multi_label=format.multi_label,
             temperature=self._calibration.temperature, thresholds=self._calibration.thresholds,
-            activation_fn="sigmoid" if format.is_ranking else None, single_texts=not self.has_pairs,
-            **self.window_arguments)
-        if format.is_ranking:
-            return RankingObjective(model)
+            single_texts=not self.has_pairs, **self.window_arguments)
         return ClassificationObjective(model, format.is_regression,
                                   LabelLoss(format.multi_label, self._class_weights))
 
@@ -242,8 +218,6 @@ class TextClassification(Task):
     def evaluation(self):
         formats = with_companions(self.format, self.options.data_dir, "dev")
         dev_sets = [(format, self._table(format, "dev")) for format in formats]
-        if self.format.is_ranking:
-            return self._evaluation_of_ranking(dev_sets[0][1])
 
         def evaluate(predict) -> dict[str, float]:
             results = {}
@@ -255,16 +229,6 @@ class TextClassification(Task):
                 prefix = "" if format is self.format else f"{format.name}/"
                 results.update({prefix + name: value for name, value in scores.items()})
             return results
-
-        return evaluate
-
-    def _evaluation_of_ranking(self, table):
-        queries = [example.text_a for example in read_examples(self.format, self.options.data_dir, "dev")]
-        label_ids = table.scalars["label_ids"].numpy()
-
-        def evaluate(predict) -> dict[str, float]:
-            predictions = predict(table)
-            return evaluate_ranking(queries, label_ids, mean_of(predictions, "probabilities"))
 
         return evaluate
 
