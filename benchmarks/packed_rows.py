@@ -1,12 +1,10 @@
 """Pre-training steps on padded rows and on rows of several texts (--pack_rows), in turns on the same examples.
 
     python -m benchmarks.packed_rows --model=albert_tiny_en --batch=16
-    XLA_FLAGS=--xla_gpu_enable_triton_gemm=false python -m benchmarks.packed_rows --runtime=jax --precision=bfloat16 \\
-        --pack_rows=1 --pack_rows=4
 
-The second command is for an NVIDIA GPU (Hopper or later), where it takes a few minutes. Without --input_file, the
-examples are random tokens. Their lengths are those of release-style records of short documents: 41 % are full, the
-others have any length. The losses of the first batch are compared, too: in float32, they are equal but for rounding.
+Without --input_file, the examples are random tokens. Their lengths are those of release-style records of short
+documents: 41 % are full, the others have any length. The losses of the first batch are compared, too: in float32, they
+are equal but for rounding.
 """
 
 from __future__ import annotations

@@ -58,16 +58,16 @@ class AttentionBlock(keras.layers.Layer):
         return AttentionWeights(tf.cast(kernel, self.compute_dtype), tf.cast(bias, self.compute_dtype),
                                 *self.output_dense.weights_for_step(), *self.layer_norm.weights_for_step())
 
-    def call(self, x, additive_mask, text_starts, weights: AttentionWeights, dropouts):
-        """x: [batch * seq, H]; additive_mask, text_starts: see masked_scores. Returns the shape of x."""
+    def call(self, x, additive_mask, weights: AttentionWeights, dropouts):
+        """x: [batch * seq, H]; additive_mask: see masked_scores. Returns the shape of x."""
         heads = self.config.num_attention_heads
         batch, seq = tf.shape(additive_mask)[0], additive_mask.shape[-1] or tf.shape(additive_mask)[-1]
         qkv = add_bias(tf.matmul(x, weights.qkv_kernel), weights.qkv_bias)  # [batch * seq, 3 H]
         qkv = tf.reshape(qkv, [batch, seq, 3, heads, self.config.hidden_size // heads])
         query, key, value = tf.unstack(tf.transpose(qkv, [2, 0, 3, 1, 4]))  # [batch, heads, seq, head_size]
         dropout = dropouts.next_mask(self.config.attention_probs_dropout_prob)
-        if has_cudnn_kernel(query, text_starts, *dropout):
-            context = cudnn_attention(query, key, value, additive_mask, text_starts)
+        if has_cudnn_kernel(query, additive_mask, *dropout):
+            context = cudnn_attention(query, key, value, additive_mask)
         else:
             context = (attention_in_training if dropouts.training else attention)(
                 query, key, value, additive_mask, *dropout)
@@ -209,7 +209,7 @@ class Encoder(keras.layers.Layer):
         if self.embedding_hidden_mapping_in is not None:
             embedding_output = self.embedding_hidden_mapping_in(embedding_output)  # [batch, seq, H]
         shape = tf.shape(embedding_output)
-        mask = masked_scores(input_mask, text_starts), text_starts
+        mask = masked_scores(input_mask, text_starts)
         attention, ffn = self.weights_for_step()
 
         x = tf.reshape(embedding_output, [-1, self.config.hidden_size])  # [batch * seq, H]
@@ -237,13 +237,13 @@ class Encoder(keras.layers.Layer):
         """A layer as a function of x [batch * seq, H] and the weights of both blocks.
 
         a and f are the indices of its blocks, `number` is its index among all layers and inner groups. mask: the result
-        of masked_scores, and text_starts.
+        of masked_scores.
         """
 
         def apply(x, weights):
             attention_weights, ffn_weights = weights
             own = dropouts.for_layer(number)
-            x = self.attention_blocks[a](x, *mask, attention_weights, own)
+            x = self.attention_blocks[a](x, mask, attention_weights, own)
             return self.ffn_blocks[f](x, ffn_weights, own)
 
         return apply

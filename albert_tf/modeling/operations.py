@@ -214,23 +214,21 @@ def _mixed(bits):
 _LARGEST_HEAD = 128
 
 
-def has_cudnn_kernel(query, text_starts, *dropout) -> bool:
-    """Whether cuDNN computes an attention: in bfloat16 and without dropout, on Ampere or later GPUs.
+def has_cudnn_kernel(query, additive_mask, *dropout) -> bool:
+    """Whether cuDNN computes an attention: in bfloat16, without dropout, for rows of one text, on Ampere or later GPUs.
 
-    For rows of several texts, it needs Hopper or later. There is no dropout, since its seed is a constant of the
-    program, and XLA counts the calls of a process instead of steps: a resumed run would drop other probabilities.
+    There is no dropout, since its seed is a constant of the program, and XLA counts the calls of a process instead of
+    steps: a resumed run would drop other probabilities.
 
     Args:
-      query: [batch, heads, seq, head_size].
-      text_starts: see AlbertModel; None for rows of one text.
-      dropout: see encoder.attention.
+      query, additive_mask, dropout: see encoder.attention.
     """
     head_size = query.shape[-1]
-    return (devices.cudnn_capability() >= (8.0 if text_starts is None else 9.0) and query.dtype == tf.bfloat16
+    return (devices.cudnn_capability() >= 8.0 and query.dtype == tf.bfloat16 and additive_mask.shape[2] == 1
             and not dropout and head_size % 8 == 0 and head_size <= _LARGEST_HEAD)
 
 
-def cudnn_attention(query, key, value, additive_mask, text_starts=None):
+def cudnn_attention(query, key, value, additive_mask):
     """encoder.attention and its gradient, as one operation of cuDNN. The scores are never in memory.
 
     The compiler for NVIDIA GPUs does not find an attention among a program's operations. It takes calls of cuDNN by
@@ -238,89 +236,49 @@ def cudnn_attention(query, key, value, additive_mask, text_starts=None):
     and 0.12. TensorFlow writes such calls by its operation XlaCustomCallV2. They are in programs for jax only, which
     ran on an H100 with jax 0.11.2: nobody has run such a call with TensorFlow's XLA.
 
-    Rows of several texts are cuDNN's "packed layout". jax tests it for arrays [batch, seq, heads, head_size] alone, so
-    ours have that order in memory. The results' shape is [batch, heads, seq, head_size], in the same order in memory:
-    training/jax_runtime.py adds this layout to the program. The calls equal the calls of jax's private
-    function dot_product_attention with q_offsets; nobody has run ours.
-
     Args:
       query, key, value: bfloat16 [batch, heads, seq, head_size], all static.
-      additive_mask: float32 [batch, 1, 1, seq], if text_starts is None. Padding follows the tokens of each example.
-      text_starts: int32 [batch, texts + 1], see AlbertModel.
+      additive_mask: float32 [batch, 1, 1, seq]. Padding follows the tokens of each example.
     """
     batch, heads, seq, head_size = query.shape
-    if text_starts is None:
-        # An example of padding alone has one token here, so that no softmax is over nothing.
-        tokens = tf.math.count_nonzero(additive_mask[:, 0, 0] == 0, axis=-1, dtype=tf.int32)
-        masks = [tf.fill([batch], seq), tf.maximum(tokens, 1)]
-        texts, seq_axis, to_cudnn = 1, 2, tf.identity
-    else:
-        texts, seq_axis = text_starts.shape[1], 1
-        lengths, offsets = _lengths_and_offsets(text_starts, seq)
-        masks = [lengths] * 2 + [offsets * (heads * head_size)] * 2  # of the queries and the keys
-
-        def to_cudnn(array):
-            return tf.transpose(array, [0, 2, 1, 3])
-
-    heads_axis = 3 - seq_axis
+    # An example of padding alone has one token here, so that no softmax is over nothing.
+    tokens = tf.math.count_nonzero(additive_mask[:, 0, 0] == 0, axis=-1, dtype=tf.int32)
+    masks = [tf.fill([batch], seq), tf.maximum(tokens, 1)]
     result = tf.TensorSpec([batch, heads, seq, head_size], query.dtype)
-    statistics = tf.TensorSpec([batch * texts, heads, seq], tf.float32)  # of the softmax
+    statistics = tf.TensorSpec([batch, heads, seq], tf.float32)  # of the softmax
     workspace = tf.TensorSpec([0], tf.uint8)  # XLA knows its size
     scores = [batch, heads, seq, seq]
 
-    def of_arrays() -> dict:
-        return _axes(3, 3, heads_axis, heads_axis)
-
-    def of_scores(axis: int) -> dict:
-        return _axes(axis, seq_axis, 1, heads_axis)
-
     @tf.custom_gradient
     def attend(query, key, value):
-        context, sums, _ = _call("Softmax", scores, texts, dict(bmm1=of_arrays(), bmm2=of_scores(3)),
+        context, sums, _ = _call("Softmax", scores, dict(bmm1=_axes(3, 3), bmm2=_axes(3, 2)),
                                  [query, key, value, *masks], [result, statistics, workspace])
-        context = to_cudnn(context)
 
         def gradient(upstream):
-            products = dict(bmm1_grad_gemm1=of_scores(2), bmm1_grad_gemm2=of_scores(3),
-                            bmm2_grad_gemm1=of_scores(2), bmm2_grad_gemm2=of_arrays())
-            gradients = _call("SoftmaxBackward", scores, texts, products,
-                              [query, key, value, sums, upstream, context, *masks], [result] * 3 + [workspace])
-            return [to_cudnn(each) for each in gradients[:3]]
+            products = dict(bmm1_grad_gemm1=_axes(2, 2), bmm1_grad_gemm2=_axes(3, 2),
+                            bmm2_grad_gemm1=_axes(2, 2), bmm2_grad_gemm2=_axes(3, 3))
+            *gradients, _ = _call("SoftmaxBackward", scores, products,
+                                  [query, key, value, sums, upstream, context, *masks], [result] * 3 + [workspace])
+            return gradients
 
         return context, gradient
 
-    return to_cudnn(attend(*map(to_cudnn, (query, key, value))))
+    return attend(query, key, value)
 
 
-def _lengths_and_offsets(text_starts, seq: int):
-    """The length of each text, int32 [batch, texts + 1], and where it begins, int32 [batch, texts + 2], in tokens.
-
-    The padding of a row is a text, since cuDNN leaves the results of other tokens undefined. So the texts of all rows
-    follow each other without gaps. Those that there are come first, as jax orders them; the others are empty.
-    """
-    batch, count = text_starts.shape
-    end = batch * seq
-    starts = text_starts + seq * tf.range(batch)[:, None]
-    ends = tf.concat([starts[:, 1:], seq * tf.range(1, batch + 1)[:, None]], axis=1)
-    offsets = tf.sort(tf.reshape(tf.where(starts < ends, starts, end), [-1]))
-    offsets = tf.concat([offsets, tf.fill([batch], end)], axis=0)
-    lengths = (offsets[1:] - offsets[:-1])[: batch * count]
-    return tf.reshape(lengths, [batch, count]), tf.reshape(offsets, [batch, count + 1])
-
-
-def _axes(left: int, right: int, left_heads: int, right_heads: int) -> dict:
-    """The contracted axes of a product of the arrays of all heads, and the axes of the heads."""
+def _axes(left: int, right: int) -> dict:
+    """The contracted axes of a product of the arrays of all heads."""
     return dict(lhs_contracting_dimensions=[left], rhs_contracting_dimensions=[right],
-                lhs_batch_dimensions=[0, left_heads], rhs_batch_dimensions=[0, right_heads])
+                lhs_batch_dimensions=[0, 1], rhs_batch_dimensions=[0, 1])
 
 
-def _call(kind: str, scores: list[int], texts: int, products: dict[str, dict], operands: list, results: list) -> list:
+def _call(kind: str, scores: list[int], products: dict[str, dict], operands: list, results: list) -> list:
     config = dict(
         algorithm=dict(algo_id=0, math_type="TENSOR_OP_MATH", tuning_knobs={"17": 1, "24": 0}, is_cudnn_frontend=True),
         intermediate_tensor_shape=dict(element_type="BF16", dimensions=scores, is_dynamic_dimension=[False] * 4,
                                        layout=dict(minor_to_major=[3, 2, 1, 0])),
-        fmha_scale=1.0, is_flash_attention=True, mask_type="PADDING" if texts == 1 else "NO_MASK", dropout_rate=0.0,
-        max_seg_per_batch=texts, **{f"{name}_dot_dimension_numbers": axes for name, axes in products.items()})
+        fmha_scale=1.0, is_flash_attention=True, mask_type="PADDING", dropout_rate=0.0,
+        max_seg_per_batch=1, **{f"{name}_dot_dimension_numbers": axes for name, axes in products.items()})
     return gen_xla_ops.xla_custom_call_v2(
         operands, call_target_name=f"__cudnn$fmha{kind}", has_side_effect=False,
         backend_config=json.dumps(dict(operation_queue_id=0, cudnn_fmha_backend_config=config)),

@@ -78,8 +78,8 @@ class PretrainingConfig(Config):
         "linearly, from step to step. Default: it stays the same.", lower_bound=0.0, upper_bound=1.0)
     pack_rows: int = fields.integer(
         0, "Length of the rows of a training batch, as a multiple of the length of the records. Several examples share "
-        "a row, so that there is less padding; the losses stay the same. Longer rows have less padding, but need "
-        "cuDNN's attention (docs/devices.md) to be fast. 0: each example is a row.", bounds.SHARES.at_least(0))
+        "a row, so that there is less padding; the losses stay the same. Longer rows have less padding, but each "
+        "token is compared with its whole row. 0: each example is a row.", bounds.SHARES.at_least(0))
     do_train: bool = fields.boolean(True, "Whether to train.")
     do_eval: bool = fields.boolean(
         False, "Whether to evaluate. With --do_train, each checkpoint is evaluated when it is saved. Without it, the "

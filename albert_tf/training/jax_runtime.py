@@ -260,13 +260,10 @@ def _stable_hlo(program: bytes) -> bytes:
     """A program of XLA, which TensorFlow wrote, in the portable form that compilers of all devices take.
 
     TensorFlow writes this form itself, but not of calls of cuDNN, and with copies that the form does not have: of
-    the new values of variables. Here they are reshapes to the same shape, which the compilers remove. And TensorFlow
-    writes no layouts of results: see modeling/operations.py.
+    the new values of variables. Here they are reshapes to the same shape, which the compilers remove.
     """
     text = _jax.mlir.xla_computation_to_mlir_module(xla_client.XlaComputation(program))
     text = re.sub(r"mhlo\.copy (%\w+) : (tensor<[^>]*>)", r"stablehlo.reshape \1 : (\2) -> \2", text)
-    text = re.sub(r"(max_seg_per_batch.{1,4}: (?!1\b).*result_layouts)(.*)", lambda call: call[1] + call[2].replace(
-        "[3, 2, 1, 0]", "[3, 1, 2, 0]").replace("{3,2,1,0}", "{3,1,2,0}"), text)
     return stablehlo.serialize_portable_artifact_str(text, stablehlo.get_current_version())
 
 

@@ -243,11 +243,10 @@ def test_blocks_of_equal_weights_compute_what_one_shared_block_does(tiny_config,
 @pytest.mark.parametrize("dtype, head_size, dropout, expected", [
     ("bfloat16", 128, (), True), ("float32", 64, (), False), ("bfloat16", 64, ([1, 2, 0], 0.1), False),
     ("bfloat16", 12, (), False), ("bfloat16", 256, (), False)])
-def test_cudnn_computes_bfloat16_without_dropout_and_rows_of_several_texts_from_hopper_on(
-        dtype, head_size, dropout, expected, monkeypatch):
-    query, texts = tf.zeros([1, 1, 8, head_size], dtype), tf.constant([[0, 3, 5]])
-    assert not has_cudnn_kernel(query, None, *dropout)  # on a CPU
-    for capability, of_texts in ((7.5, False), (8.9, False), (9.0, expected)):
+def test_cudnn_computes_bfloat16_without_dropout_for_rows_of_one_text(dtype, head_size, dropout, expected, monkeypatch):
+    query, mask = tf.zeros([1, 1, 8, head_size], dtype), tf.zeros([1, 1, 1, 8])
+    assert not has_cudnn_kernel(query, mask, *dropout)  # on a CPU
+    for capability, of_gpu in ((7.5, False), (8.0, expected), (9.0, expected)):
         monkeypatch.setattr(devices, "cudnn_capability", lambda capability=capability: capability)
-        assert has_cudnn_kernel(query, None, *dropout) is (expected and capability > 8)
-        assert has_cudnn_kernel(query, texts, *dropout) is of_texts
+        assert has_cudnn_kernel(query, mask, *dropout) is of_gpu
+        assert not has_cudnn_kernel(query, tf.zeros([1, 1, 8, 8]), *dropout)

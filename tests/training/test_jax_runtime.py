@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import json
 import pathlib
 import random
 import re
@@ -21,12 +20,11 @@ from synthetic_records import VOCAB_SIZE, write_records
 from tiny import TINY_TEXT
 from two_workers import free_ports
 
-from albert_tf.modeling.operations import _lengths_and_offsets, cudnn_attention
+from albert_tf.modeling.operations import cudnn_attention
 from albert_tf.training.config import Devices
 from albert_tf.training.strategy import jax_strategy
 
 jax = pytest.importorskip("jax", reason="jax is not installed: make test-jax installs it")
-fused_attention_stablehlo = pytest.importorskip("jax._src.cudnn.fused_attention_stablehlo")
 jax_runtime = pytest.importorskip("albert_tf.training.jax_runtime")
 pytestmark = pytest.mark.long
 
@@ -282,7 +280,9 @@ def test_a_second_run_finds_its_programs_in_the_cache(runs):
 
 
 def test_a_program_for_a_gpu_calls_cudnn_and_has_no_operation_that_its_compiler_does_not_take(monkeypatch):
-    compile_for_cuda(monkeypatch)
+    exported = jax_runtime._Program._exported
+    monkeypatch.setattr(jax_runtime._Program, "_exported", lambda *arguments: dataclasses.replace(
+        exported(*arguments), platforms=("cuda",)))
     strategy, count = jax_strategy(Devices(runtime="jax")), tf.Variable(1, dtype=tf.int64)
 
     def step(batch):
@@ -302,65 +302,6 @@ def test_a_program_for_a_gpu_calls_cudnn_and_has_no_operation_that_its_compiler_
     assert {"@__cudnn$fmhaSoftmax", "@__cudnn$fmhaSoftmaxBackward"} <= operations
     attributes = {"mhlo.frontend_attributes", "mhlo.num_partitions", "mhlo.num_replicas"}
     assert not {name for name in operations if name.startswith("mhlo")} - attributes
-
-
-def compile_for_cuda(monkeypatch):
-    exported = jax_runtime._Program._exported
-    monkeypatch.setattr(jax_runtime._Program, "_exported", lambda *arguments: dataclasses.replace(
-        exported(*arguments), platforms=("cuda",)))
-
-
-def test_the_calls_of_cudnn_for_rows_of_several_texts_are_those_of_jax(monkeypatch):
-    """Names, settings, shapes and layouts of both calls, and the texts' lengths and offsets."""
-    compile_for_cuda(monkeypatch)
-    for name, value in (("check_cudnn_version", 91000), ("check_is_flash_attention", None)):
-        monkeypatch.setattr(fused_attention_stablehlo, name, lambda *_, value=value, **__: value)
-    heads, order = 3, [0, 2, 1, 3]
-    text_starts = np.array([[0, 5, 8, 8], [0, 3, 3, 3], [0, 0, 0, 0], [0, 2, 4, 6]], np.int32)  # rows of 8 tokens
-
-    def step(batch):
-        arrays = [batch[name] for name in ("query", "key", "value")]
-        with tf.GradientTape() as tape:
-            tape.watch(arrays)
-            context = cudnn_attention(*(tf.transpose(array, order) for array in arrays), None, batch["text_starts"])
-        return tape.gradient(context, arrays)
-
-    def step_of_jax(query, key, value, lengths, offsets):
-        context, gradient = jax.vjp(lambda *arrays: fused_attention_stablehlo.dot_product_attention(
-            *arrays, q_seqlen=lengths, kv_seqlen=lengths, q_offsets=offsets, kv_offsets=offsets), query, key, value)
-        return gradient(context)
-
-    array = tf.zeros([4, 8, heads, 16], tf.bfloat16).numpy()
-    batch = dict(query=array, key=array, value=array, text_starts=text_starts)
-    strategy = jax_strategy(Devices(runtime="jax"))
-    with strategy.scope():
-        program = jax_runtime._Program(step, batch, strategy)
-    # To jax, padding is a text, and -1 stands for one that does not exist.
-    lengths = np.diff(text_starts, append=8)
-    lengths, offsets = np.where(lengths, [lengths, text_starts], -1).astype(np.int32)
-    offsets = np.pad(offsets, [[0, 0], [0, 1]], constant_values=-1)
-    found, expected = (calls_of_cudnn(traced.lower(lowering_platforms=("cuda",)).as_text()) for traced in (
-        program._call.trace([batch[name] for name in sorted(batch)], [], []),
-        jax.jit(step_of_jax).trace(array, array, array, lengths, offsets)))
-    assert found == expected and len(found) == 2
-    found = _lengths_and_offsets(tf.constant(text_starts), 8)
-    expected = fused_attention_stablehlo._fix_seqlen_offsets(lengths, lengths, offsets, offsets, array, array)
-    np.testing.assert_array_equal(found[0], expected[0])
-    np.testing.assert_array_equal(found[1] * heads * 16, expected[2])
-
-
-def calls_of_cudnn(program: str) -> list[tuple]:
-    """Name, settings, layouts and types of each call, in the order of the program."""
-    def described(settings):
-        if isinstance(settings, dict):  # zeros, "" and so on are defaults; jax's seed has no effect without dropout
-            return {name: described(value) for name, value in settings.items()
-                    if name != "seed" and described(value) not in ("0", "", "False", [], {}, "PRIMITIVE_TYPE_INVALID")}
-        return list(map(described, settings)) if isinstance(settings, list) else str(settings)
-
-    calls = re.findall(r'custom_call @(__cudnn\S+?)\(.*backend_config = "(.*?)", (operand_layouts = .*result_layouts = '
-                       r'\[.*?index>\])(?:, (?:result_tilings|xla_shape).*)?\} : \((.*)\) -> (?:tuple<|\()(.*)[>)]\s*$',
-                       program, re.M)
-    return [(name, described(json.loads(settings.replace("\\22", '"'))), *rest) for name, settings, *rest in calls]
 
 
 @pytest.mark.parametrize("capability, expected", [("8.0", 8.0), ("10.0", 10.0), ("gfx942", 0), (None, 0)])
