@@ -13,20 +13,24 @@ from __future__ import annotations
 import dataclasses
 import os
 
+import numpy as np
 from absl import logging
 
 from albert_tf import options as fields
 from albert_tf.commands import flags
 from albert_tf.commands.command_runs import run_process
 from albert_tf.tasks.classification.config import ClassifierConfig
-from albert_tf.tasks.classification.data import TASKS
+from albert_tf.tasks.classification.data import TASKS, read_label_ids
 from albert_tf.training.config import RESULTS
 from albert_tf.utils.files import read_json_object
 from albert_tf.utils.imports import tensorflow as tf
+from albert_tf.utils.outputs import write_text
 
 # MNLI comes first, since other tasks start from its checkpoint.
 COLUMNS = ("mnli", "qnli", "qqp", "rte", "sst-2", "mrpc", "cola", "sts-b", "wnli")
 FROM_MNLI = ("rte", "mrpc", "sts-b")
+LEARNABLE = COLUMNS[:-1]  # on WNLI, hardly any model is better than the most frequent label
+TABLE = "glue.txt"
 # Dev scores of single models, medians over five runs, in the order of COLUMNS (Lan et al., 2020, table 9).
 PAPER = {
     "BERT-large": (86.6, 92.3, 91.3, 70.4, 93.2, 88.0, 60.6, 90.0),
@@ -53,16 +57,24 @@ def main(options: Options) -> None:
     for name in ("do_train", "do_eval"):
         if flags.present().get(name) == "False":
             raise ValueError(f"this script trains and evaluates on each task: --no{name} is for run_classifier.py")
-    if options.task_name or options.task_config:
-        raise ValueError("this script runs all tasks in --data_dir: --task_name and --task_config are for "
-                         "run_classifier")
+    if options.task_name or options.task_config or options.predict_file:
+        raise ValueError("this script runs all tasks in --data_dir: --task_name, --task_config and --predict_file are "
+                         "for run_classifier")
     tasks = [name for name in COLUMNS if has_files(options, name)]
     if not tasks:
         raise ValueError(f"{options.data_dir} has no task with train and dev files: it must have folders such as RTE")
     logging.info("tasks: %s", ", ".join(tasks))
     for name in tasks:
         run_process("run_classifier", arguments(options, name), name)
-    print(table({name: score(options, name) for name in tasks}))
+    scores = {name: score(options, name) for name in tasks}
+    content = table(scores)
+    write_text(os.path.join(options.output_dir, TABLE), f"{content}\n")
+    print(content)
+    unlearned = [name for name in tasks if name in LEARNABLE and scores[name] <= chance(options, name)]
+    if unlearned:
+        logging.warning("%s: no better than a model that always gives the same answer. The recipes are those of the "
+                        "paper's large models; a small one needs a higher rate, such as --learning_rate=2e-4",
+                        ", ".join(unlearned))
 
 
 def has_files(options: Options, name: str) -> bool:
@@ -93,6 +105,15 @@ def init_path(options: Options, name: str) -> dict[str, str]:
 def score(options: Options, name: str) -> float:
     results = read_json_object(os.path.join(options.output_dir, name, f"{RESULTS}.json"))
     return 100 * results[TASKS[name].metrics[0]]
+
+
+def chance(options: Options, name: str) -> float:
+    """The score of a model that gives every dev example the most frequent label; 0 for correlations."""
+    if TASKS[name].metrics[0] != "eval_accuracy":
+        return 0.0
+    labels = read_label_ids(TASKS[name], options.data_dir, "dev")
+    assert labels is not None  # a dev set has them
+    return 100 * np.bincount(labels).max() / len(labels)
 
 
 def table(scores: dict) -> str:

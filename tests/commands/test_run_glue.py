@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 import script_process
+from in_process import loaded
 
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
               intermediate_size=16, max_position_embeddings=64)
@@ -40,6 +41,7 @@ def test_all_tasks_of_a_folder_are_run_and_our_row_follows_the_papers(golden, tm
     assert done.returncode == 0, done.stderr
     assert "mnli/seed_" in re.search(r"(\S+): \d+ variables restored", done.stderr).group(1)  # RTE starts from MNLI
     lines = done.stdout.strip().splitlines()
+    assert (tmp_path / "runs/glue.txt").read_text() == done.stdout
     assert lines[-2].split()[-8:] == ["90.8", "95.3", "92.2", "89.2", "96.9", "90.9", "71.4", "93.0"]
     scores = {name: json.loads((tmp_path / "runs" / name / "eval_results.json").read_text())["eval_accuracy"]
               for name in ("mnli", "rte", "sst-2")}
@@ -70,6 +72,26 @@ def test_one_task_is_for_run_classifier(golden, tmp_path, flags):
     done = run(golden, data_dir=golden / "glue", output_dir=tmp_path, **flags)
     assert done.returncode == 1 and done.stderr.endswith(
         "this script runs all tasks in --data_dir: --task_name and --task_config are for run_classifier\n")
+
+
+def test_tasks_with_no_better_scores_than_the_most_frequent_label_are_told(
+        golden, tmp_path, monkeypatch, capsys, caplog):
+    """As after a training, whose results are here already. Of WNLI and of correlations, there is another chance."""
+    results = dict(rte=dict(eval_accuracy=0.5), mrpc=dict(eval_accuracy=0.99), cola=dict(matthew_corr=0.0),
+                   wnli=dict(eval_accuracy=0.1))
+    for task, folder in dict(rte="RTE", mrpc="MRPC", cola="CoLA", wnli="WNLI").items():
+        shutil.copytree(golden / "glue" / folder, tmp_path / "glue" / folder)
+        (tmp_path / "runs" / task).mkdir(parents=True)
+        (tmp_path / "runs" / task / "eval_results.json").write_text(json.dumps(results[task]))
+    ended = []
+    monkeypatch.setattr("albert_tf.commands.run_glue.run_process", lambda script, arguments, name: ended.append(name))
+    with loaded("run_glue") as run_glue:
+        assert run_glue(data_dir=str(tmp_path / "glue"), output_dir=str(tmp_path / "runs")) == 0
+    assert ended == ["rte", "mrpc", "cola", "wnli"]
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[-1].split()[2:] == ["-", "-", "-", "50.0", "-", "99.0", "0.0", "-", "10.0"]
+    assert (tmp_path / "runs/glue.txt").read_text() == printed.out
+    assert "rte, cola: no better than a model that always gives the same answer" in caplog.text
 
 
 def test_a_folder_without_a_task_is_refused(golden, tmp_path):
