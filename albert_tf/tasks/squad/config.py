@@ -21,9 +21,11 @@ class SquadConfig(FineTuningConfig):
     LONGEST: ClassVar[int] = 384
 
     distillation: Distillation = fields.part(Distillation)
-    train_file: str | None = fields.string(None, "Path of the SQuAD JSON file to train on.")
+    train_file: str | None = fields.string(
+        None, "Path of the SQuAD JSON file to train on, or of JSON lines or Parquet with the rows of Hugging Face.")
     predict_file: str | None = fields.string(
-        None, "Path of the SQuAD JSON file that --do_predict and --do_eval predict. It is scored if it has answers.")
+        None, "Path of the file that --do_predict and --do_eval predict, in the same format as --train_file. It is "
+        "scored if it has answers.")
     squad_version: str | None = fields.choice(
         None, VERSIONS, "SQuAD version, which sets the head, the loss and the scores. Default: the version of the "
         "files, or for --ask and --export_dir the weights' version.")

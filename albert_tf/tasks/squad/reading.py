@@ -1,6 +1,11 @@
 """Reads SQuAD files (release: squad_utils.read_squad_examples).
 
-A file is read once, as a whole. An error has the path of the wrong value, such as "data[3].paragraphs[0].qas[2]".
+A file is SQuAD's JSON, or has a row for each question, as data sets of Hugging Face: JSON lines, Parquet, or a JSON
+list, which may be the value of "data". A row has id, context, question, and answers: an object with the lists text and
+answer_start.
+
+A file is read once, as a whole. An error has the path of the wrong value, such as "data[3].paragraphs[0].qas[2]", or
+the line of the row.
 Problems that need not stop the run are counted in ReadingNotes.
 """
 
@@ -8,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import re
 import reprlib
 import unicodedata
@@ -15,6 +21,7 @@ from typing import Any, Iterator, NamedTuple
 
 from absl import logging
 
+from albert_tf.data.rows import is_of_objects, read_objects
 from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.files import check_characters, decode_utf8, parse_unchecked, read_bytes
 
@@ -83,35 +90,90 @@ class DatasetSummary(NamedTuple):
 
 
 class SquadFile(NamedTuple):
-    """A SQuAD file: the digest of its bytes, its "data" list and a summary of the list."""
+    """A SQuAD file: the digest of its bytes, its "data" list and a summary of the list.
+
+    Rows are made to such a list; `places` has the place of each row, for error messages.
+    """
 
     path: str
     sha256: str
     articles: list
     summary: DatasetSummary
+    places: list[str] | None = None
 
 
 def read_squad_file(path: str) -> SquadFile:
-    """Reads a SQuAD 1.1 or 2.0 JSON file. read_paragraphs checks its questions."""
+    """Reads a SQuAD 1.1 or 2.0 file. read_paragraphs checks its questions."""
     content = read_bytes(path)
-    sha256, text = hashlib.sha256(content).hexdigest(), decode_utf8(content, path)
+    sha256 = hashlib.sha256(content).hexdigest()
+    has_lines = is_of_objects(path) and not path.endswith(".json") or _has_lines(content)
+    text = "" if has_lines else decode_utf8(content, path)
     del content  # with the text and its values, the bytes would be a third copy
-    root = parse_unchecked(text, path)
+    root = None if has_lines else parse_unchecked(text, path)
+    rows, version = _rows(path, root), root.get("version") if isinstance(root, dict) else None
+    if rows is not None:
+        articles, places = _of_rows(rows), [place for place, _ in rows]
+        return SquadFile(path, sha256, articles, _summary(path, articles, version, places), places)
     if not isinstance(root, dict):
         raise ValueError(f"{path} is not a SQuAD file: expected '{{', got {text.strip()[:40]!r}")
     articles = root.get("data", [])
     articles = articles if isinstance(articles, list) else [articles]  # reported as data[0]
-    return SquadFile(path, sha256, articles, _summary(path, articles, root.get("version")))
+    return SquadFile(path, sha256, articles, _summary(path, articles, version))
 
 
-def _summary(path: str, articles: list, version: Any) -> DatasetSummary:
+def _rows(path: str, root: Any) -> list[tuple[str, Any]] | None:
+    """The rows of a JSON value, or of JSON lines or Parquet if it is None, each with its place; None for other JSON."""
+    if root is None:
+        return [(f"{path} line {line}", row) for line, row in read_objects(path)]
+    values = root.get("data") if isinstance(root, dict) else root
+    if isinstance(values, list) and values and isinstance(values[0], dict) and "question" in values[0]:
+        return [(f"{path}: data[{i}]", row) for i, row in enumerate(values)]
+    return None
+
+
+def _has_lines(content: bytes) -> bool:
+    """Whether the first of several lines is a question, as in JSON lines."""
+    first, _, rest = content.strip().partition(b"\n")
+    try:
+        return bool(rest) and "question" in json.loads(first)
+    except (ValueError, TypeError, RecursionError):
+        return False
+
+
+def _of_rows(rows: list[tuple[str, Any]]) -> list:
+    """The "data" list of rows, each with its place. If some have no answer, those are impossible (SQuAD 2.0)."""
+    paragraphs: list[dict] = []
+    questions = []
+    for place, row in rows:
+        context, question = _field(row, "context", str, place), dict(row)
+        if isinstance(question.get("answers"), dict):
+            question["answers"] = _listed(question["answers"], place)
+        if not paragraphs or paragraphs[-1]["context"] != context:
+            paragraphs.append(dict(context=context, qas=[]))
+        paragraphs[-1]["qas"].append(question)
+        questions.append(question)
+    if len({bool(question.get("answers")) for question in questions}) == 2:
+        for question in questions:
+            question.setdefault("is_impossible", not question.get("answers"))
+    return [dict(title="", paragraphs=paragraphs)]
+
+
+def _listed(answers: dict, place: str) -> list[dict]:
+    """The answers of a row as a list of objects."""
+    columns = list(answers.values())
+    if not all(isinstance(column, list) and len(column) == len(columns[0]) for column in columns):
+        raise ValueError(f"{place}: 'answers' must have lists of the same length. Received: {reprlib.repr(answers)}")
+    return [dict(zip(answers, values)) for values in zip(*columns)]
+
+
+def _summary(path: str, articles: list, version: Any, places: list[str] | None = None) -> DatasetSummary:
     questions, has_is_impossible, has_answers = 0, False, False
-    for place, _, paragraph_questions in _raw_paragraphs(path, articles):
-        for i, question in enumerate(paragraph_questions):
+    for _, paragraph_questions in _raw_paragraphs(path, articles, places):
+        for place, question in paragraph_questions:
             questions += 1
             fields = question if isinstance(question, dict) else {}  # read_paragraphs reports the error
             has_is_impossible |= "is_impossible" in fields
-            has_answers |= bool(_answer_texts(fields, f"{place}.qas[{i}]"))
+            has_answers |= bool(_answer_texts(fields, place))
     if not articles:
         raise ValueError(f"{path} is not a SQuAD file: it has no articles in \"data\"")
     if not questions:
@@ -124,7 +186,7 @@ def read_squad_examples(input_file: str, is_training: bool, misplaced_answers: s
     """The questions of a file, in order.
 
     Args:
-      input_file: path of a SQuAD 1.1 or 2.0 JSON file.
+      input_file: path of a SQuAD 1.1 or 2.0 file.
       is_training: whether to read answers. Of several answers, the first one is used.
       misplaced_answers: what to do in training if the text at answer_start is not the answer. "find" uses the nearest
         occurrence of the answer, "leave_out" leaves the question out. If the answer does not occur in the paragraph,
@@ -147,12 +209,12 @@ def read_paragraphs(
     """The questions of each paragraph that has any. A wrong value raises ValueError when it is met."""
     check_one_of("misplaced_answers", misplaced_answers, MISPLACED_ANSWERS)
     notes, ids = ReadingNotes() if notes is None else notes, set()
-    for place, context, questions in _raw_paragraphs(file.path, file.articles):
+    for context, questions in _raw_paragraphs(file.path, file.articles, file.places):
         examples = []
-        for i, question in enumerate(questions):
-            example = _example(question, context, f"{place}.qas[{i}]", is_training)
+        for place, question in questions:
+            example = _example(question, context, place, is_training)
             if example.qas_id in ids:
-                raise ValueError(f"{place}.qas[{i}]: another question has the same id, {example.qas_id!r}")
+                raise ValueError(f"{place}: another question has the same id, {example.qas_id!r}")
             ids.add(example.qas_id)
             notes.questions += 1
             if not context.strip() or not example.question_text.strip():
@@ -163,12 +225,17 @@ def read_paragraphs(
             yield examples
 
 
-def _raw_paragraphs(path: str, articles: list) -> Iterator[tuple[str, str, list]]:
-    """Each paragraph's path in the file (for error messages), its context and its questions."""
+def _raw_paragraphs(
+    path: str, articles: list, places: list[str] | None
+) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
+    """The context of each paragraph, and its questions, each with its place in the file (for error messages)."""
+    rows = iter(places or ())
     for a, article in enumerate(articles):
         for i, paragraph in enumerate(_field(article, "paragraphs", list, f"{path}: data[{a}]")):
             place = f"{path}: data[{a}].paragraphs[{i}]"
-            yield place, _field(paragraph, "context", str, place), _field(paragraph, "qas", list, place)
+            context, questions = _field(paragraph, "context", str, place), _field(paragraph, "qas", list, place)
+            yield context, [(next(rows) if places else f"{place}.qas[{number}]", question)
+                            for number, question in enumerate(questions)]
 
 
 def _answer_texts(question: dict, place: str) -> list[str]:

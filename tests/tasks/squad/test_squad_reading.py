@@ -2,6 +2,8 @@
 
 import json
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from albert_tf.tasks.squad import evaluate_v1, read_squad_examples
@@ -105,6 +107,67 @@ def test_ids_may_be_whole_numbers(tmp_path):
     path = raw(tmp_path, json.dumps(dict(data=data)).encode())
     assert [example.qas_id for example in read_squad_examples(path, is_training=True)] == ["0", "12"]
     assert evaluate_v1(data, {"0": "Ada", "12": "Bob"}) == dict(exact_match=50.0, f1=50.0)
+
+
+HF_ROWS = [dict(id=str(i), title="t", context=context, question="Who?", answers=dict(text=texts, answer_start=starts))
+           for i, (context, texts, starts) in enumerate([
+               ("Ada met Bo.", ["Ada", "Ada met"], [0, 0]), ("Ada met Bo.", ["Bo"], [8]), ("Cy left.", ["Cy"], [0])])]
+
+
+def write_rows(path, rows):
+    if path.suffix == ".parquet":
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    elif path.name.startswith("list"):
+        path.write_text(json.dumps(rows, indent=1))
+    elif path.name.startswith("data"):
+        path.write_text(json.dumps(dict(version="0.1.0", data=rows)))
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+FORMATS = ["rows.jsonl", "rows.json", "rows.parquet", "list.json", "data.json"]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("has_impossible", [False, True])
+def test_rows_are_the_questions_of_the_nested_file(tmp_path, name, has_impossible):
+    rows = [*HF_ROWS, dict(HF_ROWS[0], id="9", answers=dict(text=[], answer_start=[]))][: 3 + has_impossible]
+    contexts = ["Ada met Bo.", "Cy left.", "Ada met Bo."][: 2 + has_impossible]
+    qas = [dict(id=row["id"], question="Who?", answers=[dict(text=text, answer_start=start) for text, start in zip(
+        row["answers"]["text"], row["answers"]["answer_start"])]) for row in rows]
+    for question in qas:
+        question.update(dict(is_impossible=not question["answers"]) if has_impossible else {})
+    parts = [qas[:2], qas[2:3], qas[3:]]
+    nested = dict(data=[dict(title="t", paragraphs=[dict(context=context, qas=part)
+                                                    for context, part in zip(contexts, parts)])])
+    expected, file = raw(tmp_path, json.dumps(nested).encode()), write_rows(tmp_path / name, rows)
+    for is_training in (False, True):
+        assert read_squad_examples(file, is_training) == read_squad_examples(expected, is_training)
+    version = "2.0" if has_impossible else "1.1"
+    assert summary_of(file) == summary_of(expected) == DatasetSummary(version, len(rows), True)
+    assert [len(part) for part in read_paragraphs(read_squad_file(file), False)] == [2, 1, 1][: 2 + has_impossible]
+    predictions = {row["id"]: "Ada" for row in rows}
+    assert evaluate_v1(read_squad_file(file).articles, predictions) == evaluate_v1(nested["data"], predictions)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("changes, message", [
+    (dict(id="0"), "another question has the same id, '0'"), (dict(context=None), "'context' must be a string"),
+    (dict(question=None), "'question' must be a string"),
+    (dict(answers=dict(text=["Bo"], answer_start=[8, 8])), "'answers' must have lists of the same length"),
+    (dict(answers=dict(text=["Bo"], answer_start=[None])), r"answers\[0\]: 'answer_start' must be a whole number")])
+def test_a_wrong_row_is_named(tmp_path, name, changes, message):
+    path = write_rows(tmp_path / name, [HF_ROWS[0], {**HF_ROWS[1], **changes}])
+    place = r": data\[1\]" if name in ("list.json", "data.json") else " line 2"
+    with pytest.raises(ValueError, match=rf"^{path}{place}.*{message}"):
+        read_squad_examples(path, is_training=True)
+
+
+def test_rows_without_answers_are_predicted(tmp_path):
+    path = write_rows(tmp_path / "a.jsonl", [{**row, "answers": dict(text=[], answer_start=[])} for row in HF_ROWS])
+    assert summary_of(path) == DatasetSummary("1.1", 3, False)
+    assert len(read_squad_examples(path, is_training=False)) == 3
 
 
 def test_other_files_in_the_folder_of_the_data_do_not_matter(tmp_path):
