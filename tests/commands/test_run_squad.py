@@ -13,6 +13,7 @@ import albert_tf
 from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.server.models import served_model
+from albert_tf.tasks.squad.metrics import character_scores
 from albert_tf.tasks.squad.reading import read_squad_file
 from albert_tf.tasks.squad.task import squad_version
 from albert_tf.weights.settings import settings_in
@@ -67,6 +68,20 @@ def test_a_head_of_squad_2_for_data_of_squad_1_is_a_warning(golden, caplog, requ
     files = dict(train_file=read_squad_file(str(golden / "squad" / name)))
     squad_version(requested, types.SimpleNamespace(heads=[], check_head=lambda heads: None), files)
     assert ("--recipe=squad_v1" in caplog.text) is warns
+
+
+def test_characters_are_scored_on_request_and_for_chinese_it_is_told(run, folder, tmp_path):
+    context = "小船在五月由艾达卖掉了。"
+    rows = [dict(id=str(i), context=context, question="谁?", answers=dict(text=texts, answer_start=[6] * len(texts)))
+            for i, texts in enumerate([["艾达"], ["艾达"], [] if run.task.name == "SQuAD 2.0" else ["艾达"]])]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    flags = dict(predict_file=tmp_path / "rows.jsonl", init_checkpoint=run.path, do_predict=True)
+    assert "--count_characters counts characters" in run(output_dir=tmp_path / "words", **flags)
+    assert "--count_characters" not in run(output_dir=tmp_path / "characters", count_characters=True, **flags)
+    words, results = (read(tmp_path / name, "eval_results.json") for name in ("words", "characters"))
+    predictions = read(tmp_path / "characters", "predictions.json")
+    file = read_squad_file(str(tmp_path / "rows.jsonl"))
+    assert results == pytest.approx({**words, **character_scores(file.articles, predictions)})
 
 
 def test_a_file_without_answers_is_predicted_and_cannot_be_scored(run, folder, golden, tmp_path):

@@ -47,6 +47,9 @@ class SquadConfig(FineTuningConfig):
         False, "Whether to do as the release: questions are left out if their paragraph cannot be aligned, a question "
         "with a null score equal to the best threshold is not answered, and scores count a question with a null score "
         "above 1 as not answered.")
+    count_characters: bool = fields.boolean(
+        False, "Whether answers are also scored by characters, as CMRC 2018 does for Chinese: exact_match_characters, "
+        "and f1_characters, which then selects the best checkpoint.")
     ask: bool = fields.boolean(
         False, "Whether to answer questions about --context_file that are read from standard input, one per line.")
     context_file: str | None = fields.string(None, "Path of the text file about which --ask answers questions.")

@@ -31,7 +31,16 @@ from albert_tf.tasks.squad.features import (
     prediction_table,
     training_table,
 )
-from albert_tf.tasks.squad.metrics import BEST_METRIC, STORED_THRESHOLD, Results, write_n_best, write_predictions
+from albert_tf.tasks.squad.metrics import (
+    BEST_CHARACTER_METRIC,
+    BEST_METRIC,
+    STORED_THRESHOLD,
+    Results,
+    character_scores,
+    has_spaces,
+    write_n_best,
+    write_predictions,
+)
 from albert_tf.tasks.squad.reading import SquadFile, read_squad_file
 from albert_tf.tasks.task import Checkpoint, Setup, Task, store_results
 from albert_tf.text.lines import read_lines, read_standard_input
@@ -188,6 +197,11 @@ class QuestionAnswering(Task):
                                             release_compatible=options.release_compatible)
         file = self.files.get("predict_file")
         self.dataset = file.articles if file and file.summary.has_answers else None
+        if options.count_characters:
+            self.best_metric = BEST_CHARACTER_METRIC
+        elif self.dataset and not has_spaces(self.dataset):
+            logging.info("%s: most words have no spaces between them, but scores count words between spaces; "
+                         "--count_characters counts characters, as CMRC 2018 does", options.predict_file)
         used = dict(train=options.do_train, dev=self.dataset is not None and options.uses("eval"))
         self.data_files = {split: os.path.basename(path) for split, path in (
             ("train", options.train_file), ("dev", options.predict_file)) if path and used[split]}
@@ -220,7 +234,7 @@ class QuestionAnswering(Task):
 
         def evaluate(predict) -> dict[str, float]:
             chosen = answers(questions, predict(table) if table else [{}], self.answer_options)
-            return self._results(chosen).scores(self.dataset, self.options.null_score_diff_threshold)
+            return self._scores(self._results(chosen))
 
         return evaluate
 
@@ -256,13 +270,20 @@ class QuestionAnswering(Task):
             results.add(answer)
         return results
 
+    def _scores(self, results: Results) -> dict[str, float]:
+        scores = results.scores(self.dataset, self.options.null_score_diff_threshold)
+        if self.options.count_characters:
+            predictions = results.predictions(scores.get("null_score_diff_threshold"))
+            scores.update(character_scores(self.dataset, predictions))
+        return scores
+
     def _write(self, questions: list[QuestionWindows], predictions: Predictions, checkpoint: Checkpoint) -> None:
         """Writes the files of predictions and, if there are answers, the scores with the checkpoint's step."""
         options, threshold = self.options, self.options.null_score_diff_threshold
         chosen = answers(questions, predictions, self.answer_options)
         results = self._results(write_n_best(options.output_dir, chosen))
         if self.dataset:
-            scores = results.scores(self.dataset, threshold)
+            scores = self._scores(results)
             logging.info("%s", format_results(scores))
             if not (options.do_train or options.do_eval):
                 write_results(options.output_dir, dict(scores, global_step=checkpoint.step))

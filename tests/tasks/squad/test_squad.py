@@ -5,7 +5,14 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import from_pretrained
-from albert_tf.tasks.squad.metrics import best_threshold, evaluate_v1, evaluate_v2, normalize_answer
+from albert_tf.tasks.squad.metrics import (
+    best_threshold,
+    character_scores,
+    evaluate_v1,
+    evaluate_v2,
+    has_spaces,
+    normalize_answer,
+)
 from albert_tf.tasks.squad.task import ConditionalSpanObjective, SpanObjective
 
 pytestmark = pytest.mark.both_stacks
@@ -86,6 +93,30 @@ def test_v1_takes_the_best_of_several_answers(answers, predictions, exact, f1):
     assert evaluate_v1(dataset(**answers), predictions) == pytest.approx(dict(exact_match=exact, f1=f1))
     if "" in predictions.values():  # unlike v1, v2 takes nothing for right
         assert evaluate_v2(dataset(**answers), predictions)["f1"] == 100.0
+
+
+@pytest.mark.parametrize("text, prediction, exact, f1", [
+    ("小船在五月", "在五月卖", 0, 2 * 3 / 9),  # 在五月
+    ("甲乙丙丁", "甲乙x丙丁", 0, 2 * 2 / 9),  # 甲乙: without a gap
+    ("《iPhone》手机。", "IPHONE手机", 1, 1), ("11.42亿元", "42亿元", 0, 2 * 2 / 6),
+    ("约1,000人", "1,000人", 0, 2 * 2 / 5),
+    ("Terry Gates与同事", "Terry Gates 与", 0, 2 * 3 / 8), ("小船", "红旗", 0, 0), ("", "", 1, 1), ("", "小船", 0, 0),
+    ("さくらの木", "の木", 0, 2 * 2 / 7)])
+def test_characters_are_counted_as_in_cmrc(text, prediction, exact, f1):
+    """By hand from the rule of CMRC 2018: its script has the same values, except for "" and Japanese."""
+    scores = character_scores(dataset(a=[text] if text else [], b=["红旗"]), dict(a=prediction, b="红旗"))
+    assert scores == pytest.approx(dict(exact_match_characters=50.0 * (1 + exact), f1_characters=50.0 * (1 + f1)))
+
+
+def test_the_best_of_several_answers_counts_by_characters():
+    assert character_scores(dataset(a=["红", "小船"]), dict(a="小船"))["f1_characters"] == 100.0
+    with pytest.raises(ValueError, match="1 of 1 questions are missing, such as 'a'"):
+        character_scores(dataset(a=["红"]), {})
+
+
+@pytest.mark.parametrize("context, expected", [("小船在五月由艾达卖掉了", False), ("船 is a boat", True), ("", True)])
+def test_text_of_scripts_without_spaces_is_recognized(context, expected):
+    assert has_spaces([dict(paragraphs=[dict(context=context, qas=[])])]) is expected
 
 
 def test_v2_has_scores_of_the_questions_with_and_without_an_answer():
