@@ -242,31 +242,41 @@ def cache_path(directory: str, name: str, made_from: dict, schema: FeatureSchema
 def cached_table(path: str, made_from: dict, schema: FeatureSchema, convert: Convert) -> FeatureTable:
     """The features at a path. They are made first if the file is missing, damaged or made from something else."""
     made_from = _all_made_from(made_from, schema)
-    if not _is_current(path, made_from):
+    table = _current_table(path, made_from, schema)
+    if table is None:
         with locked(f"{path}.features", wait=True):  # another command may make the same features
-            if not _is_current(path, made_from):
+            table = _current_table(path, made_from, schema)
+            if table is None:
                 with records.record_writer(path, made_from) as writer:
                     for features in convert():
                         writer.write(schema.serialize(features))
                 logging.info("%s: %s made", path, count_of(writer.count, "record"))
-    return FeatureTable.from_records(check_records([path])[0], schema)
+    return FeatureTable.from_records(check_records([path])[0], schema) if table is None else table
 
 
-def _is_current(path: str, made_from: dict) -> bool:
-    """Whether the file at a path is complete and was made from `made_from`. A file without a manifest is accepted."""
+def _current_table(path: str, made_from: dict, schema: FeatureSchema) -> FeatureTable | None:
+    """The features at a path; None if they are missing, damaged or made from something else.
+
+    A file without a manifest is accepted, and raises ValueError if it is damaged, since it may be someone else's.
+    """
     if not tf.io.gfile.exists(path):
-        return False
+        return None
     try:
         file = check_records([path])[0]
     except ValueError as error:
         logging.warning("%s", error)
-        return False
+        return None
     if file.count is None:
-        return True
+        return FeatureTable.from_records(file, schema)
     changed = sorted(key for key in {*made_from, *file.made_from} if made_from.get(key) != file.made_from.get(key))
     if changed:
         logging.info("%s was made with another %s: making it again", path, ", ".join(changed))
-    return not changed
+        return None
+    try:
+        return FeatureTable.from_records(file, schema)
+    except ValueError as error:
+        logging.warning("%s. Making it again", error)
+        return None
 
 
 def fingerprint(path: str) -> str:

@@ -35,6 +35,25 @@ def test_features_are_made_once_and_again_if_their_inputs_change_or_they_are_dam
     assert cached_table(str(path), dict(file="b"), FeatureSchema(20, SCHEMA.scalars), shorter).lengths.max() <= 20
 
 
+@pytest.mark.parametrize("damage", [
+    lambda content: content[:200] + bytes([content[200] ^ 1]) + content[201:],  # the disk has changed a bit
+    lambda content: bytes(len(content)),  # a power cut has left zeros
+    lambda content: content[1:] + content[:1]])
+def test_features_that_were_damaged_in_their_place_are_made_again(tmp_path, caplog, damage):
+    path, make = tmp_path / "x.tfrecord", Maker()
+    expected = cached_table(str(path), {}, SCHEMA, make).digest()
+    content = path.read_bytes()
+    path.write_bytes(damage(content))
+    assert cached_table(str(path), {}, SCHEMA, make).digest() == expected and make.calls == 2
+    assert path.read_bytes() == content and "Making it again" in caplog.text
+    # Without a manifest they may be someone else's.
+    (tmp_path / "x.manifest.json").unlink()
+    path.write_bytes(bytes(len(content)))
+    with pytest.raises(ValueError, match="x.tfrecord was truncated or changed"):
+        cached_table(str(path), {}, SCHEMA, make)
+    assert make.calls == 2
+
+
 def test_records_without_a_manifest_are_taken_as_they_are_if_their_length_is_the_same(tmp_path):
     path, make = tmp_path / "x.tfrecord", Maker()
     cached_table(str(path), {}, SCHEMA, make)
