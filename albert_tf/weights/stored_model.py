@@ -36,21 +36,22 @@ from albert_tf.weights.vocabulary import VocabularyFiles
 # The models that come with the package.
 _SHIPPED = pathlib.Path(__file__).parents[1] / "models"
 _SAVED_MODEL = "saved_model.pb"
+_TF1 = "*.data-?????-of-?????"  # an index of faiss has the ending of a checkpoint's index
 # The module of a format by a file that its folders have, in the order in which they are looked for. For a pickle or an
-# adapter, the reader says what to do.
+# adapter, the reader says what to do. A folder without any of them is the output of several runs, or an error of tf1.
 _FORMATS = {
     _SAVED_MODEL: "tf_hub",
     "model.weights.h5": "keras_hub",
-    "*.index": "tf1",
+    _TF1: "tf1",
     **dict.fromkeys((CONFIG, WEIGHTS, INDEX, "pytorch_model.bin", MODULES, ADAPTER, PL_BERT_CONFIG),
                     "hugging_face.reading"),
 }
 # Names of files of weights, and the ending of ONNX models, which may be in a subfolder named onnx.
-_WEIGHTS = (_SAVED_MODEL, "*.h5", "*.index", "*.safetensors", INDEX, "*.bin")
+_WEIGHTS = (_SAVED_MODEL, "*.h5", _TF1, "*.safetensors", INDEX, "*.bin")
 _ONNX = ".onnx"
-# The first bytes of pickles, and of zip files, the format of newer PyTorch files.
+# The first bytes of pickles and of zip files, and the file that newer PyTorch files, which are zip files, begin with.
 _STARTS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
-_ZIP = b"PK\x03\x04"
+_ZIP, _FIRST_IN_ZIP = b"PK\x03\x04", b"/data.pkl"
 
 
 class StoredTensor(NamedTuple):
@@ -193,15 +194,15 @@ _TO_SAFETENSORS = ("""python -c "import sys, torch, safetensors.torch as s; w = 
 
 
 def refuse_pickle(path: str) -> None:
-    """Raises ValueError if the file at the path is a pickle or a zip file by its name or its first bytes."""
+    """Raises ValueError if the file at the path is a pickle or PyTorch's zip file by its name or its first bytes."""
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         return
     if path.endswith(".keras"):
         raise ValueError(f"{path} is a file that Keras reads: use keras.models.load_model. save_pretrained writes a "
                          "folder with weights, config and vocabulary, which from_pretrained reads")
     with tf.io.gfile.GFile(path, "rb") as file:
-        start = file.read(4)
-    kind = "a zip file, as PyTorch's weights are" if start == _ZIP else None
+        start = file.read(1024)
+    kind = "a zip file of PyTorch" if start.startswith(_ZIP) and _FIRST_IN_ZIP in start else None
     if start.startswith(_STARTS) or path.endswith(PICKLES):
         kind = "a pickle"
     if kind:

@@ -112,7 +112,10 @@ def checkpoint_prefix(path: str) -> str:
     path = _ENDINGS.sub("", path)
     if tf.io.gfile.exists(f"{path}.index"):
         return path
-    names = sorted(name.removesuffix(".index") for name in names_in(path) if name.endswith(".index"))
+    files = names_in(path)
+    names = sorted(name.removesuffix(".index") for name in files if name.endswith(".index"))
+    # An index without data may be one of faiss.
+    names = [name for name in names if any(file.startswith(f"{name}.data-") for file in files)] or names
     prefixes = [os.path.join(path, name) for name in names]
     if len(prefixes) != 1:
         from albert_tf.training.evaluation import checkpoint_of

@@ -52,6 +52,13 @@ def test_a_model_and_its_conversion_have_all_that_was_saved(written, cased, tmp_
         assert albert_tf.tokenizer_from_pretrained(str(path)).max_seq_length == 9
 
 
+@pytest.mark.parametrize("to", ["hugging_face", "tf1", "ours"])
+def test_an_index_of_faiss_beside_weights_is_no_checkpoint(copied, to):
+    model, folder = copied("sentence_encoder", to)
+    (folder / "faiss.index").write_bytes(b"IxFI")
+    check(folder, model, "sentence_encoder", to == "hugging_face")
+
+
 @pytest.mark.parametrize("name", [name for name in SETTINGS if name == head_of_name(name) and name not in (
     "multiple_choice", "sentence_encoder")])
 def test_the_head_follows_from_the_variables(copied, name):
