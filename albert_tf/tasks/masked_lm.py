@@ -151,9 +151,9 @@ class GraphMasks(tf.Module):
     def __init__(self, tokenizer: FullTokenizer, max_seq_length: int, top_k: int):
         super().__init__()
         self._max_seq_length, self._top_k = max_seq_length, top_k
-        pieces = dict(zip(tokenizer.vocab.values(), tokenizer.vocab))
-        self._pieces = tf.constant([pieces.get(i, "") for i in range(max(pieces) + 1)])
-        inside = [inside_word(tokenizer, pieces.get(i, "")) for i in range(max(pieces) + 1)]
+        pieces = tokenizer.convert_ids_to_tokens(range(tokenizer.vocab_size))
+        self._pieces = tf.constant(pieces)
+        inside = [inside_word(tokenizer, piece) for piece in pieces]
         # The id of each piece within a word; a piece that is only a word-start mark is left out there.
         self._inside_word = tf.constant([tokenizer.vocab[piece] if piece else _LEFT_OUT for piece in inside])
 

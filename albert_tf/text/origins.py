@@ -17,7 +17,6 @@ from albert_tf.text.pieces import (
     BYTE,
     UNKNOWN,
     WORD_START,
-    basic_tokens,
     clean,
     decode_bytes,
     lower_case,
@@ -151,7 +150,7 @@ def forms_of(tokenizer: Any, text: str) -> list[str] | str:
 
 def _form_in_words(tokenizer: Any, character: str) -> str:
     """What a character becomes in basic tokens."""
-    form = clean(character).strip()
+    form = clean(character, tokenizer.transformers_rules).strip()
     if tokenizer.do_lower_case:
         form = lower_case(form, tokenizer.keep_accents)
     return "".join(form.split())
@@ -187,9 +186,9 @@ def _insert_spaces(pieces: list[str], replaced: list[list[str]], origins: np.nda
 
 def _trace_word_pieces(tokenizer: Any, text: str) -> TracedPieces:
     pieces, lengths = [], []
-    words = basic_tokens(text, tokenizer.do_lower_case, tokenizer.keep_accents)
+    words = tokenizer.basic_tokens(text)
     for word in words:
-        of_word = word_pieces(word, tokenizer.vocab)
+        of_word = word_pieces(word, tokenizer.vocab, tokenizer.longest_word)
         is_unknown = of_word == [UNKNOWN]
         lengths += [len(word)] if is_unknown else [len(piece) - 2 * (i > 0) for i, piece in enumerate(of_word)]
         pieces += of_word

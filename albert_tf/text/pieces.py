@@ -13,6 +13,7 @@ import functools
 import itertools
 import re
 import unicodedata
+from typing import Mapping
 
 import numpy as np
 import sentencepiece
@@ -23,9 +24,10 @@ from albert_tf.utils.files import decode_utf8, read_bytes
 WORD_START = "\u2581"
 UNKNOWN = "[UNK]"
 BYTE = re.compile("<0x([0-9A-F]{2})>")  # a byte of an unknown character, in models with byte fallback
-LONGEST_WORD = 200
+LONGEST_WORD, LONGEST_WORD_OF_TRANSFORMERS = 200, 100  # in characters; longer ones are unknown
 _CJK_BLOCKS = ((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F),
                (0x2B820, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F))
+_NO_LINE = r"[\s\0]"
 _ASCII_PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 
 
@@ -132,8 +134,12 @@ def split_digit_comma(sp_model: sentencepiece.SentencePieceProcessor, piece: str
     return sp_model.encode(piece[:-1].replace(WORD_START, ""), out_type=str) + [","]
 
 
-def load_vocab(path: str) -> dict[str, int]:
+def load_vocab(path: str, transformers_rules: bool = False) -> dict[str, int]:
     """Reads a WordPiece vocabulary, the first column of each line. As in the release, repeated tokens get no second id.
+
+    Args:
+      transformers_rules: whether a whole line is a token, without white space at its end, and has its number as id. A
+        repeated token then has the number of its last line.
 
     Raises:
       ValueError: the file is missing or damaged, is not UTF-8, or has no [UNK].
@@ -143,10 +149,13 @@ def load_vocab(path: str) -> dict[str, int]:
     if b"\0" in content:
         raise ValueError(f"{path} is damaged, since it has NUL bytes: copy it again")
     lines = decode_utf8(content, path).removeprefix("\ufeff").removesuffix("\n").split("\n")
-    for line in lines:
-        columns = line.split()
-        vocab.setdefault(columns[0] if columns else " ", len(vocab))
-    if len(vocab) < len(lines):
+    for number, line in enumerate(lines):
+        if transformers_rules:
+            vocab[line.rstrip()] = number
+        else:
+            columns = line.split()
+            vocab.setdefault(columns[0] if columns else " ", len(vocab))
+    if len(vocab) < len(lines) and not transformers_rules:
         logging.warning("%s: %d of %d lines repeat an earlier one and get no id, as in ALBERT's release. For models "
                         "that were trained with BERT's code, in which each line has an id, the ids are wrong",
                         path, len(lines) - len(vocab), len(lines))
@@ -155,9 +164,14 @@ def load_vocab(path: str) -> dict[str, int]:
     return vocab
 
 
-def basic_tokens(text: str, lower: bool, keep_accents: bool = False) -> list[str]:
-    """Splits a text without its control characters into words, punctuation marks and CJK characters, one token each."""
-    return [token for word in "".join(map(clean, text)).split()
+def basic_tokens(text: str, lower: bool, keep_accents: bool = False, transformers_rules: bool = False) -> list[str]:
+    """Splits a text without its control characters into words, punctuation marks and CJK characters, one token each.
+
+    With transformers_rules, private-use characters are removed, and a capital sigma becomes the same letter everywhere.
+    """
+    if transformers_rules and lower:
+        text = text.replace("\u03a3", "\u03c3")  # at the end of a word, str.lower makes it the final sigma
+    return [token for word in "".join(map(clean, text, itertools.repeat(transformers_rules))).split()
             for token in _tokens_of_word(word, lower, keep_accents)]
 
 
@@ -178,9 +192,23 @@ def lower_case(text: str, keep_accents: bool) -> str:
     return "".join(c for c in unicodedata.normalize("NFD", text) if unicodedata.category(c) != "Mn")
 
 
-def word_pieces(word: str, vocab: dict[str, int]) -> list[str]:
-    """The pieces of a word by greedy longest match; [UNK] if no match covers it or it has over 200 characters."""
-    if len(word) > LONGEST_WORD:
+def vocabulary_lines(vocab: Mapping[str, int]) -> str:
+    """The file from which load_vocab, with transformers_rules, reads the same ids.
+
+    The line of an id without a piece repeats a later one. A piece with white space, which no word has, is in brackets.
+    """
+    lines, line = [], ""
+    pieces = {piece_id: f"[{re.sub(_NO_LINE, '_', piece)}]" if re.search(_NO_LINE, piece) else piece
+              for piece, piece_id in vocab.items()}
+    for piece_id in range(max(pieces), -1, -1):
+        line = pieces.get(piece_id, line)
+        lines.append(f"{line}\n")
+    return "".join(reversed(lines))
+
+
+def word_pieces(word: str, vocab: dict[str, int], longest_word: int = LONGEST_WORD) -> list[str]:
+    """The pieces of a word by greedy longest match; [UNK] if no match covers it or it is longer than longest_word."""
+    if len(word) > longest_word:
         return [UNKNOWN]
     pieces, start = [], 0
     while start < len(word):
@@ -196,7 +224,7 @@ def word_pieces(word: str, vocab: dict[str, int]) -> list[str]:
 
 
 @functools.cache
-def clean(character: str) -> str:
+def clean(character: str, transformers_rules: bool = False) -> str:
     """The replacement of a character: nothing, a space, the character, or (for CJK) the character between spaces."""
     code = ord(character)
     if character in "\t\n\r":
@@ -206,7 +234,7 @@ def clean(character: str) -> str:
     if code < 128:
         return character if code >= 32 and code != 127 else ""
     category = unicodedata.category(character)
-    if category in ("Cc", "Cf"):
+    if category in ("Cc", "Cf") or category == "Co" and transformers_rules:
         return ""
     if category == "Zs":
         return " "

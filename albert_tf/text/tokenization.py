@@ -16,6 +16,8 @@ from albert_tf.text.added_tokens import AddedToken, Part, split_at_tokens
 from albert_tf.text.origins import forms_of, trace_pieces
 from albert_tf.text.packing import PairPacker, padded_rows, padding_values
 from albert_tf.text.pieces import (
+    LONGEST_WORD,
+    LONGEST_WORD_OF_TRANSFORMERS,
     UNKNOWN,
     WORD_START,
     DigitCommaTable,
@@ -46,6 +48,9 @@ class FullTokenizer:
       max_seq_length: the largest number of tokens of a row, if a call does not set it.
       added_tokens: tokens that a Hugging Face folder adds to the vocabulary. Special and user-defined pieces are left
         out: written in a text, [MASK] and the like are text, as in the release.
+      transformers_rules: whether a WordPiece tokenizer follows BertTokenizer of transformers where it differs from the
+        release: the id of a piece is the number of its line, a word of over 100 characters (release: 200) is [UNK],
+        private-use characters are removed, and a capital sigma is lower-cased to the same letter at the end of words.
       prefixes_parts: whether a text that follows an added token without a space begins with a word-start mark, as by
         AlbertTokenizer of transformers.
 
@@ -53,6 +58,8 @@ class FullTokenizer:
       vocabulary_file: path of the file that was read.
       vocab: dict from piece to id.
       vocab_of_file: the same without added tokens.
+      vocab_size: the number of ids. Ids without a piece, as repeated lines of a vocabulary leave them, count.
+      longest_word: the largest number of characters of a word that WordPiece splits.
       has_bytes: whether the bytes of unknown characters are pieces (byte fallback).
 
     Raises:
@@ -68,7 +75,7 @@ class FullTokenizer:
 
     def __init__(self, vocab_file: str | None = None, do_lower_case: bool = True, spm_model_file: str | None = None,
                  keep_accents: bool = False, max_seq_length: int = 512, added_tokens: Sequence[AddedToken] = (),
-                 prefixes_parts: bool = False):
+                 prefixes_parts: bool = False, transformers_rules: bool = False):
         self.do_lower_case, self.keep_accents = do_lower_case, keep_accents
         self.max_seq_length = max_seq_length
         self.sp_model = None
@@ -78,27 +85,33 @@ class FullTokenizer:
             self._digit_comma = DigitCommaTable(self.sp_model)
             self.vocab = {self.sp_model.id_to_piece(i): i for i in range(self.sp_model.vocab_size())}
         elif vocab_file:
-            self.vocab = load_vocab(vocab_file)
+            self.vocab = load_vocab(vocab_file, transformers_rules)
         else:
             raise ValueError("a tokenizer needs spm_model_file or vocab_file")
+        self.transformers_rules = transformers_rules and self.sp_model is None
+        self.longest_word = LONGEST_WORD_OF_TRANSFORMERS if self.transformers_rules else LONGEST_WORD
         self.vocab_of_file = dict(self.vocab)
         self.has_bytes = self.sp_model is not None and any(map(self.sp_model.is_byte, self.vocab.values()))
         self.added_tokens = self._add_tokens(added_tokens)
         self.prefixes_parts = prefixes_parts and self.sp_model is not None
         self._pieces = {piece_id: piece for piece, piece_id in self.vocab.items()}
+        self.vocab_size = max(self._pieces) + 1
         self.cls_id, self.sep_id, self.mask_id = (self._id_of(piece) for piece in ("[CLS]", "[SEP]", "[MASK]"))
-        self.pad_id = self._id_of("<pad>" if self.sp_model else "[PAD]")
+        names = ("<pad>", "[PAD]") if self.sp_model else ("[PAD]",)
+        self.pad_id = self._id_of(next((name for name in names if name in self.vocab), names[0]))
         self.unk_id = self.sp_model.unk_id() if self.sp_model else self._id_of(UNKNOWN)
 
     def _add_tokens(self, tokens: Sequence[AddedToken]) -> tuple[AddedToken, ...]:
         """Gives added tokens their ids, and adds them to the vocabulary. Special and user-defined ones are left out."""
-        added, old_size = [], len(self.vocab)
+        added: list[AddedToken] = []
+        old_size = next_id = max(self.vocab.values()) + 1
         for token in sorted(tokens, key=lambda token: (token.id is None, token.id)):
-            token_id = self.vocab.get(token.content, len(self.vocab))
+            token_id = self.vocab.get(token.content, next_id)
             if token.id not in (None, token_id):
                 raise ValueError(f"{self.vocabulary_file}: the added token {token.content!r} must have the id "
                                  f"{token_id}, the next one or its piece's. Received: {token.id}")
             self.vocab[token.content] = token_id
+            next_id = max(next_id, token_id + 1)
             if token_id >= old_size or not self._is_reserved(token.content, token_id):
                 added.append(token._replace(id=token_id))
         return tuple(sorted(added, key=lambda token: token.id or 0))
@@ -108,11 +121,6 @@ class FullTokenizer:
             return piece in ("[PAD]", UNKNOWN, "[CLS]", "[SEP]", "[MASK]")
         # User-defined pieces have no score, and are pieces wherever a text has them.
         return self.sp_model.is_control(piece_id) or not self.sp_model.get_score(piece_id)
-
-    @property
-    def vocab_size(self) -> int:
-        """The number of tokens."""
-        return len(self.vocab)
 
     def preprocess(self, text: str, remove_space: bool = True) -> str:
         """preprocess_text with this tokenizer's options. For a WordPiece vocabulary, the text is returned unchanged."""
@@ -137,8 +145,11 @@ class FullTokenizer:
                 else self.tokenizer_of_part(text, part).tokenize(text[part.start : part.end].strip()))]
         if self.sp_model:
             return encode_pieces(self.sp_model, text)
-        words = basic_tokens(text, self.do_lower_case, self.keep_accents)
-        return [piece for word in words for piece in word_pieces(word, self.vocab)]
+        return [piece for word in self.basic_tokens(text) for piece in word_pieces(word, self.vocab, self.longest_word)]
+
+    def basic_tokens(self, text: str) -> list[str]:
+        """The words of a text that WordPiece splits into pieces. Only for a WordPiece vocabulary."""
+        return basic_tokens(text, self.do_lower_case, self.keep_accents, self.transformers_rules)
 
     def convert_tokens_to_ids(self, tokens: list[str]) -> list[int]:
         """The ids of pieces. An unknown piece has the id of <unk>, or with WordPiece raises ValueError."""
@@ -149,12 +160,12 @@ class FullTokenizer:
             raise ValueError(f"{unknown[0]!r} is not in {self.vocabulary_file}")
         return [self.vocab[token] for token in tokens]
 
-    def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
-        """The pieces of ids. Raises ValueError if one is outside the vocabulary."""
-        out = [i for i in ids if int(i) not in self._pieces]
+    def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str]:
+        """The pieces of ids, [UNK] for an id without a piece. Raises ValueError if one is outside the vocabulary."""
+        out = [i for i in ids if not 0 <= int(i) < self.vocab_size]
         if out:
             raise ValueError(f"id {out[0]} is outside the vocabulary of {self.vocab_size} pieces")
-        return [self._pieces[int(i)] for i in ids]
+        return [self._pieces.get(int(i), UNKNOWN) for i in ids]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, without [CLS], [SEP] and padding. It is normalised text: case and accents may be lost."""
@@ -303,6 +314,8 @@ def tokenizer_key(tokenizer: FullTokenizer) -> dict:
         # Not of the file, since one with the same pieces can be made of Hugging Face's tokenizer.json.
         pieces = [f"{model.id_to_piece(i)} {model.get_score(i)!r} {model.is_control(i)}"
                   for i in range(model.vocab_size())]
+    if tokenizer.transformers_rules:
+        pieces = [repr(each) for each in (True, *tokenizer.vocab.items())]
     if tokenizer.added_tokens:
         pieces += [repr((*token, tokenizer.prefixes_parts)) for token in tokenizer.added_tokens]
     keep_accents = tokenizer.keep_accents or not (model or tokenizer.do_lower_case)

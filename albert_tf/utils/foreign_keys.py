@@ -25,6 +25,9 @@ _TASK_LENGTH = _Refused("all texts have the same largest length, max_seq_length"
 _TOKENS = _Refused("rows have [CLS] first, and [SEP] after each text")
 _MODALITIES = tuple({"text": {"method": "forward", "method_output_name": name}} for name in (
     "last_hidden_state", "logits"))
+_NAMES_OF_TOKENS = {f"{name.lower()}_token": _Refused(f"the token must be [{name}]", (f"[{name}]",))
+                    for name in ("CLS", "SEP", "MASK")} | {
+                        "unk_token": _Refused("the token must be [UNK] or <unk>", ("[UNK]", "<unk>"))}
 # By the file's name in its library.
 REFUSED: dict[str, dict[str, _Refused]] = {
     "config.json": {
@@ -52,15 +55,17 @@ REFUSED: dict[str, dict[str, _Refused]] = {
         "padding_side": _Refused("rows are padded at their end", ("right",)),
         "truncation_side": _Refused("long texts are cut at their end", ("right",)),
         "split_special_tokens": _Refused("texts are cut at added tokens", (False,)),
+        **_NAMES_OF_TOKENS,
     },
-    "tokenizer.json": {  # the types of steps, and the directions
+    "special_tokens_map.json": _NAMES_OF_TOKENS,
+    "tokenizer.json": {  # the types of steps, and the directions; tokenizer_steps.py compares the values of steps
         "model": _Refused("only Unigram (SentencePiece) and WordPiece can be read", ("Unigram", "WordPiece")),
         "normalizer": _Refused("only the steps of ALBERT and BERT can be read", (
-            "BertNormalizer", "NFKD", "NFD", "StripAccents", "Lowercase", "Precompiled", "Strip", "Replace")),
+            "BertNormalizer", "NFKD", "StripAccents", "Lowercase", "Precompiled", "Strip", "Replace")),
         "pre_tokenizer": _Refused("only the steps of ALBERT and BERT can be read", (
             "BertPreTokenizer", "WhitespaceSplit", "Metaspace")),
         "post_processor": _Refused("rows have [CLS] first, and [SEP] after each text", (
-            "BertProcessing", "[CLS]:0 A:0 [SEP]:0, [CLS]:0 A:0 [SEP]:0 B:1 [SEP]:1")),
+            "[CLS]:0 A:0 [SEP]:0, [CLS]:0 A:0 [SEP]:0 B:1 [SEP]:1",)),
         "truncation": _Refused("long texts are cut at their end", ("Right",)),
         "padding": _Refused("rows are padded at their end", ("Right",)),
     },

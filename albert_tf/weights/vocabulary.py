@@ -24,7 +24,8 @@ from albert_tf.utils.foreign_keys import check_supported
 from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.manifests import checked_manifest, manifest_of, read_manifest
 from albert_tf.utils.outputs import output, write_or_remove
-from albert_tf.weights.hugging_face import TOKENIZER_CONFIG, TOKENIZER_JSON
+from albert_tf.weights.hugging_face import TOKENIZER_CONFIG, TOKENIZER_JSON, tokenizer_steps
+from albert_tf.weights.hugging_face.tokenizer_steps import check_steps, prepend_scheme
 
 if TYPE_CHECKING:
     from albert_tf.config import AlbertConfig
@@ -38,10 +39,15 @@ _MULTIPLES = (1, *(2**power for power in range(3, 11)))  # to which the size of 
 SPECIAL_TOKENS_MAP, ADDED_TOKENS = "special_tokens_map.json", "added_tokens.json"
 CASING = ("do_lower_case", "keep_accents")
 STRIP_ACCENTS = "strip_accents"  # of Hugging Face's BERT, the opposite of keep_accents
-PREFIXES_PARTS = "prefixes_parts"  # a key of this package in tokenizer_config.json
+# Keys of this package in tokenizer_config.json.
+PREFIXES_PARTS, TRANSFORMERS_RULES = "prefixes_parts", "transformers_rules"
 # Written in a text they are text here, as in the release.
 _SPECIAL = ("[CLS]", "[SEP]", "[MASK]", "<pad>", "<unk>", "[PAD]", "[UNK]")
-_ALBERT = (None, "AlbertTokenizer", "AlbertTokenizerFast")  # values of tokenizer_class
+# Values of tokenizer_class: of ALBERT, of classes that follow tokenizer.json alone, and the beginnings of BERT's.
+_ALBERT = (None, "AlbertTokenizer", "AlbertTokenizerFast")
+_GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")
+_BERT = ("Bert", "DistilBert", "Electra")
+_SPECIAL_TOKENS = ("cls_token", "sep_token", "mask_token", "unk_token")
 
 
 class TokenizerOptions(NamedTuple):
@@ -51,6 +57,7 @@ class TokenizerOptions(NamedTuple):
     keep_accents: bool | None = None
     added_tokens: tuple[AddedToken, ...] | None = None
     prefixes_parts: bool | None = None
+    transformers_rules: bool | None = None
 
     def with_defaults(self, other: TokenizerOptions) -> TokenizerOptions:
         """These options, and `other`'s where nothing is stored here."""
@@ -72,7 +79,7 @@ class VocabularyFiles:
     Args:
       do_lower_case: whether to lower-case text; None if nothing is stored.
       keep_accents: whether texts keep their accents; None if nothing is stored.
-      added_tokens, prefixes_parts: as in FullTokenizer; None if nothing is stored.
+      added_tokens, prefixes_parts, transformers_rules: as in FullTokenizer; None if nothing is stored.
       archive: path of the archive or repository that the files were copied from, for messages; None if there is none.
       made_from: path of the tokenizer.json that the file was made from, for messages; None if there is none.
     """
@@ -83,6 +90,7 @@ class VocabularyFiles:
     keep_accents: bool | None = None
     added_tokens: tuple[AddedToken, ...] | None = None
     prefixes_parts: bool | None = None
+    transformers_rules: bool | None = None
     archive: str | None = None
     made_from: str | None = None
 
@@ -105,7 +113,7 @@ class VocabularyFiles:
         path = tokenizer.vocabulary_file
         return cls(path if tokenizer.sp_model else None, None if tokenizer.sp_model else path,
                    tokenizer.do_lower_case, tokenizer.keep_accents, tokenizer.added_tokens or None,
-                   tokenizer.prefixes_parts if tokenizer.added_tokens else None)
+                   tokenizer.prefixes_parts if tokenizer.added_tokens else None, tokenizer.transformers_rules or None)
 
     def with_overrides(self, user: VocabularyFiles) -> VocabularyFiles:
         """The user's file and options where they are set, and these otherwise. Warns of a file with another content.
@@ -133,7 +141,8 @@ class VocabularyFiles:
         with errors_naming_origin(*named):
             tokenizer = FullTokenizer(self.vocab_file, self.do_lower_case is not False, self.spm_model_file,
                                       bool(self.keep_accents), added_tokens=self.added_tokens or (),
-                                      prefixes_parts=bool(self.prefixes_parts))
+                                      prefixes_parts=bool(self.prefixes_parts),
+                                      transformers_rules=bool(self.transformers_rules))
         if config is not None:
             check_vocabulary(tokenizer, config)
         return tokenizer
@@ -244,28 +253,46 @@ def _read(
         for path, exists in zip((config_path, map_path, added_path, json_path), versions))
     tokens: dict[str, AddedToken] = {}
     with _errors_at(config_path):
-        check_supported(TOKENIZER_CONFIG, config)
-        casing = _casing(config)
+        check_supported(TOKENIZER_CONFIG, {**config, **_special_tokens(config)})
+        options = _options(config)
         decoder = config.get("added_tokens_decoder")
         tokens.update(_named(AddedToken.of_json(token, int(number)) for number, token in (decoder or {}).items()))
         tokens = {**_named(_extra_tokens(config)), **tokens}
     if decoder is None:
         with _errors_at(map_path):
+            check_supported(SPECIAL_TOKENS_MAP, _special_tokens(special_map))
             tokens = {**_named(_extra_tokens(special_map)), **tokens}
         with _errors_at(added_path):
             tokens.update(_named(AddedToken.of_json(content, number, special=content in tokens)
                                  for content, number in added.items()))
     with _errors_at(json_path):
         tokens.update(_named(map(AddedToken.of_json, content.get("added_tokens") or [])))
-        _check_tokenizer(content)
-        prefixes_parts = config.get("tokenizer_class") in _ALBERT or prepend_scheme(content) == "always"
+        tokenizer_class, kind = config.get("tokenizer_class"), None
+        if isinstance(content.get("model"), dict):  # otherwise it is a file of keras-hub
+            check_steps(content)
+            kind = content["model"]["type"]
+            options = options.with_defaults(TokenizerOptions(transformers_rules=kind == "WordPiece" or None))
+            casing = TokenizerOptions(*tokenizer_steps.casing(content))
+            if tokenizer_class in _GENERIC:
+                options = casing.with_defaults(options)
+            elif kind == "Unigram":
+                options = options.with_defaults(casing)
+        prefixes_parts = tokenizer_class in _ALBERT or prepend_scheme(content) == "always"
     kept = tuple(token for content, token in tokens.items() if content not in _SPECIAL)
-    return TokenizerOptions(*casing, *((kept, bool(config.get(PREFIXES_PARTS, prefixes_parts))) if kept else ()))
+    if kept:
+        options = options._replace(added_tokens=kept, prefixes_parts=bool(config.get(PREFIXES_PARTS, prefixes_parts)))
+    return options
 
 
-def _casing(config: dict[str, Any]) -> tuple[bool | None, bool | None]:
-    """do_lower_case and keep_accents; None if they are not stored."""
-    for name in (*CASING, STRIP_ACCENTS):
+def _special_tokens(values: dict[str, Any]) -> dict[str, Any]:
+    """The special tokens that a file names, as strings."""
+    named = {name: values.get(name) for name in _SPECIAL_TOKENS}
+    return {name: token.get("content") if isinstance(token, dict) else token for name, token in named.items()}
+
+
+def _options(config: dict[str, Any]) -> TokenizerOptions:
+    """The options in tokenizer_config.json, without added tokens."""
+    for name in (*CASING, STRIP_ACCENTS, TRANSFORMERS_RULES):
         if not isinstance(config.get(name), (bool, type(None))):
             raise ValueError(f"{name} must be true or false. Received: {reprlib.repr(config[name])}")
     lower, keep_accents, strip_accents = map(config.get, (*CASING, STRIP_ACCENTS))
@@ -274,7 +301,9 @@ def _casing(config: dict[str, Any]) -> tuple[bool | None, bool | None]:
                          "is lower-cased")
     if keep_accents is None and strip_accents is not None:
         keep_accents = not strip_accents
-    return lower, keep_accents
+    is_bert = str(config.get("tokenizer_class")).startswith(_BERT)
+    rules = config.get(TRANSFORMERS_RULES)
+    return TokenizerOptions(lower, keep_accents, transformers_rules=(is_bert or None) if rules is None else rules)
 
 
 @contextlib.contextmanager
@@ -295,34 +324,3 @@ def _extra_tokens(values: dict[str, Any]) -> Iterator[AddedToken]:
     extra = values.get("extra_special_tokens") or values.get("additional_special_tokens") or []
     for token in extra.values() if isinstance(extra, dict) else extra:
         yield AddedToken.of_json(token, special=True)
-
-
-def _check_tokenizer(content: dict[str, Any]) -> None:
-    template, model = content.get("post_processor") or {}, content.get("model") or {}
-    kind = template.get("type")
-    if kind == "TemplateProcessing":
-        rows = ([part for item in template[name] for part in item.values()] for name in ("single", "pair"))
-        kind = ", ".join(" ".join(f"{part['id']}:{part['type_id']}" for part in row) for row in rows)
-    directions = {name: (content.get(name) or {}).get("direction") for name in ("truncation", "padding")}
-    check_supported(TOKENIZER_JSON, dict(directions, model=model.get("type"), post_processor=kind))
-    for name in ("normalizer", "pre_tokenizer"):
-        for step in steps(content, name):
-            check_supported(TOKENIZER_JSON, {name: step["type"]})
-    if model.get("continuing_subword_prefix", "##") != "##":
-        raise ValueError("continuing_subword_prefix must be ##. "
-                         f"Received: {reprlib.repr(model['continuing_subword_prefix'])}")
-
-
-def steps(content: dict[str, Any], kind: str) -> list[dict[str, Any]]:
-    """The steps of tokenizer.json's normalizer or pre_tokenizer."""
-    step = content.get(kind)
-    return [] if not step else step.get("normalizers", step.get("pretokenizers", [step]))
-
-
-def prepend_scheme(content: dict[str, Any]) -> str | None:
-    """The prepend_scheme of tokenizer.json: "first", "always" or "never"; None without a Metaspace."""
-    for step in steps(content, "pre_tokenizer"):
-        if step["type"] == "Metaspace":
-            adds = step.get("add_prefix_space", True)  # of versions before prepend_scheme
-            return step.get("prepend_scheme", "always" if adds else "never")
-    return None

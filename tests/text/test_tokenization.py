@@ -14,7 +14,7 @@ from albert_tf.text.added_tokens import AddedToken
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.packing import PairPacker
 from albert_tf.text.pieces import clean, encode_ids, encode_pieces, load_vocab, preprocess_text
-from albert_tf.text.tokenization import FullTokenizer, warn_of_unknown_pieces, word_starts
+from albert_tf.text.tokenization import FullTokenizer, tokenizer_key, warn_of_unknown_pieces, word_starts
 
 pytestmark = pytest.mark.both_stacks
 
@@ -74,6 +74,45 @@ def test_a_vocabulary_file_is_read_with_the_releases_oddities_and_without_a_byte
     assert [list(item) for item in vocab.items()] == WORDPIECE["vocab_odd"]
     (tmp_path / "vocab.txt").write_text((GOLDEN / "wordpiece/vocab.txt").read_text("utf-8"), "utf-8-sig")
     assert load_vocab(str(tmp_path / "vocab.txt")) == load_vocab(str(GOLDEN / "wordpiece/vocab.txt"))
+
+
+def test_by_the_rules_of_transformers_an_id_is_the_number_of_its_line_also_of_repeated_and_empty_lines(tmp_path):
+    """transformers 5.24 has these ids."""
+    lines = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "\u2028", "", "a", "the\r", "one two", "in \t", "boat"]
+    (tmp_path / "vocab.txt").write_text("\n".join([*lines, ""]), newline="")
+    tokenizer = FullTokenizer(str(tmp_path / "vocab.txt"), transformers_rules=True)
+    assert tokenizer.encode("The boat in a one two") == [9, 12, 11, 8, 1, 1] and tokenizer.vocab_size == 13
+    assert tokenizer.convert_ids_to_tokens([5, 8]) == ["[UNK]", "a"]  # an id without a piece is no error
+
+
+# A text, its tokens by transformers 5.24, and those by the release.
+RULES = {
+    "private use": ("the\uf0b7 in\U000f0000", "the in", "[UNK] [UNK]"),
+    "not assigned": ("the\u0378", "[UNK]", "[UNK]"),
+    "final sigma": ("\u0391\u03a3 \u03a3\u03a3.", "\u03b1 ##\u03c3 \u03c3 ##\u03c3 .",
+                    "\u03b1 ##\u03c2 \u03c3 ##\u03c2 ."),
+    "word of 100": ("a" * 100, "a" + " ##a" * 99, "a" + " ##a" * 99),
+    "word of 101": ("in " + "a" * 101, "in [UNK]", "in a" + " ##a" * 100),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_rules_of_transformers_and_of_the_release_differ_where_it_is_written(tmp_path, name):
+    text, *expected = RULES[name]
+    (tmp_path / "vocab.txt").write_text("\n".join([
+        "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]",
+        *"the in a ##a \u03b1 \u03c3 ##\u03c3 ##\u03c2 .".split()]), "utf-8")
+    of_transformers, of_release = (
+        FullTokenizer(str(tmp_path / "vocab.txt"), transformers_rules=rules) for rules in (True, False))
+    assert [" ".join(tokenizer.tokenize(text)) for tokenizer in (of_transformers, of_release)] == expected
+    for tokenizer in (of_transformers, of_release):
+        batch = tokenizer([text], return_offsets=True)
+        assert batch["input_ids"][0][1:-1].tolist() == tokenizer.encode(text)
+        ids, starts, ends = GraphTokenizer(tokenizer).tokenize_with_offsets([text])
+        assert ids[0].numpy().tolist() == tokenizer.encode(text)
+        assert [text.encode()[start:end].decode() for start, end in zip(starts[0].numpy(), ends[0].numpy())] == [
+            text[start:end] for start, end in batch["offsets"][0][1:-1]]
+    assert tokenizer_key(of_transformers) != tokenizer_key(of_release)
 
 
 def test_special_pieces_and_a_sentencepiece_model_that_wins_over_a_vocabulary(sentence_pieces):

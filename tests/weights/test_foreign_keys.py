@@ -17,6 +17,7 @@ with open(pathlib.Path(__file__).parents[2] / "docs/foreign_keys.csv", encoding=
     ROWS = list(csv.DictReader(table))
 TEXTS = ["The NAME of the file", "The boàt 名前 ?"]
 BERT, ALBERT, KERAS_HUB = "sentence_transformers/cls", "hf/sequence_classification", "keras_hub/classifier"
+NAMED_TOKENS = dict(cls_token="<s>", sep_token=dict(content="</s>"), mask_token="<mask>", unk_token="[PAD]")
 # By file and key: the golden folder, if it is not the file's, and a value that is not the folder's.
 VALUES = {
     "config.json": (BERT, dict(
@@ -37,7 +38,7 @@ VALUES = {
         do_lower_case=False, strip_accents=False, keep_accents=True, model_max_length=8,
         model_input_names=["input_ids"],
         tokenizer_class="BertJapaneseTokenizer", auto_map=dict(AutoTokenizer=["a.B", None]),
-        tokenize_chinese_chars=False, add_prefix_space=False, add_bos_token=True, add_eos_token=True,
+        tokenize_chinese_chars=False, **NAMED_TOKENS, add_prefix_space=False, add_bos_token=True, add_eos_token=True,
         padding_side="left", truncation_side="left", split_special_tokens=True,
         added_tokens_decoder={"8": dict(content="the")}, additional_special_tokens=["NAME"],
         extra_special_tokens=["NAME"],
@@ -63,7 +64,7 @@ VALUES = {
         model_type="SparseEncoder", similarity_fn_name="dot",
         __version__=dict(transformers="9"), requirements=["a"], keep_in_fp32_modules=["a"])),
     "special_tokens_map.json": (BERT, dict(
-        additional_special_tokens=["NAME"], extra_special_tokens=["NAME"], cls_token="[CLS]")),
+        additional_special_tokens=["NAME"], extra_special_tokens=["NAME"], **NAMED_TOKENS, pad_token="[UNK]")),
     "added_tokens.json": (BERT, dict(NAME=10**6)),
     "tokenizer.json": (BERT, dict(
         added_tokens=[dict(id=10**6, content="NAME")], model=dict(type="BPE"), normalizer=dict(type="Prepend"),

@@ -20,13 +20,13 @@ import numpy as np
 import sentencepiece
 import tensorflow as tf
 
-from albert_tf.text.pieces import LONGEST_WORD, UNKNOWN, WORD_START, DigitCommaTable, basic_tokens, preprocess_text
+from albert_tf.text.pieces import UNKNOWN, WORD_START, DigitCommaTable, basic_tokens, preprocess_text
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.imports import tensorflow_text as tf_text
 
 _NUM_CODES = 0x110000
-# Planes 4 to 13 have no characters, and planes 15 and 16 have private ones only: normalisation does not change those.
-_CODES = (*range(0x40000), *range(0xE0000, 0xF0000))
+# Planes 4 to 13 have no characters: normalisation does not change those. Planes 15 and 16 have private ones only.
+_CODES, _PRIVATE = (*range(0x40000), *range(0xE0000, 0xF0000)), range(0xF0000, _NUM_CODES)
 _PAGE = 256
 _SPACE = 0x20
 # Separates characters that are normalised in one call. It is not a letter, not a mark, and not one of _CODES.
@@ -61,7 +61,8 @@ class GraphNormalization:
 
     Args:
       normalize: a function from str to str. It must treat each character separately (except capital sigmas), must turn
-        white space into spaces, and must not change private and unassigned characters above U+3FFFF.
+        white space into spaces, must not change unassigned characters above U+3FFFF, and must treat all private
+        characters above it alike.
       unknown: code points after normalisation. Of a run of them, only the first and the last are kept: the run is one
         unknown piece, for which tensorflow-text takes time that grows with the square of its length.
       removed: code points after normalisation that are left out within such a run.
@@ -151,6 +152,8 @@ def _outputs_of_changed_characters(normalize: Callable[[str], str]) -> dict[int,
         after_a_letter = normalize(f"a{chr(code)}")[1:]
         if after_a_letter != outputs[code]:
             outputs[code] = after_a_letter.replace("ς", "Σ")
+    if not normalize(chr(_PRIVATE[0])):
+        outputs.update(dict.fromkeys(_PRIVATE, ""))
     for code in _NONCHARACTERS:
         outputs[code] = _STAND_IN
     return {code: output for code, output in outputs.items() if output != chr(code)}
@@ -242,9 +245,10 @@ class GraphTokenizer(tf.Module):
         self.cls_id, self.sep_id, self.mask_id = tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id
         self.pad_id, self.unk_id = tokenizer.pad_id, tokenizer.unk_id
         self._is_sentencepiece = tokenizer.sp_model is not None
-        self._normalization = _normalization(tokenizer.sp_model, tokenizer.do_lower_case, tokenizer.keep_accents)
+        self._normalization = _normalization(tokenizer.sp_model, tokenizer.do_lower_case, tokenizer.keep_accents,
+                                             tokenizer.transformers_rules)
         self._model = (GraphSentencePieces(tokenizer.sp_model) if self._is_sentencepiece
-                       else GraphWordPieces(tokenizer.vocab))
+                       else GraphWordPieces(tokenizer.vocab, tokenizer.longest_word))
 
     def preprocess(self, texts: tf.Tensor) -> tf.Tensor:
         """FullTokenizer.preprocess for texts, string [texts].
@@ -273,12 +277,12 @@ class GraphTokenizer(tf.Module):
 
 @functools.lru_cache(maxsize=8)
 def _normalization(
-    sp_model: sentencepiece.SentencePieceProcessor | None, lower: bool, keep_accents: bool
+    sp_model: sentencepiece.SentencePieceProcessor | None, lower: bool, keep_accents: bool, transformers_rules: bool
 ) -> GraphNormalization:
     if sp_model is not None:
         return GraphNormalization(lambda text: preprocess_text(text, lower=lower, keep_accents=keep_accents),
                                   *codes_without_piece(sp_model))
-    return GraphNormalization(lambda text: " ".join(basic_tokens(text, lower, keep_accents)))
+    return GraphNormalization(lambda text: " ".join(basic_tokens(text, lower, keep_accents, transformers_rules)))
 
 
 class GraphSentencePieces(tf.Module):
@@ -324,20 +328,25 @@ class GraphSentencePieces(tf.Module):
 
 
 class GraphWordPieces(tf.Module):
-    """Pieces by a WordPiece vocabulary (piece -> id), of basic tokens that are separated by spaces."""
+    """Pieces by a WordPiece vocabulary (piece -> id), of basic tokens that are separated by spaces.
 
-    def __init__(self, vocab: dict[str, int]):
+    Args:
+      longest_word: the largest number of characters of a word that is split.
+    """
+
+    def __init__(self, vocab: dict[str, int], longest_word: int):
         super().__init__()
+        self._longest_word = longest_word
         entries = tf.lookup.KeyValueTensorInitializer(list(vocab), np.array(list(vocab.values()), np.int64))
         self._table = tf.lookup.StaticHashTable(entries, default_value=vocab[UNKNOWN])
-        self._tokenizer = tf_text.WordpieceTokenizer(self._table, max_bytes_per_word=LONGEST_WORD * _UTF8_BYTES,
+        self._tokenizer = tf_text.WordpieceTokenizer(self._table, max_bytes_per_word=longest_word * _UTF8_BYTES,
                                                      token_out_type=tf.int32, unknown_token=UNKNOWN)
 
     def pieces(self, normalized: NormalizedTexts) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
         """The ids of the pieces, and their spans."""
         words = tf.strings.split(normalized.texts)
         sizes = tf.cast(tf.strings.length(words.values), tf.int64)
-        is_too_long = tf.strings.length(words.values, "UTF8_CHAR") > LONGEST_WORD
+        is_too_long = tf.strings.length(words.values, "UTF8_CHAR") > self._longest_word
         ids, begins, ends = self._tokenizer.tokenize_with_offsets(tf.where(is_too_long, UNKNOWN, words.values))
         word = ids.value_rowids()
         ends = tf.where(tf.gather(is_too_long, word), tf.gather(sizes, word), tf.cast(ends.values, tf.int64))

@@ -107,12 +107,17 @@ def _with_first_row(table: StoredTensor) -> StoredTensor:
 
 
 def _vocabulary(folder: str, lower_cases: bool) -> VocabularyFiles:
-    """The vocabulary. sentence-transformers may lower-case texts before the tokenizer, which then keeps accents."""
+    """The vocabulary. As in transformers, tokenizer.json comes before vocab.txt.
+
+    sentence-transformers may lower-case texts before the tokenizer, which then keeps accents.
+    """
     vocabulary = vocabulary_in(folder)
-    if not vocabulary and tf.io.gfile.exists(os.path.join(folder, TOKENIZER_JSON)):
+    if not vocabulary.spm_model_file and tf.io.gfile.exists(os.path.join(folder, TOKENIZER_JSON)):
         from albert_tf.weights.hugging_face.tokenizer_json import vocabulary_of_tokenizer_json
 
         vocabulary = vocabulary_of_tokenizer_json(folder)
+    if vocabulary.vocab_file:
+        vocabulary = dataclasses.replace(vocabulary, transformers_rules=True)
     if lower_cases and vocabulary.do_lower_case is False:
         keeps_accents = bool(vocabulary.vocab_file or vocabulary.keep_accents)
         return dataclasses.replace(vocabulary, do_lower_case=True, keep_accents=keeps_accents)

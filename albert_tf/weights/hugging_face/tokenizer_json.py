@@ -26,21 +26,29 @@ from google.protobuf import descriptor_pb2, message_factory, text_format
 
 from albert_tf.config import AlbertConfig
 from albert_tf.text.added_tokens import AddedToken
-from albert_tf.text.pieces import BYTE, LONGEST_WORD, WORD_START, ends_in_digit_comma
+from albert_tf.text.pieces import BYTE, LONGEST_WORD_OF_TRANSFORMERS, WORD_START, ends_in_digit_comma, vocabulary_lines
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.files import errors_at, read_json_object, version
 from albert_tf.utils.foreign_keys import check_supported
 from albert_tf.utils.outputs import folder_of_this_process, write_bytes, write_or_remove, write_text
 from albert_tf.weights.hugging_face import LENGTH, TOKENIZER_CONFIG, TOKENIZER_JSON
+from albert_tf.weights.hugging_face.tokenizer_steps import (
+    LOWERCASE,
+    NFKD,
+    SINGLE_SPACES,
+    STRIP,
+    WHITE_SPACE,
+    WHITESPACE_SPLIT,
+    prepend_scheme,
+    replace,
+    steps,
+)
 from albert_tf.weights.vocabulary import (
     SPECIAL_TOKENS_MAP,
     STRIP_ACCENTS,
-    TokenizerOptions,
     VocabularyFiles,
     copy_vocabulary,
     options_in,
-    prepend_scheme,
-    steps,
 )
 
 # The fields of sentencepiece_model.proto that are read and written here.
@@ -66,10 +74,6 @@ _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = range(1, 7)  # type
 # Subtracted from the score of a piece that must never be chosen, such as one that ends in a digit and a comma. It is
 # the number of transformers 4.
 _NEVER_CHOSEN = 100.0
-_SPECIAL_TOKENS = dict(pad_token="<pad>", unk_token="<unk>", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]",
-                       bos_token="[CLS]", eos_token="[SEP]")
-_SPECIAL_TOKENS_OF_BERT = dict(pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
-                               mask_token="[MASK]")
 # In this order, as AlbertTokenizer and BertTokenizer of transformers 4 have it. Without token_type_ids, transformers 5
 # does not give a model the segments of a pair.
 _INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
@@ -95,8 +99,10 @@ def write_tokenizer(vocabulary: VocabularyFiles, folder: str, config: AlbertConf
             write_text(path, json.dumps({**earlier, LENGTH: length}))
         return
     tokenizer = vocabulary.tokenizer()
+    if not sentencepiece:  # in a folder of transformers, the number of a line is the id
+        write_text(os.path.join(folder, "vocab.txt"), vocabulary_lines(tokenizer.vocab_of_file))
     made = tokenizer_json(tokenizer) if sentencepiece else None
-    special = _SPECIAL_TOKENS if sentencepiece else _SPECIAL_TOKENS_OF_BERT
+    special = _special_tokens(tokenizer)
     if needs_tokenizer_json:
         made = made or _tokenizer_json_of_wordpiece(tokenizer)
         write_text(os.path.join(folder, SPECIAL_TOKENS_MAP), json.dumps(special, indent=2) + "\n")
@@ -115,7 +121,7 @@ def write_tokenizer(vocabulary: VocabularyFiles, folder: str, config: AlbertConf
         values.update(special)
     if tokenizer.added_tokens:
         values["added_tokens_decoder"] = {
-            str(token.pop("id")): token for token in _added(tokenizer, _special_ids(tokenizer, special))}
+            str(token.pop("id")): token for token in _added(tokenizer, _special_ids(tokenizer))}
     values["tokenizer_class"] = "PreTrainedTokenizerFast" if sentencepiece else "BertTokenizer"
     write_text(path, json.dumps(values, indent=2, sort_keys=True) + "\n")
 
@@ -136,11 +142,11 @@ def tokenizer_json(tokenizer: FullTokenizer) -> dict[str, Any]:
     scheme = "never" if not model.normalizer.add_dummy_prefix else "always" if tokenizer.prefixes_parts else "first"
     is_across_words = any(WORD_START in piece.piece.decode()[1:].lstrip(WORD_START) for piece in model.pieces)
     metaspace = dict(type="Metaspace", replacement=WORD_START, prepend_scheme=scheme, split=not is_across_words)
-    special = _special_ids(tokenizer, _SPECIAL_TOKENS)
+    special = _special_ids(tokenizer)
     return dict(
         version="1.0", truncation=None, padding=None, added_tokens=_added(tokenizer, special),
         normalizer=dict(type="Sequence", normalizers=_normalizers(tokenizer, model.normalizer.charsmap)),
-        pre_tokenizer=(dict(type="Sequence", pretokenizers=[dict(type="WhitespaceSplit"), metaspace])
+        pre_tokenizer=(dict(type="Sequence", pretokenizers=[WHITESPACE_SPLIT, metaspace])
                        if scheme == "always" else metaspace),
         decoder=(dict(type="Sequence", decoders=[dict(type="ByteFallback"), metaspace])
                  if tokenizer.has_bytes else metaspace),
@@ -151,7 +157,7 @@ def tokenizer_json(tokenizer: FullTokenizer) -> dict[str, Any]:
 
 def _tokenizer_json_of_wordpiece(tokenizer: FullTokenizer) -> dict[str, Any]:
     """The content of tokenizer.json for a WordPiece vocabulary, as BertTokenizerFast of transformers 4 has it."""
-    special = _special_ids(tokenizer, _SPECIAL_TOKENS_OF_BERT)
+    special = _special_ids(tokenizer)
     return dict(
         version="1.0", truncation=None, padding=None, added_tokens=_added(tokenizer, special),
         normalizer=dict(type="BertNormalizer", clean_text=True, handle_chinese_chars=True,
@@ -160,11 +166,19 @@ def _tokenizer_json_of_wordpiece(tokenizer: FullTokenizer) -> dict[str, Any]:
         pre_tokenizer=dict(type="BertPreTokenizer"), post_processor=_packing(special),
         decoder=dict(type="WordPiece", prefix="##", cleanup=True),
         model=dict(type="WordPiece", unk_token="[UNK]", continuing_subword_prefix="##",
-                   max_input_chars_per_word=LONGEST_WORD, vocab=tokenizer.vocab_of_file))
+                   max_input_chars_per_word=LONGEST_WORD_OF_TRANSFORMERS, vocab=tokenizer.vocab_of_file))
 
 
-def _special_ids(tokenizer: FullTokenizer, special: dict[str, str]) -> dict[str, int]:
+def _special_tokens(tokenizer: FullTokenizer) -> dict[str, str]:
+    """The special tokens by transformers' names."""
+    pad, unk = tokenizer.convert_ids_to_tokens([tokenizer.pad_id, tokenizer.unk_id])
+    special = dict(pad_token=pad, unk_token=unk, cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]")
+    return {**special, "bos_token": "[CLS]", "eos_token": "[SEP]"} if tokenizer.sp_model else special
+
+
+def _special_ids(tokenizer: FullTokenizer) -> dict[str, int]:
     """The ids of special tokens, and of other pieces that no text has."""
+    special = _special_tokens(tokenizer)
     vocab, sp_model = tokenizer.vocab_of_file, tokenizer.sp_model
     controls = [piece for piece, piece_id in vocab.items() if sp_model.is_control(piece_id)] if sp_model else []
     return {token: vocab[token] for token in dict.fromkeys([*special.values(), *controls]) if token in vocab}
@@ -179,20 +193,15 @@ def _added(tokenizer: FullTokenizer, special: dict[str, int]) -> list[dict[str, 
 
 def _normalizers(tokenizer: FullTokenizer, charsmap: bytes) -> list[dict[str, Any]]:
     """preprocess_text, then the normalization of the SentencePiece model."""
-    white_space = "".join(filter(str.isspace, map(chr, range(sys.maxunicode + 1))))
-    steps: list[dict[str, Any]] = [_replace(f"[{white_space}]+", " ")]
+    steps = [WHITE_SPACE]
     if not tokenizer.keep_accents:
-        steps += [dict(type="NFKD"), _replace(_combining_characters(), "")]
+        steps += [NFKD, replace("", Regex=_combining_characters())]
     if tokenizer.do_lower_case:
-        steps.append(dict(type="Lowercase"))
+        steps.append(LOWERCASE)
     if charsmap:
         steps.append(dict(type="Precompiled", precompiled_charsmap=base64.b64encode(charsmap).decode()))
     # The spaces at the start of a part that follows a special token are kept: they start a word.
-    return [*steps, _replace(" {2,}", " "), dict(type="Strip", strip_left=False, strip_right=True)]
-
-
-def _replace(pattern: str, content: str) -> dict[str, Any]:
-    return dict(type="Replace", pattern=dict(Regex=pattern), content=content)
+    return [*steps, SINGLE_SPACES, STRIP]
 
 
 @functools.lru_cache(maxsize=None)
@@ -245,43 +254,30 @@ def _model_class() -> Any:
 
 def vocabulary_of_tokenizer_json(folder: str) -> VocabularyFiles:
     """The vocabulary of a folder's tokenizer.json, as a file in a temporary directory."""
-    path = os.path.join(folder, TOKENIZER_JSON)
-    made, options = _made(path, *version(path))
+    path, options = os.path.join(folder, TOKENIZER_JSON), options_in(folder)
+    made = _made(path, *version(path))
     is_sentencepiece = made.endswith(".model")
     return VocabularyFiles(made if is_sentencepiece else None, None if is_sentencepiece else made,
-                           *options_in(folder).with_defaults(options), made_from=path)
+                           *options, made_from=path)
 
 
 @functools.lru_cache(maxsize=None)
-def _made(path: str, length: int, mtime_nsec: int) -> tuple[str, TokenizerOptions]:
-    """The path of the vocabulary file that is made of a tokenizer.json, and its options."""
+def _made(path: str, length: int, mtime_nsec: int) -> str:
+    """The path of the vocabulary file that is made of a tokenizer.json."""
     content = read_json_object(path)
     model: dict[str, Any] = content["model"] if isinstance(content.get("model"), dict) else {}
-    kind = model.get("type")
     with errors_at(path):
-        check_supported(TOKENIZER_JSON, dict(model=kind or "none"))
+        check_supported(TOKENIZER_JSON, dict(model=model.get("type") or "none"))
     try:
-        normalizers = steps(content, "normalizer")
-        if kind == "WordPiece":
-            pieces = sorted(model["vocab"], key=model["vocab"].__getitem__)
-            name, vocabulary = "vocab.txt", "".join(f"{piece}\n" for piece in pieces).encode()
+        if model.get("type") == "WordPiece":
+            name, vocabulary = "vocab.txt", vocabulary_lines(model["vocab"]).encode()
         else:
-            name, vocabulary = "spiece.model", _sentencepiece_model(model, content, normalizers)
-        lower = any(step["type"] == "Lowercase" or step.get("lowercase") for step in normalizers)
+            name, vocabulary = "spiece.model", _sentencepiece_model(model, content, steps(content, "normalizer"))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"{path} is not a tokenizer.json of transformers: {error!r}") from error
     made = os.path.join(folder_of_this_process(), name)
     write_bytes(made, vocabulary)
-    return made, TokenizerOptions(lower, not any(map(_strips_accents, normalizers)))
-
-
-def _strips_accents(step: dict[str, Any]) -> bool:
-    """Whether a normalizer removes accents. By default, BERT's does if it lower-cases."""
-    if step["type"] == "BertNormalizer":
-        stored = step.get(STRIP_ACCENTS)
-        return bool(step.get("lowercase") if stored is None else stored)
-    removes = step["type"] == "Replace" and not step["content"]  # as in the files that tokenizer_json makes
-    return step["type"] == "StripAccents" or removes and "\u0300" in step["pattern"].get("Regex", "")
+    return made
 
 
 def _sentencepiece_model(model: dict[str, Any], content: dict[str, Any], normalizers: list[dict[str, Any]]) -> bytes:
