@@ -32,7 +32,7 @@ from absl import logging
 from albert_tf.data import records
 from albert_tf.data.records import check_records, int64_feature, varints
 from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
-from albert_tf.utils.files import check_name
+from albert_tf.utils.files import check_is_file, check_name
 from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.outputs import locked
 from albert_tf.utils.progress import count_of
@@ -281,8 +281,7 @@ def _current_table(path: str, made_from: dict, schema: FeatureSchema) -> Feature
 
 def fingerprint(path: str) -> str:
     """The SHA-256 digest of a file's content, for made_from."""
-    if not tf.io.gfile.exists(path):
-        raise ValueError(f"no such file: {path}")
+    check_is_file(path)
     sha256 = hashlib.sha256()
     with tf.io.gfile.GFile(path, "rb") as file:
         while block := file.read(_BLOCK):

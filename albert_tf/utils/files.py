@@ -131,8 +131,9 @@ def check_is_file(path: str, kind: str = "file") -> None:
         raise ValueError(f"no such {kind}: {path}")
     if paths.isdir(path):
         raise ValueError(f"{path} is a directory, but must be a {kind}")
-    if not is_remote(path) and not (stat.S_ISREG(os.stat(path).st_mode) or stat.S_ISFIFO(os.stat(path).st_mode)):
-        raise ValueError(f"{path} is neither a file nor a pipe: a device may have no end")
+    if not is_remote(path) and not stat.S_ISREG(mode := os.stat(path).st_mode):
+        what = "pipe" if stat.S_ISFIFO(mode) else "device or a socket"
+        raise ValueError(f"{path} is a {what}, which can be read only once: write its content to a file first")
 
 
 def check_name_fits(path: str, ending: str) -> None:
@@ -189,8 +190,9 @@ def expand_globs(patterns: str) -> list[str]:
             if not matches:
                 raise ValueError(f"no file matches {pattern}")
         else:
-            check_is_file(pattern)
             matches = [pattern]
+        for path in matches:
+            check_is_file(path)
         files.update(dict.fromkeys(matches))
     if not files:
         raise ValueError(f"expected at least one file. Received: {patterns!r}")

@@ -27,7 +27,7 @@ import tensorflow as tf
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.modeling.layers import check_finite_weights
 from albert_tf.modeling.settings import Settings
-from albert_tf.utils.files import errors_naming_origin, names_in
+from albert_tf.utils.files import check_is_file, errors_naming_origin, names_in
 from albert_tf.weights import BERT_CONFIG
 from albert_tf.weights.heads import HEAD_NAMES, head_named, head_of_variables
 from albert_tf.weights.hugging_face import ADAPTER, CONFIG, INDEX, MODULES, PICKLES, PL_BERT_CONFIG, SCHEME, WEIGHTS
@@ -142,6 +142,8 @@ def open_model(path: str) -> StoredModel:
     Raises:
       ValueError: there is nothing in a known format, or it cannot be read.
     """
+    if tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path):
+        check_is_file(path)  # and no pipe
     folder = shipped_model(path)
     return dataclasses.replace(_open(folder), path=path) if folder else _open(path)
 

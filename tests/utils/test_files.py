@@ -3,19 +3,26 @@
 import errno
 import os
 import re
-import threading
 
 import pytest
 
+import albert_tf
+from albert_tf.config import AlbertConfig
+from albert_tf.data.records import check_records
+from albert_tf.data.rows import read_parquet, read_rows
+from albert_tf.text.lines import read_lines
+from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.files import (
     check_name,
     errors_naming,
     expand_globs,
     is_inside,
     read_bytes,
+    read_json_object,
     scratch_folder,
     version,
 )
+from albert_tf.utils.outputs import read_array
 
 
 def test_globs_are_expanded_in_order_and_each_file_comes_once_and_what_is_not_there_is_named(tmp_path):
@@ -28,13 +35,27 @@ def test_globs_are_expanded_in_order_and_each_file_comes_once_and_what_is_not_th
             expand_globs(pattern)
 
 
-def test_a_device_without_an_end_is_no_input_and_a_pipe_is_one(tmp_path):
+@pytest.mark.parametrize("read", [
+    read_bytes, read_json_object, read_array, expand_globs, lambda path: list(read_lines(path)),
+    lambda path: list(read_rows(f"{path}.tsv", dict(text=0))), lambda path: list(read_parquet(path)),
+    AlbertConfig.from_json_file, FullTokenizer, lambda path: FullTokenizer(spm_model_file=path),
+    lambda path: check_records([path]), lambda path: albert_tf.from_pretrained(f"{path}.tar.gz")],
+    ids=["bytes", "JSON", "array", "globs", "lines", "rows", "Parquet", "config", "vocabulary", "SentencePiece",
+         "records", "archive"])
+def test_what_can_be_read_only_once_is_refused_by_name(tmp_path, read):
+    for ending in ("", ".tsv", ".tar.gz"):
+        os.mkfifo(tmp_path / f"pipe{ending}")
+    with pytest.raises(ValueError, match="pipe.* is a pipe, which can be read only once"):
+        read(str(tmp_path / "pipe"))
+
+
+def test_a_device_and_a_pipe_that_a_glob_matches_are_no_inputs(tmp_path):
     for path in ("/dev/zero", "/dev/urandom"):
-        with pytest.raises(ValueError, match=f"^{path} is neither a file nor a pipe"):
+        with pytest.raises(ValueError, match=f"^{path} is a device"):
             read_bytes(path)
-    os.mkfifo(tmp_path / "pipe")
-    threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(b"text",)).start()
-    assert read_bytes(str(tmp_path / "pipe")) == b"text"
+    os.mkfifo(tmp_path / "pipe.tsv")
+    with pytest.raises(ValueError, match="pipe.tsv is a pipe"):
+        expand_globs(f"{tmp_path}/*.tsv")
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../up", "a/b", "/etc/passwd", "a\\b", "a\0"])
