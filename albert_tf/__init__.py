@@ -15,6 +15,7 @@ __version__ = "0.4.0"
 _MODULE_OF = {
     "AlbertConfig": "albert_tf.config",
     "FullTokenizer": "albert_tf.text.tokenization",
+    "phoneme_ids": "albert_tf.text.phonemes",
     "preprocess_text": "albert_tf.text.pieces",
     "encode_pieces": "albert_tf.text.pieces",
     "encode_ids": "albert_tf.text.pieces",

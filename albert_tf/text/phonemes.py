@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import importlib.util
-import itertools
 import json
 import logging
 import re
@@ -21,6 +20,8 @@ import tempfile
 import unicodedata
 from typing import Any, Mapping, Sequence
 
+from albert_tf.text.joined_words import divide
+from albert_tf.utils import bounds
 from albert_tf.utils.files import errors_naming, parse_json_object, read_json_object
 from albert_tf.utils.imports import check_installed
 
@@ -32,6 +33,12 @@ _STYLE_TTS2 = ("$" ';:,.!?¡¿—…"«»“” ' "ABCDEFGHIJKLMNOPQRSTUVWXYZabc
                "ɑɐɒæɓʙβɔɕçɗɖðʤəɘɚɛɜɝɞɟʄɡɠɢʛɦɧħɥʜɨɪʝɭɬɫɮʟɱɯɰŋɳɲɴøɵɸθœɶʘɹɺɾɻʀʁɽʂʃʈʧʉʊʋⱱʌɣɤʍχʎʏʑʐʒʔʡʕʢǀǁǂǃˈˌːˑʼʴʰʱʲʷˠˤ˞↓↑→↗↘'̩'ᵻ")
 # White space ends a word; a dash or an ellipsis is one.
 _PARTS = re.compile(r"([—–…])|\s+")
+# Punctuation marks, and the marks that may stand for them in a table, the best one first.
+_SIMILAR = (
+    (";；؛", ";"), (":：", ":"), (",，、،՝፣", ","), (".．。।॥۔։።", "."), ("!！՜", "!"), ("?？؟՞‽", "?"), ("¡", "¡"),
+    ("¿", "¿"), ("…⋯‥", "…."), ("—–―‒‑‐-", "—"), ("«‹《〈", "«“\""), ("»›》〉", "»”\""), ("“„‟‘‚‛「『", "“«\""),
+    ("”’」』", "”»\""), ('"', '"”»'), ("'`´", "'\"”"), ("([{（［｛⟨【", "(«“\""), (")]}）］｝⟩】", ")»”\""))
+_MARKS = {mark: others for marks, others in _SIMILAR for mark in marks}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,18 +57,23 @@ class PhonemeTable:
     def read(cls, path: str | None = None) -> PhonemeTable:
         """Reads a JSON file {SYMBOL: ID}; the 178 symbols of StyleTTS2 without a path.
 
-        The mask is "M", as in PL-BERT, or the id 29, which "M" has there, if the table has no "M".
+        The mask is "M", as in PL-BERT, or the id 29, which "M" has there, if the table has no "M". "$" may have id 0.
         """
         ids = read_json_object(path) if path else {symbol: i for i, symbol in enumerate(_STYLE_TTS2)}
+        symbols: dict[int, str] = {}
         for symbol, value in ids.items():
-            if len(symbol) != 1 or type(value) is not int or value < 0 or value == PAD_ID and symbol != "$":
+            is_id = type(value) is int and PAD_ID <= value < bounds.VOCAB_SIZE.upper
+            if len(symbol) != 1 or not is_id or value == PAD_ID and symbol != "$":
                 raise ValueError(f"{path}: a table of phonemes must map single characters to whole numbers from 1, "
                                  f"since 0 is padding. Received: {symbol!r}: {value!r}")
+            if symbols.setdefault(value, symbol) != symbol:
+                raise ValueError(f"{path}: {symbols[value]!r} and {symbol!r} have the same id, {value}: give each "
+                                 "symbol its own")
         if SEPARATOR not in ids:
             raise ValueError(f"{path}: the table of phonemes has no space, which separates words")
-        if _MASK not in ids and _MASK_ID in ids.values():
+        if _MASK not in ids and _MASK_ID in symbols:
             raise ValueError(f'{path}: the table of phonemes has no "M", the symbol of masked phonemes: add it')
-        return cls(ids, ids.get(_MASK, _MASK_ID))
+        return cls({symbol: value for symbol, value in ids.items() if value != PAD_ID}, ids.get(_MASK, _MASK_ID))
 
     @property
     def vocab_size(self) -> int:
@@ -73,11 +85,47 @@ class PhonemeTable:
         """The id of the space between two words."""
         return self.ids[SEPARATOR]
 
+    @property
+    def symbols(self) -> str:
+        """The symbol of each id, from 0; NUL for ids without a symbol."""
+        symbols = {value: symbol for symbol, value in self.ids.items()}
+        return "".join(symbols.get(i, "\0") for i in range(self.vocab_size))
+
     def encode(self, phonemes: str) -> tuple[list[int], list[str]]:
-        """The ids of a word's phonemes, and the symbols that the table does not have. Spaces are left out."""
+        """The ids of a word's phonemes, and the symbols that the table does not have. Spaces are left out.
+
+        A punctuation mark that the table does not have is replaced by a similar one.
+        """
         symbols = phonemes.replace(SEPARATOR, "")
+        if symbols not in self.ids:
+            symbols = next((mark for mark in _MARKS.get(symbols, "") if mark in self.ids), symbols)
         return ([self.ids[symbol] for symbol in symbols if symbol in self.ids],
                 [symbol for symbol in symbols if symbol not in self.ids])
+
+    def encode_words(self, words: Sequence[str]) -> list[int]:
+        """The ids of the phonemes of several words, with a separator between two. Raises ValueError as phoneme_ids."""
+        ids: list[int] = []
+        for word in words:
+            of_word, missing = self.encode(word)
+            if missing:
+                raise ValueError(f"the table of phonemes has no {missing[0]!r} (U+{ord(missing[0]):04X}), which is in "
+                                 f"{word!r}")
+            ids += [*([self.separator_id] if ids else []), *of_word]
+        return ids
+
+
+def phoneme_ids(phonemes: str, phoneme_table: str | None = None) -> list[int]:
+    """The input ids of a text of phonemes, as the records of a phoneme encoder have them (docs/phonemes.md).
+
+    A space separates two words. Punctuation marks are words: "həlˈoʊ, wˈɜːld" has the ids of "həlˈoʊ , wˈɜːld".
+
+    Args:
+      phoneme_table: path of a JSON file with the id of each symbol. Default: the 178 symbols of StyleTTS2.
+
+    Raises:
+      ValueError: the table does not have a symbol, or is wrong.
+    """
+    return PhonemeTable.read(phoneme_table).encode_words(split_words(phonemes))
 
 
 def parse_line(line: str, path: str, number: int) -> list[tuple[str, str]]:
@@ -157,48 +205,30 @@ class Phonemizer:
             self._backend = EspeakBackend(language, with_stress=True, language_switch="remove-flags", logger=quiet)
 
     def words(self, words: Sequence[str]) -> list[str]:
-        """The phonemes of each word, spoken alone. Punctuation stays as it is."""
-        spoken = [word for word in words if not is_punctuation(word)]
-        phonemes = iter(self._backend.phonemize(spoken, strip=True))
-        return [word if is_punctuation(word) else next(phonemes).replace(SEPARATOR, "") for word in words]
+        """The phonemes of each word, spoken alone. Punctuation marks stay as they are."""
+        return [sound.replace(SEPARATOR, "") for sound in self.spoken(words)]
 
-    def sentences(self, sentences: Sequence[Sequence[str]], of_words: Mapping[str, str]) -> list[list[str]]:
+    def spoken(self, words: Sequence[str]) -> list[str]:
+        """As `words`, with spaces in words that espeak-ng speaks as several: "fˈɔːɹɾi tˈuː" for 42."""
+        sounds = iter(self._speak([word for word in words if word not in _MARKS]))
+        return [word if word in _MARKS else next(sounds) for word in words]
+
+    def sentences(self, sentences: Sequence[Sequence[str]], spoken: Mapping[str, str]) -> list[list[str]]:
         """The phonemes of the words of sentences, as they sound beside their neighbours.
 
         Args:
-          of_words: the phonemes of each word, spoken alone. They tell where a word ends: espeak-ng joins short words.
+          spoken: what `spoken` returns for each word. It tells where a word ends.
         """
-        spoken = [[word for word in words if not is_punctuation(word)] for words in sentences]
-        texts = iter(self._backend.phonemize([" ".join(words) for words in spoken], strip=True))
+        texts = self._speak([" ".join(word for word in words if word not in _MARKS) for words in sentences])
         results = []
         for words, text in zip(sentences, texts):
-            phonemes = iter(_cut(text, [of_words[word] for word in words if not is_punctuation(word)]))
-            results.append([word if is_punctuation(word) else next(phonemes) for word in words])
+            alone = [spoken[word].split(SEPARATOR) for word in words if word not in _MARKS]
+            parts = [part for word in alone for part in word]
+            sounds = iter(divide(text.split(SEPARATOR), parts))
+            in_context = iter(["".join(next(sounds) for _ in word) for word in alone])
+            results.append([word if word in _MARKS else next(in_context) for word in words])
         return results
 
-
-_NEAR = 1  # symbols
-
-
-def _cut(text: str, words: Sequence[str]) -> list[str]:
-    """Cuts the phonemes of a sentence into words. `words` has the phonemes of each word, spoken alone.
-
-    espeak-ng joins short words ("to a") and speaks others as two ("XIX"), so its spaces are a hint only.
-    """
-    parts = text.split(SEPARATOR)
-    sentence, spaces = "".join(parts), list(itertools.accumulate(map(len, parts)))
-    positions = _positions("".join(words), sentence)
-    ends = [positions[end] for end in itertools.accumulate(map(len, words))]
-    ends = [min(spaces, key=lambda space: abs(space - end)) if any(abs(space - end) <= _NEAR for space in spaces)
-            else end for end in ends]
-    return [sentence[start:end] or word for word, start, end in zip(words, [0, *ends], ends)]
-
-
-def _positions(source: str, target: str) -> list[int]:
-    """The position in `target` that corresponds to each position of `source`, and to its end."""
-    positions = [0] * (len(source) + 1)
-    for _, start, stop, target_start, target_stop in difflib.SequenceMatcher(None, source, target, False).get_opcodes():
-        for i in range(start, stop):
-            positions[i] = target_start + round((i - start) / (stop - start) * (target_stop - target_start))
-    positions[-1] = len(target)
-    return positions
+    def _speak(self, texts: Sequence[str]) -> list[str]:
+        """What espeak-ng says, without the hyphens by which it links words, with a space between two words."""
+        return [" ".join(sounds.replace("-", "").split()) for sounds in self._backend.phonemize(texts, strip=True)]
