@@ -146,6 +146,9 @@ class PhonemePretrainerSettings(Settings):
 
     head: ClassVar[str | None] = "phoneme_pretrainer"
 
+    phonemes: str | None = options.string(
+        None, "The symbol of each id, from 0, and NUL for ids without a symbol. None: unknown.")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LabelSettings(Settings):

@@ -23,7 +23,7 @@ import os
 import struct
 import sys
 import types
-from typing import Any, Iterator, Mapping
+from typing import Any, Iterator, Mapping, Sequence
 
 from albert_tf.data.records import CountingWriter
 from albert_tf.data.worker_pool import Run, worker_pool
@@ -82,7 +82,7 @@ def create_pretraining_data(
             buckets = num_buckets(corpus, options, len(written.temporary))
             statistics = _make_examples(run, corpus, options, buckets)
         check_statistics(statistics)
-        write_shards(written, work, buckets)
+        write_shards(written, list(written.temporary), work, buckets)
         written.made_from = {**made_from(options, tokenizer), **origin}
     statistics["documents"] = len(corpus)
     return statistics
@@ -146,12 +146,12 @@ def _make_examples(run: Run, corpus: Corpus, options: CreationOptions, num_bucke
     return statistics
 
 
-def write_shards(written: OutputSet, work: str, num_buckets: int) -> None:
+def write_shards(written: OutputSet, shards: Sequence[str], work: str, num_buckets: int) -> None:
     """Writes the records of the buckets in a folder to the shards. Raises ValueError if a shard has no records."""
-    each = num_buckets // len(written.temporary)
-    with progress("writing", len(written.temporary), " files") as done:
-        for i, (path, temporary) in enumerate(written.temporary.items()):
-            with tf.io.TFRecordWriter(temporary) as file:
+    each = num_buckets // len(shards)
+    with progress("writing", len(shards), " files") as done:
+        for i, path in enumerate(shards):
+            with tf.io.TFRecordWriter(written.temporary[path]) as file:
                 writer = CountingWriter(file)
                 for record in sorted_records(work, range(i * each, (i + 1) * each)):
                     writer.write(record)

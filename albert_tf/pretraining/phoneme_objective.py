@@ -36,6 +36,7 @@ class PhonemeFormat:
     num_words: int
     words_sha256: str
     vocab_size: int
+    symbols: str
     separator_id: int
     mask_id: int
 
@@ -43,7 +44,10 @@ class PhonemeFormat:
 def format_of(files: Sequence[CountedFile], max_seq_length: int, vocab_size: int) -> PhonemeFormat:
     """The format of a set of records. Raises ValueError if they differ, or do not fit the model or the flags."""
     names = [field.name for field in dataclasses.fields(PhonemeFormat)]
-    values: list[dict[str, Any]] = [{name: file.made_from.get(name) for name in names} for file in files]
+    for file in files:
+        if not file.made_from.keys() >= set(names):
+            raise ValueError(f"{file.path} was made by an earlier version: make it again")
+    values: list[dict[str, Any]] = [{name: file.made_from[name] for name in names} for file in files]
     max_words = max(of_file["max_words"] for of_file in values)
     phonemes, *others = [PhonemeFormat(**{**of_file, "max_words": max_words}) for of_file in values]
     for file, other in zip(files[1:], others):
@@ -58,6 +62,19 @@ def format_of(files: Sequence[CountedFile], max_seq_length: int, vocab_size: int
         raise ValueError(f"{files[0].path} has ids up to {phonemes.vocab_size - 1}, but the config's vocab_size is "
                          f"{vocab_size}")
     return phonemes
+
+
+def check_symbols(path: str, stored: str | None, symbols: str) -> None:
+    """Raises ValueError if an id has another symbol in the stored model than in records.
+
+    Args:
+      path: path of the stored model.
+      stored, symbols: PhonemeTable.symbols of the model and of the records. None: the model does not tell.
+    """
+    for i, (one, other) in enumerate(zip(stored or "", symbols)):
+        if one != other and "\0" not in (one, other):
+            raise ValueError(f"{path} was trained with another table of phonemes than the records: id {i} is {one!r}, "
+                             f"and {other!r} in the records. Make them again with the --phoneme_table of the model")
 
 
 def parser(phonemes: PhonemeFormat, seed: int) -> Callable:

@@ -28,8 +28,8 @@ from albert_tf.pretraining.creation import BucketWriter, check_names, write_shar
 from albert_tf.text.lines import read_lines
 from albert_tf.text.phonemes import PhonemeTable, parse_line
 from albert_tf.utils.files import errors_naming, is_remote, scratch_folder
-from albert_tf.utils.manifests import output_set
-from albert_tf.utils.outputs import write_text
+from albert_tf.utils.imports import tensorflow as tf
+from albert_tf.utils.manifests import checked_manifest, manifest_path, output_set
 from albert_tf.utils.progress import count_of, progress
 
 OBJECTIVE = "phonemes"
@@ -40,6 +40,7 @@ _LINES_OF_TASK = 2000
 _MOST_UNKNOWN = 0.01  # largest share of symbols that the table may lack
 _LARGEST_SHARE = 0.5  # of one word
 _NUM_BUCKETS = 64
+_WORDS = ".words.tsv"
 
 Row = list[tuple[str, list[int]]]  # words, each with the ids of its phonemes
 
@@ -65,7 +66,8 @@ def create_phoneme_records(
 ) -> collections.Counter:
     """Writes records of phonemized text, shuffled over all output files, and the words that have an id.
 
-    The words are in a file FIRST_OUTPUT.words.tsv, in the order of their ids: each line has a word and its count.
+    The words are in a file FIRST_OUTPUT.words.tsv, in the order of their ids: each line has a word and its count. It
+    belongs to the first output, and is in its manifest.
 
     Args:
       input_files: files of JSON lines, as albert_tf/text/phonemes.py describes them.
@@ -80,40 +82,43 @@ def create_phoneme_records(
       ValueError: a line is wrong; more than 1 % of the symbols are not in the table; or a word is more than half of all
         words, so that predicting words would teach nothing.
     """
+    first, shards = next(iter(outputs)), list(itertools.chain.from_iterable(outputs.values()))
+    words_file = words_path(first)
+    outputs = {path: [*files, *([words_file] if path == first else [])] for path, files in outputs.items()}
     check_names(outputs)
-    first = next(iter(outputs.values()))[0]
     with output_set(outputs) as written, scratch_folder(
-            None if is_remote(first) else os.path.dirname(written.temporary[first])) as work:
+            None if is_remote(first) else os.path.dirname(written.temporary[words_file])) as work:
         with worker_pool(num_workers, _Rows, table, options) as run:
-            counts, words, symbols, max_words = _count(run, input_files)
-        _check(counts, words, symbols)
+            counts = _count(run, input_files)
+        counts.check()
         vocabulary = _read_words(word_vocab_file) if word_vocab_file else [
-            *_SPECIAL_WORDS, *(word for word, _ in words.most_common(options.word_vocab_size - 2))]
+            *_SPECIAL_WORDS, *(word for word, _ in counts.words.most_common(options.word_vocab_size - 2))]
         ids = {word: i for i, word in enumerate(vocabulary)}
-        counts["other_words"] = sum(count for word, count in words.items() if word not in ids)
-        buckets = len(written.temporary) * max(1, _NUM_BUCKETS // len(written.temporary))
+        buckets = len(shards) * max(1, _NUM_BUCKETS // len(shards))
+        examples = 0
         with errors_naming(first, work), worker_pool(
                 num_workers, _RowWriter, table, options, work, ids, buckets, random_seed) as run:
             with progress("writing rows", None, " lines") as done:
-                for examples, lines in run(_RowWriter.write, _tasks(input_files)):
-                    counts["examples"] += examples
+                for rows, lines in run(_RowWriter.write, _tasks(input_files)):
+                    examples += rows
                     done(lines)
-        write_shards(written, work, buckets)
-        text = "".join(f"{word}\t{words[word] if i >= len(_SPECIAL_WORDS) else 0}\n"
-                       for i, word in enumerate(vocabulary))
-        write_text(words_path(next(iter(outputs))), text)
+        write_shards(written, shards, work, buckets)
+        with tf.io.gfile.GFile(written.temporary[words_file], "w") as file:
+            for i, word in enumerate(vocabulary):
+                file.write(f"{word}\t{counts.words[word] if i >= len(_SPECIAL_WORDS) else 0}\n")
+        totals = counts.totals(ids)
         written.made_from = dict(
-            objective=OBJECTIVE, **dataclasses.asdict(options), max_words=max_words, num_words=len(vocabulary),
+            objective=OBJECTIVE, **dataclasses.asdict(options), max_words=counts.max_words, num_words=len(vocabulary),
             words_sha256=hashlib.sha256("\n".join(vocabulary).encode()).hexdigest(), vocab_size=table.vocab_size,
-            separator_id=table.separator_id, mask_id=table.mask_id, random_seed=random_seed, words=counts["words"],
-            different_words=counts["different_words"], other_words=counts["other_words"],
-            baselines=_baselines(words, ids, symbols), **(origin or {}))
-    return counts
+            symbols=table.symbols, separator_id=table.separator_id, mask_id=table.mask_id, random_seed=random_seed,
+            words=totals["words"], different_words=totals["different_words"], other_words=totals["other_words"],
+            baselines=counts.baselines(ids), **(origin or {}))
+    return totals + collections.Counter(examples=examples)
 
 
 def words_path(output: str) -> str:
     """The path of the words of an output."""
-    return f"{output.removesuffix('.tfrecord')}.words.tsv"
+    return output.removesuffix(".tfrecord") + _WORDS
 
 
 def summary(counts: collections.Counter) -> str:
@@ -124,20 +129,11 @@ def summary(counts: collections.Counter) -> str:
             f"separators on average; {count_of(counts['unknown_symbols'], 'symbol')} left out")
 
 
-def _baselines(words: collections.Counter, ids: Mapping[str, int], symbols: collections.Counter) -> dict[str, float]:
-    """Accuracy of the most frequent phoneme and word, and cross entropy of the frequencies in nats."""
-    classes: collections.Counter = collections.Counter()
-    for word, count in words.items():
-        classes[ids.get(word, OTHER_WORD)] += count
-    results = {}
-    for name, counted in (("masked_lm", symbols), ("word", classes)):
-        shares = np.array(list(counted.values())) / counted.total()
-        results[f"{name}_accuracy"] = float(shares.max())
-        results[f"{name}_loss"] = float(-np.sum(shares * np.log(shares)))
-    return results
-
-
 def _read_words(path: str) -> list[str]:
+    """The words in a file that create_phoneme_records wrote, whose records must be complete if they are beside it."""
+    manifest = manifest_path(path.removesuffix(_WORDS))
+    if path.endswith(_WORDS) and tf.io.gfile.exists(manifest):
+        checked_manifest(manifest)
     words = [line.partition("\t")[0] for line in read_lines(path)]
     if tuple(words[: len(_SPECIAL_WORDS)]) != _SPECIAL_WORDS or len(set(words)) != len(words):
         raise ValueError(f"{path} is no list of words that create_pretraining_data has written: it must begin with "
@@ -145,49 +141,95 @@ def _read_words(path: str) -> list[str]:
     return words
 
 
-def _tasks(paths: Iterable[str]) -> Iterator[tuple[str, int, list[str]]]:
-    """Lines of files: path, number of the first line, lines."""
-    for path in paths:
+def _tasks(paths: Iterable[str]) -> Iterator[tuple[int, str, int, list[str]]]:
+    """Lines of files: number and path of the file, number of the first line, lines."""
+    for file, path in enumerate(paths):
         for numbered in chunks(enumerate(read_lines(path), start=1), _LINES_OF_TASK):
-            yield path, numbered[0][0], [line for _, line in numbered]
+            yield file, path, numbered[0][0], [line for _, line in numbered]
 
 
-def _count(run, paths: Iterable[str]) -> tuple[collections.Counter, collections.Counter, collections.Counter, int]:
-    """Counts of the whole text, of its words and of its symbols, and the largest number of words of a row."""
-    counts: collections.Counter = collections.Counter()
-    words: collections.Counter = collections.Counter()
-    symbols: collections.Counter = collections.Counter()
-    unknown: collections.Counter = collections.Counter()
-    max_words = 0
+def _new_counter() -> Any:
+    return dataclasses.field(default_factory=collections.Counter)
+
+
+@dataclasses.dataclass
+class _Counts:
+    """Counts of rows."""
+
+    words: collections.Counter[str] = _new_counter()
+    phonemes: collections.Counter[str] = _new_counter()  # by word, of all its occurrences
+    symbols: collections.Counter[int] = _new_counter()  # by id
+    unknown: collections.Counter[str] = _new_counter()  # symbols that the table does not have
+    max_words: int = 0  # of a row
+    tokens: int = 0  # phonemes and separators
+
+    def add_row(self, row: Row) -> None:
+        """Adds the counts of a row."""
+        for word, ids in row:
+            self.words[word] += 1
+            self.phonemes[word] += len(ids)
+            self.symbols.update(ids)
+        self.max_words, self.tokens = max(self.max_words, len(row)), self.tokens + _length(row)
+
+    def add(self, other: _Counts) -> None:
+        """Adds other counts."""
+        for name in ("words", "phonemes", "symbols", "unknown"):
+            getattr(self, name).update(getattr(other, name))
+        self.max_words, self.tokens = max(self.max_words, other.max_words), self.tokens + other.tokens
+
+    def totals(self, ids: Mapping[str, int]) -> collections.Counter:
+        """What create_phoneme_records returns, but for the examples."""
+        other = sum(count for word, count in self.words.items() if word not in ids)
+        return collections.Counter(
+            words=self.words.total(), different_words=len(self.words), other_words=other, tokens=self.tokens,
+            unknown_symbols=self.unknown.total())
+
+    def baselines(self, ids: Mapping[str, int]) -> dict[str, dict[str, float]]:
+        """Accuracy of the most frequent phoneme and word, and cross entropy of the frequencies in nats.
+
+        They are those of run_pretraining's metrics, which depend on --word_predictions: with "all", a word counts once
+        for each of its phonemes, and each separator counts as one.
+        """
+        once: collections.Counter[int] = collections.Counter()
+        of_all = collections.Counter({SEPARATOR_WORD: self.tokens - self.phonemes.total()})
+        for word, count in self.words.items():
+            once[ids.get(word, OTHER_WORD)] += count
+            of_all[ids.get(word, OTHER_WORD)] += self.phonemes[word]
+        return {name: {**_baseline("masked_lm", self.symbols), **_baseline("word", classes)}
+                for name, classes in (("all", of_all), ("once", once))}
+
+    def check(self) -> None:
+        """Raises ValueError for a text that does not fit the table, or that would teach nothing."""
+        if self.unknown:
+            share = self.unknown.total() / (self.unknown.total() + self.symbols.total())
+            most = ", ".join(f"{symbol!r} (U+{ord(symbol):04X}): {count:,}"
+                             for symbol, count in self.unknown.most_common(5))
+            message = f"{share:.2%} of the symbols are not in the table of phonemes: {most}"
+            if share > _MOST_UNKNOWN:
+                raise ValueError(f"{message}. Set --phoneme_table to a JSON file of symbols and ids that has them "
+                                 "(docs/phonemes.md)")
+            logging.warning("%s. They are left out (docs/phonemes.md: --phoneme_table)", message)
+        if not self.symbols:
+            raise ValueError("there are no phonemes in the input files")
+        word, count = self.words.most_common(1)[0]
+        if count > _LARGEST_SHARE * self.words.total():
+            raise ValueError(f"{word!r} is {count / self.words.total():.0%} of all words, so that a model would learn "
+                             "nothing by predicting words: is the input a text?")
+
+
+def _baseline(name: str, counted: collections.Counter[int]) -> dict[str, float]:
+    shares = np.array([count for count in counted.values() if count]) / counted.total()
+    return {f"{name}_accuracy": float(shares.max()), f"{name}_loss": float(-np.sum(shares * np.log(shares)))}
+
+
+def _count(run, paths: Iterable[str]) -> _Counts:
+    """The counts of the whole text."""
+    counts = _Counts()
     with progress("counting words", None, " lines") as done:
-        for lines, new_words, new_symbols, new_unknown, most, tokens in run(_Rows.count, _tasks(paths)):
-            words.update(new_words)
-            symbols.update(new_symbols)
-            unknown.update(new_unknown)
-            max_words, counts["tokens"] = max(max_words, most), counts["tokens"] + tokens
+        for of_task, lines in run(_Rows.count, _tasks(paths)):
+            counts.add(of_task)
             done(lines)
-    counts.update(words=words.total(), different_words=len(words), unknown_symbols=unknown.total())
-    if unknown:
-        _report_unknown(unknown, symbols)
-    return counts, words, symbols, max_words
-
-
-def _report_unknown(unknown: collections.Counter, symbols: collections.Counter) -> None:
-    share = unknown.total() / (unknown.total() + symbols.total())
-    most = ", ".join(f"{symbol!r} (U+{ord(symbol):04X}): {count:,}" for symbol, count in unknown.most_common(5))
-    message = f"{share:.2%} of the symbols are not in the table of phonemes: {most}"
-    if share > _MOST_UNKNOWN:
-        raise ValueError(f"{message}. Set --phoneme_table to a JSON file of symbols and ids that has them")
-    logging.warning("%s. They are left out", message)
-
-
-def _check(counts: collections.Counter, words: collections.Counter, symbols: collections.Counter) -> None:
-    if not symbols:
-        raise ValueError("there are no phonemes in the input files")
-    word, count = words.most_common(1)[0]
-    if count > _LARGEST_SHARE * counts["words"]:
-        raise ValueError(f"{word!r} is {count / counts['words']:.0%} of all words, so that a model would learn nothing "
-                         "by predicting words: is the input a text?")
+    return counts
 
 
 class _Rows:
@@ -196,18 +238,12 @@ class _Rows:
     def __init__(self, table: PhonemeTable, options: PhonemeOptions):
         self.table, self.options = table, options
 
-    def count(self, path: str, number: int, lines: list[str]) -> tuple:
-        """The number of lines; counts of words, symbols and unknown symbols; the most words of a row; all tokens."""
-        words: collections.Counter = collections.Counter()
-        symbols: collections.Counter = collections.Counter()
-        unknown: collections.Counter = collections.Counter()
-        most = tokens = 0
-        for row in self.rows(path, number, lines, unknown):
-            words.update(word for word, _ in row)
-            for _, ids in row:
-                symbols.update(ids)
-            most, tokens = max(most, len(row)), tokens + _length(row)
-        return len(lines), words, symbols, unknown, most, tokens
+    def count(self, file: int, path: str, number: int, lines: list[str]) -> tuple[_Counts, int]:
+        """The counts of lines, and their number."""
+        counts = _Counts()
+        for row in self.rows(path, number, lines, counts.unknown):
+            counts.add_row(row)
+        return counts, len(lines)
 
     def rows(self, path: str, number: int, lines: list[str], unknown: collections.Counter) -> Iterator[Row]:
         """The rows of lines, in lower-case words. A line that is too long is cut between words."""
@@ -237,9 +273,8 @@ class _RowWriter(_Rows):
         self._work, self._ids = work, ids
         self._num_buckets, self._random_seed = num_buckets, random_seed
 
-    def write(self, path: str, number: int, lines: list[str]) -> tuple[int, int]:
+    def write(self, file: int, path: str, number: int, lines: list[str]) -> tuple[int, int]:
         """Writes the records of lines. Returns the numbers of records and of lines."""
-        file = int.from_bytes(hashlib.sha256(os.path.basename(path).encode()).digest()[:4], "big")
         rng = np.random.default_rng([self._random_seed, file, number])
         buckets, examples = BucketWriter(self._work, self._num_buckets), 0
         for row in self.rows(path, number, lines, collections.Counter()):

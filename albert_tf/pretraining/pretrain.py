@@ -15,10 +15,16 @@ from albert_tf.config import AlbertConfig, check_length
 from albert_tf.data import batching
 from albert_tf.data.records import CountedFile
 from albert_tf.modeling.pretrainer import AlbertPhonemePretrainer, AlbertPretrainer
+from albert_tf.modeling.settings import PhonemePretrainerSettings
 from albert_tf.pretraining import reading
 from albert_tf.pretraining.config import PretrainingConfig
 from albert_tf.pretraining.objective import DistilledPretrainingObjective, PretrainingObjective
-from albert_tf.pretraining.phoneme_objective import DistilledPhonemeObjective, PhonemeFormat, PhonemeObjective
+from albert_tf.pretraining.phoneme_objective import (
+    DistilledPhonemeObjective,
+    PhonemeFormat,
+    PhonemeObjective,
+    check_symbols,
+)
 from albert_tf.pretraining.reading import RecordSet
 from albert_tf.training.checkpoints import Checkpoints, best_or_latest, numbered
 from albert_tf.training.evaluation import Evaluator, format_results
@@ -29,6 +35,7 @@ from albert_tf.utils.files import check_directory, check_no_wildcard, expand_glo
 from albert_tf.weights.model_card import write_run_card
 from albert_tf.weights.resolved_model import ResolvedModel, resolve
 from albert_tf.weights.settings import write_settings
+from albert_tf.weights.stored_model import StoredModel
 from albert_tf.weights.teacher import Teacher
 
 _EVALUATION_SEED = 0  # of the masks of phonemes, which are the same in each evaluation
@@ -63,7 +70,7 @@ def _pretrain(options: PretrainingConfig, selected: ResolvedModel, strategy: tf.
     formats = {records.phonemes for records in training_sets + evaluation_sets}
     for file in (records.files[0] for records in evaluation_sets if records.phonemes):
         logging.info("%s: the most frequent phonemes and words give %s", file.path,
-                     format_results(file.made_from["baselines"]))
+                     format_results(file.made_from["baselines"][options.word_predictions]))
     reading.check_tokenizer(all_files, tokenizer, config.vocab_size)
     sentence_objectives = {_sentence_objective_of(records.files) for records in evaluation_sets}
     if options.sentence_objective:
@@ -77,7 +84,8 @@ def _pretrain(options: PretrainingConfig, selected: ResolvedModel, strategy: tf.
         if tokenizer is None and teacher.source.vocabulary:  # otherwise the two are equal
             reading.check_tokenizer(_files_of(training_sets), teacher.tokenizer, config.vocab_size)
     with strategy.scope():  # also for the metrics, which are sums over all replicas
-        new_objective = (_phoneme_objective_factory(options, config, formats, teacher) if formats != {None} else
+        new_objective = (_phoneme_objective_factory(options, config, formats, teacher, selected.stored)
+                         if formats != {None} else
                          _objective_factory(config, sentence_objectives != {"none"}, teacher))
         objective, _ = selected.build(new_objective, _initial_weights(options), options.init_from_group0)
     training, schedule = options.training, options.training.schedule
@@ -116,17 +124,23 @@ def _objective_factory(
 
 
 def _phoneme_objective_factory(
-    options: PretrainingConfig, config: AlbertConfig, formats: set[PhonemeFormat | None], teacher: Teacher | None
+    options: PretrainingConfig, config: AlbertConfig, formats: set[PhonemeFormat | None], teacher: Teacher | None,
+    stored: StoredModel | None
 ) -> Callable[[], PhonemeObjective]:
     """A function that makes the objective of records of phonemes, which must have the same words and symbols."""
-    words = {phonemes and (phonemes.num_words, phonemes.words_sha256, phonemes.mask_id) for phonemes in formats}
+    if None in formats:
+        raise ValueError("some records are of phonemes and others of text: they cannot be used together")
+    words = {(phonemes.num_words, phonemes.words_sha256, phonemes.symbols, phonemes.mask_id)
+             for phonemes in formats if phonemes}
     if len(words) > 1:
         raise ValueError("the records have different words or phonemes: make --eval_input_file again with the "
                          "--word_vocab_file and --phoneme_table of --input_file")
-    num_words = next(phonemes.num_words for phonemes in formats if phonemes)
+    num_words, _, symbols, _ = words.pop()
+    if stored:
+        check_symbols(stored.path, stored.settings.of_class(PhonemePretrainerSettings).phonemes, symbols)
 
     def model() -> AlbertPhonemePretrainer:
-        return AlbertPhonemePretrainer(config, num_words)
+        return AlbertPhonemePretrainer(config, num_words, phonemes=symbols)
 
     if teacher is None:
         return lambda: PhonemeObjective(model(), options.word_predictions)

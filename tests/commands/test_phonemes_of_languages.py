@@ -1,6 +1,7 @@
 """docs/phonemes.md from text to an encoder, in two languages: its commands run, with a small model and few steps."""
 
 import json
+import os
 import random
 
 import numpy as np
@@ -47,6 +48,15 @@ def test_the_commands_of_the_page_make_an_encoder(tmp_path, monkeypatch, languag
             changes = dict(phonemize=dict(language=language), run_pretraining=SMALL).get(script, {})
             printed[script] = session.run(script=script, **{**flags_of(arguments), **changes})
         again = session.run(script="phonemize", input_file="text.txt", language=language, output_file="phonemes.jsonl")
+        symbols = list(PhonemeTable.read().symbols)
+        symbols[3], symbols[4] = symbols[4], symbols[3]
+        (tmp_path / "table.json").write_text(json.dumps(
+            {symbol: i for i, symbol in enumerate(symbols) if symbol != "\0"}))
+        session.run(script="create_pretraining_data", objective="phonemes", input_file="phonemes.jsonl",
+                    output_file="other.tfrecord", phoneme_table="table.json", word_vocab_file="train.words.tsv")
+        assert "was trained with another table of phonemes" in session.run(
+            expect=1, script="run_pretraining", input_file="other.tfrecord", init_checkpoint="encoder",
+            output_dir="other")
     assert "dev.tfrecord: the most frequent phonemes and words give masked_lm_accuracy 0." in printed["run_pretraining"]
     assert "word_accuracy" in printed["run_pretraining"] and "different words" in again
     lines = (tmp_path / "phonemes.jsonl").read_text("utf-8").rstrip("\n").splitlines()
@@ -57,8 +67,7 @@ def test_the_commands_of_the_page_make_an_encoder(tmp_path, monkeypatch, languag
     assert not list(tmp_path.glob("phonemes.jsonl.*"))
     words = {word for line in lines if line for word, _ in parse_line(line, "x", 1)}
     counted = dict(line.split("\t") for line in (tmp_path / "train.words.tsv").read_text("utf-8").splitlines())
-    # The table of StyleTTS2 has no „.
-    assert {word.lower() for word in words} - {"„"} == {*counted} - {"[OTHER]", "[SEPARATOR]"}
+    assert {word.lower() for word in words} == {*counted} - {"[OTHER]", "[SEPARATOR]"}
     encoder = albert_tf.from_pretrained("pl_bert_cy")
     trained = albert_tf.from_pretrained("encoder", model="phoneme_pretrainer")
     ids = np.array([PhonemeTable.read().encode("həlˈoʊ")[0]], np.int32)
@@ -72,11 +81,35 @@ def test_a_run_that_was_ended_keeps_its_words(tmp_path, monkeypatch):
     for language, sound in (("de", "BOOT"), ("nl", "of another language")):
         (tmp_path / f"x.jsonl.{language}.words").write_text(
             f"Niemand\tnˈiːmant\nBoot\t{sound}\nFäh", encoding="utf-8")
+    (tmp_path / "x.jsonl").mkdir()
     with ScriptSession("phonemize", language="de", input_file="text.txt", output_file="x.jsonl") as session:
-        assert "2 words of an earlier run" in session.run()
+        session.run(expect=1)  # the output cannot be written, but the words are finished
+        kept = [line.split("\t") for line in (tmp_path / "x.jsonl.de.words").read_text("utf-8").splitlines()]
+        assert kept[:2] == [["Niemand", "nˈiːmant"], ["Boot", "BOOT"]]
+        assert sorted(word for word, _ in kept) == sorted(
+            {word for line in (tmp_path / "text.txt").read_text("utf-8").splitlines() for word in split_words(line)}
+            | {"Niemand", "Boot"})
+        (tmp_path / "x.jsonl").rmdir()
+        assert f"{len(kept)} words of an earlier run" in session.run()
         sounds = dict(pair for line in (tmp_path / "x.jsonl").read_text("utf-8").splitlines() if line
                       for pair in parse_line(line, "x", 1))
         assert sounds["Boot"] == "BOOT" and sounds["Fähre"] == "fˈɛːrə"
         for language, hint in dict(deutsch="did you mean de?", Welsh="did you mean cy?", xyz="they are af, am").items():
             assert f"--language={language} is no language of espeak-ng; {hint}" in session.run(
                 expect=1, language=language)
+
+
+def test_what_sounds_otherwise_than_expected_is_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text.txt").write_text("It was a dog. He sold 5 % of 東京 and Москва for π.\nShe had a cat\n", "utf-8")
+    with ScriptSession("phonemize", language="en-us", input_file="text.txt", output_file="x.jsonl") as session:
+        printed = session.run()
+        assert "2 words with letters of another script, such as 東京, Москва" in printed
+        assert "--in_context is recommended: 'a' sounds ˈeɪ alone, but ɐ beside its neighbours" in printed
+        (tmp_path / "text.txt").write_text("She had been out of the house.\n", "utf-8")
+        assert "--in_context" not in (printed := session.run()) and "script" not in printed
+        assert "--in_context" not in session.run(input_file="text.txt", in_context=True)
+        os.mkfifo(tmp_path / "pipe")
+        (tmp_path / "x.jsonl.en-us.words").write_text("house\thˈaʊs\n", "utf-8")
+        assert "pipe is a pipe" in session.run(expect=1, input_file="pipe")
+        assert (tmp_path / "x.jsonl.en-us.words").exists() and "house" in (tmp_path / "x.jsonl").read_text("utf-8")

@@ -9,7 +9,7 @@ _READING = dict(max_seq_length=9, doc_stride=3)
 SETTINGS = {
     "encoder": dict(max_seq_length=9),
     "pretrainer": dict(max_seq_length=9),
-    "phoneme_pretrainer": dict(max_seq_length=9, num_words=7),
+    "phoneme_pretrainer": dict(max_seq_length=9, num_words=7, phonemes="\0ab\0c"),
     "classifier": dict(_READING, num_labels=2, label_names=("bad", "good"), window_pooling="max", max_windows=4,
                        single_texts=True, temperature=1.5),
     "several": dict(max_seq_length=9, num_labels=3, multi_label=True, thresholds=(0.25, 0.5, 0.75)),

@@ -145,7 +145,7 @@ def test_masks_depend_on_the_seed_and_the_number_of_the_example_alone(tmp_path):
 @pytest.fixture(scope="module")
 def trained():
     """A model, a batch of it with padding, and what the model computes."""
-    form = phoneme_objective.PhonemeFormat(12, 5, 7, "", 13, separator_id=1, mask_id=12)
+    form = phoneme_objective.PhonemeFormat(12, 5, 7, "", 13, "", separator_id=1, mask_id=12)
     ids = np.array([[2, 3, 1, 4, 4, 4, 1, 5, 0, 0, 0, 0], [6, 1, 7, 8, 9, 1, 10, 1, 11, 2, 1, 3]])
     words = np.array([[2, 3, 0, 0, 0], [4, 5, 6, 2, 3]])
     chance = np.random.default_rng(5).random([2, 3, 12])
@@ -219,9 +219,73 @@ def test_a_teacher_of_the_same_phonemes_adds_its_divergence(trained):
 
 
 def test_baselines_are_the_frequencies_of_the_text(tmp_path):
-    path, _ = create(tmp_path, ["ab ab a", "a cde"])
+    create(tmp_path, ["ab ab a", "a cde"])
     baselines = json.loads((tmp_path / "x.manifest.json").read_text())["made_from"]["baselines"]
-    shares = np.array([2, 2, 1]) / 5
-    assert baselines["word_accuracy"] == 0.4
-    assert baselines["word_loss"] == pytest.approx(-(shares * np.log(shares)).sum())
-    assert baselines["masked_lm_accuracy"] == pytest.approx(4 / 9)
+    # A word once; or ab, a and cde once for each phoneme, and 3 separators: cde has a row of its own.
+    for name, counts in dict(once=[2, 2, 1], all=[4, 2, 3, 3]).items():
+        shares = np.array(counts) / sum(counts)
+        assert baselines[name]["word_accuracy"] == max(shares)
+        assert baselines[name]["word_loss"] == pytest.approx(-(shares * np.log(shares)).sum())
+        assert baselines[name]["masked_lm_accuracy"] == pytest.approx(4 / 9)
+
+
+@pytest.mark.parametrize("predictions, word", [("all", 4), ("once", 2)])  # cdefghi: 7 of 18; ab: 3 of 6
+def test_a_model_that_always_says_the_most_frequent_word_has_the_accuracy_of_the_baseline(tmp_path, predictions, word):
+    path, _ = create(tmp_path, ["ab ab ab a", "a cdefghi"], join_lines=False)
+    made_from = check_records([path])[0].made_from
+    model = AlbertPhonemePretrainer(CONFIG, num_words=made_from["num_words"])
+    model.words.bias.assign(tf.one_hot(word, made_from["num_words"]) * 1e3)
+    objective = PhonemeObjective(model, predictions)
+    batch = dict(batches(path, seed=1, max_seq_length=12), is_real_example=tf.ones([2]))
+    objective.update_metrics(batch, model(batch))
+    assert objective.results()["word_accuracy"] == pytest.approx(made_from["baselines"][predictions]["word_accuracy"])
+
+
+def test_the_words_belong_to_the_set_of_the_records(tmp_path):
+    (tmp_path / "x.words.tsv").write_text("of another program")
+    with pytest.raises(ValueError, match="x.words.tsv exists"):
+        create(tmp_path, ["a b"])
+    assert (tmp_path / "x.words.tsv").read_text() == "of another program" and not (tmp_path / "x.tfrecord").exists()
+    (tmp_path / "x.words.tsv").unlink()
+    path, _ = create(tmp_path, ["a b"])
+    words = tmp_path / "x.words.tsv"
+    words.write_text(words.read_text()[:-3])
+    for read in (lambda: check_records([path]), lambda: create(tmp_path, ["a b"], "y", word_vocab_file=str(words))):
+        with pytest.raises(ValueError, match="x.words.tsv has"):
+            read()
+
+
+def test_files_of_the_same_name_have_different_orders(tmp_path):
+    files = []
+    for folder, letters in (("one", "abcde"), ("two", "fghij")):
+        (tmp_path / folder).mkdir()
+        sentences = [" ".join(letter * i for letter in letters) for i in range(1, 9)]
+        files.append(write(tmp_path / folder / "x.jsonl",
+                           [line for sentence in sentences for line in (sentence, None)]))
+    path = str(tmp_path / "x.tfrecord")
+    create_phoneme_records(files, {path: [path]}, TABLE, PhonemeOptions(64, 100), num_workers=1, random_seed=1)
+    orders = {"a": [], "f": []}
+    for record in tf.data.TFRecordDataset(path).as_numpy_iterator():
+        mask = tf.train.Example.FromString(record).features.feature["input_mask"].int64_list.value
+        first = tf.train.Example.FromString(record).features.feature["input_ids"].int64_list.value[0]
+        orders["a" if first == TABLE.ids["a"] else "f"].append(sum(mask))
+    assert sorted(orders["a"]) == sorted(orders["f"]) and orders["a"] != orders["f"]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_records_of_text_beside_records_of_phonemes_are_named(tmp_path, is_first):
+    path, _ = create(tmp_path, ["a b", "c d"])
+    text = str(tmp_path / "text.tfrecord")
+    with tf.io.TFRecordWriter(text) as file:
+        file.write(tf.train.Example().SerializeToString())
+    paths = [path, text] if is_first else [text, path]
+    with pytest.raises(ValueError, match=f"{path} has records of phonemes and {text} has records of text"):
+        open_records(paths, 12, 12, CONFIG.vocab_size)
+
+
+def test_a_model_of_another_table_is_named():
+    phoneme_objective.check_symbols("encoder", None, "\0ab")
+    phoneme_objective.check_symbols("encoder", "\0ab", "\0abc")
+    phoneme_objective.check_symbols("encoder", "\0a\0c", "\0abc")
+    with pytest.raises(ValueError, match="encoder .* id 2 is 'b', and 'c' in the records"):
+        phoneme_objective.check_symbols("encoder", "\0ab", "\0ac")
