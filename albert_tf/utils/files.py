@@ -256,8 +256,11 @@ def decode_utf8(content: bytes, path: str, first_line: int = 1) -> str:
     except UnicodeDecodeError as error:
         line = first_line + len((content[: error.start] + b".").splitlines()) - 1
         is_utf16 = line == 1 and content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-        raise ValueError(f"{path} line {line}: not UTF-8 ({error.reason}). Save a text as UTF-8 (Excel: CSV UTF-8), or "
-                         f"convert it: iconv -f {'UTF-16' if is_utf16 else 'WINDOWS-1252'} -t UTF-8") from error
+        encoding = "UTF-16" if is_utf16 else "WINDOWS-1252"
+        cure = f"Save the text as UTF-8 (Excel: CSV UTF-8), or convert it: iconv -f {encoding} -t UTF-8"
+        if b"\0" in content and not is_utf16:
+            cure = "This is no text: unpack an archive, and save a workbook as CSV UTF-8"
+        raise ValueError(f"{path} line {line}: not UTF-8 ({error.reason}). {cure}") from error
 
 
 # --- JSON and YAML ---------------------------------------------------------------------------------------------------

@@ -141,6 +141,13 @@ def test_text_in_another_encoding_is_refused_with_its_cure(tmp_path, encoding, c
         list(read_texts(str(path), "text"))
 
 
+def test_a_file_that_is_no_text_is_not_to_be_converted(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(gzip.compress(b"text\na\n"))
+    with pytest.raises(ValueError, match="t.csv line 1: not UTF-8 .* This is no text: unpack an archive"):
+        list(read_texts(str(path), "text"))
+
+
 def test_a_list_in_json_names_the_line_of_what_is_wrong(tmp_path):
     path = tmp_path / "rows.json"
     for content, message in (('[\n{"a": 1},\n 2]', "line 3: expected a JSON object, got '2]'"),

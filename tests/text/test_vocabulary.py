@@ -59,7 +59,7 @@ def test_lines_that_are_too_long_are_counted_and_the_others_make_the_vocabulary(
     (TEXT.encode(), 5000, r"5000 pieces \(--vocab_size\) on .*text.txt: "),
     (TEXT.encode(), 20, r"20 pieces \(--vocab_size\) on .*text.txt: "),
     pytest.param(b"long " * 4000, 60, "all lines of .*text.txt are longer than 16,384 bytes", id="long lines"),
-    (b"fine\n\xff\n", 60, r"^[^ ]*text.txt line 2: not UTF-8 \(invalid start byte\)\. Save a text as UTF-8"),
+    (b"fine\n\xff\n", 60, r"^[^ ]*text.txt line 2: not UTF-8 \(invalid start byte\)\. Save the text as UTF-8"),
 ])
 def test_a_mistake_is_named_and_leaves_nothing(tmp_path, content, size, message):
     path = tmp_path / "text.txt"
