@@ -21,7 +21,7 @@ from albert_tf.commands.flags import define_required
 from albert_tf.tasks.classification.data import find_task, read_examples
 from albert_tf.tasks.squad.metrics import evaluate_v1
 from albert_tf.tasks.tagging import metrics as tagging_metrics
-from albert_tf.tasks.tagging.data import label_names, read_tagged_text
+from albert_tf.tasks.tagging.reading import label_names, read_tagged_text
 from albert_tf.utils.files import read_json_object
 from albert_tf.utils.outputs import write_text
 from benchmarks import common_flags

@@ -21,7 +21,7 @@ from albert_tf.tasks.squad.answers import VERSION_OF_HEAD, answer_questions
 from albert_tf.tasks.squad.metrics import evaluate_v1, evaluate_v2
 from albert_tf.tasks.squad.reading import read_squad_file
 from albert_tf.tasks.tagging import metrics as tag_metrics
-from albert_tf.tasks.tagging.data import read_tagged_text
+from albert_tf.tasks.tagging.reading import read_tagged_text
 from albert_tf.tasks.tagging.text_tags import tag_words
 from albert_tf.text.tokenization import FullTokenizer
 

@@ -25,7 +25,7 @@ from albert_tf.tasks.masked_lm import GraphMasks, export_mask_filling, fill_mask
 from albert_tf.tasks.squad.answers import AnswerOptions
 from albert_tf.tasks.squad.export import export_question_answering
 from albert_tf.tasks.squad.features import FeatureOptions
-from albert_tf.tasks.tagging.data import TaggingFeatureOptions
+from albert_tf.tasks.tagging.features import TaggingFeatureOptions
 from albert_tf.tasks.tagging.text_tags import export_tagging
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer

@@ -3,7 +3,7 @@
     python -m albert_tf run_tagging --train_file=train.conll --eval_file=dev.conll --predict_file=test.conll \\
         --init_checkpoint=albert_base_v2 --output_dir=tagger --recipe=tagging --do_train --do_eval --do_predict
 
-albert_tf/tasks/tagging/data.py describes the files. If the script is started again with the same flags, training
+albert_tf/tasks/tagging/reading.py describes the files. If the script is started again with the same flags, training
 continues from the latest checkpoint.
 """
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from albert_tf import options as fields
 from albert_tf.tasks.config import FineTuningConfig
-from albert_tf.tasks.tagging.data import Columns, NamedColumns
+from albert_tf.tasks.tagging.reading import Columns, NamedColumns
 from albert_tf.training.config import Distillation
 from albert_tf.utils import bounds
 

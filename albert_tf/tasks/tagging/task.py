@@ -13,15 +13,9 @@ from albert_tf.modeling.classifier import AlbertTokenClassifier
 from albert_tf.modeling.settings import TokenClassifierSettings
 from albert_tf.tasks.tagging import metrics as tagging_metrics
 from albert_tf.tasks.tagging.config import TaggingConfig
-from albert_tf.tasks.tagging.data import (
-    TaggedText,
-    TaggingFeatureOptions,
-    feature_table,
-    label_names,
-    read_tagged_text,
-    share_of_words_with_capitals,
-)
+from albert_tf.tasks.tagging.features import TaggingFeatureOptions, feature_table
 from albert_tf.tasks.tagging.metrics import best_metric
+from albert_tf.tasks.tagging.reading import TaggedText, label_names, read_tagged_text, share_of_words_with_capitals
 from albert_tf.tasks.tagging.text_tags import export_tagging
 from albert_tf.tasks.task import Checkpoint, Setup, Task, check_labels
 from albert_tf.text.lines import uncompressed_name

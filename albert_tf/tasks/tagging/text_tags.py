@@ -12,7 +12,8 @@ import tensorflow as tf
 from albert_tf.export.saved_model import BatchedModel, TextSignature, export_model, sequence_features
 from albert_tf.modeling.classifier import AlbertTokenClassifier
 from albert_tf.modeling.settings import PredictingModel, TokenClassifierSettings
-from albert_tf.tasks.tagging.data import SPECIAL_TOKENS, Sentence, TaggingFeatureOptions, convert_sentences_to_features
+from albert_tf.tasks.tagging.features import SPECIAL_TOKENS, TaggingFeatureOptions, convert_sentences_to_features
+from albert_tf.tasks.tagging.reading import Sentence
 from albert_tf.text.graph.packing import is_max_context, slices, windows_of, with_special_tokens
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.packing import padded_rows, padding_values

@@ -12,7 +12,6 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.data.feature_table import FeatureSchema, FeatureTable
-from albert_tf.tasks.tagging.data import Columns, NamedColumns, label_names, read_tagged_text
 from albert_tf.tasks.tagging.metrics import (
     are_entity_tags,
     best_metric,
@@ -21,6 +20,7 @@ from albert_tf.tasks.tagging.metrics import (
     tags_of_sentences,
     word_probabilities,
 )
+from albert_tf.tasks.tagging.reading import Columns, NamedColumns, label_names, read_tagged_text
 from albert_tf.tasks.tagging.task import TaggingObjective
 
 TASK = TaggingObjective(types.SimpleNamespace())

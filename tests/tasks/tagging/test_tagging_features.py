@@ -7,13 +7,8 @@ from tiny import TINY
 
 from albert_tf.data.feature_table import FeatureCache
 from albert_tf.modeling.classifier import AlbertTokenClassifier
-from albert_tf.tasks.tagging.data import (
-    Sentence,
-    TaggingFeatureOptions,
-    convert_sentences_to_features,
-    feature_table,
-    read_tagged_text,
-)
+from albert_tf.tasks.tagging.features import TaggingFeatureOptions, convert_sentences_to_features, feature_table
+from albert_tf.tasks.tagging.reading import Sentence, read_tagged_text
 from albert_tf.tasks.tagging.text_tags import feature_options, pack_words, split_into_words
 from albert_tf.text.graph.tokenization import GraphTokenizer
 
