@@ -103,6 +103,11 @@ def evaluation_rows(table: FeatureTable, batch_size: int) -> np.ndarray:
     return np.concatenate([order, np.full(-len(order) % batch_size, -1)]).reshape(-1, batch_size)
 
 
+def padded_lengths(table: FeatureTable, rows: np.ndarray, buckets: tuple[int, ...]) -> list[int]:
+    """The length to which the batch of each step is padded (see table_batches), for rows [steps, batch_size]."""
+    return np.array(buckets)[np.searchsorted(buckets, np.asarray(table.lengths)[rows].max(axis=1))].tolist()
+
+
 def table_batches(
     table: FeatureTable, rows: np.ndarray, buckets: tuple[int, ...], context: tf.distribute.InputContext
 ) -> tf.data.Dataset:

@@ -19,7 +19,7 @@ from absl import logging
 
 from albert_tf import keras
 from albert_tf.config import check_length
-from albert_tf.data.batching import table_batches, training_rows
+from albert_tf.data.batching import padded_lengths, table_batches, training_rows
 from albert_tf.data.feature_table import FeatureCache, FeatureTable
 from albert_tf.export.saved_model import with_precision
 from albert_tf.tasks.config import FineTuningConfig
@@ -181,15 +181,16 @@ def _train_run(task: Task, run: Run, table: FeatureTable, schedule: Schedule, ev
         evaluator = Evaluator(run.directory, lambda: evaluate(lambda table: [predictor(table)]), task.best_metric,
                               checkpoints.save_best, chief, options.early_stopping_patience)
 
+    rows = training_rows(table, training.train_batch_size, schedule.num_train_steps, run.seed, options.group_by_length)
+
     def batches_from(first_step):
-        rows = training_rows(table, training.train_batch_size, schedule.num_train_steps, run.seed,
-                             options.group_by_length)[first_step:]
         # With several workers, only an endless data set keeps its static batch size.
-        return lambda context: table_batches(table, rows, task.buckets, context).repeat()
+        return lambda context: table_batches(table, rows[first_step:], task.buckets, context).repeat()
 
     took_steps = train(trainer, checkpoints, batches_from, training, schedule, strategy, evaluator,
                        functools.partial(write_run_settings, task, run.directory, trainer.model),
-                       evaluates_first=report is not None and not report.random_head)
+                       evaluates_first=report is not None and not report.random_head,
+                       lengths=padded_lengths(table, rows, task.buckets))
     _finish(task, run.directory, evaluator)
     if chief:
         write_run_card(

@@ -8,7 +8,7 @@ import contextlib
 import signal
 import sys
 import time
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, Sequence
 
 import tensorflow as tf
 from absl import logging
@@ -49,11 +49,17 @@ class StepCallback(keras.callbacks.Callback):
 class Progress(StepCallback):
     """Steps, examples/s, time left and loss: as a progress bar on a terminal, or else as log lines at intervals.
 
-    `saving` is called before this callback: what it takes is part of the time left, and not of the speed.
+    The first step of each length counts neither for the speed nor for the time left, since it is compiled.
+
+    Args:
+      saving: called before this callback: what it takes is part of the time left, and not of the speed.
+      lengths: the length of each step's batch, [num_train_steps]; empty if all have one.
     """
 
-    def __init__(self, first_step: int, num_train_steps: int, batch_size: int, saving: Saving):
+    def __init__(self, first_step: int, num_train_steps: int, batch_size: int, saving: Saving,
+                 lengths: Sequence[int] = ()):
         super().__init__(first_step)
+        self._lengths, self._compiled = lengths, set[int]()
         self._total, self._batch_size, self._saving = num_train_steps, batch_size, saving
         self._bar = None
         if sys.stderr.isatty():
@@ -65,6 +71,9 @@ class Progress(StepCallback):
         more = self._saving.seconds_after(step)
         for moving in (self._rate, *([self._bar.rate] if self._bar else [])):
             moving.leave_out(self._saving.seconds_of(step))
+            if len(self._lengths) and self._lengths[step - 1] not in self._compiled:
+                moving.skip(step)
+        self._compiled.update(self._lengths[step - 1 : step])
         self._rate.update(step)
         per_second, now = self._rate.per_second * self._batch_size, time.monotonic()
         if self._bar is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from typing import Any, Callable, Iterable, Iterator, Mapping
+from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
 
 import tensorflow as tf
 from absl import logging
@@ -142,6 +142,7 @@ def train(
     evaluator: Evaluator | None = None,
     before_steps: Callable[[], None] = lambda: None,
     evaluates_first: bool = False,
+    lengths: Sequence[int] = (),
 ) -> bool:
     """Trains to num_train_steps, continuing from the latest checkpoint of the directory of `checkpoints`.
 
@@ -151,6 +152,7 @@ def train(
       evaluator: called with the step after each save. The run ends early when its patience is over.
       before_steps: writes files that describe the run. The chief calls it, if there are steps to take.
       evaluates_first: whether the initial weights can do the task: they are evaluated as step 0.
+      lengths: the length of each step's batch, [num_train_steps]; empty if all have one.
 
     Returns:
       Whether steps were taken; False if the run was finished before.
@@ -169,7 +171,8 @@ def train(
         if evaluates_first and not first_step and evaluator is not None and not evaluator.has_evaluated(0):
             evaluator(0)
         batches = distributed(strategy, batches_from(first_step))
-        _take_steps(trainer, batches, checkpoints, training.train_batch_size, schedule, evaluator, first_step, writes)
+        _take_steps(trainer, batches, checkpoints, training.train_batch_size, schedule, evaluator, first_step, writes,
+                    lengths)
     if evaluator is not None:
         evaluator.log_best()
     return not finished
@@ -197,7 +200,7 @@ def _why_finished(step: int, last_step: int, evaluator: Evaluator | None) -> str
 
 
 def _take_steps(trainer: Trainer, batches, checkpoints: Checkpoints, batch_size: int, schedule: Schedule,
-                evaluator: Evaluator | None, first_step: int, writes: bool) -> None:
+                evaluator: Evaluator | None, first_step: int, writes: bool, lengths: Sequence[int]) -> None:
     """Trains to the last step, or to the end of the evaluator's patience, with the callbacks of a run."""
     last_step, output_dir = schedule.num_train_steps, checkpoints.directory
     if writes:
@@ -222,7 +225,7 @@ def _take_steps(trainer: Trainer, batches, checkpoints: Checkpoints, batch_size:
     end_on_signal = EndOnSignal(first_step, saving.save, writes, strategy.largest_of_all if agree else None)
     callbacks = [SkippedSteps(first_step), saving, end_on_signal]
     if writes:
-        callbacks += [Progress(first_step, last_step, batch_size, saving),
+        callbacks += [Progress(first_step, last_step, batch_size, saving, lengths),
                       Curves(first_step, last_step, os.path.join(output_dir, "train"))]
     with announcing("the run ends after this step, which is saved"), end_on_signal, saving:
         logging.info("training from step %d to %d%s; saved%s every %s; the first step of each length is slow: it "

@@ -35,9 +35,14 @@ class MovingRate:
         while len(self._samples) > 2 and now - self._samples[1][0] >= _RATE_SECONDS:
             self._samples.popleft()
 
-    def leave_out(self, seconds: float) -> None:
-        """Leaves out the last seconds, which were spent on something else."""
-        self._samples = collections.deque((time + seconds, done) for time, done in self._samples)
+    def leave_out(self, seconds: float, amount: float = 0) -> None:
+        """Leaves out the last seconds, which were spent on something else, and what was done in them."""
+        self._samples = collections.deque((time + seconds, done + amount) for time, done in self._samples)
+
+    def skip(self, done: float) -> None:
+        """Leaves out the time since the last update, and what was done in it."""
+        if self._samples:
+            self.leave_out(time.monotonic() - self._samples[-1][0], done - self._samples[-1][1])
 
     @property
     def per_second(self) -> float:

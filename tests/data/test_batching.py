@@ -8,7 +8,14 @@ import pytest
 import tensorflow as tf
 from feature_tables import MAX_SEQ_LENGTH, features, table
 
-from albert_tf.data.batching import WINDOW, bucket_lengths, evaluation_rows, table_batches, training_rows
+from albert_tf.data.batching import (
+    WINDOW,
+    bucket_lengths,
+    evaluation_rows,
+    padded_lengths,
+    table_batches,
+    training_rows,
+)
 from albert_tf.data.feature_table import FeatureSchema, FeatureTable, cached_table
 from albert_tf.text.packing import PairPacker, WindowOptions, WindowPacker
 
@@ -41,6 +48,8 @@ def test_each_batch_has_the_smallest_bucket_that_holds_it(examples):
     for batch in training(examples, 30):
         longest = batch["input_mask"].sum(axis=1).max()
         assert batch["input_ids"].shape == (BATCH, min(bucket for bucket in buckets if bucket >= longest))
+    rows = training_rows(examples, BATCH, 30, 1)
+    assert padded_lengths(examples, rows, buckets) == [batch["input_ids"].shape[1] for batch in training(examples, 30)]
 
 
 def test_padding_changes_nothing_but_the_padding(examples):

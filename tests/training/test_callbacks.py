@@ -212,3 +212,19 @@ def test_a_line_has_the_speed_and_the_time_left_without_compilation(monkeypatch,
         "step 40 of 100, loss 0.5000, learning rate 0.1, 4.0 examples/s, 05:20 left",  # 60 steps and two evaluations
         "step 55 of 100, loss 0.5000, learning rate 0.1, 4.0 examples/s, 04:50 left"]
     assert caplog.records[-1].getMessage().endswith("4.0 examples/s, 00:00 left")
+
+
+def test_the_first_step_of_each_length_is_no_part_of_the_time_left(monkeypatch, caplog):
+    caplog.set_level(logging.INFO, logger="absl")
+    now, lengths = [0.0], [16, 32, 16, 64, 32, 64, 16, 16] + [32, 64] * 20
+    monkeypatch.setattr(callbacks.time, "monotonic", lambda: now[0])
+    saving = callbacks.Saving(0, 48, 100, lambda step: None)
+    saving.set_model(types.SimpleNamespace(snapshot=lambda: print, distribute_strategy=None))
+    progress = callbacks.Progress(0, 48, batch_size=8, saving=saving, lengths=lengths)
+    for step, length in enumerate(lengths, start=1):
+        now[0] += 12 if length not in lengths[: step - 1] else 2
+        saving.on_step(step, {})
+        progress.on_step(step, dict(loss=0.5, learning_rate=0.1))
+    assert caplog.records[0].getMessage() == (  # after 12, 24, 26 and 38 s
+        "step 4 of 48, loss 0.5000, learning rate 0.1, 4.0 examples/s, 01:28 left")
+    assert all("4.0 examples/s" in record.getMessage() for record in caplog.records)
