@@ -141,7 +141,7 @@ def result(path):
     outputs = {name: np.round(value, 4).tolist() for name, value in model(inputs).items()
                if name in ("sentence_embedding", "logits", "pooled_output")}
     inputs = {name: values.tolist() for name, values in inputs.items()}
-    return json.dumps([str(source.config), str(source.settings), inputs, outputs])
+    return json.dumps([repr(source.config), str(source.settings), inputs, outputs])
 
 
 def test_the_table_has_the_keys_that_are_refused_and_those_that_are_tried_here():

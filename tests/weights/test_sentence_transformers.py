@@ -48,6 +48,27 @@ def test_vectors_are_those_of_sentence_transformers_also_after_a_conversion(fold
         np.testing.assert_allclose(vectors_of(tmp_path / "tf1", numbers["sentences"]), numbers["vectors"], atol=1e-5)
 
 
+@pytest.mark.parametrize("to", ["hugging_face", "ours", "tf1", "tf_hub"])
+def test_a_long_word_is_one_unknown_piece_as_in_transformers_also_after_a_conversion(folder, tmp_path, to):
+    path = folder("cls")
+    convert(open_model(str(path)), str(tmp_path / "converted"), to)
+    for each in (path, tmp_path / "converted"):
+        tokenizer = albert_tf.tokenizer_from_pretrained(str(each))
+        assert tokenizer.encode("a" * 101) == [tokenizer.unk_id] and len(tokenizer.encode("a" * 100)) > 1
+
+
+@pytest.mark.parametrize("change, is_read", [
+    (lambda lines: lines[:-1] + [lines[-1].strip()], True),  # the same pieces
+    (lambda lines: lines[:50] + ["more\n"] + lines[50:], False)])
+def test_a_vocabulary_that_differs_from_tokenizer_json_is_not_read(folder, golden, change, is_read):
+    path = folder("cls")
+    lines = (golden / "wordpiece/vocab.txt").read_text("utf-8").splitlines(keepends=True)
+    (path / "vocab.txt").write_text("".join(change(lines)), "utf-8")
+    vocabulary = open_model(str(path)).vocabulary
+    assert (vocabulary.vocab_file == str(path / "vocab.txt")) is is_read
+    assert vocabulary.tokenizer().vocab == albert_tf.FullTokenizer(str(golden / "wordpiece/vocab.txt")).vocab
+
+
 def test_a_conversion_has_the_pooling_of_the_flags(tmp_path):
     albert_tf.save_pretrained(albert_tf.AlbertModel(TINY), str(tmp_path / "ours"))
     with loaded("convert_checkpoint") as run:

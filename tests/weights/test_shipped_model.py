@@ -44,6 +44,11 @@ def test_its_tokenizer_files_are_those_of_a_conversion(tmp_path, model):
         assert shipped == written
 
 
+def test_a_word_of_over_100_characters_is_unknown_to_sentence_vectors_as_in_sentence_transformers():
+    tokenizer = albert_tf.tokenizer_from_pretrained(SENTENCES)
+    assert tokenizer.encode("a" * 101) == [tokenizer.unk_id] and tokenizer.unk_id not in tokenizer.encode("a" * 100)
+
+
 def test_masks_are_filled_with_the_pieces_and_probabilities_of_transformers(model, golden):
     assert sum(path.stat().st_size for path in FOLDER.parent.rglob("*") if path.is_file()) < 20_000_000
     assert (FOLDER / "model.safetensors").stat().st_size < 6_000_000

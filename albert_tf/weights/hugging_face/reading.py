@@ -21,6 +21,7 @@ from safetensors import SafetensorError, safe_open
 
 from albert_tf.modeling.encoder import block_scope, block_variable
 from albert_tf.modeling.settings import ClassifierSettings
+from albert_tf.text.pieces import load_vocab
 from albert_tf.utils import bounds
 from albert_tf.utils.files import read_json_object, version
 from albert_tf.utils.manifests import check_model_file
@@ -107,7 +108,7 @@ def _with_first_row(table: StoredTensor) -> StoredTensor:
 
 
 def _vocabulary(folder: str, lower_cases: bool) -> VocabularyFiles:
-    """The vocabulary. As in transformers, tokenizer.json comes before vocab.txt.
+    """The vocabulary. As in transformers, tokenizer.json comes before a vocab.txt that differs.
 
     sentence-transformers may lower-case texts before the tokenizer, which then keeps accents.
     """
@@ -115,7 +116,11 @@ def _vocabulary(folder: str, lower_cases: bool) -> VocabularyFiles:
     if not vocabulary.spm_model_file and tf.io.gfile.exists(os.path.join(folder, TOKENIZER_JSON)):
         from albert_tf.weights.hugging_face.tokenizer_json import vocabulary_of_tokenizer_json
 
-        vocabulary = vocabulary_of_tokenizer_json(folder)
+        made = vocabulary_of_tokenizer_json(folder)
+        ids, ids_of_json = (load_vocab(file, transformers_rules=True) if file else {}
+                            for file in (vocabulary.vocab_file, made.vocab_file))
+        if not ids or ids != ids_of_json:
+            vocabulary = made
     if vocabulary.vocab_file:
         vocabulary = dataclasses.replace(vocabulary, transformers_rules=True)
     if lower_cases and vocabulary.do_lower_case is False:

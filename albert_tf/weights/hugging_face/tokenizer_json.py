@@ -26,7 +26,14 @@ from google.protobuf import descriptor_pb2, message_factory, text_format
 
 from albert_tf.config import AlbertConfig
 from albert_tf.text.added_tokens import AddedToken
-from albert_tf.text.pieces import BYTE, LONGEST_WORD_OF_TRANSFORMERS, WORD_START, ends_in_digit_comma, vocabulary_lines
+from albert_tf.text.pieces import (
+    BYTE,
+    LONGEST_WORD_OF_TRANSFORMERS,
+    WORD_START,
+    ends_in_digit_comma,
+    load_vocab,
+    vocabulary_lines,
+)
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.files import errors_at, read_json_object, version
 from albert_tf.utils.foreign_keys import check_supported
@@ -99,8 +106,8 @@ def write_tokenizer(vocabulary: VocabularyFiles, folder: str, config: AlbertConf
             write_text(path, json.dumps({**earlier, LENGTH: length}))
         return
     tokenizer = vocabulary.tokenizer()
-    if not sentencepiece:  # in a folder of transformers, the number of a line is the id
-        write_text(os.path.join(folder, "vocab.txt"), vocabulary_lines(tokenizer.vocab_of_file))
+    if not sentencepiece:
+        _number_lines(os.path.join(folder, "vocab.txt"), tokenizer.vocab_of_file)
     made = tokenizer_json(tokenizer) if sentencepiece else None
     special = _special_tokens(tokenizer)
     if needs_tokenizer_json:
@@ -124,6 +131,12 @@ def write_tokenizer(vocabulary: VocabularyFiles, folder: str, config: AlbertConf
             str(token.pop("id")): token for token in _added(tokenizer, _special_ids(tokenizer))}
     values["tokenizer_class"] = "PreTrainedTokenizerFast" if sentencepiece else "BertTokenizer"
     write_text(path, json.dumps(values, indent=2, sort_keys=True) + "\n")
+
+
+def _number_lines(path: str, vocab: dict[str, int]) -> None:
+    """Writes a vocabulary again if the numbers of its lines, which are the ids for transformers, are not the ids."""
+    if load_vocab(path, transformers_rules=True) != vocab:
+        write_text(path, vocabulary_lines(vocab))
 
 
 def tokenizer_json(tokenizer: FullTokenizer) -> dict[str, Any]:
