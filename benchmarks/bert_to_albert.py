@@ -36,12 +36,11 @@ from albert_tf.tasks.classification.data import find_task, read_examples
 from albert_tf.tasks.scores import scorer
 from albert_tf.tasks.sentence_vectors.vectors import unit_vectors_function
 from albert_tf.text.lines import read_lines
-from albert_tf.utils.files import make_directory
+from albert_tf.utils.files import make_directory, read_json_object
 from albert_tf.utils.outputs import write_csv, write_text
 from albert_tf.weights.stored_model import open_model
 from benchmarks import common_flags
 from benchmarks.processor import run
-from benchmarks.retrieval import BEST, scores, squad  # defines --model and --data
 
 RANDOM = "random start"
 SHARED = dict(share_layers=1, embedding_size=128, num_layers=None)
@@ -57,6 +56,8 @@ TEACHER = "teacher"
 KEYS = ("configuration", "seed", "lines")
 COLUMNS = (*KEYS, "start_spearman", "spearman", "int8_spearman", "megabytes", "milliseconds", "parameters", "recall@1")
 
+define_required("model", "The sentence encoder: any path that --init_checkpoint accepts.")
+define_required("data", "Folder that has squad/ and glue/.")
 define_required("text", "Path of the text, with one sentence on each line.")
 common_flags.define_output_dir()
 flags.DEFINE_list("configurations", [TEACHER, "albert_minilm_en", *CONFIGURATIONS], f"Names of configurations, "
@@ -109,11 +110,20 @@ def measured(path: str) -> dict[str, Any]:
     model, tokenizer = from_pretrained(path, "sentence_encoder"), tokenizer_from_pretrained(path)
     content, score = to_onnx(model, "int8"), spearman_of(path)
     int8 = OnnxModel(content, model.settings, threads=1)
-    vectors_of, (questions, paragraphs, answers) = unit_vectors_function(model, tokenizer), squad("dev")
-    order = np.argsort(-(vectors_of(questions) @ vectors_of(paragraphs).T), axis=1, kind="stable")[:, :BEST]
+    vectors_of, (questions, paragraphs, answers) = unit_vectors_function(model, tokenizer), squad()
+    best = np.argmax(vectors_of(questions) @ vectors_of(paragraphs).T, axis=1)
     return {"spearman": f"{score(model).value:.4f}", "int8_spearman": f"{score(int8).value:.4f}",
             "megabytes": f"{len(content) / 1e6:.2f}", "milliseconds": f"{milliseconds(int8, tokenizer):.2f}",
-            "parameters": model.count_params(), "recall@1": scores(order, answers)["recall@1"]}
+            "parameters": model.count_params(), "recall@1": round(float(np.mean(best == answers)), 4)}
+
+
+def squad() -> tuple[list[str], list[str], np.ndarray]:
+    """The questions and the paragraphs of SQuAD's dev set, and the index of each question's paragraph."""
+    articles = read_json_object(os.path.join(FLAGS.data, "squad/dev-v1.1.json"))["data"]
+    paragraphs = [paragraph for article in articles for paragraph in article["paragraphs"]]
+    asked = [(qa["question"], index) for index, paragraph in enumerate(paragraphs) for qa in paragraph["qas"]]
+    return [question for question, _ in asked], [each["context"] for each in paragraphs], np.array(
+        [index for _, index in asked])
 
 
 def milliseconds(model: OnnxModel, tokenizer) -> float:

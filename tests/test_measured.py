@@ -77,15 +77,6 @@ def test_every_interval_of_the_verdicts_is_one_of_the_differences():
     assert len(shown) > 12 and {(float(low), float(high)) for low, high in shown} <= measured
 
 
-def test_the_table_of_sizes_and_precisions_follows_from_the_measured_values():
-    bits = dict(float32=32, int8=8, binary=1)
-    measured = [[row["dims"], row["precision"], f"{int(row['dims']) * bits[row['precision']] // 8:,}",
-                 f"{float(row['recall@1']):.3f}", f"{float(row['recall@10']):.3f}", f"{float(row['spearman']):.4f}"]
-                for row in read_rows("retrieval.csv") if row["dims"]]
-    shown = [row for row in table_rows("results/accuracy.md", "Sentence vectors") if row[0].isdecimal()]
-    assert len(shown) > 5 and all(row in measured for row in shown)
-
-
 def mean_and_error(values, digits=3, sign=""):
     """The mean of the values with its standard error, if there are several."""
     error = f" ({standard_error(values):.{digits}f})" if len(values) > 1 else ""

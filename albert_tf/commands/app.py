@@ -57,7 +57,7 @@ COMMANDS = {
                      "pretrain_from_text"),
     "Fine-tuning": ("run_classifier", "run_glue", "run_squad", "run_race", "run_tagging", "run_sentence_embeddings",
                     "bert_to_albert"),
-    "Use of a model": ("fill_mask", "extract_embeddings", "search_sentences", "serve"),
+    "Use of a model": ("fill_mask", "extract_embeddings", "serve"),
     "Conversion and export": ("convert_checkpoint", "export_to_tfhub", "export_to_onnx", "export_to_tflite"),
 }
 NAMES = tuple(name for names in COMMANDS.values() for name in names)

@@ -9,7 +9,7 @@ from albert_tf import options as fields
 from albert_tf.options import Config
 from albert_tf.tasks.classification.data import find_task
 from albert_tf.tasks.classification.table_format import read_table_format
-from albert_tf.weights.source import FirstLayers, HeadChoice, NormalizedPooling, Source, StoredVectors
+from albert_tf.weights.source import FirstLayers, HeadChoice, NormalizedPooling, Source
 
 if TYPE_CHECKING:
     from albert_tf.tasks.scores import Scorer
@@ -37,7 +37,7 @@ class Scoring(Config):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ScoredExport(Source, HeadChoice, NormalizedPooling, StoredVectors, FirstLayers, Scoring):
+class ScoredExport(Source, HeadChoice, NormalizedPooling, FirstLayers, Scoring):
     """A model to export in several precisions, and a dev file on which it is scored."""
 
     def scorer(self, model: ResolvedModel, head: str) -> Scorer | None:
@@ -50,4 +50,4 @@ class ScoredExport(Source, HeadChoice, NormalizedPooling, StoredVectors, FirstLa
             raise ValueError("set either --task_name or --task_config")
         task = read_table_format(self.task_config) if self.task_config else None
         return scorer(head, self.score_data, model.vocabulary.tokenizer(model.config),
-                      find_task(self.task_name) if self.task_name else task, self.stored_precision())
+                      find_task(self.task_name) if self.task_name else task)

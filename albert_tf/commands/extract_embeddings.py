@@ -4,8 +4,7 @@
         --output_file=vectors.npy
 
 writes the vector of each line, float32 [lines, hidden_size]: by the pooling of a folder of sentence-transformers, or
-else the mean over the tokens. With --vector_precision=int8 or binary the vectors are int8, and with int8
-vectors.ranges.npy has the range of each dimension, float32 [2, hidden_size].
+else the mean over the tokens.
 
 With --per_token, vectors.npy has the sequence output of all lines one after the other, including [CLS] and [SEP],
 float32 [tokens, hidden_size]. Two more files are written then: vectors.input_ids.npy, int32 [tokens], and
@@ -26,48 +25,31 @@ from absl import logging
 from albert_tf import keras, options as fields
 from albert_tf.config import check_length
 from albert_tf.data.rows import read_texts, text_column_option
-from albert_tf.modeling.vectors import VectorPrecision
 from albert_tf.training.config import Precision
 from albert_tf.utils.manifests import output_set
 from albert_tf.utils.outputs import array_writer
 from albert_tf.utils.progress import count_of, progress
-from albert_tf.weights.source import (
-    SOURCE_OPTIONS,
-    NormalizedPooling,
-    Prompt,
-    Source,
-    StoredVectors,
-    Texts,
-    check_no_pooling,
-)
+from albert_tf.weights.source import SOURCE_OPTIONS, NormalizedPooling, Prompt, Source, Texts, check_no_pooling
 
 if TYPE_CHECKING:
     from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 
-_MADE_FROM = (*SOURCE_OPTIONS, "input_file", "per_token", "precision", "vector_precision", "vector_ranges")
+_MADE_FROM = (*SOURCE_OPTIONS, "input_file", "per_token", "precision")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(Source, NormalizedPooling, StoredVectors, Prompt, Texts, Precision):
+class Options(Source, NormalizedPooling, Prompt, Texts, Precision):
     input_file: str = fields.required("Path of a UTF-8 text file, one text per line.")
     text_column: str | None = text_column_option("text")
     output_file: str = fields.required("Path of the vectors' file, which must end in .npy.")
     per_token: bool = fields.boolean(
-        False, "Whether to write one vector per token instead of one per line. --pooling, --normalize, --truncate_dim "
-        "and --vector_precision must not be set then.")
+        False, "Whether to write one vector per token instead of one per line. --pooling, --normalize and "
+        "--truncate_dim must not be set then.")
 
 
 def main(options: Options) -> None:
     from albert_tf.data.feature_table import fingerprint
-    from albert_tf.tasks.sentence_vectors.vectors import (
-        made_with,
-        prompted,
-        ranges_in,
-        ranges_path,
-        token_files,
-        token_ids,
-        write_stored,
-    )
+    from albert_tf.tasks.sentence_vectors.vectors import prompted, token_files, token_ids
     from albert_tf.weights.resolved_model import resolve, sentence_pooling
     from albert_tf.weights.teacher import TEXT_DIGEST
 
@@ -77,8 +59,6 @@ def main(options: Options) -> None:
     if options.per_token:
         check_no_pooling(options, "--per_token and --{} exclude each other: vectors of tokens are not pooled")
     files = [options.output_file, *(token_files(options.output_file) if options.per_token else ())]
-    if options.vector_precision == "int8":
-        files.append(ranges_path(options.output_file))
     with output_set({options.output_file: files}) as outputs:
         lines = list(read_texts(options.input_file, options.text_column))
         if not lines:
@@ -86,24 +66,16 @@ def main(options: Options) -> None:
         selected = resolve(options)
         pooling = sentence_pooling(selected, options)
         model = selected.pretrained("sentence_encoder", **pooling)
-        # Without --vector_ranges, the ranges of int8 are computed from the vectors.
-        has_own_ranges = options.vector_precision == "int8" and not options.vector_ranges
-        precision = None if has_own_ranges else options.stored_precision()
-        if precision is not None:
-            precision.check_size(model.vector_size)
         check_length(options.max_seq_length, model.config)
         tokenizer = selected.vocabulary.tokenizer(model.config)
         prompt, = prompted(model.settings, [""])
         made_from = {**{name: getattr(options, name) for name in _MADE_FROM}, **pooling, "prompts": prompt,
-                     **made_with(model, tokenizer), TEXT_DIGEST: fingerprint(options.input_file)}
+                     TEXT_DIGEST: fingerprint(options.input_file)}
         if options.text_column:
             made_from["text_column"] = options.text_column
         outputs.made_from, path = made_from, outputs.temporary[options.output_file]
-        exact = path if options.vector_precision == "float32" else f"{path}.float32"
         rows = token_ids(tokenizer, prompted(model.settings, lines), model.row_length)
-        height = write_vectors(exact, model, rows, options.batch_size, options.per_token)
-        if exact != path:
-            write_stored(exact, path, precision or VectorPrecision("int8", ranges_in(exact)))
+        height = write_vectors(path, model, rows, options.batch_size, options.per_token)
         logging.info("%s: %s of %s", options.output_file, count_of(height, "vector"),
                      count_of(model.vector_size, "number"))
 

@@ -25,14 +25,14 @@ from albert_tf.utils.imports import check_installed
 from albert_tf.utils.processes import ending_signals, leave_terminal
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.heads import HEAD_NAMES
-from albert_tf.weights.source import FirstLayers, Prompt, StoredVectors, VocabularySource
+from albert_tf.weights.source import FirstLayers, Prompt, VectorSize, VocabularySource
 
 if TYPE_CHECKING:
     from albert_tf.server.signatures import ServedModel
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(VocabularySource, StoredVectors, Prompt, FirstLayers):
+class Options(VocabularySource, VectorSize, Prompt, FirstLayers):
     init_checkpoint: tuple[str, ...] = fields.strings(
         (), "Weights: a released directory or its .tar.gz, a checkpoint, a run's directory, a Hugging Face folder, or "
         "hf://org/name on the Hugging Face Hub. Repeat the flag for several models.")
@@ -131,4 +131,4 @@ def from_weights(options: Options, name: str, path: str) -> ServedModel:
         source = first_layers(source, options.num_layers)
     source = dataclasses.replace(source, vocabulary=source.vocabulary.with_overrides(options.user_vocabulary))
     source.vocabulary.tokenizer(config)  # raises if they belong to different models
-    return model_of_source(name, source, options.model, options.top_k, options.vector_arguments(), options.prompt_name)
+    return model_of_source(name, source, options.model, options.top_k, options.truncate_dim, options.prompt_name)

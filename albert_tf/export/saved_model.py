@@ -206,15 +206,9 @@ class _ComputedOnce:
 
 
 def exported_outputs(model: keras.Model, inputs: Mapping) -> dict:
-    """The outputs for the whole model, without pooled_output if the pooler is random.
-
-    The vectors of a sentence encoder have its vector_precision.
-    """
+    """The outputs for the whole model, without pooled_output if the pooler is random."""
     left_out = (*_INNER_OUTPUTS, *(["pooled_output"] if has_only_random_pooled_output(model) else []))
-    outputs = model(inputs)
-    if isinstance(model, ConfiguredModel):
-        outputs = {**outputs, **model.exported_outputs(outputs)}
-    return {name: output for name, output in outputs.items()
+    return {name: output for name, output in model(inputs).items()
             if name not in left_out and not isinstance(output, (list, tuple))}
 
 

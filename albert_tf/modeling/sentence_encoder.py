@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Mapping
 
 import tensorflow as tf
 
@@ -10,7 +10,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel, ConfiguredModel, as_rows, register, side_by_side
 from albert_tf.modeling.operations import dropouts
 from albert_tf.modeling.settings import SentenceEncoderSettings
-from albert_tf.modeling.vectors import VectorPrecision, as_ranges, normalized, pooled, prompt_text
+from albert_tf.modeling.vectors import normalized, pooled, prompt_text
 from albert_tf.utils import bounds
 
 
@@ -20,8 +20,6 @@ class AlbertSentenceEncoder(ConfiguredModel):
 
     Args:
       pooling, normalize, settings: fields of SentenceEncoderSettings.
-      vector_precision, vector_ranges: the precision of the vectors of exported models (see VectorPrecision). A call of
-        this model returns float32.
 
     The inputs are AlbertModel's, [batch, seq], or have several texts in each row, [batch, texts, seq]. The outputs are
     AlbertModel's, of batch * texts rows, and sentence_embedding, float32 [batch, vector_size] or
@@ -31,7 +29,7 @@ class AlbertSentenceEncoder(ConfiguredModel):
       vector_size: truncate_dim, or hidden_size.
 
     Raises:
-      ValueError: there is no such pooling, precision or prompt, ranges do not fit, truncate_dim exceeds hidden_size, or
+      ValueError: there is no such pooling or prompt, truncate_dim exceeds hidden_size, or
         a distillation depth is not below num_hidden_layers.
     """
 
@@ -39,8 +37,7 @@ class AlbertSentenceEncoder(ConfiguredModel):
     SETTINGS = SentenceEncoderSettings
     settings: SentenceEncoderSettings
 
-    def __init__(self, config: AlbertConfig, pooling: str = "mean", normalize: bool = False,
-                 vector_precision: str = "float32", vector_ranges: Any = None, **settings):
+    def __init__(self, config: AlbertConfig, pooling: str = "mean", normalize: bool = False, **settings):
         super().__init__(config, pooling=pooling, normalize=normalize, **settings)
         truncate_dim, depths = self.settings.truncate_dim, self.settings.distillation_depths
         if truncate_dim is not None:
@@ -51,10 +48,6 @@ class AlbertSentenceEncoder(ConfiguredModel):
         prompt_text(self.settings.prompts, self.settings.default_prompt_name)  # raises if there is none
         self.albert = AlbertModel(config)
         self.vector_size = truncate_dim or config.hidden_size
-        self.vector_precision = vector_precision
-        self.vector_ranges = None if vector_ranges is None else as_ranges(vector_ranges)
-        self.stored_vectors = VectorPrecision(vector_precision, self.vector_ranges)
-        self.stored_vectors.check_size(self.vector_size)
         self.uses_pooler = pooling == "pooler"
         self.built = True
 
@@ -64,10 +57,6 @@ class AlbertSentenceEncoder(ConfiguredModel):
         if self.settings.truncate_dim:
             vectors = vectors[:, : self.settings.truncate_dim]
         return normalized(vectors) if self.settings.normalize else vectors
-
-    def exported_outputs(self, outputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """sentence_embedding in the precision vector_precision."""
-        return dict(sentence_embedding=self.stored_vectors.stored(outputs["sentence_embedding"]))
 
     def call(self, inputs, training=False):
         """The outputs that the class describes."""

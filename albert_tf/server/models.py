@@ -72,17 +72,19 @@ _MAX_PREDICTIONS = 20  # masked_lm_positions of a tf.Example, as in export_mask_
 
 
 def model_of_source(
-    name: str, source: StoredModel, model: str | None = None, top_k: int = 5, vectors: Mapping[str, Any] | None = None,
+    name: str, source: StoredModel, model: str | None = None, top_k: int = 5, truncate_dim: int | None = None,
     prompt_name: str | None = None,
 ) -> ServedModel:
     """A model of weights, in ONNX Runtime, or where it or onnx is not installed in TensorFlow.
 
     `model` is its kind (see from_pretrained); None: the one that is stored with the source, or that the names of its
-    variables tell. `vectors` replaces arguments of a sentence encoder, prompt_name its default prompt.
+    variables tell. truncate_dim and prompt_name replace a sentence encoder's size of vectors and default prompt.
     """
     tokenizer = source.vocabulary.tokenizer()
     kind = model or source.head
-    built, report = build(source, kind, **(vectors or {} if kind == "sentence_encoder" else {}))
+    is_truncated = truncate_dim is not None and kind == "sentence_encoder"
+    arguments: dict[str, Any] = dict(truncate_dim=truncate_dim) if is_truncated else {}
+    built, report = build(source, kind, **arguments)
     warn_of_random_parts(kind, report, source.path)
     runtime = in_onnx_runtime(built) or _KerasModel(built)
     served = served_model(name, runtime, tokenizer, top_k, prompt_name)
@@ -365,13 +367,11 @@ def _sentence_encoder(model: _Counting, tokenizer: FullTokenizer, top_k: int) ->
         first = len(model.lengths)
         return dict(texts(columns, prompt_name=""), num_tokens=np.concatenate(model.lengths[first:]))
 
-    # The other endpoints have no form for vectors in int8, and add prompts themselves.
+    # The other endpoints add prompts themselves.
     counting = _signature(dict(text=TEXT), without_prompt, dict(specs, num_tokens=Spec("int32", (None,))))
-    endpoint, view = {}, "json"
-    if specs["sentence_embedding"].dtype == "float32":
-        view, endpoint = "compare", dict(kind=EMBEDDING, signature=counting, pooling=settings.pooling,
-                                       prompted=functools.partial(prompted, settings))
-    return _Parts({RAW_TEXT: _signature(dict(text=TEXT), texts, specs, view)}, model, specs,
+    endpoint = dict(kind=EMBEDDING, signature=counting, pooling=settings.pooling,
+                    prompted=functools.partial(prompted, settings))
+    return _Parts({RAW_TEXT: _signature(dict(text=TEXT), texts, specs, "compare")}, model, specs,
                   sequence_features(model.row_length), endpoint)
 
 

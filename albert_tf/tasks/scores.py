@@ -9,7 +9,6 @@ from typing import Callable, Iterable, Mapping, NamedTuple
 import numpy as np
 
 from albert_tf.modeling.settings import PredictingModel
-from albert_tf.modeling.vectors import VectorPrecision
 from albert_tf.tasks.classification import metrics as text_metrics
 from albert_tf.tasks.classification.answers import text_logits
 from albert_tf.tasks.classification.data import read_examples
@@ -42,14 +41,13 @@ class Score(NamedTuple):
 Scorer = Callable[[PredictingModel], Score]
 
 
-def scorer(head: str, path: str, tokenizer: FullTokenizer, format: TableFormat | None = None,
-           precision: VectorPrecision = VectorPrecision()) -> Scorer:
+def scorer(head: str, path: str, tokenizer: FullTokenizer, format: TableFormat | None = None) -> Scorer:
     """Reads a dev file. Returns a function from a model to its score on it.
 
     The file is one in the format of the task's dev file for a classifier or a sentence encoder, SQuAD's JSON for a span
     model, CoNLL for a tagger, and JSON lines for multiple choice. The score is the first metric of the task
     (classifier), Spearman's correlation of cosines with the labels (sentence encoder), F1 (SQuAD, and tags that mark
-    entities) or accuracy (multiple choice, other tags). `precision` is the precision of exported models' vectors.
+    entities) or accuracy (multiple choice, other tags).
     """
     heads = ("classifier", "sentence_encoder", *_WITHOUT_TASK)
     if head not in heads:
@@ -60,7 +58,7 @@ def scorer(head: str, path: str, tokenizer: FullTokenizer, format: TableFormat |
         raise ValueError(f"--score_data={path} needs the task of its columns and labels: set --task_name or "
                          "--task_config")
     if head == "sentence_encoder":
-        return _of_vectors(path, tokenizer, format, precision)
+        return _of_vectors(path, tokenizer, format)
     return _of_labels(path, tokenizer, format)
 
 
@@ -107,25 +105,18 @@ def _check_labels(model: PredictingModel, format: TableFormat) -> None:
         raise ValueError(f"{difference}: set the task that the model was fine-tuned on")
 
 
-def _of_vectors(path: str, tokenizer: FullTokenizer, format: TableFormat, precision: VectorPrecision) -> Scorer:
+def _of_vectors(path: str, tokenizer: FullTokenizer, format: TableFormat) -> Scorer:
     texts, pairs, expected = _labelled(path, format)
     if not format.is_regression or pairs[0] is None:
         raise ValueError(f"the task {format.name} must be a regression of two texts, as sts-b is")
 
     def score(model: PredictingModel) -> Score:
-        first, second = (_restored(text_vectors(model, tokenizer, each), precision)
-                         for each in (texts, [pair or "" for pair in pairs]))
+        first, second = (text_vectors(model, tokenizer, each) for each in (texts, [pair or "" for pair in pairs]))
         lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
         cosines = np.sum(first * second, axis=1) / np.maximum(lengths, np.finfo(np.float32).tiny)
         return Score("spearman", text_metrics.correlations(expected, cosines)["spearman"])
 
     return score
-
-
-def _restored(vectors: np.ndarray, precision: VectorPrecision) -> np.ndarray:
-    """Vectors as an export gives them back. Padding of binary vectors stays: it is the same in all."""
-    stored = precision.stored(vectors).numpy() if vectors.dtype == np.float32 else vectors
-    return stored if precision.name == "float32" else precision.restored(stored, 8 * stored.shape[1]).numpy()
 
 
 def _of_answers(head: str, path: str, tokenizer: FullTokenizer) -> Scorer:

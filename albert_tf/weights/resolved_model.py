@@ -31,7 +31,7 @@ from albert_tf.utils.files import read_bytes
 from albert_tf.weights.from_pretrained import RestoreReport, build, warn_of_random_parts
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.settings import remove_damaged_settings, settings_in
-from albert_tf.weights.source import Pooling, Source, StoredVectors, check_no_pooling, replaced_pooling
+from albert_tf.weights.source import Pooling, Source, check_no_pooling, replaced_pooling
 from albert_tf.weights.stored_model import StoredModel, config_in, is_url, open_model
 from albert_tf.weights.transforms import first_layers, unshared, unshared_config
 from albert_tf.weights.vocabulary import VocabularyFiles, vocabulary_in
@@ -224,8 +224,7 @@ def pooling_arguments(selected: ResolvedModel, head: str, config: Pooling) -> di
     if head != "sentence_encoder":
         check_no_pooling(config, f"--{{}} is for --model=sentence_encoder. Received: --model={head}")
         return {}
-    precision = config.vector_arguments() if isinstance(config, StoredVectors) else {}
-    return {**sentence_pooling(selected, config), **precision}
+    return sentence_pooling(selected, config)
 
 
 def _open(path: str, source: Source, num_layers: int | None) -> StoredModel:

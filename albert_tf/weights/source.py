@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Mapping
 
 from albert_tf import options as fields
 from albert_tf.modeling.settings import SentenceEncoderSettings, Settings
-from albert_tf.modeling.vectors import POOLINGS, VECTOR_PRECISIONS, VectorPrecision, read_ranges
+from albert_tf.modeling.vectors import POOLINGS
 from albert_tf.options import Config
 from albert_tf.training.config import BEST
 from albert_tf.utils import bounds
@@ -170,37 +170,6 @@ class VectorSize(Config):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class StoredVectors(VectorSize):
-    """The size and the precision of stored vectors of texts."""
-
-    GROUP: ClassVar[str | None] = "Model"
-
-    vector_precision: str = fields.choice(
-        "float32", VECTOR_PRECISIONS, "Precision of stored and exported sentence vectors. int8: a byte for each "
-        "dimension, which counts steps of 1/255 of its range. binary: a bit for each dimension, which is 1 if it is "
-        "positive.")
-    vector_ranges: str | None = fields.string(
-        None, "Path of an .npy file with the smallest and the largest value of each dimension, float32 [2, "
-        "dimensions], for --vector_precision=int8. extract_embeddings writes it.")
-
-    def stored_precision(self) -> VectorPrecision:
-        """The precision that is selected."""
-        name, ranges = self.vector_precision, self.vector_ranges
-        if name == "int8" and not ranges:
-            raise ValueError("--vector_precision=int8 needs --vector_ranges, the file NAME.ranges.npy that "
-                             "extract_embeddings --vector_precision=int8 writes beside its vectors")
-        if ranges and name != "int8":
-            raise ValueError(f"--vector_ranges is for --vector_precision=int8. Received: --vector_precision={name}")
-        return VectorPrecision(name, read_ranges(ranges) if ranges else None)
-
-    def vector_arguments(self) -> dict[str, Any]:
-        """The arguments of a sentence encoder that are set."""
-        stored = self.stored_precision()
-        truncated = {} if self.truncate_dim is None else dict(truncate_dim=self.truncate_dim)
-        return dict(truncated, vector_precision=stored.name, vector_ranges=stored.ranges)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Pooling(VectorSize):
     """The pooling, which makes the vector of a text from the vectors of its tokens."""
 
@@ -255,6 +224,6 @@ def replaced_pooling(stored: Settings, config: Pooling, **defaults: Any) -> dict
 
 def check_no_pooling(config: Pooling, message: str) -> None:
     """Raises ValueError if an option of sentence vectors is set; its name replaces {} in the message."""
-    for name in ("pooling", "normalize", "truncate_dim", "vector_precision"):
-        if getattr(config, name, None) not in (None, "float32"):
+    for name in ("pooling", "normalize", "truncate_dim"):
+        if getattr(config, name, None) is not None:
             raise ValueError(message.format(name))

@@ -162,8 +162,7 @@ REQUIRED = {
     "export_to_tfhub": ("albert_directory", "export_path"),
     "export_to_tflite": ("output_dir",), "run_pretraining": ("output_dir",), "run_squad": ("output_dir",),
     "run_classifier": ("output_dir",), "run_glue": ("data_dir", "output_dir"),
-    "run_race": ("output_dir",), "run_sentence_embeddings": ("output_dir",),
-    "search_sentences": ("input_file", "vectors_file")}
+    "run_race": ("output_dir",), "run_sentence_embeddings": ("output_dir",)}
 
 
 @pytest.mark.parametrize("script", REQUIRED)

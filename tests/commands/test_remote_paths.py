@@ -219,16 +219,14 @@ def test_tagging(session, model, tmp_path):
                 predict_file=f"{REMOTE}/tagged.conll", do_predict=True, max_seq_length=16)
 
 
-def test_sentence_vectors_are_trained_and_searched(session, model, tmp_path):
+def test_sentence_vectors_are_trained_and_extracted(session, model, tmp_path):
     session.run(script="run_sentence_embeddings", init_checkpoint=model, objective="simcse", train_step=1,
                 train_file=f"{REMOTE}/lines.txt", output_dir=f"{REMOTE}/sentences", cached_dir=f"{REMOTE}/cached",
                 max_seq_length=16, do_train=True, warmup_step=0, export_dir=f"{REMOTE}/sentences_served", **TRAINING)
     assert json.loads(fetched(session, "sentences/modules.json", tmp_path).read_text())
     model = dict(init_checkpoint=f"{REMOTE}/sentences", input_file=f"{REMOTE}/lines.txt")
     session.run(script="extract_embeddings", output_file=f"{REMOTE}/sentences.npy", **model)
-    printed = session.run(script="search_sentences", vectors_file=f"{REMOTE}/sentences.npy", top_k=1,
-                          query="2 comes after it.", **model)
-    assert printed.splitlines()[-1].split(maxsplit=2) == ["1.0000", "2", "2 comes after it."]
+    assert len(np.load(fetched(session, "sentences.npy", tmp_path))) > 1
 
 
 def test_glue_is_looked_for_in_a_remote_folder(session, model):

@@ -56,8 +56,6 @@ SCRIPTS = {
     "run_sentence_embeddings": (dict(
         objective="simcse", train_file="{text}", init_checkpoint="{model}", output_dir="{out}", max_seq_length=16,
         do_train=True), (*TUNING_FLAGS, "train_file", "task_config")),
-    "search_sentences": (dict(init_checkpoint="{model}", input_file="{text}", vectors_file="{out}/x.npy",
-                              query="a kettle"), (*SOURCE_FLAGS, "input_file", "vectors_file", "rerank_checkpoint")),
 }
 # What a flag needs beside it, or cannot have.
 BESIDE = {"eval_input_file": dict(do_eval=True), "task_config": dict(task_name=None),
@@ -66,7 +64,7 @@ BESIDE = {"eval_input_file": dict(do_eval=True), "task_config": dict(task_name=N
           "onnx_model": dict(init_checkpoint=None),
           ("run_tagging", "predict_file"): dict(do_train=False, do_predict=True)}
 TAKES_ANY_TEXT = (("train_vocabulary", "input_file"), ("run_squad", "context_file"),
-                  ("run_sentence_embeddings", "train_file"), ("search_sentences", "input_file"))
+                  ("run_sentence_embeddings", "train_file"))
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +167,6 @@ DISTRIBUTED = dict(distribution_strategy="mirrored", albert_config_file="albert_
 JAX = dict(runtime="jax", input_file="nowhere", albert_config_file="albert_base_v2")
 TUNING = dict(do_train=True, albert_config_file="albert_tiny")
 RTE, VECTORS = dict(TUNING, task_name="rte"), dict(TUNING, data_dir="glue", train_file="{text}")
-SEARCHING = dict(init_checkpoint="{model}", input_file="{text}", vectors_file="x.npy", query="a")
 EXTRACTING = dict(init_checkpoint="{model}", input_file="{text}", output_file="x.npy")
 REFUSED = [  # the command, its flags, and what the line must say
     ("run_classifier", dict(RTE, distillation_alpha=0.9),
@@ -198,15 +195,11 @@ REFUSED = [  # the command, its flags, and what the line must say
      "--beam_pipeline_options=runner=FlinkRunner has no effect without --engine=beam"),
     ("fill_mask", dict(text="a [MASK]"), "the model is missing: set --init_checkpoint to"),
     ("extract_embeddings", dict(EXTRACTING, prompt_name="other"), "the model has no prompt 'other'"),
-    ("extract_embeddings", dict(EXTRACTING, vector_precision="binary", per_token=True),
-     "--per_token and --vector_precision exclude each other"),
+    ("extract_embeddings", dict(EXTRACTING, truncate_dim=8, per_token=True),
+     "--per_token and --truncate_dim exclude each other"),
     ("extract_embeddings", dict(EXTRACTING, truncate_dim=17), "truncate_dim must be a whole number from 1 to 16"),
-    ("extract_embeddings", dict(EXTRACTING, vector_ranges="r.npy"), "--vector_ranges is for --vector_precision=int8."),
-    ("export_to_onnx", dict(init_checkpoint="{model}", model="sentence_encoder", vector_precision="int8"),
-     "--vector_precision=int8 needs --vector_ranges, the file NAME"),
     ("export_to_onnx", dict(init_checkpoint="{model}", model="encoder", truncate_dim=4),
      "--truncate_dim is for --model=sentence_encoder."),
-    ("search_sentences", dict(SEARCHING, rerank_checkpoint="{model}"), "has no classifier: set num_labels"),
     ("run_sentence_embeddings", dict(VECTORS, num_negatives=2), "--num_negatives=2 has no effect without --obj"),
     ("run_sentence_embeddings", dict(VECTORS, temperature=0.1), "--temperature=0.1 has no effect without --obj"),
     ("run_sentence_embeddings", dict(VECTORS, matryoshka_dims="16,x"), "--matryoshka_dims"),
@@ -270,19 +263,6 @@ def test_standard_input_that_is_no_utf8_is_refused_by_line(monkeypatch):
     assert [next(lines), next(lines)] == ["fine", "also \U0001F600"]
     with pytest.raises(ValueError, match="^standard input line 3: not UTF-8"):
         next(lines)
-
-
-def test_an_empty_line_of_standard_input_is_no_query(paths, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a kettle\n\n \n")))
-    model = dict(init_checkpoint=paths["model"], input_file=paths["text"])
-    with loaded("extract_embeddings") as run:
-        assert run(output_file=tmp_path / "x.npy", **model) == 0
-    with loaded("search_sentences") as run:
-        assert run(vectors_file=tmp_path / "x.npy", top_k=1, **model) == 0
-        query, neighbour = capsys.readouterr().out.splitlines()
-        assert run(vectors_file=tmp_path / "x.npy", **model) == 1  # standard input has been read
-    assert query == "a kettle" and neighbour.startswith("    ")
-    assert "error: there are no queries" in capsys.readouterr().err
 
 
 def test_many_paths_are_the_first_ones_and_a_number():

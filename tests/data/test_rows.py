@@ -265,20 +265,15 @@ def test_records_are_those_of_the_text_file(tmp_path, tiny_spm, ending, engine):
     assert out.read_bytes() == expected
 
 
-@pytest.mark.parametrize("command", ["extract_embeddings", "search_sentences", "train_vocabulary"])
+@pytest.mark.parametrize("command", ["extract_embeddings", "train_vocabulary"])
 def test_commands_read_columns(tmp_path, command, capsys):
     lines = [line for document in DOCUMENTS for line in document] * 20
     (tmp_path / "lines.txt").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     write_table(tmp_path / "table.parquet", [dict(text=line) for line in lines])
     model = dict(init_checkpoint="albert_tiny_en")
     flags = dict(extract_embeddings=dict(model, output_file=str(tmp_path / "out.npy")),
-                 search_sentences=dict(model, vectors_file=str(tmp_path / "vectors.npy"), query="She left."),
                  train_vocabulary=dict(model_prefix=str(tmp_path / "out"), vocab_size=38))[command]
     results = []
-    if command == "search_sentences":
-        with loaded("extract_embeddings") as run:
-            run(input_file=str(tmp_path / "lines.txt"), output_file=str(tmp_path / "vectors.npy"), **model)
-        capsys.readouterr()
     with loaded(command) as run:
         for inputs in (dict(input_file="lines.txt"), dict(input_file="table.parquet", text_column="text")):
             status = run(**{**flags, **inputs, "input_file": str(tmp_path / inputs["input_file"])})

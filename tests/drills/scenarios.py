@@ -75,9 +75,8 @@ SCENARIOS = dict(
     sentences=Scenario(f"run_sentence_embeddings {NEW}--objective=sts --task_config=scores.json --data_dir=. "
                        "--max_seq_length=16 --warmup_step=1 --do_train --do_eval --output_dir=OUT/run",
                        progress=STATE, cost=3),
-    vectors=Scenario(f"extract_embeddings {MODEL} --input_file=text1.txt --output_file=OUT/v.npy "
-                     "--vector_precision=int8", "--input_file=text2.txt",
-                     f"search_sentences {MODEL} --input_file=text1.txt --vectors_file=OUT/v.npy --query=river"),
+    vectors=Scenario(f"extract_embeddings {MODEL} --input_file=text1.txt --output_file=OUT/v.npy",
+                     "--input_file=text2.txt"),
     **{f"to_{format}": Scenario(f"convert_checkpoint {MODEL} --to={format} --output_dir=OUT/model",
                                 "--init_checkpoint=$taught/run",
                                 "convert_checkpoint --init_checkpoint=OUT/model --output_dir=OUT/read")

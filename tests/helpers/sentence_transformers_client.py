@@ -1,7 +1,7 @@
 """Prints numbers of sentence-transformers as JSON: python sentence_transformers_client.py WHAT
 
 losses           MultipleNegativesRankingLoss with hard negatives, MatryoshkaLoss
-precisions       quantize_embeddings
+nearest PAGE FOLDER   the numbers of lines that the page's block with quantize_embeddings finds by vectors in the folder
 scores FOLDER    a CrossEncoder's scores of pairs
 vectors FOLDER   a SentenceTransformer's vectors of sentences
 prompted FOLDER TEXTS NAME ...   its vectors of the JSON list of texts in a file, behind each prompt; "default": its own
@@ -11,6 +11,9 @@ Needs sentence-transformers, and nothing of ours.
 """
 
 import json
+import os
+import pathlib
+import re
 import sys
 
 import numpy as np
@@ -53,16 +56,12 @@ def losses():
         matryoshka_similarity=of(losses.MatryoshkaLoss(model, similarity, DIMS), columns[:2], targets))
 
 
-def precisions():
-    from sentence_transformers.quantization import quantize_embeddings
-
-    random = np.random.default_rng(4)
-    vectors, calibration = (random.normal(size=[count, 12]).astype(np.float32).round(3) for count in (6, 120))
-    calibration[:, 3] = 0.25  # a dimension without a range
-    ranges = np.stack([calibration.min(axis=0), calibration.max(axis=0)])
-    return dict(vectors=vectors.tolist(), ranges=ranges.tolist(),
-                int8=quantize_embeddings(vectors, "int8", calibration_embeddings=calibration).tolist(),
-                binary=quantize_embeddings(vectors, "binary").tolist())
+def nearest(page, folder):
+    os.chdir(folder)
+    blocks = re.findall(r"^```python\n(.*?)^```$", pathlib.Path(page).read_text(encoding="utf-8"), re.M | re.S)
+    names: dict = {}
+    exec(next(block for block in blocks if "quantize_embeddings" in block), names)
+    return names["nearest"].tolist()
 
 
 def scores(folder):

@@ -10,7 +10,6 @@ from albert_tf.modeling.classifier import AlbertClassifier, AlbertMultipleChoice
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder as Encoder
 from albert_tf.modeling.span import AlbertConditionalSpan
-from albert_tf.modeling.vectors import read_ranges
 
 
 def names(error, *parts):
@@ -27,11 +26,6 @@ def names(error, *parts):
     (AlbertConditionalSpan, dict(dropout_prob=1.5), ["dropout_prob", "at most 1"]),
     (Encoder, dict(pooling="median"), ["pooling", "mean, max, cls, pooler", "'median'"]),
     (Encoder, dict(truncate_dim=17), ["truncate_dim", "1 to 16", "truncate_dim=17"]),
-    (Encoder, dict(vector_precision="int4"), ["vector_precision", "float32, int8, binary", "'int4'"]),
-    (Encoder, dict(vector_precision="int8"), ["needs them", "int8"]),
-    (Encoder, dict(vector_ranges=[[0.0], [1.0]]), ["vector_precision int8 alone", "float32"]),
-    (Encoder, dict(vector_precision="int8", vector_ranges=[[1.0], [0.0]]), ["vector_ranges", "two rows"]),
-    (Encoder, dict(vector_precision="int8", vector_ranges=[[0.0], [1.0]]), ["1 numbers", "16"]),
     (Encoder, dict(default_prompt_name="query"), ["'query'", "none"]),
     (Encoder, dict(prompts=["query"]), ["prompts", "'query'"]), (Encoder, dict(prompts=dict(query=1)), ["prompts"]),
     (Encoder, dict(prompts={"a\nb": ""}), ["a name in prompts"]),
@@ -75,13 +69,3 @@ def test_a_wrong_input_is_named(tiny_config, tiny_batch, model, arguments, chang
 def test_inputs_that_are_no_dict_are_refused(tiny_config, tiny_batch):
     with pytest.raises(ValueError, match="a dict of input_ids"):
         AlbertModel(tiny_config)(tiny_batch["input_ids"])
-
-
-@pytest.mark.parametrize("name, parts", [("rows.npy", ["rows.npy", "[3, 4]"]), ("text.npy", ["text.npy", ".npy file"]),
-                                         ("none.npy", ["none.npy"])])
-def test_a_file_without_ranges_is_named(tmp_path, name, parts):
-    np.save(tmp_path / "rows.npy", np.zeros([3, 4]))
-    (tmp_path / "text.npy").write_text("0 1 2")
-    with pytest.raises(ValueError) as error:
-        read_ranges(str(tmp_path / name))
-    names(error, *parts)

@@ -1,6 +1,4 @@
-"""Vectors of texts: pooling, sizes and precisions."""
-
-import json
+"""Vectors of texts: pooling and sizes."""
 
 import numpy as np
 import pytest
@@ -8,7 +6,7 @@ import tensorflow as tf
 from tiny import TINY, rows
 
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.modeling.vectors import VectorPrecision, as_ranges, normalized, pooled
+from albert_tf.modeling.vectors import normalized, pooled
 
 OUTPUTS = dict(sequence_output=np.array([[[1.0, -2.0], [3.0, -4.0], [50.0, 60.0]]], np.float32),
                pooled_output=np.array([[0.5, 0.25]], np.float32))
@@ -47,47 +45,13 @@ CONFIG = TINY.replace(hidden_size=12, initializer_range=0.5)
 INPUTS = rows(4, 4)
 
 
-@pytest.fixture(scope="module")
-def numbers(golden):
-    return json.loads((golden / "sentence_transformers/numbers.json").read_text())["precisions"]
-
-
-def test_stored_vectors_are_those_of_sentence_transformers(numbers):
-    vectors = np.array(numbers["vectors"], np.float32)
-    for precision in (VectorPrecision("int8", as_ranges(numbers["ranges"])), VectorPrecision("binary")):
-        stored = precision.stored(vectors)
-        assert stored.dtype == "int8" and stored.numpy().tolist() == numbers[precision.name]
-    np.testing.assert_array_equal(VectorPrecision().stored(vectors), vectors)
-
-
-def test_restored_vectors_differ_by_a_step_and_bits_give_hamming_distances(numbers):
-    ranges = np.array(numbers["ranges"], np.float32)
-    inside = np.random.default_rng(1).uniform(ranges[0], ranges[1], [20, 12]).astype(np.float32)
-    int8, binary = VectorPrecision("int8", as_ranges(ranges)), VectorPrecision("binary")
-    assert (np.abs(int8.restored(int8.stored(inside), 12) - inside) <= (ranges[1] - ranges[0]) / 255 + 1e-5).all()
-    stored = binary.stored(inside)
-    assert stored.shape == (20, 2)
-    restored = binary.restored(stored, 12).numpy()
-    distances = (inside[:, None] > 0) != (inside[None] > 0)
-    np.testing.assert_array_equal(restored @ restored.T, 12 - 2 * distances.sum(axis=-1))
-
-
 def test_vectors_are_truncated_before_they_are_normalized():
     whole = AlbertSentenceEncoder(CONFIG)
-    model = AlbertSentenceEncoder(CONFIG, normalize=True, truncate_dim=5, vector_precision="binary")
+    model = AlbertSentenceEncoder(CONFIG, normalize=True, truncate_dim=5)
     model.set_weights(whole.get_weights())
     first = whole(INPUTS)["sentence_embedding"].numpy()[:, :5]
     outputs = model(INPUTS)
     np.testing.assert_allclose(outputs["sentence_embedding"], first / np.linalg.norm(first, axis=1, keepdims=True),
                                atol=1e-6)
-    exported = model.exported_outputs(outputs)["sentence_embedding"].numpy()
-    np.testing.assert_array_equal(exported, np.packbits(first > 0, axis=1).view(np.int8) ^ -128)
     again = AlbertSentenceEncoder.from_config(model.get_config())
-    assert (again.settings.truncate_dim, again.vector_precision, again.vector_size) == (5, "binary", 5)
-
-
-def test_ranges_are_part_of_the_models_config():
-    ranges = [[-1.0] * 12, [1.0] * 12]
-    model = AlbertSentenceEncoder(CONFIG, vector_precision="int8", vector_ranges=ranges)
-    again = AlbertSentenceEncoder.from_config(json.loads(json.dumps(model.get_config())))
-    assert again.stored_vectors == model.stored_vectors
+    assert again.settings.truncate_dim == again.vector_size == 5

@@ -17,7 +17,6 @@ from albert_tf import keras
 from albert_tf.export.conversion import save
 from albert_tf.export.onnx.session import OnnxModel, from_onnx
 from albert_tf.export.onnx.writing import to_onnx, write_companions
-from albert_tf.modeling.settings import SentenceEncoderSettings
 from albert_tf.server import app, models
 from albert_tf.server.models import model_of_source, served_model
 from albert_tf.tasks.classification.answers import text_logits
@@ -225,18 +224,6 @@ def test_the_command_serves_an_onnx_file_beside_other_models(made, monkeypatch):
         assert run(onnx_model=[f"{folder}/model.onnx", folder], init_checkpoint="albert_tiny_en", port=0) == 0
     assert [model.name for model in found] == ["albert_tiny_en", "model", "onnx"]
     assert found[1].description.startswith("classifier from model: ")
-
-
-def test_vectors_have_the_precision_of_the_export(sentence_pieces):
-    model = head_named("sentence_encoder").model(CONFIG, truncate_dim=8, vector_precision="binary", max_seq_length=12)
-    export = OnnxModel(to_onnx(model), SentenceEncoderSettings(max_seq_length=12))
-    served = served_model("vectors", export, sentence_pieces)
-    signature = served.signatures["serving_default"]
-    assert signature.outputs["sentence_embedding"][:2] == ("int8", (None, 1))
-    inputs = sentence_pieces(["the name"], max_seq_length=12)
-    whole = model({name: tf.constant(values) for name, values in inputs.items()})["sentence_embedding"].numpy()
-    found = signature.run(dict(text=np.array([b"the name"], object)))["sentence_embedding"]
-    assert found.tolist() == [[int(np.packbits(whole[0] > 0)[0]) - 128]]
 
 
 def test_an_encoder_takes_ids_and_a_head_without_signatures_is_refused(monkeypatch):

@@ -173,8 +173,7 @@ def test_words_of_a_wordpiece_vocabulary_have_their_offsets(golden, pages, lower
 def test_what_the_page_cannot_do_is_refused():
     for model, message in [
             (albert_tf.AlbertModel(CONFIG), "no form for a model with the head encoder"),
-            (head_named("classifier").model(CONFIG, num_labels=2, max_windows=3), "cannot split long texts"),
-            (head_named("sentence_encoder").model(CONFIG, pooling="mean", vector_precision="binary"), "no form")]:
+            (head_named("classifier").model(CONFIG, num_labels=2, max_windows=3), "cannot split long texts")]:
         with pytest.raises(ValueError, match=message):
             page_files("model", OnnxModel(to_onnx(model, separator=3), model.settings, VOCABULARY), "model.onnx")
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.vectors import VectorPrecision
 from albert_tf.tasks.classification.data import find_task
 from albert_tf.tasks.scores import Score, scorer
 from albert_tf.weights.heads import settings_class
@@ -64,25 +63,6 @@ def test_the_score_of_a_sentence_encoder_is_spearmans_correlation_of_cosines(sen
     path = write(tmp_path / "sst.tsv", ["sentence\tlabel", "of\t0"])
     with pytest.raises(ValueError, match="the task sst-2 must be a regression of two texts, as sts-b is"):
         scorer("sentence_encoder", path, sentence_pieces, find_task("sst-2"))
-
-
-@pytest.mark.parametrize("name", ["int8", "binary"])
-def test_vectors_of_a_precision_are_scored_by_the_numbers_that_they_stand_for(sentence_pieces, tmp_path, name):
-    precision = VectorPrecision(name, ((-1.0,) * 12, (1.0,) * 12) if name == "int8" else None)
-    angles = np.linspace(0, 3, 12)
-
-    def run(inputs):
-        return np.cos(angles + lengths(inputs)[:, None] / 20).astype(np.float32)
-
-    def score(vectors):
-        return scorer("sentence_encoder", sts_b(tmp_path / "dev.tsv"), sentence_pieces, find_task("sts-b"), precision)(
-            Known("sentence_encoder", lambda inputs: dict(sentence_embedding=vectors(run(inputs)))))
-
-    expected = scorer("sentence_encoder", sts_b(tmp_path / "dev.tsv"), sentence_pieces, find_task("sts-b"))(
-        Known("sentence_encoder", lambda inputs: dict(sentence_embedding=precision.restored(
-            precision.stored(run(inputs)), 12).numpy())))
-    # Also if the model gives float32, as before the export: its score shall show what the weights' precision loses.
-    assert score(lambda vectors: vectors) == score(lambda vectors: precision.stored(vectors).numpy()) == expected
 
 
 def test_the_score_of_a_span_model_is_f1_in_per_cent(sentence_pieces, tmp_path):

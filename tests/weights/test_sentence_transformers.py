@@ -13,7 +13,7 @@ from sentence_transformers_client import PASSAGES, QUERIES
 
 import albert_tf
 from albert_tf.export.conversion import convert
-from albert_tf.tasks.classification.answers import RelevanceScorer
+from albert_tf.tasks.classification.answers import text_logits
 from albert_tf.tasks.sentence_vectors.vectors import embed, text_vectors, token_ids, vectors_function
 from albert_tf.weights.stored_model import open_model
 
@@ -184,7 +184,8 @@ def scores(golden):
 
 def scores_of(path):
     model = albert_tf.from_pretrained(str(path), model="classifier")
-    return model, RelevanceScorer(model, albert_tf.tokenizer_from_pretrained(str(path)), 2)(QUERIES, PASSAGES)
+    logits = text_logits(model, albert_tf.tokenizer_from_pretrained(str(path)), QUERIES, PASSAGES)
+    return model, np.asarray(model.settings.score_of(logits[:, 0]))
 
 
 def test_scores_are_those_of_sentence_transformers_with_either_function(cross_encoder, scores):

@@ -1,6 +1,7 @@
 """Our numbers and folders beside sentence-transformers itself, in an environment of its own (peers.py)."""
 
 import json
+import pathlib
 import re
 
 import numpy as np
@@ -12,20 +13,29 @@ from tiny import TINY_TEXT
 
 import albert_tf
 from albert_tf import keras
-from albert_tf.tasks.classification.answers import RelevanceScorer
+from albert_tf.tasks.classification.answers import text_logits
 from albert_tf.tasks.sentence_vectors.vectors import text_vectors, unit_vectors_function
 
 CLIENT = "sentence_transformers_client.py"
+PAGE = pathlib.Path(__file__).parents[2] / "docs/sentence_vectors.md"
 CONFIG = TINY_TEXT.replace(num_hidden_layers=2, max_position_embeddings=32, initializer_range=0.5)
 
 
-@pytest.mark.parametrize("what", ["losses", "precisions"])
-def test_sentence_transformers_computes_the_stored_numbers(golden, what):
-    stored = json.loads((golden / "sentence_transformers/numbers.json").read_text())[what]
-    computed = json.loads(run_client("transformers", CLIENT, what))
+def test_sentence_transformers_computes_the_stored_numbers(golden):
+    stored = json.loads((golden / "sentence_transformers/numbers.json").read_text())["losses"]
+    computed = json.loads(run_client("transformers", CLIENT, "losses"))
     assert set(computed) == set(stored)
     for name, values in computed.items():
         np.testing.assert_allclose(values, stored[name], rtol=1e-6, err_msg=name)
+
+
+def test_the_pages_search_by_bits_of_sentence_transformers_finds_the_nearest_lines(tmp_path):
+    vectors = np.random.default_rng(1).normal(size=[300, 384]).astype(np.float32)
+    queries = vectors[[7, 8]] + 0.5 * np.random.default_rng(2).normal(size=[2, 384]).astype(np.float32)
+    np.save(tmp_path / "vectors.npy", vectors)
+    np.save(tmp_path / "queries.npy", queries)
+    found = json.loads(run_client("transformers", CLIENT, "nearest", PAGE, tmp_path))
+    assert len(found) == 5 and found[0] == 7
 
 
 def test_a_model_that_ranks_has_the_same_scores_in_transformers_and_here(sentence_pieces, tmp_path):
@@ -33,7 +43,8 @@ def test_a_model_that_ranks_has_the_same_scores_in_transformers_and_here(sentenc
     model = albert_tf.AlbertClassifier(CONFIG, 1, max_seq_length=17, activation_fn="sigmoid")
     albert_tf.save_pretrained(model, str(tmp_path), sentence_pieces, to="hugging_face")
     theirs = json.loads(run_client("transformers", CLIENT, "scores", tmp_path))
-    np.testing.assert_allclose(RelevanceScorer(model, sentence_pieces)(QUERIES, PASSAGES), theirs, atol=1e-5)
+    logits = text_logits(model, sentence_pieces, QUERIES, PASSAGES)
+    np.testing.assert_allclose(model.settings.score_of(logits[:, 0]), theirs, atol=1e-5)
 
 
 @pytest.mark.parametrize("new", ["new", "model"])

@@ -29,7 +29,7 @@ from albert_tf.modeling.layers import OutputDense
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.span import MASKED_LOGIT, AlbertConditionalSpan, AlbertSpan
-from albert_tf.modeling.vectors import LEAST_LENGTH, PLACES
+from albert_tf.modeling.vectors import LEAST_LENGTH
 from albert_tf.training.checkpoints import check_no_run
 from albert_tf.utils.files import absolute, names_in, read_bytes
 from albert_tf.utils.manifests import output_folder
@@ -152,7 +152,7 @@ def encoder(graph: OnnxGraph, model: AlbertModel, inputs: dict[str, str]) -> dic
 
 
 def sentence_encoder(graph: OnnxGraph, model: AlbertSentenceEncoder, inputs: dict[str, str]) -> dict[str, str]:
-    """The vector of each text, in the model's vector_precision."""
+    """The vector of each text."""
     outputs = EncoderGraph(graph, model.albert).outputs(inputs)
     vectors = pooled(graph, outputs, inputs["input_mask"], model.settings.pooling)
     if model.settings.truncate_dim:
@@ -160,25 +160,7 @@ def sentence_encoder(graph: OnnxGraph, model: AlbertSentenceEncoder, inputs: dic
     if model.settings.normalize:
         length = graph.node("ReduceL2", vectors, graph.constant([-1]), keepdims=1)
         vectors = graph.node("Div", vectors, graph.node("Max", length, graph.scalar(LEAST_LENGTH)))
-    return dict(outputs, sentence_embedding=_store_vectors(graph, model, vectors))
-
-
-def _store_vectors(graph: OnnxGraph, model: AlbertSentenceEncoder, vectors: str) -> str:
-    """VectorPrecision.stored."""
-    precision = model.stored_vectors
-    if precision.name == "int8":
-        starts, steps = (graph.constant(values, np.float32) for values in precision.starts_and_steps())
-        integers = graph.node("Floor", graph.node("Div", graph.node("Sub", vectors, starts), steps))
-        clipped = graph.node("Clip", integers, graph.scalar(0), graph.scalar(255))
-        return graph.cast(graph.node("Sub", clipped, graph.scalar(128)), np.int8)
-    if precision.name == "binary":
-        size = precision.stored_size(model.vector_size)
-        bits = graph.cast(graph.node("Greater", vectors, graph.scalar(0)), np.float32)
-        padded = graph.node("Pad", bits, graph.constant([0, 0, 0, 8 * size - model.vector_size]))
-        values = graph.node("Mul", graph.reshape(padded, [-1, size, 8]), graph.constant(PLACES, np.float32))
-        summed = graph.node("ReduceSum", values, graph.constant([-1]), keepdims=0)
-        return graph.cast(graph.node("Sub", summed, graph.scalar(128)), np.int8)
-    return vectors
+    return dict(outputs, sentence_embedding=vectors)
 
 
 def pretrainer(graph: OnnxGraph, model: AlbertPretrainer, inputs: dict[str, str]) -> dict[str, str]:

@@ -13,7 +13,6 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.export.saved_model import TextSignature, best_label, export_model, sequence_features
-from albert_tf.modeling.albert_model import encoder_input_specs
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.settings import ClassifierSettings, PredictingModel
 from albert_tf.tasks.classification.data import InputExample
@@ -107,37 +106,6 @@ def _inputs(
     inputs = {name: np.array([row[name] for row in rows], np.int32) for name in rows[0]}
     is_window = inputs["input_mask"].any(axis=(0, 2))  # others are padding in all texts
     return {name: values[:, is_window] for name, values in inputs.items()}
-
-
-# --- scores of a query and a passage ----------------------------------------------------------------------------------
-
-
-class RelevanceScorer:
-    """Scores raw pairs of a query and a passage. The model is traced once.
-
-    The score is the model's activation_fn of the logit; without one, the sigmoid.
-    """
-
-    def __init__(self, model: AlbertClassifier, tokenizer: FullTokenizer, batch_size: int = 32):
-        if model.num_labels != 1:
-            raise ValueError(f"a model that ranks has one logit for a query and a passage. This one has "
-                             f"{model.num_labels} labels")
-        if model.settings.single_texts:
-            raise ValueError("a model that ranks reads a query and a passage. This one was trained on single texts")
-        self._tokenizer, self._batch_size, self._length = tokenizer, batch_size, model.row_length
-        self._scores = tf.function(lambda inputs: model.settings.score_of(model(inputs)["logits"][:, 0]),
-                                   [encoder_input_specs()], autograph=False)
-
-    def __call__(self, queries: Sequence[str], passages: Sequence[str]) -> np.ndarray:
-        """The score of each pair, float32 [pairs]. Longer pairs are truncated, the longer text first."""
-        scores = np.zeros(len(queries), np.float32)
-        order = np.argsort([len(query) + len(passage) for query, passage in zip(queries, passages)], kind="stable")
-        for start in range(0, len(order), self._batch_size):
-            rows = order[start : start + self._batch_size]
-            inputs = self._tokenizer([queries[row] for row in rows], [passages[row] for row in rows],
-                                     max_seq_length=self._length)
-            scores[rows] = self._scores({name: tf.constant(values) for name, values in inputs.items()}).numpy()
-        return scores
 
 
 # --- files of predictions ---------------------------------------------------------------------------------------------

@@ -112,14 +112,13 @@ class SentenceVectorObjective(Objective):
         return tf.add_n(distances) / len(distances) / denominators["examples"]
 
     def predictions(self, outputs: Tensors) -> Tensors:
-        """The cosine of the two texts of each row, float32 [batch]: of vectors in the model's vector_precision.
+        """The cosine of the two texts of each row, float32 [batch].
 
         cosine_N is the same for vectors of N dimensions, for each of matryoshka_dims.
         """
-        vectors, precision, size = outputs["sentence_embedding"], self.model.stored_vectors, self.model.vector_size
-        if precision.name != "float32":
-            vectors = precision.restored(precision.stored(vectors), size)
-        truncated = {f"cosine_{dim}": cosines_of_rows(vectors[..., :dim]) for dim in self._dims if dim < size}
+        vectors = outputs["sentence_embedding"]
+        truncated = {f"cosine_{dim}": cosines_of_rows(vectors[..., :dim])
+                     for dim in self._dims if dim < self.model.vector_size}
         return dict(cosine=cosines_of_rows(vectors), **truncated)
 
     def _summed(self, losses: Callable[..., tf.Tensor], *vectors: tf.Tensor) -> tf.Tensor:
@@ -199,7 +198,6 @@ class SentenceEmbeddings(Task):
         self.scored = options.scored()
         self.pooling = dict(sentence_pooling(setup.model, options), max_seq_length=setup.max_seq_length)
         self.prompt = prompt_text(self.pooling["prompts"], self.pooling["default_prompt_name"])  # before each text
-        self.vectors = options.stored_precision()
         if options.do_train and options.objective == "simcse":
             self.config = with_dropout(self.config)
         files = {split: source.path for split, source in self.scored.sources.items()}
@@ -217,8 +215,7 @@ class SentenceEmbeddings(Task):
         options = self.options
         stored = self.setup.model.settings.of_class(SentenceEncoderSettings)
         depths = options.distillation_depths if options.do_train else stored.distillation_depths
-        model = AlbertSentenceEncoder(config, **self.pooling, distillation_depths=depths or (),
-                                      vector_precision=self.vectors.name, vector_ranges=self.vectors.ranges)
+        model = AlbertSentenceEncoder(config, **self.pooling, distillation_depths=depths or ())
         objective = "contrastive" if options.objective in ("pairs", "simcse") else "similarity"
         return SentenceVectorObjective(model, objective, options.temperature, options.matryoshka_dims,
                                        options.whole_batch_negatives)

@@ -2,7 +2,7 @@
 
     python make.py     # wants sentence-transformers
 
-cross_encoder has the scores of pairs, and numbers.json has losses, and vectors in other precisions.
+cross_encoder has the scores of pairs, and numbers.json has losses.
 """
 
 import json
@@ -46,6 +46,5 @@ for name, (pooling, normalize) in CASES.items():
 with tempfile.TemporaryDirectory() as folder:
     encoder(folder, transformers.BertForSequenceClassification, num_labels=1)
     CrossEncoder(folder, device="cpu", max_length=17).save(str(HERE / "cross_encoder"), create_model_card=False)
-numbers = dict(losses=client.losses(), precisions=client.precisions(),
-               scores=client.scores(str(HERE / "cross_encoder")))
+numbers = dict(losses=client.losses(), scores=client.scores(str(HERE / "cross_encoder")))
 (HERE / "numbers.json").write_text(json.dumps(numbers) + "\n")

@@ -10,7 +10,7 @@ import albert_tf
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.settings import Settings
-from albert_tf.tasks.classification.answers import RelevanceScorer, classify_texts
+from albert_tf.tasks.classification.answers import classify_texts
 from albert_tf.tasks.classification.metrics import expected_calibration_error, fitted, probabilities
 from albert_tf.tasks.classification.table_format import TableFormat
 from albert_tf.weights.settings import settings_in, write_settings
@@ -74,11 +74,7 @@ def test_wrong_arguments_are_refused(tokenizer, config, make, texts, pairs, mess
         classify_texts(make(config), tokenizer, texts, pairs)
 
 
-def test_a_model_with_several_labels_or_of_single_texts_does_not_rank(tokenizer, config):
-    with pytest.raises(ValueError, match="has one logit for a query and a passage. This one has 3 labels"):
-        RelevanceScorer(AlbertClassifier(config, 3), tokenizer)
-    with pytest.raises(ValueError, match="reads a query and a passage. This one was trained on single texts"):
-        RelevanceScorer(AlbertClassifier(config, 1, single_texts=True), tokenizer)
+def test_an_unknown_function_of_the_score_is_refused(config):
     with pytest.raises(ValueError, match="activation_fn must be one of sigmoid, identity. Received: 'tanh'"):
         AlbertClassifier(config, 1, activation_fn="tanh")
 

@@ -9,9 +9,8 @@ from tiny import TINY_TEXT
 
 from albert_tf import keras
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.modeling.vectors import VectorPrecision
 from albert_tf.tasks.sentence_vectors.task import SentenceVectorObjective
-from albert_tf.tasks.sentence_vectors.vectors import nearest_lines, projection, unit_vectors_function
+from albert_tf.tasks.sentence_vectors.vectors import projection
 from albert_tf.training.evaluation import mean_of
 
 # Cosines: 1, 0 and 0.6; the vectors' lengths do not count.
@@ -24,7 +23,7 @@ def loss(task, vectors, **batch):
 
 
 def test_similarity_is_the_squared_error_of_the_cosine():
-    task = SentenceVectorObjective(types.SimpleNamespace(stored_vectors=VectorPrecision(), vector_size=2), "similarity")
+    task = SentenceVectorObjective(types.SimpleNamespace(vector_size=2), "similarity")
     right = tf.constant([0.5, 0.5, 0.5])
     assert loss(task, VECTORS, label_ids=right) == pytest.approx(np.mean([0.25, 0.25, 0.01]), abs=1e-6)
     predicted = task.predictions(dict(sentence_embedding=tf.constant(VECTORS)))["cosine"].numpy()
@@ -64,21 +63,6 @@ def test_a_single_row_cannot_be_learned_by_contrast():
 def model():
     keras.utils.set_random_seed(1)
     return AlbertSentenceEncoder(TINY_TEXT.replace(max_position_embeddings=16, initializer_range=0.5))
-
-
-@pytest.mark.parametrize("block_size", [1, 2, 100])
-def test_the_nearest_lines_are_those_of_all_vectors_whatever_the_block(model, sentence_pieces, block_size):
-    lines = ["the name of the file", "", "a kettle", "he sold the boat", "the file", "she bought a boat", " "]
-    queries = ["who sold the boat", "a file"]
-    unit_vectors = unit_vectors_function(model, sentence_pieces, batch_size=2)
-    found = nearest_lines(unit_vectors(queries), lines, unit_vectors(lines), VectorPrecision(), 3, block_size)
-    numbers = [number for number, line in enumerate(lines, start=1) if line.strip()]
-    cosines = unit_vectors(queries) @ unit_vectors([lines[number - 1] for number in numbers]).T
-    for neighbours, row in zip(found, cosines):
-        best = np.argsort(-row.round(5), kind="stable")[:3]
-        assert [each.line for each in neighbours] == [numbers[i] for i in best]
-        np.testing.assert_allclose([each.cosine for each in neighbours], row[best], atol=1e-5)
-        assert [each.text for each in neighbours] == [lines[numbers[i] - 1] for i in best]
 
 
 RANDOM = np.random.default_rng(3)

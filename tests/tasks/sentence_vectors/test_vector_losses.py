@@ -10,7 +10,6 @@ from tiny import TINY
 
 from albert_tf import keras
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.modeling.vectors import VectorPrecision
 from albert_tf.tasks.sentence_vectors.task import SentenceVectorObjective
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer, _dropout_seed
@@ -30,7 +29,7 @@ def loss(numbers, objective, columns, dims=()):
 
 
 def encoder(numbers):
-    return types.SimpleNamespace(vector_size=numbers["dims"][0], stored_vectors=VectorPrecision())
+    return types.SimpleNamespace(vector_size=numbers["dims"][0])
 
 
 def test_pairs_and_hard_negatives_have_the_ranking_loss(numbers):
@@ -60,14 +59,13 @@ def test_a_hard_negative_that_belongs_to_the_first_text_is_no_negative(numbers):
         assert float(found) == pytest.approx(expected, rel=1e-4)
 
 
-def test_truncated_vectors_and_those_of_a_precision_are_predicted(numbers):
+def test_truncated_vectors_are_predicted(numbers):
     vectors = np.array(numbers["vectors"], np.float32)[:, :2]
-    model = types.SimpleNamespace(vector_size=16, stored_vectors=VectorPrecision("binary"))
-    found = SentenceVectorObjective(model, "similarity", matryoshka_dims=(16, 4)).predictions(
+    found = SentenceVectorObjective(encoder(numbers), "similarity", matryoshka_dims=(16, 4)).predictions(
         dict(sentence_embedding=tf.constant(vectors)))
-    signs = np.sign(vectors)
-    np.testing.assert_allclose(found["cosine"], (signs[:, 0] * signs[:, 1]).mean(axis=1), atol=1e-6)
-    np.testing.assert_allclose(found["cosine_4"], (signs[:, 0, :4] * signs[:, 1, :4]).mean(axis=1), atol=1e-6)
+    for name, dims in (("cosine", 16), ("cosine_4", 4)):
+        units = vectors[..., :dims] / np.linalg.norm(vectors[..., :dims], axis=2, keepdims=True)
+        np.testing.assert_allclose(found[name], (units[:, 0] * units[:, 1]).sum(axis=1), atol=1e-6)
     assert set(found) == {"cosine", "cosine_4"}
     with pytest.raises(ValueError, match="matryoshka_dims must be from 1 to 16, .* Received: 32, 16"):
         SentenceVectorObjective(encoder(numbers), "similarity", matryoshka_dims=(32, 16))
