@@ -36,9 +36,9 @@ class PhonemeFormat:
     num_words: int
     words_sha256: str
     vocab_size: int
-    symbols: str
     separator_id: int
     mask_id: int
+    symbols: str = ""
 
 
 def format_of(files: Sequence[CountedFile], max_seq_length: int, vocab_size: int) -> PhonemeFormat:

@@ -145,7 +145,7 @@ def test_masks_depend_on_the_seed_and_the_number_of_the_example_alone(tmp_path):
 @pytest.fixture(scope="module")
 def trained():
     """A model, a batch of it with padding, and what the model computes."""
-    form = phoneme_objective.PhonemeFormat(12, 5, 7, "", 13, "", separator_id=1, mask_id=12)
+    form = phoneme_objective.PhonemeFormat(12, 5, 7, "", 13, separator_id=1, mask_id=12)
     ids = np.array([[2, 3, 1, 4, 4, 4, 1, 5, 0, 0, 0, 0], [6, 1, 7, 8, 9, 1, 10, 1, 11, 2, 1, 3]])
     words = np.array([[2, 3, 0, 0, 0], [4, 5, 6, 2, 3]])
     chance = np.random.default_rng(5).random([2, 3, 12])
