@@ -93,7 +93,10 @@ class TaggedText:
     def check_has_tags(self) -> None:
         """Raises ValueError if the file has no tags."""
         if not self.has_tags:
-            raise ValueError(f"{self.path} has no tags: each line must have a word and its tag")
+            cure = "each line must have a word and its tag"
+            if isinstance(self.columns, NamedColumns):
+                cure = f"there is no column {self.columns.tags!r}. Set --columns to the names of the columns"
+            raise ValueError(f"{self.path} has no tags: {cure}")
 
     def write_with_tags(self, path: str, tags: Sequence[Sequence[str]]) -> None:
         """Writes a copy of the file with other tags, or with tags added if it has none; Parquet as JSON lines."""

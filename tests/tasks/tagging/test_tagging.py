@@ -233,6 +233,8 @@ def test_other_columns_have_words_and_tags_and_a_file_may_have_no_tags(tmp_path)
     assert words_and_tags(read_tagged_text(path, NamedColumns("words", "upos"))) == [(("Ada",), ("PROPN",))]
     text = read_tagged_text(path, NamedColumns("words"))
     assert words_and_tags(text) == [(("Ada",), None)]
+    with pytest.raises(ValueError, match="a.jsonl has no tags: there is no column 'ner_tags'. Set --columns"):
+        text.check_has_tags()
     text.write_with_tags(str(tmp_path / "out"), [["X"]])
     assert (tmp_path / "out").read_text() == '{"words": ["Ada"], "ner_tags": ["X"]}\n'
 
