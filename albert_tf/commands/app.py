@@ -71,8 +71,17 @@ _NOT_UTF8 = re.compile("[\udc80-\udcff]")  # Python's stand-ins for other bytes
 # absl answers --helpshort without the flags of the package, which are most of them.
 _HELP = {"--help", "-help", "-h", "--helpshort", "-helpshort"}
 
+
+
+class _Formatter(python_logging.Formatter):
+    """Writes control characters, which can be in names of others' files and act on a terminal, as \\x1b."""
+
+    def format(self, record: python_logging.LogRecord) -> str:
+        return "\n".join(map(_printable, super().format(record).split("\n")))
+
+
 # absl's log line also has microseconds and the number of the thread.
-_LINE = python_logging.Formatter("%(levelname).1s%(asctime)s %(filename)s:%(lineno)d] %(message)s", "%m%d %H:%M:%S")
+_LINE = _Formatter("%(levelname).1s%(asctime)s %(filename)s:%(lineno)d] %(message)s", "%m%d %H:%M:%S")
 
 # The text around the reason in TensorFlow's errors: "{{function_node __wrapped__SaveV2_...}} a.data; File too large
 # [Op:SaveV2] name: ", and in errors of a graph the lines of Python that made the op.
@@ -246,9 +255,13 @@ def _one_line(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return f"not enough memory. {error}"
     if isinstance(error, OSError) and error.strerror and error.filename:
-        return f"{error.filename}: {error.strerror}"
+        return _printable(f"{error.filename}: {error.strerror}")
     message = _AROUND_THE_REASON.sub("", getattr(error, "message", None) or str(error))
-    return " ".join(message.split())[:1000]
+    return _printable(" ".join(message.split())[:1000])
+
+
+def _printable(text: str) -> str:
+    return "".join(mark if mark.isprintable() else ascii(mark)[1:-1] for mark in text)
 
 
 # --- the text of --help -----------------------------------------------------------------------------------------------

@@ -142,7 +142,7 @@ def _head(folder: str) -> str | None:
     if not tf.io.gfile.exists(path):
         return None
     name = read_json_object(path).get("class_name")
-    if name not in HEAD_OF_CLASS:
+    if not isinstance(name, str) or name not in HEAD_OF_CLASS:
         raise ValueError(f"{path}: only {', '.join(HEAD_OF_CLASS)} are supported. Received: {reprlib.repr(name)}")
     _checked(folder, TASK)
     return HEAD_OF_CLASS[name]

@@ -259,6 +259,8 @@ Additional GRPC error information from remote target /job:worker/replica:0/task:
     (KeyboardInterrupt(), 130, "interrupted"), (BrokenPipeError(32, "Broken pipe"), 1, "error: [Errno 32] Broken pipe"),
     (MemoryError("Unable to allocate 7. GiB for an array"), 1,
      "error: not enough memory. Unable to allocate 7. GiB for an array"),
+    (ValueError("x.json: unknown key: \x1b[2J\u202e\u00e4"), 1, "error: x.json: unknown key: \\x1b[2J\\u202e\u00e4"),
+    (FileNotFoundError(2, "No such file", "a\n\x1b[2J"), 1, "error: a\\n\\x1b[2J: No such file"),
     (tf.errors.OutOfRangeError(
         None, None, "{{function_node __wrapped__SaveV2_device_/job:a}} x.data;\nFile too large [Op:SaveV2] name: "), 1,
      "error: x.data; File too large"),
@@ -270,7 +272,8 @@ Additional GRPC error information from remote target /job:worker/replica:0/task:
      "error: worker 0 (10.0.0.1:2222) no longer answers: "),
     (tf.errors.AbortedError(None, None, "Collective ops is aborted by: Connection reset"), 1,
      "error: another worker no longer answers: ")],
-    ids=["Ctrl-C", "pipe", "memory", "full disk", "connection", "a worker", "the chief", "not named"])
+    ids=["Ctrl-C", "pipe", "memory", "others' key", "others' name", "full disk",
+         "connection", "a worker", "the chief", "not named"])
 def test_an_error_is_one_line_without_the_names_of_tensorflows_ops(run, monkeypatch, error, status, line):
     cluster = dict(worker=["10.0.0.1:2222", "10.0.0.2:2222"])
     monkeypatch.setenv("TF_CONFIG", json.dumps(dict(cluster=cluster, task=dict(type="worker", index=0))))
@@ -290,3 +293,9 @@ def test_a_script_ends_quietly_when_the_reader_of_its_output_has_ended(arguments
         process.close_stdout()
         _, printed = process.communicate()
         assert (process.returncode, printed) == (128 + 13, "")
+
+
+def test_the_log_has_no_control_characters_of_others_files():
+    record = logging.get_absl_logger().makeRecord("absl", 20, "x.py", 7, "not used: %s\n%s", ("\x1b[2J\u202e", "ä"),
+                                                    None)
+    assert cli._LINE.format(record).partition("] ")[2] == "not used: \\x1b[2J\\u202e\nä"

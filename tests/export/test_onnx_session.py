@@ -93,6 +93,23 @@ def test_files_of_other_programs_are_refused(metadata, parts):
         OnnxModel(model.SerializeToString())
 
 
+@pytest.mark.parametrize("head, name, dims", [
+    ("multiple_choice", "input_ids", ["a", "b", "c"]), ("conditional_span", "start_top_index", ["batch", "n"])])
+def test_sizes_that_the_answers_need_must_be_fixed(head, name, dims):
+    model = onnx.load_from_string(to_onnx(model_with_settings(head, TINY_TEXT)))
+    for value in (*model.graph.input, *model.graph.output):
+        if value.name == name:
+            value.type.CopyFrom(onnx.helper.make_tensor_type_proto(value.type.tensor_type.elem_type, dims))
+    with pytest.raises(ValueError, match=f"the ONNX model: {name} must have a fixed size"):
+        OnnxModel(model.SerializeToString())
+
+
+def test_metadata_that_is_not_utf8_is_one_line():
+    content = to_onnx(head_named("encoder").model(TINY_TEXT)).replace(b"encoder", b"encod\xff\xff")
+    with pytest.raises(ValueError, match="^the ONNX model cannot be read"):
+        OnnxModel(content)
+
+
 def test_settings_of_another_model_are_refused():
     classifier = to_onnx(head_named("classifier").model(TINY_TEXT, num_labels=2))
     with pytest.raises(ValueError, match="albert_tf.json .* head span, and .* has the head"):

@@ -120,6 +120,7 @@ MISTAKES = [
     (KERAS, "config.json", of(dict(class_name="GemmaBackbone")), ["'GemmaBackbone'"]),
     (KERAS, "config.json", of(dict(config={})), ["embedding_dim, hidden_dim"]),
     (KERAS, "task.json", of(dict(class_name="AlbertTagger")), ["AlbertTextClassifier", "'AlbertTagger'"]),
+    (KERAS, "task.json", of(dict(class_name=["AlbertTagger"])), ["AlbertTextClassifier", "['AlbertTagger']"]),
     *((KERAS, "model.weights.h5", change, parts) for change, parts in [
         (cut(-500), []), (content(b"nothing"), []), (link(lambda *_: None), ["layers/dense/vars/0", "damaged"]),
         (link(lambda h5py, *_: h5py.ExternalLink("x.h5", "/a")), ["vars/0", "link"]),

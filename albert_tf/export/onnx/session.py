@@ -7,6 +7,7 @@ vocabulary, and the settings.
 from __future__ import annotations
 
 import os
+import reprlib
 import shlex
 from typing import Any, Mapping, Sequence
 
@@ -64,8 +65,8 @@ class OnnxModel:
                  vocabulary: VocabularyFiles | None = None, threads: int | None = None):
         self.path = content if isinstance(content, str) else ""
         content = read_bytes(content, "ONNX model") if isinstance(content, str) else content
-        session, self._errors = _session(content, self.path, threads or available_cores())
-        self.head, self.config = _described_by(session, self.path)
+        session, metadata, self._errors = _session(content, self.path, threads or available_cores())
+        self.head, self.config = _described_by(metadata, self.path)
         self.settings = settings if settings and settings.head else settings_class(self.head.name)()
         self.vocabulary = vocabulary or VocabularyFiles()
         self._session = NamesOfSession(session, self.head.name)
@@ -123,6 +124,14 @@ class OnnxModel:
             raise ValueError(  # without the folder: clients of a server read it
                 f"{os.path.basename(self.path) or 'the ONNX model'} refuses its inputs: {_one_line(error)}") from error
 
+    def _size(self, shapes: Mapping[str, Any], name: str, axis: int) -> int:
+        """The size of an axis of an input or output, which must be fixed."""
+        size = shapes[name][axis] if len(shapes[name]) > max(axis, 0) else None
+        if not isinstance(size, int) or size < 1:
+            raise ValueError(f"{self.path or 'the ONNX model'}: {name} must have a fixed size of axis {axis}. Received "
+                             f"shape: {shapes[name]}")
+        return size
+
     def _check_names(self) -> None:
         """Raises ValueError if an input or output is missing."""
         wanted = {*ENCODER_INPUTS, *getattr(self.head.model, "HEAD_OUTPUTS", ())}
@@ -138,12 +147,12 @@ class OnnxModel:
             raise ValueError(f"{file} belongs to a model with the head {self.settings.head}, and {self.path} has the "
                              f"head {self.head.name}: export each model to a separate directory")
         if isinstance(self.settings, MultipleChoiceSettings):
-            self.settings = self.settings.replaced(num_choices=self._inputs["input_ids"][1])
+            self.settings = self.settings.replaced(num_choices=self._size(self._inputs, "input_ids", 1))
         if self.head.name == "conditional_span":
-            starts, ends = (self._outputs[f"{name}_top_index"][1] for name in ("start", "end"))
+            starts, ends = (self._size(self._outputs, f"{name}_top_index", 1) for name in ("start", "end"))
             self.beam_width = max(starts, ends // starts)
         if "logits" in self._outputs:
-            self.num_labels = self._outputs["logits"][-1]
+            self.num_labels = self._size(self._outputs, "logits", -1)
         names = self.settings.of_class(LabelSettings).label_names
         if names and len(names) != self.num_labels:
             raise ValueError(f"{file} has {len(names)} names for the {self.num_labels} labels of "
@@ -239,7 +248,7 @@ def _instead(path: str, names: list[str]) -> str:
 
 
 def _session(content: bytes, path: str, threads: int):
-    """A session of ONNX Runtime, and the exceptions that it raises for wrong inputs.
+    """A session of ONNX Runtime, the model's metadata, and the exceptions that the session raises for wrong inputs.
 
     ONNX Runtime reads external data from anywhere on the machine, even for a model that it gets as bytes.
     """
@@ -256,10 +265,11 @@ def _session(content: bytes, path: str, threads: int):
     options.log_severity_level = 4  # fatal: errors are raised
     try:
         session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        metadata = session.get_modelmeta().custom_metadata_map
     except (state.Fail, state.InvalidProtobuf, state.InvalidArgument, state.InvalidGraph, state.NotImplemented,
-            state.RuntimeException) as error:
+            state.RuntimeException, UnicodeDecodeError) as error:
         raise ValueError(f"{name} cannot be read by ONNX Runtime: {_one_line(error)}") from error
-    return session, (state.InvalidArgument, state.RuntimeException, state.Fail)
+    return session, metadata, (state.InvalidArgument, state.RuntimeException, state.Fail)
 
 
 def _check_self_contained(content: bytes, name: str) -> None:
@@ -281,15 +291,14 @@ def _check_self_contained(content: bytes, name: str) -> None:
                 waiting.extend([value] if isinstance(value, Message) else value)
 
 
-def _described_by(session, path: str) -> tuple[Head, AlbertConfig]:
+def _described_by(metadata: Mapping[str, str], path: str) -> tuple[Head, AlbertConfig]:
     """The head and the config in the metadata of a file."""
-    metadata = session.get_modelmeta().custom_metadata_map
     if not {"config", "head"} <= metadata.keys():
         raise ValueError(f"{path or 'the ONNX model'} was not written by export_to_onnx of this version: its metadata "
                          "lacks the config or the head. Export the model again")
     if metadata["head"] not in HEAD_NAMES:
-        raise ValueError(f"{path or 'the ONNX model'} has the head {metadata['head']!r}, which this version does not "
-                         "know")
+        raise ValueError(f"{path or 'the ONNX model'} has the head {reprlib.repr(metadata['head'])}, which this "
+                         "version does not know")
     try:
         return head_named(metadata["head"]), AlbertConfig.from_dict(parse_json_object(metadata["config"], "config"))
     except ValueError as error:
