@@ -28,6 +28,7 @@ from absl import flags
 
 from albert_tf import from_pretrained, tokenizer_from_pretrained
 from albert_tf.commands import bert_to_albert
+from albert_tf.commands.exporting import Scoring
 from albert_tf.commands.flags import define_integer, define_required
 from albert_tf.export.conversion import save_random
 from albert_tf.export.onnx.session import OnnxModel
@@ -38,6 +39,8 @@ from albert_tf.tasks.sentence_vectors.vectors import unit_vectors_function
 from albert_tf.text.lines import read_lines
 from albert_tf.utils.files import make_directory, read_json_object
 from albert_tf.utils.outputs import write_csv, write_text
+from albert_tf.weights.resolved_model import resolve
+from albert_tf.weights.source import Source
 from albert_tf.weights.stored_model import open_model
 from benchmarks import common_flags
 from benchmarks.processor import run
@@ -95,24 +98,25 @@ def trained(name: str, seed: str, num_lines: str) -> dict[str, Any]:
         source, start = open_model(start), os.path.join(folder, "random")
         save_random(source.config, start, "ours", "sentence_encoder", source.vocabulary, seed=int(seed),
                     max_seq_length=source.settings.max_seq_length)
-    start_spearman = spearman_of(start)(from_pretrained(start, "sentence_encoder")).value
+    model = from_pretrained(start, "sentence_encoder")
+    start_spearman = spearman_of(start, model)(model)[1]
     return dict(start_spearman=f"{start_spearman:.4f}", **measured(bert_to_albert.learn(options, start)))
 
 
-def spearman_of(path: str):
-    """A function from a model to its score on STS-B's dev set, with the vocabulary at the path."""
-    return scorer("sentence_encoder", os.path.join(FLAGS.data, "glue/STS-B/dev.tsv"), tokenizer_from_pretrained(path),
-                  find_task("sts-b"))
+def spearman_of(path: str, model):
+    """A function from the model at a path, or an export of it, to its score on STS-B's dev set."""
+    dev = Scoring(score_data=os.path.join(FLAGS.data, "glue/STS-B/dev.tsv"))
+    return scorer(resolve(Source(init_checkpoint=path)), model, dev)
 
 
 def measured(path: str) -> dict[str, Any]:
     """The measured values of a model that is trained."""
     model, tokenizer = from_pretrained(path, "sentence_encoder"), tokenizer_from_pretrained(path)
-    content, score = to_onnx(model, "int8"), spearman_of(path)
+    content, score = to_onnx(model, "int8"), spearman_of(path, model)
     int8 = OnnxModel(content, model.settings, threads=1)
     vectors_of, (questions, paragraphs, answers) = unit_vectors_function(model, tokenizer), squad()
     best = np.argmax(vectors_of(questions) @ vectors_of(paragraphs).T, axis=1)
-    return {"spearman": f"{score(model).value:.4f}", "int8_spearman": f"{score(int8).value:.4f}",
+    return {"spearman": f"{score(model)[1]:.4f}", "int8_spearman": f"{score(int8)[1]:.4f}",
             "megabytes": f"{len(content) / 1e6:.2f}", "milliseconds": f"{milliseconds(int8, tokenizer):.2f}",
             "parameters": model.count_params(), "recall@1": round(float(np.mean(best == answers)), 4)}
 

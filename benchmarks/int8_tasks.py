@@ -14,14 +14,16 @@ from typing import Iterator
 import numpy as np
 from absl import flags
 
-from albert_tf import from_pretrained, keras, tokenizer_from_pretrained
+from albert_tf import from_pretrained, keras
 from albert_tf.commands.command_runs import run_script
+from albert_tf.commands.exporting import Scoring
 from albert_tf.export import tflite
 from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.export.saved_model import ModelWithRunner
-from albert_tf.tasks.classification.data import find_task
 from albert_tf.tasks.scores import scorer
+from albert_tf.weights.resolved_model import resolve
+from albert_tf.weights.source import Source
 from benchmarks.fine_tuned_classifiers import define_flags, fine_tuned, run_folder, settings_of_run, write_rows
 from benchmarks.fine_tuning_settings import SETTINGS, TAGGED, files
 from benchmarks.processor import run
@@ -45,8 +47,8 @@ def measure(task: str, seed: str) -> list[dict]:
     head, length = HEADS.get(task, "classifier"), SETTINGS[task].length
     folder = trained(task, seed)
     model = from_pretrained(folder, model=head)
-    score = scorer(head, files(task, FLAGS.data)[1], tokenizer_from_pretrained(folder),
-                   find_task(task) if head == "classifier" else None)
+    dev = Scoring(score_data=files(task, FLAGS.data)[1], task_name=task if head == "classifier" else None)
+    score = scorer(resolve(Source(init_checkpoint=folder)), model, dev)
     scores = {name: score(export) for name, export in exports(model, length, task in FLAGS.tflite_tasks)}
     return [dict(zip(COLUMNS, (task, seed, name, *result))) for name, result in scores.items()]
 

@@ -31,11 +31,12 @@ import os
 from typing import TYPE_CHECKING
 
 from albert_tf import options as fields
-from albert_tf.commands.exporting import ScoredExport
+from albert_tf.commands.exporting import Scoring
 from albert_tf.export import ALBERT_TF, LAYOUTS, PRECISIONS, WEB
 from albert_tf.utils.imports import check_installed
 from albert_tf.utils.manifests import check_export, model_files
 from albert_tf.utils.outputs import used_alone, write_bytes
+from albert_tf.weights.source import FirstLayers, HeadChoice, NormalizedPooling, Source
 
 if TYPE_CHECKING:
     from albert_tf.export.onnx.session import OnnxModel
@@ -46,7 +47,7 @@ _COMPARED_LENGTH, _COMPARED_PREDICTIONS = 64, 8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(ScoredExport):
+class Options(Source, HeadChoice, NormalizedPooling, FirstLayers, Scoring):
     output_dir: str = fields.required("Directory of the ONNX files.")
     precision: tuple[str, ...] = fields.choices(
         (), PRECISIONS, "Precision of the weights. One file is written for each. Repeat the flag for several values; "
@@ -71,7 +72,7 @@ def main(options: Options) -> None:
     )
     from albert_tf.export.saved_model import print_differences
     from albert_tf.server.web import scripts
-    from albert_tf.tasks.scores import check_scores
+    from albert_tf.tasks.scores import check_scores, scorer
     from albert_tf.training.checkpoints import check_no_run
     from albert_tf.weights.resolved_model import pooling_arguments, resolve
 
@@ -92,7 +93,7 @@ def main(options: Options) -> None:
         else:
             check_no_other_model(
                 model, options.output_dir, selected.vocabulary, names.values(), selected.initial.path)
-        score = options.scorer(selected, head)
+        score = scorer(selected, model, options) if options.score_data else None
         contents = {precision: to_onnx(model, precision, separator) for precision in precisions}
         if score:
             check_scores(score, model, (

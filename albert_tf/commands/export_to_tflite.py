@@ -16,15 +16,16 @@ import os
 from typing import Any
 
 from albert_tf import options as fields
-from albert_tf.commands.exporting import ScoredExport
+from albert_tf.commands.exporting import Scoring
 from albert_tf.config import check_length
 from albert_tf.export import PRECISIONS
 from albert_tf.utils import bounds
 from albert_tf.utils.outputs import used_alone, write_bytes
+from albert_tf.weights.source import FirstLayers, HeadChoice, NormalizedPooling, Source
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(ScoredExport):
+class Options(Source, HeadChoice, NormalizedPooling, FirstLayers, Scoring):
     output_dir: str = fields.required("Directory of the .tflite files.")
     precision: tuple[str, ...] = fields.choices(
         PRECISIONS, PRECISIONS, "Precision of the weights. One file is written for each. Repeat "
@@ -42,7 +43,7 @@ class Options(ScoredExport):
 def main(options: Options) -> None:
     from albert_tf.export import tflite
     from albert_tf.export.saved_model import ModelWithRunner, print_differences
-    from albert_tf.tasks.scores import check_scores
+    from albert_tf.tasks.scores import check_scores, scorer
     from albert_tf.weights.resolved_model import pooling_arguments, resolve
 
     with used_alone(options.output_dir, "export"):
@@ -56,7 +57,7 @@ def main(options: Options) -> None:
             longest = lengths[-1]
         shape: dict[str, Any] = dict(max_seq_length=lengths or longest,
                                      max_predictions_per_seq=options.max_predictions_per_seq)
-        score = options.scorer(selected, head)
+        score = scorer(selected, model, options, longest) if options.score_data else None
         flatbuffers = {precision: tflite.convert(model, precision, **shape) for precision in options.precision}
         if score:
             def opened(flatbuffer: bytes) -> ModelWithRunner:

@@ -1,202 +1,96 @@
-"""Scores Keras and exported models on a dev file of their task, to measure what an export loses by its precision."""
-
-from __future__ import annotations
+"""Scores a model and its exports on a dev file, by the evaluation of the task, to measure what an export loses."""
 
 import dataclasses
-import functools
-from typing import Callable, Iterable, Mapping, NamedTuple
+import importlib
+import os
+import shutil
+from typing import Any, Callable, Iterable
 
-import numpy as np
+import tensorflow as tf
 
-from albert_tf.modeling.settings import PredictingModel
-from albert_tf.tasks.classification import metrics as text_metrics
-from albert_tf.tasks.classification.answers import text_logits
-from albert_tf.tasks.classification.data import read_examples
-from albert_tf.tasks.classification.table_format import TableFormat
-from albert_tf.tasks.multiple_choice import answers as choices
-from albert_tf.tasks.multiple_choice.data import read_json_examples
-from albert_tf.tasks.sentence_vectors.vectors import text_vectors
-from albert_tf.tasks.squad.answers import VERSION_OF_HEAD, answer_questions
-from albert_tf.tasks.squad.metrics import evaluate_v1, evaluate_v2
-from albert_tf.tasks.squad.reading import read_squad_file
-from albert_tf.tasks.tagging import metrics as tag_metrics
-from albert_tf.tasks.tagging.reading import read_tagged_text
-from albert_tf.tasks.tagging.text_tags import tag_words
-from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.data.batching import evaluation_rows, table_batches
+from albert_tf.data.feature_table import FeatureCache
+from albert_tf.tasks.squad.answers import VERSION_OF_HEAD
+from albert_tf.tasks.task import Setup
+from albert_tf.training.evaluation import in_order
+from albert_tf.utils.outputs import folder_of_this_process, local_copy
+from albert_tf.weights.resolved_model import ResolvedModel
 
-_ROUNDING = 1e-6  # of float32: the same outputs in another order of additions
-
-
-class Score(NamedTuple):
-    """The score of a model: the name of the metric and its value; higher is better."""
-
-    name: str
-    value: float
-
-    def drop_to(self, other: Score) -> float:
-        """By how much another score is lower, as a share of this one; negative if it is higher."""
-        return (self.value - other.value) / abs(self.value) if self.value else -other.value
+Scorer = Callable[[Any], tuple[str, float]]  # from a model to the task's best metric and its value; higher is better
+# By head: the package of the task, and the names of the classes of the task and of its config.
+_TASKS = dict(classifier="classification TextClassification ClassifierConfig",
+              sentence_encoder="sentence_vectors SentenceEmbeddings SentenceVectorsConfig",
+              token_classifier="tagging Tagging TaggingConfig",
+              multiple_choice="multiple_choice MultipleChoice MultipleChoiceConfig",
+              **dict.fromkeys(VERSION_OF_HEAD, "squad QuestionAnswering SquadConfig"))
 
 
-Scorer = Callable[[PredictingModel], Score]
-
-
-def scorer(head: str, path: str, tokenizer: FullTokenizer, format: TableFormat | None = None) -> Scorer:
-    """Reads a dev file. Returns a function from a model to its score on it.
-
-    The file is one in the format of the task's dev file for a classifier or a sentence encoder, SQuAD's JSON for a span
-    model, CoNLL for a tagger, and JSON lines for multiple choice. The score is the first metric of the task
-    (classifier), Spearman's correlation of cosines with the labels (sentence encoder), F1 (SQuAD, and tags that mark
-    entities) or accuracy (multiple choice, other tags).
-    """
-    heads = ("classifier", "sentence_encoder", *_WITHOUT_TASK)
-    if head not in heads:
-        raise ValueError(f"a model with the head {head} has no score: --score_data is for {', '.join(heads)}")
-    if head in _WITHOUT_TASK:
-        return _WITHOUT_TASK[head](path, tokenizer)
-    if format is None:
-        raise ValueError(f"--score_data={path} needs the task of its columns and labels: set --task_name or "
+def scorer(resolved: ResolvedModel, model, options, max_seq_length: int | None = None) -> Scorer:
+    """Reads options.score_data for a model. Rows have max_seq_length tokens, or as many as text functions read."""
+    head, path, folder = model.settings.head, options.score_data, folder_of_this_process()
+    if head not in _TASKS:
+        raise ValueError(f"a model with the head {head} has no score: --score_data is for {', '.join(_TASKS)}")
+    package, *classes = (f"albert_tf.tasks.{_TASKS[head]}").split()
+    new_task, config = (getattr(importlib.import_module(f"{package}.{module}"), name)
+                        for module, name in zip(("task", "config"), classes))
+    flags: dict[str, Any] = dict(data_dir=folder, task_config=options.task_config)
+    if head == "classifier":
+        flags["task_name"] = options.task_name
+    elif head == "sentence_encoder" and options.task_name not in (None, "sts-b"):
+        raise ValueError(f"--task_name={options.task_name} has no scores of two texts: leave it out, or set "
                          "--task_config")
-    if head == "sentence_encoder":
-        return _of_vectors(path, tokenizer, format)
-    return _of_labels(path, tokenizer, format)
+    elif head == "token_classifier":
+        flags = dict(eval_file=path)
+    elif head == "multiple_choice":
+        flags = dict(data_dir=folder, data_format="parquet" if path.endswith(".parquet") else "jsonl", do_train=False)
+        shutil.copy(local_copy(path), os.path.join(folder, f"dev.{flags['data_format']}"))
+    elif head in VERSION_OF_HEAD:
+        flags = dict(predict_file=path, squad_version=VERSION_OF_HEAD[head])
+    default = model.settings.max_seq_length or (384 if head in VERSION_OF_HEAD else model.row_length)
+    tokenizer = resolved.vocabulary.tokenizer(resolved.config)
+    task = new_task(config(output_dir=folder, do_eval=True, **flags), Setup(
+        resolved, tf.distribute.get_strategy(), tokenizer,
+        max_seq_length or min(default, model.config.max_position_embeddings), FeatureCache(tokenizer, folder)))
+    for name in {"format", "scored"} & vars(task).keys():  # the table of a classifier or a sentence encoder
+        table = getattr(task, name)
+        dev = dataclasses.replace(table.source("dev"), path=os.path.abspath(path))
+        setattr(task, name, dataclasses.replace(table, sources={"dev": dev}, companions=()))
+    evaluate, objective = task.evaluation(), task.objective(resolved.config)
+    labels, wanted = (getattr(each, "num_labels", None) for each in (model, objective.model))
+    if head == "multiple_choice":
+        labels, wanted = model.settings.num_choices, max(model.settings.num_choices, task.data.num_choices("dev"))
+    if labels != wanted:
+        raise ValueError(f"the model has {labels} labels, and the task of --score_data={path} has {wanted}")
+    objective.model = model
 
+    def score(scored) -> tuple[str, float]:
+        def outputs(batch):
+            if head != "sentence_encoder":
+                return {name: tf.convert_to_tensor(value) for name, value in scored(batch).items() if value is not None}
+            # An export has no input of two texts, [batch, 2, seq].
+            rows = {name: tf.reshape(batch[name], [-1, batch[name].shape[2]]) for name in model.input_specs()}
+            vectors = tf.convert_to_tensor(scored(rows)["sentence_embedding"])
+            return {"sentence_embedding": tf.reshape(vectors, [len(batch["example"]), 2, -1])}
 
-def _labelled(path: str, format: TableFormat) -> tuple[list[str], list[str | None], np.ndarray]:
-    """The first texts, the second texts and the label ids of a file that has the format of the task's dev file."""
-    source = dataclasses.replace(format.source("dev"), path=path)
-    if "label" not in source.columns:
-        raise ValueError(f"--score_data={path}: the dev file of {format.name} has no labels")
-    try:
-        examples = read_examples(dataclasses.replace(format, sources={"dev": source}), "", "dev")
-    except ValueError as error:
-        raise ValueError(f"--score_data must have labels, in the columns of {format.name}'s dev file: "
-                         f"{error}") from error
-    return ([example.text_a for example in examples], [example.text_b for example in examples],
-            np.array([format.label_id(example.label) for example in examples]))
+        def predict(table):
+            batches = table_batches(table, evaluation_rows(table, 8), task.buckets, tf.distribute.InputContext())
+            predicted = (dict(objective.predictions(outputs(batch)), example=batch["example"]) for batch in batches)
+            return [in_order(({name: each[name].numpy() for name in each} for each in predicted), len(table))]
 
-
-def _of_labels(path: str, tokenizer: FullTokenizer, format: TableFormat) -> Scorer:
-    texts, pairs, label_ids = _labelled(path, format)
-
-    def score(model: PredictingModel) -> Score:
-        _check_labels(model, format)
-        logits, name = text_logits(model, tokenizer, texts, [pair or "" for pair in pairs]), format.metrics[0]
-        probabilities = logits if format.is_regression else model.settings.probabilities(logits).numpy()
-        thresholds = model.settings.thresholds if format.multi_label else None
-        return Score(name, text_metrics.evaluate(format, probabilities, label_ids, thresholds)[name])
-
-    return score
-
-
-def _check_labels(model: PredictingModel, format: TableFormat) -> None:
-    """Raises ValueError if the model's labels cannot be the task's. The names may differ."""
-    difference, settings = None, model.settings
-    if model.num_labels != format.num_labels:
-        difference = f"the model has {model.num_labels} labels and {format.name} has {format.num_labels}"
-    elif settings.multi_label != format.multi_label:
-        difference = (f"the model gives a text {'several labels' if settings.multi_label else 'one label'}, and "
-                      f"{format.name} {'several' if format.multi_label else 'one'}")
-    elif settings.label_names and settings.label_names != format.labels and sorted(settings.label_names) == sorted(
-            format.labels or ()):
-        difference = (f"the model's labels are {', '.join(settings.label_names)}, and those of {format.name} "
-                      f"{', '.join(format.labels or ())}")
-    if difference:
-        raise ValueError(f"{difference}: set the task that the model was fine-tuned on")
-
-
-def _of_vectors(path: str, tokenizer: FullTokenizer, format: TableFormat) -> Scorer:
-    texts, pairs, expected = _labelled(path, format)
-    if not format.is_regression or pairs[0] is None:
-        raise ValueError(f"the task {format.name} must be a regression of two texts, as sts-b is")
-
-    def score(model: PredictingModel) -> Score:
-        first, second = (text_vectors(model, tokenizer, each) for each in (texts, [pair or "" for pair in pairs]))
-        lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
-        cosines = np.sum(first * second, axis=1) / np.maximum(lengths, np.finfo(np.float32).tiny)
-        return Score("spearman", text_metrics.correlations(expected, cosines)["spearman"])
+        return task.best_metric, evaluate(predict)[task.best_metric]
 
     return score
 
 
-def _of_answers(head: str, path: str, tokenizer: FullTokenizer) -> Scorer:
-    file = read_squad_file(path)
-    if not file.summary.has_answers:
-        raise ValueError(f"--score_data={path} has no answers, so that predictions cannot be scored")
-    questions = {question["id"]: (question["question"], paragraph["context"]) for article in file.articles
-                 for paragraph in article["paragraphs"] for question in paragraph["qas"]}
-
-    def score(model: PredictingModel) -> Score:
-        answers = dict(zip(questions, answer_questions(
-            model, tokenizer, *(list(column) for column in zip(*questions.values())))))
-        predictions = {qas_id: answer.answer for qas_id, answer in answers.items()}
-        if VERSION_OF_HEAD[head] == "1.1":
-            return Score("f1", evaluate_v1(file.articles, predictions)["f1"])
-        null_scores = {qas_id: answer.no_answer_score or 0.0 for qas_id, answer in answers.items()}
-        return Score("best_f1", evaluate_v2(file.articles, predictions, null_scores)["best_f1"])
-
-    return score
-
-
-def _of_tags(path: str, tokenizer: FullTokenizer) -> Scorer:
-    text = read_tagged_text(path)
-    text.check_has_tags()
-
-    def score(model: PredictingModel) -> Score:
-        names = model.settings.label_names
-        if not names:
-            raise ValueError("the model has no names of its tags, so that they cannot be compared with the tags of "
-                             f"--score_data={path}")
-        probabilities = np.concatenate(tag_words(model, tokenizer, [each.words for each in text.sentences]))
-        name = tag_metrics.best_metric(names)
-        return Score(name, tag_metrics.evaluate(text, probabilities, names)[name])
-
-    return score
-
-
-def _of_choices(path: str, tokenizer: FullTokenizer) -> Scorer:
-    examples = read_json_examples(path)
-    unlabelled = next((number for number, example in enumerate(examples, start=1) if example.label is None), None)
-    if unlabelled:
-        raise ValueError(f"--score_data={path}: question {unlabelled} has no answer")
-
-    def score(model: PredictingModel) -> Score:
-        most = max(len(example.options) for example in examples)
-        num_choices = model.settings.num_choices
-        if most > num_choices:
-            raise ValueError(f"--score_data={path} has a question with {most} options, and the model chooses one of "
-                             f"{num_choices}")
-        options = [[*example.options, *[""] * (num_choices - len(example.options))] for example in examples]
-        probabilities = choices.choose_options(model, tokenizer, [example.context for example in examples],
-                                               [example.question for example in examples], options)
-        name = choices.BEST_METRIC
-        return Score(name, choices.evaluate(examples, probabilities)[name])
-
-    return score
-
-
-_WITHOUT_TASK: Mapping[str, Callable[[str, FullTokenizer], Scorer]] = dict(
-    token_classifier=_of_tags, multiple_choice=_of_choices,
-    **{head: functools.partial(_of_answers, head) for head in VERSION_OF_HEAD})
-
-
-def check_scores(
-    score: Scorer, model: PredictingModel, exports: Iterable[tuple[str, Callable[[], PredictingModel]]],
-    max_score_drop: float | None,
-) -> None:
-    """Prints the scores of a model and of each export.
-
-    Args:
-      exports: the name of each precision, and a function that opens the export.
-      max_score_drop: the largest loss that is allowed, as a share of the model's score; None for any.
-    """
-    before = score(model)
-    print(f"{before.name} of the model: {before.value:.4f}", flush=True)
+def check_scores(score: Scorer, model, exports: Iterable[tuple[str, Callable]], max_score_drop: float | None) -> None:
+    """Prints the scores of a model and of its exports by precision. A loss that is too large is an error."""
+    name, before = score(model)
+    print(f"{name} of the model: {before:.4f}", flush=True)
     for precision, opened in exports:
-        after = score(opened())
-        drop = before.drop_to(after)
-        print(f"{after.name} in {precision}: {after.value:.4f} ({round(-drop, 4) + 0.0:+.2%})", flush=True)
-        if max_score_drop is not None and drop > max_score_drop + _ROUNDING:
-            raise ValueError(f"in {precision}, {after.name} is {after.value:.4f}, {drop:.2%} below the model's "
-                             f"{before.value:.4f}, and --max_score_drop={max_score_drop:g} allows "
-                             f"{max_score_drop:.2%}: nothing is written. Export without this precision, or allow more")
+        after = score(opened())[1]
+        drop = (before - after) / abs(before) if before else -after
+        print(f"{name} in {precision}: {after:.4f} ({round(-drop, 4) + 0.0:+.2%})", flush=True)
+        if max_score_drop is not None and drop > max_score_drop + 1e-6:  # the rounding of float32
+            raise ValueError(f"in {precision}, {name} is {after:.4f}, {drop:.2%} below the model's {before:.4f}, and "
+                             f"--max_score_drop={max_score_drop:g} allows {max_score_drop:.2%}: nothing is written. "
+                             "Export without this precision, or allow more")

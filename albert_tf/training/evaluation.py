@@ -353,19 +353,24 @@ class Predictor:
         example's length.
         """
         rows = evaluation_rows(table, self._batch_size)
-        batches = distributed(self._strategy, lambda context: table_batches(table, rows, self._buckets, context))
-        predictions: dict[str, list] = {}
-        iterator = iter(batches)
-        for _ in rows:
-            outputs = {name: gathered(self._strategy, values)
-                       for name, values in self._on_replicas(iterator).items()}
-            examples = outputs.pop("example")
-            for name, values in outputs.items():
-                values_of_all = predictions.setdefault(name, [None] * len(table))
-                for example, value in zip(examples, values):
-                    if example >= 0:
-                        values_of_all[example] = value
-        return predictions
+        iterator = iter(distributed(
+            self._strategy, lambda context: table_batches(table, rows, self._buckets, context)))
+        outputs = (self._on_replicas(iterator) for _ in rows)
+        return in_order(({name: gathered(self._strategy, values) for name, values in batch.items()}
+                         for batch in outputs), len(table))
+
+
+def in_order(batches: Iterable[dict[str, np.ndarray]], size: int) -> dict[str, list]:
+    """The predictions of a table of `size` rows, by name, from batches with `example`, the rows; -1 is no row."""
+    predictions: dict[str, list] = {}
+    for batch in batches:
+        examples = batch.pop("example")
+        for name, values in batch.items():
+            of_table = predictions.setdefault(name, [None] * size)
+            for example, value in zip(examples, values):
+                if example >= 0:
+                    of_table[example] = value
+    return predictions
 
 
 def mean_of(predictions: Sequence[dict[str, list[np.ndarray]]], name: str) -> np.ndarray:

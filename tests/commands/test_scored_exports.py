@@ -12,8 +12,7 @@ from albert_tf import keras
 from albert_tf.export.conversion import save
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.classification.answers import text_logits
-from albert_tf.tasks.classification.table_format import read_table_format
-from albert_tf.tasks.scores import Score, check_scores, scorer
+from albert_tf.tasks.scores import check_scores
 from albert_tf.weights.vocabulary import VocabularyFiles
 
 # Deep enough that int8 loses what four digits show.
@@ -40,8 +39,9 @@ def regression(sentence_pieces, tmp_path_factory):
 
 def export(script, folder, output_dir, **flags):
     with loaded(script) as run:
-        return run(init_checkpoint=folder / "model", model="classifier", output_dir=output_dir, **{
-            "score_data": folder / "dev.tsv", "task_name": "sts-b", **flags})
+        flags = {"score_data": folder / "dev.tsv", "task_name": "sts-b", **flags}
+        return run(init_checkpoint=folder / "model", model="classifier", output_dir=output_dir,
+                   **{name: value for name, value in flags.items() if value is not None})
 
 
 @pytest.mark.parametrize("script", ["export_to_onnx", "export_to_tflite"])
@@ -64,11 +64,11 @@ def test_nothing_is_written_if_a_precision_loses_too_much(regression, tmp_path, 
 
 @pytest.mark.parametrize("flags, message", [
     (dict(score_data=None), "has no effect without --score_data"),
-    (dict(task_name=None), "needs the task of its columns and labels: set --task_name or --task_config"),
-    (dict(task_name="sst-2"), "dev.tsv line 2: unknown label"),
+    (dict(task_name=None), "set either --task_name, or --task_config for your task"),
+    (dict(task_name="sst-2"), "dev.tsv lines 2, 3, 4, 5: unknown label"),
     (dict(model="encoder"), "a model with the head encoder has no score: --score_data is for classifier, "),
     (dict(score_data="none.tsv"), "none.tsv"),
-    (dict(score_data="unlabelled.tsv"), "--score_data must have labels, in the columns of sts-b's dev file: ")])
+    (dict(score_data="unlabelled.tsv"), "unlabelled.tsv lines 2, 3, 4, 5: expected 10 columns, got 9")])
 def test_wrong_flags_are_named(regression, tmp_path, monkeypatch, capsys, flags, message):
     pytest.importorskip("onnxruntime")
     monkeypatch.chdir(regression)
@@ -81,26 +81,29 @@ def test_wrong_flags_are_named(regression, tmp_path, monkeypatch, capsys, flags,
 
 
 @pytest.mark.parametrize("arguments, multi_label, message", [
-    (dict(label_names=("1", "0")), False, "the model's labels are 1, 0, and those of own 0, 1"),
-    (dict(label_names=("0", "1"), multi_label=True), False, "the model gives a text several labels, and own one"),
-    (dict(label_names=("0", "1")), True, "the model gives a text one label, and own several"),
-    (dict(num_labels=3), False, "the model has 3 labels and own has 2")])
-def test_the_labels_of_the_data_are_those_of_the_model(sentence_pieces, tmp_path, arguments, multi_label, message):
+    (dict(label_names=("1", "0")), False, "was trained with the labels 1, 0, but those of the task are 0, 1"),
+    (dict(label_names=("0", "1"), multi_label=True), False, "was trained to give a text any number of labels"),
+    (dict(label_names=("0", "1")), True, "was trained to give a text one label"),
+    (dict(num_labels=3), False, "the model has 3 labels, and the task of --score_data=")])
+def test_the_labels_of_the_data_are_those_of_the_model(
+        sentence_pieces, tmp_path, capsys, arguments, multi_label, message):
+    pytest.importorskip("onnxruntime")
     (tmp_path / "dev.tsv").write_text("text\tlabel\nthe name\t1\n")
     (tmp_path / "own.json").write_text(json.dumps(dict(
         name="own", files=dict(dev="dev.tsv"), columns=dict(text_a="text", label="label"), labels=["0", "1"],
         multi_label=multi_label)))
-    task = read_table_format(str(tmp_path / "own.json"))
-    model = AlbertClassifier(CONFIG, **{"num_labels": 2, **arguments})
-    with pytest.raises(ValueError, match=f"{message}: set the task that the model was fine-tuned on"):
-        scorer("classifier", str(tmp_path / "dev.tsv"), sentence_pieces, task)(model)
+    save(AlbertClassifier(CONFIG, **{"num_labels": 2, **arguments}), str(tmp_path / "model"), "ours",
+         VocabularyFiles.from_tokenizer(sentence_pieces))
+    assert export("export_to_onnx", tmp_path, tmp_path / "out", task_name=None, task_config=tmp_path / "own.json") == 1
+    assert message in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_a_loss_is_a_share_of_the_score():
     scores = dict(model=80.0, half=79.6, more=79.5)
-    arguments = dict(score=lambda name: Score("f1", scores[name]), model="model", max_score_drop=0.005)
+    arguments = dict(score=lambda name: ("f1", scores[name]), model="model", max_score_drop=0.005)
     check_scores(exports=[("float16", lambda: "half")], **arguments)
     with pytest.raises(ValueError, match=r"in int8, f1 is 79.5000, 0.62% below the model's 80.0000, and --max_score"):
         check_scores(exports=[("float16", lambda: "half"), ("int8", lambda: "more")], **arguments)
-    assert Score("x", 0.5).drop_to(Score("x", 0.6)) == pytest.approx(-0.2)
-    assert Score("x", -0.5).drop_to(Score("x", -0.6)) == pytest.approx(0.2)
+    negative = dict(model=-0.5, worse=-0.6)
+    with pytest.raises(ValueError, match="20.00% below the model's -0.5000"):
+        check_scores(lambda name: ("x", negative[name]), "model", [("int8", lambda: "worse")], 0.1)
