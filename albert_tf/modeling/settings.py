@@ -84,6 +84,9 @@ class Settings(options.Config):
     max_seq_length: int | None = options.integer(
         None, "Largest number of tokens of a row when raw text is read. None: the default of the code that reads it. "
         "The model itself takes rows of any length.", bounds.ROW_LENGTH)
+    phonemes: str | None = options.string(
+        None, "Of an encoder of phonemes: the symbol of each id, from 0, and NUL for ids without a symbol. None: "
+        "unknown, or an encoder of text.")
 
     def __post_init__(self):
         for name in self.names():
@@ -145,9 +148,6 @@ class PhonemePretrainerSettings(Settings):
     """The settings of AlbertPhonemePretrainer."""
 
     head: ClassVar[str | None] = "phoneme_pretrainer"
-
-    phonemes: str | None = options.string(
-        None, "The symbol of each id, from 0, and NUL for ids without a symbol. None: unknown.")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

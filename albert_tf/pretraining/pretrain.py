@@ -15,7 +15,6 @@ from albert_tf.config import AlbertConfig, check_length
 from albert_tf.data import batching
 from albert_tf.data.records import CountedFile
 from albert_tf.modeling.pretrainer import AlbertPhonemePretrainer, AlbertPretrainer
-from albert_tf.modeling.settings import PhonemePretrainerSettings
 from albert_tf.pretraining import reading
 from albert_tf.pretraining.config import PretrainingConfig
 from albert_tf.pretraining.objective import DistilledPretrainingObjective, PretrainingObjective
@@ -137,7 +136,7 @@ def _phoneme_objective_factory(
                          "--word_vocab_file and --phoneme_table of --input_file")
     num_words, _, symbols, _ = words.pop()
     if stored:
-        check_symbols(stored.path, stored.settings.of_class(PhonemePretrainerSettings).phonemes, symbols)
+        check_symbols(stored.path, stored.settings.phonemes, symbols)
 
     def model() -> AlbertPhonemePretrainer:
         return AlbertPhonemePretrainer(config, num_words, phonemes=symbols)

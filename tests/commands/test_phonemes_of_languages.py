@@ -54,9 +54,10 @@ def test_the_commands_of_the_page_make_an_encoder(tmp_path, monkeypatch, languag
             {symbol: i for i, symbol in enumerate(symbols) if symbol != "\0"}))
         session.run(script="create_pretraining_data", objective="phonemes", input_file="phonemes.jsonl",
                     output_file="other.tfrecord", phoneme_table="table.json", word_vocab_file="train.words.tsv")
-        assert "was trained with another table of phonemes" in session.run(
-            expect=1, script="run_pretraining", input_file="other.tfrecord", init_checkpoint="encoder",
-            output_dir="other")
+        for trained in ("encoder", "pl_bert_cy"):
+            assert trained in (message := session.run(
+                expect=1, script="run_pretraining", input_file="other.tfrecord", init_checkpoint=trained,
+                output_dir="other")) and "was trained with another table of phonemes" in message
     assert "dev.tfrecord: the most frequent phonemes and words give masked_lm_accuracy 0." in printed["run_pretraining"]
     assert "word_accuracy" in printed["run_pretraining"] and "different words" in again
     lines = (tmp_path / "phonemes.jsonl").read_text("utf-8").rstrip("\n").splitlines()
@@ -69,6 +70,7 @@ def test_the_commands_of_the_page_make_an_encoder(tmp_path, monkeypatch, languag
     counted = dict(line.split("\t") for line in (tmp_path / "train.words.tsv").read_text("utf-8").splitlines())
     assert {word.lower() for word in words} == {*counted} - {"[OTHER]", "[SEPARATOR]"}
     encoder = albert_tf.from_pretrained("pl_bert_cy")
+    assert encoder.settings.phonemes == PhonemeTable.read().symbols
     trained = albert_tf.from_pretrained("encoder", model="phoneme_pretrainer")
     ids = np.array([PhonemeTable.read().encode("həlˈoʊ")[0]], np.int32)
     inputs = dict(input_ids=ids, input_mask=np.ones_like(ids), segment_ids=np.zeros_like(ids))
