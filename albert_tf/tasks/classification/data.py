@@ -159,7 +159,7 @@ def read_label_ids(format: TableFormat, data_dir: str | None, split: str) -> np.
                 with errors_at(f"{path} line {row.line}"):
                     label_ids.append(format.label_id(row.fields["label"]))
             elif not format.skips_short_rows:
-                raise ValueError(f"{path} line {row.line}: the label is missing")
+                raise ValueError(f"{path} line {row.line}: {row.problem}")
     except ValueError as error:
         if "label" in source.columns:
             raise
