@@ -161,11 +161,6 @@ def integer(default: int | None, help: str, limits: bounds.Bounds, needs: str | 
     return _option("integer", default, help, limits.check, limits, needs)
 
 
-def integers(default: tuple[int, ...], help: str, limits: bounds.Bounds) -> Any:
-    """Whole numbers; the flag is repeated."""
-    return _option("integers", default, help, _each(limits.check), limits)
-
-
 def whole_numbers(default: tuple[int, ...], help: str, limits: bounds.Bounds, needs: str | None = None) -> Any:
     """Whole numbers; the flag is a comma-separated list."""
     return _option("whole_numbers", default, help, _each(limits.check), limits, needs)

@@ -86,7 +86,7 @@ class Turns:
 
 def batches_of(records: RecordSet, length: int, parts: int) -> list[dict]:
     """The batches of a turn; length 0 means padded rows."""
-    batches = TrainingBatches([records], [1], FLAGS.batch, seed=1)
+    batches = TrainingBatches(records, FLAGS.batch, seed=1)
     if length:
         batches.pack_rows(length, parts)
     return list(batches.from_step(0, tf.distribute.InputContext()).take(FLAGS.batches))

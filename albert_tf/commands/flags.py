@@ -214,7 +214,7 @@ def _define(name: str, option: Option, default: Any) -> None:
 # By the kind of an option. The arguments are name, default, help and limits.
 _DEFINE: dict[str, Callable[..., Any]] = dict(
     string=flags.DEFINE_string, boolean=flags.DEFINE_bool, names=flags.DEFINE_list, strings=flags.DEFINE_multi_string,
-    texts=flags.DEFINE_multi_string, integer=define_integer, integers=flags.DEFINE_multi_integer, number=define_float)
+    texts=flags.DEFINE_multi_string, integer=define_integer, number=define_float)
 
 
 class _FiniteNumber(flags.FloatParser):

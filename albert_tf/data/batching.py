@@ -207,12 +207,8 @@ def training_record_batches(
     batches = batches.enumerate(first_step).map(lambda step, examples: (examples[1], step * batch_size + rows))
     if pack:
         batches = batches.map(lambda *batch: pack(parse(*batch)), num_parallel_calls=tf.data.AUTOTUNE)
-        return with_infinite_cardinality(per_replica(batches, lambda batch: batch, batch_size, context))
-    return with_infinite_cardinality(per_replica(batches, parse, batch_size, context))
-
-
-def with_infinite_cardinality(batches: tf.data.Dataset) -> tf.data.Dataset:
-    """Marks batches as endless. With several workers, only such a data set keeps its static batch size."""
+    batches = per_replica(batches, (lambda batch: batch) if pack else parse, batch_size, context)
+    # With several workers, only an endless data set keeps its static batch size.
     return batches.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
 
 

@@ -265,7 +265,7 @@ class SentenceEncoderSettings(Settings):
         "The model itself reads ids.", _check_prompts)
     default_prompt_name: str | None = options.string(
         None, "Name of the prompt that is put before texts unless another is named. None: no prompt.")
-    distillation_depths: tuple[int, ...] = _uncompared(options.integers(
+    distillation_depths: tuple[int, ...] = _uncompared(options.whole_numbers(
         (), "Numbers of first layers that learned the vectors of a teacher as well, so that the model can be cut to "
         "them.", bounds.LAYERS))
 

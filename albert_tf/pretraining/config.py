@@ -46,36 +46,25 @@ class PretrainingConfig(Config):
         PretrainingSteps, optimizer="lamb", learning_rate=0.00176, train_batch_size=4096)
     devices: Devices = fields.part(Devices)
     distillation: Distillation = fields.part(Distillation)
-    input_file: tuple[str, ...] = fields.strings(
-        (), "Comma-separated list of paths and globs of the training records. Repeat the flag for several sets of "
-        "records of any lengths: each step trains on one of the sets, and a step of shorter examples has "
-        "more of them than --train_batch_size, so that all steps have equally many tokens.")
+    input_file: str = fields.string(
+        "", "Comma-separated list of paths and globs of the training records, which must have the same length.")
     eval_input_file: tuple[str, ...] = fields.strings(
         (), "Comma-separated list of paths and globs of records that --do_eval evaluates. Repeat the flag for "
         "several sets: each set is evaluated separately, at the length of its records, and the first one decides which "
         "checkpoint is the best. Default: --input_file.")
-    input_share: tuple[int, ...] = fields.integers(
-        (), "Whole number for each --input_file, in the same order: the share of the "
-        "steps that train on it. 3 and 1: three of four steps train on the first set. Default: equal shares.",
-        bounds.SHARES)
     max_seq_length: int = fields.integer(
-        512, "Length of the examples in the training records, with padding: --max_seq_length of their creation. For "
-        "several sets: the largest length, a multiple of the others. An evaluation uses the length of its records.",
-        bounds.SEQ_LENGTH)
+        512, "Length of the examples in the training records, with padding: --max_seq_length of their creation. An "
+        "evaluation uses the length of its records.", bounds.SEQ_LENGTH)
     max_predictions_per_seq: int = fields.integer(
         20, "Number of masked tokens in an example of the training records, with padding: --max_predictions_per_seq of "
-        "their creation, or twice as many with --do_permutation. For several sets: as in the longest examples.",
-        bounds.PREDICTIONS)
+        "their creation, or twice as many with --do_permutation.", bounds.PREDICTIONS)
     dynamic_masking: bool = fields.boolean(
         False, "Whether to draw new masks in each epoch, by the rules with which the records were made.")
     masked_lm_budget: float = fields.number(
         0.0, "The release's flag for --dynamic_masking: any number above 0 turns it on.", lower_bound=0.0)
     masked_lm_prob: float | None = fields.number(
-        None, "Share of the tokens that --dynamic_masking masks at the start of the training. Default: the share with "
-        "which the records were made. Evaluation keeps the masks of its records.", lower_bound=0.0, upper_bound=1.0)
-    final_masked_lm_prob: float | None = fields.number(
-        None, "Share of the tokens that --dynamic_masking masks at the end of the training. The share changes "
-        "linearly, from step to step. Default: it stays the same.", lower_bound=0.0, upper_bound=1.0)
+        None, "Share of the tokens that --dynamic_masking masks. Default: the share with which the "
+        "records were made. Evaluation keeps the masks of its records.", lower_bound=0.0, upper_bound=1.0)
     pack_rows: int = fields.integer(
         0, "Length of the rows of a training batch, as a multiple of the length of the records. Several examples share "
         "a row, so that there is less padding; the losses stay the same. Longer rows have less padding, but each "
@@ -101,14 +90,10 @@ class PretrainingConfig(Config):
         super().__post_init__()
         if not (self.do_train or self.do_eval):
             raise ValueError("nothing to do: set --do_train or --do_eval")
-        for name in ("masked_lm_prob", "final_masked_lm_prob"):
-            if getattr(self, name) is not None and not self.draws_masks:
-                raise ValueError(f"--{name} needs --dynamic_masking: without it, the masks of the records are used")
+        if self.masked_lm_prob is not None and not self.draws_masks:
+            raise ValueError("--masked_lm_prob needs --dynamic_masking: without it, the masks of the records are used")
         if self.pack_rows and self.devices.strategy == "tpu":
             raise ValueError("--pack_rows is not for a TPU with TensorFlow: use --runtime=jax")
-        if self.input_share and len(self.input_share) != len(self.input_file):
-            raise ValueError(f"--input_share must be set once for each of {len(self.input_file)} --input_file. "
-                             f"Received: {len(self.input_share)} times")
         if not (self.input_file or self.eval_input_file and not self.do_train):
             raise ValueError("--input_file is missing")
 

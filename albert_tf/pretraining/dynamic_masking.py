@@ -7,7 +7,6 @@ epoch to epoch, and neither a restart nor the number of replicas changes them.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Callable, Sequence
 
 import tensorflow as tf
@@ -26,58 +25,39 @@ _RECORDS_TO_FIND_MASK = 200  # from which the id of [MASK] is inferred
 _OPTIONS = ("max_predictions_per_seq", "masked_lm_prob", "ngram", "favor_shorter_ngram", "whole_words")
 
 
-@dataclasses.dataclass(frozen=True)
-class MaskedShare:
-    """The share of the tokens to mask, which changes linearly over a run and is a function of the step alone."""
-
-    initial: float  # at step 0
-    final: float  # at the end of the run
-    num_train_steps: int
-
-    def at(self, step: tf.Tensor) -> tf.Tensor:
-        """The share, float64 [], at a step (an integer, [])."""
-        progress = tf.cast(step, tf.float64) / self.num_train_steps
-        return self.initial + (self.final - self.initial) * tf.minimum(progress, 1.0)
-
-    def check(self, options: MaskingOptions, max_seq_length: int) -> None:
-        """Raises ValueError if max_predictions_per_seq is too small for the masked tokens of the longest examples."""
-        largest = max(self.initial, self.final)
-        tokens = round(max_seq_length * largest)
-        if tokens > options.max_predictions_per_seq:
-            raise ValueError(f"a masked_lm_prob of {largest:g} masks {tokens} of {max_seq_length} tokens, but the "
-                             f"records have max_predictions_per_seq {options.max_predictions_per_seq}: make them with "
-                             f"--max_predictions_per_seq={tokens} or more")
+def check_predictions(options: MaskingOptions, max_seq_length: int) -> None:
+    """Raises ValueError if max_predictions_per_seq is too small for the masked tokens of the longest examples."""
+    tokens = round(max_seq_length * options.masked_lm_prob)
+    if tokens > options.max_predictions_per_seq:
+        raise ValueError(f"a masked_lm_prob of {options.masked_lm_prob:g} masks {tokens} of {max_seq_length} tokens, "
+                         f"but the records have max_predictions_per_seq {options.max_predictions_per_seq}: make them "
+                         f"with --max_predictions_per_seq={tokens} or more")
 
 
 def dynamic_masking(options: MaskingOptions, mask_id: int, vocab_size: int, seed: int) -> Callable[..., dict]:
     """Returns new_masks with random numbers that depend only on the seed and the numbers of the examples.
 
-    Its arguments: a batch, the numbers, int64 [rows], and optionally the share of the tokens to mask, a tensor [].
+    Its arguments: a batch, and the numbers, int64 [rows].
     """
 
-    def mask(batch: dict, numbers: tf.Tensor, masked_lm_prob: tf.Tensor | None = None) -> dict:
+    def mask(batch: dict, numbers: tf.Tensor) -> dict:
         rows, seq = batch["input_ids"].shape
         chance = tf.map_fn(lambda number: tf.random.stateless_uniform([CHANCES, seq], [seed, number]), numbers,
                            fn_output_signature=tf.TensorSpec([CHANCES, seq], tf.float32))
         chance = tf.ensure_shape(chance, [rows, CHANCES, seq])
-        return new_masks(batch, chance, options, mask_id, vocab_size, masked_lm_prob)
+        return new_masks(batch, chance, options, mask_id, vocab_size)
 
     return mask
 
 
-def new_masks(
-    batch: dict, chance: tf.Tensor, options: MaskingOptions, mask_id: int, vocab_size: int,
-    masked_lm_prob: tf.Tensor | None = None,
-) -> dict:
+def new_masks(batch: dict, chance: tf.Tensor, options: MaskingOptions, mask_id: int, vocab_size: int) -> dict:
     """Replaces the masks of a batch by new ones. Shapes are static if the batch's are, so XLA compiles this function.
 
     Args:
       batch: the features of a batch of records (pretraining_features; int32, weights float32).
       chance: uniform random numbers from 0 to 1, float32 [rows, CHANCES, seq].
-      options: how tokens are chosen; `permutation` is ignored. max_predictions_per_seq bounds the masked tokens of an
-        example, whatever their share is.
+      options: how tokens are chosen; `permutation` is ignored.
       mask_id, vocab_size: the id of [MASK], and the number of pieces from which random ones are drawn.
-      masked_lm_prob: the share of the tokens to mask, a float tensor []. Default: as in the options.
 
     Returns:
       The batch with new input_ids, masked_lm_positions, masked_lm_ids and masked_lm_weights, of the same shapes.
@@ -86,7 +66,7 @@ def new_masks(
     rows, seq = tf.shape(ids)[0], ids.shape[1]
     order, sizes, fates, pieces = tf.unstack(chance, axis=1)
     free = maskable(ids, batch["input_mask"])
-    goals = _goals(batch["input_mask"], options, masked_lm_prob)
+    goals = _goals(batch["input_mask"], options)
     masked = _draw_tokens(free, _words(batch["token_boundary"], free, options), goals, order, sizes, options)
 
     predictions = batch["masked_lm_positions"].shape[1]
@@ -166,12 +146,10 @@ def find_mask_id(files: Sequence[RecordFile], max_seq_length: int, max_predictio
     return int(tf.argmax(tf.math.bincount(tf.cast(at_masked, tf.int32))))
 
 
-def _goals(input_mask: tf.Tensor, options: MaskingOptions, masked_lm_prob: tf.Tensor | None) -> tf.Tensor:
+def _goals(input_mask: tf.Tensor, options: MaskingOptions) -> tf.Tensor:
     """MaskingOptions.goal of each row's length, int32 [rows]; both round halves to even."""
     lengths = tf.cast(tf.reduce_sum(input_mask, axis=1), tf.float64)
-    if masked_lm_prob is None:
-        masked_lm_prob = tf.constant(options.masked_lm_prob, tf.float64)
-    goals = tf.cast(tf.round(lengths * tf.cast(masked_lm_prob, tf.float64)), tf.int32)
+    goals = tf.cast(tf.round(lengths * options.masked_lm_prob), tf.int32)
     return tf.minimum(tf.maximum(goals, 1), options.max_predictions_per_seq)
 
 

@@ -62,9 +62,11 @@ def _pretrain(options: PretrainingConfig, selected: ResolvedModel, strategy: tf.
     make_directory(output_dir)
     if options.do_train:  # an evaluation has the length of its records
         check_length(options.max_seq_length, config)
-    training_sets = _training_records(options, config) if options.do_train else []
+    training_sets = [reading.open_records(
+        expand_globs(options.input_file), options.max_seq_length, options.max_predictions_per_seq, config.vocab_size)
+    ] if options.do_train else []
     evaluation_sets = [_evaluation_records(options, patterns, config)
-                       for patterns in options.eval_input_file or options.input_file] if options.do_eval else []
+                       for patterns in options.eval_input_file or [options.input_file]] if options.do_eval else []
     all_files = _files_of(training_sets + evaluation_sets)
     formats = {records.phonemes for records in training_sets + evaluation_sets}
     for file in (records.files[0] for records in evaluation_sets if records.phonemes):
@@ -75,22 +77,22 @@ def _pretrain(options: PretrainingConfig, selected: ResolvedModel, strategy: tf.
     if options.sentence_objective:
         sentence_objectives = {options.sentence_objective}
     elif options.do_train:
-        sentence_objectives = {_sentence_objective_of(_files_of(training_sets))}
+        sentence_objectives = {_sentence_objective_of(training_sets[0].files)}
     distillation, teacher = options.distillation, None
     if options.do_train and distillation.teacher_checkpoint and distillation.distillation_alpha:
         teacher = Teacher.of(distillation, "pretrainer" if formats == {None} else "phoneme_pretrainer", {})
         teacher.check_tokens(tokenizer, config, options.max_seq_length)
         if tokenizer is None and teacher.source.vocabulary:  # otherwise the two are equal
-            reading.check_tokenizer(_files_of(training_sets), teacher.tokenizer, config.vocab_size)
+            reading.check_tokenizer(training_sets[0].files, teacher.tokenizer, config.vocab_size)
     with strategy.scope():  # also for the metrics, which are sums over all replicas
         new_objective = (_phoneme_objective_factory(options, config, formats, teacher, selected.stored)
                          if formats != {None} else
                          _objective_factory(config, sentence_objectives != {"none"}, teacher))
         objective, _ = selected.build(new_objective, _initial_weights(options), options.init_from_group0)
     training, schedule = options.training, options.training.schedule
-    shapes_vary = options.pack_rows > 0 or len(options.input_file) > 1
-    trainer = new_trainer(objective, strategy, training, options.devices, schedule, shapes_vary=shapes_vary,
-                          rows_vary=shapes_vary)
+    are_packed = options.pack_rows > 0
+    trainer = new_trainer(objective, strategy, training, options.devices, schedule, shapes_vary=are_packed,
+                          rows_vary=are_packed)
     checkpoints = Checkpoints(output_dir, trainer, config, training.keep_checkpoint_max, is_chief(strategy))
     evaluator = None
     if options.do_eval:
@@ -98,7 +100,7 @@ def _pretrain(options: PretrainingConfig, selected: ResolvedModel, strategy: tf.
                               objective.best_metric, checkpoints.save_best, is_chief(strategy))
     with batching.naming_changed_files(all_files):
         if options.do_train:
-            batches_from = _batches_from_step(options, training_sets, config.vocab_size, devices.count(strategy))
+            batches_from = _batches_from_step(options, training_sets[0], config.vocab_size, devices.count(strategy))
             trained = train(trainer, checkpoints, batches_from, training, schedule, strategy, evaluator,
                             before_steps=lambda: write_settings(objective.model.settings, config, output_dir,
                                                                 vocabulary))
@@ -162,21 +164,6 @@ def _write_card(
                    ", ".join(dict.fromkeys(map(name, evaluated))), trained=trained)
 
 
-def _training_records(options: PretrainingConfig, config: AlbertConfig) -> list[RecordSet]:
-    """The set of each --input_file. If there are several, the shorter ones have the lengths of their first records."""
-    longest = options.max_seq_length, options.max_predictions_per_seq
-    sets = []
-    for patterns in options.input_file:
-        paths = expand_globs(patterns)
-        lengths = reading.lengths_of_records(paths[0]) if len(options.input_file) > 1 else None
-        max_seq_length, max_predictions_per_seq = lengths if lengths and lengths[0] < longest[0] else longest
-        sets.append(reading.open_records(paths, max_seq_length, max_predictions_per_seq, config.vocab_size))
-    if all(records.max_seq_length < longest[0] for records in sets):
-        raise ValueError(f"--max_seq_length={longest[0]} is more than the length of the longest --input_file, "
-                         f"{max(records.max_seq_length for records in sets)}: set it to that number")
-    return sets
-
-
 def _evaluation_records(options: PretrainingConfig, patterns: str, config: AlbertConfig) -> RecordSet:
     """The set of an --eval_input_file, with the lengths of its first record."""
     paths = expand_globs(patterns)
@@ -210,13 +197,11 @@ def _initial_weights(options: PretrainingConfig) -> str | None:
     return None if has_checkpoints else options.source.init_path
 
 
-def _batches_from_step(options: PretrainingConfig, sets: list[RecordSet], vocab_size: int, num_devices: int):
+def _batches_from_step(options: PretrainingConfig, records: RecordSet, vocab_size: int, num_devices: int):
     """The `batches_from` function of train(): from a first step to a function from an InputContext to batches."""
-    shares = options.input_share or [1] * len(options.input_file)
-    batches = reading.TrainingBatches(sets, shares, options.training.train_batch_size, options.training.random_seed)
+    batches = reading.TrainingBatches(records, options.training.train_batch_size, options.training.random_seed)
     if options.draws_masks:
-        batches.draw_masks(vocab_size, options.masked_lm_prob, options.final_masked_lm_prob,
-                           options.training.num_train_steps)
+        batches.draw_masks(vocab_size, options.masked_lm_prob)
     if options.pack_rows:
         micro_batches = num_devices * options.training.gradient_accumulation_steps
         rows = options.training.train_batch_size // micro_batches

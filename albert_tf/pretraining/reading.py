@@ -1,13 +1,4 @@
-"""Reads pre-training records: checks the files, parses batches, and trains on sets of several lengths in turns.
-
-Which set a step trains on is a function of the step alone: each step takes the set that is furthest behind its share.
-With shares of 3 and 1, the sets of the first steps are 0 0 1 0, 0 0 1 0. All steps have equal numbers of tokens, so
-batches of short examples have more rows::
-
-    set                              rows of a batch (train_batch_size 8)
-    64 tokens                        32
-    256 tokens (--max_seq_length)    8
-"""
+"""Reads pre-training records: checks the files, and parses batches."""
 
 from __future__ import annotations
 
@@ -20,7 +11,7 @@ from absl import logging
 from google.protobuf.message import DecodeError
 
 from albert_tf.data import batching
-from albert_tf.data.records import CountedFile, check_records, pretraining_features, without_autotuning
+from albert_tf.data.records import CountedFile, check_records, pretraining_features
 from albert_tf.pretraining import dynamic_masking
 from albert_tf.pretraining.examples import OBJECTIVES
 from albert_tf.pretraining.packed_rows import packer
@@ -92,26 +83,16 @@ def lengths_of_records(path: str) -> tuple[int, int] | None:
 
 
 class TrainingBatches:
-    """Batches of one set of records, or of several sets in turns.
+    """Batches of a set of records.
 
     Args:
-      sets: the sets. The longest max_seq_length must be a multiple of the others.
-      shares: for each set a whole number; a set's share of the steps is its number divided by their sum.
-      batch_size: examples of a batch of the longest set, over all replicas.
+      batch_size: examples of a batch, over all replicas.
     """
 
-    def __init__(self, sets: Sequence[RecordSet], shares: Sequence[int], batch_size: int, seed: int):
-        longest = max(one.max_seq_length for one in sets)
-        for one in sets:
-            if longest % one.max_seq_length:
-                raise ValueError(f"the length of the longest records, {longest}, must be a multiple of the other "
-                                 f"lengths, for steps of equal numbers of tokens. Received: {one.files[0].path} with "
-                                 f"{one.max_seq_length}")
-        self._sets, self._seed = sets, seed
-        self.batch_sizes = [batch_size * longest // one.max_seq_length for one in sets]
-        self.cycle = turns(shares)
-        self._parsers = [one.parser(seed) for one in sets]
-        self._packers: list[Callable | None] = [None] * len(sets)
+    def __init__(self, records: RecordSet, batch_size: int, seed: int):
+        self._records, self._batch_size, self._seed = records, batch_size, seed
+        self._parse = records.parser(seed)
+        self._pack: Callable | None = None
 
     def pack_rows(self, length: int, multiple: int) -> None:
         """Packs several examples into a row.
@@ -123,74 +104,37 @@ class TrainingBatches:
         Raises:
           ValueError: the records are of phonemes.
         """
-        if any(one.phonemes for one in self._sets):
+        if self._records.phonemes:
             raise ValueError("--pack_rows is for records of text: records of phonemes are padded")
-        self._packers = [packer(batch_size, length, multiple) for batch_size in self.batch_sizes]
+        self._pack = packer(self._batch_size, length, multiple)
 
-    def draw_masks(self, vocab_size: int, masked_lm_prob: float | None, final_masked_lm_prob: float | None,
-                   num_train_steps: int) -> None:
+    def draw_masks(self, vocab_size: int, masked_lm_prob: float | None) -> None:
         """Replaces the masks of the records by new ones, in each epoch.
 
-        The share of masked tokens changes from masked_lm_prob (None: as in the records) to final_masked_lm_prob (None:
-        the same) in num_train_steps. Random pieces are drawn from vocab_size ones.
+        masked_lm_prob is the share of masked tokens; None: as in the records. Random pieces are drawn from vocab_size
+        ones.
 
         Raises:
-          ValueError: records of a set have different options, no masked tokens, or too few predictions for a share.
+          ValueError: the records have different options, no masked tokens, or too few predictions for the share.
         """
-        for number, one in enumerate(self._sets):
-            if one.phonemes:
-                raise ValueError("--dynamic_masking is for records of text: records of phonemes get new masks anyway")
-            options = dynamic_masking.options_of_records(one.files, one.max_predictions_per_seq)
-            initial = options.masked_lm_prob if masked_lm_prob is None else masked_lm_prob
-            final = initial if final_masked_lm_prob is None else final_masked_lm_prob
-            share = dynamic_masking.MaskedShare(initial, final, num_train_steps)
-            if (masked_lm_prob, final_masked_lm_prob) != (None, None):
-                share.check(options, one.max_seq_length)
-            mask_id = dynamic_masking.find_mask_id(one.files, one.max_seq_length, one.max_predictions_per_seq)
-            logging.info("new masks in each epoch: the share of masked tokens is %g at the start and %g at the end, an "
-                         "n-gram has at most %s, and [MASK] is %d", initial, final,
-                         count_of(options.ngram, "word" if options.whole_words else "piece"), mask_id)
-            mask = dynamic_masking.dynamic_masking(options, mask_id, vocab_size, self._seed)
-            self._parsers[number] = self._masking(number, self._parsers[number], mask, share)
-
-    def _masking(self, number: int, parse: Callable, mask: Callable, share: dynamic_masking.MaskedShare
-                 ) -> Callable:
-        turns_of_set = tf.constant(np.flatnonzero(self.cycle == number))
-
-        def parse_and_mask(records, numbers):
-            turn = numbers[0] // self.batch_sizes[number]  # how many batches of this set were before
-            in_cycle = tf.size(turns_of_set, tf.int64)
-            step = turn // in_cycle * len(self.cycle) + turns_of_set[turn % in_cycle]
-            return mask(parse(records, numbers), numbers, share.at(step))
-
-        return parse_and_mask
+        records = self._records
+        if records.phonemes:
+            raise ValueError("--dynamic_masking is for records of text: records of phonemes get new masks anyway")
+        options = dynamic_masking.options_of_records(records.files, records.max_predictions_per_seq)
+        if masked_lm_prob is not None:
+            options = dataclasses.replace(options, masked_lm_prob=masked_lm_prob)
+            dynamic_masking.check_predictions(options, records.max_seq_length)
+        mask_id = dynamic_masking.find_mask_id(records.files, records.max_seq_length, records.max_predictions_per_seq)
+        logging.info("new masks in each epoch: the share of masked tokens is %g, an n-gram has at most %s, and [MASK] "
+                     "is %d", options.masked_lm_prob,
+                     count_of(options.ngram, "word" if options.whole_words else "piece"), mask_id)
+        parse, mask = self._parse, dynamic_masking.dynamic_masking(options, mask_id, vocab_size, self._seed)
+        self._parse = lambda serialized, numbers: mask(parse(serialized, numbers), numbers)
 
     def from_step(self, first_step: int, context: tf.distribute.InputContext) -> tf.data.Dataset:
         """An endless data set of batches that begins with the batch of `first_step` (see training_record_batches)."""
-        cycles, rest = divmod(first_step, len(self.cycle))
-        datasets = []
-        for number, (one, batch_size, parse, pack) in enumerate(
-                zip(self._sets, self.batch_sizes, self._parsers, self._packers)):
-            taken = cycles * np.sum(self.cycle == number) + np.sum(self.cycle[:rest] == number)
-            datasets.append(batching.training_record_batches(one.files, parse, batch_size, self._seed, int(taken),
-                                                             context, pack))
-        if len(datasets) == 1:
-            return datasets[0]
-        local = context.num_replicas_in_sync // context.num_input_pipelines  # consecutive elements of a step
-        cycle = tf.constant(self.cycle)
-        choices = tf.data.Dataset.range(first_step * local, tf.int64.max).map(
-            lambda element: cycle[element // local % len(self.cycle)])
-        batches = tf.data.Dataset.choose_from_datasets(datasets, choices)
-        return without_autotuning(batching.with_infinite_cardinality(batches))
-
-
-def turns(shares: Sequence[int]) -> np.ndarray:
-    """The set of each step of a cycle, int64 [sum of shares]: the one that is furthest behind its share."""
-    counts, cycle = np.zeros(len(shares), np.int64), []
-    for step in range(1, sum(shares) + 1):
-        cycle.append(int(np.argmax(np.multiply(shares, step) - counts * sum(shares))))
-        counts[cycle[-1]] += 1
-    return np.array(cycle, np.int64)
+        return batching.training_record_batches(self._records.files, self._parse, self._batch_size, self._seed,
+                                                first_step, context, self._pack)
 
 
 def check_tokenizer(files: Sequence[CountedFile], tokenizer: FullTokenizer | None, vocab_size: int) -> None:

@@ -128,9 +128,8 @@ class Trainer(keras.Model):
       gradient_accumulation_steps: number of micro-batches of a step.
       jit_compile: whether to compile the computation of gradients with XLA.
       loss_scaling: whether to scale losses, so that small float16 gradients do not become 0.
-      shapes_vary: whether batches have several lengths.
-      rows_vary: whether batches of several lengths also have several numbers of rows: then each shape has a separate
-        graph.
+      shapes_vary: whether batches have several lengths or numbers of rows.
+      rows_vary: whether they have several numbers of rows: then each shape has a separate graph.
       parts: the largest number of parts of a micro-batch that are computed at the same time; 1 if the objective's loss
         compares rows.
 

@@ -8,7 +8,7 @@ from synthetic_records import CLS, MASK, SEP, VOCAB_SIZE, example, write_records
 from albert_tf.data.records import RecordFile, check_records
 from albert_tf.pretraining.dynamic_masking import (
     CHANCES,
-    MaskedShare,
+    check_predictions,
     dynamic_masking,
     find_mask_id,
     new_masks,
@@ -134,34 +134,28 @@ def test_an_example_of_one_word_is_masked(remask):
     assert tf.reduce_sum(again["masked_lm_weights"]) == 1
 
 
-def test_the_share_of_masked_tokens_may_change_from_batch_to_batch(examples):
+@pytest.mark.parametrize("share", [0.3, 0.15, 0.01])
+def test_each_example_has_its_share_of_masked_tokens(examples, share):
     batch, _, starts_of_rows = examples
     wide = dict(batch, **{f"masked_lm_{name}": tf.pad(batch[f"masked_lm_{name}"], [[0, 0], [0, 10]])
                           for name in ("positions", "ids", "weights")})
-    single = MaskingOptions(19, ngram=1, whole_words=False)
-    remask = tf.function(dynamic_masking(single, MASK, VOCAB_SIZE, seed=7))
-    lengths = np.array([len(starts) for starts in starts_of_rows])
-    for share in (0.3, 0.15, 0.01):
-        again = remask(wide, tf.range(ROWS, dtype=tf.int64), tf.constant(share, tf.float64))
-        goals = np.clip(np.round(lengths * share), 1, 19)
-        np.testing.assert_array_equal(tf.reduce_sum(again["masked_lm_weights"], axis=1), goals)
+    single = MaskingOptions(19, masked_lm_prob=share, ngram=1, whole_words=False)
+    again = tf.function(dynamic_masking(single, MASK, VOCAB_SIZE, seed=7))(wide, tf.range(ROWS, dtype=tf.int64))
+    goals = np.clip(np.round(np.array([len(starts) for starts in starts_of_rows]) * share), 1, 19)
+    np.testing.assert_array_equal(tf.reduce_sum(again["masked_lm_weights"], axis=1), goals)
 
 
 def test_a_step_that_xla_compiles_as_a_whole_can_draw_new_masks(examples):
     chance = tf.random.stateless_uniform([ROWS, CHANCES, SEQ], [1, 2])
-    draw = lambda chance, share: new_masks(examples[0], chance, OPTIONS, MASK, VOCAB_SIZE, share)  # noqa: E731
+    draw = lambda chance: new_masks(examples[0], chance, OPTIONS, MASK, VOCAB_SIZE)  # noqa: E731
     compiled, plain = tf.function(draw, jit_compile=True), tf.function(draw)
-    for share in (tf.constant(0.15), tf.constant(0.1)):
-        tf.nest.map_structure(np.testing.assert_array_equal, compiled(chance, share), plain(chance, share))
+    tf.nest.map_structure(np.testing.assert_array_equal, compiled(chance), plain(chance))
 
 
-def test_the_share_of_masked_tokens_is_a_linear_function_of_the_step_and_needs_as_many_predictions():
-    share = MaskedShare(0.3, 0.15, num_train_steps=1000)
-    shares = [float(share.at(tf.constant(step, tf.int64))) for step in (0, 1, 500, 1000, 2000)]
-    assert shares == pytest.approx([0.3, 0.29985, 0.225, 0.15, 0.15])
-    share.check(MaskingOptions(19), 64)
+def test_a_share_needs_as_many_predictions():
+    check_predictions(MaskingOptions(19, masked_lm_prob=0.3), 64)
     with pytest.raises(ValueError, match="0.3 masks 19 of 64 tokens, .*_per_seq=19"):
-        MaskedShare(0.15, 0.3, 10).check(OPTIONS, 64)
+        check_predictions(MaskingOptions(9, masked_lm_prob=0.3), 64)
 
 
 def test_the_id_of_mask_and_the_options_are_those_of_the_records(tmp_path):

@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 from synthetic_records import FIRST_ID, VOCAB_SIZE, example, write_records
 
-from albert_tf.data.batching import training_record_batches
 from albert_tf.data.feature_table import FeatureSchema, FeatureTable
 from albert_tf.data.records import RecordFile, record_writer, serialize
 from albert_tf.pretraining.examples import MaskingOptions
@@ -20,8 +19,6 @@ from albert_tf.pretraining.reading import (
     frequency_baseline,
     lengths_of_records,
     open_records,
-    parser,
-    turns,
 )
 from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
 
@@ -129,49 +126,28 @@ def test_the_baseline_knows_how_frequent_pieces_are_and_counts_no_special_tokens
     assert loss == pytest.approx(-np.mean([math.log(counts[piece] / total) for piece in masked[1]]))
 
 
-@pytest.mark.parametrize("shares, sets", [
-    ([1], [0]), ([1, 1], [0, 1]), ([3, 1], [0, 0, 1, 0]), ([1, 4], [1, 1, 0, 1, 1]), ([2, 1, 1], [0, 1, 2, 0])])
-def test_each_step_takes_the_set_that_is_furthest_behind_its_share(shares, sets):
-    assert turns(shares).tolist() == sets
-
-
 @pytest.fixture(scope="module")
-def sets(tmp_path_factory):
-    """Sets of 16 and 32 tokens."""
-    folder = tmp_path_factory.mktemp("sets")
-    return [open_records([write_records(folder / f"{length}.tfrecord", 30, length, predictions)], length, predictions,
-                         VOCAB_SIZE) for length, predictions in ((16, 5), (32, 10))]
+def short_records(tmp_path_factory):
+    path = write_records(tmp_path_factory.mktemp("records") / "x.tfrecord", 30, 16, 5)
+    return open_records([path], 16, 5, VOCAB_SIZE)
 
 
-def batches_from(first_step, steps, sets, shares=(3, 1), context=WHOLE, masked_lm_prob=None, final=None):
-    batches = TrainingBatches(sets, shares, 4, seed=1)
-    if masked_lm_prob is not None:
-        batches.draw_masks(VOCAB_SIZE, masked_lm_prob, final, num_train_steps=16)
+def batches_from(first_step, steps, records, context=WHOLE, masked_lm_prob=0.3):
+    batches = TrainingBatches(records, 8, seed=1)
+    batches.draw_masks(VOCAB_SIZE, masked_lm_prob)
     return list(batches.from_step(first_step, context).take(steps).as_numpy_iterator())
 
 
-def test_each_step_has_the_rows_that_its_set_has_next_and_equally_many_tokens(sets):
-    alone = [training_record_batches(records.files, parser(records.max_seq_length, records.max_predictions_per_seq),
-                              batch_size, 1, 0, WHOLE).as_numpy_iterator()
-             for records, batch_size in zip(sets, (8, 4))]
-    batches = batches_from(0, 8, sets)
-    assert [batch["input_ids"].shape for batch in batches] == 2 * [(8, 16), (8, 16), (4, 32), (8, 16)]
-    for batch, place in zip(batches, 2 * [0, 0, 1, 0]):
-        np.testing.assert_array_equal(batch["input_ids"], next(alone[place])["input_ids"])
-
-
-@pytest.mark.long
-def test_batches_of_several_lengths_do_not_depend_on_where_reading_began(sets):
-    whole = batches_from(0, 12, sets, masked_lm_prob=0.3, final=0.1)
-    for first_step in (1, 3, 6, 7):
-        for batch, expected in zip(batches_from(first_step, 12 - first_step, sets, masked_lm_prob=0.3, final=0.1),
-                                   whole[first_step:]):
+def test_batches_with_new_masks_do_not_depend_on_where_reading_began(short_records):
+    whole = batches_from(0, 8, short_records)
+    for first_step in (1, 6):
+        for batch, expected in zip(batches_from(first_step, 8 - first_step, short_records), whole[first_step:]):
             assert all(np.array_equal(batch[name], values) for name, values in expected.items())
 
 
 def test_packed_rows_have_every_example_once_and_do_not_depend_on_replicas_and_on_where_reading_began(tmp_path):
     records = open_records([write_records(tmp_path / "x.tfrecord", 60, 32, 5, shortest=5)], 32, 5, VOCAB_SIZE)
-    batches = TrainingBatches([records], [1], 16, seed=1)
+    batches = TrainingBatches(records, 16, seed=1)
     padded = list(batches.from_step(0, WHOLE).take(6).as_numpy_iterator())
     batches.pack_rows(length=1, multiple=2)
     whole = list(batches.from_step(0, WHOLE).take(6).as_numpy_iterator())
@@ -212,28 +188,20 @@ def test_a_row_has_no_more_texts_and_predictions_than_it_has_room_for():
         np.testing.assert_array_equal(found["text_starts"][:, -1], 3 * np.array(texts))
 
 
-def test_replicas_share_the_batch_of_each_length(sets):
-    whole = batches_from(2, 4, sets, masked_lm_prob=0.3)
+def test_replicas_share_a_batch(short_records):
+    whole = batches_from(2, 4, short_records)
     two = tf.distribute.InputContext(num_input_pipelines=1, input_pipeline_id=0, num_replicas_in_sync=2)
     second = tf.distribute.InputContext(num_input_pipelines=2, input_pipeline_id=1, num_replicas_in_sync=2)
-    halves = batches_from(2, 8, sets, context=two, masked_lm_prob=0.3)
-    for batch, first, last, own in zip(whole, halves[::2], halves[1::2],
-                                       batches_from(2, 4, sets, context=second, masked_lm_prob=0.3)):
+    halves = batches_from(2, 8, short_records, two)
+    for batch, first, last, own in zip(whole, halves[::2], halves[1::2], batches_from(2, 4, short_records, second)):
         for name, values in batch.items():
             np.testing.assert_array_equal(np.concatenate([first[name], last[name]]), values)
             np.testing.assert_array_equal(own[name], last[name])
 
 
-def test_the_share_of_masked_tokens_follows_the_step_of_the_run_at_every_length(sets):
-    """Steps 2 and 6 are the first batches of 32 tokens."""
-    for step, batch in enumerate(batches_from(0, 8, sets, masked_lm_prob=0.3, final=0.02)):
-        share = 0.3 - 0.28 * step / 16
+@pytest.mark.parametrize("share", [0.3, 0.1])
+def test_the_requested_share_of_the_tokens_is_masked(short_records, share):
+    for batch in batches_from(0, 4, short_records, masked_lm_prob=share):
         goals = np.clip(np.round(batch["input_mask"].sum(axis=1) * share), 1, None)
         masked = batch["masked_lm_weights"].sum(axis=1)
         assert (masked <= goals).all() and masked.sum() >= 0.8 * goals.sum()
-
-
-def test_a_length_that_does_not_divide_the_longest_is_refused(sets, tmp_path):
-    odd = open_records([write_records(tmp_path / "odd.tfrecord", 9, 12)], 12, 3, VOCAB_SIZE)
-    with pytest.raises(ValueError, match="longest records, 32, must be a multiple .* Received: .*odd.tfrecord with 12"):
-        TrainingBatches([sets[1], odd], [1, 1], 4, seed=1)
