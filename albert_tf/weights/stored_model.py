@@ -142,7 +142,7 @@ def open_model(path: str) -> StoredModel:
     Raises:
       ValueError: there is nothing in a known format, or it cannot be read.
     """
-    if tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path):
+    if not is_url(path) and tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path):
         check_is_file(path)  # and no pipe
     folder = shipped_model(path)
     return dataclasses.replace(_open(folder), path=path) if folder else _open(path)
