@@ -24,6 +24,7 @@ from albert_tf.utils.files import (
     check_directory,
     check_name_fits,
     check_no_wildcard,
+    is_inside,
     is_remote,
     names_in,
     open_binary,
@@ -80,6 +81,9 @@ def read_manifest(manifest: str) -> dict[str, Any]:
     if (type(content.get("complete")) is not bool or not isinstance(content.get("made_from"), dict)
             or not isinstance(files, dict) or not all(isinstance(file, dict) for file in files.values())):
         raise ValueError(f"{manifest} is not a manifest of this version: make the files again")
+    for name in files:  # the next output removes them
+        if os.path.isabs(name) or os.pardir in name.split("/"):
+            raise ValueError(f"{manifest} names {name!r}, which is outside of its folder: it is damaged, or not ours")
     return content
 
 
@@ -208,7 +212,8 @@ class OutputSet:
                 _write_manifest(temporary, dict(content, complete=True))
             for path, (earlier, new) in files_of.items():
                 places = (os.path.join(os.path.dirname(path), name) for name in earlier)
-                removed = [_target(place) for place in places if is_remote(place) or not os.path.islink(place)]
+                removed = [_target(place) for place in places if is_remote(place) or not os.path.islink(place)
+                           and is_inside(place, os.path.dirname(path))]  # no link to a folder leads out of it
                 replace_files(dict.fromkeys([*removed, *new]), new, folders[path], undo)
             for path in contents:
                 move(_temporary_manifest(path, folders[path]), manifest_path(path))

@@ -435,6 +435,26 @@ def test_a_new_path_and_an_empty_file_and_an_earlier_output_may_be_written(tmp_p
         assert check_output(f"{folder}/x.tfrecord", [f"{folder}/{SHARDS[0]}"]) == SHARDS[:2]
 
 
+@pytest.mark.parametrize("name", ["../precious", "{}/precious", "a/../../precious", "link/precious"])
+def test_a_strangers_manifest_cannot_name_files_outside_of_its_folder(tmp_path, name):
+    (tmp_path / "precious").write_text("mine")
+    folder = tmp_path / "downloaded"
+    (folder / "a").mkdir(parents=True)
+    (folder / "x.npy").touch()
+    (folder / "link").symlink_to(tmp_path)
+    content = dict(complete=True, made_from={}, files={name.format(tmp_path): dict(size=4)})
+    for manifest in ("x.npy.manifest.json", ".export.manifest.json"):
+        (folder / manifest).write_text(json.dumps(content))
+    if not name.startswith("link"):
+        with pytest.raises(ValueError, match="x.npy.manifest.json names .*precious"):
+            checked_manifest(str(folder / "x.npy.manifest.json"))
+    with contextlib.suppress(ValueError), output_set({f"{folder}/x.npy": [f"{folder}/x.npy"]}) as outputs:
+        write_text(outputs.temporary[f"{folder}/x.npy"], "array")
+    with contextlib.suppress(ValueError), output_folder(str(folder)) as temporary:
+        write_text(f"{temporary}/y", "export")
+    assert (tmp_path / "precious").read_text() == "mine"
+
+
 @pytest.mark.parametrize("length", [234, 242, 255, 300])
 def test_a_name_for_which_a_manifest_would_be_too_long_is_refused_before_the_work(tmp_path, length):
     path = str(tmp_path / ("x" * (length - 4) + ".npy"))
