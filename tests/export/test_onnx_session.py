@@ -1,10 +1,17 @@
 """OnnxModel is called like the Keras model that it was made from, and refuses files that are not its own."""
 
+import ast
 import functools
+import os
+import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
+from documentation import Page
 from new_head import SETTINGS, head_of_name, model_with_settings
+from script_session import REPOSITORY
 from tiny import TINY_TEXT, rows
 
 import albert_tf
@@ -180,3 +187,39 @@ def test_content_is_never_read_as_onnx_runtimes_other_format():
     producer = b"\x12\x06aaORTM"  # the mark of that format at bytes 4 to 8, within a model's producer_name
     content = producer + to_onnx(head_named("encoder").model(TINY_TEXT))
     assert OnnxModel(content).config == TINY_TEXT
+
+
+# Imports of what `pip install numpy onnxruntime sentencepiece absl-py` does not install fail.
+WITHOUT_TENSORFLOW = """
+import sys
+
+class NotInstalled:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("tensorflow", "tf_keras", "keras", "tqdm", "filelock", "scipy", "safetensors", "yaml", "jinja2"):
+            raise ModuleNotFoundError(name, name=name)
+
+sys.meta_path.insert(0, NotInstalled())
+"""
+
+
+def run_without_tensorflow(program, folder):
+    """What a program prints in an environment of ONNX Runtime alone, and the last line of its errors."""
+    done = subprocess.run([sys.executable, "-c", WITHOUT_TENSORFLOW + program], cwd=folder, capture_output=True,
+                          text=True, env=dict(os.environ, PYTHONPATH=str(REPOSITORY)))
+    return done.stdout, done.stderr.strip().rpartition("\n")[2]
+
+
+def test_the_page_gives_labels_and_probabilities_without_tensorflow(golden, tmp_path):
+    vocabulary = VocabularyFiles(shutil.copy(golden / "tiny_spm/tiny.model", tmp_path / "spiece.model"))
+    model = albert_tf.AlbertClassifier(TINY_TEXT.replace(initializer_range=0.5), 2, label_names=["no", "yes"],
+                                       max_seq_length=8)
+    (tmp_path / "rte_onnx").mkdir()
+    (tmp_path / "rte_onnx/classifier_int8.onnx").write_bytes(to_onnx(model, "int8"))
+    write_companions(model, str(tmp_path / "rte_onnx"), vocabulary)
+    block, = (block for block in Page(REPOSITORY / "docs/serving.md").blocks if "exponentials" in block.text)
+    printed, error = run_without_tensorflow(block.text, tmp_path)
+    export = from_onnx(str(tmp_path / "rte_onnx"))
+    labels, = albert_tf.classify_texts(export, export.tokenizer, ["He sold the boat."], ["The boat was sold."])
+    assert not error and ast.literal_eval(printed) == pytest.approx(dict(labels), abs=1e-6)
+    assert run_without_tensorflow("import albert_tf; albert_tf.from_onnx", tmp_path)[1].startswith(
+        "ModuleNotFoundError: albert_tf.from_onnx needs the package tqdm, which is not installed: ")
