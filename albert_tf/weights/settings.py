@@ -21,7 +21,7 @@ from absl import logging
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.modeling.settings import SentenceEncoderSettings, Settings
 from albert_tf.utils.bounds import check_one_of
-from albert_tf.utils.files import check_keys, errors_at, names_in, read_bytes, read_json_object
+from albert_tf.utils.files import errors_at, names_in, read_bytes, read_json_object
 from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.outputs import write_or_remove
 from albert_tf.weights.heads import HEAD_NAMES, settings_class
@@ -86,11 +86,10 @@ def label_difference(
 
 
 def _read(path: str) -> Settings:
-    content = read_json_object(path)
-    head = check_keys({name: content[name] for name in content if name == "head"}, path, {}, {"head": str}).get("head")
-    if head is not None:
-        check_one_of(f"{path}: head", head, HEAD_NAMES)
-    values, known = {name: value for name, value in content.items() if name != "head"}, settings_class(head)
+    values = read_json_object(path)
+    head = values.pop("head", None)
+    check_one_of(f"{path}: head", head, HEAD_NAMES)
+    known = settings_class(head)
     for name in values:
         if name not in known.names():
             raise ValueError(f"{path}: unknown key {name!r}; the known ones are {', '.join(['head', *known.names()])}")

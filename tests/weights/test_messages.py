@@ -116,7 +116,7 @@ MISTAKES = [
                                            (path.parent / WEIGHTS).unlink()), ["its own folder"])
       for name in ("../model.safetensors", 1, "/etc/model.safetensors", "x.bin")),
     (HF, "spiece.model", content(b"no model"), ["spiece.model"]),
-    (HF, "albert_tf.json", settings(head="classifier", exit_heads=True), ["'exit_heads'", "head"]),
+    (HF, "albert_tf.json", settings(head="classifier", depth=3), ["'depth'", "head"]),
     (KERAS, "config.json", of(dict(class_name="GemmaBackbone")), ["'GemmaBackbone'"]),
     (KERAS, "config.json", of(dict(config={})), ["embedding_dim, hidden_dim"]),
     (KERAS, "task.json", of(dict(class_name="AlbertTagger")), ["AlbertTextClassifier", "'AlbertTagger'"]),
@@ -161,9 +161,9 @@ MISTAKES = [
         (dict(head="classifier", multi_label=1), ["multi_label", "true or false", "1"]),
         (dict(head="classifier", temperature=0.0), ["temperature", "1e-06", "0.0"]),
         (dict(head="classifier", thresholds=[0.5, 2.0]), ["thresholds", "at most 1"]),
-        (dict(head=3), ["'head'", "str"]),
+        (dict(head=3), ["head", "encoder, ", "3"]),
         (dict(head="spam"), ["head", "encoder, "]),
-        (dict(max_windows=3), ["'max_windows'", "head, task, max_seq_length"]),
+        (dict(max_windows=3), ["head", "encoder, ", "None"]),  # as version 0.3 wrote it
         (dict(head="span", max_windows=3), ["'max_windows'"]),
         (dict(head="classifier", label_names="good"), ["label_names", "'good'"]),
         (dict(head="classifier", label_names=["bad", 3]), ["label_names", "3"]),
