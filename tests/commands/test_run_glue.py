@@ -67,11 +67,12 @@ def test_the_flags_of_a_task_override_those_of_all_tasks(tmp_path):
         "--albert_hub_module_handle=module"}
 
 
-@pytest.mark.parametrize("flags", [dict(task_name="rte"), dict(task_config="task.json")])
+@pytest.mark.parametrize("flags", [dict(task_name="rte"), dict(task_config="task.json"),
+                                   dict(predict_file="new.tsv", do_predict=True)])
 def test_one_task_is_for_run_classifier(golden, tmp_path, flags):
     done = run(golden, data_dir=golden / "glue", output_dir=tmp_path, **flags)
     assert done.returncode == 1 and done.stderr.endswith(
-        "this script runs all tasks in --data_dir: --task_name and --task_config are for run_classifier\n")
+        "all tasks in --data_dir: --task_name, --task_config and --predict_file are for run_classifier\n")
 
 
 def test_tasks_with_no_better_scores_than_the_most_frequent_label_are_told(
