@@ -234,33 +234,21 @@ def test_a_second_training_of_a_run_is_refused_before_it_writes_and_an_evaluatio
 
 
 @pytest.fixture(scope="module")
-def wrong(runs, golden):
+def wrong(runs):
     """The folder of records and configs that do not fit."""
-    for name in ("cut", "flipped", "empty"):
-        write_records(runs.folder / f"{name}.tfrecord", 40)
+    write_records(runs.folder / "cut.tfrecord", 40)
     os.truncate(runs.folder / "cut.tfrecord", (runs.folder / "cut.tfrecord").stat().st_size - 200)
-    with open(runs.folder / "flipped.tfrecord", "r+b") as file:
-        file.seek(-20, os.SEEK_END)
-        file.write(b"\xff\x00\xff")
-    os.truncate(runs.folder / "empty.tfrecord", 0)
     write_records(runs.folder / "larger.tfrecord", 4, max_seq_length=32)
-    for name, changes in dict(key=dict(hiden_size=8), three=dict(num_attention_heads=3), small=dict(vocab_size=40),
-                              large=dict(vocab_size=70), positions=dict(max_position_embeddings=32)).items():
-        runs.write_config(f"{name}.json", **changes)
+    runs.write_config("large.json", vocab_size=70)
     return runs.folder
 
 
 @pytest.mark.parametrize("flags, named", [
-    (dict(albert_config_file="key.json"), ["key.json: unknown config key: hiden_size"]),
-    (dict(albert_config_file="three.json"), ["num_attention_heads must divide"]),
     (dict(input_file="none*"), ["no file matches", "none"]),
     (dict(input_file="cut.tfrecord"), ["cut.tfrecord has", "bytes but its manifest says"]),
-    (dict(input_file="flipped.tfrecord"), ["flipped.tfrecord was truncated or changed"]),
-    (dict(input_file="empty.tfrecord"), ["empty.tfrecord is empty"]),
     (dict(input_file="larger.tfrecord"), ["larger.tfrecord does not hold", "max_seq_length 16", "32 input_ids"]),
     (dict(input_file="larger.tfrecord", max_seq_length=32),
      ["--max_seq_length=32 is more than the config's max_position_embeddings, 16"]),
-    (dict(albert_config_file="small.json"), ["made with another vocabulary"]),
     (dict(spm_model_file="{golden}/tiny_spm/tiny.model"), ["pieces, but the config's vocab_size is 6"]),
     (dict(albert_config_file="large.json", init_checkpoint="{golden}/training_init/model.ckpt-init"),
      ["bert/embeddings/word_embeddings"]),
