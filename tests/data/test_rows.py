@@ -7,6 +7,7 @@ import gzip
 import itertools
 import json
 import re
+import time
 from unittest import mock
 
 import numpy as np
@@ -372,3 +373,11 @@ def test_a_list_in_json_has_a_largest_size(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "_MOST_CHARACTERS", 1000)
     with pytest.raises(ValueError, match="t.json is a JSON list with more than 1,000 characters"):
         next(read_objects(str(tmp_path / "t.json"), ["a"]))
+
+
+def test_a_field_of_quotes_is_read_in_linear_time(tmp_path):
+    (tmp_path / "t.csv").write_text("a\tb\n" + '"' * 100_000 + "x\ty\n")
+    start = time.monotonic()
+    assert [row.fields for row in read_rows(str(tmp_path / "t.csv"), dict(text="b"))] == [dict(text="y")]
+    assert len(next(iter(read_rows(str(tmp_path / "t.csv"), dict(text="a")))).fields["text"]) == 100_001
+    assert time.monotonic() - start < 5
