@@ -1,11 +1,9 @@
 """Batches of a FeatureTable, and of records that are streamed from files.
 
-The examples of a step are a function of (seed, step): a run that was killed and started again continues with the
-batches that it would have had.
+The examples of a step are a function of (seed, step), so a resumed run has the batches that it would have had.
 
-Table. A padding token costs as much time as any other. So a batch has examples of similar length, and is padded to one
-of a few lengths, the buckets. Element-wise chains are compiled once per bucket. The rows of all batches of a run are
-one array, which does not depend on the buckets::
+Table. A batch has examples of similar length, since padding takes time too, and is padded to one of a few lengths, the
+buckets. The rows of all batches of a run are one array, which does not depend on the buckets::
 
     rows = training_rows(table, batch_size, num_steps, seed)
     batches = table_batches(table, rows[first_step:], bucket_lengths(max_seq_length), context)
@@ -16,8 +14,7 @@ for the next batch, and a later record is used instead. Batches of 4, epochs of 
     shuffled    a b c d e f, e a c b f d
     batches     a b c d, e f a c, e b f d
 
-A batch takes nothing of an epoch before it has taken all that remains of the previous one. So after any number of
-batches the records have been taken equally often, to within one.
+So after any number of batches the records have been taken equally often, to within one.
 """
 
 from __future__ import annotations
@@ -51,10 +48,9 @@ def training_rows(
 ) -> np.ndarray:
     """The rows of the table in each training batch of all replicas, int64 [num_steps, batch_size].
 
-    Each epoch has another order. After any number of batches, the examples have been taken equally often, to within
-    one. No batch has an example twice, unless there are fewer examples than batch_size: then it has each of them
-    floor(batch_size / examples) times, and some of them once more; a warning says so. More steps do not change the
-    earlier ones. Without group_by_length, examples are drawn at random.
+    Each epoch has another order. The examples are taken equally often, to within one. If there are fewer than
+    batch_size, a batch has each of them floor(batch_size / examples) times, and some once more; a warning says so. More
+    steps do not change the earlier ones. Without group_by_length, examples are drawn at random.
     """
     warn_of_repeated_examples(len(table), batch_size)
     copies = (batch_size - 1) // len(table)  # of the whole table, in each batch
@@ -66,10 +62,7 @@ def training_rows(
 
 
 def _distinct_rows(sizes: np.ndarray, batch_size: int, window: int, seed: int) -> Iterator[np.ndarray]:
-    """Batches of distinct rows without end, one epoch after the other.
-
-    The rows that remain of an epoch share a batch with rows of the next epoch, of about the same size.
-    """
+    """Batches of distinct rows without end. What remains of an epoch shares a batch with similar rows of the next."""
     remaining: np.ndarray = np.zeros(0, np.int64)
     for epoch in itertools.count():
         random = np.random.RandomState([seed, epoch])  # its draws are the same in every version of NumPy
@@ -113,8 +106,8 @@ def table_batches(
 ) -> tf.data.Dataset:
     """Batches of features (see FeatureTable.batch), padded on all replicas to the smallest bucket that holds the batch.
 
-    Rows are int64 [steps, batch_size], over all replicas; -1 for any row, which fills a batch. `context` decides which
-    are this process's. A batch also has example, int64 [batch], the row in the table.
+    Rows are int64 [steps, batch_size], over all replicas; -1 fills a batch. A batch also has example, int64 [batch],
+    the row in the table.
     """
     batch_size, most = rows.shape[1], table.schema.num_choices
     powers = [2**i for i in range((most - 1).bit_length())] if table.schema.are_windows else []  # of windows
@@ -138,9 +131,7 @@ def per_replica(
 ) -> tf.data.Dataset:
     """Splits global batches into one batch for each replica of this process, in order, and parses them.
 
-    `batches` has (records, numbers), two tensors [rows, ...], and `parse` takes a replica's rows of both. `batches` may
-    have other structures of tensors, with any multiple of the number of replicas as their number of rows. `context`
-    decides which rows of each batch belong to this process and its replicas.
+    `batches` has structures of tensors [rows, ...], whose rows can be divided among the replicas.
     """
     replicas = context.num_replicas_in_sync
     if batch_size % replicas:
@@ -184,12 +175,11 @@ def training_record_batches(
     files: list[CountedFile], parse: Callable, batch_size: int, seed: int, first_step: int,
     context: tf.distribute.InputContext, pack: Callable | None = None
 ) -> tf.data.Dataset:
-    """An endless data set of batches that begins with the batch of `first_step`. Each epoch has another order.
+    """An endless data set of batches (see endless_batches). Each epoch has another order.
 
-    `parse` returns the batch as a dict. Its arguments are the serialized records, string [rows], and the global number
-    of each row, int64 [rows]: step * batch_size + row. A record has another number in each epoch. batch_size counts all
-    replicas; `context` decides which rows belong to this process and its replicas. `pack` may change the number of rows
-    of a parsed batch of all replicas. See endless_batches.
+    `parse` returns the batch as a dict. Its arguments are the serialized records, string [rows], and the number of each
+    row in the run, int64 [rows]: step * batch_size + row. batch_size counts all replicas. `pack` may change the number
+    of rows of a parsed batch of all replicas.
     """
     paths = tf.constant([file.path for file in files])
     first_numbers = tf.constant(np.cumsum([0, *(file.count for file in files[:-1])]), tf.int64)
@@ -215,9 +205,9 @@ def training_record_batches(
 def evaluation_record_batches(
     files: list[CountedFile], parse: Callable, batch_size: int, context: tf.distribute.InputContext
 ) -> tf.data.Dataset:
-    """Batches of all records, once and in order. The last batch is filled up with copies of the first record.
+    """Batches of all records, once and in order, with is_real_example, float32 [rows].
 
-    A batch has the features from `parse` and is_real_example, float32 [rows], which is 0 for the copies.
+    The last batch is filled up with copies of the first record, for which is_real_example is 0.
     """
     total = sum(file.count for file in files)
     records = tf.data.TFRecordDataset([file.path for file in files])
@@ -234,10 +224,9 @@ def evaluation_record_batches(
 def endless_batches(
     epoch_of: Callable[[tf.Tensor], tf.data.Dataset], num_examples: int, batch_size: int, first_step: int
 ) -> tf.data.Dataset:
-    """An endless data set of batches that begins with the batch of `first_step`.
+    """An endless data set of batches that begins with the batch of `first_step`, which does not change the batches.
 
-    The batch of a step is the same for every `first_step`. If there are fewer examples than batch_size, a batch has
-    each of them floor(batch_size / num_examples) times, and some of them once more; a warning says so.
+    If there are fewer examples than batch_size, a batch has each of them several times, as in training_rows.
 
     `epoch_of` returns the examples of an epoch, from its number, int64 []: tuples of scalars, the first one
     the example's number in the set, from 0 to num_examples - 1. The results are tuples of tensors, [batch_size].

@@ -1,17 +1,10 @@
 """Fine-tuning features: the schema of a task's records, a table of them in memory without padding, and their cache.
 
-Each task describes its records by one FeatureSchema. For GLUE, SQuAD in training, and RACE::
-
-    FeatureSchema(max_seq_length=512, scalars=dict(label_ids=tf.int32))
-    FeatureSchema(384, dict(unique_id=tf.int32, start_positions=tf.int32, ...), token_padding=dict(TOKENS, p_mask=1))
-    FeatureSchema(512, dict(label_ids=tf.int32), num_choices=4)
-    FeatureSchema(512, dict(label_ids=tf.int32), num_choices=8, are_windows=True)  # texts in up to 8 windows
-
 The features of a split are made once, and again when anything that they depend on has changed::
 
-    cache = FeatureCache(tokenizer, cached_dir)
-    made_from = dict(train_file=fingerprint(path), doc_stride=128)
-    table = cache.table("squad_train", made_from, schema, lambda: convert_examples_to_features(...))
+    schema = FeatureSchema(max_seq_length=512, scalars=dict(label_ids=tf.int32), num_choices=4)
+    made_from = dict(train_file=fingerprint(path), max_qa_length=128)
+    table = FeatureCache(tokenizer, cached_dir).table("race_train", made_from, schema, lambda: make_features(...))
 
 The manifest next to a file of records says what it was made from. A file without a manifest, such as one from the
 release, is used without this check. data/batching.py makes batches of a table.
@@ -23,7 +16,6 @@ import dataclasses
 import hashlib
 import json
 import os
-import types
 from typing import Any, Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -50,13 +42,12 @@ class FeatureSchema:
     """The features of a task's record, with the release's names.
 
     Args:
-      scalars: the features with one value per example: their names, and tf.int32 or tf.float32.
-      token_padding: the features with one value per token: their names and padding values. input_mask, which is 1 for
-        each token, is not listed.
+      scalars: names and types of the features with one value per example, tf.int32 or tf.float32.
+      token_padding: names and padding values of the features with one value per token, without input_mask.
       num_choices: sequences per example; a record has them concatenated.
       sizes: the number of values per example of those scalars that have several.
-      are_windows: whether the sequences are windows of a text. An example has 1 to num_choices windows, and its other
-        sequences are empty. A batch leaves out the windows that are empty in all of its examples.
+      are_windows: whether the sequences are the 1 to num_choices windows of a text; the other sequences are empty. A
+        batch leaves out the windows that are empty in all of its examples.
     """
 
     max_seq_length: int
@@ -155,9 +146,8 @@ class FeatureTable:
     def batch(self, rows: tf.Tensor, length: tf.Tensor, num_sequences: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
         """A batch of examples, padded to a length. It can be called inside Dataset.map.
 
-        `rows` are int64 [batch]; `length`, int32 [], is at least each example's; num_sequences is int32 [] (None: all).
-        Per-token features and input_mask are int32 [batch, length], or [batch, num_sequences, length] if num_choices is
-        more than 1; scalars are [batch].
+        `rows` are int64 [batch]; `length` and num_sequences (None: all) are int32 []. Per-token features are int32
+        [batch, length], or [batch, num_sequences, length] if num_choices is more than 1; scalars are [batch].
         """
         choices = self.schema.num_choices
         taken = choices if num_sequences is None else num_sequences
@@ -174,9 +164,7 @@ class FeatureTable:
             tokens[name] = tf.reshape(values, [*shape, *further])
         return dict(tokens, **{name: tf.gather(values, rows) for name, values in self.scalars.items()})
 
-    def with_columns(
-        self, columns: Mapping[str, np.ndarray], token_padding: Mapping[str, float] = types.MappingProxyType({})
-    ) -> FeatureTable:
+    def with_columns(self, columns: Mapping[str, np.ndarray], token_padding: Mapping[str, float]) -> FeatureTable:
         """A table with further columns, which records do not have.
 
         Columns are float32 [examples, ...], or [tokens of all examples, ...] if token_padding has their padding values.
@@ -197,10 +185,7 @@ class FeatureTable:
 
 
 def without_padding(examples: Mapping[str, Any], schema: FeatureSchema) -> dict[str, np.ndarray]:
-    """Padded examples with per-token features flattened and without padding, and input_mask replaced by lengths.
-
-    Examples have the shapes of FeatureSchema.record_features after [examples].
-    """
+    """Padded examples with per-token features flattened and without padding, and input_mask replaced by lengths."""
     columns = {name: np.asarray(values) for name, values in examples.items()}
     is_token = columns["input_mask"].reshape(-1, schema.max_seq_length).astype(bool)  # [examples * choices, seq]
     columns["input_mask"] = is_token.sum(axis=1)
@@ -221,12 +206,10 @@ class FeatureCache:
     def table(
         self, name: str, made_from: Mapping[str, Any], schema: FeatureSchema, convert: Convert, path: str | None = None
     ) -> FeatureTable:
-        """The features of a split. They are converted if the cache does not have them.
+        """The features of a split, such as "sst-2_train". They are converted if the cache does not have them.
 
-        Args:
-          name: readable part of the file name, such as "sst-2_train".
-          made_from: everything that the features depend on besides tokenizer and schema, as JSON values.
-          path: path of the records; None for a file in the cache's folder.
+        made_from is everything that they depend on besides tokenizer and schema, as JSON values. path: of the records;
+        None for a file in the cache's folder.
         """
         made_from = dict(made_from, **tokenizer_key(self.tokenizer))
         return cached_table(path or cache_path(self.directory, name, made_from, schema), made_from, schema, convert)

@@ -1,11 +1,9 @@
 """TFRecord files with manifests, and the release's record features.
 
 A TFRecord file that was truncated between two records reads as a shorter file, without an error. So x.manifest.json
-next to x.tfrecord has the number of records, the size in bytes and the origin of the records; shards have one manifest
-(see utils/manifests.py). Files without a manifest (the release's) are accepted, with one warning.
-
-Examples are serialized without TensorFlow, to the bytes of tf.train.Example.SerializeToString(deterministic=True): a
-protobuf message would convert the values one by one, and most values are padding.
+next to x.tfrecord has the number, size and origin of the records (utils/manifests.py). Files without a manifest (the
+release's) are accepted, with one warning. Examples are serialized without TensorFlow, to the same bytes: a protobuf
+message would convert the values one by one, and most values are padding.
 """
 
 from __future__ import annotations
@@ -48,10 +46,7 @@ class CountingWriter:
 
 @contextlib.contextmanager
 def record_writer(path: str, made_from: dict) -> Iterator[CountingWriter]:
-    """Yields a writer of records. File and manifest appear at `path` when the block ends without an error.
-
-    `made_from` is the origin of the records as JSON values: sequence length, objective, source files.
-    """
+    """Yields a writer of records, made from `made_from`. File and manifest appear when the block ends without error."""
     with output_set({path: [path]}) as outputs:
         outputs.made_from = made_from
         with tf.io.TFRecordWriter(outputs.temporary[path]) as writer:
@@ -126,10 +121,7 @@ def pretraining_features(max_seq_length: int, max_predictions_per_seq: int) -> d
 
 
 def without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """The data set without autotuning: tf.data.AUTOTUNE is then one parallel call per core, at most 16.
-
-    The thread of autotuning sleeps for up to a minute at a time, and the end of an iterator can wait for it.
-    """
+    """The data set without autotuning, whose thread can sleep a minute while the end of an iterator waits for it."""
     options = tf.data.Options()
     options.autotune.enabled = False
     return dataset.with_options(options)

@@ -113,11 +113,7 @@ class BadRows:
 
 
 def text_column_option(content: str, needs: str | None = None) -> Any:
-    """An option of the name of the column with the texts of a table.
-
-    Args:
-      content: the content of a row, for the help: "text" or "document".
-    """
+    """An option of the name of the column with the texts of a table. `content` is what a row is, for the help."""
     return fields.string(
         None, "Name of the column with the texts, if the input is a table: Parquet, JSON lines, CSV or TSV with a "
         f"header. Each row is a {content}. Default: the input is text.", needs)
@@ -127,13 +123,8 @@ def read_rows(path: str, columns: Mapping[str, Column], has_header: bool = True,
               ) -> Iterator[Row | BadRow]:
     """Reads the rows of a file. Its extension gives its format: .tsv, .csv, .parquet, or JSON (.jsonl, .json, .ndjson).
 
-    Empty lines are skipped, with a warning if rows follow.
-
-    Args:
-      columns: the column of each field of Row.fields.
-      has_header: whether the first line of a .tsv or .csv file has the names of the columns.
-      separator: the character between two columns of a .tsv or .csv file. Default: a tab in a .tsv file, and in a .csv
-        file if the first line has one; else a comma, or a semicolon if the header has it and no comma.
+    Empty lines are skipped, with a warning if rows follow. `columns` has the column of each field of Row.fields. For
+    has_header (a .tsv or .csv file begins with names of columns) and the default of separator, see _separator_of.
     """
     ending = _ending(path)
     if ending in _DELIMITED:

@@ -1,12 +1,8 @@
 """A pool of worker processes. Only a few tasks are in progress at a time, so memory does not grow with their number.
 
-A worker is a new Python process. A fork of this process would copy locks that TensorFlow's threads hold at that moment.
-Tasks are sent to a worker's stdin and results are read from its stdout, both pickled. A worker ends as soon as its
-stdin is closed, so it never outlives this process, however this process ends.
-
-concurrent.futures with multiprocessing's "spawn" imports the script's file in each worker, and so TensorFlow: two
-workers had their first results after 14.5 seconds, and here after 0.4. loky (2.3 seconds) does not import it, but its
-workers were still running ten seconds after their parent had been killed.
+A worker is a new Python process: a fork would copy locks that TensorFlow's threads hold. Tasks and results are pickled,
+through its stdin and stdout. It ends when its stdin is closed, so it never outlives this process. concurrent.futures
+with "spawn" would import TensorFlow in each worker, and loky's workers outlive a parent that is killed.
 """
 
 from __future__ import annotations
@@ -50,49 +46,41 @@ def worker_pool(num_workers: int, make_state: Callable, *arguments) -> Iterator[
         return
     workers: list[_Worker] = []
     of_thread, lock, has_ended = threading.local(), threading.Lock(), threading.Event()
-    threads = concurrent.futures.ThreadPoolExecutor(num_workers)
-    scratch = contextlib.ExitStack()
-    temporary = scratch.enter_context(scratch_folder())
+    with scratch_folder() as temporary, concurrent.futures.ThreadPoolExecutor(num_workers) as threads:
 
-    def call(function: Callable, task: tuple) -> Any:
-        """Runs a task in the process of this thread, which the thread's first task starts."""
-        if not hasattr(of_thread, "worker"):
-            with lock:  # so that the block's end finds all workers
-                if has_ended.is_set():
-                    raise concurrent.futures.CancelledError
-                worker = _Worker(temporary)
-                workers.append(worker)
-            worker.call(make_state, arguments)
-            of_thread.worker = worker
-        return of_thread.worker.call(function, task)
+        def call(function: Callable, task: tuple) -> Any:
+            """Runs a task in the process of this thread, which the thread's first task starts."""
+            if not hasattr(of_thread, "worker"):
+                with lock:  # so that the block's end finds all workers
+                    if has_ended.is_set():
+                        raise concurrent.futures.CancelledError
+                    worker = _Worker(temporary)
+                    workers.append(worker)
+                worker.call(make_state, arguments)
+                of_thread.worker = worker
+            return of_thread.worker.call(function, task)
 
-    def run(function: Callable, tasks: Iterable[tuple]) -> Iterator:
-        under_way: collections.deque[concurrent.futures.Future] = collections.deque()
-        for task in tasks:
-            under_way.append(threads.submit(call, function, task))
-            if len(under_way) > 2 * num_workers:
+        def run(function: Callable, tasks: Iterable[tuple]) -> Iterator:
+            under_way: collections.deque[concurrent.futures.Future] = collections.deque()
+            for task in tasks:
+                under_way.append(threads.submit(call, function, task))
+                if len(under_way) > 2 * num_workers:
+                    yield under_way.popleft().result()
+            while under_way:
                 yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()
 
-    try:
-        yield run
-    finally:
-        threads.shutdown(wait=False, cancel_futures=True)
-        with lock:
-            has_ended.set()
-        for worker in workers:
-            worker.end()
-        scratch.close()
-        threads.shutdown(wait=True)
+        try:
+            yield run
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
+            with lock:
+                has_ended.set()
+            for worker in workers:
+                worker.end()
 
 
 class _Worker:
-    """A process of a pool, seen from the main process.
-
-    Args:
-      temporary: folder for temporary files, which libraries leave behind when the process is ended.
-    """
+    """A process of a pool, seen from the main process. `temporary` is the folder of its temporary files."""
 
     def __init__(self, temporary: str):
         program = _PROGRAM.format(path=[os.path.abspath(path) for path in sys.path])

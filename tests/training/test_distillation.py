@@ -250,7 +250,7 @@ def test_answers_are_cached_until_anything_that_they_depend_on_changes(strategy,
     teacher.classifier.trainable_variables[-1].assign_add(tf.ones(3))
     changed, others = count_of_readings(teacher, examples)
     np.testing.assert_allclose(others, values + 1, atol=1e-5)
-    fewer = examples.with_columns({"further": np.zeros(5, np.float32)})
+    fewer = examples.with_columns({"further": np.zeros(5, np.float32)}, {})
     assert (changed, count_of_readings(teacher, fewer)[0]) == (1, 1)
     monkeypatch.setattr("albert_tf.keras.mixed_precision.global_policy", lambda: types.SimpleNamespace(name="other"))
     assert count_of_readings(teacher, examples)[0] == 1
