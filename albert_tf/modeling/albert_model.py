@@ -15,7 +15,7 @@ import tensorflow as tf
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.encoder import Encoder, starts_of_tokens
-from albert_tf.modeling.layers import LayerNorm, ReleaseDense, ReleaseLayer, truncated_normal
+from albert_tf.modeling.layers import LayerNorm, ReleaseDense, ReleaseLayer
 from albert_tf.modeling.operations import dropouts
 from albert_tf.modeling.settings import EncoderSettings, Settings
 
@@ -29,9 +29,6 @@ class ConfiguredModel(keras.Model):
     In compile and fit, a loss or metric is applied to the head's output. For a head with several outputs, losses,
     metrics, labels and sample weights are dicts by the output's name, or one value for all outputs. predict and export
     return the head's outputs only.
-
-    Attributes:
-      settings: its parameters besides the config and the arguments that are attributes.
     """
 
     HEAD_OUTPUTS: tuple[str, ...] = ()
@@ -87,7 +84,7 @@ class ConfiguredModel(keras.Model):
           seq_length: tokens of each row; None for any number.
           num_predictions: masked_lm_positions of each example (AlbertPretrainer only); None for any number.
         """
-        return encoder_input_specs(batch_size, seq_length)
+        return {name: tf.TensorSpec([batch_size, seq_length], tf.int32, name) for name in ENCODER_INPUTS}
 
     def export(self, filepath, **kwargs):
         """Writes a SavedModel. Its endpoint `serve` maps a dict of inputs of any length to the head's outputs."""
@@ -126,7 +123,7 @@ class ConfiguredModel(keras.Model):
 
     def _compiled_outputs(self, outputs, labels):
         """The arguments of losses and metrics: a dict, or the tensor itself for a single output without a name."""
-        outputs = {name: outputs[name] for name in self.HEAD_OUTPUTS if name in outputs}
+        outputs = self.head_outputs(outputs)
         are_named = isinstance(labels, dict) or isinstance(self.compiled_loss._user_losses, dict)
         return outputs if len(outputs) > 1 or are_named else next(iter(outputs.values()))
 
@@ -151,20 +148,8 @@ def register(model_class: type) -> type:
 ENCODER_INPUTS = ("input_ids", "input_mask", "segment_ids")
 
 
-def encoder_input_specs(batch_size: int | None = None, seq_length: int | None = None) -> dict[str, tf.TensorSpec]:
-    """The specs of the encoder's inputs, int32 [batch_size, seq_length] each; None means any size."""
-    return {name: tf.TensorSpec([batch_size, seq_length], tf.int32, name) for name in ENCODER_INPUTS}
-
-
 def as_rows(inputs: Mapping, several: str) -> tuple[dict[str, tf.Tensor], int | tf.Tensor | None]:
-    """The encoder's inputs with one sequence in each row.
-
-    Args:
-      inputs: [batch, seq], or with several sequences side by side, [batch, n, seq].
-
-    Returns:
-      the inputs as [batch * n, seq], and n, which is None if the inputs were [batch, seq].
-    """
+    """The encoder's inputs, [batch, seq] or [batch, n, seq], as [batch * n, seq], and n (None if there is none)."""
     has_several = (isinstance(inputs, Mapping) and "input_ids" in inputs
                    and tf.convert_to_tensor(inputs["input_ids"]).shape.rank == 3)
     tensors = required(inputs, ENCODER_INPUTS, f"[batch, {several}, seq]" if has_several else "[batch, seq]")
@@ -181,11 +166,7 @@ def side_by_side(rows: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
 
 
 def required(inputs: Mapping, names: tuple[str, ...], shape: str) -> list[tf.Tensor]:
-    """Returns the tensors with the given names, which must all have the same shape.
-
-    Args:
-      shape: the required shape in words, such as "[batch, seq]". Only its rank is checked.
-    """
+    """The tensors with these names, which must have one shape, with the rank of one in words, such as [batch, seq]."""
     if not isinstance(inputs, Mapping):
         raise ValueError(f"the model takes a dict of {', '.join(names)}, ..., which the tokenizer makes of texts. "
                          f"Received: {type(inputs).__name__}")
@@ -201,10 +182,7 @@ def required(inputs: Mapping, names: tuple[str, ...], shape: str) -> list[tf.Ten
 
 
 class Embeddings(ReleaseLayer):
-    """The sum of word, segment and position embeddings, with LayerNorm and dropout.
-
-    The encoder projects it from E to H.
-    """
+    """The sum of word, segment and position embeddings, with LayerNorm and dropout; the encoder projects it to H."""
 
     def __init__(self, config: AlbertConfig):
         super().__init__()
@@ -215,8 +193,8 @@ class Embeddings(ReleaseLayer):
         self.layer_norm = LayerNorm("bert/embeddings/LayerNorm", config.embedding_size)
 
     def _table(self, name: str, rows: int) -> tf.Variable:
-        initializer = truncated_normal(self.config.initializer_range)
-        return self.variable(f"bert/embeddings/{name}", [rows, self.config.embedding_size], initializer)
+        return self.variable(f"bert/embeddings/{name}", [rows, self.config.embedding_size],
+                             self.config.initializer_range)
 
     def weights_for_step(self) -> tf.Tensor:
         """The word table in the compute dtype, [V, E], for the masked-LM head."""

@@ -162,22 +162,19 @@ class AlbertMultipleChoice(ConfiguredModel):
 
     def _rows(self, inputs) -> tuple[dict, int]:
         """The inputs as [batch * choices, seq], and the number of choices."""
-        if "input_ids" in inputs and tf.convert_to_tensor(inputs["input_ids"]).shape.rank == 2:
-            tensors, choices = required(inputs, ENCODER_INPUTS, "[batch, choices * seq]"), self.settings.num_choices
-            length = tensors[0].shape[1] or tf.shape(tensors[0])[1]
-            if tf.is_tensor(length):
-                has_whole_choices = tf.debugging.assert_equal(
-                    length % choices, 0, f"a row must hold {choices} choices of one length")
-                with tf.control_dependencies([has_whole_choices]):
-                    tensors = [tf.identity(tensor) for tensor in tensors]
-            seq, rest = length // choices, 0 if tf.is_tensor(length) else length % choices
-        else:
-            tensors, rest = required(inputs, ENCODER_INPUTS, "[batch, choices, seq]"), 0
-            choices, seq = tensors[0].shape[1], tensors[0].shape[2] or tf.shape(tensors[0])[2]
-        if not choices or rest:
-            raise ValueError(f"the inputs must hold {choices or 'a fixed number of'} choices of one fixed length. "
-                             f"Received: input_ids of shape {tensors[0].shape}")
-        return {name: tf.reshape(tensor, [-1, seq]) for name, tensor in zip(ENCODER_INPUTS, tensors)}, choices
+        if "input_ids" not in inputs or tf.convert_to_tensor(inputs["input_ids"]).shape.rank != 2:
+            tensors = required(inputs, ENCODER_INPUTS, "[batch, choices, seq]")
+            return as_rows(dict(zip(ENCODER_INPUTS, tensors)), "choices")
+        tensors, choices = required(inputs, ENCODER_INPUTS, "[batch, choices * seq]"), self.settings.num_choices
+        length, problem = tensors[0].shape[1], f"a row must hold {choices} choices of one length"
+        if length is None:
+            length = tf.shape(tensors[0])[1]
+            with tf.control_dependencies([tf.debugging.assert_equal(length % choices, 0, problem)]):
+                length = tf.identity(length)
+        elif length % choices:
+            raise ValueError(f"{problem}. Received: input_ids of shape {tensors[0].shape}")
+        return {name: tf.reshape(tensor, [-1, length // choices])
+                for name, tensor in zip(ENCODER_INPUTS, tensors)}, choices
 
 
 def _check_labels(model: AlbertClassifier | AlbertTokenClassifier) -> None:

@@ -1,11 +1,8 @@
 """The encoder: attention and feed-forward blocks, and layers that share them (Lan et al., 2020, section 3.1).
 
 Layers choose their blocks from two lists. Gradient checkpointing: a layer's activations are not kept but recomputed for
-its gradient (Chen et al., 2016).
-
-Sharing makes the weights small, but not the activations, which take most of the memory in training. tf.recompute_grad
-would do for a single layer. But it copies the weights for each layer, and it keeps one gradient of the shared weights
-per layer until all of them are computed. For albert_xxlarge these take more memory than the activations.
+its gradient (Chen et al., 2016). tf.recompute_grad would copy the shared weights for each layer, and keep one gradient
+of them per layer: for albert_xxlarge these take more memory than the activations.
 """
 
 from __future__ import annotations
@@ -118,10 +115,8 @@ class FeedForwardBlock(keras.layers.Layer):
 def attention(query, key, value, additive_mask, *dropout):
     """The mean of the values, weighted by the softmax of the products of query and keys.
 
-    Args:
-      query, key, value: [batch, heads, seq, head_size]. The query includes the factor 1 / sqrt(head_size).
-      additive_mask: float32 [batch, 1, 1, seq], or [batch, 1, seq, seq].
-      dropout: of the softmax, the result of Dropouts.next_mask; () for no dropout.
+    query, key and value are [batch, heads, seq, head_size]; the query includes the factor 1 / sqrt(head_size).
+    additive_mask: see masked_scores. dropout: of the softmax, the result of Dropouts.next_mask.
     """
     scores = tf.matmul(query, key, transpose_b=True)  # [batch, heads, seq, seq]
     probabilities = tf.nn.softmax(tf.cast(scores, tf.float32) + additive_mask)
@@ -185,9 +180,6 @@ class Encoder(keras.layers.Layer):
 
     Layer i uses the blocks with the indices config.attention_blocks[i] and config.ffn_blocks[i]. This is the whole
     mechanism of cross-layer sharing, groups and inner groups.
-
-    Call it with embedding_output [batch, seq, E], input_mask [batch, seq], a Dropouts object, whether to recompute
-    layers for their gradients, and text_starts (see AlbertModel).
     """
 
     def __init__(self, config: AlbertConfig):
@@ -205,7 +197,7 @@ class Encoder(keras.layers.Layer):
         self.built = True
 
     def call(self, embedding_output, input_mask, dropouts, recompute=False, text_starts=None):
-        """The outputs of all layers (and inner groups), [batch, seq, H] each."""
+        """The outputs of all layers (and inner groups), [batch, seq, H] each, for embedding_output [batch, seq, E]."""
         if self.embedding_hidden_mapping_in is not None:
             embedding_output = self.embedding_hidden_mapping_in(embedding_output)  # [batch, seq, H]
         shape = tf.shape(embedding_output)
@@ -234,11 +226,7 @@ class Encoder(keras.layers.Layer):
             yield from zip(attention_layer, ffn_layer)
 
     def layer(self, a: int, f: int, mask, dropouts, number: int):
-        """A layer as a function of x [batch * seq, H] and the weights of both blocks.
-
-        a and f are the indices of its blocks, `number` is its index among all layers and inner groups. mask: the result
-        of masked_scores.
-        """
+        """The layer with an index, `number`, and blocks a and f, as a function of x [batch * seq, H] and weights."""
 
         def apply(x, weights):
             attention_weights, ffn_weights = weights
@@ -291,14 +279,10 @@ def block_variable(name: str) -> BlockVariable | None:
 
 
 def recomputed(layer: Callable[[tf.Tensor, Any], tf.Tensor]) -> Callable:
-    """Wraps a layer so that only its input and weights are kept for its gradient.
+    """Wraps a layer, a deterministic function of x and weights, so that only these are kept for its gradient.
 
-    Args:
-      layer: a deterministic function of a tensor x and a structure of weight tensors. It must not use variables.
-
-    Returns:
-      a function of x and weights. It returns the layer's output, and the weights to pass to the next layer: in the
-      backward pass, the gradients of all layers are then added one after the other instead of being kept.
+    The result returns the layer's output, and the weights to pass to the next layer: in the backward pass, the
+    gradients of all layers are then added one after the other instead of being kept.
     """
 
     def call(x: tf.Tensor, weights):
@@ -323,9 +307,6 @@ def recomputed(layer: Callable[[tf.Tensor, Any], tf.Tensor]) -> Callable:
 
 
 def _dependent_on(upstream: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
-    """x, with an artificial dependency on `upstream`.
-
-    Without it, XLA and Grappler would see that the recomputation equals the forward pass, and would keep that instead.
-    """
+    """x, made dependent on `upstream`: otherwise XLA and Grappler would keep the forward pass instead."""
     first = tf.reshape(upstream, [-1])[0]
     return x + tf.where(tf.math.is_nan(first), first, tf.zeros_like(first))

@@ -1,7 +1,6 @@
 """The basic layers of the model: dense, LayerNorm, activations.
 
-Every variable has its name in the release's checkpoints ("bert/pooler/dense/kernel"), whatever model it belongs to. So
-no table of TF1 names is needed, and the optimizer can use the release's rules about names.
+Every variable has its name in the release's checkpoints ("bert/pooler/dense/kernel"), whatever model it belongs to.
 """
 
 from __future__ import annotations
@@ -16,11 +15,6 @@ from albert_tf.modeling.operations import compiled, dropped, fused, optimization
 LAYER_NORM_EPSILON = 1e-12
 
 
-def truncated_normal(stddev: float) -> keras.initializers.Initializer:
-    """The release's initializer for kernels and embeddings."""
-    return keras.initializers.TruncatedNormal(stddev=stddev)
-
-
 def release_name(variable: tf.Variable) -> str:
     """The name of a variable in the release's checkpoints."""
     return variable.name.split(":")[0]
@@ -29,16 +23,17 @@ def release_name(variable: tf.Variable) -> str:
 class ReleaseLayer(keras.layers.Layer):
     """A layer with float32 variables that the constructor makes under the release's full names.
 
-    Keras would cast a variable each time that it is read. Here variables are cast explicitly, since shared weights need
-    to be cast only once for all layers.
+    Variables are cast explicitly: Keras would cast shared weights once for each layer that reads them.
     """
 
     def __init__(self, **kwargs):
         super().__init__(autocast=False, **kwargs)
         self.built = True
 
-    def variable(self, name: str, shape, initializer) -> tf.Variable:
-        """Adds a variable with the release's name."""
+    def variable(self, name: str, shape, initializer: str | float) -> tf.Variable:
+        """Adds a variable with the release's name. A number is the standard deviation of a truncated normal."""
+        if isinstance(initializer, float):
+            initializer = keras.initializers.TruncatedNormal(stddev=initializer)
         return self.add_weight(name=name, shape=shape, initializer=initializer, dtype=tf.float32,
                                experimental_autocast=False)
 
@@ -50,18 +45,14 @@ class ReleaseLayer(keras.layers.Layer):
 class ReleaseDense(ReleaseLayer):
     """x W + b on the last axis. It is not called Dense, since Keras warns of classes that have the name of its layers.
 
-    Args:
-      scope: name of the variables in the release, without "/kernel" and "/bias".
-      input_size, output_size: sizes of the last axis before and after.
-      initializer_range: standard deviation of the kernel's initial values.
-      use_bias: whether to add b.
-      dtype: the compute dtype; None for the compute dtype of the global policy.
+    `scope` is the name of the variables in the release, without "/kernel" and "/bias". `dtype` is the compute dtype;
+    None for that of the global policy.
     """
 
     def __init__(self, scope: str, input_size: int, output_size: int, initializer_range: float, use_bias: bool = True,
                  dtype=None):
         super().__init__(dtype=dtype)
-        self.kernel = self.variable(f"{scope}/kernel", [input_size, output_size], truncated_normal(initializer_range))
+        self.kernel = self.variable(f"{scope}/kernel", [input_size, output_size], initializer_range)
         self.bias = self.variable(f"{scope}/bias", [output_size], "zeros") if use_bias else None
 
     def weights_for_step(self) -> tuple[tf.Tensor, tf.Tensor]:
@@ -89,8 +80,7 @@ class OutputDense(ReleaseLayer):
 
     def __init__(self, scope: str, input_size: int, output_size: int, initializer_range: float):
         super().__init__()
-        self.kernel = self.variable(f"{scope}output_weights", [output_size, input_size],
-                                    truncated_normal(initializer_range))
+        self.kernel = self.variable(f"{scope}output_weights", [output_size, input_size], initializer_range)
         self.bias = self.variable(f"{scope}output_bias", [output_size], "zeros")
 
     def call(self, x):
@@ -119,13 +109,10 @@ class LayerNorm(ReleaseLayer):
 
 
 def layer_norm(x, residual, gamma, beta, training: bool, dropout: tuple = ()) -> tf.Tensor:
-    """LayerNorm of dropout(x) + residual as a function of its weights, in the dtype of x.
+    """LayerNorm of dropout(x) + residual, [..., size], as a function of its weights, in the dtype of x.
 
-    Args:
-      x, residual: [..., size]. A scalar residual is a constant.
-      gamma, beta: float32 [size].
-      training: whether to use the fused version, which has a compiled gradient.
-      dropout: the result of Dropouts.next_mask; () for no dropout.
+    A scalar residual is a constant. gamma and beta are float32 [size]. `dropout` is the result of Dropouts.next_mask.
+    In training, the gradient is compiled.
     """
     return (_fused_layer_norm if training else _layer_norm)(x, residual, gamma, beta, *dropout)
 
@@ -158,9 +145,8 @@ _layer_norm_in_training = compiled(_layer_norm)
 def _gradients_of_layer_norm(x, residual, gamma, upstream, *dropout):
     """The gradients of x, x + residual (None if it equals x's gradient), gamma and beta.
 
-    XLA for GPUs would keep the product of normalised values and upstream gradient in memory, in float32, for both the
-    sums over rows and those over columns. The barrier hides from it that both read the same values: a LayerNorm of
-    albert_base and its gradient take 138 instead of 200 microseconds for 16,384 tokens on an H100.
+    XLA for GPUs would keep a product in memory, in float32, for both the sums over rows and those over columns. The
+    barrier hides from it that both read the same values: 138 instead of 200 microseconds (16,384 tokens on an H100).
     """
     mean, scale = optimization_barrier(_mean_and_scale(_total(x, residual, *dropout)))
     normalised = (_total(x, residual, *dropout) - mean) * scale
@@ -177,10 +163,7 @@ def _gradients_of_layer_norm(x, residual, gamma, upstream, *dropout):
 
 
 def _mean_and_scale(total):
-    """The mean and 1 / (standard deviation) of each row, in one pass.
-
-    It squares differences from a row's first value, so that a large mean costs no digits.
-    """
+    """The mean and 1 / (standard deviation) of each row. Differences from its first value keep the digits."""
     first = total[..., :1]
     mean = tf.reduce_mean(total - first, axis=-1, keepdims=True)
     variance = tf.reduce_mean(tf.square(total - first), axis=-1, keepdims=True) - tf.square(mean)
@@ -202,11 +185,7 @@ _ACTIVATIONS = {
 
 
 def _in_float32(function: Callable) -> Callable:
-    """Computes an activation in float32 and rounds once, at the end. XLA would round to bfloat16 after each operation.
-
-    For gelu in bfloat16 this takes a third of the time (2.5 instead of 8.2 ms for 2,048 x 1,024 values on one core,
-    forward and backward).
-    """
+    """Computes an activation in float32 and rounds once. XLA would round to bfloat16 after each operation, slowly."""
     return lambda x: tf.cast(function(tf.cast(x, tf.float32)), x.dtype)
 
 

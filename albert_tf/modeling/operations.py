@@ -4,14 +4,11 @@ On a CPU the chains of ops between the matrix products (gelu, LayerNorm, softmax
 each op runs alone. Here XLA compiles such a chain to one loop. Another loop computes the gradient; it recomputes
 intermediate values, so that none of them are kept in memory.
 
-Where XLA compiles whole steps on a GPU (--jit_compile), it would fuse parts of a chain with the ops around it, find
-that the gradient recomputes values of the forward pass, and keep those in memory instead, in float32. So a chain is
-separate from the ops around it there too: its inputs and outputs are tensors in memory, in their data type. The
-compiler for TPUs needs no help: there are no chains for it, and tracing a step takes less time.
+Where XLA compiles whole steps on a GPU (--jit_compile), it would keep these values in memory after all, in float32. So
+a chain is separate from the ops around it there too. The compiler for TPUs needs no help: there are no chains for it.
 
-The masks of dropout are a function of a seed and of each value's position. A random op and the ops that apply its mask
-take 5 ms for 2,048 x 256 values on one core, in total a fifth of a small model's step. As part of a chain, the mask
-takes 1 ms, forward and backward, and is never stored in memory.
+The masks of dropout are a function of a seed and of each value's position. As part of a chain they take a fifth of the
+time of TensorFlow's random op, and are never stored in memory.
 """
 
 from __future__ import annotations
@@ -30,13 +27,10 @@ from albert_tf.utils import imports
 
 
 def compiled(chain: Callable, is_separate: bool = True) -> Callable:
-    """Compiles a chain of ops with XLA; on a TPU, the chain is a part of the step that XLA compiles.
+    """Compiles a chain, a function of tensors, with XLA; on a TPU, it is a part of the step that XLA compiles.
 
-    Each shape is compiled once. So this is for training, which has few shapes, and not for serving.
-
-    Args:
-      chain: a function of tensors that consists of TensorFlow ops.
-      is_separate: whether the chain's inputs and outputs are kept in memory where XLA compiles the whole step.
+    Each shape is compiled once: this is for training, which has few. is_separate: whether the inputs and outputs are
+    kept in memory where XLA compiles the whole step.
     """
 
     @tf.function(jit_compile=True, autograph=False)
@@ -53,13 +47,7 @@ def compiled(chain: Callable, is_separate: bool = True) -> Callable:
 
 
 def fused(chain: Callable, is_separate: bool = True) -> Callable:
-    """Compiles a chain of ops and its gradient as `compiled` does.
-
-    Args:
-      chain: a function of tensors that returns a tensor and consists of TensorFlow ops. Integer tensors have no
-        gradient.
-      is_separate: see `compiled`.
-    """
+    """Compiles a chain with one result, and its gradient, as `compiled` does. Integer tensors have no gradient."""
 
     def gradient(inputs, upstream):
         with tf.GradientTape() as tape:
@@ -77,10 +65,7 @@ def fused(chain: Callable, is_separate: bool = True) -> Callable:
 
 
 def optimization_barrier(values):
-    """The same tensors, which XLA does not compute together with the ops that use them, except on a TPU.
-
-    None stays None.
-    """
+    """The same tensors or None, which XLA does not compute together with the ops that use them, except on a TPU."""
     if devices.is_tpu():
         return values
     flat = tf.nest.flatten(values)
@@ -99,12 +84,9 @@ def _barrier(tensors):
 class Dropouts:
     """The dropouts of one call of the model. Each has a different mask; all masks are functions of one seed.
 
-    So a resumed run, a recomputed block and a run on other devices drop the same units.
-
-    Args:
-      seed: int32 [2]; None for no dropout (inference).
-      part: int32 scalar, the index of these rows among the equal parts of a batch, from 0. A part has the masks that
-        its rows have in the whole batch.
+    So a resumed run, a recomputed block and a run on other devices drop the same units. `seed` is int32 [2]; None means
+    no dropout (inference). `part` is the index of these rows among the equal parts of a batch, from 0: they have the
+    masks that they have in the whole batch.
     """
 
     def __init__(self, seed, part=0):
@@ -148,8 +130,7 @@ def dropouts(inputs: dict, training) -> Dropouts:
 def dropped(x: tf.Tensor, seed: tf.Tensor | None = None, rate: tf.Tensor | None = None) -> tf.Tensor:
     """Applies dropout to x, float32 [rows, ...], with TensorFlow ops that can be part of a fused chain.
 
-    seed, int32 [3], is two words of a seed and the number of the part (see Dropouts). rate, a float32 scalar, is the
-    probability that a value becomes 0. Other values are divided by 1 - rate. None of either: no dropout.
+    seed, int32 [3], is two words of a seed and the number of the part (see Dropouts). None: no dropout.
     """
     if seed is None or rate is None:
         return x
@@ -190,10 +171,7 @@ def _random_bits(seed, x):
 
 
 def _row_starts(part, rows, row_size):
-    """The positions of the first values of a part's rows in the whole batch: low and high words, uint32 [rows].
-
-    A batch can have more than 2^31 attention values, which int32 cannot count.
-    """
+    """The positions of the first values of a part's rows in the whole batch: low and high words, uint32 [rows]."""
     part, rows, row_size = (tf.cast(number, tf.int64) for number in (part, rows, row_size))
     starts = (part * rows + tf.range(rows)) * row_size
     low = tf.bitwise.bitwise_and(starts, tf.constant(2**32 - 1, tf.int64))
@@ -215,13 +193,9 @@ _LARGEST_HEAD = 128
 
 
 def has_cudnn_kernel(query, additive_mask, *dropout) -> bool:
-    """Whether cuDNN computes an attention: in bfloat16, without dropout, for rows of one text, on Ampere or later GPUs.
+    """Whether cuDNN computes encoder.attention: in bfloat16, for rows of one text, on Ampere or later GPUs.
 
-    There is no dropout, since its seed is a constant of the program, and XLA counts the calls of a process instead of
-    steps: a resumed run would drop other probabilities.
-
-    Args:
-      query, additive_mask, dropout: see encoder.attention.
+    There is no dropout, since XLA counts the calls of a process: a resumed run would drop other probabilities.
     """
     head_size = query.shape[-1]
     return (devices.cudnn_capability() >= 8.0 and query.dtype == tf.bfloat16 and additive_mask.shape[2] == 1
@@ -231,14 +205,10 @@ def has_cudnn_kernel(query, additive_mask, *dropout) -> bool:
 def cudnn_attention(query, key, value, additive_mask):
     """encoder.attention and its gradient, as one operation of cuDNN. The scores are never in memory.
 
-    The compiler for NVIDIA GPUs does not find an attention among a program's operations. It takes calls of cuDNN by
-    name, with settings as JSON: those that jax.nn.dot_product_attention(implementation="cudnn") writes in jax 0.10.2
-    and 0.12. TensorFlow writes such calls by its operation XlaCustomCallV2. They are in programs for jax only, which
-    ran on an H100 with jax 0.11.2: nobody has run such a call with TensorFlow's XLA.
-
-    Args:
-      query, key, value: bfloat16 [batch, heads, seq, head_size], all static.
-      additive_mask: float32 [batch, 1, 1, seq]. Padding follows the tokens of each example.
+    The compiler for NVIDIA GPUs takes calls of cuDNN by name, with settings as JSON: those that
+    jax.nn.dot_product_attention(implementation="cudnn") writes in jax 0.10.2 and 0.12. They are in programs for jax
+    only, which ran on an H100 with jax 0.11.2. query, key and value are bfloat16 [batch, heads, seq, head_size], all
+    static. Padding follows the tokens of each example.
     """
     batch, heads, seq, head_size = query.shape
     # An example of padding alone has one token here, so that no softmax is over nothing.

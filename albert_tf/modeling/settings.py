@@ -6,9 +6,8 @@ model's constructor, and albert_tf.json stores them. from_pretrained, ensembles 
     model = AlbertClassifier(config, num_labels=2, max_windows=8)
     model.settings.max_windows
 
-PredictingModel is the interface that functions that predict from text need. Keras models of this package have it, and
-so have exported models in their runtime (export/onnx/session.py). So one function classifies texts, fills masks or
-answers questions with either.
+PredictingModel is the interface that functions of texts need. Models of this package have it, and so have exported
+models in their runtime (export/onnx/session.py).
 """
 
 from __future__ import annotations
@@ -72,10 +71,7 @@ def _in_tuples(value: Any) -> Any:
 class Settings(options.Config):
     """The settings of any model. Lists become tuples, and a dict becomes pairs.
 
-    `head` is the name of the kind of model; None if it is unknown.
-
-    Raises:
-      ValueError: a value is wrong.
+    `head` is the name of the kind of model; None if it is unknown. A wrong value raises ValueError.
     """
 
     head: ClassVar[str | None] = None
@@ -276,16 +272,11 @@ class SentenceEncoderSettings(Settings):
 
 
 class PredictingModel(Protocol):
-    """A model that is called with token ids and returns its outputs.
-
-    Attributes:
-      row_length: the largest number of tokens of a row.
-      num_labels: the number of logits of a classifier or a tagger.
-    """
+    """A model that is called with token ids and returns its outputs."""
 
     config: AlbertConfig
-    row_length: int
-    num_labels: int
+    row_length: int  # the largest number of tokens of a row
+    num_labels: int  # of a classifier or a tagger
 
     @property
     def settings(self) -> Any:
