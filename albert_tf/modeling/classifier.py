@@ -160,7 +160,7 @@ class AlbertMultipleChoice(ConfiguredModel):
         is_choice = tf.reduce_max(rows["input_mask"], axis=1, keepdims=True) > 0  # [batch * choices, 1]
         return dict(outputs, logits=tf.reshape(tf.where(is_choice, logits, MISSING_CHOICE), [-1, choices]))
 
-    def _rows(self, inputs) -> tuple[dict, int]:
+    def _rows(self, inputs) -> tuple[dict, int | tf.Tensor | None]:
         """The inputs as [batch * choices, seq], and the number of choices."""
         if "input_ids" not in inputs or tf.convert_to_tensor(inputs["input_ids"]).shape.rank != 2:
             tensors = required(inputs, ENCODER_INPUTS, "[batch, choices, seq]")

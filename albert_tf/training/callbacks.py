@@ -18,10 +18,8 @@ from albert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW
 from albert_tf.utils.processes import announcing, ending_signals, leave_terminal
 from albert_tf.utils.progress import LINE_SECONDS, Bar, MovingRate, count_of
 
-# The number of steps between two points of a curve.
-_CURVE_STEPS = 20
-# Between two losses of a bar. The host waits for a loss, and so for its step.
-_BAR_SECONDS = 1
+_CURVE_STEPS = 20  # between two points of a curve
+_BAR_SECONDS = 1  # between two losses of a bar; the host waits for a loss, and so for its step
 
 
 class StepCallback(keras.callbacks.Callback):
@@ -49,11 +47,8 @@ class StepCallback(keras.callbacks.Callback):
 class Progress(StepCallback):
     """Steps, examples/s, time left and loss: as a progress bar on a terminal, or else as log lines at intervals.
 
-    The first step of each length counts neither for the speed nor for the time left, since it is compiled.
-
-    Args:
-      saving: called before this callback: what it takes is part of the time left, and not of the speed.
-      lengths: the length of each step's batch, [num_train_steps]; empty if all have one.
+    The first step of each length counts neither for the speed nor for the time left, since it is compiled. `saving` is
+    called before this callback; its time is part of the time left. For `lengths` see run.train.
     """
 
     def __init__(self, first_step: int, num_train_steps: int, batch_size: int, saving: Saving,
@@ -76,17 +71,16 @@ class Progress(StepCallback):
         self._compiled.update(self._lengths[step - 1 : step])
         self._rate.update(step)
         per_second, now = self._rate.per_second * self._batch_size, time.monotonic()
+        rate = f", {per_second:.1f} examples/s" if per_second else ""  # unknown until the second step
         if self._bar is not None:
             if not self._bar.postfix or now - self._last_line >= _BAR_SECONDS or step == self._total:
                 self._last_line = now
-                rate = f", {per_second:.1f} examples/s" if per_second else ""
                 self._bar.set_postfix_str(f"loss {logs['loss']:.3f}{rate}", refresh=False)
             self._bar.more = more
             self._bar.update(step - self._bar.n)
             return
         if now - self._last_line >= LINE_SECONDS or step == self._total:
             self._last_line = now
-            rate = f", {per_second:.1f} examples/s" if per_second else ""  # unknown until the second step
             time_left = f", {self._rate.time_left(self._total - step, more)} left" if per_second else ""
             logging.info("step %d of %d, loss %.4f, learning rate %.3g%s%s", step, self._total, logs["loss"],
                          logs["learning_rate"], rate, time_left)
@@ -120,8 +114,8 @@ class Curves(StepCallback):
 class Saving(StepCallback):
     """Every `every` steps, and at the last step, calls write(step) and then evaluate(step).
 
-    With jax, a thread writes the values during the next steps, unless they are evaluated first. This class is a
-    context manager; its end waits until they are written.
+    With jax, a thread writes the values during the next steps, unless they are evaluated first. The end of the block of
+    this context manager waits for it.
     """
 
     def __init__(self, first_step: int, num_train_steps: int, every: int, write: Callable[[int], None],
@@ -183,15 +177,10 @@ class EndOnSignal(StepCallback):
 
     A second Ctrl-C raises KeyboardInterrupt; in a command, a second signal ends the process (see ended_by_signals).
 
-    Several processes of jax agree on the step: a signal to one of them ends all. Of several workers of TensorFlow, the
-    one that writes files ends; the others ignore SIGTERM and SIGHUP until then, since it would wait for them in its
-    last step. This class is a context manager, and handles the signal only in its block.
-
-    Args:
-      save: function that saves a step.
-      writes: whether this process writes files.
-      largest_of_all: with several processes of jax, function from this process's value to the largest value of
-        all processes.
+    Several processes of jax agree on the step (largest_of_all: from this process's value to the largest of all): a
+    signal to one of them ends all. Of several workers of TensorFlow, the one that writes files ends; the others ignore
+    SIGTERM and SIGHUP until then, since it would wait for them in its last step. This class is a context manager, and
+    handles the signal only in its block.
     """
 
     def __init__(self, first_step: int, save: Callable[[int], None], writes: bool,
@@ -220,10 +209,7 @@ class EndOnSignal(StepCallback):
 
     @contextlib.contextmanager
     def saved(self, step: int) -> Iterator[None]:
-        """A block in which the signal ends the process at once, since nothing is lost: `step` is saved.
-
-        Several processes of jax would wait for each other, and end after the block.
-        """
+        """A block in which the signal ends the process at once, since `step` is saved; several of jax, after it."""
         if self._largest_of_all is not None:
             yield
             return

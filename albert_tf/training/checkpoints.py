@@ -23,7 +23,7 @@ from albert_tf.utils.files import check_no_wildcard, names_in
 from albert_tf.utils.outputs import checkpoint_reader, output_checkpoint, write_text
 
 NAME = "model.ckpt"
-# Files of models in other formats. No run starts in their folder, since it would replace their config and settings.
+# No run starts in the folder of a model in another format, since it would replace its config and settings.
 _OTHER_MODELS = ("model.safetensors", "pytorch_model.bin", "model.weights.h5", "bert_model.ckpt.index",
                  "saved_model.pb", "*.onnx")
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
@@ -39,13 +39,9 @@ class DamagedCheckpoint(ValueError):
 
 
 class Checkpoints:
-    """The checkpoints and the config of a run in its output directory.
+    """The checkpoints and the config of a run of a compiled trainer in its output directory.
 
-    Args:
-      trainer: a compiled Trainer. Its model, optimizer, step and counters are saved.
-      config: the model's config, written to albert_config.json with each checkpoint.
-      keep: number of model.ckpt-STEP to keep.
-      writes: whether this process writes files; only one of several workers does.
+    `keep` is the number of model.ckpt-STEP to keep. `writes`: whether this process writes files.
     """
 
     def __init__(self, directory: str, trainer, config: AlbertConfig, keep: int = 5, writes: bool = True):
@@ -88,12 +84,8 @@ class Checkpoints:
     def restore(self, prefix: str) -> int:
         """Restores model, optimizer, step and counters from a checkpoint. Returns its step.
 
-        The checkpoint must have all variables of the model and the optimizer, and no others. The loss scale is not
-        changed if the checkpoint has none, because the run had another precision.
-
-        Raises:
-          DamagedCheckpoint: the checkpoint cannot be read to its end, or a value is not finite.
-          ValueError: the checkpoint is of another model or optimizer.
+        The checkpoint must have all variables of the model and the optimizer, and no others: otherwise ValueError. The
+        loss scale is not changed if the checkpoint has none, because the run had another precision.
         """
         try:
             reader = checkpoint_reader(prefix)
@@ -160,24 +152,16 @@ class Checkpoints:
     def _check_variables(self, reader) -> None:
         """Raises ValueError if a checkpoint lacks a variable of the model or a slot, or has others that trained."""
         model = self._checkpoint.model
-        variables = list(stored_variables(reader.get_variable_to_shape_map()))
-        stored = {name for _, name, slot in variables if not slot}
-        slots = {f"{name} ({slot})" for _, name, slot in variables if slot}
-        ours, trained = set(map(release_name, model.weights)), set(map(release_name, model.trainable_weights))
-        wanted_slots = {f"{name} ({slot})" for name in trained for slot in SLOTS}
-        missing = ours - stored
-        unknown = {name for name in stored - ours if any(f"{name} ({slot})" in slots for slot in SLOTS)}
-        is_trained_otherwise = not (missing or unknown)
-        if is_trained_otherwise:
-            missing, unknown = wanted_slots - slots, slots - wanted_slots
-        if missing or unknown:
-            parts = []
-            for text, names in (("it lacks", missing), ("it has other variables:", unknown)):
-                others = f" and {len(names) - 3} others" if len(names) > 3 else ""
-                parts += [f"{text} {', '.join(sorted(names)[:3])}{others}"] if names else []
-            if is_trained_otherwise:
-                parts.append("continue it with its own --trainable")
-            raise ValueError("; ".join(parts))
+        stored = {(name, slot) for _, name, slot in stored_variables(reader.get_variable_to_shape_map())}
+        needed = {*((release_name(variable), None) for variable in model.weights),
+                  *((release_name(variable), slot) for variable in model.trainable_weights for slot in SLOTS)}
+        unknown, problem = {(name, slot) for name, slot in stored - needed if slot}, ""
+        for text, variables in (("it lacks", needed - stored), ("it has other variables:", unknown)):
+            names = sorted(f"{name} ({slot})" if slot else name for name, slot in variables)
+            others = f" and {len(names) - 3} others" if len(names) > 3 else ""
+            problem += f"{text} {', '.join(names[:3])}{others}; " if names else ""
+        if problem:
+            raise ValueError(f"{problem}continue a run with its own model and --trainable")
 
     def _write(self, name: str) -> None:
         write_text(os.path.join(self.directory, CONFIG_NAME), self._config.to_json_string())
@@ -188,8 +172,7 @@ class Checkpoints:
 def copy_as_best(prefix: str) -> None:
     """Makes model.ckpt-best in the directory of a checkpoint a copy of this checkpoint, with all of its variables.
 
-    Raises:
-      FileNotFoundError, tf.errors.NotFoundError: a training of the same run has removed the checkpoint.
+    Raises FileNotFoundError or tf.errors.NotFoundError if a training of the same run has removed the checkpoint.
     """
     directory, name = os.path.split(prefix)
     with output_checkpoint(os.path.join(directory, BEST)) as temporary:
@@ -208,20 +191,14 @@ def numbered(directory: str) -> dict[int, str]:
 
 
 def check_no_run(directory: str) -> None:
-    """Raises ValueError if a run saved checkpoints in a directory to which another model is to be written.
-
-    The run could not be continued with the settings of the other model.
-    """
+    """Raises ValueError if a run saved checkpoints in a directory to which another model is to be written."""
     if numbered(directory) or any(saved_by_step(directory)):  # a converted model.ckpt-best is of step 0
         raise ValueError(f"{directory} has the checkpoints of a training run, which needs its own settings there: "
                          "choose another directory")
 
 
 def saved_by_step(directory: str) -> dict[int, str]:
-    """The prefix of each complete checkpoint of a directory by its step, in ascending order.
-
-    model.ckpt-best is one of them if there is no model.ckpt-STEP of its step.
-    """
+    """The prefix of each complete checkpoint of a directory by its step, in order; model.ckpt-best if it is alone."""
     best = os.path.join(directory, BEST)
     prefixes = {saved_step(best): best} if tf.io.gfile.exists(f"{best}.index") else {}
     return dict(sorted({**prefixes, **numbered(directory)}.items()))
@@ -262,11 +239,7 @@ def _step_in(prefix: str) -> int | None:
 
 
 def stored_variables(keys: Iterable[str]) -> Iterator[tuple[str, str, str | None]]:
-    """The keys of a run's checkpoint that mean a variable of the model or a slot of the optimizer for one.
-
-    Yields:
-      The key, the name of the variable, and the name of the slot (None for the variable itself).
-    """
+    """The keys of a run's checkpoint that are variables of the model or slots: key, variable, slot (or None)."""
     for key in keys:
         match = _KEY.fullmatch(key)
         if match:  # slashes are written as ".S"

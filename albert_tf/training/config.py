@@ -17,15 +17,12 @@ from albert_tf.options import Config
 from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of
 
-# The names of the best checkpoint of a run, and of the results of its evaluations.
 BEST, RESULTS, HISTORY = "model.ckpt-best", "eval_results", "eval_history.jsonl"
 OPTIMIZERS = ("lamb", "adamw")
 RUNTIMES = ("tensorflow", "jax")
 AUTO = "auto"  # for jax_coordinator
 STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
-# The largest number of parts of a batch that a CPU computes at the same time. The gradients of each part are as large
-# as the model, so many cores share a few parts.
-MOST_PARTS = 4
+MOST_PARTS = 4  # of a batch, that a CPU computes at the same time; the gradients of each are as large as the model
 ALL, HEAD = "all", "head"  # values of --trainable, besides last_K
 LAST = re.compile(r"last_([1-9][0-9]{0,3})")
 _EVALUATIONS = 5  # that a short run has at least
@@ -172,8 +169,7 @@ class FineTuningTraining(Training):
 
         Args:
           unit: what an example is, for messages.
-          release_steps: the release's numbers of steps and of warm-up steps for the task, which are the defaults unless
-            epochs are set. None: 3 epochs. None as the number of warm-up steps: a tenth of the steps.
+          release_steps: the release's steps and warm-up steps (None: a tenth), the defaults unless epochs are set.
           largest_interval: the default of save_checkpoints_steps for a long run.
         """
         steps, warmup, batch_size = self.train_step, self.warmup_step, self.train_batch_size
@@ -211,10 +207,7 @@ class Schedule:
 
 
 def default_interval(num_train_steps: int, largest: int) -> int:
-    """The default of save_checkpoints_steps: `largest`, or a fifth of a shorter run.
-
-    The fifth is rounded down to two digits, for steps that are easy to read and that a TPU's loop divides well.
-    """
+    """The default of save_checkpoints_steps: `largest`, or a fifth of a shorter run, rounded down to two digits."""
     fifth = max(1, num_train_steps // _EVALUATIONS)
     return min(largest, fifth - fifth % 10 ** max(0, len(str(fifth)) - 2))
 

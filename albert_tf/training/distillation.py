@@ -1,15 +1,12 @@
 """Distillation: a model, the student, learns from the outputs of a trained one, the teacher (Hinton et al., 2015).
 
-The loss is (1 - alpha) times the objective's loss plus alpha times the distance from the teacher's outputs, which
-the objective defines (teacher_loss). The teacher reads the training examples once, before training. Its outputs are
-further columns of the table of features::
+The teacher reads the training examples once, before training. Its outputs are further columns of the features::
 
     outputs = teacher_outputs(teacher, objective.TEACHER_OUTPUTS, teacher_table, ...)
     table = with_teacher_outputs(table, outputs, objective.TEACHER_OUTPUTS)
     objective = DistilledObjective(objective, temperature=2.0, alpha=0.5)
 
-The outputs are cached in an .npy file each, with a manifest that says which weights, examples and precision they were
-made with. The file's name has a hash of these.
+The outputs are cached in an .npy file each. Its name has a hash of the weights, examples and precision of its manifest.
 """
 
 from __future__ import annotations
@@ -38,13 +35,9 @@ PREFIX = "teacher_"
 
 
 class DistilledObjective(Objective):
-    """Adds learning from a teacher to an objective. With alpha 0 it is the objective itself.
+    """An objective with the loss (1 - alpha) * objective's loss + alpha * its teacher_loss at a temperature.
 
-    Batches have the teacher's outputs.
-
-    Args:
-      temperature: number by which the logits of both models are divided.
-      alpha: weight of the distance from the teacher, from 0 to 1. With 1, the objective's loss is not computed.
+    Batches have the teacher's outputs. With alpha 0 it is the objective itself.
     """
 
     def __init__(self, objective: Objective, temperature: float = 1.0, alpha: float = 0.5):
@@ -75,10 +68,8 @@ class DistilledObjective(Objective):
 def divergence(teacher_logits: tf.Tensor, logits: tf.Tensor, temperature: float) -> tf.Tensor:
     """temperature^2 * KL(teacher || student) of the softened distributions: [..., classes] to float32 [...].
 
-    The factor keeps the size of the gradients at any temperature (Hinton et al., 2015, section 2).
-
-    Args:
-      teacher_logits, logits: float32 [..., classes]. A teacher's logit of -1e30 stands for probability 0.
+    The factor keeps the size of the gradients at any temperature (Hinton et al., 2015, section 2). A teacher's logit of
+    -1e30 stands for probability 0.
     """
     teacher_log_probs = tf.nn.log_softmax(teacher_logits / temperature)
     differences = teacher_log_probs - tf.nn.log_softmax(logits / temperature)
@@ -114,14 +105,8 @@ def teacher_outputs(
 ) -> dict[str, np.ndarray]:
     """The teacher's outputs for all examples of a table. They are computed if the cache does not have them.
 
-    Args:
-      teacher: the model, which was made in the strategy's scope.
-      paddings: the names of the outputs, as in Objective.TEACHER_OUTPUTS.
-      table: the examples as the teacher reads them.
-      directory: folder of the cache (--cached_dir).
-
-    Returns:
-      float32 arrays by name: [examples, ...] or, for outputs with a value per token, [tokens of all examples, ...].
+    `paddings` are Objective.TEACHER_OUTPUTS, and `directory` is the folder of the cache. The outputs are float32 by
+    name: [examples, ...] or, for outputs with a value per token, [tokens of all examples, ...].
     """
     made_from = _made_from(teacher, table)
     key = digest(json.dumps(made_from, sort_keys=True).encode())[:12]

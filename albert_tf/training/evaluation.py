@@ -31,12 +31,9 @@ BEST_TRIAL = "best_trial.txt"  # step:best_step:best_value, as in the release; i
 
 
 class Evaluator:
-    """Evaluates a run's model, step after step.
+    """Evaluates a run's model, step after step. Results are in eval_history.jsonl, the latest in eval_results.txt.
 
     Args:
-      directory: folder of the files: eval_results.txt (the latest results, "key = value") and .json, eval_history.jsonl
-        (all results, one per line), best_trial.txt ("step:best_step:best_value", as in the release), and eval/ with
-        curves for TensorBoard.
       evaluate: function that evaluates the model's current weights and returns the results as a dict of floats.
       best_metric: the result that decides which checkpoint is the best; higher is better.
       save_best: function that saves the model as model.ckpt-best, in training.
@@ -115,10 +112,8 @@ class Evaluator:
 
         A checkpoint that cannot be loaded is skipped with a warning, and so is one that a training of the same run has
         removed or replaced meanwhile; its results stay in the history. A result that is better than the best one is
-        removed from the history if its checkpoint did not exist or is damaged: it may be of other data.
-
-        Args:
-          load: function that loads a checkpoint into the model. Its arguments are the checkpoint's prefix and step.
+        removed from the history if its checkpoint did not exist or is damaged: it may be of other data. `load` loads a
+        checkpoint, with a prefix and a step, into the model.
         """
         saved = saved_by_step(self._directory)
         evaluated: dict[int, dict[str, float]] = {}
@@ -212,11 +207,7 @@ def report_predicted(output_dir: str, scores: dict[str, float], step: int, suffi
 
 
 def best_of(history: Iterable[dict], best_metric: str) -> dict[str, float] | None:
-    """The row with the highest best_metric; None if there are no rows.
-
-    On a tie it is the row with the lowest loss, if the rows have one, and then the first row. The loss may fall while
-    the metric does not change yet. NaN is worse than any other value.
-    """
+    """The row with the highest best_metric, on a tie with the lowest loss, and then the first; None without rows."""
     return max(history, key=lambda row: (or_lowest(row[best_metric]), or_lowest(-row.get("loss", 0.0))), default=None)
 
 
@@ -246,19 +237,24 @@ def best_value(directory: str) -> float:
 
 
 def checkpoint_of(directory: str) -> str | None:
-    """The checkpoint of the best run in a directory: its model.ckpt-best or its latest one. None without a checkpoint.
-
-    The best run has the highest best value. If no run was evaluated, it is the first of `saved_runs`.
-    """
+    """The best, or latest, checkpoint of the run with the highest best value in a directory; None without one."""
     runs = saved_runs(directory)
     return best_or_latest(runs[0] if len(runs) == 1 else max(runs, key=best_value)) if runs else None
 
 
 def _stored_history(directory: str) -> list[tuple[str, dict]]:
     """The rows of eval_history.jsonl, each with the name of the result that decides which is the best."""
-    path = os.path.join(directory, HISTORY)
-    lines = read_json_lines(path) if tf.io.gfile.exists(path) else ()
-    return [_checked_row(row, f"{path} line {line}") for line, row in lines]
+    path, history = os.path.join(directory, HISTORY), []
+    for line, row in read_json_lines(path) if tf.io.gfile.exists(path) else ():
+        best_metric = row.pop("best_metric", None)
+        for name, value in row.items():
+            if not isinstance(value, (int, float)) or isinstance(value, bool):
+                raise ValueError(f"{path} line {line}: {name!r} must be a number. Received: {reprlib.repr(value)}")
+        if not isinstance(row.get("global_step"), int):
+            raise ValueError(f"{path} line {line}: 'global_step' must be a whole number. "
+                             f"Received: {row.get('global_step')!r}")
+        history.append((best_metric, row))
+    return history
 
 
 def logged_names(results: Iterable[str]) -> list[str]:
@@ -273,25 +269,12 @@ def format_results(results: dict[str, float]) -> str:
     return ", ".join(f"{name} {results[name]:.4f}" for name in logged_names(results))
 
 
-def _checked_row(row: dict, place: str) -> tuple[str, dict]:
-    best_metric = row.pop("best_metric", None)
-    for name, value in row.items():
-        if not isinstance(value, (int, float)) or isinstance(value, bool):
-            raise ValueError(f"{place}: {name!r} must be a number. Received: {reprlib.repr(value)}")
-    if not isinstance(row.get("global_step"), int):
-        raise ValueError(f"{place}: 'global_step' must be a whole number. Received: {row.get('global_step')!r}")
-    return best_metric, row
-
-
 def write_summary(directory: str, runs: Iterable[str], best_metric: str) -> None:
     """Writes the medians over all runs to eval_results.txt and .json, and a summary to eval_runs.json.
 
     The summary has the best run, the best results of each seed, and for each result the median, the lowest and highest
-    value and the standard deviation; all four are NaN if a run's value is. A result that some runs lack, such as on a
-    data file that was added later, is computed from the other runs.
-
-    Args:
-      runs: the directories of the runs. A run without an evaluation, or in `directory` itself, is ignored.
+    value and the standard deviation; all four are NaN if a run's value is. A result that some runs lack is computed
+    from the others. A run without an evaluation, or in `directory` itself, is ignored.
     """
     bests = {os.path.basename(run): best_of(read_history(run, best_metric), best_metric)
              for run in runs if run != directory}
@@ -319,8 +302,7 @@ def write_summary(directory: str, runs: Iterable[str], best_metric: str) -> None
     write_text(os.path.join(directory, "eval_runs.json"), json.dumps(content, indent=2) + "\n")
 
 
-# The predictions of one or several checkpoints (--ensemble_checkpoints): for each a dict by name of one value per
-# example.
+# The predictions of one or several checkpoints (--ensemble_checkpoints): for each, one value per example by name.
 Predictions = list  # list[dict[str, list[np.ndarray]]]
 Predict = Callable[[FeatureTable], Predictions]
 # A function that evaluates a checkpoint: it is called with a function that predicts a table, and returns the results.
@@ -330,10 +312,8 @@ Evaluate = Callable[[Predict], "dict[str, float]"]
 class Predictor:
     """Runs a model over features, without dropout.
 
-    Args:
-      predictions: function of the model's outputs that returns predictions by name, such as Objective.predictions.
-      batch_size: examples of a batch, over all replicas.
-      parts: the largest number of parts of a batch that are computed at the same time (trainer.py).
+    `predictions` is a function of the model's outputs that returns predictions by name, such as Objective.predictions;
+    batch_size is over all replicas; for `parts` see trainer.py.
     """
 
     def __init__(self, model: keras.Model, predictions: Callable[[Tensors], Tensors],

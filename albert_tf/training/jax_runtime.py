@@ -28,10 +28,8 @@ from jaxlib import _jax, xla_client
 from albert_tf.training.config import AUTO, Devices
 
 _MACHINES, _DEVICES = "machines", "devices"  # the axes of the mesh
-# Steps that are started before the results of the first of them are needed.
-_STEPS_AHEAD = 2
-# After so many seconds without a sign of life of a process, the others end.
-_LOST_SECONDS = 60
+_STEPS_AHEAD = 2  # that are started before the results of the first of them are needed
+_LOST_SECONDS = 60  # without a sign of life of a process, after which the others end
 
 
 class JaxStrategy(tf.distribute.OneDeviceStrategy):
@@ -127,11 +125,7 @@ class Steps:
     """A function of a batch, as a function of an iterator that jax computes. Each shape of a batch is a program.
 
     The variables that the function uses are copied to the devices by the first step with an iterator. The devices have
-    the current values from then on, until `store` copies them back.
-
-    Args:
-      function: takes a dict of tensors with static shapes, and returns a structure of tensors. XLA must be able to
-        compile it.
+    the current values from then on, until the function that `snapshot` returns copies them back.
     """
 
     def __init__(self, function: Callable[[Any], Any], strategy: JaxStrategy):
@@ -189,8 +183,8 @@ class Steps:
 class _Program:
     """The program of a function for batches of one shape.
 
-    It reads the variables in `variables`, by their ids, and writes the ones in `written`. Called with a batch and the
-    values of variables by id, it returns the function's outputs and replaces the values that it writes.
+    It reads `variables`, by their ids, and writes those in `written`. Called with a batch and the values of variables,
+    it returns the function's outputs and replaces the values that it writes.
     """
 
     def __init__(self, function, batch: dict[str, np.ndarray], strategy: JaxStrategy):
@@ -223,8 +217,7 @@ class _Program:
     def _exported(self, module: bytes, inputs: dict[str, tf.Tensor]) -> jax.export.Exported:
         """A program of XLA as a function of jax: of the inputs, and of the values of the variables.
 
-        jax makes such objects only from functions of jax. So this one is made from a function with the same arguments
-        and results; then the program replaces the function's.
+        It is made from a function of jax with the same arguments and results, whose program it replaces.
         """
         outputs = tf.nest.flatten(self._structure)
 
@@ -259,8 +252,8 @@ def _shape(values: np.ndarray) -> tuple[int, ...]:
 def _stable_hlo(program: bytes) -> bytes:
     """A program of XLA, which TensorFlow wrote, in the portable form that compilers of all devices take.
 
-    TensorFlow writes this form itself, but not of calls of cuDNN, and with copies that the form does not have: of
-    the new values of variables. Here they are reshapes to the same shape, which the compilers remove.
+    TensorFlow does not write this form of calls of cuDNN. Copies of new values of variables, which the form does not
+    have, become reshapes to the same shape, which the compilers remove.
     """
     text = _jax.mlir.xla_computation_to_mlir_module(xla_client.XlaComputation(program))
     text = re.sub(r"mhlo\.copy (%\w+) : (tensor<[^>]*>)", r"stablehlo.reshape \1 : (\2) -> \2", text)

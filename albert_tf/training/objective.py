@@ -19,10 +19,8 @@ Tensors = dict[str, tf.Tensor]
 class Objective:
     """Base class of objectives. A subclass defines `loss`, and the functions that its evaluation needs.
 
-    Args:
-      model: a model that is called with a batch and returns a dict of outputs.
-
     Attributes:
+      model: it is called with a batch and returns a dict of outputs.
       metrics: Keras metrics, which each evaluation resets; empty if scores come from predictions.
       compared_output: the output that the loss reads, if it compares the rows of a micro-batch with each other. Then a
         micro-batch is not split into parts, and has the rows of all replicas. "" if the losses of parts add up.
@@ -40,17 +38,13 @@ class Objective:
         self.model = model
 
     def loss_denominators(self, batch: Batch) -> Tensors:
-        """Sums over a micro-batch, float32 scalars: by default examples, its number of rows.
-
-        Their totals over the whole batch are the losses' denominators.
-        """
+        """Sums over a micro-batch, float32 scalars, whose totals are the losses' denominators: by default its rows."""
         return dict(examples=tf.cast(tf.shape(batch["input_ids"])[0], tf.float32))
 
     def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
         """A micro-batch's share of the batch's loss, a float32 scalar, and its terms by name for the logs.
 
-        Args:
-          denominators: the totals of `loss_denominators` over the whole batch.
+        `denominators` are the totals of `loss_denominators` over the whole batch.
         """
         raise NotImplementedError
 
@@ -59,11 +53,7 @@ class Objective:
         raise NotImplementedError
 
     def predictions(self, outputs: Tensors) -> Tensors:
-        """The tensors from which scores are computed (GLUE, SQuAD, RACE), by name, [batch, ...].
-
-        The batch is not given: what selects among the outputs, such as the mask of a question's tokens, is an input of
-        the model.
-        """
+        """The tensors from which scores are computed (GLUE, SQuAD, RACE), by name, [batch, ...]."""
         raise NotImplementedError
 
     def teacher_loss(

@@ -87,15 +87,8 @@ class ReleaseOptimizer(keras.optimizers.legacy.Optimizer):
     v / (1 - beta_2 ** t) instead of m and v (Kingma and Ba, 2015). Without it, early updates are larger: three times
     after 100 steps.
 
-    Args:
-      learning_rate: a float, or a schedule over the steps.
-      beta_1, beta_2: decay of the two moments.
-      epsilon: added to the denominator of the update.
-      weight_decay: rate of the decoupled weight decay.
-      exclude_from_weight_decay: regular expressions. Variables with a name that matches one have no weight decay.
-      exclude_from_layer_adaptation: regular expressions. If a variable's name matches one, its ratio of norms is 1.
-        [".*"] makes the optimizer AdamW.
-      bias_correction: whether to correct the bias of the moments, which start at 0.
+    The exclude_ arguments are regular expressions. Variables with a name that matches have no weight decay, or a ratio
+    of norms of 1: [".*"] makes the optimizer AdamW.
     """
 
     def __init__(
@@ -126,12 +119,8 @@ class ReleaseOptimizer(keras.optimizers.legacy.Optimizer):
     ) -> Any:
         """Updates the variables with gradients that are already summed over the replicas.
 
-        apply_gradients does the same without `skip`, and sums over the replicas itself.
-
-        Args:
-          gradients: one for each variable. They need not be finite if the step is skipped.
-          skip: scalar bool. If true, variables and slots do not change, but `iterations` is incremented.
-          scale: float32 scalar, if there is `skip`: the factor that clips all gradients.
+        If `skip`, a scalar bool, is true, variables and slots do not change, but `iterations` is incremented; the
+        gradients need not be finite. `scale`, a float32 scalar beside `skip`, is the factor that clips all gradients.
         """
         with tf.name_scope(self._name):
             self.build(variables)

@@ -1,7 +1,6 @@
 """A training run: its steps, which continue from the latest checkpoint, and the weights that it trains.
 
-A fine-tuning run may train less than all weights: the head, or the head and the last layers. Weights that are not
-trained have no gradients and no slots in the optimizer.
+Weights that a fine-tuning run does not train (--trainable) have no gradients and no slots in the optimizer.
 """
 
 from __future__ import annotations
@@ -38,12 +37,8 @@ def set_up(
 ) -> tf.distribute.Strategy:
     """Sets seed and precision, and returns the distribution strategy. Call it before anything is built.
 
-    Args:
-      batch_sizes: the batch sizes that are used, by the names of their options.
-      gradient_accumulation_steps: the number of micro-batches of train_batch_size.
-
-    Raises:
-      ValueError: the devices cannot be used, or a batch size is no multiple of their number.
+    `batch_sizes` are by the names of their options. Raises ValueError if the devices cannot be used, or a batch size is
+    no multiple of their number.
     """
     parts, uses_jax = parts_of(config), config.runtime == "jax"
     micro_batches_of = {name: gradient_accumulation_steps if name == "train_batch_size" else 1 for name in batch_sizes}
@@ -74,12 +69,7 @@ def new_trainer(
 ) -> Trainer:
     """Makes a compiled trainer, and logs the sizes of the model and the number of parameters that train.
 
-    Warns if the warm-up of the learning rate does not end before the run.
-
-    Args:
-      objective: the objective. Its model and metrics must have been made in the strategy's scope.
-      config: what computes; set_up has made the strategy of it.
-      shapes_vary, rows_vary: see Trainer.
+    The objective's model and metrics must have been made in the strategy's scope. shapes_vary, rows_vary: see Trainer.
     """
     end_of_warmup = schedule.start_warmup_step + schedule.num_warmup_steps
     if schedule.num_warmup_steps and end_of_warmup >= schedule.num_train_steps:
@@ -108,8 +98,7 @@ def steps_per_execution(
 ) -> int:
     """The number of steps between two returns to the host: more than 1 on TPU without jax, where returning takes time.
 
-    The number is the largest divisor of save_checkpoints_steps up to iterations_per_loop, because checkpoints are saved
-    after a return.
+    It is a divisor of save_checkpoints_steps, because checkpoints are saved after a return.
     """
     if not devices.is_tpu(strategy) or devices.is_jax(strategy):
         return 1
@@ -121,10 +110,7 @@ def steps_per_execution(
 def training_in(directories: Iterable[str], strategy: tf.distribute.Strategy, do_train: bool) -> Iterator[None]:
     """A block in which no other process may train in these directories; evaluations may run beside it.
 
-    Of several workers, the chief alone checks it. A block that only evaluates (do_train=False) may run at any time.
-
-    Raises:
-      ValueError: on entering, another training uses a directory. No file has been written then.
+    Raises ValueError, before a file is written, if another training uses a directory.
     """
     with contextlib.ExitStack() as stack:
         for directory in directories if do_train and is_chief(strategy) else ():
@@ -144,18 +130,14 @@ def train(
     evaluates_first: bool = False,
     lengths: Sequence[int] = (),
 ) -> bool:
-    """Trains to num_train_steps, continuing from the latest checkpoint of the directory of `checkpoints`.
+    """Trains to num_train_steps from the latest checkpoint in the directory of `checkpoints`. False if all was done.
 
     Args:
-      trainer: a trainer that was compiled in the strategy's scope.
       batches_from: function of the first step. It returns a function of an InputContext, which returns the batches.
       evaluator: called with the step after each save. The run ends early when its patience is over.
       before_steps: writes files that describe the run. The chief calls it, if there are steps to take.
       evaluates_first: whether the initial weights can do the task: they are evaluated as step 0.
       lengths: the length of each step's batch, [num_train_steps]; empty if all have one.
-
-    Returns:
-      Whether steps were taken; False if the run was finished before.
     """
     first_step = _restored_step(checkpoints, strategy)
     if first_step and evaluator is not None and not evaluator.has_evaluated(first_step):
@@ -240,16 +222,8 @@ def _take_steps(trainer: Trainer, batches, checkpoints: Checkpoints, batch_size:
                          "run again: it continues from its latest checkpoint")
 
 
-_POOLER = "bert/pooler/"
-
-
 def restrict_training(model: keras.Model, training: FineTuningTraining) -> None:
-    """Freezes the weights that a run does not train.
-
-    Args:
-      model: any model of albert_tf.modeling with a head. It is called in the strategy's scope, before the optimizer
-        makes its slots.
-    """
+    """Freezes the weights that a run does not train. It is called before the optimizer makes its slots."""
     if training.trainable == ALL:
         return
     is_trained = _selection(model, training.trainable)
@@ -270,7 +244,7 @@ def _selection(model: keras.Model, trainable: str) -> Callable[[str], bool]:
     def is_trained(name: str) -> bool:
         if not name.startswith("bert/"):
             return True
-        if name.startswith(_POOLER):
+        if name.startswith("bert/pooler/"):
             return model.uses_pooler
         block = block_variable(name)
         if block is None:

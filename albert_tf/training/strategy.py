@@ -16,7 +16,6 @@ import contextlib
 import json
 import os
 import re
-import reprlib
 import socket
 from typing import Any, Callable, Iterator
 
@@ -37,7 +36,7 @@ def resolve_strategy(name: str) -> str:
     """The strategy that a name in STRATEGIES means on this machine.
 
     "auto" is multi_worker_mirrored if TF_CONFIG has several workers, mirrored if there are several GPUs, and one_device
-    otherwise. All other names mean themselves. TensorFlow is not initialized, so threads can still be set.
+    otherwise. TensorFlow is not initialized, so threads can still be set.
     """
     check_one_of("distribution_strategy", name, STRATEGIES)
     num_workers = _num_workers() if name in ("auto", "multi_worker_mirrored") else 0
@@ -48,10 +47,7 @@ def resolve_strategy(name: str) -> str:
 
 
 def create_strategy(config: Devices) -> tf.distribute.Strategy:
-    """Makes the distribution strategy of a config.
-
-    "mirrored" uses all GPUs, or all logical CPU devices if there is no GPU.
-    """
+    """Makes the distribution strategy of a config. "mirrored" uses all GPUs, or without GPU all logical CPU devices."""
     name = resolve_strategy(config.strategy)
     if name == "tpu":
         return _tpu_strategy(config)
@@ -92,27 +88,16 @@ def _num_workers() -> int:
         return 0
     config = parse_json_object(text, "TF_CONFIG")
     cluster, task = config.get("cluster", {}), config.get("task", {})
-    if not isinstance(cluster, dict) or not all(map(_are_addresses, cluster.values())):
-        raise ValueError('TF_CONFIG: "cluster" must be an object of lists of addresses, such as {"worker": '
-                         f'["host1:2222", "host2:2222"]}}. Received: {reprlib.repr(cluster)}')
-    if cluster:
-        _check_task(task, cluster)
+    try:
+        is_valid = cluster == {} or 0 <= int(str(task["index"])) < len(cluster[task["type"]]) and all(
+            isinstance(addresses, list) and all(address.rpartition(":")[2].isdecimal() for address in addresses)
+            for addresses in cluster.values())
+    except (AttributeError, KeyError, TypeError, ValueError):
+        is_valid = False
+    if not is_valid:
+        raise ValueError('TF_CONFIG must be like {"cluster": {"worker": ["host1:2222", "host2:2222"]}, '
+                         f'"task": {{"type": "worker", "index": 0}}}}. Received: {text}')
     return len(cluster.get("worker", [])) + len(cluster.get("chief", []))
-
-
-def _are_addresses(value: Any) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(address, str) and address.rpartition(":")[2].isdecimal() for address in value)
-
-
-def _check_task(task: Any, cluster: dict[str, list[str]]) -> None:
-    kind, index = (task.get("type"), task.get("index")) if isinstance(task, dict) else (None, None)
-    if not isinstance(kind, str) or kind not in cluster:
-        raise ValueError(f'TF_CONFIG: "task" must have a "type" that is one of {", ".join(cluster)}. '
-                         f"Received: {reprlib.repr(task)}")
-    if not str(index).isdecimal() or int(str(index)) >= len(cluster[kind]):  # TensorFlow also accepts "0"
-        raise ValueError(f'TF_CONFIG: "task" must have an "index" from 0 to {len(cluster[kind]) - 1}: the cluster '
-                         f"has {len(cluster[kind])} tasks of type {kind}. Received: {reprlib.repr(task)}")
 
 
 def _tpu_strategy(config: Devices) -> tf.distribute.Strategy:
@@ -139,12 +124,8 @@ def _check_answers(resolver: tf.distribute.cluster_resolver.ClusterResolver) -> 
 def distributed(
     strategy: tf.distribute.Strategy, batches: Callable[[tf.distribute.InputContext], tf.data.Dataset]
 ) -> tf.distribute.DistributedDataset:
-    """The batches of a strategy's replicas.
-
-    Args:
-      batches: function that returns the batches of a process. AutoGraph does not convert the functions that it gives to
-        tf.data: it would read their source again, which may have been edited since the process started.
-    """
+    """The batches of a strategy's replicas. `batches` returns the batches of a process."""
+    # AutoGraph would read the source of its functions again, which may have been edited since the process started.
     batches = tf.autograph.experimental.do_not_convert(batches)
     if devices.is_jax(strategy):
         return _HostDataset(batches(strategy.context))
@@ -154,11 +135,7 @@ def distributed(
 
 
 class _HostDataset(tf.distribute.DistributedDataset):
-    """A data set with batches that stay on the host.
-
-    TensorFlow's distributed data sets add another one, which copies batches to a device. Its autotuning cannot be
-    turned off.
-    """
+    """A data set with batches that stay on the host. TensorFlow's distributed ones always have autotuning."""
 
     def __init__(self, dataset: tf.data.Dataset):
         self._dataset = dataset
@@ -215,10 +192,7 @@ def chief_first(strategy: tf.distribute.Strategy) -> Iterator[None]:
 
 @contextlib.contextmanager
 def naming_lost_workers() -> Iterator[None]:
-    """Turns TensorFlow's error about a worker that no longer answers into a ConnectionError that names the worker.
-
-    TensorFlow notices it within a minute, from the heartbeats that workers exchange.
-    """
+    """Turns TensorFlow's error about a worker that no longer answers into a ConnectionError that names the worker."""
     try:
         yield
     except _CONNECTION_ERRORS as error:

@@ -2,17 +2,16 @@
 
 A step splits its batch into micro-batches, sums their gradients, sums these over all replicas, clips the result to a
 global norm of 1 and updates the weights once. Losses are divided by the counts of the whole batch, so they do not
-depend on the number of micro-batches or replicas. On a CPU a micro-batch is split again, into parts that are computed
-at the same time. If a loss compares the rows of a micro-batch, it gets the rows of all replicas, and the micro-batch is
-not split into parts (Objective.compared_output).
+depend on the number of micro-batches or replicas.
 
-TensorFlow divides each operation among the cores instead. Operations of small models are too short for that, and the
-loops that XLA compiles (modeling/operations.py) run on one core. With a part for each core and one thread for each
-operation, a training step of three small models on two cores is up to 1.3 times as fast (docs/results/speed.md).
+On a CPU a micro-batch is split again, into parts that are computed at the same time. TensorFlow would divide each
+operation among the cores instead, for which operations of small models are too short (docs/results/speed.md). If a loss
+compares the rows of a micro-batch, it gets the rows of all replicas, and there are no parts.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from typing import Any, Callable, Iterator, Mapping
@@ -39,22 +38,13 @@ def parts_of(config: Devices) -> int:
 
 
 def divide_threads(parts: int) -> None:
-    """Divides the cores among parts: operations get as many threads as there are cores for a part.
-
-    It has no effect after TensorFlow has made its threads, for instance if the caller is a notebook.
-    """
-    try:
+    """Divides the cores among parts: operations get as many threads as there are cores for a part."""
+    with contextlib.suppress(RuntimeError):  # TensorFlow has made its threads, for instance in a notebook
         tf.config.threading.set_intra_op_parallelism_threads(-(-_cores() // parts))
-    except RuntimeError:
-        pass
 
 
 def equal_parts(batch: Mapping[str, tf.Tensor], most: int) -> list[dict[str, tf.Tensor]]:
-    """Splits a batch into as many equal parts as possible.
-
-    Args:
-      batch: tensors [rows, ...]. They are not split if the number of rows is not static.
-    """
+    """Splits tensors [rows, ...] into as many equal parts as possible; one if the number of rows is not static."""
     rows = next(iter(batch.values())).shape[0]
     count = number_of_parts(rows, most) if rows else 1
     if count == 1:
@@ -71,11 +61,7 @@ def number_of_parts(rows: int, most: int) -> int:
 def in_parts(
     function: Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]], batch: Mapping[str, tf.Tensor], most: int
 ) -> dict[str, tf.Tensor]:
-    """The outputs, [rows, ...], of a function of a batch that is applied to each of its parts.
-
-    Args:
-      function: a tf.function, so that all parts have one graph.
-    """
+    """The outputs, [rows, ...], of a tf.function of a batch that is applied to each of its parts."""
     outputs = [function(part) for part in equal_parts(batch, most)]
     if len(outputs) == 1:
         return outputs[0]
@@ -95,12 +81,8 @@ def on_batches(
 ) -> Callable[[Iterator], Any]:
     """Compiles a function of a batch into a function of an iterator, which takes the iterator's next batch.
 
-    One graph serves all lengths: for 6 layers of hidden size 256, a new length costs one second of a CPU core, where a
-    separate graph costs three. TPU and XLA need static shapes, so there each length has a separate graph.
-
-    Args:
-      function: its control flow must not depend on tensors.
-      jit_compile: whether the function compiles something with XLA for each shape of a batch.
+    One graph serves all lengths, which takes a third of the time of separate graphs. TPU and XLA (jit_compile) need
+    static shapes, so there each length has a separate graph.
     """
     if devices.is_jax(strategy):
         return strategy.on_batches(function)
@@ -113,25 +95,22 @@ def on_batches(
 
 
 CLIP_NORM = 1.0
+MOST_SKIPPED_IN_A_ROW = 100  # after so many steps with gradients that are not finite, a run does not recover
 # In a micro-batch, if the loss compares all rows of the batch: its gradient with respect to what it compares.
 _OUTPUT_GRADIENT = "output_gradient"
-# A run does not recover after this many consecutive steps with gradients that are not finite.
-MOST_SKIPPED_IN_A_ROW = 100
 
 
 class Trainer(keras.Model):
     """Trains and evaluates an objective's model with Keras' fit and evaluate.
 
     Args:
-      objective: the model and its loss.
       random_seed: seed of dropout. Its masks also depend on step, micro-batch and replica.
       gradient_accumulation_steps: number of micro-batches of a step.
       jit_compile: whether to compile the computation of gradients with XLA.
       loss_scaling: whether to scale losses, so that small float16 gradients do not become 0.
       shapes_vary: whether batches have several lengths or numbers of rows.
       rows_vary: whether they have several numbers of rows: then each shape has a separate graph.
-      parts: the largest number of parts of a micro-batch that are computed at the same time; 1 if the objective's loss
-        compares rows.
+      parts: the largest number of parts of a micro-batch that are computed at the same time.
 
     Example::
 
@@ -193,10 +172,7 @@ class Trainer(keras.Model):
         return self.test_function
 
     def snapshot(self) -> Callable[[], None]:
-        """A function that copies the variables of training from jax to TensorFlow, as they are now; steps can run on.
-
-        Without jax, they are there already.
-        """
+        """A function that copies the present variables from jax to TensorFlow; steps can run meanwhile."""
         if self.train_function is None or not devices.is_jax(self.distribute_strategy):
             return lambda: None
         return self.train_function.snapshot()
@@ -287,9 +263,8 @@ class Trainer(keras.Model):
     def _output_gradient(self, batch, denominators, replica_id):
         """The gradient with respect to the output that the loss compares, [rows, ...], and the losses (GradCache).
 
-        The output of the whole batch is computed in micro-batches without the activations that gradients need. The
-        micro-batches, computed again with the same dropout, multiply this gradient by the gradient of their outputs
-        (Gao et al., 2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup").
+        The output of the whole batch is computed in micro-batches without the activations that gradients need. Computed
+        again with the same dropout, they multiply this gradient by that of their outputs (Gao et al., 2021).
         """
         step, count = self.optimizer.iterations, self.gradient_accumulation_steps
         micro_batches = {key: _split(key, tensor, count) for key, tensor in batch.items()}
@@ -377,8 +352,6 @@ class LossScale(tf.Module):
     It is halved when gradients overflow, and doubled after 2,000 consecutive steps with finite gradients.
     """
 
-    _GOOD_STEPS = 2000
-
     def __init__(self, initial: float = 2.0**15):
         super().__init__()
         self.value = _state("loss_scale", initial, tf.float32)
@@ -387,7 +360,7 @@ class LossScale(tf.Module):
     def update(self, finite: tf.Tensor) -> None:
         """Updates the factor after a step, depending on whether the step's gradients were finite."""
         good = (self.good_steps + 1) * tf.cast(finite, tf.int64)
-        grows = good >= self._GOOD_STEPS
+        grows = good >= 2000
         factor = tf.where(finite, tf.where(grows, 2.0, 1.0), 0.5)
         self.value.assign(tf.maximum(self.value * factor, 1.0))
         self.good_steps.assign(tf.where(grows, tf.zeros_like(good), good))
@@ -411,9 +384,8 @@ def _state(name: str, initial, dtype: tf.DType) -> tf.Variable:
 def _dropout_seed(random_seed: int, step: tf.Tensor, micro_batch: tf.Tensor) -> tf.Tensor:
     """The seed, int32 [2], of dropout in a micro-batch of a step.
 
-    The final split is needed since stateless_fold_in alone returns small numbers, and Dropouts adds small numbers to
-    the seed: seeds of different micro-batches could be equal. The algorithm is named, since TensorFlow's default is
-    another one where XLA compiles the step.
+    stateless_fold_in alone returns small numbers, and Dropouts adds small numbers to the seed, hence the split. The
+    algorithm is named, since TensorFlow's default is another one where XLA compiles the step.
     """
     fold_in = functools.partial(tf.random.experimental.stateless_fold_in, alg="philox")
     seed = fold_in(fold_in([random_seed, 0], tf.cast(step, tf.int32)), micro_batch)
@@ -421,10 +393,7 @@ def _dropout_seed(random_seed: int, step: tf.Tensor, micro_batch: tf.Tensor) -> 
 
 
 def _split(name: str, tensor: tf.Tensor, count: int) -> tf.Tensor:
-    """Splits a batch into micro-batches: [batch, ...] -> [batch / count, count, ...].
-
-    Micro-batch i has every count-th row from row i, so that its rows are the same on any number of devices.
-    """
+    """Micro-batches, [batch / count, count, ...]: number i has every count-th row, the same on any devices."""
     size = tensor.shape[0]
     if size is None or size % count:
         raise ValueError("gradient_accumulation_steps must divide the batch of a replica. "

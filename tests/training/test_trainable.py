@@ -113,5 +113,5 @@ def test_only_the_head_changes_and_a_resumed_run_takes_the_same_steps(tmp_path):
 def test_a_run_is_not_continued_with_other_weights_to_train(tmp_path):
     trainer, checkpoints = run_of(tmp_path, trainable="head")
     checkpoints.save(1)
-    with pytest.raises(ValueError, match="lacks .*continue it with its own --trainable"):
+    with pytest.raises(ValueError, match="lacks .*continue a run with its own model and --trainable"):
         run_of(tmp_path)[1].restore_latest()

@@ -105,15 +105,15 @@ TWO = '{"cluster": {"worker": ["a:1", "b:1"]}'
 
 
 @pytest.mark.parametrize("value, named", [
-    ("garbage", "line 1"), ("[]", "JSON object"), ('{"cluster": []}', '"cluster"'),
-    ('{"cluster": {"worker": "host:1"}}', '"cluster"'), ('{"cluster": {"worker": ["host"]}}', '"cluster"'),
-    (TWO + "}", '"task"'), (TWO + ', "task": {"type": ["worker"], "index": 0}}', '"type"'),
-    (TWO + ', "task": {"type": "worker", "index": 2}}', '"index" from 0 to 1'),
-    (TWO + ', "task": {"type": "worker", "index": true}}', '"index" from 0 to 1')])
+    ("garbage", " line 1"), ("[]", ".* JSON object"), *((value, " must be like ") for value in (
+        '{"cluster": []}', '{"cluster": {"worker": "host:1"}, "task": {"type": "worker", "index": 0}}',
+        '{"cluster": {"worker": ["host"]}, "task": {"type": "worker", "index": 0}}', TWO + "}",
+        TWO + ', "task": {"type": ["worker"], "index": 0}}', TWO + ', "task": {"type": "worker", "index": 2}}',
+        TWO + ', "task": {"type": "worker", "index": true}}'))])
 def test_a_tf_config_that_tensorflow_would_not_take_is_refused(monkeypatch, value, named):
     monkeypatch.setenv("TF_CONFIG", value)
     for strategy in ("auto", "multi_worker_mirrored"):
-        with pytest.raises(ValueError, match=f"^TF_CONFIG.*{named}"):
+        with pytest.raises(ValueError, match=f"^TF_CONFIG{named}"):
             create_strategy(Devices(distribution_strategy=strategy))
 
 
