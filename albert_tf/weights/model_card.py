@@ -29,6 +29,7 @@ from albert_tf.modeling.settings import ClassifierSettings, LabelSettings
 from albert_tf.training.checkpoints import best_or_latest, saved_step
 from albert_tf.training.config import FineTuningTraining, Schedule, Training
 from albert_tf.training.evaluation import logged_names
+from albert_tf.utils.files import parse_yaml_object
 from albert_tf.utils.outputs import write_text
 from albert_tf.weights.heads import head_named, head_of
 from albert_tf.weights.hugging_face import hub
@@ -48,8 +49,7 @@ _LIBRARIES = {None: "albert_tf", TRANSFORMERS_JS: TRANSFORMERS_JS, "SentenceTran
 _FACTS, _TABLES = "albert_tf", ("made_from", "manifests", "scores", "calibration")
 # The row with the commit of base_model on the Hugging Face Hub.
 _REVISION = "revision of the weights"
-# Characters. PyYAML reads 25 or more in a millisecond.
-_MAX_HEADER = 1 << 16
+_MAX_CARD = 1 << 20  # bytes of a card that are read
 _NOTHING: Mapping[str, Any] = types.MappingProxyType({})
 
 
@@ -199,30 +199,16 @@ def _header_of(weights: str) -> dict[str, Any]:
     return {} if is_of_others else _header(path, _read(path))
 
 
-class _Loader(yaml.SafeLoader):
-    """Reads YAML without aliases, by which a short text can stand for a long one."""
-
-    def compose_node(self, parent, index):
-        if self.check_event(yaml.AliasEvent):
-            raise ValueError("it has an alias")
-        return super().compose_node(parent, index)
-
-
 def _header(path: str, card: str) -> dict[str, Any]:
     """The header of a card as JSON values; {} if there is none that can be read."""
     match = re.match(r"---\n(.*?)^---$", card, re.DOTALL | re.MULTILINE)
     if not match:
         return {}
     try:
-        if len(match[1]) > _MAX_HEADER:
-            raise ValueError(f"it has more than {_MAX_HEADER:,} characters")
-        header = json.loads(json.dumps(yaml.load(match[1], _Loader), default=str))
-        if not isinstance(header, dict):
-            raise ValueError("it is not a mapping")
-    except Exception as error:  # PyYAML's own errors, those of recursion, of dates and of numbers of 10,000 digits
-        logging.warning("the header of %s cannot be read, and is ignored: %s", path, _one_line(error))
+        return json.loads(json.dumps(parse_yaml_object(match[1], "the header"), default=str))
+    except (TypeError, ValueError) as error:  # TypeError: a key that JSON does not have, such as a date
+        logging.warning("the header of %s is ignored: %s", path, _one_line(error))
         return {}
-    return header
 
 
 def _facts_of(header: Mapping[str, Any]) -> dict[str, Any]:
@@ -238,7 +224,7 @@ def _read(path: str) -> str:
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         return ""
     with tf.io.gfile.GFile(path, "rb") as file:
-        return file.read(16 * _MAX_HEADER).decode("utf-8", "replace").replace("\r\n", "\n")
+        return file.read(_MAX_CARD).decode("utf-8", "replace").replace("\r\n", "\n")
 
 
 def _cell(value: object) -> str:
