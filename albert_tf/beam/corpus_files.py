@@ -93,22 +93,15 @@ def check_complete(keys: list[BatchKey], num_files: int) -> None:
     raise OSError(f"the runner lost or repeated elements: a batch of text file {file + 1} of {num_files}, byte {start}")
 
 
-class BatchEntry(NamedTuple):
-    """A batch's row of the table."""
-
-    key: BatchKey
-    counts: BatchCounts
-
-
-def write_batch(folder: str, key: BatchKey, batch: TokenizedBatch) -> BatchEntry:
-    """Writes the columns of a batch. If a batch is written again, the bytes are the same."""
+def write_batch(folder: str, key: BatchKey, batch: TokenizedBatch) -> tuple[BatchKey, BatchCounts]:
+    """Writes the columns of a batch, and returns its entry in the table. Written again, the bytes are the same."""
     write_bytes(_batch_path(folder, key), b"".join(column.tobytes() for column in batch))
-    return BatchEntry(key, batch.counts)
+    return key, batch.counts
 
 
-def write_table(folder: str, entries: list[BatchEntry]) -> None:
+def write_table(folder: str, entries: list[tuple[BatchKey, BatchCounts]]) -> None:
     """Writes the table of all batches, in the order of the text."""
-    write_array(os.path.join(folder, _TABLE), np.array([[*entry.key, *entry.counts] for entry in entries], np.int64))
+    write_array(os.path.join(folder, _TABLE), np.array([[*key, *counts] for key, counts in entries], np.int64))
 
 
 class BatchTable:
@@ -156,10 +149,8 @@ class BatchTable:
 class _JoinedColumn:
     """A column of the corpus with rows in the files of several batches.
 
-    Args:
-      opened: function from the number of a batch to its columns.
-      firsts: the first row of each batch in the corpus, and the number of all rows, [batches + 1].
-      bases: the offsets to add to the values of each batch, [batches + 1] or [batches + 1, columns].
+    firsts, [batches + 1], has the first row of each batch in the corpus, and the number of all rows; bases, [batches +
+    1] or [batches + 1, columns], the offsets to add to the values of each batch.
     """
 
     def __init__(self, opened: Callable[[int], dict[str, Column]], name: str, firsts: np.ndarray, bases: np.ndarray):

@@ -24,6 +24,7 @@ import json
 import logging
 import os
 import pathlib
+import shutil
 import types
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, NoReturn, Tuple
 
@@ -34,10 +35,10 @@ from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions,
 from apache_beam.runners import create_runner
 
 from albert_tf.beam import corpus_files
-from albert_tf.beam.corpus_files import BatchEntry, BatchTable, TextRange
+from albert_tf.beam.corpus_files import BatchKey, BatchTable, TextRange
 from albert_tf.data.records import CountingWriter
 from albert_tf.pretraining import creation
-from albert_tf.pretraining.corpus import Corpus, Part, check_has_text, tokenize_lines
+from albert_tf.pretraining.corpus import BatchCounts, Corpus, Part, check_has_text, tokenize_lines
 from albert_tf.pretraining.creation import bucket_of, pack_record, unpack_records
 from albert_tf.pretraining.examples import CreationOptions, RecordMaker
 from albert_tf.text.tokenization import FullTokenizer
@@ -123,41 +124,12 @@ def run(options: PipelineOptions, build: Callable[[beam.Pipeline], object]) -> N
                       ) from error
 
 
-class Outcome:
-    """Files in the work folder through which workers report to the process that runs the pipeline."""
-
-    def __init__(self, work: str):
-        self._result_file, self._errors = os.path.join(work, "result.json"), os.path.join(work, "errors")
-
-    def record_user_error(self, name: str, message: str) -> None:
-        """Stores the message of a user's error. Raising the error would make the runner retry, and hide the message."""
-        write_text(os.path.join(self._errors, name), message)
-
-    def check_no_user_error(self) -> None:
-        """Raises a ValueError with the first stored error, in the order of names, if there is one."""
-        if names := names_in(self._errors):
-            raise ValueError(read_bytes(os.path.join(self._errors, min(names))).decode())
-
-    def write_result(self, **result) -> None:
-        """Stores the result of the pipeline, JSON values by name."""
-        write_text(self._result_file, json.dumps(result))
-
-    def result(self) -> dict[str, Any]:
-        """The result of the pipeline. ValueError: a user's error was stored. OSError: no result was stored."""
-        self.check_no_user_error()
-        if not tf.io.gfile.exists(self._result_file):
-            raise OSError("the runner lost or repeated elements: the pipeline ended without a result")
-        return read_json_object(self._result_file)
-
-
-_COPIED_BYTES = 8 << 20
-
 Statistics = collections.Counter
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """The settings of a job, which all stages have."""
+    """The settings of a job, which all stages have. Workers report through files in its work folder."""
 
     input_files: list[str]
     shard_files: list[str]  # temporary paths of the shards, which are renamed to the outputs at the end
@@ -167,20 +139,23 @@ class Job:
     text_column: str | None = None
 
     @property
-    def outcome(self) -> Outcome:
-        """The result: `statistics`, and the `counts` of records by shard."""
-        return Outcome(self.work)
+    def result_file(self) -> str:
+        """Path of the result, JSON: `statistics`, and the `counts` of records by shard."""
+        return os.path.join(self.work, "result.json")
 
+    def record_user_error(self, name: str, message: str) -> None:
+        """Stores the message of a user's error. Raising the error would make the runner retry, and hide the message."""
+        write_text(os.path.join(self.work, "errors", name), message)
 
-class Chunk(NamedTuple):
-    """Some records of a bucket, encoded by creation.pack_record, and their statistics."""
-
-    records: bytes
-    statistics: Statistics
+    def check_no_user_error(self) -> None:
+        """Raises a ValueError with the first stored error, in the order of names, if there is one."""
+        errors = os.path.join(self.work, "errors")
+        if names := names_in(errors):
+            raise ValueError(read_bytes(os.path.join(errors, min(names))).decode())
 
 
 class RecordFile(NamedTuple):
-    """A written bucket or shard: number, path, number of records, size in bytes, and the statistics of its chunks."""
+    """A written bucket or shard: number, path, number of records, size in bytes, and the statistics of its records."""
 
     number: int
     path: str
@@ -202,7 +177,10 @@ def create_pretraining_data(
         job = Job([absolute(path) for path in input_files], shard_files, os.path.dirname(shard_files[0]), tokenizer,
                   options, text_column)
         run(pipeline_options, functools.partial(build, job))
-        result = job.outcome.result()
+        job.check_no_user_error()
+        if not tf.io.gfile.exists(job.result_file):
+            raise OSError("the runner lost or repeated elements: the pipeline ended without a result")
+        result = read_json_object(job.result_file)
         statistics = Statistics(result["statistics"])
         creation.check_statistics(statistics)
         written.counts.update(zip(written.temporary, result["counts"]))
@@ -265,31 +243,31 @@ class TokenizeRanges(_Stage):
     """Ranges of text -> the entries of their batches, with a single key. Writes the columns of each batch to a file."""
 
     def process(self, element: tuple[int, Iterable[TextRange]]):
-        """Range number, the range -> 0, BatchEntry."""
+        """Range number, the range -> 0, entry."""
         for text_range in element[1]:
             try:
                 for key, lines in corpus_files.read_batches(text_range):
                     batch = tokenize_lines(self._job.tokenizer, lines, self._job.options.split_lines)
                     yield 0, corpus_files.write_batch(self._job.work, key, batch)
             except ValueError as error:
-                self._job.outcome.record_user_error(text_range.name, str(error))
+                self._job.record_user_error(text_range.name, str(error))
 
 
 @beam.typehints.with_output_types(Tuple[int, Any])
 class WriteTable(_Stage):
     """All entries -> the numbers of batches, after the table was written; nothing if the text has an error."""
 
-    def process(self, element: tuple[int, Iterable[BatchEntry]]):
+    def process(self, element: tuple[int, Iterable[tuple[BatchKey, BatchCounts]]]):
         """0, entries -> batch number, batch number."""
         entries = sorted(element[1])
         try:
-            self._job.outcome.check_no_user_error()
-            corpus_files.check_complete([entry.key for entry in entries], len(self._job.input_files))
+            self._job.check_no_user_error()
+            corpus_files.check_complete([key for key, _ in entries], len(self._job.input_files))
             corpus_files.write_table(self._job.work, entries)
             check_has_text(self._written.corpus.num_tokens, listed(self._job.input_files))
             creation.check_corpus(self._written.corpus, self._job.options)
         except ValueError as error:
-            self._job.outcome.record_user_error("text", str(error))
+            self._job.record_user_error("text", str(error))
             return
         yield from ((batch, batch) for batch in range(len(entries)))
 
@@ -314,7 +292,7 @@ class MakeRecords(_Stage):
     """Tasks -> records by bucket. A task's statistics are in its first chunk, so both are lost or repeated together."""
 
     def process(self, element: tuple[tuple[int, int, int], Iterable[list[Part]]]):
-        """(batch number, dupe, task number), parts -> bucket number, Chunk."""
+        """(batch number, dupe, task number), parts -> bucket number, (packed records, statistics)."""
         (_, dupe, _), tasks = element
         statistics: Statistics[str] = Statistics()
         buckets: dict[int, bytearray] = collections.defaultdict(bytearray)
@@ -322,7 +300,7 @@ class MakeRecords(_Stage):
             for key, record in self._written.maker.records(dupe, part, statistics):
                 buckets[bucket_of(key, self._written.num_buckets)] += pack_record(key, record)
         for bucket, records in sorted(buckets.items()) or [(0, bytearray())]:
-            yield bucket, Chunk(bytes(records), statistics)
+            yield bucket, (bytes(records), statistics)
             statistics = Statistics()  # the first chunk has them
 
 
@@ -330,14 +308,14 @@ class MakeRecords(_Stage):
 class WriteBucket(_Stage):
     """Chunks of a bucket -> a file of its records, sorted by key."""
 
-    def process(self, element: tuple[int, Iterable[Chunk]]):
+    def process(self, element: tuple[int, Iterable[tuple[bytes, Statistics]]]):
         """Bucket number, chunks -> shard number, RecordFile."""
         bucket, chunks = element
         statistics: Statistics[str] = Statistics()
         records: list[tuple[int, bytes]] = []
-        for chunk in chunks:
-            statistics.update(chunk.statistics)
-            records.extend(unpack_records(chunk.records))
+        for packed, counts in chunks:
+            statistics.update(counts)
+            records.extend(unpack_records(packed))
         records.sort()
         path = os.path.join(self._job.work, "buckets", f"{bucket:06d}")
         with output(path) as temporary, tf.io.TFRecordWriter(temporary) as file:
@@ -360,8 +338,7 @@ class WriteShard(_Stage):
         with output(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
             for bucket in buckets:
                 with tf.io.gfile.GFile(bucket.path, "rb") as source:
-                    while block := source.read(_COPIED_BYTES):
-                        file.write(block)
+                    shutil.copyfileobj(source, file)
         size = tf.io.gfile.stat(path).length
         if size != sum(bucket.size for bucket in buckets):
             raise OSError(f"{path} has {size:,} bytes, which is not the size of its buckets")
@@ -385,4 +362,4 @@ class WriteResult(_Stage):
                 raise OSError(f"the runner lost or repeated elements: {statistics[name]:,} {name} of {count:,}")
         del statistics["sentences"]
         statistics["documents"] = len(self._written.corpus)
-        self._job.outcome.write_result(statistics=statistics, counts=counts)
+        write_text(self._job.result_file, json.dumps(dict(statistics=statistics, counts=counts)))

@@ -1,7 +1,6 @@
 """A corpus as token ids on disk. It is tokenised once, in parallel, and then each worker reads the parts that it needs.
 
-Text has one sentence per line and a blank line between documents (release: create_pretraining_data.py); in a table, a
-row is a document.
+Text has one sentence per line and a blank line between documents; in a table, a row is a document.
 """
 
 from __future__ import annotations
@@ -165,15 +164,12 @@ def row_bytes(name: str) -> int:
 
 
 def open_corpus(folder: str) -> Corpus:
-    """Opens the corpus that write_corpus wrote to a folder."""
+    """Opens the corpus that write_corpus wrote to a folder. (Pages of a memory map would count as memory.)"""
     return Corpus(*(FileColumn(open(os.path.join(folder, name), "rb", buffering=0), name) for name in COLUMNS))
 
 
 class FileColumn:
-    """A column in a local file, which was opened without a buffer. (Pages of a memory map would count as memory.)
-
-    It begins at byte `start` and has `length` rows; None for all rows to the end of the file.
-    """
+    """A column in a local file, from byte `start` on: `length` rows, or all to the end of the file."""
 
     def __init__(self, file: BinaryIO, name: str, start: int = 0, length: int | None = None):
         self._file, self._start = file, start
@@ -209,10 +205,7 @@ def in_batches(lines: Iterable[str], size: int) -> Iterator[list[str]]:
 
 
 def tokenize_lines(tokenizer: FullTokenizer, lines: list[str], language: str | None = None) -> TokenizedBatch:
-    """Tokenizes stripped lines. An empty line ends a document, and a line without ids is skipped.
-
-    Each line is split into sentences by the rules of a language (its code); None if a line is a sentence.
-    """
+    """Tokenizes stripped lines, split into sentences by the rules of a language. An empty line ends a document."""
     if language:
         lines = list(split_lines(lines, language))
     encoded = tokenizer.encode_batch(lines)

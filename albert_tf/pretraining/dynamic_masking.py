@@ -16,7 +16,6 @@ from albert_tf.data.records import RecordFile, pretraining_features
 from albert_tf.pretraining.examples import AS_ITSELF, AS_MASK, MaskingOptions
 from albert_tf.utils.files import errors_at
 from albert_tf.utils.manifests import manifest_of
-from albert_tf.utils.progress import count_of
 
 # Uniform random numbers for each token: order of the words, sizes of n-grams, replacements, random pieces.
 CHANCES = 4
@@ -35,10 +34,7 @@ def check_predictions(options: MaskingOptions, max_seq_length: int) -> None:
 
 
 def dynamic_masking(options: MaskingOptions, mask_id: int, vocab_size: int, seed: int) -> Callable[..., dict]:
-    """Returns new_masks with random numbers that depend only on the seed and the numbers of the examples.
-
-    Its arguments: a batch, and the numbers, int64 [rows].
-    """
+    """Returns new_masks as a function of a batch and the numbers of its examples, int64 [rows]."""
 
     def mask(batch: dict, numbers: tf.Tensor) -> dict:
         rows, seq = batch["input_ids"].shape
@@ -103,13 +99,7 @@ def maskable(ids: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
 
 
 def options_of_records(files: Sequence[RecordFile], max_predictions_per_seq: int) -> MaskingOptions:
-    """The masking options in the manifests of records: the release's defaults if none has any.
-
-    If only some manifests have options, these are used for all records, with a warning.
-
-    Raises:
-      ValueError: a manifest has an invalid value, or two manifests have different options; the message names them.
-    """
+    """The masking options in the manifests of records, which must not differ; the release's if no manifest has any."""
     with_options = [file for file in files if not file.made_from.keys().isdisjoint(_OPTIONS)]
     if not with_options:
         return MaskingOptions(max_predictions_per_seq)
@@ -117,14 +107,13 @@ def options_of_records(files: Sequence[RecordFile], max_predictions_per_seq: int
     options = _options(first, max_predictions_per_seq)
     for file in with_options:
         if _options(file, max_predictions_per_seq) != options:
-            raise ValueError(f"{first.path} and {file.path} have different masking "
-                             "options, but new masks are drawn with the same options for all records: train on one of "
-                             "the two, or without dynamic masking")
+            raise ValueError(f"{first.path} and {file.path} have different masking options, but new masks are drawn "
+                             "with the same options for all records: train on one of the two, or without "
+                             "--dynamic_masking")
     if len(with_options) < len(files):
         other = next(file for file in files if file not in with_options)
-        logging.warning("new masks: the options of %s are used for all records, also for %s with "
-                        "unknown options, such as %s", first.path,
-                        count_of(len(files) - len(with_options), "record file"), other.path)
+        logging.warning("new masks: the options of %s are used for all records, also for those without options, such "
+                        "as %s", first.path, other.path)
     return options
 
 

@@ -42,9 +42,6 @@ class SegmentOptions:
 
     With release_compatible, as in the release: the short length is drawn once per document, a chunk of one sentence is
     paired with a random document and labelled 1, and a trimmed segment may begin inside a word.
-
-    Raises:
-      ValueError: max_seq_length or short_seq_prob is out of range, or the objective is unknown.
     """
 
     max_seq_length: int  # the largest number of tokens of an example, including special tokens
@@ -253,12 +250,7 @@ def _in_spans(spans: list[tuple[int, int]], num_words: int) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class CreationOptions:
-    """How create_pretraining_data makes examples.
-
-    Raises:
-      ValueError: a value is out of range, max_predictions_per_seq is larger than max_seq_length, or lines cannot be
-        split.
-    """
+    """How create_pretraining_data makes examples."""
 
     segments: SegmentOptions
     masking: MaskingOptions
@@ -287,10 +279,7 @@ class RecordMaker:
         self._special_tokens, self._pad_id = SpecialTokens(tokenizer), tokenizer.pad_id
 
     def records(self, dupe: int, part: Part, statistics: collections.Counter[str]) -> Iterator[tuple[int, bytes]]:
-        """The sorting key and the serialized record of each example of a part, in pass number `dupe` over the corpus.
-
-        Adds to the statistics: the counts of create_pretraining_data, and sentences.
-        """
+        """The sorting key and the serialized record of each example of a part, in pass `dupe` over the corpus."""
         rng = np.random.default_rng([self._options.random_seed, dupe, part.first])
         ids, ends = self._corpus.sentences(part)
         statistics.update(sentences=part.last - part.first, text_tokens=len(ids), unused_tokens=len(ids))

@@ -12,12 +12,7 @@ from albert_tf.training.objective import Batch, Objective, Tensors
 
 
 class PretrainingObjective(Objective):
-    """Masked LM and sentence order. pretraining/reading.py makes the batches.
-
-    Args:
-      model: the model to train.
-      has_sentence_loss: whether there is a sentence loss; False for the objective "none".
-    """
+    """Masked LM and sentence order. pretraining/reading.py makes the batches."""
 
     best_metric = "masked_lm_accuracy"
 
@@ -62,10 +57,7 @@ class PretrainingObjective(Objective):
             self._means["sentence_order_loss"].update_state(_sentence_losses(outputs, batch), real)
 
     def results(self, has_sentence_labels: bool = True) -> dict[str, float]:
-        """The values of the metrics, with the release's keys. "loss" is the sum of the losses.
-
-        Metrics of the sentence objective are left out if the records have no sentence labels.
-        """
+        """The values of the metrics, with the release's keys. "loss" is the sum of the losses."""
         values = {name: float(mean.result()) for name, mean in self._means.items()
                   if has_sentence_labels or not name.startswith("sentence_order")}
         return dict(values, loss=sum(value for name, value in values.items() if name.endswith("_loss")))
@@ -77,12 +69,6 @@ class DistilledPretrainingObjective(PretrainingObjective):
     The loss of masked tokens is (1 - alpha) times the cross entropy plus alpha times the divergence from the teacher
     (see distillation.divergence). The sentence loss stays as it is. The teacher reads each batch in the training step,
     since its logits, one for each piece and masked token, are too many for a cache.
-
-    Args:
-      model, teacher: the model to train, and the teacher, which is not trained.
-      temperature: number by which the logits of both models are divided.
-      alpha: weight of the divergence, from 0 to 1.
-      arguments: arguments of the base class, such as has_sentence_loss.
     """
 
     def __init__(self, model: AlbertPretrainer, teacher: AlbertPretrainer, temperature: float = 1.0,

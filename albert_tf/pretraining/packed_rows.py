@@ -17,10 +17,7 @@ _ROW_STEPS = 32  # the largest number of different numbers of rows
 
 
 def packer(batch_size: int, length: int, multiple: int) -> Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]:
-    """The function `packed` for batches of batch_size examples, with few different numbers of rows.
-
-    For the other arguments see TrainingBatches.pack_rows.
-    """
+    """The function `packed` for batches of batch_size examples, with few different numbers of rows."""
     step = max(1, -(-batch_size // (length * multiple * _ROW_STEPS)))
     return functools.partial(packed, length=length, multiple=multiple * step)
 
@@ -63,10 +60,7 @@ def packed(batch: dict[str, tf.Tensor], length: int = 1, multiple: int = 1) -> d
 
 
 def _first_fit(sizes: tf.Tensor, limits: Sequence[int]) -> tuple[tf.Tensor, tf.Tensor]:
-    """The row of each example, int32 [batch], and what its row has before it, int32 [batch, kinds], as sizes.
-
-    No row has more than `limits`, and none is needed beyond one for each example.
-    """
+    """The row of each example, int32 [batch], and what its row has before it, int32 [batch, kinds], as sizes."""
     count = tf.shape(sizes)[0]
     order = tf.argsort(-sizes[:, 0], stable=True)
 

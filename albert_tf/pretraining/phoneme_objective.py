@@ -65,12 +65,7 @@ def format_of(files: Sequence[CountedFile], max_seq_length: int, vocab_size: int
 
 
 def check_symbols(path: str, stored: str | None, symbols: str) -> None:
-    """Raises ValueError if an id has another symbol in the stored model than in records.
-
-    Args:
-      path: path of the stored model.
-      stored, symbols: PhonemeTable.symbols of the model and of the records. None: the model does not tell.
-    """
+    """Raises ValueError if an id has another symbol in the model at a path than in records; None: it does not tell."""
     for i, (one, other) in enumerate(zip(stored or "", symbols)):
         if one != other and "\0" not in (one, other):
             raise ValueError(f"{path} was trained with another table of phonemes than the records: id {i} is {one!r}, "

@@ -47,17 +47,11 @@ Row = list[tuple[str, list[int]]]  # words, each with the ids of its phonemes
 
 @dataclasses.dataclass(frozen=True)
 class PhonemeOptions:
-    """How records of phonemes are made.
+    """How records of phonemes are made."""
 
-    Args:
-      max_seq_length: the largest number of phonemes and separators of a row.
-      word_vocab_size: the largest number of words that have an id, with the two special ones.
-      join_lines: whether a row has several lines of a document, if they fit.
-    """
-
-    max_seq_length: int
-    word_vocab_size: int
-    join_lines: bool = True
+    max_seq_length: int  # the largest number of phonemes and separators of a row
+    word_vocab_size: int  # the largest number of words that have an id, with the two special ones
+    join_lines: bool = True  # whether a row has several lines of a document, if they fit
 
 
 def create_phoneme_records(
@@ -83,13 +77,16 @@ def create_phoneme_records(
         words, so that predicting words would teach nothing.
     """
     first, shards = next(iter(outputs)), list(itertools.chain.from_iterable(outputs.values()))
-    words_file = words_path(first)
+    words_file = first.removesuffix(".tfrecord") + _WORDS
     outputs = {path: [*files, *([words_file] if path == first else [])] for path, files in outputs.items()}
     check_names(outputs)
     with output_set(outputs) as written, scratch_folder(
             None if is_remote(first) else os.path.dirname(written.temporary[words_file])) as work:
-        with worker_pool(num_workers, _Rows, table, options) as run:
-            counts = _count(run, input_files)
+        counts = _Counts()
+        with worker_pool(num_workers, _Rows, table, options) as run, progress("counting words", None, " lines") as done:
+            for of_task, lines in run(_Rows.count, _tasks(input_files)):
+                counts.add(of_task)
+                done(lines)
         counts.check()
         vocabulary = _read_words(word_vocab_file) if word_vocab_file else [
             *_SPECIAL_WORDS, *(word for word, _ in counts.words.most_common(options.word_vocab_size - 2))]
@@ -97,15 +94,15 @@ def create_phoneme_records(
         buckets = len(shards) * max(1, _NUM_BUCKETS // len(shards))
         examples = 0
         with errors_naming(first, work), worker_pool(
-                num_workers, _RowWriter, table, options, work, ids, buckets, random_seed) as run:
-            with progress("writing rows", None, " lines") as done:
-                for rows, lines in run(_RowWriter.write, _tasks(input_files)):
-                    examples += rows
-                    done(lines)
+                num_workers, _RowWriter, table, options, work, ids, buckets, random_seed) as run, progress(
+                "writing rows", None, " lines") as done:
+            for rows, lines in run(_RowWriter.write, _tasks(input_files)):
+                examples += rows
+                done(lines)
         write_shards(written, shards, work, buckets)
         with tf.io.gfile.GFile(written.temporary[words_file], "w") as file:
-            for i, word in enumerate(vocabulary):
-                file.write(f"{word}\t{counts.words[word] if i >= len(_SPECIAL_WORDS) else 0}\n")
+            for word in vocabulary:
+                file.write(f"{word}\t{counts.words[word]}\n")  # special ones, in capital letters, have none
         totals = counts.totals(ids)
         written.made_from = dict(
             objective=OBJECTIVE, **dataclasses.asdict(options), max_words=counts.max_words, num_words=len(vocabulary),
@@ -114,11 +111,6 @@ def create_phoneme_records(
             words=totals["words"], different_words=totals["different_words"], other_words=totals["other_words"],
             baselines=counts.baselines(ids), **(origin or {}))
     return totals + collections.Counter(examples=examples)
-
-
-def words_path(output: str) -> str:
-    """The path of the words of an output."""
-    return output.removesuffix(".tfrecord") + _WORDS
 
 
 def summary(counts: collections.Counter) -> str:
@@ -220,16 +212,6 @@ class _Counts:
 def _baseline(name: str, counted: collections.Counter[int]) -> dict[str, float]:
     shares = np.array([count for count in counted.values() if count]) / counted.total()
     return {f"{name}_accuracy": float(shares.max()), f"{name}_loss": float(-np.sum(shares * np.log(shares)))}
-
-
-def _count(run, paths: Iterable[str]) -> _Counts:
-    """The counts of the whole text."""
-    counts = _Counts()
-    with progress("counting words", None, " lines") as done:
-        for of_task, lines in run(_Rows.count, _tasks(paths)):
-            counts.add(of_task)
-            done(lines)
-    return counts
 
 
 class _Rows:

@@ -41,11 +41,7 @@ _EVALUATION_SEED = 0  # of the masks of phonemes, which are the same in each eva
 
 
 def pretrain(options: PretrainingConfig, command_line: str = "") -> None:
-    """Trains and evaluates, or evaluates alone.
-
-    Args:
-      command_line: how it was started, for the model card.
-    """
+    """Trains and evaluates, or evaluates alone. The model card has the command line."""
     check_no_wildcard(options.output_dir)
     check_directory(options.output_dir)
     model = resolve(options.source, ("pretrainer", "phoneme_pretrainer"), options.output_dir, options.do_train)
@@ -179,10 +175,7 @@ def _files_of(sets: list[RecordSet]) -> list[CountedFile]:
 
 
 def _sentence_objective_of(files: list[CountedFile]) -> str:
-    """The sentence objective of records according to their manifests; sentence order for the release's records.
-
-    Raises ValueError if records have several.
-    """
+    """The sentence objective of records according to their manifests; sentence order for the release's records."""
     paths = {file.made_from.get("objective", "sop"): file.path for file in files}
     if len(paths) > 1:
         made = ", ".join(f"{path} with {objective}" for objective, path in paths.items())

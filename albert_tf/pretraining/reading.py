@@ -64,8 +64,9 @@ def open_records(paths: list[str], max_seq_length: int, max_predictions_per_seq:
         try:
             batch = tf.io.parse_example(records, features)
         except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:  # TensorFlow's message quotes the record
-            raise ValueError(f"{file.path} does not hold pre-training records of max_seq_length {max_seq_length} and "
-                             f"max_predictions_per_seq {max_predictions_per_seq}: {_describe(records[0].numpy())}"
+            raise ValueError("{} does not hold pre-training records of max_seq_length {} and max_predictions_per_seq "
+                             "{}: a record has {} input_ids and {} masked_lm_ids".format(
+                                 file.path, max_seq_length, max_predictions_per_seq, *_lengths(records[0].numpy()))
                              ) from error
         _check_values(file.path, batch, max_seq_length, vocab_size)
     return RecordSet(files, max_seq_length, max_predictions_per_seq)
@@ -78,16 +79,12 @@ def lengths_of_records(path: str) -> tuple[int, int] | None:
         return files[0].made_from["max_seq_length"], files[0].made_from["max_seq_length"]
     with batching.naming_changed_files(files):
         record = next(iter(tf.data.TFRecordDataset(path).take(1)), None)
-    lengths = _lengths(record.numpy()) if record is not None else None
-    return (lengths["input_ids"], lengths["masked_lm_ids"]) if lengths and all(lengths.values()) else None
+    lengths = _lengths(record.numpy()) if record is not None else (0, 0)
+    return lengths if all(lengths) else None
 
 
 class TrainingBatches:
-    """Batches of a set of records.
-
-    Args:
-      batch_size: examples of a batch, over all replicas.
-    """
+    """Batches of a set of records, of batch_size examples over all replicas."""
 
     def __init__(self, records: RecordSet, batch_size: int, seed: int):
         self._records, self._batch_size, self._seed = records, batch_size, seed
@@ -100,9 +97,6 @@ class TrainingBatches:
         Args:
           length: the length of a row, as a multiple of the records' length.
           multiple: the number of rows is a multiple of it, as the batch size is.
-
-        Raises:
-          ValueError: the records are of phonemes.
         """
         if self._records.phonemes:
             raise ValueError("--pack_rows is for records of text: records of phonemes are padded")
@@ -113,9 +107,6 @@ class TrainingBatches:
 
         masked_lm_prob is the share of masked tokens; None: as in the records. Random pieces are drawn from vocab_size
         ones.
-
-        Raises:
-          ValueError: the records have different options, no masked tokens, or too few predictions for the share.
         """
         records = self._records
         if records.phonemes:
@@ -210,20 +201,10 @@ def _check_values(path: str, batch: dict[str, tf.Tensor], max_seq_length: int, v
                              f"Received: {int(wrong[0])}")
 
 
-def _lengths(record: bytes) -> dict[str, int] | None:
-    """The number of values of input_ids and masked_lm_ids in a record, 0 without them; None if it is no tf.Example."""
+def _lengths(record: bytes) -> tuple[int, int]:
+    """The numbers of input_ids and of masked_lm_ids in a record: 0 if it is no such record."""
     try:
         features = tf.train.Example.FromString(record).features.feature
     except DecodeError:
-        return None
-    return {name: len(features[name].int64_list.value) if name in features else 0
-            for name in ("input_ids", "masked_lm_ids")}
-
-
-def _describe(record: bytes) -> str:
-    """What a record has, for an error message."""
-    lengths = _lengths(record)
-    if lengths is None:
-        return "a record is not a tf.Example"
-    described = " and ".join(f"{length} {name}" for name, length in lengths.items() if length)
-    return f"a record has {described or 'other features'}"
+        return 0, 0
+    return len(features["input_ids"].int64_list.value), len(features["masked_lm_ids"].int64_list.value)

@@ -51,11 +51,9 @@ class Part(NamedTuple):
 def split_at_tokens(
     text: str, tokens: Sequence[AddedToken], forms: Callable[[str], Sequence[str]], space_id: int | None = None
 ) -> list[Part]:
-    """The parts of a text, without empty ones.
+    """The parts of a text, without empty ones. `forms` gives the normalised form of each character of a text.
 
-    Args:
-      forms: a function from a text to the normalised form of each of its characters.
-      space_id: the token of white space before a token that is searched in the normalised text; None for no such token.
+    space_id is the token of white space before a token that is searched in the normalised text; None for no such token.
     """
     parts = []
     normalized = {"".join(forms(token.content)): token for token in tokens if token.normalized}

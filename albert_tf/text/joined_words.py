@@ -26,12 +26,7 @@ _CACHED = 1 << 16
 
 
 def divide(parts: Sequence[str], words: Sequence[str]) -> list[str]:
-    """The phonemes of each word in a sentence; as when spoken alone, where they cannot be told apart.
-
-    Args:
-      parts: the phonemes of the sentence, cut at its spaces.
-      words: the phonemes of each word, spoken alone.
-    """
+    """The phonemes of each word in a sentence, which are in `parts` cut at spaces, and in `words` as spoken alone."""
     counts_of_words, counts_of_parts = collections.Counter(words), collections.Counter(parts)
     # What is said once, and is said once alone, divides the sentence into pieces.
     anchors = [(words.index(word), parts.index(word)) for word, count in counts_of_words.items()

@@ -17,16 +17,6 @@ SPECIAL_TOKENS = 3  # for a pair; a single text has one less
 _SHORTEST_WINDOW = SPECIAL_TOKENS + 2  # a token of each text
 
 
-def truncated_lengths(length_a: int, length_b: int, max_length: int) -> tuple[int, int]:
-    """The lengths of two texts after truncation to max_length tokens in total.
-
-    Tokens are removed one by one from the end of the longer text, or of b if both are equally long.
-    """
-    half = max_length // 2
-    return (min(length_a, max(max_length - length_b, max_length - half)),
-            min(length_b, max(max_length - length_a, half)))
-
-
 class SpecialTokens:
     """Puts [CLS] and [SEP] of a FullTokenizer around ids."""
 
@@ -40,11 +30,7 @@ class SpecialTokens:
 
 
 class PairPacker:
-    """Packs the ids of one or two texts into a row of at most max_seq_length tokens, padded to it if `pad`.
-
-    Raises:
-      ValueError: max_seq_length is too small for any token besides the special ones.
-    """
+    """Packs the ids of one or two texts into a row of at most max_seq_length tokens, padded to it if `pad`."""
 
     def __init__(self, tokenizer: Any, max_seq_length: int, pad: bool = True):
         if max_seq_length <= SPECIAL_TOKENS:
@@ -53,10 +39,12 @@ class PairPacker:
         self.max_seq_length, self._pad = max_seq_length, pad
 
     def lengths(self, length_a: int, length_b: int = 0) -> tuple[int, int]:
-        """How many tokens of each text a row keeps."""
+        """How many tokens of each text a row keeps. The longer one loses tokens first; b, if both are equally long."""
         if not length_b:
             return min(length_a, self.max_seq_length - 2), 0
-        return truncated_lengths(length_a, length_b, self.max_seq_length - SPECIAL_TOKENS)
+        most = self.max_seq_length - SPECIAL_TOKENS
+        half = most // 2
+        return min(length_a, max(most - length_b, most - half)), min(length_b, max(most - length_a, half))
 
     def pack(self, ids_a: Ids, ids_b: Ids = ()) -> dict[str, list[int]]:
         """A row: input_ids, input_mask (1 up to the last [SEP]) and segment_ids (1 on b and its [SEP])."""
@@ -165,11 +153,7 @@ class WindowPacker:
         [CLS] a b c [SEP] d e f g [SEP]
         [CLS] a b c [SEP] f g h i [SEP]
 
-    Attributes:
-      num_truncated: number of examples that lost windows, since they had more than max_windows.
-
-    Raises:
-      ValueError: the rows are too short for windows of a pair.
+    num_truncated is the number of examples that lost windows, since they had more than max_windows.
     """
 
     def __init__(self, packer: PairPacker, options: WindowOptions):
@@ -198,5 +182,5 @@ class WindowPacker:
             return [self._packer.pack(ids_a, ids_b)]
         parts = [long[window.first : window.first + window.length]
                  for window in windows(len(long), window_length, self.options.stride(window_length))]
-        return [self._packer.pack(*((ids_a[:length_a], part) if has_long_b else (part, ids_b[:length_b])))
+        return [self._packer.pack(ids_a[:length_a], part) if has_long_b else self._packer.pack(part, ids_b[:length_b])
                 for part in parts]

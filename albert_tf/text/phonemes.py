@@ -43,15 +43,10 @@ _MARKS = {mark: others for marks, others in _SIMILAR for mark in marks}
 
 @dataclasses.dataclass(frozen=True)
 class PhonemeTable:
-    """The ids of symbols. Id 0 is padding.
+    """The ids of symbols. Id 0 is padding."""
 
-    Args:
-      ids: the id of each symbol, which is one character. A space must be among them.
-      mask_id: the id of masked phonemes.
-    """
-
-    ids: Mapping[str, int]
-    mask_id: int
+    ids: Mapping[str, int]  # by symbol, which is one character; a space must be among them
+    mask_id: int  # of masked phonemes
 
     @classmethod
     def read(cls, path: str | None = None) -> PhonemeTable:
@@ -102,17 +97,6 @@ class PhonemeTable:
         return ([self.ids[symbol] for symbol in symbols if symbol in self.ids],
                 [symbol for symbol in symbols if symbol not in self.ids])
 
-    def encode_words(self, words: Sequence[str]) -> list[int]:
-        """The ids of the phonemes of several words, with a separator between two. Raises ValueError as phoneme_ids."""
-        ids: list[int] = []
-        for word in words:
-            of_word, missing = self.encode(word)
-            if missing:
-                raise ValueError(f"the table of phonemes has no {missing[0]!r} (U+{ord(missing[0]):04X}), which is in "
-                                 f"{word!r}")
-            ids += [*([self.separator_id] if ids else []), *of_word]
-        return ids
-
 
 def phoneme_ids(phonemes: str, phoneme_table: str | None = None) -> list[int]:
     """The input ids of a text of phonemes, as the records of a phoneme encoder have them (docs/phonemes.md).
@@ -125,26 +109,31 @@ def phoneme_ids(phonemes: str, phoneme_table: str | None = None) -> list[int]:
     Raises:
       ValueError: the table does not have a symbol, or is wrong.
     """
-    return PhonemeTable.read(phoneme_table).encode_words(split_words(phonemes))
+    table = PhonemeTable.read(phoneme_table)
+    ids: list[int] = []
+    for word in split_words(phonemes):
+        of_word, missing = table.encode(word)
+        if missing:
+            raise ValueError(f"the table of phonemes has no {missing[0]!r} (U+{ord(missing[0]):04X}), which is in "
+                             f"{word!r}")
+        ids += [*([table.separator_id] if ids else []), *of_word]
+    return ids
 
 
 def parse_line(line: str, path: str, number: int) -> list[tuple[str, str]]:
     """The words of a line of phonemized text, each with its phonemes. Errors name the file and the line."""
     content, place = parse_json_object(line, path, number), f"{path} line {number}"
-    words, phonemes = (_texts(content.get(name), f'{place}: "{name}"') for name in ("words", "phonemes"))
+    words: Any = content.get("words")
+    phonemes: Any = content.get("phonemes")
+    for name, value in (("words", words), ("phonemes", phonemes)):
+        if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+            raise ValueError(f'{place}: "{name}" must be a list of texts. Received: {value!r}')
     if len(words) != len(phonemes):
         raise ValueError(f"{place}: each word must have its phonemes. Received: {len(words)} words and {len(phonemes)} "
                          "phonemes")
-    for word in words:
-        if not word.strip():
-            raise ValueError(f"{place}: a word is empty")
+    if not all(map(str.strip, words)):
+        raise ValueError(f"{place}: a word is empty")
     return list(zip(words, phonemes))
-
-
-def _texts(value: Any, place: str) -> list[str]:
-    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-        raise ValueError(f"{place} must be a list of texts. Received: {value!r}")
-    return value
 
 
 def write_line(words: Sequence[str], phonemes: Sequence[str]) -> str:
@@ -171,14 +160,7 @@ def is_punctuation(text: str) -> bool:
 
 
 class Phonemizer:
-    """Phonemizes words by espeak-ng.
-
-    Args:
-      language: a language of espeak-ng, such as "de" or "en-us".
-
-    Raises:
-      ValueError: phonemizer or espeak-ng is not installed, or espeak-ng does not know the language.
-    """
+    """Phonemizes words by espeak-ng in one of its languages, such as "de" or "en-us"."""
 
     def __init__(self, language: str):
         check_installed("phonemize", "phonemizer")
@@ -214,11 +196,7 @@ class Phonemizer:
         return [word if word in _MARKS else next(sounds) for word in words]
 
     def sentences(self, sentences: Sequence[Sequence[str]], spoken: Mapping[str, str]) -> list[list[str]]:
-        """The phonemes of the words of sentences, as they sound beside their neighbours.
-
-        Args:
-          spoken: what `spoken` returns for each word. It tells where a word ends.
-        """
+        """The phonemes of words beside their neighbours. What `spoken` returns for each word tells where it ends."""
         texts = self._speak([" ".join(word for word in words if word not in _MARKS) for words in sentences])
         results = []
         for words, text in zip(sentences, texts):

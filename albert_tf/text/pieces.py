@@ -50,11 +50,7 @@ def preprocess_text(text: str, remove_space: bool = True, lower: bool = False, k
 
 
 def load_model(path: str) -> sentencepiece.SentencePieceProcessor:
-    """Loads a SentencePiece model.
-
-    Raises:
-      ValueError: the file is missing, is not a SentencePiece model, or has other marks of words than U+2581 in front.
-    """
+    """Loads a SentencePiece model, which must mark words by U+2581 in front of them."""
     content = read_bytes(path, "SentencePiece model")
     try:
         if not content:
@@ -137,12 +133,8 @@ def split_digit_comma(sp_model: sentencepiece.SentencePieceProcessor, piece: str
 def load_vocab(path: str, transformers_rules: bool = False) -> dict[str, int]:
     """Reads a WordPiece vocabulary, the first column of each line. As in the release, repeated tokens get no second id.
 
-    Args:
-      transformers_rules: whether a whole line is a token, without white space at its end, and has its number as id. A
-        repeated token then has the number of its last line.
-
-    Raises:
-      ValueError: the file is missing or damaged, is not UTF-8, or has no [UNK].
+    With transformers_rules, a whole line is a token, without white space at its end, and has its number as id; a
+    repeated token has the number of its last line.
     """
     vocab: dict[str, int] = {}
     content = read_bytes(path, "vocabulary file")

@@ -43,10 +43,6 @@ def train_vocabulary(input_files: list[str], model_prefix: str, vocab_size: int 
       origin: further entries of made_from in the manifest.
       fit: whether a text that is too small for vocab_size gets three quarters of the largest number of pieces that
         SentencePiece finds in it. With all of them, nearly every word would be one piece.
-
-    Raises:
-      ValueError: the files have no text, are not UTF-8, are too small for vocab_size or have only longer lines, an
-        output would replace a file that this function did not write, or another command writes it.
     """
     files = [f"{model_prefix}.model", f"{model_prefix}.vocab"]
     with output_set({files[0]: files}) as outputs:

@@ -13,10 +13,7 @@ from albert_tf.text.packing import SPECIAL_TOKENS, WindowOptions, padding_values
 def pack_texts(
     tokenizer: GraphTokenizer, max_seq_length: int, text_a: tf.Tensor, text_b: tf.Tensor | None = None
 ) -> dict:
-    """PairPacker.pack for texts, string [batch]: features int32 [batch, seq], padded to the longest row.
-
-    A second text without pieces counts as none.
-    """
+    """PairPacker.pack for texts, string [batch]: features int32 [batch, seq], padded to the longest row."""
     ids_a = tokenizer.tokenize(text_a)
     return pack_ids(tokenizer, max_seq_length, ids_a, None if text_b is None else tokenizer.tokenize(text_b))
 
@@ -53,8 +50,10 @@ def with_special_tokens(
 
     has_b, int64 [batch], is 1 if a row has a second text, and 0 if it ends with the [SEP] after a.
     """
-    cls, sep, last_sep = (_repeat_piece(*each) for each in (
-        (tokenizer.cls_id, tf.ones_like(has_b)), (tokenizer.sep_id, tf.ones_like(has_b)), (tokenizer.sep_id, has_b)))
+    one = tf.ones_like(has_b)
+    cls, sep, last_sep = (
+        tf.RaggedTensor.from_row_lengths(tf.fill([tf.reduce_sum(lengths)], piece_id), lengths, validate=False)
+        for piece_id, lengths in ((tokenizer.cls_id, one), (tokenizer.sep_id, one), (tokenizer.sep_id, has_b)))
     parts = [(cls, 0), (ids_a, 0), (sep, 0), (ids_b, 1), (last_sep, 1)]  # ids and segment of each part of a row
     ids = tf.concat([ids for ids, _ in parts], axis=1)
     segments = tf.concat([ids.with_values(tf.fill(tf.shape(ids.values), segment)) for ids, segment in parts], axis=1)
@@ -77,10 +76,6 @@ def _has_pieces(rows: tf.RaggedTensor) -> tf.Tensor:
     return tf.cast(rows.row_lengths() > 0, tf.int64)
 
 
-def _repeat_piece(piece_id: int, lengths: tf.Tensor) -> tf.RaggedTensor:
-    return tf.RaggedTensor.from_row_lengths(tf.fill([tf.reduce_sum(lengths)], piece_id), lengths, validate=False)
-
-
 class GraphWindows(NamedTuple):
     """The windows of all texts, int64 [windows] each. The windows of a text are consecutive."""
 
@@ -90,10 +85,7 @@ class GraphWindows(NamedTuple):
 
 
 def windows_of(num_pieces: tf.Tensor, window_length: tf.Tensor, doc_stride: int | tf.Tensor) -> GraphWindows:
-    """packing.windows for several texts. A text without pieces has one empty window.
-
-    The arguments are int64 [texts]; doc_stride may be one number for all texts.
-    """
+    """packing.windows for several texts, int64 [texts]. A text without pieces has one empty window."""
     step = tf.minimum(window_length, doc_stride)
     count = 1 + tf.maximum(tf.constant(0, tf.int64), -((window_length - num_pieces) // step))  # [texts]
     text, number = repeated(count)  # [windows] each
@@ -127,10 +119,7 @@ def pack_text_windows(
     tokenizer: GraphTokenizer, max_seq_length: int, options: WindowOptions, text_a: tf.Tensor,
     text_b: tf.Tensor | None = None,
 ) -> dict[str, tf.Tensor]:
-    """WindowPacker.pack for texts, string [batch]: features int32 [batch, windows, seq].
-
-    They are padded to the longest row and the largest number of windows of the batch.
-    """
+    """WindowPacker.pack for texts, string [batch]: features int32 [batch, windows, seq], padded within the batch."""
     ids_a = tokenizer.tokenize(text_a)
     ids_b = tokenizer.tokenize(text_b if text_b is not None else tf.fill(tf.shape(text_a), ""))
     length_a, length_b = kept_lengths(max_seq_length, ids_a, ids_b)

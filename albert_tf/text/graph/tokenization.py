@@ -286,11 +286,7 @@ def _normalization(
 
 
 class GraphSentencePieces(tf.Module):
-    """Pieces by a SentencePiece model.
-
-    Raises:
-      ValueError: the model does not treat several spaces as one.
-    """
+    """Pieces by a SentencePiece model. Raises ValueError if it does not treat several spaces as one."""
 
     def __init__(self, sp_model: sentencepiece.SentencePieceProcessor):
         super().__init__()
@@ -328,11 +324,7 @@ class GraphSentencePieces(tf.Module):
 
 
 class GraphWordPieces(tf.Module):
-    """Pieces by a WordPiece vocabulary (piece -> id), of basic tokens that are separated by spaces.
-
-    Args:
-      longest_word: the largest number of characters of a word that is split.
-    """
+    """Pieces by a WordPiece vocabulary (piece -> id), of basic tokens that are separated by spaces."""
 
     def __init__(self, vocab: dict[str, int], longest_word: int):
         super().__init__()
