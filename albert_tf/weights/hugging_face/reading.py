@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import math
 import os
 import re
 from typing import Any, Sequence
@@ -58,10 +57,6 @@ _POSITION_IDS = "embeddings.position_ids"  # the numbers 0, 1, 2, ... in older f
 _OLD_ENDINGS = {".gamma": ".weight", ".beta": ".bias"}
 _TYPES = ("F64", "F32", "F16", "BF16")
 _MOST_TENSORS = 20 * bounds.LAYERS.upper  # a layer of BERT has 16; each costs some 0.1 ms, whatever its size
-# The library maps a file into memory, and the pages that were read stay there until the file is closed.
-_BYTES_AT_ONCE = 32 * 1024 * 1024
-# TensorFlow uses memory that begins at a multiple of this without a copy.
-_ALIGNMENT = 64
 
 
 def read(folder: str) -> StoredModel:
@@ -87,7 +82,8 @@ def read(folder: str) -> StoredModel:
         **{name: value for name, value in told.items() if name in settings.names()}, **(pooling or {}))
     inputs = tokenizer_config.get("model_input_names")
     if isinstance(inputs, list) and "token_type_ids" not in inputs and _SEGMENTS in tensors:
-        tensors[_SEGMENTS] = _with_first_row(tensors[_SEGMENTS])  # transformers gives the model zeros
+        table = tensors[_SEGMENTS]  # transformers gives the model zeros, so all rows become the first one
+        tensors[_SEGMENTS] = StoredTensor(table.shape, lambda: tf.repeat(table.read()[:1], table.shape[0], axis=0))
     vocabulary = _vocabulary(folder, lower_cases=bool(transformer_config.get("do_lower_case")))
     model = StoredModel(folder, tensors, config, vocabulary, settings)
     return without_identity(model) if config.embedding_size == config.hidden_size else model
@@ -100,11 +96,6 @@ def _length(lengths: Sequence[Any], positions: int) -> int | None:
     """
     return next((length for length in lengths
                  if type(length) is int and bounds.ROW_LENGTH.lower <= length <= positions), None)
-
-
-def _with_first_row(table: StoredTensor) -> StoredTensor:
-    """A table that repeats its first row in all rows."""
-    return StoredTensor(table.shape, lambda: tf.repeat(table.read()[:1], table.shape[0], axis=0))
 
 
 def _vocabulary(folder: str, lower_cases: bool) -> VocabularyFiles:
@@ -179,12 +170,7 @@ def _by_release_name(stored: dict[str, SafeTensor], names: NameTable, head: str 
 
 @dataclasses.dataclass(frozen=True)
 class SafeTensor:
-    """A tensor in a safetensors file.
-
-    Args:
-      shape: shape in the file.
-      dtype: name of the data type in the file: "F32".
-    """
+    """A tensor in a safetensors file, with its shape there and the name of its data type there ("F32")."""
 
     path: str
     key: str
@@ -196,18 +182,13 @@ class SafeTensor:
         return StoredTensor(self.shape[::-1] if transpose else self.shape, functools.partial(self.read, transpose))
 
     def read(self, transpose: bool = False) -> tf.Tensor:
-        """The values as float32, without a second copy in memory."""
+        """The values as float32."""
         if self.dtype not in _TYPES:
             raise ValueError(f"{self.path}: {self.key} has type {self.dtype}, but only {', '.join(_TYPES)} can be read")
         _check_sum(self.path, *version(self.path))
-        values = _aligned(self.shape[::-1] if transpose else self.shape)
-        rows = values.T if transpose else values
-        at_once = max(1, _BYTES_AT_ONCE * len(rows) // max(1, values.nbytes))
-        for first in range(0, len(rows), at_once):
-            part = slice(first, min(first + at_once, len(rows)))
-            with open_safetensors(self.path) as file:
-                rows[part] = file.get_slice(self.key)[part]
-        return tf.experimental.dlpack.from_dlpack(values.__dlpack__())  # convert_to_tensor would copy, twice
+        with open_safetensors(self.path) as file:  # not longer, since the pages that were read stay in memory
+            values = file.get_tensor(self.key)
+        return tf.constant(np.asarray(values.T if transpose else values, np.float32))
 
 
 @functools.lru_cache(maxsize=None)
@@ -231,14 +212,6 @@ def stored_tensors(folder: str) -> dict[str, SafeTensor]:
 def _check_count(path: str, count: int) -> None:
     if count > _MOST_TENSORS:
         raise ValueError(f"{path} has {count:,} tensors, and a model has at most {_MOST_TENSORS:,}")
-
-
-def _aligned(shape: tuple[int, ...]) -> np.ndarray:
-    """An uninitialized float32 array at an aligned address."""
-    size = 4 * math.prod(shape)
-    memory = np.empty(size + _ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % _ALIGNMENT
-    return memory[start : start + size].view(np.float32).reshape(shape)
 
 
 def _shards(index: str) -> list[str]:
@@ -282,13 +255,9 @@ _OUTSIDE_BLOCKS = {
 
 
 class NameTable:
-    """The names of one of Hugging Face's model types.
+    """The names of one of Hugging Face's model types, with which names start in a model with a head.
 
-    Args:
-      model_type: "albert" or "bert", as in config.json. In a model with a head, names start with it.
-      outside_blocks: more layers outside the blocks, as in _OUTSIDE_BLOCKS.
-      block: Hugging Face's name of a block, with {group} and {inner}.
-      in_blocks: the layers of a block, as in _OUTSIDE_BLOCKS.
+    outside_blocks and in_blocks have layers as _OUTSIDE_BLOCKS has them, and `block` is the name of a block.
     """
 
     def __init__(self, model_type: str, outside_blocks: dict, block: str, in_blocks: dict):
