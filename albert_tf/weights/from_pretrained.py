@@ -75,9 +75,8 @@ def _check_arguments(model: str, names: Collection[str]) -> None:
     known = {*head_named(model).model.argument_names(), *_OF_KERAS}
     unknown = [name for name in names if name not in known]
     if unknown:
-        with_them = [f'model="{head.name}"' for head in HEADS if {*unknown} <= {*head.model.argument_names()}]
-        raise ValueError(f'model="{model}" has no argument {", ".join(unknown)}'
-                         + (f": set {' or '.join(with_them)}" if with_them else ""))
+        raise ValueError(f'model="{model}" has no argument {", ".join(unknown)}: the known ones are '
+                         f'{", ".join(sorted(known))}')
 
 
 def tokenizer_from_pretrained(path: str) -> FullTokenizer:
@@ -141,13 +140,8 @@ def build(
 ) -> tuple[Any, RestoreReport]:
     """Builds a model with stored weights, and reports what was restored.
 
-    No random values are drawn for restored variables, and only the model and one value are in memory at a time.
-
-    Args:
-      source: the weights.
-      model: the name of a kind of model; or a function that makes the model, or a task that has
-        one (albert_tf/tasks).
-      init_from_group0: whether to initialize every group from group 0.
+    No random values are drawn for restored variables, and only the model and one value are in memory at a time. `model`
+    is the name of a kind of model, or a function that makes the model, or an objective that has one.
     """
     if isinstance(model, str):
         head = head_named(model)
@@ -168,7 +162,8 @@ def build(
         made = make()
     report = matching.report()
     if config or not isinstance(model, str):
-        _check_config(_model_of(made).config, source, [] if init_from_group0 else report.not_used)
+        built = made if isinstance(made, keras.Model) else made.model
+        _check_config(built.config, source, [] if init_from_group0 else report.not_used)
     if isinstance(model, str) and any(name.startswith(_POOLER) for name in report.not_restored):
         encoder_of(made).mark_pooler_as_random()
     return made, report
@@ -180,9 +175,6 @@ def load_into(model: keras.Model, source: StoredModel) -> RestoreReport:
     A classifier with another number of labels keeps its initial values, without an error (the paper starts RTE from
     MNLI). If the model has more positions than are stored, the others repeat the stored ones (Beltagy et al., 2020,
     section 5), so that they can be learned with longer inputs. If shapes or names do not fit, nothing is assigned.
-
-    Args:
-      model: any model of albert_tf.modeling.
     """
     matching = _Matching(source)
     matches = [(variable, matching.find(release_name(variable), variable.shape)) for variable in model.weights]
@@ -192,10 +184,6 @@ def load_into(model: keras.Model, source: StoredModel) -> RestoreReport:
         if name is not None:
             variable.assign(_value(source, name, variable.shape))
     return report
-
-
-def _model_of(made) -> keras.Model:
-    return made if isinstance(made, keras.Model) else made.model
 
 
 def _stored_arguments(source: StoredModel, head: Head, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -291,8 +279,7 @@ def warn_of_random_parts(model: str, report: RestoreReport, path: str) -> None:
 def _check_config(config: AlbertConfig, source: StoredModel, not_used: Collection[str]) -> None:
     """Warns if the config changes what the weights compute. Raises ValueError if its groups of layers differ.
 
-    Args:
-      not_used: the variables of the source that the model does not have. The model may have only the first layers.
+    The model may have only the first layers. `not_used` are the variables of the source that it does not have.
     """
     theirs = source.optional_config
     if theirs is None:

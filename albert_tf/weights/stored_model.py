@@ -55,12 +55,7 @@ _ZIP, _FIRST_IN_ZIP = b"PK\x03\x04", b"/data.pkl"
 
 
 class StoredTensor(NamedTuple):
-    """A stored value.
-
-    Args:
-      shape: its shape.
-      read: function that reads it, as float32.
-    """
+    """The shape of a stored value, and a function that reads it as float32."""
 
     shape: Sequence[int]
     read: Callable[[], tf.Tensor]
@@ -132,15 +127,9 @@ class StoredModel:
 
 
 def open_model(path: str) -> StoredModel:
-    """Opens the weights at a path, with the config and the vocabulary that come with them.
+    """Opens the weights at a path (see from_pretrained), with the config and the vocabulary that come with them.
 
-    The format is determined by reading files. No code of a SavedModel runs here.
-
-    Args:
-      path: as for from_pretrained, or the directory of several runs (the best of them).
-
-    Raises:
-      ValueError: there is nothing in a known format, or it cannot be read.
+    A directory of several runs means the best of them. No code of a SavedModel runs here.
     """
     if not is_url(path) and tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path):
         check_is_file(path)  # and no pipe
@@ -199,9 +188,6 @@ def refuse_pickle(path: str) -> None:
     """Raises ValueError if the file at the path is a pickle or PyTorch's zip file by its name or its first bytes."""
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         return
-    if path.endswith(".keras"):
-        raise ValueError(f"{path} is a file that Keras reads: use keras.models.load_model. save_pretrained writes a "
-                         "folder with weights, config and vocabulary, which from_pretrained reads")
     with tf.io.gfile.GFile(path, "rb") as file:
         start = file.read(1024)
     kind = "a zip file of PyTorch" if start.startswith(_ZIP) and _FIRST_IN_ZIP in start else None

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import difflib
 import fnmatch
 import functools
 import json
@@ -31,7 +30,7 @@ from albert_tf.training.checkpoints import best_or_latest, saved_step, stored_va
 from albert_tf.utils.files import errors_at, names_in, read_json_object
 from albert_tf.utils.outputs import checkpoint_reader, output_checkpoint, write_text
 from albert_tf.weights import BERT_CONFIG
-from albert_tf.weights.hugging_face import NAME_ON_THE_HUB, SCHEME
+from albert_tf.weights.hugging_face import SCHEME
 from albert_tf.weights.settings import settings_in
 from albert_tf.weights.stored_model import StoredModel, StoredTensor, config_in
 from albert_tf.weights.vocabulary import vocabulary_in
@@ -60,7 +59,6 @@ _OURS = {theirs: ours for ours, theirs in LAYERS.items()}
 # Names of albert_zh.
 _WORDS = "bert/embeddings/word_embeddings"
 _PROJECTION = f"{_WORDS}_2"
-_DOWNLOADS = "https://storage.googleapis.com/albert_models"
 _CONFIGS = "*config*.json"  # albert_config_base.json, albert_config_tiny.json, ...
 
 
@@ -105,9 +103,7 @@ def read_checkpoint(prefix: str) -> dict[str, StoredTensor]:
 def checkpoint_prefix(path: str) -> str:
     """The prefix of the checkpoint at a path: the path itself, or the best, the latest or the only one in a directory.
 
-    In a directory of several runs (--num_runs) it belongs to the best run.
-
-    The path of one of a checkpoint's files (model.ckpt-best.index) stands for the checkpoint.
+    In a directory of several runs (--num_runs) it belongs to the best run. A path may name one of a checkpoint's files.
     """
     path = _ENDINGS.sub("", path)
     if tf.io.gfile.exists(f"{path}.index"):
@@ -125,19 +121,12 @@ def checkpoint_prefix(path: str) -> str:
     if not prefixes:
         from albert_tf.weights.stored_model import shipped_models
 
-        where = "" if tf.io.gfile.exists(path) else ", which does not exist"
-        meant = difflib.get_close_matches(path, shipped_models(), n=1)
-        if (re.fullmatch(NAME_ON_THE_HUB, path) and not os.path.isdir(os.path.dirname(path))
-                and not path.endswith(".safetensors")):
-            meant = [f"{SCHEME}{path}"]
-        published = path.replace("-", "_")
-        if published in PRESETS and published.startswith("albert_"):
-            meant = [f"{SCHEME}albert/{published.replace('_', '-')}, or the release's {_DOWNLOADS}/{published}.tar.gz"]
-        if where and meant:
-            where += f" (did you mean {meant[0]}?)"
+        where, published = "" if tf.io.gfile.exists(path) else ", which does not exist", path.replace("-", "_")
+        if where and published in PRESETS and published.startswith("albert_"):
+            where += f" (did you mean {SCHEME}albert/{published.replace('_', '-')}?)"
         raise ValueError(f"no checkpoint at {path}{where}: expected a directory with model.ckpt-*, the path of a "
                          "checkpoint, a Hugging Face folder, a TF-Hub module, a .tar.gz of one of them, "
-                         "hf://org/name on the Hugging Face Hub, "
+                         f"{SCHEME}org/name on the Hugging Face Hub, "
                          f"or the name of a model that comes with the package ({', '.join(shipped_models())}). "
                          "docs/checkpoints.md says where to download weights")
     if len(prefixes) > 1:

@@ -15,7 +15,6 @@ from script_session import REPOSITORY
 from tiny import TINY_TEXT, rows
 
 import albert_tf
-from albert_tf.export.conversion import save
 from albert_tf.export.onnx.session import OnnxModel, from_onnx
 from albert_tf.export.onnx.writing import to_onnx, write_companions
 from albert_tf.modeling.settings import ClassifierSettings, SpanSettings
@@ -73,16 +72,12 @@ def test_another_head_and_wrong_inputs_are_named(exported, head, use, parts):
 
 @pytest.mark.parametrize("files, path, parts", [
     ((), "none", "none does not exist$"), ((), "", "no .onnx file: .*export_to_onnx$"),
-    (("weights",), "", "no .onnx file, but weights: .*--init"), (("saved_model.pb",), "", "a SavedModel, .*Serving"),
     (("saved_model.pb",), "saved_model.pb", "saved_model.pb is no .onnx file"),
     (("b.onnx", "a.onnx"), "", "choose .*/a.onnx or .*/b.onnx"),
     (("model.onnx",), "", "model.onnx is not an ONNX model: ")])
 def test_a_folder_without_a_model_says_what_to_do(tmp_path, files, path, parts):
     for name in files:
-        if name == "weights":
-            save(head_named("encoder").model(TINY_TEXT), str(tmp_path), "ours")
-        else:
-            (tmp_path / name).write_bytes(b"no protobuf")
+        (tmp_path / name).write_bytes(b"no protobuf")
     with pytest.raises(ValueError, match=f"^{tmp_path}.*{parts}"):
         from_onnx(str(tmp_path / path))
 

@@ -26,10 +26,9 @@ def test_a_file_or_folder_of_the_same_name_comes_first(tmp_path, monkeypatch):
     (tmp_path / NAME).mkdir()
     assert shipped_model(NAME) is None
     assert shipped_models() == [SENTENCES, NAME]
-    hub, archive = "hf://albert/albert-base-v2", "https://storage.googleapis.com/albert_models/albert_base_v2.tar.gz"
-    for name, message in (("no_such_model", rf"\({SENTENCES}, {NAME}\)"), ("albert/albert-base-v2", rf"{hub}\?"),
-                          ("albert_base_v2", rf"{hub}.* {archive}\?"), ("albert-base-v2", rf"{hub}.* {archive}\?"),
-                          ("albert_minilm_em", rf"{SENTENCES}\?"), ("folder/model.safetensors", "")):
+    hub = r"hf://albert/albert-base-v2\?"
+    for name, message in (("no_such_model", rf"\({SENTENCES}, {NAME}\)"), ("albert_base_v2", hub),
+                          ("albert-base-v2", hub)):
         with pytest.raises(ValueError, match=f"{name}.*does not exist.*{message}"):
             open_model(name)
     assert shipped_model("no_such_model") is None and shipped_model(f"../models/{NAME}") is None

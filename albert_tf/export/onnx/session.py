@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import reprlib
-import shlex
 from typing import Any, Mapping, Sequence
 
 import numpy as np
@@ -32,7 +31,6 @@ from albert_tf.utils.files import is_remote, parse_json_object, read_bytes
 from albert_tf.weights.heads import HEAD_NAMES, Head, head_named, settings_class
 from albert_tf.weights.hugging_face import CONFIG
 from albert_tf.weights.settings import SETTINGS, settings_in
-from albert_tf.weights.stored_model import is_hub_module
 from albert_tf.weights.vocabulary import VocabularyFiles, vocabulary_in
 
 ENDING, USUAL_NAME = ".onnx", "model.onnx"
@@ -233,18 +231,8 @@ def _file_at(path: str) -> str:
     if not files and FOLDER in (name.rstrip("/") for name in names):
         return _file_at(os.path.join(path, FOLDER))
     if not files:
-        raise ValueError(f"{path} has no {ENDING} file{_instead(path, names)}")
+        raise ValueError(f"{path} has no {ENDING} file: make one of weights with export_to_onnx")
     return os.path.join(path, files[0])
-
-
-def _instead(path: str, names: list[str]) -> str:
-    """What to do with a folder that has no ONNX model."""
-    if is_hub_module(path):
-        return ", but a SavedModel, which TensorFlow Serving serves"
-    if any(name.endswith((".index", ".safetensors")) for name in names):
-        return (f", but weights: export them with export_to_onnx --init_checkpoint={shlex.quote(path)}, or set "
-                "--init_checkpoint instead of --onnx_model")
-    return ": export a model with export_to_onnx"
 
 
 def _session(content: bytes, path: str, threads: int):
