@@ -29,7 +29,7 @@ from albert_tf.weights.hugging_face import DTYPES, hub
 from albert_tf.weights.source import (
     FirstLayers,
     HeadChoice,
-    NormalizedPooling,
+    Pooling,
     ReleasedCheckpoint,
     Sharing,
     TrainedSource,
@@ -37,7 +37,7 @@ from albert_tf.weights.source import (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(TrainedSource, HeadChoice, ReleasedCheckpoint, NormalizedPooling, FirstLayers, Sharing):
+class Options(TrainedSource, HeadChoice, ReleasedCheckpoint, Pooling, FirstLayers, Sharing):
     to: str = fields.choice(
         "tf1", list(FORMATS), "The format to write: " + ", ".join(
             f"{each.description} ({name})" for name, each in FORMATS.items()) + ".")

@@ -36,7 +36,7 @@ from albert_tf.export import ALBERT_TF, LAYOUTS, PRECISIONS, WEB
 from albert_tf.utils.imports import check_installed
 from albert_tf.utils.manifests import check_export, model_files
 from albert_tf.utils.outputs import used_alone, write_bytes
-from albert_tf.weights.source import FirstLayers, HeadChoice, NormalizedPooling, Source
+from albert_tf.weights.source import FirstLayers, HeadChoice, Pooling, Source
 
 if TYPE_CHECKING:
     from albert_tf.export.onnx.session import OnnxModel
@@ -47,7 +47,7 @@ _COMPARED_LENGTH, _COMPARED_PREDICTIONS = 64, 8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(Source, HeadChoice, NormalizedPooling, FirstLayers, Scoring):
+class Options(Source, HeadChoice, Pooling, FirstLayers, Scoring):
     output_dir: str = fields.required("Directory of the ONNX files.")
     precision: tuple[str, ...] = fields.choices(
         (), PRECISIONS, "Precision of the weights. One file is written for each. Repeat the flag for several values; "

@@ -24,7 +24,7 @@ from albert_tf.utils.files import is_inside
 from albert_tf.utils.imports import check_installed
 from albert_tf.utils.manifests import check_export
 from albert_tf.utils.outputs import used_alone
-from albert_tf.weights.source import NormalizedPooling, ReleasedCheckpoint, VocabularySource, replaced_pooling
+from albert_tf.weights.source import Pooling, ReleasedCheckpoint, VocabularySource, replaced_pooling
 
 if TYPE_CHECKING:
     from albert_tf.modeling.albert_model import AlbertModel
@@ -37,7 +37,7 @@ _POOLED_OUTPUT = dict(pooling="pooler", normalize=False, truncate_dim=None, max_
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(VocabularySource, ReleasedCheckpoint, NormalizedPooling):
+class Options(VocabularySource, ReleasedCheckpoint, Pooling):
     albert_directory: str = fields.required(
         "Directory of checkpoint, config and vocabulary, or any other path that --init_checkpoint of the other scripts "
         "accepts.")

@@ -21,11 +21,11 @@ from albert_tf.config import check_length
 from albert_tf.export import PRECISIONS
 from albert_tf.utils import bounds
 from albert_tf.utils.outputs import used_alone, write_bytes
-from albert_tf.weights.source import FirstLayers, HeadChoice, NormalizedPooling, Source
+from albert_tf.weights.source import FirstLayers, HeadChoice, Pooling, Source
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(Source, HeadChoice, NormalizedPooling, FirstLayers, Scoring):
+class Options(Source, HeadChoice, Pooling, FirstLayers, Scoring):
     output_dir: str = fields.required("Directory of the .tflite files.")
     precision: tuple[str, ...] = fields.choices(
         PRECISIONS, PRECISIONS, "Precision of the weights. One file is written for each. Repeat "

@@ -29,7 +29,7 @@ from albert_tf.training.config import Precision
 from albert_tf.utils.manifests import output_set
 from albert_tf.utils.outputs import array_writer
 from albert_tf.utils.progress import count_of, progress
-from albert_tf.weights.source import SOURCE_OPTIONS, NormalizedPooling, Prompt, Source, Texts, check_no_pooling
+from albert_tf.weights.source import SOURCE_OPTIONS, Pooling, Prompt, Source, Texts, check_no_pooling
 
 if TYPE_CHECKING:
     from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
@@ -38,7 +38,7 @@ _MADE_FROM = (*SOURCE_OPTIONS, "input_file", "per_token", "precision")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(Source, NormalizedPooling, Prompt, Texts, Precision):
+class Options(Source, Pooling, Prompt, Texts, Precision):
     input_file: str = fields.required("Path of a UTF-8 text file, one text per line.")
     text_column: str | None = text_column_option("text")
     output_file: str = fields.required("Path of the vectors' file, which must end in .npy.")

@@ -26,8 +26,8 @@ def convert(
     """Converts a model to a flatbuffer with a signature for one input of a fixed length, or with several of them.
 
     The inputs have the model's names and are int32 [1, length], or [1, num_choices, length] for multiple choice; for
-    outputs see exported_outputs. Shorter inputs must be padded to max_seq_length. Several lengths have a signature each
-    (see signature_name), which share the weights. An op that TensorFlow Lite does not support is an error.
+    outputs see exported_outputs. Shorter inputs must be padded to max_seq_length. Several lengths have a signature
+    length_N each, which share the weights. An op that TensorFlow Lite does not support is an error.
     """
 
     def function(length: int) -> Any:
@@ -36,17 +36,18 @@ def convert(
 
     module = tf.Module()
     module.weights = model.variables
-    signatures = ({"serving_default": function(max_seq_length)} if isinstance(max_seq_length, int) else
-                  {signature_name(length): function(length) for length in max_seq_length})
+    signatures = {name: function(length) for name, length in _signatures(max_seq_length).items()}
     # from_concrete_functions writes a SavedModel, too, but gives a model without signatures where it cannot.
     with scratch_folder() as folder:
         tf.saved_model.save(module, folder, signatures)
         return _run_converter(tf.lite.TFLiteConverter.from_saved_model(folder, [*signatures]), precision)
 
 
-def signature_name(length: int) -> str:
-    """The name of the signature for inputs of a length, in a file with several of them."""
-    return f"length_{length}"
+def _signatures(max_seq_length: int | Sequence[int]) -> dict[str, int]:
+    """The length of each signature's inputs."""
+    if isinstance(max_seq_length, int):
+        return {"serving_default": max_seq_length}
+    return {f"length_{length}": length for length in max_seq_length}
 
 
 def _run_converter(converter: tf.lite.TFLiteConverter, precision: str) -> bytes:
@@ -70,10 +71,11 @@ def runner(flatbuffer: bytes, max_seq_length: int | Sequence[int]) -> Callable[[
 
     Inputs are padded to max_seq_length, or to the largest of several. Like the model, it ignores further inputs.
     """
-    length = max_seq_length if isinstance(max_seq_length, int) else max(max_seq_length)
-    name = None if isinstance(max_seq_length, int) else signature_name(length)
+    signatures = _signatures(max_seq_length)
+    signature = max(signatures, key=signatures.__getitem__)
+    length = signatures[signature]
     with imports.without_lines_of_cpp(all_lines=True):  # it logs which delegate it has
-        run = interpreter_of(flatbuffer).get_signature_runner(name)
+        run = interpreter_of(flatbuffer).get_signature_runner(signature)
 
     def padded(name: str, values: np.ndarray) -> np.ndarray:
         if name == "masked_lm_positions":
@@ -94,12 +96,10 @@ def differences(
     seed: int = 0,
 ) -> dict[str, float]:
     """For each output, the largest difference between a converted model and the model, over all lengths."""
-    lengths = [max_seq_length] if isinstance(max_seq_length, int) else max_seq_length
     largest: dict[str, float] = {}
     with imports.without_lines_of_cpp(all_lines=True):  # it logs which delegate it has
         interpreter = interpreter_of(flatbuffer)
-        for length in lengths:
-            name = None if isinstance(max_seq_length, int) else signature_name(length)
+        for name, length in _signatures(max_seq_length).items():
             run = interpreter.get_signature_runner(name)
             found = largest_differences(lambda inputs, run=run: run(**inputs), model,  # type: ignore[misc]
                                         random_inputs(model, 1, length, max_predictions_per_seq, seed))

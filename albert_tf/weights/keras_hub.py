@@ -189,11 +189,6 @@ def backbone_names(config: AlbertConfig) -> dict[str, str]:
     return names
 
 
-def head_names(head: str) -> dict[str, str]:
-    """The paths of a head's variables in task.weights.h5, by the release's names."""
-    return _places(_HEADS[head])
-
-
 def shape_here(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The shape in the release of a variable with this shape in keras-hub."""
     if name == _TRANSPOSED:

@@ -171,7 +171,7 @@ class VectorSize(Config):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pooling(VectorSize):
-    """The pooling, which makes the vector of a text from the vectors of its tokens."""
+    """The pooling, which makes the vector of a text from the vectors of its tokens, and normalization."""
 
     GROUP: ClassVar[str | None] = "Model"
 
@@ -179,14 +179,6 @@ class Pooling(VectorSize):
         None, POOLINGS, "The vector of a text: the mean or the maximum over its tokens, the vector of [CLS] (cls), or "
         "the pooled output (pooler). Default: the pooling that is stored with the weights. If none is stored: mean, "
         "for export_to_tfhub pooler.")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class NormalizedPooling(Pooling):
-    """Pooling and normalization."""
-
-    GROUP: ClassVar[str | None] = "Model"
-
     normalize: bool | None = fields.boolean(
         None, "Whether to scale the vectors of texts to length 1. Default: as stored with the weights, or false if "
         "nothing is stored.")

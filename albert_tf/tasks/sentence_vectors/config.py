@@ -13,11 +13,11 @@ from albert_tf.tasks.config import FineTuningConfig
 from albert_tf.tasks.sentence_vectors.data import DROPOUT
 from albert_tf.training.config import FineTuningTraining, TeacherConfig
 from albert_tf.utils import bounds
-from albert_tf.weights.source import NormalizedPooling, Prompt
+from albert_tf.weights.source import Pooling, Prompt
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SentenceVectorsConfig(NormalizedPooling, Prompt, TeacherConfig, FineTuningConfig):
+class SentenceVectorsConfig(Pooling, Prompt, TeacherConfig, FineTuningConfig):
     """Vectors of sentences, scored by their cosines. See FineTuningConfig."""
 
     LONGEST: ClassVar[int] = 128

@@ -9,7 +9,7 @@ MODULES, LENGTH_CONFIG = "modules.json", "sentence_bert_config.json"  # of sente
 LENGTH = "model_max_length"  # the key of TOKENIZER_CONFIG
 ADAPTER = "adapter_config.json"  # of PEFT
 PICKLES = (".bin", ".pt", ".pth", ".t7", ".pkl", ".pickle")  # their endings
-SCHEME, NAME_ON_THE_HUB = "hf://", r"[\w.-]+/[\w.-]+"
+SCHEME = "hf://"
 DTYPES = ("float32", "float16", "bfloat16")  # of weights
 
 

@@ -24,7 +24,6 @@ from albert_tf.weights.hugging_face import (
     CONFIG,
     INDEX,
     MODULES,
-    NAME_ON_THE_HUB,
     PICKLES,
     SCHEME,
     TOKENIZER_CONFIG,
@@ -41,24 +40,16 @@ _FILES = (CONFIG, CONFIG_NAME, INDEX, TOKENIZER_CONFIG, TOKENIZER_JSON, *_VOCABU
           "task.json", "preprocessor.json")
 _WEIGHTS = ("model.safetensors", "model-*.safetensors", "0_*/model.safetensors", "0_*/model-*.safetensors",
             "model.weights.h5", "task.weights.h5")
-_PATH = re.compile(rf"(?P<name>{NAME_ON_THE_HUB})(@(?P<revision>refs/pr/\d+|[^/@]+))?(/(?P<subfolder>.*))?")
-_EXAMPLE = f"{SCHEME}albert/albert-base-v2"
-
-
+_PATH = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(@(?P<revision>refs/pr/\d+|[^/@]+))?(/(?P<subfolder>.*))?")
 _opened: dict[str, tuple[str, str]] = {}  # by path, the folder and the commit of what this process has opened
 
 
 class HubPath(NamedTuple):
-    """The parts of a path on the hub.
-
-    Args:
-      revision: branch, tag or commit; None for the main branch.
-      subfolder: folder in the repository; "" for its top.
-    """
+    """The parts of a path on the hub."""
 
     name: str
-    revision: str | None
-    subfolder: str
+    revision: str | None  # branch, tag or commit; None for the main branch
+    subfolder: str  # "" for the top of the repository
 
 
 def parse(path: str) -> HubPath:
@@ -66,7 +57,8 @@ def parse(path: str) -> HubPath:
     match = _PATH.fullmatch(path[len(SCHEME):].rstrip("/"))
     subfolder = (match["subfolder"] or "") if match else ""
     if not match or (subfolder and {"", os.curdir, os.pardir} & {*subfolder.split("/")}):
-        raise ValueError(f"a model on the hub is {SCHEME}org/name[@revision][/subfolder], for example {_EXAMPLE}. "
+        raise ValueError(f"a model on the hub is {SCHEME}org/name[@revision][/subfolder], for example "
+                         f"{SCHEME}albert/albert-base-v2. "
                          f"Received: {path}")
     revision = match["revision"]
     return HubPath(match["name"], revision and urllib.parse.unquote(revision), subfolder)
@@ -96,12 +88,7 @@ def revision_of(path: str) -> str | None:
 
 
 def upload(folder: str, name: str, private: bool) -> str:
-    """Uploads a folder to a repository, which is made if it does not exist. Returns the URL of the commit.
-
-    Args:
-      name: the repository, org/name.
-      private: whether only the repository's owners may read it.
-    """
+    """Uploads a folder to a repository (org/name), which is made if it is missing. Returns the URL of the commit."""
     from huggingface_hub import HfApi
 
     api = HfApi()
