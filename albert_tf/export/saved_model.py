@@ -31,7 +31,7 @@ class TextSignature:
     """A signature that takes strings.
 
     Args:
-      inputs: names and shapes of the strings: dict(text_a=[None], text_b=[None]).
+      inputs: names and shapes of the strings.
       pack: function of a GraphTokenizer and the strings by name that returns the model's inputs, int32 [batch, seq];
         text/graph/packing.py has it for one and two texts. It must truncate texts that are too long for the model.
       answer: function of (the strings by name, the result of `pack`, the outputs for it) that returns the outputs, if
@@ -55,16 +55,8 @@ def export_model(
       examples          serialized tf.Examples with the features, string [batch], as in the release
 
     The vocabulary is among its assets, and so are the names of the labels if there are any (label_names.txt).
-
-    Args:
-      features: the model's inputs as features of a tf.Example (see sequence_features).
-      outputs: function of the model's outputs that returns the outputs to serve, tensors [batch, ...] by name.
-
-    Example::
-
-      export_model("served", model, tokenizer, sequence_features(128),
-                   lambda outputs: dict(probabilities=tf.nn.softmax(outputs["logits"])),
-                   TextSignature(dict(text=[None]), lambda graph, text: pack_texts(graph, 128, text)))
+    `features` are the model's inputs as features of a tf.Example (see sequence_features). `outputs` makes the outputs
+    to serve, tensors [batch, ...] by name, from those of the model.
     """
     module = tf.Module()
     module.tokenizer = GraphTokenizer(tokenizer)

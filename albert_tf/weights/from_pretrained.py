@@ -104,18 +104,12 @@ def tokenizer_from_pretrained(path: str) -> FullTokenizer:
 
 @dataclasses.dataclass(frozen=True)
 class RestoreReport:
-    """Which variables were restored, by the release's names.
-
-    Args:
-      not_restored: the variables that keep their initial values, with the reason for each.
-      not_used: the source's other variables.
-      optimizer_state: the source's optimizer slots and counters, which are never restored here.
-    """
+    """Which variables were restored, by the release's names."""
 
     restored: list[str]
-    not_restored: dict[str, str]
-    not_used: list[str]
-    optimizer_state: list[str]
+    not_restored: dict[str, str]  # the variables that keep their initial values, with the reason for each
+    not_used: list[str]  # the source's other variables
+    optimizer_state: list[str]  # the source's optimizer slots and counters, which are never restored here
 
     @property
     def random_head(self) -> list[str]:

@@ -41,25 +41,14 @@ Value = TypeVar("Value")
 
 @dataclasses.dataclass(frozen=True)
 class ResolvedModel:
-    """The model of a command, as `resolve` has found it.
+    """The model of a command, as `resolve` has found it."""
 
-    Args:
-      source: the options that select the model.
-      config: the config of the run, or the one that the options and the initial weights give.
-      vocabulary: the run's vocabulary, with the user's options where nothing is stored; without a run, the vocabulary
-        of the options and the weights. Empty if there is none.
-      run: the run in output_dir, with its best or latest checkpoint; None if there is none.
-      members: the checkpoints of an ensemble, which averages their predictions.
-      initial: the initial weights; None if there are none, or if the run does not need them.
-      output_dir, do_train, num_layers: see `resolve`.
-    """
-
-    source: Source
-    config: AlbertConfig
-    vocabulary: VocabularyFiles = VocabularyFiles()
-    run: StoredModel | None = None
-    members: tuple[StoredModel, ...] = ()
-    initial: StoredModel | None = None
+    source: Source  # the options that select the model
+    config: AlbertConfig  # of the run, or of the options and the initial weights
+    vocabulary: VocabularyFiles = VocabularyFiles()  # the run's, or that of the options and the weights; may be empty
+    run: StoredModel | None = None  # the run in output_dir, with its best or latest checkpoint
+    members: tuple[StoredModel, ...] = ()  # the checkpoints of an ensemble, which averages their predictions
+    initial: StoredModel | None = None  # the initial weights, unless the run does not need them
     output_dir: str | None = None
     do_train: bool | None = None
     num_layers: int | None = None

@@ -63,20 +63,14 @@ class StoredTensor(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class StoredModel:
-    """A stored model, in the same form for every file format. Values are read only when they are needed.
-
-    Args:
-      tensors: the values, by the release's names of their variables.
-      optional_config: the model's config; None if none is stored.
-      step: the step at which a run of this package saved the weights; 0 for other weights.
-    """
+    """A stored model, in the same form for every file format. Values are read only when they are needed."""
 
     path: str
-    tensors: Mapping[str, StoredTensor]
-    optional_config: AlbertConfig | None = None
+    tensors: Mapping[str, StoredTensor]  # by the release's names of their variables
+    optional_config: AlbertConfig | None = None  # None if none is stored
     vocabulary: VocabularyFiles = VocabularyFiles()
     settings: Settings = Settings()
-    step: int = 0
+    step: int = 0  # at which a run of this package saved the weights; 0 for other weights
 
     @property
     def config(self) -> AlbertConfig:

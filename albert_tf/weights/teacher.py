@@ -67,8 +67,7 @@ class Teacher:
     def check_labels(self, names: Sequence[str] | None, multi_label: bool = False) -> None:
         """Raises ValueError if it was trained with other labels, another order of them, or for another kind of answer.
 
-        Args:
-          names: the labels of the task; None for a regression.
+        `names` are the labels of the task; None for a regression.
         """
         settings = self.source.settings.of_class(ClassifierSettings)
         difference = label_difference(self.path, self.source.settings.of_class(LabelSettings).label_names, names)
@@ -117,10 +116,6 @@ class StoredTeacher:
     """The outputs of a teacher that were computed before, one row for each example in a file of floating-point numbers.
 
     The file is an .npy file, a .safetensors file with one array, or a Parquet file with one column, or one of lists.
-
-    Args:
-      option: the name of the option that names the file.
-      path: path of the file.
     """
 
     def __init__(self, option: str, path: str, outputs: Mapping[str, float | None], temperature: float = 1.0,
@@ -131,13 +126,9 @@ class StoredTeacher:
 
     @np.errstate(over="ignore")  # of a float64 that is too large
     def rows(self, number: int, source: str, width: int | None = None) -> np.ndarray:
-        """The rows, float32 [number, width].
+        """The rows, float32 [number, width]; None for any width. With 1, the file may have an array of one dimension.
 
-        Args:
-          number: how many there must be.
-          source: path of the examples. If the file of vectors has the SHA-256 digest of the examples that it was made
-            from, this file must have the same digest.
-          width: how many numbers a row must have; None for any. With 1, the file may have an array of one dimension.
+        `source` is the path of the examples. If the file of vectors has a SHA-256 digest, it must be this file's.
         """
         values, digest = _array_in(self._path)
         if values.dtype.kind != "f":

@@ -140,9 +140,7 @@ def save_tf1_checkpoint(
 ) -> None:
     """Writes a model as a checkpoint of the release: the variables with their names, without optimizer slots.
 
-    Args:
-      prefix: path of the checkpoint without ".index".
-      name_of: function from a release name to the name that is written.
+    `name_of` makes the name that is written from the release's.
     """
     values = {release_name(variable): variable for variable in model.weights}
     values = {name_of(name): variable.read_value() for name, variable in values.items() if name not in left_out}

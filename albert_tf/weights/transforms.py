@@ -130,16 +130,9 @@ def _copies(name: str, config: AlbertConfig) -> Iterator[str]:
 
 
 def reshaped(source: StoredModel, embedding_size: int | None, num_hidden_groups: int | None) -> StoredModel:
-    """The source of a model with another embedding size, and with layers that share their weights.
+    """The source of a model with another embedding size, and with layers that share their weights in groups.
 
-    Args:
-      embedding_size: E of the new model; None for the source's. It is not the hidden size: there would be no
-        mapping. Only embeddings that are as wide as the encoder, BERT's, can become narrower.
-      num_hidden_groups: the number of groups of layers; the layers of a group share weights. None: as in the source.
-
-    Raises:
-      ValueError: the source's embedding size cannot become the new one, its layers share weights already, or they
-        cannot be divided into groups of equal size.
+    None: as in the source. Only embeddings that are as wide as the encoder, BERT's, can become narrower.
     """
     if num_hidden_groups is not None:
         source = shared(source, num_hidden_groups)

@@ -74,15 +74,7 @@ class TokenizerOptions(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class VocabularyFiles:
-    """The arguments of FullTokenizer that are stored with weights.
-
-    Args:
-      do_lower_case: whether to lower-case text; None if nothing is stored.
-      keep_accents: whether texts keep their accents; None if nothing is stored.
-      added_tokens, prefixes_parts, transformers_rules: as in FullTokenizer; None if nothing is stored.
-      archive: path of the archive or repository that the files were copied from, for messages; None if there is none.
-      made_from: path of the tokenizer.json that the file was made from, for messages; None if there is none.
-    """
+    """The arguments of FullTokenizer that are stored with weights; options are None if nothing is stored."""
 
     spm_model_file: str | None = None
     vocab_file: str | None = None
@@ -91,8 +83,8 @@ class VocabularyFiles:
     added_tokens: tuple[AddedToken, ...] | None = None
     prefixes_parts: bool | None = None
     transformers_rules: bool | None = None
-    archive: str | None = None
-    made_from: str | None = None
+    archive: str | None = None  # for messages: path of the archive or repository that the files were copied from
+    made_from: str | None = None  # for messages: path of the tokenizer.json that the file was made from
 
     def __bool__(self):
         return bool(self.path)
@@ -156,9 +148,8 @@ def vocabulary_in(directory: str) -> VocabularyFiles:
 def copy_vocabulary(files: VocabularyFiles, directory: str, name: str | None = None) -> None:
     """Copies a vocabulary to the directory of weights, and writes its options to tokenizer_config.json.
 
-    Args:
-      files: the vocabulary. If it has no options, an earlier tokenizer_config.json stays.
-      name: name of the copy. None: the file's name, or spiece.model or vocab.txt if vocabulary_in would not find it.
+    If it has no options, an earlier tokenizer_config.json stays. `name` is the name of the copy. None: the file's name,
+    or spiece.model or vocab.txt if vocabulary_in would not find it.
     """
     if files:
         if name is None:

@@ -27,11 +27,7 @@ _LEAST_SCALE = 1e-30  # of a row of equal values
 
 
 class OnnxGraph:
-    """Collects the nodes and the weights of a model.
-
-    Args:
-      precision: one of PRECISIONS. int8 leaves biases, LayerNorms and the last layer of a head in float32.
-    """
+    """Collects nodes and weights of a model. int8 leaves biases, LayerNorms and the last layer of a head in float32."""
 
     def __init__(self, precision: str):
         check_one_of("precision", precision, PRECISIONS)
@@ -105,10 +101,8 @@ class OnnxGraph:
         """x [..., inputs] times an int8 matrix [inputs, outputs] with one scale per output: float32 [..., outputs].
 
         Each row of x is rounded to 8 bits between its smallest and its largest value. So a token with large values does
-        not make those of other tokens coarser, and an answer does not depend on the other texts of its batch.
-
-        Args:
-          sums: the sums of the columns of the matrix, scales included.
+        not make those of other tokens coarser, and an answer does not depend on the other texts of its batch. `sums`
+        has the sums of the columns of the matrix, scales included.
         """
         largest, least = (self.node(op, x, self.constant([-1])) for op in ("ReduceMax", "ReduceMin"))  # [..., 1]
         middle = self.node("Mul", self.node("Add", largest, least), self.scalar(0.5))

@@ -27,7 +27,7 @@ from albert_tf.modeling.settings import (
 )
 from albert_tf.modeling.vectors import mean_or_max
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.utils.files import is_remote, parse_json_object, read_bytes
+from albert_tf.utils.files import errors_at, is_remote, parse_json_object, read_bytes
 from albert_tf.weights.heads import HEAD_NAMES, Head, head_named, settings_class
 from albert_tf.weights.hugging_face import CONFIG
 from albert_tf.weights.settings import SETTINGS, settings_in
@@ -62,9 +62,10 @@ class OnnxModel:
     def __init__(self, content: bytes | str, settings: Settings | None = None,
                  vocabulary: VocabularyFiles | None = None, threads: int | None = None):
         self.path = content if isinstance(content, str) else ""
+        self._name = self.path or "the ONNX model"
         content = read_bytes(content, "ONNX model") if isinstance(content, str) else content
-        session, metadata, self._errors = _session(content, self.path, threads or available_cores())
-        self.head, self.config = _described_by(metadata, self.path)
+        session, metadata, self._errors = _session(content, self._name, threads or available_cores())
+        self.head, self.config = _described_by(metadata, self._name)
         self.settings = settings if settings and settings.head else settings_class(self.head.name)()
         self.vocabulary = vocabulary or VocabularyFiles()
         self._session = NamesOfSession(session, self.head.name)
@@ -73,7 +74,11 @@ class OnnxModel:
         self.row_length = self.settings.row_length(self.config)
         of_head = [name for name in getattr(self.head.model, "HEAD_OUTPUTS", ()) if name in self._outputs]
         self.output_names = tuple(of_head or self._outputs)
-        self._check_names()
+        wanted = {*ENCODER_INPUTS, *getattr(self.head.model, "HEAD_OUTPUTS", ())}
+        missing = sorted(wanted - _OPTIONAL - {*self._inputs, *self._outputs})
+        if missing:
+            raise ValueError(f"{self._name} lacks {', '.join(missing)}, which a model with the head {self.head.name} "
+                             "has: export the model again")
         self._read_shapes()
 
     @property
@@ -120,23 +125,15 @@ class OnnxModel:
             return self._session.run(inputs, self.output_names)
         except self._errors as error:
             raise ValueError(  # without the folder: clients of a server read it
-                f"{os.path.basename(self.path) or 'the ONNX model'} refuses its inputs: {_one_line(error)}") from error
+                f"{os.path.basename(self._name)} refuses its inputs: {_one_line(error)}") from error
 
     def _size(self, shapes: Mapping[str, Any], name: str, axis: int) -> int:
         """The size of an axis of an input or output, which must be fixed."""
         size = shapes[name][axis] if len(shapes[name]) > max(axis, 0) else None
         if not isinstance(size, int) or size < 1:
-            raise ValueError(f"{self.path or 'the ONNX model'}: {name} must have a fixed size of axis {axis}. Received "
-                             f"shape: {shapes[name]}")
+            raise ValueError(f"{self._name}: {name} must have a fixed size of axis {axis}. "
+                             f"Received shape: {shapes[name]}")
         return size
-
-    def _check_names(self) -> None:
-        """Raises ValueError if an input or output is missing."""
-        wanted = {*ENCODER_INPUTS, *getattr(self.head.model, "HEAD_OUTPUTS", ())}
-        missing = sorted(wanted - _OPTIONAL - {*self._inputs, *self._outputs})
-        if missing:
-            raise ValueError(f"{self.path or 'the ONNX model'} lacks {', '.join(missing)}, which a model with the head "
-                             f"{self.head.name} has: export the model again")
 
     def _read_shapes(self) -> None:
         """Sets what shapes tell. Raises ValueError if the settings belong to another head, or have other labels."""
@@ -235,12 +232,11 @@ def _file_at(path: str) -> str:
     return os.path.join(path, files[0])
 
 
-def _session(content: bytes, path: str, threads: int):
+def _session(content: bytes, name: str, threads: int):
     """A session of ONNX Runtime, the model's metadata, and the exceptions that the session raises for wrong inputs.
 
     ONNX Runtime reads external data from anywhere on the machine, even for a model that it gets as bytes.
     """
-    name = path or "the ONNX model"
     _check_self_contained(content, name)
     onnxruntime = import_package("onnxruntime")
     state = onnxruntime.capi.onnxruntime_pybind11_state
@@ -279,18 +275,13 @@ def _check_self_contained(content: bytes, name: str) -> None:
                 waiting.extend([value] if isinstance(value, Message) else value)
 
 
-def _described_by(metadata: Mapping[str, str], path: str) -> tuple[Head, AlbertConfig]:
+def _described_by(metadata: Mapping[str, str], name: str) -> tuple[Head, AlbertConfig]:
     """The head and the config in the metadata of a file."""
-    if not {"config", "head"} <= metadata.keys():
-        raise ValueError(f"{path or 'the ONNX model'} was not written by export_to_onnx of this version: its metadata "
-                         "lacks the config or the head. Export the model again")
-    if metadata["head"] not in HEAD_NAMES:
-        raise ValueError(f"{path or 'the ONNX model'} has the head {reprlib.repr(metadata['head'])}, which this "
-                         "version does not know")
-    try:
+    if metadata.get("head") not in HEAD_NAMES or "config" not in metadata:
+        raise ValueError(f"{name} was not written by export_to_onnx of this version: its metadata has the head "
+                         f"{reprlib.repr(metadata.get('head'))}. Export the model again")
+    with errors_at(f"{name}: the config in its metadata"):
         return head_named(metadata["head"]), AlbertConfig.from_dict(parse_json_object(metadata["config"], "config"))
-    except ValueError as error:
-        raise ValueError(f"{path or 'the ONNX model'}: the config in its metadata is wrong: {error}") from error
 
 
 def _one_line(error: Exception) -> str:

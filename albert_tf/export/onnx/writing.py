@@ -44,12 +44,8 @@ from albert_tf.weights.vocabulary import VocabularyFiles, vocabulary_in
 def to_onnx(model: keras.Model, precision: str = "float32", separator: int | None = None) -> bytes:
     """Converts a model to ONNX. The ONNX model accepts batches of any size and length, and stores each weight once.
 
-    Inputs (int32) and outputs have the model's names; outputs of single layers are left out. The file's metadata has
-    the config and the name of the head.
-
-    Args:
-      precision: see OnnxGraph. Inputs and outputs do not depend on it.
-      separator: the id of [SEP], for the inputs and outputs of hugging_face.py; None for the model's.
+    Inputs (int32) and outputs have the model's names, or with the id of [SEP] as separator those of hugging_face.py.
+    Outputs of single layers are left out. The file's metadata has the config and the name of the head.
     """
     head = head_of(model)
     add_head = globals().get(head.name)

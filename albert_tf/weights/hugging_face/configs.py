@@ -35,7 +35,7 @@ from albert_tf.utils.files import (
     read_yaml_object,
 )
 from albert_tf.utils.foreign_keys import check_supported
-from albert_tf.utils.outputs import write_or_remove, write_text
+from albert_tf.utils.outputs import write_or_remove
 from albert_tf.weights.heads import HEADS, Head
 from albert_tf.weights.hugging_face import CONFIG, LENGTH_CONFIG, MODULES, PL_BERT_CONFIG
 
@@ -63,18 +63,12 @@ _KEYS = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens", "m
 
 
 class ModelConfig(NamedTuple):
-    """The content of config.json.
-
-    Args:
-      model_type: "albert" or "bert".
-      architecture: the class that the model was saved from; "" if it is not named.
-      settings: label_names (None if the names are LABEL_0, LABEL_1, ... or missing), multi_label and activation_fn.
-    """
+    """The content of config.json."""
 
     config: AlbertConfig
-    model_type: str
-    architecture: str
-    settings: dict[str, Any]
+    model_type: str  # "albert" or "bert"
+    architecture: str  # the class that the model was saved from; "" if it is not named
+    settings: dict[str, Any]  # label_names (None: LABEL_0, LABEL_1, ...), multi_label, activation_fn
 
 
 def read_config(folder: str) -> ModelConfig:
@@ -138,11 +132,7 @@ def architecture_of(head: Head, model_type: str) -> str:
 
 
 def config_values(config: AlbertConfig, architecture: str, num_labels: int | None, settings: Settings) -> dict:
-    """The content of config.json for a model.
-
-    Args:
-      architecture: the result of architecture_of.
-    """
+    """The content of config.json for a model. `architecture` is from architecture_of."""
     if config.cross_layer_sharing in ("attention", "ffn"):
         raise ValueError("Hugging Face's ALBERT cannot share only attention or only feed-forward blocks. "
                          f"Received: cross_layer_sharing={config.cross_layer_sharing!r}")
@@ -258,12 +248,6 @@ def transformer_folder(folder: str) -> str:
     return os.path.join(folder, path) if path else folder
 
 
-def check_pooling_of_sentence_transformers(pooling: str) -> None:
-    """Raises ValueError if sentence-transformers has no such pooling."""
-    if pooling not in _THEIRS:
-        raise ValueError("sentence-transformers has no pooling by ALBERT's pooler: choose mean, max or cls")
-
-
 def write_pooling(settings: SentenceEncoderSettings, config: AlbertConfig, folder: str) -> None:
     """Writes the files of a pooling."""
     types = _STEPS if settings.normalize else _STEPS[:-1]
@@ -271,22 +255,19 @@ def write_pooling(settings: SentenceEncoderSettings, config: AlbertConfig, folde
     modules = [dict(idx=number, name=str(number), path=path, type=f"sentence_transformers.models.{name}")
                for number, (path, name) in enumerate(zip(paths, types))]
     modes = {key: name == settings.pooling for name, key in _KEYS.items() if name in (*_THEIRS, settings.pooling)}
-    _write_json(dict(word_embedding_dimension=config.hidden_size, **modes),
-                os.path.join(folder, _POOLING_FOLDER, "config.json"))
+    files: dict[str, Any] = {
+        f"{_POOLING_FOLDER}/{CONFIG}": dict(word_embedding_dimension=config.hidden_size, **modes)}
     # null is all positions. sentence-transformers 6 does not compare a number with the positions.
     length = settings.max_seq_length and min(settings.max_seq_length, config.max_position_embeddings)
-    _write_json(dict(max_seq_length=length, do_lower_case=False), os.path.join(folder, LENGTH_CONFIG))
+    files[LENGTH_CONFIG] = dict(max_seq_length=length, do_lower_case=False)
     values = {name: getattr(settings, name) for name in _OF_VECTORS if getattr(settings, name) is not None}
     if settings.prompts:
         values["prompts"] = dict(settings.prompts)
-    content = dict(values, model_type="SentenceTransformer")
-    write_or_remove(os.path.join(folder, _SENTENCE_TRANSFORMERS),
-                    json.dumps(content, indent=2, ensure_ascii=False) + "\n" if values else None)
-    _write_json(modules, os.path.join(folder, MODULES))
-
-
-def _write_json(values: Any, path: str) -> None:
-    write_text(path, json.dumps(values, indent=2) + "\n")
+    files[_SENTENCE_TRANSFORMERS] = values and dict(values, model_type="SentenceTransformer")
+    files[MODULES] = modules
+    for name, content in files.items():
+        write_or_remove(os.path.join(folder, name),
+                        json.dumps(content, indent=2, ensure_ascii=False) + "\n" if content else None)
 
 
 def _modules(folder: str) -> list[dict[str, str]]:

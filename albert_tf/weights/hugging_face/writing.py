@@ -15,13 +15,13 @@ from albert_tf import keras
 from albert_tf.modeling.layers import release_name
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.settings import ClassifierSettings
+from albert_tf.modeling.vectors import POOLER
 from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.outputs import output, write_text
 from albert_tf.weights.heads import Head, head_of
 from albert_tf.weights.hugging_face import CONFIG, DTYPES, WEIGHTS
 from albert_tf.weights.hugging_face.configs import (
     architecture_of,
-    check_pooling_of_sentence_transformers,
     config_values,
     model_type_of,
 )
@@ -35,11 +35,7 @@ def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFil
                       dtype: str = "float32") -> None:
     """Writes config.json, model.safetensors and the vocabulary. The model type is BERT if the config is a BERT's.
 
-    An AlbertSentenceEncoder is written as a folder of sentence-transformers.
-
-    Args:
-      model: any model of albert_tf.modeling except AlbertConditionalSpan.
-      dtype: one of DTYPES, to which the values are rounded.
+    An AlbertSentenceEncoder is written as a folder of sentence-transformers. Values are rounded to dtype.
     """
     check_one_of("dtype", dtype, DTYPES)
     values = _config(model, dtype)
@@ -68,8 +64,8 @@ def _config(model: keras.Model, dtype: str = "float32") -> dict[str, Any]:
     """The content of config.json."""
     architecture = architecture_of(head_of(model), model_type_of(model.config))
     values = config_values(model.config, architecture, getattr(model, "num_labels", None), model.settings)
-    if isinstance(model, AlbertSentenceEncoder):
-        check_pooling_of_sentence_transformers(model.settings.pooling)
+    if isinstance(model, AlbertSentenceEncoder) and model.settings.pooling == POOLER:
+        raise ValueError("sentence-transformers has no pooling by ALBERT's pooler: choose mean, max or cls")
     return values if dtype == "float32" else dict(values, torch_dtype=dtype)
 
 
