@@ -22,33 +22,19 @@ DENSE, LAYER_NORM, OUTPUT = ("kernel", "bias"), ("gamma", "beta"), ("output_weig
 
 @dataclasses.dataclass(frozen=True)
 class Head:
-    """A kind of model of albert_tf.modeling: the encoder alone or with one head.
-
-    Args:
-      path: its module in albert_tf.modeling, and its class there: "span.AlbertSpan".
-      variables: prefixes of release names that only this model's checkpoints have, most specific first; empty if
-        another model has the same ones.
-      architectures: Hugging Face's classes of this model, without "Albert" or "Bert"; the first one is written. Empty
-        if Hugging Face has no such model.
-      layers: for each model type, the head's layers by the release's scope: Hugging Face's name of the layer, and the
-        release's names of its weight and bias.
-      has_pooler: whether Hugging Face's model has the pooler.
-      pipeline_tag: Hugging Face's name of the head's task, for model cards.
-      task: the name of its task in messages.
-      label_weights: the release's name of the classifier's weights [labels, hidden_size]; None for other heads.
-      word_weights: the release's name of the weights [words, hidden_size] that predict words; None for other heads.
-    """
+    """A kind of model of albert_tf.modeling: the encoder alone or with one head."""
 
     name: str
-    path: str
-    variables: tuple[str, ...] = ()
-    architectures: tuple[str, ...] = ()
+    path: str  # its module in albert_tf.modeling, and its class there: "span.AlbertSpan"
+    variables: tuple[str, ...] = ()  # prefixes of release names that only its checkpoints have
+    architectures: tuple[str, ...] = ()  # Hugging Face's classes, without "Albert" or "Bert"; the first one is written
+    # By model type and the release's scope: Hugging Face's name of a layer, the release's names of its weight and bias.
     layers: dict[str, dict[str, tuple[str, tuple[str | None, str | None]]]] = dataclasses.field(default_factory=dict)
-    has_pooler: bool = True
-    pipeline_tag: str = "feature-extraction"
-    task: str = "encoding"
-    label_weights: str | None = None
-    word_weights: str | None = None
+    has_pooler: bool = True  # in Hugging Face's model
+    pipeline_tag: str = "feature-extraction"  # Hugging Face's name of its task, for model cards
+    task: str = "encoding"  # the name of its task in messages
+    label_weights: str | None = None  # the release's name of the classifier's weights, [labels, hidden_size]
+    word_weights: str | None = None  # the release's name of the weights that predict words, [words, hidden_size]
 
     @property
     def model(self) -> Any:

@@ -9,15 +9,12 @@ A reader and a command apply them in this order::
 
 `first_layers` applies `unshared` itself if its result cannot share.
 
-Wider embeddings (`widened`): a wider model starts close to the narrow one (compare Chen et al., 2016, Net2Net): the
-columns that exist keep their values, new columns are random, and weights that read them start at zero. A layer
-normalization computes its mean and variance over all columns. New columns vary little, so the old ones become
-larger by sqrt(new size / old size); their gammas undo this. So the encoder's outputs change little. The masked-LM head
-changes more, since its new columns are as large as the old ones; it has adapted after some hundred steps.
+Wider embeddings (`widened`) keep the columns that exist; new columns are random, and weights that read them start at
+zero (compare Chen et al., 2016, Net2Net). A LayerNorm computes its mean and variance over all columns. New columns vary
+little, so the old ones become larger by sqrt(new size / old size); their gammas undo this.
 
-A BERT or an unshared ALBERT becomes an ALBERT (`factorized`, `shared`): the word table becomes one of E columns and a
-projection, by a singular value decomposition; the layers become one or several groups, each the mean of its layers, the
-least-squares fit. This keeps little of a trained model's matrices, but it is a better start than random
+A BERT or an unshared ALBERT becomes an ALBERT (`factorized`, `shared`): its word table becomes one of E columns and a
+projection, its layers become one or several groups, each the mean of its layers. This is a better start than random
 weights: a short distillation recovers most of the rest (Bae et al., 2024, "Relaxed Recursive Transformers").
 """
 

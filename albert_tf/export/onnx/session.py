@@ -47,16 +47,12 @@ class OnnxModel:
     AlbertClassifier, a classifier also takes windows, [batch, windows, seq]. Like AlbertMultipleChoice, multiple choice
     takes [batch, choices, seq] or [batch, choices * seq].
 
-    Args:
-      content: the content of the file, or its path.
-      threads: number of threads of a prediction; None for one for each processor that this process may use.
-
     Attributes: path ("" for content that is not in a file), and head, config, settings and vocabulary of the model;
     num_labels of a classifier or a tagger; beam_width of a conditional span, the smallest number of tokens of a row.
 
     Raises:
-      ValueError: the package onnxruntime is not installed, it cannot read the file, or export_to_onnx of this version
-        did not write it; a label has no name or a name no label; or the settings belong to another head.
+      ValueError: ONNX Runtime is not installed or cannot read the file, export_to_onnx of this version did not write
+        it, or the settings belong to another model.
     """
 
     def __init__(self, content: bytes | str, settings: Settings | None = None,

@@ -44,6 +44,7 @@ from albert_tf.weights.hugging_face.configs import (
 )
 from albert_tf.weights.settings import settings_in
 from albert_tf.weights.stored_model import StoredModel, StoredTensor, refuse_pickle
+from albert_tf.weights.tf1 import LAYERS
 from albert_tf.weights.transforms import without_identity
 from albert_tf.weights.vocabulary import VocabularyFiles, vocabulary_in
 
@@ -329,14 +330,8 @@ NAMES = {
         "bert",
         {"bert/pooler/dense": ("pooler.dense", DENSE)},
         "encoder.layer.{group}",
-        {"attention_1/self/query": ("attention.self.query", DENSE),
-         "attention_1/self/key": ("attention.self.key", DENSE),
-         "attention_1/self/value": ("attention.self.value", DENSE),
-         "attention_1/output/dense": ("attention.output.dense", DENSE),
-         "LayerNorm": ("attention.output.LayerNorm", LAYER_NORM),
-         "ffn_1/intermediate/dense": ("intermediate.dense", DENSE),
-         "ffn_1/intermediate/output/dense": ("output.dense", DENSE),
-         "LayerNorm_1": ("output.LayerNorm", LAYER_NORM)}),
+        {ours: (theirs.replace("/", "."), LAYER_NORM if ours.startswith("LayerNorm") else DENSE)
+         for ours, theirs in LAYERS.items()}),
 }
 
 
