@@ -3,8 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -83,24 +81,6 @@ def test_without_a_network_the_cache_is_used_and_nothing_is_requested(model_hub,
     assert not model_hub.requests
     with pytest.raises(ValueError, match="hf://org/other cannot be downloaded: it is not in the cache, and the hub"):
         open_model("hf://org/other")
-
-
-@pytest.mark.long
-def test_the_environment_variables_are_those_of_huggingface_hub(model_hub, folder, tmp_path):
-    model_hub.add("org/tiny", folder)
-    model_hub.private.add("org/tiny")
-    program = "import albert_tf; print(albert_tf.from_pretrained('hf://org/tiny').name)"
-
-    def run(**variables):
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
-        model_hub.requests.clear()
-        return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=dict(
-            environment, HF_ENDPOINT=model_hub.url, HF_HOME=str(tmp_path / "home"), no_proxy="127.0.0.1", **variables))
-
-    assert "hf://org/tiny: there is no such repository, or it is private: set HF_TOKEN" in run().stderr
-    assert run(HF_TOKEN=TOKEN).returncode == 0 and len(model_hub.requests_for_files()) > 3
-    assert "model.safetensors" in files_in(tmp_path / "home/hub")
-    assert run(HF_HUB_OFFLINE="1").returncode == 0 and not model_hub.requests
 
 
 def test_a_revision_a_subfolder_and_a_preset_of_keras_hub_are_read(model_hub, folder, tmp_path, golden):
