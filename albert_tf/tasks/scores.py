@@ -13,6 +13,7 @@ from albert_tf.data.feature_table import FeatureCache
 from albert_tf.tasks.squad.answers import VERSION_OF_HEAD
 from albert_tf.tasks.task import Setup
 from albert_tf.training.evaluation import in_order
+from albert_tf.utils.files import absolute
 from albert_tf.utils.outputs import folder_of_this_process, local_copy
 from albert_tf.weights.resolved_model import ResolvedModel
 
@@ -53,7 +54,7 @@ def scorer(resolved: ResolvedModel, model, options, max_seq_length: int | None =
         max_seq_length or min(default, model.config.max_position_embeddings), FeatureCache(tokenizer, folder)))
     for name in {"format", "scored"} & vars(task).keys():  # the table of a classifier or a sentence encoder
         table = getattr(task, name)
-        dev = dataclasses.replace(table.source("dev"), path=os.path.abspath(path))
+        dev = dataclasses.replace(table.source("dev"), path=absolute(path))
         setattr(task, name, dataclasses.replace(table, sources={"dev": dev}, companions=()))
     evaluate, objective = task.evaluation(), task.objective(resolved.config)
     labels, wanted = (getattr(each, "num_labels", None) for each in (model, objective.model))

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from tiny import TINY_TEXT
 
 import albert_tf
@@ -42,7 +43,10 @@ def test_the_score_of_a_classifier_is_the_tasks_first_metric(score_of, tmp_path)
     def run(inputs):  # longer texts are labelled 1
         return dict(logits=np.stack([np.full(len(inputs["input_ids"]), 6.0), lengths(inputs)], 1).astype(np.float32))
 
-    assert score_of(albert_tf.AlbertClassifier(TINY_TEXT, 2), path, run, task_name="sst-2") == ("eval_accuracy", 0.75)
+    model = albert_tf.AlbertClassifier(TINY_TEXT, 2)
+    assert score_of(model, path, run, task_name="sst-2") == ("eval_accuracy", 0.75)
+    tf.io.gfile.copy(path, "ram://score_data.tsv", overwrite=True)
+    assert score_of(model, "ram://score_data.tsv", run, task_name="sst-2") == ("eval_accuracy", 0.75)
 
 
 def sts_b(path):
