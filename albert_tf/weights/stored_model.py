@@ -27,6 +27,7 @@ import tensorflow as tf
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.modeling.layers import check_finite_weights
 from albert_tf.modeling.settings import Settings
+from albert_tf.utils import bounds
 from albert_tf.utils.files import check_is_file, errors_naming_origin, names_in
 from albert_tf.weights import BERT_CONFIG
 from albert_tf.weights.heads import HEAD_NAMES, head_named, head_of_variables
@@ -36,6 +37,7 @@ from albert_tf.weights.vocabulary import VocabularyFiles
 # The models that come with the package.
 _SHIPPED = pathlib.Path(__file__).parents[1] / "models"
 _SAVED_MODEL = "saved_model.pb"
+_MOST_TENSORS = 20 * bounds.LAYERS.upper  # a layer of BERT has 16; each costs some 0.1 ms, whatever its size
 _TF1 = "*.data-?????-of-?????"  # an index of faiss has the ending of a checkpoint's index
 # The module of a format by a file that its folders have, in the order in which they are looked for. For a pickle or an
 # adapter, the reader says what to do. A folder without any of them is the output of several runs, or an error of tf1.
@@ -59,6 +61,12 @@ class StoredTensor(NamedTuple):
 
     shape: Sequence[int]
     read: Callable[[], tf.Tensor]
+
+
+def check_count(path: str, count: int) -> None:
+    """Raises ValueError if a file has more tensors than a model can have."""
+    if count > _MOST_TENSORS:
+        raise ValueError(f"{path} has {count:,} tensors, and a model has at most {_MOST_TENSORS:,}")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -32,7 +32,7 @@ from albert_tf.utils.outputs import checkpoint_reader, output_checkpoint, write_
 from albert_tf.weights import BERT_CONFIG
 from albert_tf.weights.hugging_face import SCHEME
 from albert_tf.weights.settings import settings_in
-from albert_tf.weights.stored_model import StoredModel, StoredTensor, config_in
+from albert_tf.weights.stored_model import StoredModel, StoredTensor, check_count, config_in
 from albert_tf.weights.vocabulary import vocabulary_in
 
 # The prefix of the encoder's names in checkpoints of a model that was fine-tuned on a TF-Hub module.
@@ -89,6 +89,7 @@ def read_checkpoint(prefix: str) -> dict[str, StoredTensor]:
     with clear_errors(prefix):
         reader = checkpoint_reader(prefix)
     shapes, types = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+    check_count(prefix, len(shapes))
     _check_sizes(prefix, shapes, types)
 
     def read_value(key: str) -> tf.Tensor:

@@ -14,6 +14,7 @@ from tiny import TINY_TEXT
 
 import albert_tf
 from albert_tf.export.conversion import convert
+from albert_tf.weights import stored_model
 from albert_tf.weights.stored_model import open_model
 
 pytestmark = pytest.mark.both_stacks
@@ -239,3 +240,12 @@ def test_an_index_with_more_values_than_the_data_files_is_refused_at_once(tmp_pa
                       tensors=[tf.ones([4, 4]), tf.constant("b")],
                       shape_and_slices=["1000000 1000000 0,4:0,4", ""])
     fails(prefix, "model.ckpt", "4,000,000,000,000 bytes", "7", use=open_model)
+
+
+def test_a_checkpoint_has_at_most_as_many_tensors_as_a_file_of_safetensors(tmp_path, monkeypatch):
+    monkeypatch.setattr(stored_model, "_MOST_TENSORS", 2)
+    for name, count in (("fits.ckpt", 2), ("model.ckpt", 3)):
+        tf.raw_ops.SaveV2(prefix=str(tmp_path / name), tensor_names=["a", "b", "c"][:count],
+                          tensors=[tf.zeros([])] * count, shape_and_slices=[""] * count)
+    assert len(open_model(str(tmp_path / "fits.ckpt")).tensors) == 2
+    fails(tmp_path / "model.ckpt", "model.ckpt has 3 tensors", "at most 2", use=open_model)

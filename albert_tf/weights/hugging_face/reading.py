@@ -43,7 +43,7 @@ from albert_tf.weights.hugging_face.configs import (
     transformer_folder,
 )
 from albert_tf.weights.settings import settings_in
-from albert_tf.weights.stored_model import StoredModel, StoredTensor, refuse_pickle
+from albert_tf.weights.stored_model import StoredModel, StoredTensor, check_count, refuse_pickle
 from albert_tf.weights.tf1 import LAYERS
 from albert_tf.weights.transforms import without_identity
 from albert_tf.weights.vocabulary import VocabularyFiles, vocabulary_in
@@ -57,7 +57,6 @@ _POSITION_IDS = "embeddings.position_ids"  # the numbers 0, 1, 2, ... in older f
 # The oldest files have TensorFlow's names for a LayerNorm's weight and bias.
 _OLD_ENDINGS = {".gamma": ".weight", ".beta": ".bias"}
 _TYPES = ("F64", "F32", "F16", "BF16")
-_MOST_TENSORS = 20 * bounds.LAYERS.upper  # a layer of BERT has 16; each costs some 0.1 ms, whatever its size
 
 
 def read(folder: str) -> StoredModel:
@@ -206,13 +205,8 @@ def stored_tensors(folder: str) -> dict[str, SafeTensor]:
     tensors: dict[str, SafeTensor] = {}
     for name in _shards(index):
         tensors.update(_tensors_of(os.path.join(folder, name)))
-        _check_count(index, len(tensors))
+        check_count(index, len(tensors))
     return tensors
-
-
-def _check_count(path: str, count: int) -> None:
-    if count > _MOST_TENSORS:
-        raise ValueError(f"{path} has {count:,} tensors, and a model has at most {_MOST_TENSORS:,}")
 
 
 def _shards(index: str) -> list[str]:
@@ -228,7 +222,7 @@ def _shards(index: str) -> list[str]:
 def _tensors_of(path: str) -> dict[str, SafeTensor]:
     with open_safetensors(path) as file:
         keys = file.keys()
-        _check_count(path, len(keys))
+        check_count(path, len(keys))
         slices = {key: file.get_slice(key) for key in keys}
         return {key: SafeTensor(path, key, tuple(part.get_shape()), part.get_dtype()) for key, part in slices.items()}
 
