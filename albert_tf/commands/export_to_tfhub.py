@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 from absl import logging
 
 from albert_tf import options as fields
-from albert_tf.utils.files import is_inside
 from albert_tf.utils.imports import check_installed
 from albert_tf.utils.manifests import check_export
 from albert_tf.utils.outputs import used_alone
@@ -42,9 +41,8 @@ class Options(VocabularySource, ReleasedCheckpoint, Pooling):
         "Directory of checkpoint, config and vocabulary, or any other path that --init_checkpoint of the other scripts "
         "accepts.")
     use_einsum: bool = fields.boolean(True, "Has no effect. Scripts for the release can set it.")
-    export_path: str = fields.required("Directory of the encoder's module.")
-    preprocess_export_path: str | None = fields.string(
-        None, "Directory of the preprocessing module. Default: the value of --export_path with _preprocess appended.")
+    export_path: str = fields.required("Directory of the encoder's module. The preprocessing is written beside it, to "
+                                       "EXPORT_PATH_preprocess.")
 
 
 def main(options: Options) -> None:
@@ -52,12 +50,9 @@ def main(options: Options) -> None:
     from albert_tf.export.tf_hub import PUBLISHED_SEQ_LENGTH, export_encoder, export_preprocessing
     from albert_tf.weights.stored_model import open_model
 
-    preprocess_path = options.preprocess_export_path or options.export_path.rstrip("/") + "_preprocess"
+    preprocess_path = options.export_path.rstrip("/") + "_preprocess"
     check_export(options.export_path, preprocess_path)
     check_installed("export_to_tfhub", "tensorflow_text")
-    if is_inside(options.export_path, preprocess_path) or is_inside(preprocess_path, options.export_path):
-        raise ValueError(f"--preprocess_export_path={preprocess_path} and --export_path={options.export_path} must be "
-                         "two folders, neither inside the other")
     with used_alone(options.export_path, "export"):
         source = open_model(options.checkpoint_in(options.albert_directory))
         model = model_of(source, replaced_pooling(source.settings, options, **_POOLED_OUTPUT))

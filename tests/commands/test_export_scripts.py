@@ -68,31 +68,19 @@ def vectors(released):
     rows = token_ids(FullTokenizer(spm_model_file=str(folder / "30k-clean.model")), LINES, 16)
     encoder = AlbertSentenceEncoder(model.config, "mean")
     encoder.albert.set_weights(model.albert.get_weights())
-    return rows, sorted(embed(vectors_function(encoder), rows, 1))
+    return [found.pooled for found in sorted(embed(vectors_function(encoder), rows, 1))]
 
 
 def test_a_vector_of_each_line(run, released, lines, vectors, tmp_path):
     run("extract_embeddings", init_checkpoint=released[0], input_file=lines, output_file=tmp_path / "x.npy",
         batch_size=2)
-    np.testing.assert_allclose(np.load(tmp_path / "x.npy"), [found.pooled for found in vectors[1]], atol=1e-5)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["x.npy", "x.npy.manifest.json"]
-
-
-def test_a_vector_of_each_token(run, released, lines, vectors, tmp_path):
-    run("extract_embeddings", init_checkpoint=released[0], input_file=lines, output_file=tmp_path / "x.npy",
-        per_token=True)
-    rows, found = vectors
-    np.testing.assert_allclose(np.load(tmp_path / "x.npy"), np.concatenate([each.tokens for each in found]), atol=1e-5)
-    np.testing.assert_array_equal(np.load(tmp_path / "x.input_ids.npy"), np.concatenate(rows))
-    assert np.load(tmp_path / "x.row_splits.npy").tolist() == np.cumsum([0, *map(len, rows)]).tolist()
-    run("extract_embeddings", init_checkpoint=released[0], input_file=lines, output_file=tmp_path / "x.npy")
+    np.testing.assert_allclose(np.load(tmp_path / "x.npy"), vectors, atol=1e-5)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x.npy", "x.npy.manifest.json"]
 
 
 @pytest.mark.parametrize("flags, message", [
     (dict(output_file="x.txt"), "--output_file must end in .npy"),
-    (dict(max_seq_length=17), "--max_seq_length=17 is more than the config's max_position_embeddings, 16"),
-    (dict(per_token=True, pooling="cls"), "--per_token and --pooling exclude each other")])
+    (dict(max_seq_length=17), "--max_seq_length=17 is more than the config's max_position_embeddings, 16")])
 def test_vectors_that_the_flags_cannot_have_are_refused(run, released, lines, tmp_path, flags, message):
     printed = run("extract_embeddings", expect=1, **{**dict(init_checkpoint=released[0], input_file=lines,
                                                             output_file=tmp_path / "x.npy"), **flags})

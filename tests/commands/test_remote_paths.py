@@ -133,12 +133,11 @@ def test_a_module_is_exported_and_read_again(session, model):
     session.run(script="fill_mask", init_checkpoint=f"{REMOTE}/module", text="the [MASK] is")
 
 
-@pytest.mark.parametrize("per_token", [False, True])
-def test_vectors_are_those_at_a_local_path(session, model, tmp_path, per_token):
-    for output_file in (tmp_path / "local.npy", f"{REMOTE}/vectors_{per_token}.npy"):
+def test_vectors_are_those_at_a_local_path(session, model, tmp_path):
+    for output_file in (tmp_path / "local.npy", f"{REMOTE}/vectors.npy"):
         session.run(script="extract_embeddings", init_checkpoint=model, input_file=f"{REMOTE}/lines.txt",
-                    output_file=output_file, per_token=per_token)
-    remote = np.load(fetched(session, f"vectors_{per_token}.npy", tmp_path))
+                    output_file=output_file)
+    remote = np.load(fetched(session, "vectors.npy", tmp_path))
     assert remote.shape[1] == 16
     np.testing.assert_array_equal(remote, np.load(tmp_path / "local.npy"))
 

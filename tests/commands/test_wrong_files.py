@@ -112,7 +112,7 @@ def test_a_wrong_file_is_one_line_that_names_it(paths, tmp_path, capsys, script)
 OUTPUTS = {
     "create_pretraining_data": ("output_file",), "convert_checkpoint": ("output_dir",), "fill_mask": ("export_dir",),
     "export_to_onnx": ("output_dir",), "export_to_tflite": ("output_dir",),
-    "export_to_tfhub": ("export_path", "preprocess_export_path"), "run_pretraining": ("output_dir",),
+    "export_to_tfhub": ("export_path",), "run_pretraining": ("output_dir",),
     "run_classifier": ("output_dir", "export_dir"), "run_race": ("output_dir", "export_dir"),
     "run_squad": ("output_dir", "export_dir"), "run_tagging": ("output_dir", "export_dir"),
     "run_sentence_embeddings": ("output_dir", "export_dir")}
@@ -163,8 +163,6 @@ REFUSED = [  # one of each kind of check: the command, its flags, and what the l
     ("run_classifier", dict(RTE, ensemble_checkpoints="a,b", export_dir="c"), "--export_dir exports one model, not"),
     ("run_classifier", dict(RTE, output_dir="served", export_dir="served/"),
      "--output_dir=served must not be --export_dir or a folder in it"),
-    ("export_to_tfhub", dict(albert_directory="{model}", export_path="hub", preprocess_export_path="hub/x"),
-     "--preprocess_export_path=hub/x and --export_path=hub must be two folders"),
     ("fill_mask", dict(init_checkpoint="{model}", text="a [MASK]", max_seq_length=65),
      "--max_seq_length=65 is more than the config's max_position_embeddings, 64"),
     ("fill_mask", dict(init_checkpoint="nowhere", text=["the [MASK] of", "a \ud83d [MASK]"]),
@@ -172,8 +170,6 @@ REFUSED = [  # one of each kind of check: the command, its flags, and what the l
     ("fill_mask", dict(text="a [MASK]"), "the model is missing: set --init_checkpoint to"),
     ("create_pretraining_data", dict(input_file="{text}", output_file=",", spm_model_file="{spm}"),
      "--output_file must name at least one file. Received: ,"),
-    ("extract_embeddings", dict(EXTRACTING, truncate_dim=8, per_token=True),
-     "--per_token and --truncate_dim exclude each other"),
     ("extract_embeddings", dict(EXTRACTING, truncate_dim=17), "truncate_dim must be a whole number from 1 to 16"),
     ("extract_embeddings", dict(EXTRACTING, output_file="x.txt"), "--output_file must end in .npy"),
     ("export_to_onnx", dict(init_checkpoint="{model}", model="encoder", truncate_dim=4),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Callable, Iterator, NamedTuple, Sequence
 
 import numpy as np
@@ -17,7 +16,6 @@ from albert_tf.text.graph.packing import pack_texts
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.packing import SpecialTokens
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.utils.outputs import write_array
 from albert_tf.weights.heads import checked_settings
 
 
@@ -26,7 +24,6 @@ class Vectors(NamedTuple):
 
     text: int  # its index
     pooled: np.ndarray  # float32 [H], by the model's pooling
-    tokens: np.ndarray  # float32 [tokens, H], the sequence output of [CLS], the text's tokens and [SEP]
 
 
 def prompted(settings: SentenceEncoderSettings, texts: Sequence[str], prompt_name: str | None = None) -> list[str]:
@@ -58,12 +55,11 @@ def text_vectors(
 
 
 def vectors_function(model: AlbertSentenceEncoder) -> Callable:
-    """A tf.function from ids, ragged int32 [batch, (seq)], to sentence_embedding and sequence_output, float32."""
+    """A tf.function from ids, ragged int32 [batch, (seq)], to sentence_embedding, float32 [batch, H]."""
 
     @tf.function(autograph=False, input_signature=[tf.RaggedTensorSpec([None, None], tf.int32)])
     def vectors(ids):
-        outputs = model(padded_inputs(ids))
-        return outputs["sentence_embedding"], tf.cast(outputs["sequence_output"], tf.float32)
+        return model(padded_inputs(ids))["sentence_embedding"]
 
     return vectors
 
@@ -74,8 +70,8 @@ def embed(vectors: Callable, rows: Sequence[np.ndarray], batch_size: int) -> Ite
     `vectors` is the vectors_function of a model.
     """
     for texts, ids in batches_by_length(rows, batch_size):
-        for text, pooled, tokens in zip(texts, *(output.numpy() for output in vectors(ids))):
-            yield Vectors(int(text), pooled, tokens[: len(rows[text])])
+        for text, pooled in zip(texts, vectors(ids).numpy()):
+            yield Vectors(int(text), pooled)
 
 
 def batches_by_length(
@@ -93,22 +89,6 @@ def padded_inputs(ids: tf.RaggedTensor) -> dict[str, tf.Tensor]:
     """The inputs of a model, each int32 [batch, longest row], from ragged ids of one text a row."""
     dense = ids.to_tensor()
     return dict(input_ids=dense, input_mask=tf.ones_like(ids).to_tensor(), segment_ids=tf.zeros_like(dense))
-
-
-def token_files(path: str) -> tuple[str, str]:
-    """The files beside the vectors of tokens at `path`: x.npy -> x.row_splits.npy, x.input_ids.npy.
-
-    They have row_splits, int64 [lines + 1], and input_ids, int32 [tokens].
-    """
-    stem = os.path.splitext(path)[0]
-    return f"{stem}.row_splits.npy", f"{stem}.input_ids.npy"
-
-
-def write_token_files(path: str, rows: Sequence[np.ndarray]) -> None:
-    """Writes the files of token_files, from the ids of each line."""
-    row_splits, input_ids = token_files(path)
-    write_array(row_splits, np.cumsum([0, *map(len, rows)], dtype=np.int64))
-    write_array(input_ids, np.concatenate(rows))
 
 
 # --- exported models --------------------------------------------------------------------------------------------------
