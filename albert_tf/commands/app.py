@@ -25,7 +25,6 @@ import logging as python_logging
 import os
 import pathlib
 import re
-import resource
 import select
 import signal
 import sys
@@ -46,12 +45,6 @@ for _descriptor in range(3):
         os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 sys.stdout, sys.stderr = sys.stdout or open(1, "w"), sys.stderr or open(2, "w")
 
-_LEAST_MEMORY = 2 << 30  # bytes of addresses; with less, an import of TensorFlow fails in several ways
-_memory = resource.getrlimit(resource.RLIMIT_AS)[0]
-if resource.RLIM_INFINITY != _memory < _LEAST_MEMORY:
-    sys.exit(f"{command_name(sys.argv[0])}: error: the limit of memory is {_memory:,} bytes (ulimit -v), and "
-             f"TensorFlow needs at least {_LEAST_MEMORY:,}")
-
 COMMANDS = {
     "Pre-training": ("train_vocabulary", "phonemize", "create_pretraining_data", "run_pretraining",
                      "pretrain_from_text"),
@@ -70,7 +63,6 @@ _STDOUT = 1  # the file descriptor
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")  # Python's stand-ins for other bytes
 # absl answers --helpshort without the flags of the package, which are most of them.
 _HELP = {"--help", "-help", "-h", "--helpshort", "-helpshort"}
-
 
 
 class _Formatter(python_logging.Formatter):
@@ -151,9 +143,7 @@ def run(main: Callable[..., None], operands: int = 0) -> None:
     logged before that line; with --verbosity=-1 only warnings are logged. If the program that reads the standard output
     ends first (`| head`), the script ends without a message, with the exit status of other Unix programs.
 
-    Args:
-      main: function that is called with the arguments that are not flags.
-      operands: the largest number of these arguments.
+    `main` is called with the arguments that are not flags, `operands` at most.
     """
 
     def guarded(argv: list[str]) -> None:

@@ -28,11 +28,9 @@ class Run:
 
 
 def parse_runs(content: dict[str, Any], source: str, reserved: Sequence[str] = ()) -> dict[str, Run]:
-    """Parses runs by name. A run with "like" has the script and flags of an earlier run, unless it sets them.
+    """Parses runs by name: {"NAME": {"script": ..., "flags": {...}}, "NAME": {"like": "NAME", "flags": {...}}, ...}.
 
-    Args:
-      content: {"NAME": {"script": ..., "flags": {...}}, "NAME": {"like": "NAME", "flags": {...}}, ...}
-      reserved: names that runs must not have.
+    A run with "like" has the script and flags of an earlier run, unless it sets them. No run has a reserved name.
     """
     runs: dict[str, Run] = {}
     for name, run in content.items():

@@ -36,25 +36,6 @@ _REPLACED_BY = {"train_step": ("num_train_epochs",), "num_train_epochs": ("train
 _HOME = re.compile(r"(^|[,=] *)(~[\w.-]*)(?=[/,]|$)")  # at the start of a path: ~/a,~/b or name=~/a
 GROUP_OF: dict[str, str | None] = {}  # the title under which --help lists a flag; None for the command's flags
 _ALIASED: dict[str, str] = {}  # the names of flags, by their other names
-# Flags of other programs, such as Hugging Face's and BERT's scripts, with ours. Each command has some of ours.
-_OF_OTHER_PROGRAMS = {
-    "model_name_or_path": ("init_checkpoint", "albert_directory"), "model_name": ("init_checkpoint",),
-    "model_path": ("init_checkpoint", "albert_directory"), "model_dir": ("init_checkpoint", "albert_directory"),
-    "config_name": ("albert_config_file",), "bert_config_file": ("albert_config_file",),
-    "tokenizer_name": ("spm_model_file", "vocab_file"), "dataset_name": ("task_name", "train_file"),
-    "validation_file": ("eval_file", "predict_file", "data_dir"), "test_file": ("predict_file", "data_dir"),
-    "epochs": ("num_train_epochs", "num_train_steps"), "num_epochs": ("num_train_epochs", "num_train_steps"),
-    "num_train_epochs": ("num_train_steps",),
-    "max_steps": ("train_step", "num_train_steps"), "num_train_steps": ("train_step",),
-    "warmup_steps": ("warmup_step", "num_warmup_steps"), "num_warmup_steps": ("warmup_step",),
-    "warmup_ratio": ("warmup_proportion", "num_warmup_steps"), "lr": ("learning_rate",), "optim": ("optimizer",),
-    "per_device_train_batch_size": ("train_batch_size",), "per_gpu_train_batch_size": ("train_batch_size",),
-    "per_device_eval_batch_size": ("eval_batch_size",), "batch_size": ("train_batch_size",),
-    "save_steps": ("save_checkpoints_steps",), "eval_steps": ("save_checkpoints_steps",),
-    "save_total_limit": ("keep_checkpoint_max",), "fp16": ("precision",), "bf16": ("precision",),
-    "max_length": ("max_seq_length",),
-}
-
 # absl's messages about a value, and what they mean.
 _VALUES = (
     (r"flag --(\w+)=(.*): invalid literal for int\(\).*", r"--\1 must be a whole number. Received: \2"),
@@ -178,13 +159,9 @@ def recipe_values(recipe: str) -> dict[str, Any]:
 def describe_error(error: flags.Error) -> str:
     """What is wrong with the flags, in one line."""
     if isinstance(error, flags.UnrecognizedFlagError):
-        name = error.flagname.lstrip("-")
         suggestions = re.search(r"Did you mean: (.*?) \?", str(error))
-        meant = [flag for flag in _OF_OTHER_PROGRAMS.get(name, ()) if flag in flags.FLAGS]
-        if not meant and suggestions:
-            meant = suggestions[1].split(", ")
-        similar = f" (did you mean --{' or --'.join(meant)}?)" if meant else ""
-        return f"unknown flag --{name}{similar}; --help lists all flags"
+        similar = f" (did you mean --{suggestions[1].replace(', ', ' or --')}?)" if suggestions else ""
+        return f"unknown flag --{error.flagname.lstrip('-')}{similar}; --help lists all flags"
     message = " ".join(str(error).split())
     for pattern, meaning in _VALUES:
         message, count = re.subn(f"^{pattern}$", meaning, message)

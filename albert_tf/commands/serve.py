@@ -116,17 +116,11 @@ def from_onnx_file(options: Options, name: str, path: str) -> ServedModel:
 
 def from_weights(options: Options, name: str, path: str) -> ServedModel:
     from albert_tf.server.models import model_of_source
-    from albert_tf.weights.stored_model import is_hub_module, is_url, open_model
+    from albert_tf.weights.stored_model import open_model
     from albert_tf.weights.transforms import first_layers
 
-    try:
-        source = open_model(path)
-        config = source.config  # a TF-Hub module has one, and a SavedModel that a script has exported has none
-    except ValueError as error:
-        if not is_url(path) and is_hub_module(path):
-            raise ValueError(f"{path} is a SavedModel, which TensorFlow Serving serves: set --init_checkpoint to the "
-                             "weights that it was exported from") from error
-        raise
+    source = open_model(path)
+    config = source.config
     if options.num_layers is not None:
         source = first_layers(source, options.num_layers)
     source = dataclasses.replace(source, vocabulary=source.vocabulary.with_overrides(options.user_vocabulary))

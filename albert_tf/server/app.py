@@ -54,7 +54,7 @@ _PAGE = {"/": ("index.html", "text/html"), "/style.css": ("style.css", "text/css
          "/page.js": ("page.js", "text/javascript"), "/backend.js": ("server.js", "text/javascript")}
 # Messages of errors, instead of Starlette's names of the statuses.
 _MESSAGES = {HTTPStatus.NOT_FOUND: "there is nothing at this path",
-             HTTPStatus.METHOD_NOT_ALLOWED: "send POST requests to /v1/models/NAME:predict"}
+             HTTPStatus.METHOD_NOT_ALLOWED: "this path does not have this method: predictions need POST"}
 # The page loads nothing from other sites, runs no inline scripts, and cannot be shown inside another page.
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
@@ -76,7 +76,7 @@ def application(models: Sequence[ServedModel], batchers: Sequence[Batcher], **li
     routes += [Route(path, served.endpoint, methods=["POST"]) for path in (ROOT, *ENDPOINTS)]
     metrics = Metrics(models, batchers)
     routes += [Route("/health", _page(lambda: b"", "text/plain")), Route("/info", served.info),
-               Route("/metrics", _page(metrics.content, CONTENT_TYPE_LATEST)),
+               Route("/metrics", _page(functools.partial(generate_latest, metrics.registry), CONTENT_TYPE_LATEST)),
                Route("/openapi.json", lambda request: JSONResponse(protocols.openapi(albert_tf.__version__)))]
     files = importlib.resources.files("albert_tf.server") / "page"
     for path, (name, type_) in _PAGE.items():
@@ -100,8 +100,6 @@ class _Models:
         return JSONResponse(dict(models=models, object="list", data=[_of_openai(name) for name in self._models]))
 
     async def state(self, request: Request) -> Response:
-        if ":" in request.path_params["name"]:
-            raise HTTPException(HTTPStatus.METHOD_NOT_ALLOWED, "predictions need a POST request")
         state = dict(version="1", state="AVAILABLE", status=dict(error_code="OK", error_message=""))
         model = self._model(request)
         return JSONResponse(dict(model_version_status=[state], **described(model), **_of_openai(model.name)))
@@ -202,18 +200,16 @@ def _page(content: Callable[[], bytes], type_: str):
 
 async def _error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    status, path = HTTPStatus(error.status_code), request.url.path
+    status = HTTPStatus(error.status_code)
     message = _MESSAGES.get(status, "") if error.detail == status.phrase else error.detail
-    if status == HTTPStatus.METHOD_NOT_ALLOWED and path in ENDPOINTS:
-        message = "send a POST request"
-    return error_response(path, status, message)
+    return error_response(request.url.path, status, message)
 
 
 class Metrics:
     """The counts of a server, by endpoint and by model."""
 
     def __init__(self, models: Sequence[ServedModel], batchers: Sequence[Batcher]):
-        self._registry = registry = CollectorRegistry()
+        self.registry = registry = CollectorRegistry()
         self._requests = Counter("albert_tf_requests", "Requests.", ["endpoint", "status"], registry=registry)
         self._errors = Counter("albert_tf_errors", "Requests with a status from 400.", ["endpoint"], registry=registry)
         self._seconds = Histogram("albert_tf_request_seconds", "Seconds of a request.", ["endpoint"], registry=registry)
@@ -236,15 +232,9 @@ class Metrics:
         if status >= 400:
             self._errors.labels(endpoint).inc()
 
-    def content(self) -> bytes:
-        """The counts in Prometheus' text format."""
-        return generate_latest(self._registry)
-
 
 class Guard:
     """ASGI middleware that refuses requests and adds headers to all answers. It logs each request with --verbosity=1.
-
-    Starlette's TrustedHostMiddleware knows no hosts of IPv6 and no origins, and answers in plain text.
 
     Unless answers_any_host is set, requests are answered only if their Host header names a loopback host or one of
     allowed_hosts, except for /health, which tells nothing. So a page of another site gets no data if the site's domain
@@ -418,12 +408,10 @@ class _Connection(H11Protocol):
 
 
 class ModelServer:
-    """Serves models and the page. `serve_forever` runs it, and `server_close` frees the address and ends the batchers.
+    """Serves models and the page.
 
-    uvicorn was chosen over hypercorn and granian: it runs in this process, on a socket that is bound before the models
-    are loaded. It refuses requests on connections beyond max_connections with status 503. For its deadlines see
-    _Connection.
-    Each model has a batcher, so that long requests of one model do not stop the others. For allowed_hosts see Guard.
+    Requests on connections beyond max_connections have status 503. For deadlines see _Connection, for allowed_hosts
+    Guard. Each model has a batcher, so that long requests of one model do not stop the others.
     """
 
     def __init__(self, models: Sequence[ServedModel], listener: socket.socket, max_body_bytes: int = 1_000_000,

@@ -6,7 +6,7 @@ import contextlib
 import queue
 import threading
 from concurrent.futures import Future, InvalidStateError
-from typing import Any, Callable, Iterable, NamedTuple
+from typing import Any, Callable, Iterable
 
 import numpy as np
 
@@ -38,13 +38,13 @@ class _Job:
         """The base-2 logarithm of the bytes of the shortest waiting rows."""
         return min(group[-1] for group in self.groups)
 
-    def take(self, group: tuple, count: int) -> _Part:
-        """Removes the first waiting rows of a group."""
+    def take(self, group: tuple, count: int) -> list[int]:
+        """Removes the first waiting rows of a group, and returns their numbers."""
         rows = self.groups[group]
         self.groups[group] = rows[count:]
         if not self.groups[group]:
             del self.groups[group]
-        return _Part(self, rows[:count])
+        return rows[:count]
 
     def add(self, numbers: list[int], outputs: Rows) -> None:
         """Stores the outputs of rows, and sets the result when all rows have outputs."""
@@ -54,14 +54,7 @@ class _Job:
                 self.result.set_result([self.outputs[number] for number in range(self.size)])
 
 
-class _Part(NamedTuple):
-    """Rows of a job that are in one batch."""
-
-    job: _Job
-    numbers: list[int]
-
-    def columns(self) -> Columns:
-        return {name: column[self.numbers] for name, column in self.job.columns.items()}
+_Part = tuple[_Job, list[int]]  # a job, and the numbers of its rows in one batch
 
 
 class Batcher:
@@ -146,14 +139,15 @@ class Batcher:
                     total += count
             while total not in self._sizes:
                 total -= taken.pop()[1]
-            parts = [job.take(group, count) for job, count in taken]
+            parts = [(job, job.take(group, count)) for job, count in taken]
             self._waiting = [job for job in (*others, first) if job.groups]
         return parts
 
     def _run(self, parts: list[_Part]) -> None:
         """Runs a batch. If it fails, its parts run one by one, so that one bad row fails alone."""
         try:
-            rows = _outputs(parts[0].job.signature, concatenated(part.columns() for part in parts))
+            rows = _outputs(parts[0][0].signature, concatenated(
+                {name: column[numbers] for name, column in job.columns.items()} for job, numbers in parts))
             self.on_batch(len(rows))
             for job, numbers in parts:
                 job.add(numbers, rows[: len(numbers)])
@@ -161,7 +155,7 @@ class Batcher:
         except Exception as error:  # any error is the answer to its request, and the thread continues
             if len(parts) == 1:
                 with contextlib.suppress(InvalidStateError):  # the client has gone
-                    parts[0].job.result.set_exception(error)
+                    parts[0][0].result.set_exception(error)
             else:
                 for part in parts:
                     self._run([part])

@@ -99,9 +99,8 @@ def served_model(
 ) -> ServedModel:
     """A model with the signatures of the SavedModel that the head's script exports.
 
-    A pre-trained model also predicts whether two texts are in order. An encoder takes ids only.
-
-    prompt_name names a prompt of a sentence encoder; None: its default.
+    A pre-trained model also predicts whether two texts are in order. An encoder takes ids only. prompt_name names a
+    prompt of a sentence encoder; None: its default.
     """
     head = head_of(model).name
     if head not in _HEADS:
@@ -121,9 +120,9 @@ def served_model(
 
 
 def names_of(paths: Iterable[str]) -> list[str]:
-    """A name for each path, without characters that URLs escape, and with a number if two names are equal.
+    """The last part of each path, without characters that URLs escape, and with a number if two names are equal.
 
-    The name is the last part of the path, or in TensorFlow Serving's layout (NAME/1) the part before the version.
+    In TensorFlow Serving's layout (NAME/1), it is the part before the version.
     """
     names: list[str] = []
     for path in paths:

@@ -49,20 +49,13 @@ class Call(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """An endpoint of another server.
-
-    Args:
-      fields: of a request: JSON schemas by name. A field without a default is required.
-      call: function from the values of the fields and a model to a call.
-      kinds: the kinds of models that can answer; empty for all.
-      response: JSON schema of an answer.
-    """
+    """An endpoint of another server."""
 
     summary: str
-    fields: Mapping[str, _Json]
-    call: Callable[[_Json, EndpointModel], Call]
-    kinds: tuple[str, ...]
-    response: _Json
+    fields: Mapping[str, _Json]  # JSON schemas by name. A field without a default is required
+    call: Callable[[_Json, EndpointModel], Call]  # from the values of the fields and a model
+    kinds: tuple[str, ...]  # the kinds of models that can answer; empty for all
+    response: _Json  # JSON schema of an answer
 
 
 class UnknownModelError(LookupError):

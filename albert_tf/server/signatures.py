@@ -35,23 +35,15 @@ TEXT = Spec("string", (None,))  # an input
 
 @dataclasses.dataclass(frozen=True)
 class Signature:
-    """A function that a model serves.
-
-    Args:
-      run: function from input arrays [batch, ...] by name (texts as bytes) to output arrays [batch, ...] by name.
-      view: how the page shows it: "fill_masks", "classify", "sentence_order", "answer", "choose", "tag",
-        "compare" or, for anything else, "json".
-      padded: the output with "" at the end of rows that have fewer masks or words than others in the batch, or "".
-      labels: in the order of the probabilities; empty if they have no names.
-      outputs: empty if they are unknown.
-    """
+    """A function that a model serves, from arrays [batch, ...] by name (texts as bytes) to arrays [batch, ...]."""
 
     inputs: Mapping[str, Spec]
     run: Callable[[Columns], Mapping[str, np.ndarray]]
+    # How the page shows it: fill_masks, classify, sentence_order, answer, choose, tag, compare or, for all else, json.
     view: str = "json"
-    padded: str = ""
-    labels: tuple[str, ...] = ()
-    outputs: Mapping[str, Spec] = dataclasses.field(default_factory=dict)
+    padded: str = ""  # the output with "" at the end of rows that have fewer masks or words than others in the batch
+    labels: tuple[str, ...] = ()  # in the order of the probabilities; empty if they have no names
+    outputs: Mapping[str, Spec] = dataclasses.field(default_factory=dict)  # empty if they are unknown
 
     def row(self, outputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The outputs of a row without the padding that depends on the rest of the batch."""
@@ -64,24 +56,18 @@ class Signature:
 
 @dataclasses.dataclass(frozen=True)
 class EndpointModel:
-    """A model that reads texts, for the endpoints of other servers (albert_tf/server/protocols.py).
-
-    Args:
-      name: the model's name.
-      kind: "embedding", "reranker" or "classifier"; of another model, its head.
-      row_length: the largest number of tokens of a row.
-      signature: of an embedding, from text to sentence_embedding, float32, and num_tokens; of a reranker or a
-        classifier, from text_a and text_b to logits and scores, which are probabilities.
-      prompted: function from texts and the name of a prompt (None: the default) to texts behind the prompt.
-    """
+    """A model that reads texts, for the endpoints of other servers (albert_tf/server/protocols.py)."""
 
     name: str
-    kind: str
+    kind: str  # "embedding", "reranker" or "classifier"; of another model, its head
     tokenizer: FullTokenizer
-    row_length: int
+    row_length: int  # the largest number of tokens
+    # Of an embedding, from text to sentence_embedding, float32, and num_tokens; of a reranker or a classifier, from
+    # text_a and text_b to logits and scores, which are probabilities.
     signature: Signature = Signature({}, dict)
     label_names: tuple[str, ...] = ()
     pooling: str = ""
+    # From texts and the name of a prompt (None: the default) to texts behind the prompt.
     prompted: Callable[[list[str], str | None], list[str]] = lambda texts, prompt_name: texts
 
     @functools.cached_property
@@ -99,16 +85,13 @@ class EndpointModel:
 
 @dataclasses.dataclass(frozen=True)
 class ServedModel:
-    """A model of a server. Its name is that in URLs; the page shows the description, one line.
+    """A model of a server."""
 
-    take_tokens gives the number of tokens that it has computed since the last call.
-    """
-
-    name: str
-    description: str
+    name: str  # in URLs
+    description: str  # a line on the page
     signatures: Mapping[str, Signature]
     endpoint_model: EndpointModel | None = None
-    take_tokens: Callable[[], int] = int
+    take_tokens: Callable[[], int] = int  # the number of tokens that it has computed since the last call
 
 
 def description_of(head: str, name: str, config: AlbertConfig) -> str:
@@ -133,11 +116,7 @@ def described(model: ServedModel) -> dict:
 
 
 def metadata(model: ServedModel) -> dict:
-    """TensorFlow Serving's answer to GET /v1/models/NAME/metadata.
-
-    "labels" is added: the names of the labels by signature, in the order of the probabilities. The names of the tensors
-    in the graph are left empty.
-    """
+    """TensorFlow Serving's answer to GET /v1/models/NAME/metadata, and the names of labels. Tensors have no names."""
     signatures = {name: dict(inputs=_tensors(signature.inputs), outputs=_tensors(signature.outputs),
                              method_name="tensorflow/serving/predict")
                   for name, signature in model.signatures.items()}

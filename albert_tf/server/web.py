@@ -33,11 +33,7 @@ _TOP_K = 5
 
 
 def scripts(node_modules: str) -> dict[str, bytes]:
-    """The files of npm's packages by their names beside the page.
-
-    Raises:
-      ValueError: a package is not in the folder, or has another version.
-    """
+    """The files of npm's packages by their names beside the page. Raises ValueError without these versions of them."""
     for package, version in _VERSIONS.items():
         path = os.path.join(node_modules, package, "package.json")
         if not os.path.isfile(path):
@@ -49,16 +45,10 @@ def scripts(node_modules: str) -> dict[str, bytes]:
 
 
 def page_files(name: str, model: OnnxModel, file: str, has_sentence_order: bool = True) -> dict[str, bytes]:
-    """The other files of the page, by their names.
+    """The other files of the page, by their names. Raises ValueError if the page does not support the model.
 
-    Args:
-      name: the model's name on the page.
-      model: the ONNX model in the layout of Hugging Face, with its vocabulary.
-      file: the path of the ONNX model from the page.
-      has_sentence_order: whether the head that tells whether two texts are in order has been trained.
-
-    Raises:
-      ValueError: the page does not support the model.
+    The model has Hugging Face's layout and its vocabulary, and is at `file` from the page. has_sentence_order is
+    whether the head that tells whether two texts are in order has been trained.
     """
     if model.settings.of_class(ClassifierSettings).max_windows > 1:
         raise ValueError("the page cannot split long texts into windows (--long_texts): use serve for this model")

@@ -23,35 +23,23 @@ _MARKER, _LARGE_MARKER = 4, 9  # points
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """A curve of points. Points without a finite y are left out.
-
-    Args:
-      name: name in the legend; "" for no entry.
-      errors: half the length of each point's error bar; empty for no error bars.
-      marked_x: x of a point that is drawn larger; None for none.
-    """
+    """A curve of points. Points without a finite y are left out."""
 
     points: Sequence[tuple[float, float]]
-    name: str = ""
-    errors: Sequence[float] = ()
-    marked_x: float | None = None
+    name: str = ""  # in the legend; "" for no entry
+    errors: Sequence[float] = ()  # half the length of each point's error bar; empty for no error bars
+    marked_x: float | None = None  # x of a point that is drawn larger
     is_joined: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
-    """Curves with common axes.
+    """Curves with common axes."""
 
-    Args:
-      title: quantity of the y axis.
-      x_name: quantity of the x axis. Its ticks are whole numbers.
-      x_labels: labels at x = 0, 1, ... instead of numbers.
-    """
-
-    title: str
+    title: str  # quantity of the y axis
     curves: Sequence[Curve]
-    x_name: str = ""
-    x_labels: Sequence[str] = ()
+    x_name: str = ""  # quantity of the x axis. Its ticks are whole numbers
+    x_labels: Sequence[str] = ()  # at x = 0, 1, ... instead of numbers
 
 
 def write_charts(path: str, panels: Sequence[Panel]) -> None:

@@ -108,10 +108,8 @@ def errors_naming(path: str, temporary: str | None = None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def scratch_folder(parent: str | None = None) -> Iterator[str]:
-    """A new folder that is removed at the end, below `parent` or in the system's folder for temporary files.
-
-    tempfile.TemporaryDirectory calls itself without end where permissions keep it from removing a file.
-    """
+    """A new folder that is removed at the end, below `parent` or in the system's folder for temporary files."""
+    # tempfile.TemporaryDirectory calls itself without end where permissions keep it from removing a file.
     folder = tempfile.mkdtemp(dir=parent)
     try:
         yield folder
@@ -166,11 +164,7 @@ def check_no_wildcard(path: str) -> None:
 
 
 def check_name(name: str, what: str) -> None:
-    """Checks that a name can be part of a file's name.
-
-    Args:
-      what: description of the name for the error message: "the name of a task".
-    """
+    """Raises ValueError if a name cannot be part of a file's name. `what` describes it: "the name of a task"."""
     if name in ("", os.curdir, os.pardir) or any(mark in name for mark in "/\\\0"):
         raise ValueError(f"{what} must be a plain file name, without a folder. Received: {name!r}")
 
@@ -279,11 +273,7 @@ _BETWEEN = re.compile(r"[\s,]*")  # two values of a list
 
 
 def read_json_object(path: str, kind: str = "file") -> dict[str, Any]:
-    """Reads a JSON object from a file.
-
-    Args:
-      path: path of a file of at most 64 MB, which is read as a whole: a config, a manifest, a passage.
-    """
+    """Reads a JSON object from a file of at most 64 MB: a config, a manifest, a passage."""
     return parse_json_object(_read(path, kind), path)
 
 
@@ -308,11 +298,7 @@ def _read(path: str, kind: str, most: int = _MOST_BYTES) -> str:
 
 
 def parse_json_object(text: str, path: str, line: int | None = None) -> dict[str, Any]:
-    """Parses a JSON object.
-
-    Args:
-      line: number of the line, from 1, if the text is one line of the file.
-    """
+    """Parses a JSON object. If the text is one line of the file, `line` is its number, from 1."""
     value = _parse(text, path, line)
     if not isinstance(value, dict):
         raise ValueError(f"{_place(path, line)}: expected a JSON object, got {text.strip()[:40]!r}")
@@ -396,11 +382,9 @@ def check_characters(text: str, place: str) -> None:
 def check_keys(
     content: Any, place: str, required: dict[str, type], optional: dict[str, type] | None = None
 ) -> dict[str, Any]:
-    """Checks the keys of a JSON object and the types of their values, and returns the object.
+    """Returns a JSON object that has all required keys, and no others than the optional ones, with these types.
 
-    Args:
-      place: path of the file, or path and keys, with which error messages start.
-      required, optional: types of the values by key. The object has all required keys and no others than these.
+    Error messages start with `place`, the path of the file, or path and keys.
     """
     types = {**required, **(optional or {})}
     if not isinstance(content, dict):

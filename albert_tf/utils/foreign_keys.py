@@ -111,12 +111,7 @@ REFUSED: dict[str, dict[str, _Refused]] = {
 
 
 def check_supported(file: str, values: Mapping[str, Any]) -> None:
-    """Raises ValueError, which names the key, if a key of a file has a value that is not supported.
-
-    Args:
-      file: the file's name in its library.
-      values: the content of the file.
-    """
+    """Raises ValueError, which names the key, if a value of a file, by its name in its library, is not supported."""
     for key, (reason, accepted) in REFUSED[file].items():
         value = values.get(key)
         if value is not None and value not in accepted:

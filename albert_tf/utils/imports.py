@@ -41,8 +41,7 @@ def hide_messages_of_cpp() -> None:
 def without_lines_of_cpp(all_lines: bool = False) -> Iterator[None]:
     """Drops log lines of C++ code that ignore TF_CPP_MIN_LOG_LEVEL. Other text on stderr appears, even after an abort.
 
-    Args:
-      all_lines: whether to drop all text on stderr, unless the block raises an error or aborts the process.
+    With all_lines, all text is dropped, unless the block raises an error or aborts the process.
     """
     hide_messages_of_cpp()
     if os.environ["TF_CPP_MIN_LOG_LEVEL"] != "3" or not sys.executable:
@@ -69,10 +68,7 @@ def without_lines_of_cpp(all_lines: bool = False) -> Iterator[None]:
 
 @contextlib.contextmanager
 def quietly() -> Iterator[None]:
-    """A block that may import TensorFlow, without its log lines.
-
-    TensorFlow 2.21 logs before it reads TF_CPP_MIN_LOG_LEVEL.
-    """
+    """A block that may import TensorFlow, which (2.21) logs before it reads TF_CPP_MIN_LOG_LEVEL."""
     with contextlib.nullcontext() if "tensorflow" in sys.modules else without_lines_of_cpp():
         yield
 
@@ -80,8 +76,7 @@ def quietly() -> Iterator[None]:
 def loader_of(package: str, module_of: Mapping[str, str] = MappingProxyType({})) -> Callable[[str], Any]:
     """Returns a module-level __getattr__ for a package, which imports its modules when they are first used.
 
-    Args:
-      module_of: the module of each public name of the package. Any other attribute is a module.
+    module_of has the module of each public name of the package. Any other attribute is a module.
     """
     def load(name: str) -> Any:
         path = f"{package}.{module_of.get(name, name)}"
@@ -118,11 +113,7 @@ _EXTRAS = {
 
 
 def check_installed(user: str, *modules: str) -> None:
-    """Raises a ValueError that says what to install, if a module of an extra is missing. Nothing is imported.
-
-    Args:
-      user: what needs the modules, for the message.
-    """
+    """Raises a ValueError that says what to install for `user`, if a module of an extra is missing. Imports nothing."""
     for module in modules:
         if importlib.util.find_spec(module) is None:
             extra, requirements = _EXTRAS[module]
@@ -133,11 +124,7 @@ def check_installed(user: str, *modules: str) -> None:
 
 
 class LazyModule:
-    """A module that is imported when one of its names is first used.
-
-    Args:
-      user: what needs the module, if an extra installs it (see `check_installed`).
-    """
+    """A module that is imported when one of its names is first used. For `user` see check_installed."""
 
     def __init__(self, name: str, user: str = ""):
         self._name, self._user = name, user
@@ -179,17 +166,11 @@ def start_xla() -> None:
         tf.function(lambda x: x + 1.0, jit_compile=True, autograph=False)(tf.constant(0.0))
 
 
-def drop_messages_of_libraries() -> None:
-    """Drops the messages below ERROR that TensorFlow and Keras log through absl."""
-    if logging.get_verbosity() < logging.DEBUG:
-        logging.get_absl_logger().addFilter(_is_error_or_ours)  # a logger adds the same filter only once
-
-
-def _is_error_or_ours(record: python_logging.LogRecord) -> bool:
-    return record.levelno >= python_logging.ERROR or not record.pathname.startswith(_folders_of_libraries())
-
-
 @functools.cache
-def _folders_of_libraries() -> tuple[str, ...]:
+def drop_messages_of_libraries() -> None:
+    """Drops the messages below ERROR that TensorFlow and Keras log through absl, except with --verbosity=1."""
     specs = filter(None, map(importlib.util.find_spec, ("tensorflow", "keras", "tf_keras")))
-    return tuple(os.path.dirname(spec.origin) + os.sep for spec in specs if spec.origin)
+    folders = tuple(os.path.dirname(spec.origin) + os.sep for spec in specs if spec.origin)
+    logging.get_absl_logger().addFilter(
+        lambda record: record.levelno >= python_logging.ERROR or logging.get_verbosity() >= logging.DEBUG
+        or not record.pathname.startswith(folders))

@@ -136,10 +136,9 @@ def _write_manifest(path: str, content: Mapping[str, Any]) -> None:
 
 
 def check_output(path: str, files: Iterable[str]) -> Collection[str]:
-    """Checks that a set may be written: each path has no file, an empty file or an earlier output of this program.
+    """Raises ValueError if a path of a set has a file that is not empty, and no earlier output of this program.
 
-    Returns:
-      the names of the files of the earlier output.
+    Returns the names of the files of the earlier output.
     """
     manifest, earlier, known = manifest_path(path), [], []
     names = {os.path.relpath(file, os.path.dirname(manifest)): file for file in (manifest, *files)}
@@ -163,25 +162,14 @@ def check_output(path: str, files: Iterable[str]) -> Collection[str]:
 
 @dataclasses.dataclass
 class OutputSet:
-    """The outputs of one command, each a set of files with a manifest.
+    """The outputs of one command, each a set of files with a manifest."""
 
-    Attributes:
-      temporary: temporary path of each file, in a folder that may have other files, too.
-      counts: the number of records of each file that the manifest shall have.
-      made_from: the files and flags that the outputs depend on, as JSON values.
-    """
-
-    temporary: dict[str, str]
-    counts: dict[str, int] = dataclasses.field(default_factory=dict)
-    made_from: dict[str, Any] = dataclasses.field(default_factory=dict)
+    temporary: dict[str, str]  # the temporary path of each file, in a folder that may have other files, too
+    counts: dict[str, int] = dataclasses.field(default_factory=dict)  # of records, by file, for the manifest
+    made_from: dict[str, Any] = dataclasses.field(default_factory=dict)  # files and flags, as JSON values
 
     def commit(self, outputs: Mapping[str, Sequence[str]], folders: Mapping[str, str]) -> None:
-        """Replaces the files of outputs by the ones that were written. Manifests of several outputs name each other.
-
-        Args:
-          outputs: the files of each output.
-          folders: the temporary folder of each output.
-        """
+        """Replaces the files of each output by those in its temporary folder. Manifests of several name each other."""
         contents, files_of = {}, {}
         for path, files in outputs.items():
             written = [file for file in files if tf.io.gfile.exists(self.temporary[file])]
@@ -248,15 +236,8 @@ def _target(path: str) -> str:
 def output_set(outputs: Mapping[str, Sequence[str]]) -> Iterator[OutputSet]:
     """Yields an OutputSet. Its files become the outputs when the block ends without an error.
 
-    Args:
-      outputs: the files of each output: {"x.tfrecord": ["x-00000-of-00002.tfrecord", ...]} or {"x.npy": ["x.npy",
-        "x.ranges.npy"]}. Each output has one manifest. Files that were not written are no part of it.
-
-    Example::
-
-      with output_set({"x.npy": ["x.npy"]}) as outputs:
-          np.save(outputs.temporary["x.npy"], array)
-          outputs.made_from = dict(seed=1)
+    `outputs` has the files of each output: {"x.tfrecord": ["x-00000-of-00002.tfrecord", ...]}. Each output has one
+    manifest. Files that were not written are no part of it.
     """
     for path, files in outputs.items():
         check_output(path, files)
@@ -309,12 +290,9 @@ def _manifest_in(folder: str, kind: str) -> str:
 def model_files(folder: str, kind: str, made_from: dict[str, Any], last: Collection[str]) -> Iterator[None]:
     """A block that writes a model into a folder that may have other files, too. Only one may run at a time.
 
-    After an error without any of these files, what the block has added is removed: settings alone are no model.
-
-    Args:
-      kind: the kind of model, such as "onnx" (EXPORT by output_folder). The manifest is .KIND.manifest.json.
-      last: names of the files without which the others are no model. They are removed at first, and the block must
-        write them last.
+    The files in `last`, without which the others are no model, are removed at first, and the block must write them
+    last. After an error without any of them, what the block has added is removed: settings alone are no model. The
+    manifest is .KIND.manifest.json.
     """
     manifest, before = _manifest_in(folder, kind), names_in(folder)
     with output(manifest) as temporary:

@@ -60,15 +60,10 @@ _RENAMING_THREADS = 16
 
 @contextlib.contextmanager
 def locked(path: str, wait: bool = False, refusal: str | None = None) -> Iterator[bool]:
-    """Keeps other blocks with the same path out, in this process and in others.
+    """Keeps other blocks with the same path out, in this process and in others. The lock is beside the path.
 
-    Args:
-      path: path beside which the lock is made.
-      wait: whether to wait for the other block. If not, this one is refused.
-      refusal: the error message's words about the other block.
-
-    Yields:
-      Whether there is a lock: remote paths and some file systems have none.
+    Yields whether there is a lock: remote paths and some file systems have none. Without `wait`, another block is an
+    error; `refusal` says what it does.
     """
     if is_remote(path):
         yield False
@@ -142,8 +137,7 @@ def _errors_of_output(path: str, temporary: str, folder: str) -> Iterator[None]:
 def temporary_folder(path: str, wait: bool = True, folder: str | None = None) -> Iterator[str]:
     """A locked block with an empty folder .NAME.tmp beside `path`, which is removed at its end.
 
-    Args:
-      folder: where its files will be; None: the folder of `path`.
+    `folder` is where its files will be; None: the folder of `path`.
     """
     temporary = _hidden(path, "tmp")
     with locked(path, wait), _errors_of_output(path, temporary, os.path.dirname(path) if folder is None else folder):
@@ -200,12 +194,9 @@ def move_back(path: str, new_path: str) -> None:
 
 
 def replace_files(earlier: Iterable[str], new: Mapping[str, str], temporary: str, undo: contextlib.ExitStack) -> None:
-    """Replaces files. The files in _LAST are moved away first and appear last.
+    """Moves earlier files to the temporary folder, and new files from their temporary paths to their places.
 
-    Args:
-      earlier: the files that are moved to the temporary folder, if they exist.
-      new: the temporary path of each new file.
-      undo: gets what puts all files back.
+    The files in _LAST are moved away first and appear last. `undo` gets what puts all files back.
     """
     def move_one(paths: tuple[str, str]) -> None:
         undo.callback(move_back, *paths)
@@ -261,9 +252,7 @@ def write_text(path: str, text: str) -> None:
 def write_csv(path: str, rows: Iterable[Sequence[Any]], excel_separator: str | None = None) -> None:
     """Writes rows, the first one with the names of the columns, to a CSV file as write_text does.
 
-    Args:
-      excel_separator: for Excel, which needs a byte-order mark, the separator of its language: "," or, where numbers
-        have a decimal comma, ";".
+    For Excel, which needs a byte-order mark, excel_separator is "," or, where numbers have a decimal comma, ";".
     """
     def cell(value: Any) -> Any:
         if isinstance(value, float) and excel_separator == ";":
@@ -295,11 +284,8 @@ def read_array(path: str) -> np.ndarray:
         raise ValueError(f"{path} is not an .npy file with an array of numbers: {error}") from error
 
 
-WriteRows = Callable[[int, np.ndarray], None]
-
-
 @contextlib.contextmanager
-def array_writer(path: str, shape: tuple[int, ...], dtype=np.float32) -> Iterator[WriteRows]:
+def array_writer(path: str, shape: tuple[int, ...], dtype=np.float32) -> Iterator[Callable[[int, np.ndarray], None]]:
     """Yields a function write(first, values), which writes rows of an array, starting at row `first`.
 
     Each row must be written once, in any order. The file appears at `path` when the block ends. (A memory map would
@@ -385,10 +371,9 @@ def folder_of_this_process() -> str:
 
 
 def local_copy(path: str) -> str:
-    """The path of a local file with the content of the file at `path`: `path` itself if it is local, or a copy.
+    """The path of a local file with the content of the file at `path`, for libraries that read only local files.
 
-    It is for libraries that read only local files. One copy is made for each version of a remote file, and is removed
-    when the process ends.
+    One copy is made for each version of a remote file, and is removed when the process ends.
     """
     return _copy_of(path, *version(path)) if is_remote(path) else path
 

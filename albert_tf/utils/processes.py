@@ -150,13 +150,9 @@ def leave_terminal(number: int) -> None:
 def run_to_end(command: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
     """Runs a command and returns its exit status.
 
-    After Ctrl-C, SIGTERM or SIGHUP, this function waits until the command has ended, so that a training can save its
-    step. SIGTERM and SIGHUP are passed on as SIGTERM; Ctrl-C is not, because a terminal sends it to both. The command
-    itself answers signals (see ended_by_signals).
-
-    Raises:
-      KeyboardInterrupt: Ctrl-C was pressed.
-      SystemExit: this process received SIGTERM or SIGHUP.
+    After a signal, this function waits until the command has ended, so that a training can save its step, and raises
+    KeyboardInterrupt or SystemExit. SIGTERM and SIGHUP are passed on as SIGTERM; Ctrl-C is not, because a terminal
+    sends it to both. The command itself answers signals (see ended_by_signals).
     """
     received = []
     with subprocess.Popen(command, env=environment) as process:

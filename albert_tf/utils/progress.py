@@ -19,7 +19,7 @@ _SAMPLE_SECONDS = 1  # between two samples of a rate
 class MovingRate:
     """The mean rate of the last minute, or between the last two updates if they are more than a minute apart.
 
-    The time before the first update does not count, since it includes compilation and the start of workers.
+    The time before the first update, with compilation and the start of workers, does not count.
     """
 
     def __init__(self):
@@ -80,11 +80,7 @@ class Bar(tqdm):
 
 @contextlib.contextmanager
 def progress(what: str, total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
-    """Yields a function to call with each further amount that is done.
-
-    Args:
-      unit: unit of the amount, as written after a number: "B" or " lines".
-    """
+    """Yields a function to call with each further amount. The unit is written after a number: "B" or " lines"."""
     if sys.stderr.isatty():
         with Bar(desc=what, total=total, unit=unit, unit_scale=True) as bar:
             yield bar.update

@@ -7,7 +7,6 @@
 Tests that use it are skipped where chromium or chromedriver is not installed (Debian: chromium, chromium-driver).
 """
 
-import base64
 import contextlib
 import json
 import re
@@ -95,10 +94,6 @@ class Page:
         """The browser's log: errors of the script, and resources that the page was not allowed to load."""
         return [entry["message"] for entry in _post(f"{self._session}/se/log", dict(type="browser"))
                 if entry["level"] == "SEVERE"]
-
-    def screenshot(self):
-        """The window as PNG."""
-        return base64.b64decode(_send(urllib.request.Request(f"{self._session}/screenshot")))
 
 
 def _post(url, value):

@@ -68,7 +68,7 @@ def test_models_and_the_state_of_one(server):
 
 
 @pytest.mark.parametrize("path, content_type", [
-    ("/", "text/html"), ("/?x=1", "text/html"), ("/style.css", "text/css"), ("/page.js", "text/javascript"),
+    ("/?x=1", "text/html"), ("/style.css", "text/css"), ("/page.js", "text/javascript"),
     ("/backend.js", "text/javascript")])
 def test_the_page_and_nothing_else_is_loaded_by_it(server, path, content_type):
     response, content = ask(server, "GET", path)
@@ -92,12 +92,10 @@ def test_no_file_of_the_machine_is_served(server, path):
     ("POST", "/v1/models/a%20model:predict", '{"instances": [1]}', 400, "text must hold strings. Received: 1"),
     ("POST", "/v1/models/a%20model:predict", '{"instances": ["a"], "signature_name": "x"}', 400, "no signature 'x'"),
     ("POST", "/v1/models/a%20model:predict", json.dumps(dict(instances=["fail"])), 500, "the model\x1b[31m failed"),
-    ("POST", "/v1/models/a%20model", "{}", 405, "send POST requests to /v1/models/NAME:predict"),
-    ("GET", "/v1/models/a%20model:predict", None, 405, "predictions need a POST request"),
-    ("POST", "/v1/models/a%20model:predict", " " * 1001, 413, "a body may have at most 1,000 bytes. Received: 1001"),
+    ("POST", "/v1/models/a%20model", "{}", 405, "predictions need POST"),
+    ("GET", "/v1/models/a%20model:predict", None, 404, "there is no model 'a model:predict'"),
     # A client that writes to a closed connection gets an error of the system instead of the answer.
-    ("POST", "/v1/models/a%20model:predict", " " * 10_000_000, 413, "at most 1,000 bytes. Received: 10000000"),
-    ("DELETE", "/", None, 405, "send POST requests to /v1/models/NAME:predict")])
+    ("POST", "/v1/models/a%20model:predict", " " * 10_000_000, 413, "at most 1,000 bytes. Received: 10000000")])
 def test_an_error_is_one_line_of_json(server, method, path, body, status, message):
     response, content = ask(server, method, path, body)
     error, = json.loads(content).values()
@@ -147,10 +145,10 @@ def test_pages_of_other_sites_get_nothing_and_the_servers_own_is_answered(server
 @pytest.mark.parametrize("host, allowed, answered, refused", [
     ("127.0.0.1", ["model.example"], [
         dict(Host="model.example", Origin="https://model.example"), dict(Host="MODEL.example:81"),
-        dict(Origin="http://model.example:81"), dict(Host="model.example."), {}], [dict(Host="attacker.example"), dict(Origin="http://attacker")]),
+        dict(Origin="http://model.example:81"), dict(Host="model.example."), {}], [
+            dict(Host="attacker.example"), dict(Origin="http://attacker")]),
     ("0.0.0.0", ["2001:db8::1"], [dict(Host="[2001:db8:0::1]:81", Origin="http://[2001:DB8::1]")], [
         dict(Host="[2001:db8::2]")]),
-    ("0.0.0.0", ["model.example"], [dict(Host="model.example")], [dict(Host="attacker.example")]),
     ("0.0.0.0", [], [dict(Host="model.example")], [])])
 def test_allowed_hosts_are_answered_and_others_are_not(host, allowed, answered, refused):
     with running([MODEL], host, allowed_hosts=allowed) as server:
@@ -249,12 +247,6 @@ def test_an_allowed_host_is_a_name_or_an_address(text, host):
 def test_what_is_no_host_is_refused(text):
     with pytest.raises(ValueError, match="--allowed_hosts"):
         allowed_host(text)
-
-
-def test_many_clients_at_once_get_their_own_answers(server):
-    with concurrent.futures.ThreadPoolExecutor(16) as pool:
-        answers = pool.map(lambda i: predict(server, dict(instances=[f"text {i}"]))[1], range(100))
-    assert [answer["predictions"][0]["upper"] for answer in answers] == [f"TEXT {i}" for i in range(100)]
 
 
 def test_requests_are_logged_with_verbosity_1_alone_and_their_bodies_never(server, capfd, caplog):
