@@ -41,7 +41,7 @@ def main():
 
 def measure(name: str, precision: str, variants: dict[str, list[str]]) -> None:
     """Measures our program with the arguments of each variant, and the peer, and prints the row of the table."""
-    workers = {variant: functools.partial(Worker, "ours", precision, "step", name, str(FLAGS.dropout), *arguments,
+    workers = {variant: functools.partial(Worker, "ours", precision, name, str(FLAGS.dropout), *arguments,
                                           cpu_time=FLAGS.cpu_time) for variant, arguments in variants.items()}
     workers[PEER] = functools.partial(Worker, "hugging_face", precision, name, str(FLAGS.dropout),
                                       python=FLAGS.peer_python, cpu_time=FLAGS.cpu_time)

@@ -17,12 +17,16 @@ def read_rows(name):
         return list(csv.DictReader(file))
 
 
-def table_lines(page, heading):
-    """The cells of each line of a section's tables; the line below a head begins with "---"."""
+def section_of(page, heading):
     text = (DOCS / page).read_text("utf-8")
     found = re.search(rf"^(#+) {re.escape(heading)}$", text, re.MULTILINE)
-    section = re.split(rf"^#{{2,{max(2, len(found[1]))}}} ", text[found.end():], flags=re.MULTILINE)[0]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
+    return re.split(rf"^#{{2,{max(2, len(found[1]))}}} ", text[found.end():], flags=re.MULTILINE)[0]
+
+
+def table_lines(page, heading):
+    """The cells of each line of a section's tables; the line below a head begins with "---"."""
+    return [[cell.strip() for cell in line.strip("|").split("|")]
+            for line in section_of(page, heading).splitlines() if line[:1] == "|"]
 
 
 def table_rows(page, heading):
@@ -45,13 +49,6 @@ def difference_of_medians(values, others, digits=3):
     return f"{statistics.median(values) - statistics.median(others):.{digits}f} ({error:.{digits}f})"
 
 
-def row_of(name):
-    """The cells of the row of docs/results/accuracy.md that begins with a name, without that."""
-    lines = (DOCS / "results/accuracy.md").read_text("utf-8").splitlines()
-    row, = (line for line in lines if line.startswith(f"| {name}"))
-    return row.strip("| ").split(" | ")[1:]
-
-
 def test_rows_of_medians_follow_from_the_scores_of_the_seeds():
     beside = {(row["task"], row["program"]): [float(row[name]) for name in ("lowest", "median", "highest")]
               for row in read_rows("fine_tuning_beside_hugging_face.csv")}
@@ -59,9 +56,6 @@ def test_rows_of_medians_follow_from_the_scores_of_the_seeds():
     for task in {task for task, _ in beside}:
         pair, digits = [beside[task, name] for name in ("albert_tf", "Hugging Face")], 1 if "SQuAD" in task else 3
         assert shown[task] == [*(median_and_range(each, digits) for each in pair), difference_of_medians(*pair, digits)]
-    for trained, name in (("all", "all weights |"), ("head", "head |")):
-        parts = [scores(read_rows("trainable_weights.csv"), task=task, trained=trained) for task in ("sst-2", "sts-b")]
-        assert row_of(name)[1:] == list(map(median_and_range, parts))
     tiny = read_rows("albert_tiny_en.csv")
     pairs = [[scores(tiny, task=task, metric=metric, weights=weights) for weights in ("pre-trained", "random")]
              for task, metric in dict.fromkeys((row["task"], row["metric"]) for row in tiny)]
@@ -83,11 +77,6 @@ def mean_and_error(values, digits=3, sign=""):
     return f"{statistics.mean(values):{sign}.{digits}f}{error}" if values else ""
 
 
-def times_in_percent(rows, column):
-    times = [round(100 * float(row[column])) for row in rows]
-    return f"{min(times)} to {max(times)}" if min(times) < max(times) else str(times[0])
-
-
 def by_column(rows, column):
     """The rows by their value in a column, in the order of the file."""
     groups = collections.defaultdict(list)
@@ -96,11 +85,11 @@ def by_column(rows, column):
     return groups
 
 
-def test_the_ways_to_a_faster_model_follow_from_the_scores_and_times_of_the_seeds():
-    ways = by_column([row for row in read_rows("faster.csv") if row["steps"] == "600"], "way")
-    assert table_rows("results/speed.md", "Ways to a faster model")[1:] == [
-        [name, mean_and_error(scores(rows)), *(times_in_percent(rows, f"time_batch_{size}") for size in (1, 32)),
-         rows[0]["megabytes"]] for name, rows in ways.items()]
+def test_what_a_teacher_gained_in_fine_tuning_follows_from_the_scores_of_the_seeds():
+    models = by_column(read_rows("teacher_in_fine_tuning.csv"), "model")
+    shown = re.findall(r"0\.\d{3} \(0\.\d{3}\)", section_of("results/accuracy.md", "A teacher"))
+    measured = [mean_and_error(scores(rows)) for rows in models.values()]
+    assert shown == list(dict.fromkeys(measured)) and len(measured) == 4
 
 
 def test_the_rows_of_int8_follow_from_the_measured_values():
@@ -114,11 +103,6 @@ def test_the_rows_of_int8_follow_from_the_measured_values():
                                             digits, "+")
                              for export in ("ONNX, int8", "ONNX, int8, one range for all tokens",
                                             "TensorFlow Lite, int8")]
-    depths, by_layers = by_column(read_rows("int8_depth.csv"), "layers"), [row for row in shown if row[0].isdecimal()]
-    assert len(by_layers) == 3
-    for layers, *cells in by_layers:
-        row, = depths[layers]
-        assert cells == formatted(row, dict(error_of_vectors=".3f", same_piece=".3f"))
 
 
 def formatted(row, formats):
