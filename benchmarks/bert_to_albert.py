@@ -42,8 +42,7 @@ from albert_tf.utils.outputs import write_csv, write_text
 from albert_tf.weights.resolved_model import resolve
 from albert_tf.weights.source import Source
 from albert_tf.weights.stored_model import open_model
-from benchmarks import common_flags
-from benchmarks.processor import run
+from benchmarks import common
 
 RANDOM = "random start"
 SHARED = dict(share_layers=1, embedding_size=128, num_layers=None)
@@ -62,7 +61,7 @@ COLUMNS = (*KEYS, "start_spearman", "spearman", "int8_spearman", "megabytes", "m
 define_required("model", "The sentence encoder: any path that --init_checkpoint accepts.")
 define_required("data", "Folder that has squad/ and glue/.")
 define_required("text", "Path of the text, with one sentence on each line.")
-common_flags.define_output_dir()
+common.define_output_dir()
 flags.DEFINE_list("configurations", [TEACHER, "albert_minilm_en", *CONFIGURATIONS], f"Names of configurations, "
                   f"in the order of their trainings. {TEACHER}, and paths of weights, are measured as they are.")
 flags.DEFINE_list("seeds", ["1", "2", "3"], "Seeds of the trainings.")
@@ -142,4 +141,4 @@ def milliseconds(model: OnnxModel, tokenizer) -> float:
 
 
 if __name__ == "__main__":
-    run(main)
+    common.run(main)

@@ -20,16 +20,14 @@ from albert_tf.training.evaluation import read_history
 from albert_tf.utils.files import read_json_object
 from albert_tf.utils.outputs import write_csv, write_text
 from albert_tf.weights.stored_model import open_model
-from benchmarks import common_flags
-from benchmarks.processor import run
+from benchmarks import common
 
 define_required("teacher", "Weights with pre-training heads, such as albert_tiny_en.")
 define_required("data", "Folder that has corpus/.")
-common_flags.define_output_dir()
+common.define_output_dir()
 flags.DEFINE_integer("seeds", 1, "Number of runs of each student, each with another seed.", lower_bound=1)
 flags.DEFINE_integer("steps", 200, "Number of training steps.", lower_bound=1)
 define_float("learning_rate", 5e-4, "Peak learning rate.", lower_bound=0.0)
-common_flags.define_distillation(temperature=1.0, alpha=0.5)
 FLAGS = flags.FLAGS
 
 LENGTH, PREDICTIONS = 32, 5  # tokens and masked tokens of an example
@@ -52,9 +50,8 @@ def of_teacher_and_students():
     common = dict(input_file=records["train"], eval_input_file=records["dev"], init_checkpoint=FLAGS.teacher,
                   do_eval=True, max_eval_steps=0, max_seq_length=LENGTH, max_predictions_per_seq=PREDICTIONS,
                   precision="mixed_bfloat16", verbosity=-1)
-    logits = dict(teacher_checkpoint=FLAGS.teacher, distillation_temperature=FLAGS.temperature,
-                  distillation_alpha=FLAGS.alpha)
-    students = dict(alone={}, logits=logits)
+    students = dict(alone={}, logits=dict(teacher_checkpoint=FLAGS.teacher, distillation_temperature=1.0,
+                                          distillation_alpha=0.5))
     folder = os.path.join(FLAGS.output_dir, "teacher")
     run_script("run_pretraining", output_dir=folder, do_train=False, **common)
     yield from rows_of("teacher", 1, [read_json_object(os.path.join(folder, "eval_results.json"))])
@@ -88,4 +85,4 @@ def rows_of(student, seed, history):
 
 
 if __name__ == "__main__":
-    run(main)
+    common.run(main)

@@ -24,15 +24,14 @@ from albert_tf.tasks.tagging import metrics as tagging_metrics
 from albert_tf.tasks.tagging.reading import label_names, read_tagged_text
 from albert_tf.utils.files import read_json_object
 from albert_tf.utils.outputs import write_text
-from benchmarks import common_flags
+from benchmarks import common
 from benchmarks.alternation import output_of
 from benchmarks.fine_tuning_settings import SETTINGS, TAGGED, files
-from benchmarks.processor import run
 
-common_flags.define_model()
+common.define_model()
 define_required("data", "Folder that has glue/, squad/ and tagging/.")
-common_flags.define_peer_python()
-common_flags.define_output_dir()
+common.define_peer_python()
+common.define_output_dir()
 flags.DEFINE_list("tasks", ["sst-2", "sts-b", "rte", "squad-1.1", "wnut17", "ud_ewt"],
                   "Names of the tasks to fine-tune on.")
 flags.DEFINE_integer("seeds", 3, "Number of runs of each program, each with another seed.", lower_bound=2)
@@ -125,4 +124,4 @@ def report(task, results):
 
 
 if __name__ == "__main__":
-    run(main)
+    common.run(main)

@@ -9,6 +9,9 @@ if it is run again, writes the values of each seed to int8_tasks.csv, and prints
 
 from __future__ import annotations
 
+import itertools
+import json
+import os
 from typing import Iterator
 
 import numpy as np
@@ -17,19 +20,25 @@ from absl import flags
 from albert_tf import from_pretrained, keras
 from albert_tf.commands.command_runs import run_script
 from albert_tf.commands.exporting import Scoring
+from albert_tf.commands.flags import define_required
 from albert_tf.export import tflite
 from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.export.saved_model import ModelWithRunner
 from albert_tf.tasks.scores import scorer
+from albert_tf.utils.files import read_json_object
+from albert_tf.utils.outputs import write_csv, write_text
 from albert_tf.weights.resolved_model import resolve
 from albert_tf.weights.source import Source
-from benchmarks.fine_tuned_classifiers import define_flags, fine_tuned, run_folder, settings_of_run, write_rows
+from benchmarks import common
 from benchmarks.fine_tuning_settings import SETTINGS, TAGGED, files
-from benchmarks.processor import run
 from studies.intervals import standard_error
 
-define_flags(tasks=["sst-2", "sts-b", "squad-1.1", "wnut17", "ud_ewt"], seeds=["1", "2", "3"])
+common.define_model()
+define_required("data", "Folder that has glue/, squad/ and tagging/.")
+common.define_output_dir()
+flags.DEFINE_list("tasks", ["sst-2", "sts-b", "squad-1.1", "wnut17", "ud_ewt"], "Names of the tasks.")
+flags.DEFINE_list("seeds", ["1", "2", "3"], "Seeds of the runs.")
 flags.DEFINE_list("tflite_tasks", ["sst-2", "sts-b", "ud_ewt"], "Those of --tasks that TensorFlow Lite is scored on: "
                   "it computes one text at a time, padded to the length of training.")
 FLAGS = flags.FLAGS
@@ -39,52 +48,60 @@ HEADS = {"squad-1.1": "span", **dict.fromkeys(TAGGED, "token_classifier")}  # ot
 
 
 def main():
-    report(write_rows("int8_tasks", COLUMNS, measure))
+    rows = []
+    for task, seed in itertools.product(FLAGS.tasks, FLAGS.seeds):
+        stored = os.path.join(FLAGS.output_dir, f"{task}_{seed}.json")
+        if not os.path.exists(stored):
+            write_text(stored, json.dumps(dict(rows=measure(task, seed))))
+        rows += read_json_object(stored)["rows"]
+    write_csv(os.path.join(FLAGS.output_dir, "int8_tasks.csv"), [COLUMNS, *(row.values() for row in rows)])
+    report(rows)
 
 
 def measure(task: str, seed: str) -> list[dict]:
     """A row for the model and one for each export."""
-    head, length = HEADS.get(task, "classifier"), SETTINGS[task].length
-    folder = trained(task, seed)
+    head, folder = HEADS.get(task, "classifier"), os.path.join(FLAGS.output_dir, f"{task}_{seed}_all")
+    fine_tune(task, seed, folder)
     model = from_pretrained(folder, model=head)
     dev = Scoring(score_data=files(task, FLAGS.data)[1], task_name=task if head == "classifier" else None)
     score = scorer(resolve(Source(init_checkpoint=folder)), model, dev)
-    scores = {name: score(export) for name, export in exports(model, length, task in FLAGS.tflite_tasks)}
-    return [dict(zip(COLUMNS, (task, seed, name, *result))) for name, result in scores.items()]
+    return [dict(zip(COLUMNS, (task, seed, name, *score(export)))) for name, export in exports(model, task)]
 
 
-def exports(model: keras.Model, length: int, with_tflite: bool) -> Iterator[tuple[str, ModelWithRunner | OnnxModel]]:
-    settings = model.settings
+def fine_tune(task: str, seed: str, folder: str) -> None:
+    """Fine-tunes --model, or continues a run that was stopped."""
+    settings, (train_file, dev_file) = SETTINGS[task], files(task, FLAGS.data)
+    script, task_flags = "run_classifier", dict(task_name=task, data_dir=os.path.join(FLAGS.data, "glue"))
+    if task in HEADS:
+        script, dev_flag = ("run_tagging", "eval_file") if task in TAGGED else ("run_squad", "predict_file")
+        task_flags = {"train_file": train_file, dev_flag: dev_file}
+    run_script(script, output_dir=folder, init_checkpoint=FLAGS.model, seed=seed, do_train=True,
+               max_seq_length=settings.length, train_batch_size=settings.batch, train_step=settings.steps,
+               warmup_step=settings.steps // 10, save_checkpoints_steps=settings.steps,
+               learning_rate=settings.learning_rate, bias_correction=True, precision="mixed_bfloat16", verbosity=-1,
+               cached_dir=os.path.join(FLAGS.output_dir, "cached"), **task_flags)
+
+
+def exports(model: keras.Model, task: str) -> Iterator[tuple[str, ModelWithRunner | OnnxModel]]:
     yield "float32", model
-    yield "ONNX, int8", OnnxModel(to_onnx(model, "int8"), settings)
-    if with_tflite:
+    yield "ONNX, int8", OnnxModel(to_onnx(model, "int8"), model.settings)
+    if task in FLAGS.tflite_tasks:
+        length = SETTINGS[task].length
         yield "TensorFlow Lite, int8", ModelWithRunner(
             model, tflite.runner(tflite.convert(model, "int8", length), length), model.settings.max_seq_length)
-
-
-def trained(task: str, seed: str) -> str:
-    """The folder of a model that is fine-tuned, or whose training is continued."""
-    if task not in HEADS:
-        fine_tuned(task, seed, "all")
-    else:
-        train_file, dev_file = files(task, FLAGS.data)
-        script, dev_flag = ("run_tagging", "eval_file") if task in TAGGED else ("run_squad", "predict_file")
-        run_script(script, **settings_of_run(task, seed, "all"), train_file=train_file, **{dev_flag: dev_file})
-    return run_folder(task, seed, "all")
 
 
 def report(rows: list[dict]) -> None:
     """Prints the mean score of each export, and what it adds to that in float32."""
     print(f"{'task':12}{'metric':14}{'export':24}{'score':>17}{'difference':>19}")
-    for task, export in dict.fromkeys((row["task"], row["export"]) for row in rows):
-        own, before = ({row["seed"]: row for row in rows if (row["task"], row["export"]) == (task, name)}
-                       for name in (export, "float32"))
-        scores = [row["score"] for row in own.values()]
-        differences = [row["score"] - before[seed]["score"] for seed, row in own.items()]
-        print(f"{task:12}{next(iter(own.values()))['metric']:14}{export:24}"
-              f"{np.mean(scores):9.4f} ({standard_error(scores):.4f})"
+    before = {(row["task"], row["seed"]): row["score"] for row in rows if row["export"] == "float32"}
+    for (task, metric, export), group in itertools.groupby(
+            sorted(rows, key=lambda row: [row[name] for name in ("task", "metric", "export")]),
+            lambda row: (row["task"], row["metric"], row["export"])):
+        scores, differences = zip(*((row["score"], row["score"] - before[task, row["seed"]]) for row in group))
+        print(f"{task:12}{metric:14}{export:24}{np.mean(scores):9.4f} ({standard_error(scores):.4f})"
               f"{np.mean(differences):+11.4f} ({standard_error(differences):.4f})")
 
 
 if __name__ == "__main__":
-    run(main)
+    common.run(main)

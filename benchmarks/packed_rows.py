@@ -26,10 +26,8 @@ from albert_tf.pretraining.reading import RecordSet, TrainingBatches, open_recor
 from albert_tf.training.config import RUNTIMES, Devices, Schedule, Training
 from albert_tf.training.run import new_trainer, set_up
 from albert_tf.training.trainer import parts_of
-from benchmarks import common_flags
-from benchmarks.computing import POLICIES
+from benchmarks import common
 from benchmarks.device_steps.programs import predictions_of
-from benchmarks.processor import run
 
 flags.DEFINE_multi_integer("pack_rows", [1], "Length of a packed row, in examples. May be repeated.", lower_bound=1)
 flags.DEFINE_enum("model", "albert_base_v2", list(PRESETS), "Name of the model's size. Its weights are random.")
@@ -38,14 +36,14 @@ flags.DEFINE_integer("seq", 512, "Length of the records.", lower_bound=32)
 flags.DEFINE_string("input_file", None, "Path of records of that length, with 15 % masked tokens.")
 flags.DEFINE_enum("runtime", "tensorflow", RUNTIMES, "What computes the steps.")
 flags.DEFINE_integer("batches", 4, "Number of batches of a turn.", lower_bound=1)
-common_flags.define_precision()
-common_flags.define_rounds(5)
+flags.DEFINE_enum("precision", "bfloat16", list(common.POLICIES), "Data type of the computations.")
+common.define_rounds(5)
 FLAGS = flags.FLAGS
 
 
 def main():
     config = AlbertConfig(**dict(PRESETS[FLAGS.model], max_position_embeddings=max(512, FLAGS.seq)))
-    computing = Devices(runtime=FLAGS.runtime, precision=POLICIES[FLAGS.precision])
+    computing = Devices(runtime=FLAGS.runtime, precision=common.POLICIES[FLAGS.precision])
     training = Training(optimizer="adamw", learning_rate=0.0, train_batch_size=FLAGS.batch)
     strategy = set_up(computing, training.random_seed, dict(train_batch_size=FLAGS.batch))
     with strategy.scope():
@@ -117,4 +115,4 @@ def write_random_records(path: str, vocab_size: int) -> str:
 
 
 if __name__ == "__main__":
-    run(main)
+    common.run(main)

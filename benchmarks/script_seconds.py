@@ -16,15 +16,14 @@ from absl import flags
 
 from albert_tf.commands.command_runs import arguments, process_of
 from albert_tf.commands.flags import define_required
-from benchmarks import common_flags
+from benchmarks import common
 from benchmarks.alternation import THREADS, in_turns, output_of
 from benchmarks.fine_tuning_settings import SETTINGS
-from benchmarks.processor import run
 
-common_flags.define_model()
+common.define_model()
 define_required("data", "Folder that has glue/.")
-common_flags.define_peer_python()
-common_flags.define_rounds(3)
+common.define_peer_python()
+common.define_rounds(3)
 FLAGS = flags.FLAGS
 
 TASK, STEPS = "sts-b", (1, 20, 60)
@@ -67,4 +66,4 @@ def seconds_of(command, steps, settings):
 
 
 if __name__ == "__main__":
-    run(main)
+    common.run(main)

@@ -25,23 +25,20 @@ from albert_tf.tasks.masked_lm import export_mask_filling
 from albert_tf.text.lines import read_lines
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.weights.vocabulary import VocabularyFiles
-from benchmarks import common_flags
+from benchmarks import common
 from benchmarks.alternation import Worker, latencies
-from benchmarks.computing import set_precision
-from benchmarks.processor import run
 
-common_flags.define_peer_python()
+common.define_peer_python()
 flags.DEFINE_string("spm_model_file", None, "Path of a SentencePiece model with 30,000 pieces.", required=True)
 flags.DEFINE_string("text_file", None, "Path of a text with one sentence on each line.", required=True)
-common_flags.define_precisions()
+common.define_precisions()
 flags.DEFINE_integer("sentences", 1000, "Number of sentences for the throughput.", lower_bound=1)
-common_flags.define_turns()
-common_flags.define_cpu_time()
+flags.DEFINE_integer("turns", 100, "Number of single sentences for the latency of each program.", lower_bound=1)
+common.define_cpu_time()
 flags.DEFINE_bool("throughput", True, "Whether to measure the throughput too.")
 FLAGS = flags.FLAGS
 
 ONNX_PRECISIONS = ("float32", "int8")
-PEER = "hugging_face_pipeline"
 
 
 def main():
@@ -52,27 +49,30 @@ def main():
         for precision in FLAGS.precision:
             served = os.path.join(folder, precision)
             export(served, precision)
-            peer = FLAGS.spm_model_file, sentences, precision
-            worker = functools.partial(Worker, cpu_time=FLAGS.cpu_time)
-            programs = {"Hugging Face": functools.partial(worker, PEER, *peer, "one", python=FLAGS.peer_python),
-                        "SavedModel": functools.partial(worker, "mask_filling", "saved_model", served, sentences,
-                                                        "one")}
+
+            def ours(kind, path, what, sentences=sentences):
+                return Worker("mask_filling", kind, path, sentences, what, cpu_time=FLAGS.cpu_time)
+
+            def peer(what, sentences=sentences, precision=precision):
+                return Worker("mask_filling", "pipeline", FLAGS.spm_model_file, sentences, what, precision,
+                              python=FLAGS.peer_python, cpu_time=FLAGS.cpu_time)
+
+            programs = {"Hugging Face": lambda: peer("one"), "SavedModel": lambda: ours("saved_model", served, "one")}
             if precision == "float32":
                 programs.update({f"ONNX {each}": functools.partial(
-                    worker, "mask_filling", "onnx", os.path.join(f"{served}_onnx", f"{each}.onnx"), sentences, "one")
-                    for each in ONNX_PRECISIONS})
+                    ours, "onnx", os.path.join(f"{served}_onnx", f"{each}.onnx"), "one") for each in ONNX_PRECISIONS})
             medians = latencies(programs, FLAGS.turns)
             theirs = medians.pop("Hugging Face")
-            for name, ours in medians.items():
-                print(f"one sentence, {precision}: {name} {1000 * ours:.1f} ms, Hugging Face {1000 * theirs:.1f} ms, "
-                      f"ratio {ours / theirs:.2f}", flush=True)
-            if not FLAGS.throughput:
-                continue
-            ours = len(masked) / seconds_of(Worker("mask_filling", "saved_model", served, sentences, "many"))
-            theirs = max(len(masked) / seconds_of(Worker(PEER, *peer, what, python=FLAGS.peer_python))
-                         for what in ("many", "many_together"))
-            print(f"{len(masked)} sentences, {precision}: ours {ours:.1f} a second, Hugging Face {theirs:.1f}, "
-                  f"ratio {ours / theirs:.2f}", flush=True)
+            for name, seconds in medians.items():
+                print(f"one sentence, {precision}: {name} {1000 * seconds:.1f} ms, Hugging Face "
+                      f"{1000 * theirs:.1f} ms, ratio {seconds / theirs:.2f}", flush=True)
+            if FLAGS.throughput:
+                together = latencies(dict(ours=lambda: ours("saved_model", served, "many"), one=lambda: peer("many"),
+                                          batches=lambda: peer("many_together")), rounds=1)
+                mine, theirs = (len(masked) / seconds for seconds in (
+                    together.pop("ours"), min(together.values())))
+                print(f"{len(masked)} sentences, {precision}: ours {mine:.1f} a second, Hugging Face {theirs:.1f}, "
+                      f"ratio {mine / theirs:.2f}", flush=True)
 
 
 def masked_sentences() -> list[str]:
@@ -86,7 +86,7 @@ def masked_sentences() -> list[str]:
 
 
 def export(folder: str, precision: str) -> None:
-    set_precision(precision)
+    common.set_precision(precision)
     model = AlbertPretrainer(AlbertConfig.preset("albert_base_v2"))
     tokenizer = FullTokenizer(spm_model_file=FLAGS.spm_model_file)
     export_mask_filling(folder, model, tokenizer)
@@ -97,12 +97,5 @@ def export(folder: str, precision: str) -> None:
                 file.write(to_onnx(model, each))
 
 
-def seconds_of(worker: Worker) -> float:
-    try:
-        return worker.seconds(1)
-    finally:
-        worker.stop()
-
-
 if __name__ == "__main__":
-    run(main)
+    common.run(main)

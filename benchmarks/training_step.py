@@ -11,20 +11,20 @@ import functools
 
 from absl import flags
 
-from benchmarks import common_flags
+from albert_tf.commands.flags import define_float
+from benchmarks import common
 from benchmarks.alternation import Worker, compare, print_head, print_row
-from benchmarks.processor import run
 from benchmarks.workers.workloads import WORKLOADS
 
-common_flags.define_peer_python()
+common.define_peer_python()
 flags.DEFINE_multi_enum("workload", ["albert_base"], list(WORKLOADS), "Name of a model and its batch. May be repeated.")
-common_flags.define_precisions()
-common_flags.define_dropout()
+common.define_precisions()
+common.define_dropout()
 flags.DEFINE_bool("xla", False, "Whether to measure our program with --jit_compile too.")
 flags.DEFINE_bool("one_part", False, "Whether to measure our program with --cpu_parts=1 too.")
-common_flags.define_cpu_time()
-common_flags.define_rounds(5)
-common_flags.define_turn_seconds()
+common.define_cpu_time()
+common.define_rounds(5)
+define_float("seconds", 10, "Approximate number of seconds of a turn.", lower_bound=0.1)
 FLAGS = flags.FLAGS
 
 PEER = "Hugging Face"
@@ -50,4 +50,4 @@ def measure(name: str, precision: str, variants: dict[str, list[str]]) -> None:
 
 
 if __name__ == "__main__":
-    run(main)
+    common.run(main)

@@ -8,11 +8,7 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.pretraining.objective import PretrainingObjective
-from albert_tf.training.optimizer import create_optimizer
-from albert_tf.training.trainer import Trainer
-from benchmarks.workers.ours import random_batch
+from benchmarks.device_steps.programs import batch_of, training_step
 from benchmarks.workers.workloads import Workload
 
 SEQUENCES, SEQ, PREDICTIONS, STEPS = 4, 128, 20, 10
@@ -34,10 +30,9 @@ def print_speed() -> None:
 
 def tokens_per_second(config: AlbertConfig) -> float:
     """Trained tokens per second of the whole training step with AdamW."""
-    trainer = Trainer(PretrainingObjective(AlbertPretrainer(config)))
-    trainer.compile(create_optimizer("adamw", learning_rate=1e-4, num_train_steps=1000, num_warmup_steps=0))
-    batch = random_batch(Workload(config.to_dict(), SEQUENCES, SEQ, PREDICTIONS))
-    batches, train = iter(tf.data.Dataset.from_tensors(batch).repeat()), trainer.make_train_function()
+    batch = batch_of("pre-training", Workload(config.to_dict(), SEQUENCES, SEQ, PREDICTIONS))
+    batches = iter(tf.data.Dataset.from_tensors(batch).repeat())
+    train = training_step("pre-training", config).make_train_function()
     float(train(batches)["loss"])  # traces and allocates
     start = time.perf_counter()
     for _ in range(STEPS):

@@ -27,18 +27,9 @@ from albert_tf.commands import app
 from albert_tf.commands.flags import define_required
 from albert_tf.config import PRESETS, AlbertConfig
 from albert_tf.utils.imports import tensorflow as tf
-from benchmarks import common_flags
-from benchmarks.computing import POLICIES, set_precision
+from benchmarks import common
 from benchmarks.device_steps import run
-from benchmarks.device_steps.programs import (
-    TASKS,
-    batch_of,
-    forward_flops,
-    hlo,
-    in_one_graph,
-    predictions_of,
-    training_step,
-)
+from benchmarks.device_steps.programs import TASKS, batch_of, forward_flops, predictions_of, training_step
 from benchmarks.workers.workloads import WORKLOADS, Workload, with_dropout
 
 ATTENTION = ("ops", "cudnn")
@@ -58,7 +49,6 @@ class Cell:
     gradient_checkpointing: bool = False
     num_hidden_layers: int | None = None
     attention: str = "ops"
-    padded: bool = False
 
     @property
     def name(self) -> str:
@@ -67,9 +57,8 @@ class Cell:
         layers = f"-{self.num_hidden_layers}-layers" if self.num_hidden_layers else ""
         again = "-checkpointing" if self.gradient_checkpointing else ""
         attention = f"-{self.attention}-attention" if self.attention != "ops" else ""
-        padded = "-padded" if self.padded else ""
         return (f"{self.task}-{self.model}{layers}-{self.batch}x{self.seq}-{self.precision}-{self.what}"
-                f"{dropout}{again}{attention}{padded}".lower().replace(" ", "-"))
+                f"{dropout}{again}{attention}".lower().replace(" ", "-"))
 
     @property
     def workload(self) -> Workload:
@@ -100,20 +89,19 @@ flags.DEFINE_multi_enum("model", ["albert_base_v2"], [*PRESETS, *WORKLOADS], "Na
 flags.DEFINE_multi_integer("batch", [32], "Number of examples of a batch.", lower_bound=1)
 flags.DEFINE_multi_integer("seq", [128], "Number of tokens of an example.", lower_bound=8)
 flags.DEFINE_multi_enum("what", ["step"], ["step", "forward"], "Training step or forward pass.")
-flags.DEFINE_multi_enum("precision", ["bfloat16"], list(POLICIES), "Data type of the computations.")
-common_flags.define_dropout()
+flags.DEFINE_multi_enum("precision", ["bfloat16"], list(common.POLICIES), "Data type of the computations.")
+common.define_dropout()
 flags.DEFINE_bool("gradient_checkpointing", False, "Whether to recompute each layer for its gradient.")
 flags.DEFINE_integer("num_hidden_layers", None, "Number of layers. Default: the model's.", lower_bound=1)
 flags.DEFINE_multi_enum("attention", ["ops"], ATTENTION, "Attention as the model's operations or as one "
                         "operation of cuDNN, for NVIDIA GPUs alone.")
-flags.DEFINE_bool("padded", False, "Whether the examples of a batch have different lengths. Default: no padding.")
 FLAGS = flags.FLAGS
 
 
 def main():
     combinations = itertools.product(FLAGS.task, FLAGS.model, FLAGS.batch, FLAGS.seq, FLAGS.what, FLAGS.precision,
                                      [FLAGS.dropout], [FLAGS.gradient_checkpointing], [FLAGS.num_hidden_layers],
-                                     FLAGS.attention, [FLAGS.padded])
+                                     FLAGS.attention)
     for cell in itertools.starmap(Cell, combinations) if FLAGS.task else TABLE:
         folder = os.path.join(FLAGS.output_dir, cell.name)
         size = export(cell, folder)
@@ -123,20 +111,22 @@ def main():
 
 def export(cell: Cell, folder: str) -> int:
     """Writes the folder of a program. Returns the bytes of its files."""
-    set_precision(cell.precision)
+    common.set_precision(cell.precision)
     workload = cell.workload
     config = AlbertConfig(**workload.config)
-    trainer = training_step(cell.task, config, cell.gradient_checkpointing)
-    batch = batch_of(cell.task, workload, cell.padded)
-    function = trainer.train_step if cell.what == "step" else forward_pass(trainer.objective.model)
-    compiled = in_one_graph(function)
+    trainer = training_step(cell.task, config, "lamb" if cell.task == "pre-training" else "adamw",
+                            gradient_checkpointing=cell.gradient_checkpointing)
+    batch, model = batch_of(cell.task, workload), trainer.objective.model
+    function = trainer.train_step if cell.what == "step" else lambda batch: model.head_outputs(model(batch))
+    compiled = tf.function(function, jit_compile=True, autograph=False)
     tensors = {name: tf.constant(value) for name, value in batch.items()}
     with mock.patch.object(devices, "cudnn_capability", lambda: 9.0 if cell.attention == "cudnn" else 0.0):
         graph = compiled.get_concrete_function(tensors)
-    program = hlo(compiled, tensors)
+    program = compiled.experimental_get_compiler_ir(tensors)(stage="hlo_serialized")
     if cell.attention == "cudnn" and b"__cudnn" not in program:
         raise ValueError("--attention=cudnn needs --precision=bfloat16 and --dropout=0")
-    variables = variables_of(graph)
+    by_handle = {id(variable.handle): variable for variable in graph.graph.variables}
+    variables = [by_handle[id(handle)] for handle in graph.captured_inputs]
     spec = run.Spec(
         inputs=[*(dict(name=name, shape=batch[name].shape, dtype=batch[name].dtype.name) for name in sorted(batch)),
                 *map(description, variables)],
@@ -153,17 +143,6 @@ def export(cell: Cell, folder: str) -> int:
     with open(os.path.join(folder, "program.json"), "w", encoding="utf-8") as file:
         json.dump(spec._asdict(), file, indent=1)
     return sum(os.path.getsize(os.path.join(folder, name)) for name in ("program.hlo.gz", "batch.npz", "program.json"))
-
-
-def forward_pass(model):
-    """The outputs of the model's head as a function of a batch."""
-    return lambda batch: model.head_outputs(model(batch, training=False))
-
-
-def variables_of(graph) -> list[tf.Variable]:
-    """The variables of a concrete function, in the order of the program's parameters."""
-    by_handle = {id(variable.handle): variable for variable in graph.graph.variables}
-    return [by_handle[id(handle)] for handle in graph.captured_inputs]
 
 
 def description(variable: tf.Variable) -> dict:

@@ -6,7 +6,6 @@ import math
 from typing import Callable
 
 import numpy as np
-import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import AlbertClassifier, AlbertMultipleChoice, AlbertTokenClassifier
@@ -18,7 +17,6 @@ from albert_tf.tasks.squad.task import ConditionalSpanObjective, SpanObjective
 from albert_tf.tasks.tagging.task import TaggingObjective
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
-from benchmarks.workers.ours import random_batch
 from benchmarks.workers.workloads import Workload
 
 TASKS: dict[str, Callable] = {
@@ -29,30 +27,32 @@ TASKS: dict[str, Callable] = {
     "multiple choice": lambda config: ClassificationObjective(AlbertMultipleChoice(config)),
     "tagging": lambda config: TaggingObjective(AlbertTokenClassifier(config, num_labels=9)),
 }
-_ENCODER_INPUTS = ("input_ids", "input_mask", "segment_ids")
 
 
-def training_step(task_name: str, config: AlbertConfig, gradient_checkpointing: bool = False) -> Trainer:
-    """The trainer of a task, with the optimizer that the task's script uses."""
-    task = TASKS[task_name](config)
-    task.model.albert.gradient_checkpointing = gradient_checkpointing
-    trainer = Trainer(task)
-    optimizer = "lamb" if task_name == "pre-training" else "adamw"
-    trainer.compile(optimizer=create_optimizer(optimizer, 1e-3, num_train_steps=10000, num_warmup_steps=0))
+def training_step(task_name: str, config: AlbertConfig, optimizer: str = "adamw", gradient_checkpointing: bool = False,
+                  **trainer_options) -> Trainer:
+    """The compiled trainer of a task."""
+    objective = TASKS[task_name](config)
+    objective.model.albert.gradient_checkpointing = gradient_checkpointing
+    trainer = Trainer(objective, **trainer_options)
+    trainer.compile(optimizer=create_optimizer(optimizer, 1e-4, num_train_steps=10000, num_warmup_steps=0))
     return trainer
 
 
-def batch_of(task_name: str, workload: Workload, padded: bool = False) -> dict[str, np.ndarray]:
-    """A batch of random tokens, with labels; on request with examples of all lengths from a half to the whole."""
-    random, batch = np.random.default_rng(1), random_batch(workload)
-    if padded:
-        lengths = np.linspace(workload.seq // 2, workload.seq, workload.batch, dtype=np.int32)
-        batch["input_mask"] = (np.arange(workload.seq) < lengths[:, np.newaxis]).astype(np.int32)
-    if task_name == "pre-training":
-        return batch
-    inputs = {name: batch[name] for name in _ENCODER_INPUTS}
-    rows, seq = inputs["input_ids"].shape
+def batch_of(task_name: str, workload: Workload) -> dict[str, np.ndarray]:
+    """A batch of random tokens without padding, with labels."""
+    random, rows, seq = np.random.default_rng(1), workload.batch, workload.seq
+    vocab_size = workload.config["vocab_size"]
+    inputs = dict(input_ids=random.integers(5, vocab_size, [rows, seq], np.int32),
+                  input_mask=np.ones([rows, seq], np.int32),
+                  segment_ids=np.broadcast_to(np.arange(seq, dtype=np.int32) // (seq // 2), [rows, seq]))
     positions = {name: random.integers(0, seq, rows, np.int32) for name in ("start_positions", "end_positions")}
+    if task_name == "pre-training":
+        predicted = [rows, workload.predictions]
+        return dict(inputs, masked_lm_ids=random.integers(5, vocab_size, predicted, np.int32),
+                    masked_lm_positions=np.broadcast_to(np.arange(1, predicted[1] + 1, dtype=np.int32), predicted),
+                    masked_lm_weights=np.ones(predicted, np.float32),
+                    next_sentence_labels=random.integers(0, 2, [rows, 1], np.int32))
     if task_name == "multiple choice":
         inputs = {name: value.reshape([rows // 4, 4, seq]) for name, value in inputs.items()}
         return dict(inputs, label_ids=random.integers(0, 4, rows // 4, np.int32))
@@ -78,16 +78,6 @@ def forward_flops(task_name: str, workload: Workload) -> float:
     if task_name == "pre-training":
         flops += workload.batch * workload.predictions * 2 * embedding * (hidden + config.vocab_size)
     return float(flops)
-
-
-def hlo(function, batch: dict[str, tf.Tensor]) -> bytes:
-    """The HloModuleProto of a tf.function with jit_compile=True."""
-    return function.experimental_get_compiler_ir(batch)(stage="hlo_serialized")
-
-
-def in_one_graph(function: Callable, jit_compile: bool = True):
-    """A tf.function of a batch that is compiled as a whole."""
-    return tf.function(function, jit_compile=jit_compile or None, autograph=False)
 
 
 def predictions_of(seq: int) -> int:

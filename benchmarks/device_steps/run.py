@@ -1,7 +1,7 @@
 """Runs exported steps on a GPU, a TPU or a CPU: with jax and NumPy alone, without TensorFlow.
 
     pip install "jax[cuda13]"
-    python run.py FOLDER [--only TEXT] [--seconds 3] [--dump FOLDER] [--profile FOLDER]
+    python run.py FOLDER [--only TEXT] [--seconds 3]
 
 FOLDER is what benchmarks.device_steps.export wrote. Each of its programs is compiled for the first device that jax
 finds. The state (weights, moments, counters) stays on the device, and a step overwrites it. A row of the table has the
@@ -26,7 +26,7 @@ import json
 import pathlib
 import re
 import time
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 import numpy as np
 
@@ -51,100 +51,84 @@ class Spec(NamedTuple):
     peer: dict[str, Any]
 
 
+def spec_in(folder: pathlib.Path) -> Spec:
+    return Spec(**json.loads((folder / "program.json").read_text()))
+
+
 def main():
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("folder", type=pathlib.Path)
-    arguments.add_argument("--only", default="", help="Part of the names of the programs to run. Default: all.")
-    arguments.add_argument("--seconds", type=float, default=3.0, help="Approximate duration of a round.")
-    arguments.add_argument("--matrix", type=int, default=8192, help="Rows of the measured product's matrices.")
-    arguments.add_argument("--dump", type=pathlib.Path, help="Write the compiled programs, as text, to this folder.")
-    arguments.add_argument("--profile", type=pathlib.Path, help="Write a trace of three steps of each program, which "
-                           "ui.perfetto.dev shows, to this folder.")
-    arguments = arguments.parse_args()
+    import jax
+    import jax.numpy as jnp
+
+    arguments, folders = arguments_and_folders(__doc__)
+    one, two = jax.random.normal(jax.random.key(1), [2, arguments.matrix, arguments.matrix], jnp.bfloat16)
+    product = jax.jit(jnp.matmul)
+    rate = print_head(f"{jax.devices()[0].device_kind}, jax {jax.__version__}", lambda: product(one, two),
+                      jax.block_until_ready, arguments)
+    for folder in folders:
+        try:
+            step = Step(folder)
+            print_row(folder.name, step.spec, times(step, jax.block_until_ready, arguments.seconds), rate, step.memory,
+                      step.compile_seconds)
+        except RuntimeError as error:  # XlaRuntimeError
+            print(f"{folder.name:80} {str(error).splitlines()[0][:100]}", flush=True)
+
+
+def arguments_and_folders(description: str | None) -> tuple[argparse.Namespace, list[pathlib.Path]]:
+    """The arguments of the command line, and the folders of the programs that they name."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--only", default="", help="Part of the names of the programs to run. Default: all.")
+    parser.add_argument("--seconds", type=float, default=3.0, help="Approximate duration of a round.")
+    parser.add_argument("--matrix", type=int, default=8192, help="Rows of the measured product's matrices.")
+    arguments = parser.parse_args()
     folders = [file.parent for file in sorted(arguments.folder.rglob("program.json"))
                if arguments.only in file.parent.name]
     if not folders:
         raise SystemExit(f"{arguments.folder} has no program whose name has {arguments.only!r}")
-    rate = matrix_rate(arguments.matrix, arguments.seconds)
-    print_head(rate)
-    for folder in folders:
-        try:
-            step = Step(folder, arguments.dump)
-            print_row(folder, step, rate, arguments.seconds)
-            if arguments.profile:
-                write_profile(step, arguments.profile / folder.name)
-        except RuntimeError as error:  # XlaRuntimeError
-            print(f"{folder.name:68} {str(error).splitlines()[0][:100]}", flush=True)
+    return arguments, folders
 
 
-def print_head(rate: float) -> None:
-    import jax
-
-    device = jax.devices()[0]
-    print(f"{device.device_kind}, jax {jax.__version__}, matrix products {rate / 1e12:.4g} TFLOP/s\n"
-          f"{'':69}{'tokens/s':>20}{'share':>14}{'memory GB':>11}{'compiled s':>12}", flush=True)
-
-
-def print_row(folder: pathlib.Path, step: Step, rate: float, seconds: float) -> None:
-    times = sorted(seconds_of_step(step, seconds) for _ in range(3))
-    tokens = [f"{step.spec.tokens / value:,.0f}" for value in (times[-1], times[0])]
-    share = [f"{100 * step.spec.flops / value / rate:.1f}" for value in (times[-1], times[0])]
-    print(f"{folder.name:68} {' - '.join(tokens):>20}{' - '.join(share) + ' %':>14}{step.memory / 1e9:11.2f}"
-          f"{step.compile_seconds:12.1f}", flush=True)
+def print_head(device: str, product: Callable[[], Any], wait: Callable[[Any], Any],
+               arguments: argparse.Namespace) -> float:
+    """Prints the head of the table. Returns the floating-point operations a second of a product of two matrices."""
+    rate = 2 * arguments.matrix**3 / times(product, wait, arguments.seconds / 3)[0]
+    print(f"{device}, matrix products {rate / 1e12:.4g} TFLOP/s\n"
+          f"{'':81}{'tokens/s':>20}{'share':>14}{'memory GB':>11}{'compiled s':>12}", flush=True)
+    return rate
 
 
-def write_profile(step: Step, folder: pathlib.Path) -> None:
-    """Writes a trace of three steps."""
-    import jax
-
-    with jax.profiler.trace(folder, create_perfetto_trace=True):
-        step.run(3)
-
-
-def seconds_of_step(step, seconds: float) -> float:
-    """The mean seconds of a step in a round of approximately this duration."""
-    step.wait()
-    start = time.perf_counter()
-    step.run(2)
-    count = max(2, int(seconds / (time.perf_counter() - start) * 2))
-    start = time.perf_counter()
-    step.run(count)
-    return (time.perf_counter() - start) / count
+def print_row(name: str, spec: Spec, times: list[float], rate: float, memory: int, compile_seconds: float) -> None:
+    tokens = [f"{spec.tokens / value:,.0f}" for value in (times[-1], times[0])]
+    share = [f"{100 * spec.flops / value / rate:.1f}" for value in (times[-1], times[0])]
+    print(f"{name:80} {' - '.join(tokens):>20}{' - '.join(share) + ' %':>14}{memory / 1e9:11.2f}"
+          f"{compile_seconds:12.1f}", flush=True)
 
 
-def matrix_rate(size: int, seconds: float) -> float:
-    """Floating-point operations a second of a bfloat16 matrix product of random values."""
-    import jax
-    import jax.numpy as jnp
+def times(step: Callable[[], Any], wait: Callable[[Any], Any], seconds: float) -> list[float]:
+    """The mean seconds of a step in each of three rounds of approximately this duration, from the fastest on."""
+    def mean_of(count):
+        start = time.perf_counter()
+        for _ in range(count):
+            result = step()
+        wait(result)
+        return (time.perf_counter() - start) / count
 
-    one, two = (jax.random.normal(key, [size, size], jnp.bfloat16) for key in jax.random.split(jax.random.key(1)))
-    product = jax.jit(jnp.matmul)
-
-    class Product:
-        def run(self, count):
-            for _ in range(count):
-                result = product(one, two)
-            result.block_until_ready()
-
-        def wait(self):
-            self.run(1)
-
-    return 2 * size**3 / min(seconds_of_step(Product(), seconds / 3) for _ in range(3))
+    mean_of(1)
+    return sorted(mean_of(max(2, int(seconds / mean_of(2)))) for _ in range(3))
 
 
 class Step:
-    """A compiled program and its state on the device.
+    """A compiled program and its state on the device. A call runs it and returns its outputs.
 
     Args:
       folder: the program's folder.
-      dump: folder for the text of the compiled program.
     """
 
-    def __init__(self, folder: pathlib.Path, dump: pathlib.Path | None = None):
+    def __init__(self, folder: pathlib.Path):
         import jax
         from jaxlib import _jax, xla_client
 
-        self.spec = Spec(**json.loads((folder / "program.json").read_text()))
+        self.spec = spec_in(folder)
         module, self._results = stable_hlo(gzip.decompress((folder / "program.hlo.gz").read_bytes()))
         jax.config.update("jax_enable_x64", True)  # the steps are counted by int64
         device = jax.devices()[0]
@@ -152,15 +136,10 @@ class Step:
         self._executable = device.client.compile_and_load(module, _jax.DeviceList((device,)),
                                                           xla_client.CompileOptions())
         self.compile_seconds = time.perf_counter() - start
-        if dump:
-            dump.mkdir(parents=True, exist_ok=True)
-            text = "".join(module.to_string() for module in self._executable.hlo_modules())
-            (dump / f"{folder.name}.txt").write_text(text)
         with np.load(folder / "batch.npz") as batch:
             values = [batch[of["name"]] if value is None else value
                       for of, value in zip(self.spec.inputs, initial_values(self.spec.inputs))]
         self._inputs = [jax.device_put(value, device) for value in values]
-        self._outputs: list = []
 
     @property
     def memory(self) -> int:
@@ -169,38 +148,20 @@ class Step:
         return (stats.argument_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes
                 + stats.temp_size_in_bytes)
 
-    def run(self, count: int) -> None:
-        """Runs the program several times and waits for the end."""
-        for _ in range(count):
-            results = self._executable.execute_sharded(self._inputs).disassemble_into_single_device_arrays()
-            results = [result for result, in results]
-            for result, parameter in self._results.items():
-                self._inputs[parameter] = results[result]
-            self._outputs = results[:len(self.spec.outputs)]
-        self.wait()
-
-    def wait(self) -> None:
-        """Waits for the end of the steps before."""
-        for output in self._outputs:
-            output.block_until_ready()
+    def __call__(self) -> list:
+        results = self._executable.execute_sharded(self._inputs).disassemble_into_single_device_arrays()
+        results = [result for result, in results]
+        for result, parameter in self._results.items():
+            self._inputs[parameter] = results[result]
+        return results[:len(self.spec.outputs)]
 
 
 def initial_values(inputs: list[dict[str, Any]]) -> list[np.ndarray | None]:
     """The first values of the state, random ones by a fixed seed; None for the batch."""
     random = np.random.default_rng(1)
-    values: list[np.ndarray | None] = []
-    for of in inputs:
-        if _is_of_batch(of):
-            values.append(None)
-        elif "fill" in of:
-            values.append(np.full(of["shape"], of["fill"], of["dtype"]))
-        else:
-            values.append(of["stddev"] * random.standard_normal(of["shape"], np.float32))
-    return values
-
-
-def _is_of_batch(of: dict[str, Any]) -> bool:
-    return "fill" not in of and "stddev" not in of
+    return [np.full(of["shape"], of["fill"], of["dtype"]) if "fill" in of
+            else of["stddev"] * random.standard_normal(of["shape"], np.float32) if "stddev" in of else None
+            for of in inputs]
 
 
 def stable_hlo(program: bytes) -> tuple[Any, dict[int, int]]:

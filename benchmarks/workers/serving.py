@@ -7,8 +7,6 @@ import os
 import sys
 import time
 
-SENTENCES_TOGETHER, WARM_UP = 32, 10  # sentences
-
 
 def serve(make_step, first_steps=2):
     """Prints, for each number of steps on stdin, the seconds that they took: elapsed time or CPU time.
