@@ -116,14 +116,6 @@ def test_the_batch_in_which_an_epoch_ends_is_of_about_one_length_too():
     assert ranges[ends].mean() < 8 and ranges.mean() < 4  # of 32 random ones: about 25
 
 
-@pytest.mark.parametrize("group_by_length", [True, False])
-def test_every_epoch_has_every_example_once_in_another_order(group_by_length):
-    rows = training_rows(table_of(17 * BATCH), BATCH, 3 * 17, 1, group_by_length)
-    epochs = rows.reshape([3, 17 * BATCH])
-    assert (np.sort(epochs, axis=1) == np.arange(17 * BATCH)).all()
-    assert (epochs[0] != epochs[1]).any() and (epochs[1] != epochs[2]).any()
-
-
 @pytest.mark.parametrize("first_step", [1, WINDOW - 1, WINDOW, 2 * WINDOW + 7])
 def test_the_order_is_a_function_of_seed_and_step(examples, first_step):
     whole = training(examples, first_step + 5)[first_step:]

@@ -51,14 +51,6 @@ def test_results_come_in_the_order_of_the_tasks(num_workers):
         assert sorted(of_process) == list(range(1, len(of_process) + 1))
 
 
-@pytest.mark.parametrize("num_workers", [1, 2])
-def test_pools_that_run_in_turns_have_their_own_states(num_workers):
-    with worker_pool(num_workers, Base, 100) as run, worker_pool(num_workers, Base, 200) as other_run:
-        tasks = [(number,) for number in range(20)]
-        sums = [(left[0], right[0]) for left, right in zip(run(add, tasks), other_run(add, tasks))]
-    assert sums == [(100 + number, 200 + number) for number in range(20)]
-
-
 def test_temporary_files_of_workers_are_removed(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with worker_pool(2, Base, 0) as run:

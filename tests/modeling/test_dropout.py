@@ -100,15 +100,6 @@ def test_the_gradient_has_the_mask_of_the_values(dtype):
     np.testing.assert_array_equal(tape.gradient(dropped, x), dropped)
 
 
-def test_a_graph_without_xla_has_the_same_masks():
-    class PlainDropouts(Dropouts):
-        training = False
-
-    results = [tf.function(lambda x, of=of: of(tf.constant([1, 2]))(x, 0.3), autograph=False)(tf.ones(SHAPE))
-               for of in (Dropouts, PlainDropouts)]
-    np.testing.assert_array_equal(*results)
-
-
 def test_nothing_is_dropped_at_rate_0_and_without_a_seed():
     x = tf.ones([2, 3])
     assert Dropouts(tf.constant([1, 2]))(x, 0.0) is x and Dropouts(None)(x, 0.5) is x

@@ -126,14 +126,3 @@ def test_each_place_has_the_dropout_of_its_own_setting_as_in_the_release(tiny_co
         plain, dropped = (model(batch, training=training) for training in (False, True))
         assert np.allclose(plain["embedding_output"], dropped["embedding_output"], atol=1e-5) == is_attention
         assert not np.allclose(plain["sequence_output"], dropped["sequence_output"], atol=1e-3)
-
-
-def test_padding_changes_no_real_token(tiny_config, tiny_batch):
-    model = AlbertModel(tiny_config)
-    padded = model(tiny_batch)["sequence_output"][1, :7]
-    cut = {name: tiny_batch[name][1:2, :7] for name in ("input_ids", "input_mask", "segment_ids")}
-    alone = model(cut)["sequence_output"][0]
-    np.testing.assert_allclose(padded, alone, atol=1e-5)
-    other = tiny_batch["input_ids"].copy()
-    other[1, 7:] = 3
-    np.testing.assert_array_equal(padded, model(dict(tiny_batch, input_ids=other))["sequence_output"][1, :7])

@@ -83,23 +83,3 @@ def matrix_products(model, batch, gradient_checkpointing):
 
     program = step.experimental_get_compiler_ir(inputs)(stage="optimized_hlo")
     return program.count(" dot(") + program.count(" custom-call(")
-
-
-@pytest.mark.long
-def test_gradients_are_the_same_on_replicas(tiny_config, tiny_batch, mirrored):
-    with mirrored.scope():
-        model = AlbertModel(tiny_config)
-    ids = tiny_batch["input_ids"]
-    batches = [{**tiny_batch, "input_ids": of_replica} for of_replica in (ids, ids[:, ::-1])]
-    inputs = mirrored.experimental_distribute_values_from_function(
-        lambda context: tf.nest.map_structure(tf.constant, batches[context.replica_id_in_sync_group]))
-
-    def gradients_of(gradient_checkpointing):
-        def of_replica(batch):
-            return outputs_and_gradients(model, batch, gradient_checkpointing)[1]
-
-        step = tf.function(lambda: mirrored.run(of_replica, (inputs,)), autograph=False)
-        return [mirrored.experimental_local_results(gradient) for gradient in step()]
-
-    for ours, expected in zip(gradients_of(True), gradients_of(False)):
-        np.testing.assert_allclose(ours, expected, atol=1e-6)

@@ -120,14 +120,6 @@ def test_sighup_stays_ignored_where_nohup_ignores_it():
         signal.signal(signal.SIGHUP, before)
 
 
-def test_a_second_ctrl_c_ends_the_process_at_once():
-    saved = []
-    with pytest.raises(KeyboardInterrupt), callbacks.EndOnSignal(0, saved.append, writes=True):
-        os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGINT)
-    assert not saved
-
-
 @pytest.mark.parametrize("when", ["before", "during"])
 def test_sigterm_ends_the_process_during_an_evaluation(when):
     done = []

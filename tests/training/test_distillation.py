@@ -19,7 +19,6 @@ from albert_tf.tasks.sentence_vectors.task import SentenceVectorObjective
 from albert_tf.tasks.squad.task import ConditionalSpanObjective, SpanObjective
 from albert_tf.tasks.tagging.task import TaggingObjective
 from albert_tf.training.distillation import (
-    PREFIX,
     DistilledObjective,
     divergence,
     teacher_outputs,
@@ -156,35 +155,19 @@ def test_masked_lm_counts_the_masked_tokens_and_leaves_the_sentence_loss():
                                   rel=1e-4)
 
 
-def distilled(alpha):
-    """(DistilledObjective of a classifier, batch, outputs)"""
-    objective = ClassificationObjective(NO_MODEL)
-    batch = {"input_ids": tf.zeros([4, 5], tf.int32), "label_ids": tf.constant([0, 1, 2, 0]),
-             f"{PREFIX}logits": tf.constant(normal(4, 3))}
-    return DistilledObjective(objective, 2.0, alpha), batch, dict(logits=tf.constant(normal(4, 3)))
-
-
-def test_alpha_weights_the_teacher_against_the_labels():
-    objective, batch, outputs = distilled(0.3)
-    denominators = objective.loss_denominators(batch)
-    labels = float(ClassificationObjective(NO_MODEL).loss(outputs, batch, denominators)[0])
+@pytest.mark.parametrize("alpha, not_needed", [(0.0, "teacher_logits"), (0.3, None), (1.0, "label_ids")])
+def test_alpha_weights_the_teacher_against_the_labels(alpha, not_needed):
+    objective, outputs = ClassificationObjective(NO_MODEL), dict(logits=tf.constant(normal(4, 3)))
+    batch = dict(input_ids=tf.zeros([4, 5], tf.int32), label_ids=tf.constant([0, 1, 2, 0]),
+                 teacher_logits=tf.constant(normal(4, 3)))
+    labels = float(objective.loss(outputs, batch, objective.loss_denominators(batch))[0])
     distance = kl(batch["teacher_logits"].numpy(), outputs["logits"].numpy(), 2.0).mean()
-    loss, parts = objective.loss(outputs, batch, denominators)
-    assert float(parts["distillation_loss"]) == pytest.approx(distance, rel=1e-5)
-    assert float(loss) == pytest.approx(0.7 * labels + 0.3 * distance, rel=1e-5)
-
-
-def test_alpha_0_needs_no_teacher_and_alpha_1_no_labels():
-    objective, batch, outputs = distilled(0.0)
-    del batch["teacher_logits"]
-    expected, _ = ClassificationObjective(NO_MODEL).loss(outputs, batch, objective.loss_denominators(batch))
-    loss, parts = objective.loss(outputs, batch, objective.loss_denominators(batch))
-    assert float(loss) == float(expected) and not parts
-    objective, batch, outputs = distilled(1.0)
-    del batch["label_ids"]
-    loss, _ = objective.loss(outputs, batch, objective.loss_denominators(batch))
-    assert float(loss) == pytest.approx(kl(batch["teacher_logits"].numpy(), outputs["logits"].numpy(), 2.0).mean(),
-                                        rel=1e-5)
+    batch.pop(not_needed, None)
+    distilled = DistilledObjective(objective, 2.0, alpha)
+    loss, parts = distilled.loss(outputs, batch, distilled.loss_denominators(batch))
+    assert float(loss) == pytest.approx((1 - alpha) * labels + alpha * distance, rel=1e-5)
+    assert {name: float(value) for name, value in parts.items()} == (
+        {"distillation_loss": pytest.approx(distance, rel=1e-5)} if alpha else {})
 
 
 @pytest.fixture(scope="module")
