@@ -48,16 +48,20 @@ class Option:
 class Config:
     """Base class of configs.
 
-    GROUP is the title of its options in --help; None for "This command". ALIASES has further names of flags with the
-    names of their options. HAS_RECIPE: whether the option `recipe` names a file with defaults of flags.
+    `group` of a subclass is the title of its own options in --help; None for "This command". ALIASES has further names
+    of flags with the names of their options. HAS_RECIPE: whether the option `recipe` names a file with defaults of
+    flags.
 
     Raises:
       ValueError: an option is wrong, or has no effect without another one.
     """
 
-    GROUP: ClassVar[str | None] = None
+    GROUP: ClassVar[str | None]
     ALIASES: ClassVar[Mapping[str, str]] = types.MappingProxyType({})
     HAS_RECIPE: ClassVar[bool] = False
+
+    def __init_subclass__(cls, group: str | None = None):
+        cls.GROUP = group
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
@@ -100,7 +104,7 @@ def declared(config_class: type[Config], defaults: Config | None = None) -> Iter
             yield from declared(field.metadata["part"], field.metadata["make"]())
         elif "option" in field.metadata:
             default = getattr(defaults, field.name) if defaults else field.default
-            group = next(vars(base).get("GROUP") for base in reversed(config_class.__mro__)
+            group = next(vars(base)["GROUP"] for base in reversed(config_class.__mro__)
                          if field.name in vars(base).get("__annotations__", ()))
             yield Declared(field.name, field.metadata["option"], default, group)
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
 
 from albert_tf import options as fields
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Scoring(fields.Config):
+class Scoring(fields.Config, group="Export"):
     """A dev file on which an export is scored."""
-
-    GROUP: ClassVar[str | None] = "Export"
 
     score_data: str | None = fields.string(
         None, "Path of a dev file of the model's task, on which the model is scored before and after the export: "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
 
 from albert_tf import options as fields
 from albert_tf.options import Config
@@ -15,10 +14,8 @@ _LARGEST_INTERVAL = 5000  # steps between two checkpoints, if nothing is set
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PretrainingSteps(Training):
+class PretrainingSteps(Training, group="Training"):
     """How a model is pre-trained, and for how many steps."""
-
-    GROUP: ClassVar[str | None] = "Training"
 
     num_train_steps: int = fields.integer(125000, "Number of training steps.", bounds.STEPS)
     num_warmup_steps: int = fields.integer(

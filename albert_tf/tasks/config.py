@@ -14,10 +14,8 @@ from albert_tf.weights.source import FirstLayers, TrainedSource
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SavedModelExport(fields.Config):
+class SavedModelExport(fields.Config, group="Export"):
     """A SavedModel to export."""
-
-    GROUP: ClassVar[str | None] = "Export"
 
     export_dir: str | None = fields.string(
         None, "Directory of a SavedModel to export, which accepts texts (for run_tagging also words), ids, or "
@@ -28,7 +26,7 @@ class SavedModelExport(fields.Config):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FineTuningConfig(SavedModelExport, FirstLayers):
+class FineTuningConfig(SavedModelExport, FirstLayers, group="Runs"):
     """The options of a command that fine-tunes: the runs in output_dir, and the actions on them.
 
     The config of a task derives from it.
@@ -37,7 +35,6 @@ class FineTuningConfig(SavedModelExport, FirstLayers):
       ValueError: no action is set, or an option that an action reads is missing.
     """
 
-    GROUP: ClassVar[str | None] = "Runs"
     ALIASES: ClassVar[Mapping[str, str]] = dict(seed="random_seed")
     HAS_RECIPE: ClassVar[bool] = True
     ACTIONS: ClassVar[tuple[str, ...]] = ("do_train", "do_eval", "do_predict")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import ClassVar
 
 from absl import logging
 
@@ -29,20 +28,16 @@ _EVALUATIONS = 5  # that a short run has at least
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Precision(Config):
+class Precision(Config, group="Devices"):
     """The data type of computations."""
-
-    GROUP: ClassVar[str | None] = "Devices"
 
     precision: str = fields.choice("float32", PRECISIONS, "Data type of the model's computations. Its variables are "
                                     "always float32.")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Devices(Precision):
+class Devices(Precision, group="Devices"):
     """The devices that compute steps, evaluations and predictions, and how they do (training/run.py: set_up)."""
-
-    GROUP: ClassVar[str | None] = "Devices"
 
     cpu_parts: int = fields.integer(
         0, "Largest number of equal parts of a batch that a CPU computes at the same time. 0: a part for each core, "
@@ -103,10 +98,8 @@ class Devices(Precision):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Training(Config):
+class Training(Config, group="Training"):
     """How a model is trained."""
-
-    GROUP: ClassVar[str | None] = "Training"
 
     optimizer: str = fields.choice("adamw", OPTIMIZERS, "The optimizer.")
     bias_correction: bool = fields.boolean(
@@ -134,10 +127,8 @@ class Training(Config):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FineTuningTraining(Training):
+class FineTuningTraining(Training, group="Training"):
     """How a model is fine-tuned: also for how long, and which of its weights."""
-
-    GROUP: ClassVar[str | None] = "Training"
 
     num_train_epochs: float | None = fields.number(
         None, "Number of passes over the training examples. The number of steps is this number times examples divided "

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Any, ClassVar, Mapping
+from typing import Any, Mapping
 
 from albert_tf import options as fields
 from albert_tf.modeling.settings import SentenceEncoderSettings, Settings
@@ -26,10 +26,8 @@ SOURCE_OPTIONS = ("init_checkpoint", "albert_hub_module_handle", "albert_config_
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class VocabularySource(Config):
+class VocabularySource(Config, group="Model"):
     """A vocabulary, its casing and its accents."""
-
-    GROUP: ClassVar[str | None] = "Model"
 
     spm_model_file: str | None = fields.string(
         None, "Path of the SentencePiece model. Default: the one that comes with the weights, if there are any.")
@@ -50,10 +48,8 @@ class VocabularySource(Config):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Source(VocabularySource):
+class Source(VocabularySource, group="Model"):
     """A model: its weights, its config and its vocabulary."""
-
-    GROUP: ClassVar[str | None] = "Model"
 
     albert_config_file: str | None = fields.string(
         None, "Path of the model's albert_config.json, or the name of a published size (albert_base_v2). Default: the "
@@ -81,10 +77,8 @@ class Source(VocabularySource):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainedSource(Source):
+class TrainedSource(Source, group="Model"):
     """A model to train: also its dropout and its sharing."""
-
-    GROUP: ClassVar[str | None] = "Model"
 
     hidden_dropout_prob: float | None = fields.number(
         None, "Dropout rate, from 0 to 1, of the embeddings and of each layer's outputs in training. Default: the "
@@ -104,10 +98,8 @@ class TrainedSource(Source):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class HeadChoice(Config):
+class HeadChoice(Config, group="Model"):
     """The head of a model (see ResolvedModel.head)."""
-
-    GROUP: ClassVar[str | None] = "Model"
 
     model: str | None = fields.choice(
         None, HEAD_NAMES, "The kind of model, which decides which head it has; encoder: none. Default: as stored with "
@@ -115,10 +107,8 @@ class HeadChoice(Config):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FirstLayers(Config):
+class FirstLayers(Config, group="Model"):
     """A model that is cut after one of its first layers."""
-
-    GROUP: ClassVar[str | None] = "Model"
 
     num_layers: int | None = fields.integer(
         None, "Number of layers, from the first on, that a trained model is cut to. Unless it was trained for that "
@@ -126,10 +116,8 @@ class FirstLayers(Config):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ReleasedCheckpoint(Config):
+class ReleasedCheckpoint(Config, group="Model"):
     """The release's option of a checkpoint in --albert_directory."""
-
-    GROUP: ClassVar[str | None] = "Model"
 
     checkpoint_name: str | None = fields.string(
         None, f"Name of the checkpoint in --albert_directory. Default: {BEST}, or if it does not exist the latest or "
@@ -159,10 +147,8 @@ class Sharing(Config):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class VectorSize(Config):
+class VectorSize(Config, group="Model"):
     """The size of vectors of texts."""
-
-    GROUP: ClassVar[str | None] = "Model"
 
     truncate_dim: int | None = fields.integer(
         None, "Number of dimensions of sentence vectors; the others are left out before vectors are normalized. "
@@ -170,10 +156,8 @@ class VectorSize(Config):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Pooling(VectorSize):
+class Pooling(VectorSize, group="Model"):
     """The pooling, which makes the vector of a text from the vectors of its tokens, and normalization."""
-
-    GROUP: ClassVar[str | None] = "Model"
 
     pooling: str | None = fields.choice(
         None, POOLINGS, "The vector of a text: the mean or the maximum over its tokens, the vector of [CLS] (cls), or "
@@ -185,10 +169,8 @@ class Pooling(VectorSize):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Prompt(Config):
+class Prompt(Config, group="Model"):
     """The prompt of a sentence encoder."""
-
-    GROUP: ClassVar[str | None] = "Model"
 
     prompt_name: str | None = fields.string(
         None, "Name of the prompt that is put before each text, one of those that are stored with a sentence encoder; "

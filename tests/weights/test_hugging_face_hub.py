@@ -103,8 +103,8 @@ def test_a_revision_a_subfolder_and_a_preset_of_keras_hub_are_read(model_hub, fo
     *((path, r"hf://org/name\[@revision\]\[/subfolder\].*Received: " + path) for path in (
         "hf://", "hf://name", "hf://org/name@", "hf://org/name/../x", "hf://org/name//x")),
     ("hf://org/tiny@v2", "^hf://org/tiny@v2: .*no such revision$"),
-    ("hf://org/tiny@v1.0/nowhere", "^hf://org/tiny@v1.0/nowhere .*model.safetensors .*no such folder$"),
-    ("hf://org/pickle", r"^hf://org/pickle .*pickle \(pytorch_model.bin\)"),
+    ("hf://org/tiny@v1.0/nowhere", "^hf://org/tiny@v1.0/nowhere .*model.safetensors .*no file"),
+    ("hf://org/pickle", r"^hf://org/pickle .*model.safetensors .*, pytorch_model.bin"),
     ("hf://org/unreachable", "^hf://org/unreachable cannot be downloaded: .*not in the cache, and the hub")])
 def test_what_cannot_be_read_is_named(model_hub, folder, monkeypatch, tmp_path, path, message):
     model_hub.add("org/tiny", folder, "v1.0")

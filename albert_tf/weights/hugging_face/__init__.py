@@ -11,9 +11,3 @@ ADAPTER = "adapter_config.json"  # of PEFT
 PICKLES = (".bin", ".pt", ".pth", ".t7", ".pkl", ".pickle")  # their endings
 SCHEME = "hf://"
 DTYPES = ("float32", "float16", "bfloat16")  # of weights
-
-
-def without_base_model(path: str) -> str:
-    """The error message for a folder of PEFT: adapters are not supported."""
-    return (f"{path} has an adapter of PEFT ({ADAPTER}), which is not read: in Python, load it with "
-            "peft.AutoPeftModel...from_pretrained, call merge_and_unload() and save_pretrained(), and use that folder")

@@ -24,11 +24,9 @@ from albert_tf.weights.hugging_face import (
     CONFIG,
     INDEX,
     MODULES,
-    PICKLES,
     SCHEME,
     TOKENIZER_CONFIG,
     TOKENIZER_JSON,
-    without_base_model,
 )
 
 # The release's and Hugging Face's names; keras-hub's vocabularies are in a folder.
@@ -130,14 +128,8 @@ def _without_weights(path: str, hub_path: HubPath) -> str:
     except Exception as error:
         logging.debug("the files of %s cannot be listed: %s", path, error)
         return f"{path}: its weights are not in the cache, and the hub cannot be reached: load it once with a network"
-    if ADAPTER in names:
-        return without_base_model(path)
-    pickles = [name for name in names if name.endswith(PICKLES)]
-    if pickles:
-        return (f"{path} has its weights only as a pickle ({pickles[0]}), which can run any code when it is read: use "
-                "a revision with model.safetensors, or save the model as safetensors (Hugging Face's save_pretrained "
-                "does) and use that folder")
-    return f"{path} has no model.safetensors and no keras-hub preset" + ("" if names else ": there is no such folder")
+    return (f"{path} has neither model.safetensors nor a keras-hub preset, but {', '.join(names[:20]) or 'no file'}. "
+            "docs/checkpoints.md says which formats are read")
 
 
 @contextlib.contextmanager

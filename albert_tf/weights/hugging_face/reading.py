@@ -33,7 +33,6 @@ from albert_tf.weights.hugging_face import (
     TOKENIZER_CONFIG,
     TOKENIZER_JSON,
     WEIGHTS,
-    without_base_model,
 )
 from albert_tf.weights.hugging_face.configs import (
     HEAD_OF_CLASS,
@@ -122,7 +121,8 @@ def _vocabulary(folder: str, lower_cases: bool) -> VocabularyFiles:
 
 def _check_weights(folder: str) -> None:
     if tf.io.gfile.exists(os.path.join(folder, ADAPTER)):
-        raise ValueError(without_base_model(folder))
+        raise ValueError(f"{folder} has an adapter of PEFT ({ADAPTER}), which is not read: in Python, load it with "
+                         "AutoPeftModel...from_pretrained, call merge_and_unload() and save_pretrained(), and use that")
     if any(tf.io.gfile.exists(os.path.join(folder, name)) for name in (WEIGHTS, INDEX)):
         return
     for name in sorted(tf.io.gfile.listdir(folder)):
