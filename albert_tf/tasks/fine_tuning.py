@@ -32,6 +32,7 @@ from albert_tf.training.evaluation import (
     Evaluate,
     Evaluator,
     format_results,
+    remove_predicted,
     write_results,
     write_summary,
 )
@@ -87,6 +88,8 @@ def fine_tune(task_class: type[Task], options: FineTuningConfig, command_line: s
         elif evaluate is not None:
             evaluate_runs(task, trained, evaluate)
         task.after_training(trained)
+        if to_predict and is_chief(strategy):
+            remove_predicted(options.output_dir)
         for table, write in to_predict:
             predictions = trained.predict(table) if table else [{}]
             if is_chief(strategy):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import reprlib
 import statistics
 from typing import Callable, Iterable, Sequence
@@ -23,11 +24,13 @@ from albert_tf.training.objective import Tensors
 from albert_tf.training.strategy import distributed, gathered
 from albert_tf.training.trainer import in_parts, on_batches
 from albert_tf.utils.charts import Curve, Panel, write_charts
-from albert_tf.utils.outputs import locked, write_text
+from albert_tf.utils.files import names_in
+from albert_tf.utils.outputs import locked, remove, write_text
 from albert_tf.utils.progress import count_of
 
 PLOT = "eval_history.svg"
 BEST_TRIAL = "best_trial.txt"  # step:best_step:best_value, as in the release; it follows from the history
+_PREDICTED = re.compile(r"(predict_results.*|(dev|test)_confusion_matrix.*)\.(txt|json|svg)")
 
 
 class Evaluator:
@@ -204,6 +207,12 @@ def report_predicted(output_dir: str, scores: dict[str, float], step: int, suffi
     """Logs the scores of predictions, and writes them to predict_results.txt and .json."""
     logging.info("%s", format_results(scores))
     write_results(output_dir, dict(scores, global_step=step), f"predict_results{suffix}")
+
+
+def remove_predicted(output_dir: str) -> None:
+    """Removes the scores of earlier predictions, which may be those of another file."""
+    for name in filter(_PREDICTED.fullmatch, names_in(output_dir)):
+        remove(os.path.join(output_dir, name))
 
 
 def best_of(history: Iterable[dict], best_metric: str) -> dict[str, float] | None:

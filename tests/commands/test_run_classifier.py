@@ -164,6 +164,10 @@ def test_predictions_of_labelled_files_are_scored_apart_from_the_evaluations(scr
     matrix = (tmp_path / "run/test_confusion_matrix.txt").read_text().splitlines()
     assert [row.split()[-2:] for row in matrix[1:]] == confusion_matrix(correct, predicted).astype(str).tolist()
     assert (tmp_path / "run/test_confusion_matrix.svg").exists()
+    (tmp_path / "other/new.jsonl").write_text(json.dumps(dict(review="Warm.")) + "\n")
+    printed = script(data_dir=None, do_predict=True, predict_file=tmp_path / "other/new.jsonl", **flags)
+    assert "the predictions have no scores" in printed
+    assert not {*(tmp_path / "run").glob("*predict_results*"), *(tmp_path / "run").glob("*confusion_matrix*")}
 
 
 @pytest.fixture

@@ -185,8 +185,7 @@ class TextClassification(Task):
             max_seq_length=self.setup.max_seq_length, multi_label=format.multi_label,
             temperature=self._calibration.temperature, thresholds=self._calibration.thresholds,
             single_texts=not self.has_pairs, **self.window_arguments)
-        return ClassificationObjective(model, format.is_regression,
-                                  LabelLoss(format.multi_label, self._class_weights))
+        return ClassificationObjective(model, format.is_regression, LabelLoss(format.multi_label, self._class_weights))
 
     def training_table(self):
         table = self._table(self.format, "train")
@@ -263,11 +262,11 @@ class TextClassification(Task):
         options, split = self.options, self.options.predict_split
         main = self.format if options.predict_file is None else self.format.with_file(split, options.predict_file)
         for format in with_companions(main, options.data_dir, split):
-            label_ids = read_label_ids(format, options.data_dir, split)
+            table, label_ids = self._table(format, split), read_label_ids(format, options.data_dir, split)
             if label_ids is not None:
                 glue_metrics.check_packages(format)
             suffix = "" if format is main else f"_{format.name}"
-            yield self._table(format, split), functools.partial(self._write, format, label_ids, suffix)
+            yield table, functools.partial(self._write, format, label_ids, suffix)
 
     def export(self, directory, model, checkpoint):
         export_classification(directory, model, self.setup.tokenizer, self.setup.max_seq_length, self.has_pairs,

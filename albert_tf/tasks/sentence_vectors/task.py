@@ -294,8 +294,8 @@ class SentenceEmbeddings(Task):
         return evaluate
 
     def predictions(self):
-        scores = read_label_ids(self.scored, self.options.data_dir, "test")
-        yield self._table(self._scored_pairs("test"), "test"), functools.partial(self._write, scores)
+        table = self._table(self._scored_pairs("test"), "test")
+        yield table, functools.partial(self._write, read_label_ids(self.scored, self.options.data_dir, "test"))
 
     def export(self, directory, model, checkpoint):
         export_sentence_encoder(directory, model, self.setup.tokenizer, self.setup.max_seq_length)
