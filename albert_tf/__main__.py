@@ -3,14 +3,14 @@
 import signal
 import sys
 
-from albert_tf.utils.processes import launcher
+from albert_tf.utils.processes import LAUNCHER
 
 
 def main() -> None:
     """Runs the command that the first argument names. Without one, lists the commands."""
     name = sys.argv[1] if len(sys.argv) > 1 else "help"
     if name not in ("-h", "--help", "help"):
-        sys.argv[:2] = [f"{launcher()} {name.replace('-', '_')}"]
+        sys.argv[:2] = [f"{LAUNCHER} {name.replace('-', '_')}"]
     try:
         from albert_tf.commands import app
 

@@ -58,4 +58,4 @@ def test_the_wheel_alone_runs_the_scripts(wheel, tmp_path):
     assert filled.returncode == 0 and "The [MASK] is known." in filled.stdout, filled.stderr
     wrong = run("fill_mask", "--init_checkpoint=nowhere", "--text=a [MASK]")
     assert wrong.returncode == 1 and wrong.stderr.startswith("fill_mask: error: no checkpoint at nowhere"), wrong.stderr
-    assert "    albert-tf fill_mask --init_checkpoint=model_dir" in run("fill_mask", "--help").stdout
+    assert "    python -m albert_tf fill_mask --init_checkpoint=model_dir" in run("fill_mask", "--help").stdout

@@ -35,7 +35,7 @@ from absl import app, flags, logging
 from albert_tf.commands import flags as command_flags
 from albert_tf.commands.flags import GROUP_OF, GROUPS
 from albert_tf.utils import imports
-from albert_tf.utils.processes import as_started, command_name, ended_by_signals, launcher
+from albert_tf.utils.processes import LAUNCHER, command_name, ended_by_signals
 
 # `>&-` closes a stream. The next file that is opened would have its number, and TensorFlow would print into this file.
 for _descriptor in range(3):
@@ -88,7 +88,7 @@ def find_command(name: str) -> str:
     if module not in NAMES:
         close = difflib.get_close_matches(module, NAMES, n=1)
         raise ValueError(f"there is no command {name!r}" + (f"; did you mean {close[0]}?" if close else ".")
-                         + f" `{launcher()}` lists the commands")
+                         + f" `{LAUNCHER}` lists the commands")
     return module
 
 
@@ -105,8 +105,8 @@ def listing() -> str:
     width = max(map(len, NAMES))
     sections = ["\n".join([f"{title}:", *(f"  {name:{width}}  {summary(name)}" for name in names)])
                 for title, names in COMMANDS.items()]
-    return "\n\n".join([f"Usage: {launcher()} COMMAND --flag=value ...", *sections,
-                        f"`{launcher()} COMMAND --help` lists the flags of a command."])
+    return "\n\n".join([f"Usage: {LAUNCHER} COMMAND --flag=value ...", *sections,
+                        f"`{LAUNCHER} COMMAND --help` lists the flags of a command."])
 
 
 def _module_of(name: str) -> str:
@@ -118,7 +118,7 @@ def run_command(name: str) -> None:
     try:
         module = find_command(name)
     except ValueError as error:
-        sys.exit(f"{launcher()}: error: {error}")
+        sys.exit(f"{LAUNCHER}: error: {error}")
     run(load(module))
 
 
@@ -266,7 +266,7 @@ def help_text(description: str, module: str) -> str:
     for name in dict.fromkeys((module, sys.argv[0], *of_package)):  # sys.argv[0]: a program such as `python -m studies`
         for flag in by_module.get(name, []):
             sections[GROUP_OF.get(flag.name) or own].append(flag)
-    lines = [as_started(description).strip(), ""]
+    lines = [description.strip(), ""]
     for title, members in sections.items():
         if members:
             lines += [f"{title}:", *map(_help_of, members), ""]

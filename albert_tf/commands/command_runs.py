@@ -16,7 +16,7 @@ from typing import Any, Sequence
 
 from albert_tf.commands import app
 from albert_tf.utils.files import check_keys, errors_at
-from albert_tf.utils.processes import launcher, run_to_end
+from albert_tf.utils.processes import LAUNCHER, run_to_end
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +76,7 @@ def filled(value, values: dict[str, str]):
 def run_script(script: str, **flag_values) -> None:
     """Prints a command and runs it in a new process."""
     command_line = arguments(flag_values)
-    print(f"\n$ {launcher()} {app.find_command(script)} {shlex.join(command_line)}", flush=True)
+    print(f"\n$ {LAUNCHER} {app.find_command(script)} {shlex.join(command_line)}", flush=True)
     run_process(script, command_line)
 
 

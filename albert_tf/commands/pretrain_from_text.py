@@ -11,9 +11,9 @@ earlier run, unless it sets them. "configs" has presets with changes, which are 
 with the size of the recipe's vocabulary. mixed_bfloat16 in a recipe becomes float32 on a device without it.
 
 If the script is started again, it continues where it stopped; if a text was changed in the meantime, this is an error.
-So is another text with the same --output_dir: it would replace the vocabulary and the records.
-training.svg in --output_dir is a chart of the evaluations. The recipe `continued` starts from --init_checkpoint and
-trains on two texts: a new one, and one like the earlier pre-training's, so that the model keeps what it knows.
+So is another text with the same --output_dir: it would replace the vocabulary and the records. The recipe `continued`
+starts from --init_checkpoint and trains on two texts: a new one, and one like the earlier pre-training's, so that the
+model keeps what it knows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from albert_tf.data.feature_table import fingerprint
 from albert_tf.data.rows import read_document_lines, text_column_option
 from albert_tf.devices import fast_precision
 from albert_tf.text.pieces import load_model
-from albert_tf.utils.charts import Curve, Panel, write_charts
 from albert_tf.utils.files import absolute, check_keys, check_no_wildcard, errors_at, expand_globs, read_json_object
 from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.manifests import checked_manifest, manifest_path, output_set
@@ -104,7 +103,6 @@ def main(options: Options) -> None:
     finished = [is_finished(run) for run in planned]  # before anything is written
     if not is_split:
         split_text(options, split["train"], split["dev"])
-    stages: list[dict] = []  # the flags of the runs of run_pretraining
     if all(run.script != "train_vocabulary" for run in planned):
         write_configs(configs, options.output_dir)
     for run, skipped in zip(planned, finished):
@@ -116,9 +114,7 @@ def main(options: Options) -> None:
             pieces = load_model(f"{run.flags['model_prefix']}.model").vocab_size()
             write_configs({name: config.replace(vocab_size=pieces) for name, config in configs.items()},
                           options.output_dir)
-        if run.script == "run_pretraining":
-            stages.append(run.flags)
-            draw_training([flags["output_dir"] for flags in stages], os.path.join(options.output_dir, "training.svg"))
+    stages = [run.flags for run in planned if run.script == "run_pretraining"]
     if stages and {"input_file", "eval_input_file"} <= stages[-1].keys():
         report(stages[-1])
 
@@ -212,20 +208,3 @@ def report(flags: dict) -> None:
     accuracy, loss = frequency_baseline(records(flags["input_file"]), records(flags["eval_input_file"]), vocab_size)
     print(f"masked pieces of the text to evaluate on: accuracy {best[metric]:.3f} (always the most frequent piece: "
           f"{accuracy:.3f}), cross entropy {best['masked_lm_loss']:.2f} nats (frequencies of pieces: {loss:.2f})")
-
-
-def draw_training(directories: list[str], path: str) -> None:
-    """Draws the accuracies of consecutive pre-training runs, over the total number of steps."""
-    from albert_tf.pretraining.objective import PretrainingObjective
-    from albert_tf.training.evaluation import read_history
-
-    histories, first_step = {}, 0
-    for directory in directories:
-        rows = sorted(read_history(directory, PretrainingObjective.best_metric), key=lambda row: row["global_step"])
-        histories[os.path.basename(directory)] = [dict(row, step=first_step + row["global_step"]) for row in rows]
-        first_step += rows[-1]["global_step"] if rows else 0
-    metrics = dict(masked_lm_accuracy="masked-LM accuracy", sentence_order_accuracy="sentence-order accuracy")
-    write_charts(path, [
-        Panel(title, [Curve([(row["step"], row[metric]) for row in rows], name.replace("_", " "))
-                      for name, rows in histories.items() if rows and metric in rows[0]], "steps")
-        for metric, title in metrics.items()])

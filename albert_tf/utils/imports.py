@@ -117,10 +117,8 @@ def check_installed(user: str, *modules: str) -> None:
     for module in modules:
         if importlib.util.find_spec(module) is None:
             extra, requirements = _EXTRAS[module]
-            no_wheel = module == "tensorflow_text" and sys.platform == "win32"
-            raise ValueError(f"{user} needs the package {requirements.split()[0]}, which " + (
-                "does not exist for Windows: use WSL or Linux" if no_wheel else
-                f"is not installed: pip install {requirements}, or in a clone of albert_tf pip install '.[{extra}]'"))
+            raise ValueError(f"{user} needs the package {requirements.split()[0]}, which is not installed: pip install "
+                             f"{requirements}, or in a clone of albert_tf pip install '.[{extra}]'")
 
 
 class LazyModule:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
-import re
 import shlex
 import signal
 import stat
@@ -15,17 +14,11 @@ import threading
 import time
 from typing import Collection, Iterator, Mapping, Sequence
 
-_MODULE = "python -m albert_tf"
-_INSTALLED = "albert-tf"
-
-
-def launcher() -> str:
-    """What a user types before a command's name: `albert-tf` in an installed package, else `python -m albert_tf`."""
-    return _INSTALLED if pathlib.Path(sys.argv[0]).name.split(" ")[0] == _INSTALLED else _MODULE
+LAUNCHER = "python -m albert_tf"  # what stands before a command's name in messages
 
 
 def typed_command(started: str) -> str:
-    """What a user has typed before the flags, such as `python run_squad.py` or `albert-tf serve`."""
+    """What a user has typed before the flags, such as `python run_squad.py`."""
     if " " in started:  # set by albert_tf.__main__
         return started
     path = pathlib.Path(started)
@@ -42,13 +35,6 @@ def command_line() -> str:
 def command_name(started: str) -> str:
     """The name of a command, such as "run_squad", or of another program, at the start of an error message."""
     return typed_command(started).split(" ")[-1].removesuffix(".py")
-
-
-def as_started(text: str) -> str:
-    """A text such as a docstring with its commands as an installed package has them, if this is one."""
-    if launcher() != _INSTALLED:
-        return text
-    return re.sub(rf"\b{_MODULE} (?=\w)", f"{_INSTALLED} ", text)
 
 
 def ending_signals() -> list[signal.Signals]:

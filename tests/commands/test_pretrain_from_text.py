@@ -59,9 +59,8 @@ def test_a_recipe_leads_from_a_text_to_a_model_that_fills_masks(recipe, tmp_path
         model = tmp_path / "out" / recipe
         printed = session.run(script="fill_mask", init_checkpoint=model, text="the old [MASK] saw")
     assert "the old" in printed
-    curve = (tmp_path / "out/training.svg").read_text()
     stages = [name for name, run in runs.items() if run.script == "run_pretraining" and "num_train_steps" in run.flags]
-    assert stages and all(f">{stage.replace('_', ' ')}<" in curve for stage in stages)
+    assert all((tmp_path / "out" / stage / "model.ckpt-best.index").exists() for stage in stages)
     if recipe == "quick":
         best = best_of(read_history(str(tmp_path / "out/stage_2"), "masked_lm_accuracy"), "masked_lm_accuracy")
         pattern = r"masked pieces .*: accuracy ([\d.]+) \(.* ([\d.]+)\), cross entropy ([\d.]+) nats \(.* ([\d.]+)\)"
