@@ -11,7 +11,6 @@ import pytest
 import script_process
 from in_process import loaded
 from new_head import new_head
-from server_running import running
 from tiny import TINY_TEXT
 
 from albert_tf.commands import serve
@@ -87,11 +86,3 @@ def test_answers_under_way_are_sent_before_a_signal_ends_the_script(served, numb
             assert len(json.loads(connection.getresponse().read())["predictions"]) == 200
         printed, _ = process.communicate()
         assert process.returncode == 0 and printed.splitlines()[-1].endswith("] ended")
-
-
-def test_a_port_that_is_taken_is_named():
-    with running([]) as server:
-        done = script_process.run("serve", dict(init_checkpoint="no such model", port=server.server_address[1]),
-                                  merged=True)  # before it loads
-    assert done.returncode == 1
-    assert f"error: --host=127.0.0.1 --port={server.server_address[1]} cannot be used: " in done.stdout

@@ -7,17 +7,17 @@ import os
 import numpy as np
 import pytest
 import tensorflow as tf
-from in_process import loaded
 from new_head import new_head
 from saved_models import export, served_saved_model
 from server_running import ask, assert_same, post, running
 from tiny import TINY_TEXT, rows
 
 from albert_tf import keras
+from albert_tf.commands import serve
 from albert_tf.export.conversion import save
 from albert_tf.export.onnx.session import OnnxModel, from_onnx
 from albert_tf.export.onnx.writing import to_onnx, write_companions
-from albert_tf.server import app, models
+from albert_tf.server import models
 from albert_tf.server.models import model_of_source, served_model
 from albert_tf.tasks.classification.answers import text_logits
 from albert_tf.tasks.masked_lm import fill_masks
@@ -204,24 +204,9 @@ def test_ids_that_the_model_does_not_have_are_an_error_of_the_request(made, monk
             model.signatures["ids"].run(dict(input_ids=ids, input_mask=ids, segment_ids=ids * 0))
 
 
-def test_the_command_serves_an_onnx_file_beside_other_models(made, monkeypatch):
+def test_the_command_serves_an_onnx_file_beside_other_models(made):
     folder = made("classifier", num_labels=2)[2]
-    found = []
-
-    class Server:
-        url = "http://x/"
-
-        def __init__(self, models, *_, **__):
-            found.extend(models)
-
-        def serve_forever(self):
-            pass
-
-        server_close = serve_forever
-
-    monkeypatch.setattr(app, "ModelServer", Server)
-    with loaded("serve") as run:
-        assert run(onnx_model=[f"{folder}/model.onnx", folder], init_checkpoint="albert_tiny_en", port=0) == 0
+    found = serve.load(serve.Options(onnx_model=(f"{folder}/model.onnx", folder), init_checkpoint=("albert_tiny_en",)))
     assert [model.name for model in found] == ["albert_tiny_en", "model", "onnx"]
     assert found[1].description.startswith("classifier from model: ")
 

@@ -4,11 +4,9 @@ import concurrent.futures
 import contextlib
 import http.client
 import json
-import queue
 import socket
 import threading
 import time
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -320,21 +318,3 @@ def test_a_client_that_has_gone_gets_no_further_batch():
         slow.go.release(2)
         assert predict(server, dict(instances=["b"]), "slow")[0] == 200
         assert slow.batches == 2
-
-
-def test_the_end_waits_for_answers_under_way():
-    slow = Slow()
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        with running([slow.model]) as server:
-            answers = [pool.submit(predict, server, dict(instances=["a"]), "slow") for _ in range(4)]
-            assert slow.started.acquire(timeout=60)
-            assert becomes_true(lambda: slow.rows + len(server._batchers[0]._waiting) == 4)
-            threading.Timer(1, slow.go.release, [4]).start()
-        assert [answer.result(60)[0] for answer in answers] == [200] * 4
-
-
-def test_a_request_that_is_one_too_many_to_wait_has_status_503():
-    batcher = mock.Mock(submit=mock.Mock(side_effect=queue.Full))
-    with running([MODEL], batcher=lambda: batcher) as server:
-        assert predict(server, dict(instances=["a"])) == (
-            503, dict(error="too many requests are waiting: try later"))

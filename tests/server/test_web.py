@@ -150,15 +150,6 @@ def test_the_page_is_not_allowed_to_connect_to_other_hosts(pages):
     assert any("Content Security Policy" in error for error in page.errors())
 
 
-def test_texts_are_compared_by_the_cosines_of_their_vectors(pages):
-    folder, page = pages("sentence_encoder")
-    page.fill("text", "The door is open.\n\nWell, no.\nThe door is open.")
-    page.click("Compare", "#form button")
-    shown = page.wait_for("return document.getElementById('result').innerText").split("\n")
-    a, b = albert_tf.text_vectors(from_onnx(str(folder)), VOCABULARY.tokenizer(), ["The door is open.", "Well, no."])
-    assert shown == ["The door is open.", "1.000", "Well, no.", f"{a @ b:.3f}"]
-
-
 @pytest.mark.parametrize("lower", [True, False])
 def test_words_of_a_wordpiece_vocabulary_have_their_offsets(golden, pages, lower):
     vocabulary = VocabularyFiles(None, str(golden / "wordpiece/vocab.txt"), lower, not lower)

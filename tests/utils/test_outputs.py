@@ -25,7 +25,6 @@ from albert_tf.utils.manifests import (
     is_replaceable,
     made_from_of,
     manifest_of,
-    manifest_path,
     model_files,
     output_folder,
     output_set,
@@ -228,21 +227,6 @@ def test_a_step_that_fails_leaves_the_earlier_output_or_the_new_one(tmp_path, mo
     assert number > 3
 
 
-def test_an_error_of_putting_an_earlier_file_back_names_that_file(tmp_path, monkeypatch):
-    write_shards(tmp_path, "first")
-    replace = os.replace
-
-    def failing(old, new):
-        if "earlier" in old + new:
-            raise OSError(errno.EIO, "Input/output error", old, None, new)
-        replace(old, new)
-
-    monkeypatch.setattr(os, "replace", failing)
-    with pytest.raises(OSError) as raised:
-        write_shards(tmp_path, "second")
-    assert _one_line(raised.value) == f"{tmp_path}/x.manifest.json: Input/output error"
-
-
 def test_a_temporary_folder_that_cannot_be_removed_is_a_warning(tmp_path, monkeypatch, caplog):
     with monkeypatch.context() as patch:
         patch.setattr(os, "rmdir", lambda *_: None)
@@ -371,13 +355,6 @@ def test_nothing_is_refused_on_file_systems_without_locks_and_remote_ones(tmp_pa
 
 
 # --- manifests -------------------------------------------------------------------------------------------------------
-
-
-def test_names():
-    assert manifest_path("a/x.tfrecord") == "a/x.manifest.json"
-    assert manifest_path("a/x.tf_record") == "a/x.tf_record.manifest.json"
-    assert shard_paths("a/x.tfrecord", 1) == ["a/x.tfrecord"]
-    assert shard_paths("a/x.tfrecord", 2) == ["a/x-00000-of-00002.tfrecord", "a/x-00001-of-00002.tfrecord"]
 
 
 def test_a_manifest_has_sizes_and_what_a_set_was_made_from(tmp_path):

@@ -68,47 +68,34 @@ def test_a_command_ends_its_work_after_a_signal(hang_up, tmp_path, number, to_gr
     assert (tmp_path / "saved").read_text() == str(passed_on.value)
 
 
-@pytest.mark.parametrize("number, ignored, status, printed", [
-    (signal.SIGTERM, False, 143, "ended by SIGTERM\n"), (signal.SIGHUP, False, 129, "ended by SIGHUP\n"),
-    (signal.SIGHUP, True, 0, "")], ids=["SIGTERM", "SIGHUP", "nohup"])
-def test_a_signal_ends_a_block_with_a_line_and_no_temporary_files(hang_up, tmp_path, number, ignored, status, printed):
-    program = f"""
-import os, signal
-if {ignored}:
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-from albert_tf.utils.processes import ended_by_signals
-from albert_tf.utils.outputs import output
-with ended_by_signals(), output("output") as temporary:
-    open(temporary, "w").close()
-    os.kill(os.getpid(), {number.value})
-assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-"""
-    assert result_of(tmp_path, program) == (status, printed)
-    assert [path.name for path in tmp_path.iterdir()] == (["output"] if ignored else [])
-
-
-@pytest.mark.parametrize("number, status, printed, error", [
-    (signal.SIGTERM, 143, "ended by SIGTERM\n", "SystemError('error return without exception set')"),
-    (signal.SIGHUP, 129, "ended by SIGHUP\n", "RuntimeError('scope')"),
-    (signal.SIGINT, 130, "interrupted\n", "RuntimeError('scope')")], ids=lambda value: getattr(value, "name", None))
-def test_an_error_that_replaces_what_a_signal_raised_ends_as_the_signal(
-        hang_up, tmp_path, number, status, printed, error):
-    """TensorFlow's C code raises SystemError if a handler raises within it, and its device scopes RuntimeError."""
-    program = f"""
+BLOCK = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
+{before}
 from albert_tf.utils.processes import ended_by_signals
+from albert_tf.utils.outputs import output
 try:
-    with ended_by_signals():
+    with ended_by_signals(), output("output") as temporary:
         try:
-            os.kill(os.getpid(), {number.value})
+            os.kill(os.getpid(), {number})
         finally:
-            raise {error}
+            {after}
 except KeyboardInterrupt:
-    print("interrupted", file=sys.stderr)
     sys.exit(130)
+assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 """
-    assert result_of(tmp_path, program) == (status, printed)
+
+
+@pytest.mark.parametrize("number, before, after, status, printed", [
+    (signal.SIGTERM, "", "pass", 143, "ended by SIGTERM\n"), (signal.SIGHUP, "", "pass", 129, "ended by SIGHUP\n"),
+    (signal.SIGHUP, "signal.signal(signal.SIGHUP, signal.SIG_IGN)", "pass", 0, ""),  # nohup
+    # TensorFlow's C code raises SystemError if a handler raises within it, and its device scopes RuntimeError.
+    (signal.SIGTERM, "", "raise SystemError('error return without exception set')", 143, "ended by SIGTERM\n"),
+    (signal.SIGINT, "", "raise RuntimeError('scope')", 130, "")], ids=str)
+def test_a_signal_ends_a_block_with_a_line_and_no_temporary_files(
+        hang_up, tmp_path, number, before, after, status, printed):
+    assert result_of(tmp_path, BLOCK.format(number=number.value, before=before, after=after)) == (status, printed)
+    assert [path.name for path in tmp_path.iterdir()] == ([] if status else ["output"])
 
 
 def test_an_error_without_a_signal_stays():
