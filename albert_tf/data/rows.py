@@ -187,7 +187,8 @@ def read_objects(path: str, columns: Sequence[str] | None = None) -> Iterator[tu
 def read_texts(path: str, column: str | None = None) -> Iterator[str]:
     """The lines of a text file, or the texts of a column of a table. Line breaks in a column's text become spaces."""
     if column is None:
-        return _lines(path)
+        check_is_text(path, None)
+        return read_lines(path)
     return (" ".join(text.splitlines()) for text in _column(path, column))
 
 
@@ -197,7 +198,7 @@ def read_document_lines(path: str, column: str | None = None) -> Iterator[str]:
     With a column, a row is a document, and its empty lines are skipped.
     """
     if column is None:
-        return itertools.chain(_lines(path), [""])
+        return itertools.chain(read_texts(path), [""])
     return (line for text in _column(path, column)
             for line in itertools.chain(filter(str.strip, text.replace("\r", "\n").split("\n")), [""]))
 
@@ -336,11 +337,6 @@ def _index_of(column: Column, header: list[str] | None, path: str, delimiter: st
     return header.index(column)
 
 
-def _lines(path: str) -> Iterator[str]:
-    check_is_text(path, None)
-    return read_lines(path)
-
-
 def _column(path: str, column: str) -> Iterator[str]:
     if is_of_objects(path):
         for number, values in read_objects(path, [column]):
@@ -393,11 +389,7 @@ def read_parquet(path: str, columns: Sequence[str] | None = None) -> Iterator[tu
 
 
 def class_names(path: str, column: str) -> list[str] | None:
-    """The names of the classes in a column of numbers, or of lists of them, if the library `datasets` stored them.
-
-    Args:
-      path: path of a readable file of rows. Only Parquet can have the names.
-    """
+    """The names of the classes in a column of numbers or lists, if the library `datasets` stored them (in Parquet)."""
     if not is_parquet(path):
         return None
     import pyarrow.parquet

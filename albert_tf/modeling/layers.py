@@ -148,7 +148,12 @@ def _gradients_of_layer_norm(x, residual, gamma, upstream, *dropout):
     XLA for GPUs would keep a product in memory, in float32, for both the sums over rows and those over columns. The
     barrier hides from it that both read the same values: 138 instead of 200 microseconds (16,384 tokens on an H100).
     """
-    mean, scale = optimization_barrier(_mean_and_scale(_total(x, residual, *dropout)))
+    total = _total(x, residual, *dropout)
+    first = total[..., :1]  # differences from a row's first value keep their digits if the mean is large
+    mean = tf.reduce_mean(total - first, axis=-1, keepdims=True)
+    variance = tf.reduce_mean(tf.square(total - first), axis=-1, keepdims=True) - tf.square(mean)
+    mean, scale = optimization_barrier(
+        (first + mean, tf.math.rsqrt(tf.maximum(variance, 0.0) + LAYER_NORM_EPSILON)))
     normalised = (_total(x, residual, *dropout) - mean) * scale
     of_normalised = tf.cast(upstream, tf.float32) * gamma
     of_total = (of_normalised - tf.reduce_mean(of_normalised, axis=-1, keepdims=True)
@@ -160,14 +165,6 @@ def _gradients_of_layer_norm(x, residual, gamma, upstream, *dropout):
     rows = list(range(len(x.shape) - 1))
     return (of_x, tf.cast(of_total, x.dtype) if dropout else None,
             tf.reduce_sum(upstream * normalised, rows), tf.reduce_sum(upstream, rows))
-
-
-def _mean_and_scale(total):
-    """The mean and 1 / (standard deviation) of each row. Differences from its first value keep the digits."""
-    first = total[..., :1]
-    mean = tf.reduce_mean(total - first, axis=-1, keepdims=True)
-    variance = tf.reduce_mean(tf.square(total - first), axis=-1, keepdims=True) - tf.square(mean)
-    return first + mean, tf.math.rsqrt(tf.maximum(variance, 0.0) + LAYER_NORM_EPSILON)
 
 
 def activation(name: str, training: bool = False) -> Callable:

@@ -115,10 +115,7 @@ class AlbertPhonemePretrainer(MaskedLmModel):
         """The sum of the weighted cross entropies of words, for training.
 
         The gradients are computed with the losses, block by block, so that no logits are kept or computed twice.
-
-        Args:
-          vectors: [rows, H], the vectors that predict a word.
-          labels, weights: int32 and float32 [rows], the ids of the words, and the weights of the losses.
+        `vectors` are [rows, H]; `labels`, the ids of the words, and `weights` are int32 and float32 [rows].
         """
         vectors = self.words.in_compute_dtype(vectors)
         return _summed_loss(vectors, tf.convert_to_tensor(self.words.kernel), tf.convert_to_tensor(self.words.bias),

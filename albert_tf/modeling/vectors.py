@@ -15,16 +15,9 @@ LEAST_LENGTH = 1e-12
 
 
 def pooled(outputs: Mapping[str, tf.Tensor], input_mask: tf.Tensor, pooling: str) -> tf.Tensor:
-    """The vector of each text, float32 [batch, H].
+    """The vector of each text, float32 [batch, H], from an encoder's sequence_output and pooled_output.
 
-    Args:
-      outputs: the outputs of an encoder: sequence_output [batch, seq, H] and pooled_output [batch, H].
-      input_mask: int32 [batch, seq], 1 for tokens, [CLS] and [SEP] included, and 0 for padding.
-      pooling: "mean" or "max" over the tokens, "cls" for the vector of [CLS], "pooler" for the pooled output, which
-        pre-training trains on the order of sentences (Lan et al., 2020, section 3.1).
-
-    Raises:
-      ValueError: there is no such pooling.
+    `pooling` is "mean" or "max" over the tokens, [CLS] and [SEP] included, "cls" for the vector of [CLS], or "pooler".
     """
     check_one_of("pooling", pooling, POOLINGS)
     if pooling == POOLER:

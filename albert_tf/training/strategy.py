@@ -105,20 +105,15 @@ def _tpu_strategy(config: Devices) -> tf.distribute.Strategy:
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=address or "", zone=config.tpu_zone,
                                                                      project=config.gcp_project)
-        _check_answers(resolver)
+        for worker in resolver.cluster_spec().as_dict().get("worker", []):  # TensorFlow would wait for them forever
+            host, _, port = worker.rpartition(":")
+            socket.create_connection((host, int(port)), timeout=_ANSWER_SECONDS).close()
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except (ValueError, OSError, RuntimeError, tf.errors.OpError) as error:
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ValueError(f"no TPU answers at {address or 'this machine'}: {reason}") from error
     return tf.distribute.TPUStrategy(resolver)
-
-
-def _check_answers(resolver: tf.distribute.cluster_resolver.ClusterResolver) -> None:
-    """Raises OSError if one of the resolver's addresses does not answer. TensorFlow itself would wait forever."""
-    for address in resolver.cluster_spec().as_dict().get("worker", []):
-        host, _, port = address.rpartition(":")
-        socket.create_connection((host, int(port)), timeout=_ANSWER_SECONDS).close()
 
 
 def distributed(

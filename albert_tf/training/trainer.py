@@ -145,8 +145,8 @@ class Trainer(keras.Model):
         self._rows_vary = rows_vary
         self.loss_scale = LossScale() if loss_scaling else None
         self.distribute_reduction_method = "first"  # each replica returns the results of the whole batch
-        self.skipped_in_a_row = _counter("skipped_in_a_row")
-        self.skipped_steps = _counter("skipped_steps")
+        self.skipped_in_a_row = _state("skipped_in_a_row")
+        self.skipped_steps = _state("skipped_steps")
 
     def compile(self, optimizer, **arguments):
         """The same as in Keras, and makes the optimizer's slots."""
@@ -355,7 +355,7 @@ class LossScale(tf.Module):
     def __init__(self, initial: float = 2.0**15):
         super().__init__()
         self.value = _state("loss_scale", initial, tf.float32)
-        self.good_steps = _counter("good_steps")
+        self.good_steps = _state("good_steps")
 
     def update(self, finite: tf.Tensor) -> None:
         """Updates the factor after a step, depending on whether the step's gradients were finite."""
@@ -371,11 +371,7 @@ def _summed(replica: tf.distribute.ReplicaContext, values: Any) -> Any:
     return values if replica.num_replicas_in_sync == 1 else replica.all_reduce(tf.distribute.ReduceOp.SUM, values)
 
 
-def _counter(name: str) -> tf.Variable:
-    return _state(name, 0, tf.int64)
-
-
-def _state(name: str, initial, dtype: tf.DType) -> tf.Variable:
+def _state(name: str, initial=0, dtype: tf.DType = tf.int64) -> tf.Variable:
     """A variable to which all replicas assign the same value."""
     return tf.Variable(initial, trainable=False, dtype=dtype, name=name,
                        aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
