@@ -47,7 +47,7 @@ class Options(TrainedSource, HeadChoice, ReleasedCheckpoint, Pooling, FirstLayer
         "float32", list(DTYPES), "Data type of the weights that --to=hugging_face writes.")
     upload: str | None = fields.string(
         None, "Repository of the Hugging Face Hub, org/name, to which --output_dir is also uploaded, with its model "
-        "card. It is made if it does not exist.")
+        "card. It is made if it does not exist.", needs="to=hugging_face")
     hub_private_repo: bool = fields.boolean(True, "Whether the repository of --upload is private.")
     albert_directory: str | None = fields.string(
         None, "Directory of the checkpoint to convert (the release's flag; --init_checkpoint replaces it and "
@@ -79,9 +79,6 @@ def main(options: Options) -> None:
         raise ValueError("the model is missing: set --init_checkpoint to weights, or --albert_config_file for random "
                          "weights")
     if options.upload is not None:  # before anything is written
-        if options.to != "hugging_face":
-            raise ValueError("--upload needs --to=hugging_face, which programs read from the hub. "
-                             f"Received: --to={options.to}")
         hub.check_upload(options.upload)
     selected = resolve(options, num_layers=options.num_layers)
     config, vocabulary = selected.config, selected.vocabulary

@@ -58,8 +58,6 @@ class Options(VocabularySource):
     word_vocab_file: str | None = fields.string(
         None, "Path of the words of other records, OUTPUT.words.tsv, which these records then share: for "
         "evaluation records, the words of the training records.", needs="objective=phonemes")
-    join_lines: bool = fields.boolean(
-        True, "Whether an example has several lines of a document, if they fit into --max_seq_length.")
     split_lines: str | None = fields.string(
         None, "Code of the text's language, such as en or zh: lines are split into sentences by its rules. Needs the "
         "package sentencex. Default: each line is a sentence, and is truncated to --max_seq_length.")
@@ -140,7 +138,7 @@ def create_phonemes(options: Options) -> None:
     if options.engine != "local":
         raise ValueError("--objective=phonemes has the engine local only")
     table = PhonemeTable.read(options.phoneme_table)
-    phoneme_options = PhonemeOptions(options.max_seq_length, options.word_vocab_size, options.join_lines)
+    phoneme_options = PhonemeOptions(options.max_seq_length, options.word_vocab_size)
     input_files = expand_globs(options.input_file)
     counts = phonemes.create_phoneme_records(
         input_files, output_shards(options), table, phoneme_options, options.num_workers, options.random_seed,

@@ -33,9 +33,9 @@ class Options(Source, HeadChoice, Pooling, FirstLayers, Scoring):
     max_seq_length: int | None = fields.integer(
         None, "Number of tokens of an input. Shorter inputs must be padded to it. Default: the number stored with the "
         "weights, or the model's max_position_embeddings if none is stored.", bounds.SEQ_LENGTH)
-    signature_lengths: tuple[str, ...] | None = fields.names(
-        None, "Comma-separated numbers of tokens. Each file then has a signature length_N for each number N, which "
-        "share the weights. Default: one signature for inputs of --max_seq_length tokens.")
+    signature_lengths: tuple[int, ...] = fields.whole_numbers(
+        (), "Comma-separated numbers of tokens. Each file then has a signature length_N for each number N, which share "
+        "the weights. Default: one signature for inputs of --max_seq_length tokens.", bounds.SEQ_LENGTH)
     max_predictions_per_seq: int = fields.integer(
         20, "Number of masked_lm_positions of an input, for --model=pretrainer.", bounds.PREDICTIONS)
 
@@ -51,10 +51,12 @@ def main(options: Options) -> None:
         head = selected.head(options.model)
         model = selected.pretrained(head, **pooling_arguments(selected, head, options))
         check_length(options.max_seq_length, model.config)
-        longest, lengths = options.max_seq_length or model.row_length, None
-        if options.signature_lengths is not None:
-            lengths = lengths_of(options.signature_lengths, model.config.max_position_embeddings)
-            longest = lengths[-1]
+        longest, lengths = options.max_seq_length or model.row_length, sorted(set(options.signature_lengths))
+        if lengths:
+            longest, most = lengths[-1], model.config.max_position_embeddings
+            if longest > most:
+                raise ValueError(f"--signature_lengths={longest} is more than the model's max_position_embeddings, "
+                                 f"{most}")
         shape: dict[str, Any] = dict(max_seq_length=lengths or longest,
                                      max_predictions_per_seq=options.max_predictions_per_seq)
         score = scorer(selected, model, options, longest) if options.score_data else None
@@ -71,12 +73,3 @@ def main(options: Options) -> None:
             path = os.path.join(options.output_dir, f"{head}_{precision}.tflite")
             write_bytes(path, flatbuffer)
             print_differences(path, flatbuffer, tflite.differences(flatbuffer, model, **shape))
-
-
-def lengths_of(values: tuple[str, ...], most: int) -> list[int]:
-    """The numbers of --signature_lengths in ascending order, each from 1 to the model's number of positions."""
-    for value in values or ("",):
-        if not value.isdecimal() or not 1 <= int(value) <= most:
-            raise ValueError(f"--signature_lengths must be numbers of tokens from 1 to {most}, the model's "
-                             f"max_position_embeddings, such as 32,128. Received: {','.join(values)}")
-    return sorted({int(value) for value in values})

@@ -51,7 +51,6 @@ class PhonemeOptions:
 
     max_seq_length: int  # the largest number of phonemes and separators of a row
     word_vocab_size: int  # the largest number of words that have an id, with the two special ones
-    join_lines: bool = True  # whether a row has several lines of a document, if they fit
 
 
 def create_phoneme_records(
@@ -231,7 +230,7 @@ class _Rows:
         """The rows of lines, in lower-case words. A line that is too long is cut between words."""
         row: Row = []
         for i, line in enumerate(lines):
-            if row and not (self.options.join_lines and line.strip()):
+            if row and not line.strip():
                 yield row
                 row = []
             for word, phonemes in parse_line(line, path, number + i) if line.strip() else ():

@@ -60,14 +60,11 @@ _Part = tuple[_Job, list[int]]  # a job, and the numbers of its rows in one batc
 class Batcher:
     """Runs the signatures of a model in one thread, one batch after the other.
 
-    Requests take turns. The next request starts a batch with its rows, and other requests fill it with rows of the same
-    group. A request with more rows goes to the end of the queue, so a small request waits for at most one batch of each
-    other request. Every second turn goes to the request with the shortest rows, so that long texts do not hold up short
-    ones. The thread never waits for a batch to become full. Batches have a few sizes only (1, 2, 3, 4, 6, 8, 12, 16,
-    ...), since TensorFlow keeps memory for each shape that it has met; rows beyond a size wait for the next turn. A
-    request gets no further batch after its future is cancelled.
-
-    `submit` rejects a request if max_waiting others wait. `on_batch` is called with the number of rows of each batch.
+    The next request starts a batch with its rows, and other requests fill it with rows of the same group. A request
+    with more rows goes to the end of the queue, so a small request waits for at most one batch of each other request.
+    Every second turn goes to the request with the shortest rows, so that long texts do not hold up short ones. The
+    thread never waits for a batch to become full. Batches have a few sizes only (1, 2, 3, 4, 6, 8, 12, 16, ...), since
+    TensorFlow keeps memory for each shape that it has met. `on_batch` is called with the number of rows of each batch.
     """
 
     def __init__(self, batch_size: int = 16, max_waiting: int = 256):

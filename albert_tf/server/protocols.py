@@ -1,12 +1,6 @@
-"""The endpoints of other servers, for use with their clients.
+"""The endpoints of OpenAI (/v1/embeddings) and text-embeddings-inference (all others), for use with their clients.
 
-    POST /v1/embeddings    vectors of texts, as OpenAI has it
-    POST /embed            vectors of texts, as text-embeddings-inference has this and the next four
-    POST /rerank           texts by their relevance for a query
-    POST /predict          labels of texts, or of pairs of texts
-    POST /similarity       cosines of a text and others
-    POST /tokenize         the pieces of texts
-    POST /                 /embed, /predict or /similarity, whichever the model can answer, for huggingface_hub's client
+/ is /embed, /predict or /similarity, whichever the model can answer, for huggingface_hub's client.
 
 An endpoint turns a request into a Call: inputs of one of the model's signatures, and a function from its outputs to the
 answer. The application runs it like a request of TensorFlow Serving's. The fields of a request are JSON schemas, by

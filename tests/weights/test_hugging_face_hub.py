@@ -184,7 +184,7 @@ def test_a_conversion_is_uploaded_with_its_card_and_is_private(model_hub, folder
 
 
 @pytest.mark.parametrize("flags, error", [
-    (dict(to="tf1", upload="org/mine"), "--upload needs --to=hugging_face"),
+    (dict(to="tf1", upload="org/mine"), "--upload=org/mine has no effect without --to=hugging_face"),
     (dict(upload="mine"), "a model on the hub is hf://org/name"),
     (dict(upload="org/mine@v1"), "is org/name, without revision and subfolder. Received: org/mine@v1"),
     (dict(upload="org/mine"), "hf://org/mine cannot be uploaded (")])
