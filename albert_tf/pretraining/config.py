@@ -43,8 +43,8 @@ class PretrainingConfig(Config):
         PretrainingSteps, optimizer="lamb", learning_rate=0.00176, train_batch_size=4096)
     devices: Devices = fields.part(Devices)
     distillation: Distillation = fields.part(Distillation)
-    input_file: str = fields.string(
-        "", "Comma-separated list of paths and globs of the training records, which must have the same length.")
+    input_file: str | None = fields.string(
+        None, "Comma-separated list of paths and globs of the training records, which must have the same length.")
     eval_input_file: tuple[str, ...] = fields.strings(
         (), "Comma-separated list of paths and globs of records that --do_eval evaluates. Repeat the flag for "
         "several sets: each set is evaluated separately, at the length of its records, and the first one decides which "

@@ -58,11 +58,12 @@ def _pretrain(options: PretrainingConfig, selected: ResolvedModel, strategy: tf.
     make_directory(output_dir)
     if options.do_train:  # an evaluation has the length of its records
         check_length(options.max_seq_length, config)
+    input_file = options.input_file or ""
     training_sets = [reading.open_records(
-        expand_globs(options.input_file), options.max_seq_length, options.max_predictions_per_seq, config.vocab_size)
+        expand_globs(input_file), options.max_seq_length, options.max_predictions_per_seq, config.vocab_size)
     ] if options.do_train else []
     evaluation_sets = [_evaluation_records(options, patterns, config)
-                       for patterns in options.eval_input_file or [options.input_file]] if options.do_eval else []
+                       for patterns in options.eval_input_file or [input_file]] if options.do_eval else []
     all_files = _files_of(training_sets + evaluation_sets)
     formats = {records.phonemes for records in training_sets + evaluation_sets}
     for file in (records.files[0] for records in evaluation_sets if records.phonemes):

@@ -21,7 +21,7 @@ from albert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
 from albert_tf.tasks.sentence_vectors.config import SentenceVectorsConfig
 from albert_tf.tasks.squad.config import SquadConfig
 from albert_tf.tasks.tagging.config import TaggingConfig
-from albert_tf.training.config import Devices, FineTuningTraining, Schedule, Training, default_interval
+from albert_tf.training.config import Devices, FineTuningTraining, Training, default_interval
 from albert_tf.utils import bounds
 from albert_tf.weights.source import SOURCE_OPTIONS, Source
 
@@ -34,17 +34,16 @@ def config_of(config_class, script, **values):
 
 
 @pytest.mark.parametrize("script, config_class, needed", [
-    ("run_pretraining", PretrainingConfig, dict(input_file=("a.tfrecord",))),
+    ("run_pretraining", PretrainingConfig, dict(input_file="a.tfrecord")),
     ("run_squad", SquadConfig, dict(do_eval=True, predict_file="dev.json")),
     ("run_classifier", ClassifierConfig, dict(do_eval=True, task_name="rte", data_dir="glue")),
     ("run_race", MultipleChoiceConfig, dict(data_dir="race")),
     ("run_tagging", TaggingConfig, dict(do_eval=True, eval_file="dev.conll")),
     ("run_sentence_embeddings", SentenceVectorsConfig, dict(do_eval=True, data_dir="glue"))])
 def test_the_flags_of_a_command_make_the_config_of_its_python_class(script, config_class, needed):
-    flags_of_it = {name: value[0] if isinstance(value, tuple) else value for name, value in needed.items()}
-    assert config_of(config_class, script, output_dir="out", **flags_of_it) == config_class(output_dir="out", **needed)
+    assert config_of(config_class, script, output_dir="out", **needed) == config_class(output_dir="out", **needed)
     changed = config_of(config_class, script, output_dir="out", learning_rate=0.5, runtime="jax", do_lower_case=False,
-                        **flags_of_it)
+                        **needed)
     assert (changed.training.learning_rate, changed.devices.runtime, changed.source.do_lower_case) == (
         0.5, "jax", False)
 
@@ -142,12 +141,11 @@ def test_the_flags_that_the_page_does_not_list_have_the_releases_defaults(script
     assert {name: found[name] for name in RELEASE[script]} == RELEASE[script]
 
 
-@pytest.mark.parametrize("steps, interval", [
-    (125_000, 5000), (25_000, 5000), (24_000, 4800), (7557, 1500), (12, 2), (3, 1)])
+@pytest.mark.parametrize("steps, interval", [(125_000, 5000), (24_000, 4800), (7557, 1500), (3, 1)])
 def test_a_short_run_is_evaluated_five_times(steps, interval):
     assert default_interval(steps, 5000) == interval
     if steps == 125_000:  # as often as the release
-        config = PretrainingConfig(output_dir="out", input_file=("a",))
+        config = PretrainingConfig(output_dir="out", input_file="a")
         assert config.training.schedule.save_checkpoints_steps == interval
 
 
@@ -156,13 +154,8 @@ def test_manifests_have_all_flags_of_the_model():
 
 
 ACTION = dict(output_dir="out", do_train=True, train_file="train.json")
-REQUIRED = {
-    "create_pretraining_data": ("input_file", "output_file"), "train_vocabulary": ("input_file", "model_prefix"),
-    "extract_embeddings": ("input_file", "output_file"),
-    "export_to_tfhub": ("albert_directory", "export_path"),
-    "export_to_tflite": ("output_dir",), "run_pretraining": ("output_dir",), "run_squad": ("output_dir",),
-    "run_classifier": ("output_dir",), "run_glue": ("data_dir", "output_dir"),
-    "run_race": ("output_dir",), "run_sentence_embeddings": ("output_dir",)}
+REQUIRED = {"create_pretraining_data": ("input_file", "output_file"), "run_pretraining": ("output_dir",),
+            "run_squad": ("output_dir",), "run_glue": ("data_dir", "output_dir")}
 
 
 @pytest.mark.parametrize("script", REQUIRED)
@@ -190,10 +183,7 @@ def test_whole_numbers_out_of_bounds_are_refused_by_flag_and_value(capsys):
 
 @pytest.mark.parametrize("make, message", [
     (lambda: AlbertConfig(60, num_hidden_layers=10**9), "num_hidden_layers .* from 1 to 1,000. .*=1000000000"),
-    (lambda: SegmentOptions(10**12, 0.1), "max_seq_length .* from 5 to 65,536. .*=1000000000000"),
     (lambda: MaskingOptions(20, ngram=10**9), "ngram .* from 1 to 100. .*=1000000000"),
-    (lambda: MaskingOptions(20, masked_lm_prob="much"), "masked_lm_prob must be a number .*='much'"),
-    (lambda: CreationOptions(SegmentOptions(32, 0.1), MaskingOptions(5), 1, 2**40), "random_seed .*=1099511627776"),
     (lambda: CreationOptions(SegmentOptions(32, 0.1), MaskingOptions(33), 1, 1),
      "max_predictions_per_seq must be at most max_seq_length 32. Received: 33"),
     (lambda: Training(optimizer="sgd"), "optimizer must be one of lamb, adamw. Received: 'sgd'"),
@@ -202,7 +192,6 @@ def test_whole_numbers_out_of_bounds_are_refused_by_flag_and_value(capsys):
     (lambda: SquadConfig(**ACTION, training=Training()), "training must be a FineTuningTraining. Received: Training"),
     (lambda: SquadConfig(**ACTION, training=FineTuningTraining(random_seed=2**31 - 2), num_runs=3), "=2147483648"),
     (lambda: SquadConfig(**ACTION, ensemble_checkpoints=["a", "b"]), r"ensemble_checkpoints must be a tuple. Received"),
-    (lambda: Schedule(0), "num_train_steps .*=0"),
     (lambda: ClassifierConfig(output_dir="out", task_name="cola", eval_batch_size=10**19),
      "eval_batch_size .*=10000000000000000000"),
     (lambda: worker_pool(3000, print).__enter__(), "num_workers must be a whole number from 1 to 1,024. .*=3000"),
