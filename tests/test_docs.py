@@ -12,10 +12,9 @@ from absl.testing import flagsaver
 from documentation import Page, check_printed, flags_of, script_commands, write_checkpoints
 from in_process import loaded
 from model_hub import running_hub, set_offline, use_hub
-from pretraining_runs import write_tiny_recipe
+from pretraining_runs import write_synthetic_text, write_tiny_recipe
 from script_process import arguments_of
 from script_session import REPOSITORY, ScriptSession
-from synthetic_text import write_synthetic_text
 
 PATHS = [*(REPOSITORY / name for name in (
              "README.md", "SECURITY.md", "AGENTS.md", "CONTRIBUTING.md", "studies/README.md")),

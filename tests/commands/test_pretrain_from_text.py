@@ -7,9 +7,8 @@ from unittest import mock
 
 import pytest
 from in_process import loaded
-from pretraining_runs import RECIPES, read_runs, write_tiny_recipe
+from pretraining_runs import RECIPES, read_runs, write_synthetic_text, write_tiny_recipe
 from script_session import ScriptSession
-from synthetic_text import write_synthetic_text
 
 from albert_tf.commands import command_runs
 from albert_tf.commands.command_runs import placeholders
@@ -98,6 +97,7 @@ def texts(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("text", "dev", "other"):
         (tmp_path / f"{name}.txt").write_text(name)
+    (tmp_path / "kettle.txt").write_text("the kettle stood on the stove\n" * 20)
 
 
 def test_without_a_dev_text_lines_all_over_the_text_are_held_out(tmp_path, texts, capsys, started):
@@ -119,60 +119,47 @@ def test_without_a_dev_text_lines_all_over_the_text_are_held_out(tmp_path, texts
         assert contents(tmp_path / "out") == before
 
 
-def test_a_vocabulary_that_python_made_is_not_replaced(tmp_path, texts, capsys, started):
-    (tmp_path / "text.txt").write_text("the kettle stood on the stove\n" * 20)
-    train_vocabulary(["text.txt"], "out/vocabulary", vocab_size=25)
-    before = contents(tmp_path / "out")
-    with loaded("pretrain_from_text") as pretrain_from_text:
-        assert pretrain_from_text(recipe="albert_tiny_en", text="text.txt", dev_text="dev.txt", output_dir="out") == 1
-    error = capsys.readouterr().err
-    assert "out/vocabulary.model was made from Python" in error and "Traceback" not in error
-    assert contents(tmp_path / "out") == before and not started
-
-
 def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def test_another_or_a_changed_text_does_not_replace_the_vocabulary_and_the_records_of_the_first(
         tmp_path, texts, capsys, started):
-    first = dict(recipe="albert_tiny_en", text="text.txt", dev_text="dev.txt", output_dir="out")
+    content = json.loads((RECIPES / "albert_tiny_en.json").read_text())
+    recipe = tmp_path / "recipe.json"
+    recipe.write_text(json.dumps(content))
+    first = dict(recipe="recipe.json", text="text.txt", dev_text="dev.txt", output_dir="out")
     with loaded("pretrain_from_text") as pretrain_from_text:
+        def refuses(message, **flags):
+            output = tmp_path / flags.get("output_dir", "out")
+            before = contents(output)
+            started.clear()
+            assert pretrain_from_text(**{**first, **flags}) == 1
+            assert contents(output) == before and not started
+            assert message in capsys.readouterr().err
+
         assert pretrain_from_text(**first) == 0 and len(started) == len(read_runs("albert_tiny_en"))
         (tmp_path / "out/two_layers.json").write_text("{}")  # to see that it is not written again
-        before = contents(tmp_path / "out")
-        for flags, flag in ((dict(text="other.txt"), "--input_file"), (dict(dev_text="other.txt"), "--input_file"),
-                            (dict(text_column="body"), "--text_column")):
-            assert pretrain_from_text(**{**first, **flags}) == 1
-            assert contents(tmp_path / "out") == before and len(started) == len(read_runs("albert_tiny_en"))
-            assert f"was made with another {flag}, and would be replaced" in capsys.readouterr().err
+        for flags in (dict(text="other.txt"), dict(dev_text="other.txt")):
+            refuses("was made with another --input_file, and would be replaced", **flags)
+        refuses("was made with another --text_column, and would be replaced", text_column="body")
         (tmp_path / "text.txt").write_text("changed")
-        assert pretrain_from_text(**first) == 1
-        assert "text.txt has changed since out/vocabulary.model was made from it" in capsys.readouterr().err
+        refuses("text.txt has changed since out/vocabulary.model was made from it")
         (tmp_path / "text.txt").write_text("text")
         (tmp_path / "out/dev64.tfrecord").unlink()  # an incomplete output is made again
         started.clear()
         assert pretrain_from_text(**{**first, "text": str(tmp_path / "text.txt")}) == 0
-    assert [script for script in started if script in READERS_OF_TEXTS] == ["create_pretraining_data"]
-
-
-def test_a_run_continues_with_more_steps_but_not_with_other_records(tmp_path, texts, capsys, started):
-    content = json.loads((RECIPES / "albert_tiny_en.json").read_text())
-    recipe = tmp_path / "recipe.json"
-
-    def pretrain(run, **flags):
-        content["runs"][run]["flags"].update(flags)
+        assert [script for script in started if script in READERS_OF_TEXTS] == ["create_pretraining_data"]
+        content["runs"]["stage_3"]["flags"].update(num_train_steps=20000)  # a run continues with more steps
         recipe.write_text(json.dumps(content))
-        return pretrain_from_text(recipe=str(recipe), text="text.txt", dev_text="dev.txt", output_dir=str(tmp_path))
-
-    with loaded("pretrain_from_text") as pretrain_from_text:
-        assert pretrain("stage_3", num_train_steps=10000) == 0
         started.clear()
-        assert pretrain("stage_3", num_train_steps=20000) == 0
+        assert pretrain_from_text(**first) == 0
         assert not set(started) & set(READERS_OF_TEXTS) and "run_pretraining" in started
-        started.clear()
-        assert pretrain("train256", dupe_factor=9) == 1 and not started
-    assert "was made with another --dupe_factor" in capsys.readouterr().err
+        content["runs"]["train256"]["flags"].update(dupe_factor=9)  # but not with other records
+        recipe.write_text(json.dumps(content))
+        refuses("was made with another --dupe_factor")
+        train_vocabulary(["kettle.txt"], "python/vocabulary", vocab_size=25)
+        refuses("python/vocabulary.model was made from Python", output_dir="python")
 
 
 def test_the_casing_is_that_of_the_vocabulary_that_the_recipe_makes(tmp_path, texts, capsys, started):
@@ -193,10 +180,8 @@ def test_the_casing_is_that_of_the_vocabulary_that_the_recipe_makes(tmp_path, te
 
 @pytest.mark.parametrize("content, message", [
     (dict(), "'runs' is missing"),
-    (dict(runs={}, configs=dict(small=dict(like="none", changes={}))), "configs.small: no preset 'none'"),
     (dict(runs={}, configs=dict(small=dict(like="albert_tiny_en", changes=dict(heads=2)))),
      "configs.small: unknown config key: heads"),
-    (dict(runs=dict(first=dict(like="second", flags={}))), "runs.first: \"like\" must be the name of an earlier run"),
     (dict(runs=dict(first=dict(script="http.server", flags={}))), "runs.first: there is no command 'http.server'"),
     (dict(runs=dict(first=dict(script="fill_mask", flags=dict(albert_config_file="{outputdir}/small.json")))),
      "has an unknown placeholder {outputdir}; the known ones are text, dev_text"),

@@ -78,6 +78,20 @@ def ask(folder, *questions):
     return json.loads(run(HELPERS / "saved_model_client.py", folder, input=json.dumps(questions)))
 
 
+# Loads a SavedModel as a program in another language does: with a few op libraries instead of tensorflow_text.
+OP_LIBRARIES_CLIENT = """
+import importlib.util, os, sys
+import tensorflow as tf
+
+folder, *libraries = sys.argv[1:]
+package = os.path.dirname(importlib.util.find_spec("tensorflow_text").origin)  # which is not imported
+for library in libraries:
+    tf.load_op_library(os.path.join(package, "python/ops", library))
+assert tf.saved_model.load(folder).signatures["serving_default"](text=tf.constant(["Ada [MASK] a boat."]))
+assert not any(name.startswith(("albert_tf", "tensorflow_text")) for name in sys.modules)
+"""
+
+
 def test_the_op_libraries_that_the_page_on_serving_names_are_enough(tmp_path, tokenizer, config):
     page = (HELPERS.parents[1] / "docs/serving.md").read_text("utf-8")
     rows = dict(re.findall(r"^\| (\w+)[^|]*\| (`_.*`) \|$", page, re.MULTILINE))
@@ -86,13 +100,28 @@ def test_the_op_libraries_that_the_page_on_serving_names_are_enough(tmp_path, to
     export_tagging(str(tmp_path / "served"), model, tokenizer, TaggingFeatureOptions(16))
     libraries = re.findall(r"_\w+\.so", " ".join(named))
     # A process of its own: those of script_process have tensorflow_text.
-    done = subprocess.run([sys.executable, HELPERS / "op_library_client.py", ",".join(libraries), tmp_path / "served"],
+    done = subprocess.run([sys.executable, "-c", OP_LIBRARIES_CLIENT, tmp_path / "served", *libraries],
                           capture_output=True, text=True, timeout=script_process.TIMEOUT)
     assert done.returncode == 0, done.stderr
 
 
 def int_feature(values):
     return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+
+
+# Calls a SavedModel as a layer of Keras 3, alone and in a model, with nothing of ours.
+KERAS_3_CLIENT = """
+import json, sys
+import keras, numpy as np, tensorflow as tf
+import tensorflow_text  # registers the ops of the tokenization
+
+folder, output, *texts = sys.argv[1:]
+layer = keras.layers.TFSMLayer(folder, call_endpoint="serving_default")
+text = keras.Input([], dtype="string")
+model = keras.Model(text, keras.layers.Rescaling(2.0)(layer(text)[output]))
+print(json.dumps(dict(layer=np.asarray(layer(tf.constant(texts))[output]).tolist(),
+                      model=model.predict(tf.constant(texts), verbose=0).tolist())))
+"""
 
 
 @pytest.mark.parametrize("tokenizer", ["SentencePiece"], indirect=True)
@@ -102,7 +131,7 @@ def test_a_classifier_is_a_layer_of_keras_3(tmp_path, tokenizer, config):
     texts = ["The name of", "file", "very long " * 10]
     expected = tf.nn.softmax(model(tokenizer(texts, max_seq_length=12))["logits"])
     keras_3 = importlib.metadata.version("keras").startswith("3.")
-    done = subprocess.run([sys.executable if keras_3 else python_of("keras-hub"), HELPERS / "keras_3_client.py",
+    done = subprocess.run([sys.executable if keras_3 else python_of("keras-hub"), "-c", KERAS_3_CLIENT,
                            tmp_path / "served", "probabilities", *texts], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     outputs = json.loads(done.stdout)

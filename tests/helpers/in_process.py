@@ -25,8 +25,7 @@ from albert_tf.commands.app import NAMES
 def loaded(script: str) -> Iterator[Callable[..., int]]:
     """Yields run(*operands, **flags), which runs a command or the program at a path, and returns its exit status.
 
-    `run.flags` are its flags, `run.names` what its module defines, and run.arguments(["--name=value", ...]) runs it
-    with a command line.
+    `run.flags` are its flags, and run.arguments(["--name=value", ...]) runs it with a command line.
 
     A flag whose value is a list is repeated, and a flag whose value is None is left out. Flags of other modules, such
     as the demo's, are removed for this time, and the script's flags are removed afterwards.
@@ -66,7 +65,6 @@ def _runner(script: str, main: Callable[[], None]) -> Callable[..., int]:
         return run_arguments([*operands, *arguments_of(values)], len(operands))
 
     run.arguments, run.flags = run_arguments, [flags.FLAGS[name] for name in _defined_flags()]
-    run.names = main.__globals__
     return run
 
 

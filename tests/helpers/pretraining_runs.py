@@ -18,6 +18,7 @@ RUNNER = pathlib.Path(__file__).parent / "script_runner.py"
 CONFIG = TINY_TEXT.replace(vocab_size=VOCAB_SIZE, num_hidden_layers=2, max_position_embeddings=16,
                            hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1).to_dict()
 RECIPES = pathlib.Path(albert_tf.__file__).parent / "recipes" / "pretraining"
+WORDS = "the old king saw a ship and the young queen sang of a cold sea while no man slept on that long night".split()
 # Flags of a recipe's commands.
 SHORTER = dict(vocab_size=50, max_seq_length=16, max_predictions_per_seq=5, train_batch_size=4, eval_batch_size=4,
                num_train_steps=2, num_warmup_steps=1, save_checkpoints_steps=1, precision="float32", num_workers=1)
@@ -39,6 +40,13 @@ def write_tiny_recipe(recipe: str, path: pathlib.Path) -> dict:
     content["runs"] = {name: dataclasses.asdict(run) for name, run in runs.items()}
     path.write_text(json.dumps(content))
     return runs
+
+
+def write_synthetic_text(path):
+    """Writes ten documents of eight sentences, one a line, to a pathlib.Path, and returns it."""
+    sentences = [" ".join(WORDS[(7 * i + j * j) % len(WORDS)] for j in range(i % 5 + 4)) for i in range(80)]
+    path.write_text("\n\n".join("\n".join(sentences[start : start + 8]) for start in range(0, 80, 8)))
+    return path
 
 
 class Runs:

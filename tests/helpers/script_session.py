@@ -34,7 +34,6 @@ class ScriptSession:
     def __init__(self, script: str = None, eagerly: bool = False, environment: dict = None, **flags):
         self._script, self._eagerly, self._flags = script, eagerly, flags
         self._environment = environment or {}
-        self.ended = []  # the scripts that have ended with the expected status
 
     def __enter__(self):
         return self
@@ -47,7 +46,6 @@ class ScriptSession:
         answer = self._ask(script or self._script, arguments_of({**self._flags, **flags}),
                            self._eagerly if eagerly is None else eagerly)
         assert answer["status"] == expect, answer["printed"]
-        self.ended.append(script or self._script)
         return answer["printed"]
 
     def run_command(self, command: list) -> int:

@@ -1,4 +1,9 @@
-"""Pages without a server."""
+"""Pages without a server, and a static host for them."""
+
+import contextlib
+import functools
+import http.server
+import threading
 
 from albert_tf.export.onnx.hugging_face import FILES
 from albert_tf.export.onnx.session import OnnxModel
@@ -17,3 +22,25 @@ def write_page(folder, name, model, node_modules, precision="float32", vocabular
     files = page_files(name, OnnxModel(content, model.settings, vocabulary), FILES[precision])
     write_hugging_face_folder(model, str(folder), vocabulary, {precision: content}, None,
                               {**scripts(node_modules), **files})
+
+
+class _Handler(http.server.SimpleHTTPRequestHandler):
+    extensions_map = {**http.server.SimpleHTTPRequestHandler.extensions_map, ".wasm": "application/wasm",
+                      ".js": "text/javascript", ".mjs": "text/javascript"}
+
+    def log_message(self, *arguments):
+        pass
+
+
+@contextlib.contextmanager
+def static_site(folder):
+    """Yields the URL of the files of a folder."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Handler, directory=str(folder)))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

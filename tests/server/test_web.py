@@ -9,9 +9,8 @@ from in_process import loaded
 from new_head import head_of_name, new_head
 from ordinary_text import sentences
 from server_running import assert_same, post, running
-from static_site import static_site
 from tiny import TINY_TEXT
-from web_pages import NODE_MODULES, VOCABULARY, write_page
+from web_pages import NODE_MODULES, VOCABULARY, static_site, write_page
 
 import albert_tf
 from albert_tf import keras

@@ -15,8 +15,7 @@ REPOSITORY = pathlib.Path(__file__).parents[2]
 sys.path[:0] = map(str, (REPOSITORY, REPOSITORY / "tests/helpers"))
 
 from browser import browser  # noqa: E402
-from static_site import static_site  # noqa: E402
-from web_pages import write_page  # noqa: E402
+from web_pages import static_site, write_page  # noqa: E402
 
 import albert_tf  # noqa: E402
 from albert_tf.export.onnx.hugging_face import FILES  # noqa: E402

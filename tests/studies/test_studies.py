@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from absl import flags
 from in_process import loaded
+from pretraining_runs import write_synthetic_text
 from script_session import ScriptSession
-from synthetic_text import write_synthetic_text
 from tiny import TINY_TEXT
 
 from albert_tf.commands import command_runs

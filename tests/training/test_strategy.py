@@ -105,8 +105,36 @@ def test_one_cpu_reads_the_batches_without_a_copy_to_a_device_and_others_distrib
     assert [[part.numpy().tolist() for part in of_step] for of_step in parts] == [[[0], [1]], [[2], [3]]]
 
 
+# The chief writes a file to the folder, and worker 1 fails.
+PROGRAM = """
+import pathlib
+from absl import flags
+from albert_tf.commands import app
+from albert_tf.training.config import Devices
+from albert_tf.training.strategy import chief_first, create_strategy, is_chief, values_of_all, wait_for_all
+
+flags.DEFINE_string("folder", None, "")
+
+def main():
+    folder = pathlib.Path(flags.FLAGS.folder)
+    strategy = create_strategy(Devices())
+    print("values:", values_of_all(strategy, 10 + strategy.cluster_resolver.task_id), flush=True)
+    with chief_first(strategy):
+        print("seen:", sorted(path.name for path in folder.iterdir()), flush=True)
+        if is_chief(strategy):
+            (folder / "of the chief").write_text("")
+    if not is_chief(strategy):
+        raise ValueError("this worker fails")
+    wait_for_all(strategy)
+
+app.run(main)
+"""
+
+
 def test_two_workers_meet_the_chief_goes_first_and_a_failure_of_one_ends_both_in_one_line(tmp_path):
-    with TwoWorkers(["tests/helpers/worker_program.py", f"--folder={tmp_path}"]) as workers:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "worker_program.py").write_text(PROGRAM)
+    with TwoWorkers([f"{tmp_path}/worker_program.py", f"--folder={tmp_path}/folder"]) as workers:
         (status, of_chief), (status_of_other, of_other) = workers.end_of(0), workers.end_of(1)
     assert "values: [10, 11]\nseen: []\n" in of_chief and "values: [10, 11]\nseen: ['of the chief']\n" in of_other
     assert status_of_other == 1 and of_other.splitlines()[-1] == "worker_program: error: this worker fails"
