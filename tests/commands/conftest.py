@@ -23,19 +23,28 @@ def inputs(tmp_path_factory, golden):
 
 
 @pytest.fixture(scope="session")
-def run_of(session, inputs, golden, config_file, tiny_spm, tmp_path_factory):
-    """A function from the name of a task to its Run, which was trained in graphs, evaluated, and has predicted."""
+def command_of(session, inputs, golden, config_file, tiny_spm, tmp_path_factory):
+    """A function from the name of a task to a Run, which calls its command, and has not been trained."""
     folder = tmp_path_factory.mktemp("runs")
 
-    @functools.cache
-    def run_of(name):
+    def command_of(name):
         task = TASKS[name]
         flags = {flag: value.format(golden=golden, inputs=inputs) if isinstance(value, str) else value
                  for flag, value in task.flags.items()}
         model = dict(albert_config_file=config_file, spm_model_file=tiny_spm, cached_dir=folder / "cached")
         if task.script == "run_race":  # whose defaults these are not
             flags.update(do_train=False, do_eval=False)
-        run = Run(task, session, {**model, **TRAINING, **flags}, folder / name.replace(" ", "_"))
+        return Run(task, session, {**model, **TRAINING, **flags}, folder / name.replace(" ", "_"))
+
+    return command_of
+
+
+@pytest.fixture(scope="session")
+def run_of(command_of):
+    """A function from the name of a task to its Run, which was trained in graphs, evaluated, and has predicted."""
+    @functools.cache
+    def run_of(name):
+        run = command_of(name)
         run.printed = run(output_dir=run.path, do_train=True, do_eval=True, do_predict=True, eagerly=False)
         return run
 

@@ -111,15 +111,6 @@ def test_words_of_every_second_line_are_replaced_by_others_of_the_vocabulary(sta
     assert all(word.isalnum() and len(word) > 1 for word in new)
 
 
-def test_the_loss_is_the_squared_distance_of_vectors_of_length_1():
-    ours, theirs = np.random.default_rng(1).standard_normal([2, 3, 8])
-    loss = SentenceVectorObjective(AlbertSentenceEncoder(TINY)).teacher_loss(
-        *(dict(sentence_embedding=tf.constant(each, tf.float32)) for each in (ours, theirs)), {},
-        dict(examples=tf.constant(3.0)), 1.0)
-    a, b = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (ours, theirs))
-    assert float(loss) == pytest.approx(np.mean(((a - b) ** 2).sum(1)), rel=1e-5)
-
-
 def test_the_loss_of_depths_is_the_mean_of_those_of_the_cut_models(tmp_path):
     random = np.random.default_rng(1)
     config = TINY.replace(num_hidden_layers=4, initializer_range=0.5)

@@ -1,6 +1,7 @@
 """create_pretraining_data.py, run as a user runs it. Its records are tested in tests/pretraining/test_creation.py."""
 
 import hashlib
+import importlib.util
 import json
 import signal
 import time
@@ -8,6 +9,7 @@ import time
 import pytest
 import script_process
 import tensorflow as tf
+from in_process import loaded
 
 from albert_tf.pretraining.creation import create_pretraining_data
 from albert_tf.pretraining.examples import CreationOptions, MaskingOptions, SegmentOptions
@@ -85,3 +87,25 @@ def test_sigterm_ends_a_run_that_is_writing_and_leaves_nothing(tmp_path, text):
         _, printed = process.communicate()
     assert process.returncode == 143 and printed.splitlines()[-1] == "ended by SIGTERM"
     assert leftovers(tmp_path) == set()
+
+
+def test_beam_writes_the_files_of_the_local_engine(tmp_path, text):
+    pytest.importorskip("apache_beam")
+    written, manifests = [], []
+    for engine in ("local", "beam"):
+        done = create(tmp_path, num_shards=2, engine=engine)
+        assert done.returncode == 0, done.stderr
+        written.append({name: (tmp_path / name).read_bytes() for name in leftovers(tmp_path)})
+        manifests.append(json.loads(written[-1].pop("out.manifest.json")))
+        assert manifests[-1]["made_from"].pop("flags")["engine"] == engine
+    assert written[0] == written[1] and len(written[0]) == 2 and manifests[0] == manifests[1]
+
+
+def test_without_apache_beam_one_line_says_how_to_get_it(tmp_path, text, monkeypatch, capsys):
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "apache_beam" else find_spec(name))
+    with loaded("create_pretraining_data") as run:
+        assert create(tmp_path, run=lambda script, flags, **_: run(**flags), engine="beam") == 1
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "create_pretraining_data: error: --engine=beam needs the package apache-beam, which is not "
+        "installed: pip install apache-beam 'proto-plus<1.29', or in a clone of albert_tf pip install '.[beam]'")

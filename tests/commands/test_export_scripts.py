@@ -19,7 +19,7 @@ from albert_tf import keras
 from albert_tf.config import CONFIG_NAME
 from albert_tf.export.conversion import save
 from albert_tf.export.onnx.session import OnnxModel, from_onnx
-from albert_tf.modeling.classifier import AlbertClassifier, AlbertMultipleChoice
+from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.sentence_vectors.vectors import embed, token_ids, vectors_function
@@ -78,16 +78,6 @@ def test_a_vector_of_each_line(run, released, lines, vectors, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x.npy", "x.npy.manifest.json"]
 
 
-@pytest.mark.parametrize("flags, message", [
-    (dict(output_file="x.txt"), "--output_file must end in .npy"),
-    (dict(max_seq_length=17), "--max_seq_length=17 is more than the config's max_position_embeddings, 16")])
-def test_vectors_that_the_flags_cannot_have_are_refused(run, released, lines, tmp_path, flags, message):
-    printed = run("extract_embeddings", expect=1, **{**dict(init_checkpoint=released[0], input_file=lines,
-                                                            output_file=tmp_path / "x.npy"), **flags})
-    assert f"extract_embeddings: error: {message}" in printed.splitlines()[-1]
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.long
 def test_a_module_gives_the_vectors_of_a_pooling(run, released, lines, tmp_path):
     pooling = dict(pooling="mean", normalize=True)
@@ -104,65 +94,44 @@ def test_a_module_gives_the_vectors_of_a_pooling(run, released, lines, tmp_path)
 
 
 @every_export
-def test_an_export_of_ids_has_the_pooling_of_the_flags(run, released, tmp_path, script, length):
-    pooling = dict(pooling="cls", normalize=True)
-    printed = run(script, init_checkpoint=released[0], model="sentence_encoder", output_dir=tmp_path,
-                  precision="float32", **length, **pooling)
+def test_an_export_has_the_head_of_the_weights_and_the_pooling_of_the_flags(run, released, tmp_path, script, length):
+    """The head is inferred as in conversion and serve, unless --model says another one."""
+    ending, flags = script.rpartition("_")[2], dict(precision="float32", **length)
+    save(AlbertClassifier(released[1].config, num_labels=3), str(tmp_path / "model"), "ours",
+         VocabularyFiles(str(released[0] / "30k-clean.model")))
+    for model, name in ((None, "classifier"), ("encoder", "encoder")):
+        run(script, init_checkpoint=tmp_path / "model", output_dir=tmp_path / name, model=model, **flags)
+        assert [path.name for path in tmp_path.glob(f"{name}/*.{ending}")] == [f"{name}_float32.{ending}"]
+    flags.update(init_checkpoint=released[0], output_dir=tmp_path / "vectors", pooling="cls", normalize=True)
+    printed = run(script, model="sentence_encoder", **flags)
     assert float(re.search(r"sentence_embedding +(\S+)", printed)[1]) < 1e-5
-    printed = run(script, expect=1, init_checkpoint=released[0], output_dir=tmp_path, **pooling)
-    assert f"{script}: error: --pooling is for --model=sentence_encoder. Received: --model=pretrainer" in printed
-
-
-@every_export
-def test_an_export_has_the_head_of_the_weights(run, released, tmp_path, script, length):
-    """As conversion and serve infer it, unless --model says another one."""
-    config, flags = released[1].config, dict(output_dir=tmp_path / "out", precision="float32", **length)
-    for model in (AlbertClassifier(config, num_labels=3), AlbertMultipleChoice(config, num_choices=2)):
-        save(model, str(tmp_path / type(model).__name__), "ours",
-             VocabularyFiles(str(released[0] / "30k-clean.model")))
-    run(script, init_checkpoint=tmp_path / "AlbertClassifier", **flags)
-    run(script, init_checkpoint=tmp_path / "AlbertClassifier", **{**flags, "output_dir": tmp_path / "encoder"},
-        model="encoder")
-    ending = script.rpartition("_")[2]
-    assert [path.name for path in tmp_path.glob(f"out/*.{ending}")] == [f"classifier_float32.{ending}"]
-    assert [path.name for path in tmp_path.glob(f"encoder/*.{ending}")] == [f"encoder_float32.{ending}"]
-    (tmp_path / "AlbertMultipleChoice/albert_tf.json").unlink()  # as in earlier weights
-    printed = run(script, expect=1, init_checkpoint=tmp_path / "AlbertMultipleChoice", **flags)
-    assert "can be a regression or a multiple-choice model: set the model to classifier or multiple_choice" in printed
 
 
 @needs_onnx
 def test_an_onnx_model_beside_other_weights_is_refused_and_keeps_its_labels(run, released, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     for name, labels in (("reviews", ("bad", "good")), ("turned", ("good", "bad"))):
         model = AlbertClassifier(released[1].config, 2, label_names=labels)
-        save(model, str(tmp_path / name), "ours", VocabularyFiles(str(released[0] / "30k-clean.model")))
-    flags = dict(script="export_to_onnx", output_dir=tmp_path / "onnx")
-    run(init_checkpoint=tmp_path / "reviews", precision="float32", **flags)
-    run(init_checkpoint=tmp_path / "reviews", precision="int8", **flags)
+        save(model, name, "ours", VocabularyFiles(str(released[0] / "30k-clean.model")))
+    save(model, "hugging_face", "hugging_face")
+
+    def export(weights, folder, precision="float32", **flags):
+        return run("export_to_onnx", init_checkpoint=weights, output_dir=folder, precision=precision, **flags)
+
+    export("reviews", "onnx")
+    export("reviews", "onnx", "int8")
     files = sorted(tmp_path.glob("onnx/*"))
-    for weights, difference in ((tmp_path / "turned", "label_names"), (released[0], "head, label_names")):
-        printed = run(init_checkpoint=weights, precision="float16", expect=1, **flags)
-        assert (f"{tmp_path}/onnx/classifier_float32.onnx is of a model with another {difference}: export each model "
-                "to a separate directory") in printed
+    for weights, difference in (("turned", "label_names"), (released[0], "head, label_names")):
+        assert (f"onnx/classifier_float32.onnx is of a model with another {difference}: export each model "
+                "to a separate directory") in export(weights, "onnx", "float16", expect=1)
     assert sorted(tmp_path.glob("onnx/*")) == files
-    save(model, str(tmp_path / "hugging_face"), "hugging_face")
     for folder, file in (("turned", "model.ckpt-best.index"), ("hugging_face", "model.safetensors")):
-        beside = dict(flags, output_dir=tmp_path / folder, precision="float32")
-        printed = run(init_checkpoint=tmp_path / "reviews", expect=1, **beside)
-        assert f"{tmp_path}/{folder}/{file} is of a model with another label_names: export each" in printed
-        monkeypatch.chdir(tmp_path)
-        run(init_checkpoint=folder, **beside)  # beside the same weights
-        (tmp_path / folder / "classifier_float32.onnx").unlink()
-        printed = run(init_checkpoint=folder, model="encoder", expect=1, **beside)
-        assert f"{folder}/{file} is of a model with another head, label_names" in printed
-    for name in ("albert_tf.json", "albert_config.json"):
-        (tmp_path / "hugging_face" / name).unlink(missing_ok=True)
-    printed = run(init_checkpoint=tmp_path / "reviews", expect=1, **dict(flags, output_dir=tmp_path / "hugging_face"))
-    assert "hugging_face/model.safetensors is of a model with another head, label_names" in printed
+        assert f"{folder}/{file} is of a model with another label_names" in export("reviews", folder, expect=1)
+        export(folder, folder)  # beside the same weights
     (tmp_path / "reviews/model.ckpt-3.index").touch()
-    printed = run(init_checkpoint=released[0], expect=1, **dict(flags, output_dir=tmp_path / "reviews"))
-    assert "reviews has the checkpoints of a training run, which needs its own settings there" in printed
-    assert from_onnx(str(tmp_path / "onnx/classifier_int8.onnx")).settings.label_names == ("bad", "good")
+    assert "reviews has the checkpoints of a training run, which needs its own settings there" in export(
+        released[0], "reviews", expect=1)
+    assert from_onnx("onnx/classifier_int8.onnx").settings.label_names == ("bad", "good")
 
 
 @needs_onnx

@@ -6,20 +6,15 @@ import shutil
 
 import numpy as np
 import pytest
-from saved_models import served_saved_model
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  registers the ops of exported models
 from tuning import LABELS, MOODS
 
 from albert_tf.export.conversion import convert
-from albert_tf.tasks.classification.answers import classify_texts
 from albert_tf.training.evaluation import read_history
-from albert_tf.weights.from_pretrained import from_pretrained, tokenizer_from_pretrained
+from albert_tf.weights.from_pretrained import from_pretrained
 from albert_tf.weights.settings import settings_in
 from albert_tf.weights.stored_model import open_model
-
-
-@pytest.fixture(scope="module")
-def folder(inputs):
-    return inputs
 
 
 @pytest.fixture(scope="module")
@@ -27,51 +22,30 @@ def script(run_of):
     return run_of("labels")
 
 
-@pytest.fixture(scope="module")
-def run(script):
-    """The output directory of a run."""
+def test_a_run_of_another_kind_or_with_pairs_is_refused(script, tmp_path):
     assert "weights of the labels: calm 1, loud 1, odd 2" in script.printed
     assert "| labels of a text | any number |" in (script.path / "README.md").read_text("utf-8")
     assert settings_in(str(script.path)).multi_label is True
-    return script.path
-
-
-@pytest.mark.both_stacks
-def test_files_and_python_agree(run):
-    with open(run / "test_predictions.csv", newline="", encoding="utf-8") as file:
-        header, *rows = csv.reader(file)
-    assert header == ["index", "text_a", "prediction", *LABELS]
-    expected = np.array([row[3:] for row in rows], np.float32)
-    assert [row[2] for row in rows] == [",".join(name for name, p in zip(LABELS, row) if p >= 0.5) for row in expected]
-    texts = [row[1] for row in rows]
-    model = from_pretrained(str(run), model="classifier")
-    assert model.settings.multi_label
-    labels = classify_texts(model, tokenizer_from_pretrained(str(run)), texts)
-    np.testing.assert_allclose([[dict(row)[name] for name in LABELS] for row in labels], expected, atol=1e-5)
-
-
-def test_a_run_of_another_kind_is_refused(script, run, folder, tmp_path):
+    flags = dict(task_config=tmp_path / "task.json", do_predict=True)
     (tmp_path / "task.json").write_text(json.dumps(dict(MOODS, multi_label=False, metrics=["eval_accuracy"])))
     message = "was trained to give a text any number of labels, and the task has \"multi_label\": false"
-    assert message in script(expect=1, task_config=tmp_path / "task.json", output_dir=run, do_predict=True)
-    assert message in script(expect=1, task_config=tmp_path / "task.json", output_dir=tmp_path, do_predict=True,
-                                 init_checkpoint=run, albert_config_file=None)
-
-
-def test_a_run_on_single_texts_takes_no_pairs(script, run, folder, tmp_path):
+    assert message in script.fails(output_dir=script.path, **flags)
+    assert message in script.fails(output_dir=tmp_path / "new", init_checkpoint=script.path, albert_config_file=None,
+                                   **flags)
     columns = dict(text_a="text", text_b="text", label="moods")
     (tmp_path / "task.json").write_text(json.dumps(dict(MOODS, columns=columns)))
-    printed = script(expect=1, task_config=tmp_path / "task.json", output_dir=run, do_predict=True)
-    assert "was trained on single texts, and moods has pairs: use the task_config of the training" in printed
+    assert "was trained on single texts, and moods has pairs: use the task_config of the training" in script.fails(
+        output_dir=script.path, **flags)
 
 
 @pytest.mark.long
-def test_a_calibrated_run_is_used_with_its_temperature_and_thresholds(script, run, folder, tmp_path):
+def test_a_calibrated_run_is_used_with_its_temperature_and_thresholds(script, inputs, tmp_path):
     directory, data = tmp_path / "run", tmp_path / "data"
-    shutil.copytree(folder, data)  # with ten copies of each example, a temperature fits held-out examples as well
-    (data / "dev.jsonl").write_text((folder / "dev.jsonl").read_text() * 10)
+    shutil.copytree(inputs, data)  # with ten copies of each example, a temperature fits held-out examples as well
+    (data / "dev.jsonl").write_text((inputs / "dev.jsonl").read_text() * 10)
     script(output_dir=directory, do_train=True, do_eval=True)
-    assert "--ensemble_checkpoints" in script.fails(output_dir=run, ensemble_checkpoints=run, calibrate=True)
+    assert "--ensemble_checkpoints" in script.fails(
+        output_dir=script.path, ensemble_checkpoints=script.path, calibrate=True)
     printed = script(output_dir=directory, calibrate=True, do_predict=True, predict_split="dev", data_dir=data,
                          export_dir=tmp_path / "served")
     results = json.loads((directory / "calibration_results.json").read_text())
@@ -91,10 +65,9 @@ def test_a_calibrated_run_is_used_with_its_temperature_and_thresholds(script, ru
     stored = from_pretrained(str(directory), model="classifier").settings
     assert (stored.temperature, list(stored.thresholds)) == (settings["temperature"], settings["thresholds"])
     texts = [json.loads(line)["text"] for line in (data / "dev.jsonl").read_text().splitlines()]
-    served = served_saved_model("moods", str(tmp_path / "served")).signatures["serving_default"]
-    outputs = served.run(dict(text_a=np.array([text.encode() for text in texts])))
+    outputs = tf.saved_model.load(str(tmp_path / "served")).signatures["serving_default"](text_a=tf.constant(texts))
     np.testing.assert_allclose(outputs["probabilities"], expected, atol=1e-5)
-    assert outputs["predictions"].tolist() == predicted.astype(int).tolist()
+    np.testing.assert_array_equal(outputs["predictions"], predicted)
     # A finished run keeps its calibration, and predicts the same with and without --do_train.
     script(output_dir=directory, do_train=True, do_predict=True, predict_split="dev", data_dir=data)
     assert (directory / "dev_results.tsv").read_text() == rows
@@ -102,7 +75,7 @@ def test_a_calibrated_run_is_used_with_its_temperature_and_thresholds(script, ru
     assert from_pretrained(str(tmp_path / "hf"), model="classifier").settings.temperature == settings["temperature"]
 
 
-def test_the_checkpoints_of_a_calibrated_run_are_compared_as_in_its_training(run, script, tmp_path):
+def test_the_checkpoints_of_a_calibrated_run_are_compared_as_in_its_training(script, tmp_path):
     """Its answers are calibrated."""
     directory = script.copy(tmp_path / "run")
     history = read_history(str(directory), "micro_f1")
@@ -110,5 +83,5 @@ def test_the_checkpoints_of_a_calibrated_run_are_compared_as_in_its_training(run
     (directory / "albert_tf.json").write_text(json.dumps(dict(settings, temperature=5.0, thresholds=[0.9, 0.9, 0.1])))
     script(output_dir=directory, do_eval=True, do_predict=True)
     assert read_history(str(directory), "micro_f1") == [pytest.approx(row, abs=1e-5) for row in history]
-    before, after = (np.loadtxt(folder / "test_results.tsv") for folder in (run, directory))
+    before, after = (np.loadtxt(folder / "test_results.tsv") for folder in (script.path, directory))
     np.testing.assert_allclose(np.log(after / (1 - after)), np.log(before / (1 - before)) / 5, atol=1e-4)

@@ -43,25 +43,19 @@ def options_of(script, **values):
 
 def length_of(script="run_classifier", **values):
     """The length of rows that a script uses with these flags."""
-    files = {name: "data" for name in ("data_dir", "train_file", "predict_file")}
-    if script == "run_classifier":
-        files["task_name"] = "rte"
+    files = dict(data_dir="data", train_file="data")
+    files.update(dict(task_name="rte") if script == "run_classifier" else dict(predict_file="data"))
     purpose = {} if "do_train" in values or "do_predict" in values else dict(do_predict=True)
     options = options_of(script, **{**files, **purpose, **values})
     return prepare((), options, strategy=tf.distribute.get_strategy()).max_seq_length
 
 
 @pytest.fixture
-def trained(tmp_path, golden):
+def trained(tmp_path, tiny_spm):
     """The directory of a run that was trained with 24 tokens; the model has 64 positions."""
-    return write_run(tmp_path / "trained", golden, 24)
-
-
-def write_run(folder, golden, length):
-    vocabulary = VocabularyFiles(str(golden / "tiny_spm/tiny.model"))
-    model = AlbertModel(AlbertConfig(**CONFIG, max_position_embeddings=64), max_seq_length=length)
-    save(model, str(folder), "ours", vocabulary)
-    return folder
+    model = AlbertModel(AlbertConfig(**CONFIG, max_position_embeddings=64), max_seq_length=24)
+    save(model, str(tmp_path / "trained"), "ours", VocabularyFiles(tiny_spm))
+    return tmp_path / "trained"
 
 
 @pytest.mark.parametrize("script", RELEASE)
@@ -100,21 +94,19 @@ def test_weights_that_predict_keep_their_length_and_weights_that_a_run_starts_fr
     assert length_of(init_checkpoint=trained, do_train=True, **new) == 64
 
 
-def test_several_runs_that_were_interrupted_keep_their_length(golden, tmp_path):
+def test_several_runs_that_were_interrupted_keep_their_length(trained, tmp_path):
     (tmp_path / "runs/seed_7").mkdir(parents=True)  # has no checkpoint yet
-    write_run(tmp_path / "runs/seed_8", golden, 40)
-    assert length_of(output_dir=tmp_path / "runs", num_runs=2, do_train=True) == 40
+    trained.rename(tmp_path / "runs/seed_8")
+    assert length_of(output_dir=tmp_path / "runs", num_runs=2, do_train=True) == 24
 
 
-@pytest.mark.parametrize("length", ["3", '"24"', None])
-def test_a_stored_length_that_is_none_is_named_and_without_one_there_is_the_default(trained, length):
-    if length is None:
-        (trained / "albert_tf.json").unlink()
-        assert length_of(output_dir=trained) == 64
-        return
-    (trained / "albert_tf.json").write_text(f'{{"head": "classifier", "max_seq_length": {length}}}')
-    with pytest.raises(ValueError, match="albert_tf.json: max_seq_length must be a whole number from 4"):
-        length_of(output_dir=trained)
+def test_a_stored_length_that_is_none_is_named_and_without_one_there_is_the_default(trained):
+    for length in ("3", '"24"'):
+        (trained / "albert_tf.json").write_text(f'{{"head": "classifier", "max_seq_length": {length}}}')
+        with pytest.raises(ValueError, match="albert_tf.json: max_seq_length must be a whole number from 4"):
+            length_of(output_dir=trained)
+    (trained / "albert_tf.json").unlink()
+    assert length_of(output_dir=trained) == 64
 
 
 # Learning rate, batch, ALBERT dropout, classifier dropout, steps, warm-up, length (Lan et al., 2020, table 14).
@@ -139,10 +131,6 @@ def test_the_recipes_are_the_papers():
         assert recipe["attention_probs_dropout_prob"] == recipe["hidden_dropout_prob"]
 
 
-def schedule_of(options):
-    return options.training.schedule(220, "text", options.release_steps, options.LARGEST_INTERVAL)
-
-
 @pytest.mark.parametrize("values, expected", [
     (dict(task_name="rte"), (1000, 0)), (dict(task_name="rte", train_step=50), (50, 0)),
     (dict(task_name="rte", recipe="rte"), (800, 200)), (dict(task_name="rte", recipe="rte", train_step=50), (50, 5)),
@@ -157,7 +145,8 @@ def test_the_release_says_how_long_its_tasks_are_trained_and_others_are_read_thr
     monkeypatch.chdir(tmp_path)
     defaults = dict(albert_config_file="config.json", output_dir="new", do_train=True, script="run_classifier",
                     train_batch_size=32)
-    length = schedule_of(options_of(**{**dict(data_dir="data"), **defaults, **values}))
+    options = options_of(**{**dict(data_dir="data"), **defaults, **values})
+    length = options.training.schedule(220, "text", options.release_steps, options.LARGEST_INTERVAL)
     assert (length.num_train_steps, length.num_warmup_steps) == expected
 
 

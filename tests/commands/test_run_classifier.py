@@ -2,14 +2,13 @@
 
 import csv
 import json
-import os
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the ops of exported models
 from sklearn.metrics import confusion_matrix, f1_score
-from tuning import TRAINING, results_of
+from tuning import results_of
 
 from albert_tf.modeling.albert_model import ENCODER_INPUTS
 from albert_tf.tasks.classification.answers import classify_texts
@@ -28,12 +27,8 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def script(session, golden, folder, config_file, tiny_spm):
-    """A function that runs the command, without tracing its steps."""
-    model = dict(albert_config_file=config_file, spm_model_file=tiny_spm, cached_dir=folder / "cached",
-                 data_dir=golden / "glue", max_seq_length=24)
-    return lambda expect=0, **flags: session.run(script="run_classifier", expect=expect, **{
-        **model, **TRAINING, **flags})
+def script(command_of):
+    return command_of("classification")
 
 
 @pytest.fixture(scope="module")
@@ -73,12 +68,6 @@ def test_mnli_is_evaluated_matched_and_mismatched_in_one_run_and_answers_the_dia
         check_answers(mnli, golden, task, suffix)
 
 
-def test_the_diagnostic_set_is_predicted_from_a_model_of_mnli(script, mnli, folder, golden):
-    script(task_name="ax", output_dir=folder / "ax", init_checkpoint=mnli, do_predict=True)
-    check_answers(folder / "ax", golden, "ax")
-    assert (folder / "ax" / "test_results.tsv").read_text() == (mnli / "test_results_ax.tsv").read_text()
-
-
 def test_rte_starts_from_mnli_without_its_head(script, mnli, folder):
     printed = script(task_name="rte", output_dir=folder / "from_mnli", init_checkpoint=mnli, do_train=True,
                      albert_config_file=None, spm_model_file=None)
@@ -113,34 +102,6 @@ def outputs_of(model, vocab_file, golden, task, split):
     return tf.nn.softmax(model(batch)["logits"]).numpy(), np.array([row["label_id"] for row in features])
 
 
-def test_a_recipe_sets_the_flags_that_the_command_line_does_not(script, folder):
-    recipe = folder / "recipe.json"
-    recipe.write_text(json.dumps(dict(train_step=3, learning_rate=1e-3, hidden_dropout_prob=0.25)))
-    script(task_name="rte", output_dir=folder / "by_recipe", recipe=recipe, do_train=True, train_step=1,
-           learning_rate=None)
-    assert {"model.ckpt-1.index"} == {path.name for path in folder.glob("by_recipe/model.ckpt-?.index")}
-    assert json.loads((folder / "by_recipe" / "albert_config.json").read_text())["hidden_dropout_prob"] == 0.25
-    card = (folder / "by_recipe" / "README.md").read_text("utf-8").splitlines()
-    assert {f"| recipe | {recipe} |", "| learning rate | 0.001 |", "| data | RTE/train.tsv |"} <= set(card)
-
-
-def test_a_task_of_ones_own_needs_no_code(script, folder):
-    data = folder / "reviews"
-    data.mkdir()
-    (data / "train.csv").write_text('review,verdict\n"Warm, and kind.",good\nCold soup again.,bad\n')
-    (data / "dev.jsonl").write_text('{"review": "Kind people.", "verdict": "good"}\n')
-    (data / "test.tsv").write_text("id\treview\n4\tSoup.\n")
-    (data / "task.json").write_text(json.dumps(dict(
-        name="reviews", files=dict(train="train.csv", dev="dev.jsonl", test="test.tsv"),
-        columns=dict(text_a="review", label="verdict"), test_columns=dict(guid="id", text_a="review"),
-        labels=["bad", "good"], metrics=["f1"])))
-    script(task_config=data / "task.json", data_dir=data, output_dir=data / "run", do_train=True, do_eval=True,
-           do_predict=True)
-    assert {"f1", "eval_accuracy"} <= set(results_of(data / "run"))
-    assert (data / "run" / "submit_results.tsv").read_text().splitlines()[1].split("\t")[0] == "4"
-    assert from_pretrained(str(data / "run"), model="classifier").settings.label_names == ("bad", "good")
-
-
 def test_predictions_of_labelled_files_are_scored_apart_from_the_evaluations(script, write_task, tmp_path):
     """Also of a file that the task does not name."""
     write_task()
@@ -148,8 +109,9 @@ def test_predictions_of_labelled_files_are_scored_apart_from_the_evaluations(scr
     rows = [("Warm.", "good"), ("Cold.", "bad"), ("Warm and cold.", "bad")]
     (tmp_path / "other/new.jsonl").write_text("".join(
         json.dumps(dict(review=review, verdict=verdict)) + "\n" for review, verdict in rows))
-    flags = dict(task_config=tmp_path / "reviews.json", output_dir=tmp_path / "run")
+    flags = dict(task_name=None, task_config=tmp_path / "reviews.json", output_dir=tmp_path / "run")
     script(data_dir=tmp_path, do_train=True, do_eval=True, **flags)
+    assert from_pretrained(str(tmp_path / "run"), model="classifier").settings.label_names == ("bad", "good")
     evaluated = {path: path.read_bytes() for path in (tmp_path / "run").glob("eval_*")}
     printed = script(data_dir=None, do_predict=True, predict_file=tmp_path / "other/new.jsonl", **flags)
     assert evaluated == {path: path.read_bytes() for path in (tmp_path / "run").glob("eval_*")}
@@ -186,7 +148,7 @@ def write_task(tmp_path):
 def test_training_does_not_continue_with_another_task_of_the_same_labels(script, write_task, tmp_path):
     for name in ("reviews", "answers"):
         write_task(name)
-    flags = dict(data_dir=tmp_path, output_dir=tmp_path / "run")
+    flags = dict(task_name=None, data_dir=tmp_path, output_dir=tmp_path / "run")
     script(task_config=tmp_path / "reviews.json", do_train=True, **flags)
     assert json.loads((tmp_path / "run/albert_tf.json").read_text())["task"] == "reviews"
     files = sorted(tmp_path.rglob("*"))
@@ -197,7 +159,8 @@ def test_training_does_not_continue_with_another_task_of_the_same_labels(script,
 
 
 def test_labels_in_another_order_are_refused(script, write_task, tmp_path):
-    flags = dict(task_config=tmp_path / "reviews.json", data_dir=tmp_path, output_dir=tmp_path / "run", do_eval=True)
+    flags = dict(task_name=None, task_config=tmp_path / "reviews.json", data_dir=tmp_path,
+                 output_dir=tmp_path / "run", do_eval=True)
     write_task()
     script(do_train=True, **flags)
     write_task(labels=["good", "bad"])
@@ -211,10 +174,8 @@ def test_labels_in_another_order_are_refused(script, write_task, tmp_path):
     assert "those of the task are good, fair" in warned and "eval_accuracy" in warned
 
 
-@pytest.fixture(scope="module")
-def reviews(folder):
-    """A task with a config file whose texts have about 3 to 60 pieces, some of them in a second text."""
-    data = folder / "long_reviews"
+def write_reviews(data):
+    """Writes a task whose texts have about 3 to 60 pieces, some of them in a second text. Returns data and texts."""
     data.mkdir()
     words = "nobody had filled the kettle that stood on the stove and he sold the boat".split()
     rows = [dict(review=" ".join(words[i % 5 : i % 5 + 2] * (1 + 3 * (i % 4))), more=" ".join(words[: 3 * (i % 3)]),
@@ -229,34 +190,23 @@ def reviews(folder):
 
 @pytest.mark.long
 @pytest.mark.both_stacks
-@pytest.mark.parametrize("pooling", ["mean", "max"])
-def test_long_texts_are_answered_from_all_of_their_windows(script, folder, sentence_pieces, reviews, pooling):
-    data, texts = reviews
-    directory = folder / f"windows_{pooling}"
-    flags = dict(task_config=data / "task.json", data_dir=data, output_dir=directory, do_predict=True)
-    script(max_seq_length=16, doc_stride=5, long_texts=pooling, max_windows=20, do_train=True, do_eval=True,
-           export_dir=folder / f"served_{pooling}", **flags)
+def test_long_texts_are_answered_from_all_of_their_windows(script, folder, sentence_pieces):
+    data, texts = write_reviews(folder / "long_reviews")
+    directory = folder / "windows"
+    flags = dict(task_name=None, task_config=data / "task.json", data_dir=data, output_dir=directory, do_predict=True)
+    script(max_seq_length=16, doc_stride=5, long_texts="max", max_windows=20, do_train=True, do_eval=True,
+           export_dir=folder / "served", **flags)
     model = from_pretrained(str(directory), model="classifier", num_labels=2)
     labels = map(dict, classify_texts(model, sentence_pieces, *zip(*texts)))
     expected = np.array([[row[name] for name in ("bad", "good")] for row in labels])
-    assert (model.settings.window_pooling, model.settings.max_windows) == (pooling, 20)
+    assert (model.settings.window_pooling, model.settings.max_windows) == ("max", 20)
     np.testing.assert_allclose(np.loadtxt(directory / "test_results.tsv"), expected, atol=1e-5)
     (directory / "test_results.tsv").unlink()
     script(max_seq_length=None, **flags)  # windows and length are stored with the run
     np.testing.assert_allclose(np.loadtxt(directory / "test_results.tsv"), expected, atol=1e-5)
-    served = tf.saved_model.load(str(folder / f"served_{pooling}")).signatures
+    served = tf.saved_model.load(str(folder / "served")).signatures
     answers = served["serving_default"](text_a=[a for a, _ in texts], text_b=[b for _, b in texts])
     np.testing.assert_allclose(answers["probabilities"], expected, atol=1e-5)
-    records = max((folder / "cached").glob("reviews_test_*.tfrecord"), key=os.path.getmtime)
-    records = next(iter(tf.data.TFRecordDataset(str(records)).batch(99)))
-    np.testing.assert_allclose(served["examples"](examples=records)["probabilities"], expected, atol=1e-5)
-
-
-def test_windows_that_are_left_out_are_reported(script, folder, reviews):
-    data, _ = reviews
-    printed = script(task_config=data / "task.json", data_dir=data, output_dir=folder / "few", max_seq_length=8,
-                     long_texts="mean", max_windows=2, do_train=True, train_step=1)
-    assert "examples with more windows than --max_windows=2 are left out" in printed
 
 
 def test_a_label_without_an_example_is_named_and_a_missing_test_set_is_refused(script, tmp_path):

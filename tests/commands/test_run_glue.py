@@ -6,28 +6,14 @@ import shutil
 
 import pytest
 import script_process
+from absl import flags as absl_flags
+from absl.testing import flagsaver
 from in_process import loaded
+
+from albert_tf.commands import flags, run_glue
 
 CONFIG = dict(vocab_size=2000, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
               intermediate_size=16, max_position_embeddings=64)
-
-
-def run(golden, **flags):
-    flags = dict(spm_model_file=golden / "tiny_spm" / "tiny.model", max_seq_length=24, train_batch_size=4, train_step=2,
-                 warmup_step=0, save_checkpoints_steps=1, **flags)
-    return script_process.run("run_glue", flags)
-
-
-def arguments_of_tasks(tmp_path, flags):
-    """The arguments with which run_glue.py starts RTE's and CoLA's runs."""
-    (tmp_path / "arguments_of.py").write_text(
-        f"import json, sys; sys.path.insert(0, {str(script_process.REPOSITORY)!r}); "
-        "from albert_tf.commands import app, flags, run_glue; "
-        "app.load('run_glue'); flags.FLAGS(sys.argv); options = flags.read(run_glue.Options); "
-        "print(json.dumps({name: run_glue.arguments(options, name) for name in ('rte', 'cola')}))")
-    done = script_process.run(tmp_path / "arguments_of.py", flags)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 @pytest.mark.both_stacks
@@ -36,8 +22,10 @@ def test_all_tasks_of_a_folder_are_run_and_our_row_follows_the_papers(golden, tm
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     for task in ("MNLI", "RTE", "SST-2"):
         shutil.copytree(golden / "glue" / task, tmp_path / "glue" / task)
-    done = run(golden, data_dir=tmp_path / "glue", output_dir=tmp_path / "runs", num_runs=2,
-               albert_config_file=tmp_path / "config.json")
+    done = script_process.run("run_glue", dict(
+        data_dir=tmp_path / "glue", output_dir=tmp_path / "runs", num_runs=2, max_seq_length=24,
+        albert_config_file=tmp_path / "config.json", spm_model_file=golden / "tiny_spm/tiny.model", train_batch_size=4,
+        train_step=2, warmup_step=0, save_checkpoints_steps=1))
     assert done.returncode == 0, done.stderr
     assert "mnli/seed_" in re.search(r"(\S+): \d+ variables restored", done.stderr).group(1)  # RTE starts from MNLI
     lines = done.stdout.strip().splitlines()
@@ -57,7 +45,10 @@ def test_the_flags_of_a_task_override_those_of_all_tasks(tmp_path):
         row = dict(accuracy=accuracy, global_step=3, best_metric="accuracy")
         (tmp_path / f"mnli/seed_{seed}/eval_history.jsonl").write_text(json.dumps(row))
     given = dict(data_dir="glue", output_dir=tmp_path, albert_hub_module_handle="module", export_dir="served", seed=7)
-    arguments = arguments_of_tasks(tmp_path, given)
+    with loaded("run_glue"), flagsaver.flagsaver():
+        absl_flags.FLAGS(["run_glue", *script_process.arguments_of(given)])
+        options = flags.read(run_glue.Options)
+        arguments = {name: run_glue.arguments(options, name) for name in ("rte", "cola")}
     shared = {"--data_dir=glue", "--seed=7", "--random_seed=7", "--do_train", "--do_eval"}
     assert set(arguments["rte"]) == shared | {
         "--task_name=rte", "--recipe=rte", f"--output_dir={tmp_path}/rte", "--export_dir=served/rte",
@@ -65,14 +56,6 @@ def test_the_flags_of_a_task_override_those_of_all_tasks(tmp_path):
     assert set(arguments["cola"]) == shared | {
         "--task_name=cola", "--recipe=cola", f"--output_dir={tmp_path}/cola", "--export_dir=served/cola",
         "--albert_hub_module_handle=module"}
-
-
-@pytest.mark.parametrize("flags", [dict(task_name="rte"), dict(task_config="task.json"),
-                                   dict(predict_file="new.tsv", do_predict=True)])
-def test_one_task_is_for_run_classifier(golden, tmp_path, flags):
-    done = run(golden, data_dir=golden / "glue", output_dir=tmp_path, **flags)
-    assert done.returncode == 1 and done.stderr.endswith(
-        "all tasks in --data_dir: --task_name, --task_config and --predict_file are for run_classifier\n")
 
 
 def test_tasks_with_no_better_scores_than_the_most_frequent_label_are_told(
@@ -86,16 +69,10 @@ def test_tasks_with_no_better_scores_than_the_most_frequent_label_are_told(
         (tmp_path / "runs" / task / "eval_results.json").write_text(json.dumps(results[task]))
     ended = []
     monkeypatch.setattr("albert_tf.commands.run_glue.run_process", lambda script, arguments, name: ended.append(name))
-    with loaded("run_glue") as run_glue:
-        assert run_glue(data_dir=str(tmp_path / "glue"), output_dir=str(tmp_path / "runs")) == 0
+    with loaded("run_glue") as run:
+        assert run(data_dir=str(tmp_path / "glue"), output_dir=str(tmp_path / "runs")) == 0
     assert ended == ["rte", "mrpc", "cola", "wnli"]
     printed = capsys.readouterr()
     assert printed.out.splitlines()[-1].split()[2:] == ["-", "-", "-", "50.0", "-", "99.0", "0.0", "-", "10.0"]
     assert (tmp_path / "runs/glue.txt").read_text() == printed.out
     assert "rte, cola: no better than a model that always gives the same answer" in caplog.text
-
-
-def test_a_folder_without_a_task_is_refused(golden, tmp_path):
-    (tmp_path / "windows.json").write_text('{"long_texts": "mean"}')
-    done = run(golden, data_dir=tmp_path, output_dir=tmp_path / "runs", doc_stride=9, recipe=tmp_path / "windows.json")
-    assert done.returncode == 1 and "has no task with train and dev files" in done.stderr

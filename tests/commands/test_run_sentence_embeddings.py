@@ -18,41 +18,31 @@ def run(run_of):
     return run_of("sentence vectors")
 
 
-@pytest.fixture(scope="module")
-def trained(run):
-    return run.path
-
-
-@pytest.fixture(scope="module")
-def folder(inputs):
-    return inputs
-
-
 @pytest.mark.both_stacks
-def test_answers_are_the_cosines_times_the_best_score(run, trained, folder, golden):
+def test_answers_are_the_cosines_times_the_best_score(run, golden, tmp_path):
     examples = read_examples(find_task("sts-b"), str(golden / "glue"), "test")
-    model = albert_tf.from_pretrained(str(trained), model="sentence_encoder")  # the best checkpoint, as in prediction
-    tokenizer = albert_tf.tokenizer_from_pretrained(str(trained))
+    model = albert_tf.from_pretrained(str(run.path), model="sentence_encoder")  # the best checkpoint, as in prediction
+    tokenizer = albert_tf.tokenizer_from_pretrained(str(run.path))
     first, second = (np.asarray(model(tokenizer([getattr(each, name) for each in examples], max_seq_length=24))[
         "sentence_embedding"]) for name in ("text_a", "text_b"))
     cosines = (first * second).sum(axis=1)  # --normalize is stored with the run
-    head, *rows = (line.split("\t") for line in (trained / "submit_results.tsv").read_text().splitlines())
+    head, *rows = (line.split("\t") for line in (run.path / "submit_results.tsv").read_text().splitlines())
     assert head == ["index", "prediction"] and [index for index, _ in rows] == [each.guid for each in examples]
     np.testing.assert_allclose([float(score) for _, score in rows], np.clip(5 * cosines, 0, 5), atol=1e-4)
-    np.testing.assert_allclose(np.loadtxt(trained / "test_results.tsv"), 5 * cosines, atol=1e-4)
-    run(output_dir=folder / "of_ten", init_checkpoint=trained, do_predict=True, best_score=10, albert_config_file=None,
-        spm_model_file=None)
-    np.testing.assert_allclose(np.loadtxt(folder / "of_ten/test_results.tsv"), 10 * cosines, atol=1e-4)
+    np.testing.assert_allclose(np.loadtxt(run.path / "test_results.tsv"), 5 * cosines, atol=1e-4)
+    run(output_dir=tmp_path / "of_ten", init_checkpoint=run.path, do_predict=True, best_score=10,
+        albert_config_file=None, spm_model_file=None)
+    np.testing.assert_allclose(np.loadtxt(tmp_path / "of_ten/test_results.tsv"), 10 * cosines, atol=1e-4)
 
 
-def test_predictions_of_a_test_set_with_scores_are_scored(run, trained, tmp_path):
+def test_predictions_of_a_test_set_with_scores_are_scored(run, tmp_path):
     rows = [("the name of the file", "a file", 3.5), ("he sold the boat", "the boat", 5), ("a kettle", "he left", 0.5),
             ("nobody had filled it", "it stood on the stove", 2)]
     (tmp_path / "test.tsv").write_text("a\tb\tscore\n" + "".join("\t".join(map(str, row)) + "\n" for row in rows))
     (tmp_path / "task.json").write_text(json.dumps(dict(
         name="likeness", files=dict(test="test.tsv"), columns=dict(text_a="a", text_b="b", label="score"),
         regression=True)))
-    run(output_dir=tmp_path / "out", init_checkpoint=trained, do_predict=True, data_dir=tmp_path,
+    run(output_dir=tmp_path / "out", init_checkpoint=run.path, do_predict=True, data_dir=tmp_path,
         task_config=tmp_path / "task.json", albert_config_file=None, spm_model_file=None)
     cosines = np.loadtxt(tmp_path / "out/test_results.tsv") / 5
     expected = [function([score for *_, score in rows], cosines)[0] for function in (pearsonr, spearmanr)]
@@ -62,9 +52,9 @@ def test_predictions_of_a_test_set_with_scores_are_scored(run, trained, tmp_path
 
 @pytest.mark.long
 @pytest.mark.parametrize("objective, train_file", [("pairs", "pairs.tsv"), ("simcse", "lines.txt")])
-def test_pairs_and_lines_are_learned_by_contrast(run, folder, objective, train_file):
-    run(output_dir=folder / objective, objective=objective, train_file=folder / train_file, do_train=True,
+def test_pairs_and_lines_are_learned_by_contrast(run, inputs, tmp_path, objective, train_file):
+    run(output_dir=tmp_path / objective, objective=objective, train_file=inputs / train_file, do_train=True,
         do_eval=True, num_runs=2, gradient_accumulation_steps=2, whole_batch_negatives=objective == "simcse")
-    config = AlbertConfig.from_json_file(str(folder / objective / "seed_12345/albert_config.json"))
+    config = AlbertConfig.from_json_file(str(tmp_path / objective / "seed_12345/albert_config.json"))
     assert config.hidden_dropout_prob == config.attention_probs_dropout_prob == (0.1 if objective == "simcse" else 0)
-    assert set(results_of(folder / objective)) == {"pearson", "spearman"}
+    assert set(results_of(tmp_path / objective)) == {"pearson", "spearman"}

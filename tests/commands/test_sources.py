@@ -1,4 +1,4 @@
-"""Every script starts from every format of a model, or refuses it with one line."""
+"""Each way to name a model takes every format, or refuses it with one line."""
 
 import re
 import tarfile
@@ -20,37 +20,18 @@ _TRAINING = dict(do_train=True, train_batch_size=2, train_step=1, save_checkpoin
 SCRIPTS = {
     "fill_mask": (dict(text="the [MASK] of"), None),
     "extract_embeddings": (dict(input_file="{folder}/lines.txt"), "output_file"),
-    "export_to_tflite": (dict(precision="float32", max_seq_length=8), "output_dir"),
     "export_to_tfhub": ({}, "export_path"),
     "convert_checkpoint": (dict(to="hugging_face"), "output_dir"),
     "run_pretraining": (dict(input_file="{folder}/train.tfrecord", train_batch_size=2, num_train_steps=1,
                                 num_warmup_steps=0, max_seq_length=16, max_predictions_per_seq=3), "output_dir"),
     "run_classifier": (dict(_TRAINING, task_name="rte", data_dir="{golden}/glue", cached_dir="{folder}/cached",
                                max_seq_length=24), "output_dir"),
-    "run_squad": (dict(_TRAINING, train_file="{golden}/squad/dev_v1.json", cached_dir="{folder}/cached",
-                          max_seq_length=64, doc_stride=24, max_query_length=16, num_workers=1), "output_dir"),
-    "run_race": (dict(_TRAINING, data_dir="{golden}/race", cached_dir="{folder}/cached", max_seq_length=48,
-                         max_qa_length=24, warmup_step=0, do_eval=False), "output_dir"),
-    "run_tagging": (dict(_TRAINING, train_file="{folder}/tagged.conll", cached_dir="{folder}/cached",
-                            max_seq_length=24, warmup_step=0), "output_dir"),
-    "run_sentence_embeddings": (dict(_TRAINING, objective="simcse", train_file="{folder}/lines.txt",
-                                        cached_dir="{folder}/cached", max_seq_length=16, warmup_step=0), "output_dir"),
 }
 FORMS = ("tf1", "tf1.tar.gz", "bert.tar.gz", "tf1/model.ckpt-best", "hugging_face", "run", "tf1_module", "tf2_module",
          "unknown_module", "served")
-# What is said where a script does not work.
-REFUSALS = {
-    **{("unknown_module", script): "variables do not have the release's names" for script in SCRIPTS},
-    **{("served", script): "served has no albert_config.json" for script in SCRIPTS},
-}
-
-
-def cases():
-    """All (format, script). The export of a tokenizer takes seconds, so all but one of these tests are slow."""
-    for form in FORMS:
-        for script in SCRIPTS:
-            is_slow = script == "export_to_tfhub" and form != "tf1" and (form, script) not in REFUSALS
-            yield pytest.param(form, script, marks=[pytest.mark.slow] if is_slow else [])
+# What is said of a format that no script takes.
+REFUSALS = {"unknown_module": "variables do not have the release's names",
+            "served": "served has no albert_config.json"}
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +50,6 @@ def folder(golden, tmp_path_factory):
     tf1_module(folder / "tf1_module", vocabulary_file, TINY_TEXT, lower=True)
     tf2_module(folder / "unknown_module", writes=str(folder / "written"))
     (folder / "lines.txt").write_text("a line\nanother line\n")
-    (folder / "tagged.conll").write_text("a\tO\nline\tB-thing\n\nAda\tO\n")
     write_records(folder / "train.tfrecord", 8)
     return folder
 
@@ -81,14 +61,17 @@ def session(folder):
         yield session
 
 
-@pytest.mark.parametrize("form, script", cases())
+@pytest.mark.parametrize("form, script", [
+    pytest.param(form, script, marks=[pytest.mark.slow]  # the export of a tokenizer takes seconds
+                 if script == "export_to_tfhub" and form != "tf1" and form not in REFUSALS else [])
+    for form in FORMS for script in SCRIPTS])
 def test_a_script_takes_a_form_or_refuses_it_in_one_line(session, golden, folder, tmp_path, form, script):
     flags, output = SCRIPTS[script]
     flags = {name: str(value).format(folder=folder, golden=golden) for name, value in flags.items()}
     flags.update({output: tmp_path / "output.npy"} if output else {})
     source = "albert_hub_module_handle" if form == "tf1_module" else "init_checkpoint"
     flags["albert_directory" if script == "export_to_tfhub" else source] = folder / form
-    refusal = REFUSALS.get((form, script))
+    refusal = REFUSALS.get(form)
     printed = session.run(script=script, expect=1 if refusal else 0, **flags)
     if refusal:
         assert printed.splitlines()[-1].startswith(f"{script}: error: ") and refusal in printed.splitlines()[-1]

@@ -82,17 +82,12 @@ def test_a_run_predicts_and_is_evaluated_with_its_own_config_whatever_weights_ar
 
 @pytest.mark.parametrize("flags, message", [
     (dict(init_checkpoint="shared"), "cross_layer_sharing is none in the run and all in --init_checkpoint"),
-    (dict(albert_config_file="other.json", unshare_layers=True),
-     "num_attention_heads is 2 in the run and 4 in --albert_config_file"),
     (dict(do_lower_case=False, init_checkpoint="shared", unshare_layers=True),
-     "do_lower_case is True in the run and False in --do_lower_case"),
-    (dict(long_texts="mean"), "max_windows is 1 in the run and 8 in --long_texts"),
-])
+     "do_lower_case is True in the run and False in --do_lower_case")])
 def test_a_run_is_not_continued_as_another_model(script, apart, shared, folder, flags, message):
-    write_config(folder / "other.json", num_attention_heads=4)
     before = digests(apart)
-    paths = {name: folder / flags[name] for name in ("init_checkpoint", "albert_config_file") if name in flags}
-    printed = script.run(expect=1, output_dir=apart, do_train=True, train_step=3, **{**flags, **paths})
+    printed = script.run(expect=1, output_dir=apart, do_train=True, train_step=3,
+                         **{**flags, "init_checkpoint": folder / flags["init_checkpoint"]})
     assert f"the run in --output_dir={apart} cannot be continued with these flags: {message}" in printed
     assert digests(apart) == before
 
@@ -136,16 +131,12 @@ def test_members_that_read_texts_in_different_ways_are_refused(script, shared, f
     assert not (folder / "refused").exists()
 
 
-@pytest.mark.parametrize("config, message", [(None, "has no config"), ("{", "albert_config.json line 1: "),
-                                             ('{"vocab_size": 2000, "hidden": 8}', "unknown config key: hidden")])
-def test_a_member_does_not_get_the_config_of_another(script, shared, folder, config, message):
-    member = shutil.copytree(shared, folder / "member", dirs_exist_ok=True)
+def test_a_member_does_not_get_the_config_of_another(script, shared, folder):
+    member = shutil.copytree(shared, folder / "member")
     (member / "albert_config.json").unlink()
-    if config:
-        (member / "albert_config.json").write_text(config)
     printed = script.run(expect=1, output_dir=folder / "refused", do_predict=True,
                          ensemble_checkpoints=f"{shared},{member}")
-    assert message in printed.splitlines()[-1] and not (folder / "refused").exists()
+    assert "has no config" in printed.splitlines()[-1] and not (folder / "refused").exists()
 
 
 def test_a_run_without_settings_is_known_by_its_variables(script, shared, folder):

@@ -4,10 +4,9 @@ import shutil
 
 import numpy as np
 import pytest
-from script_session import ScriptSession
 from synthetic_records import VOCAB_SIZE, write_records
 from tiny import TINY_TEXT
-from tuning import TEXTS, are_equal, end_of
+from tuning import TEXTS, TRAINING, are_equal, end_of
 
 from albert_tf import save_pretrained
 from albert_tf.modeling.classifier import AlbertClassifier
@@ -27,23 +26,19 @@ def folder(tmp_path_factory, golden):
     (folder / "words.json").write_text(CONFIG.replace(vocab_size=pieces).to_json_string())
     (folder / "lines.txt").write_text("".join(f"{text}\n\n" for text in TEXTS))
     (folder / "tags.conll").write_text("".join(f"{word}\t{'AB'[len(word) % 2]}\n" for word in TEXTS[1].split()))
-    (folder / "other.conll").write_text("".join(f"{word}\t{'AC'[len(word) % 2]}\n" for word in TEXTS[1].split()))
     return folder
 
 
 @pytest.fixture(scope="module")
-def run(golden, folder):
-    flags = dict(albert_config_file=folder / "config.json", spm_model_file=golden / "tiny_spm/tiny.model",
-                 max_seq_length=24, train_batch_size=4, train_step=2, warmup_step=0, save_checkpoints_steps=1,
-                 cached_dir=folder / "cached", do_train=True, learning_rate=0.01)
-    glue = dict(data_dir=golden / "glue")
-    own = dict(run_classifier=dict(task_name="rte", **glue), run_sentence_embeddings=glue,
-               run_tagging=dict(train_file=folder / "tags.conll"),
-               run_squad=dict(train_file=golden / "squad/train.json", squad_version="1.1", max_seq_length=40,
-                              max_query_length=16, num_workers=1))
-    with ScriptSession(eagerly=True) as session:
-        yield lambda script, name, **changed: session.run(
-            script=script, output_dir=folder / name, **{**flags, **own[script], **changed})
+def run(session, golden, tiny_spm, folder):
+    """A function that trains with a command, and writes to a folder."""
+    flags = dict(TRAINING, albert_config_file=folder / "config.json", spm_model_file=tiny_spm, max_seq_length=24,
+                 cached_dir=folder / "cached", do_train=True)
+    own = dict(run_classifier=dict(task_name="rte", data_dir=golden / "glue"),
+               run_sentence_embeddings=dict(data_dir=golden / "glue"),
+               run_tagging=dict(train_file=folder / "tags.conll"))
+    return lambda script, name, **changed: session.run(
+        script=script, output_dir=folder / name, **{**flags, **own[script], **changed})
 
 
 def of_words(folder, golden):
@@ -106,17 +101,11 @@ def others(run, folder, teacher):
 
 @pytest.mark.parametrize("script, name, flags, message", [
     ("run_classifier", "scores", {}, "scores: the model has 1 outputs, but the task has 2"),
-    ("run_classifier", "teacher", dict(task_name="sst-2"),
-     "the model was trained with the labels entailment, not_entailment, but those of the task are 0, 1"),
-    ("run_tagging", "tags", dict(train_file="other.conll"), "labels A, B, but those of the task are A, C"),
     ("run_tagging", "teacher", {}, "is classification, and this is tagging"),
-    ("run_tagging", "tags", dict(albert_config_file="words.json", spm_model_file=None, vocab_file="vocab.txt"),
-     "has another vocabulary than the model to train"),
-    ("run_classifier", "bare", {}, "no vocabulary comes with --teacher_checkpoint="),
-    ("run_classifier", "missing", {}, "missing")])
-def test_a_teacher_that_does_not_fit_is_refused(run, others, folder, golden, monkeypatch, script, name, flags, message):
-    monkeypatch.chdir(folder)
-    shutil.copy(golden / "wordpiece/vocab.txt", folder)
+    ("run_tagging", "tags", "words", "has another vocabulary than the model to train"),
+    ("run_classifier", "bare", {}, "no vocabulary comes with --teacher_checkpoint=")])
+def test_a_teacher_that_does_not_fit_is_refused(run, others, folder, golden, script, name, flags, message):
+    flags = of_words(folder, golden) if flags == "words" else flags
     assert message in run(script, "refused", expect=1, teacher_checkpoint=folder / name, **flags).splitlines()[-1]
 
 
@@ -124,6 +113,8 @@ def test_a_teacher_of_another_kind_of_answer_is_refused(teacher, folder, tmp_pat
     names = ["entailment", "not_entailment"]
     checked = Teacher(str(teacher), "classifier", {})
     checked.check_labels(names)
+    with pytest.raises(ValueError, match="trained with the labels entailment, not_entailment, but those of the task"):
+        checked.check_labels(["0", "1"])
     with pytest.raises(ValueError, match="the model gives a text one label, but the task several labels"):
         checked.check_labels(names, multi_label=True)
     model = AlbertClassifier(from_pretrained(str(teacher), "classifier").config, 1, activation_fn="sigmoid")
@@ -169,26 +160,23 @@ def test_sentence_vectors_come_near_those_of_a_teacher_with_another_tokenizer_an
     assert np.abs(cosines[0] - cosines[1]).max() < 0.1
 
 
-@pytest.fixture(scope="module")
-def pretrain(folder):
-    """A function that runs run_pretraining with its flags."""
+@pytest.mark.long
+def test_pre_training_learns_from_a_teacher_with_as_many_pieces(session, folder):
     config = CONFIG.replace(vocab_size=VOCAB_SIZE, max_position_embeddings=16)
     (folder / "pretrained.json").write_text(config.to_json_string())
     flags = dict(input_file=write_records(folder / "train.tfrecord", 8, objective="sop"), max_seq_length=16,
                  albert_config_file=folder / "pretrained.json", max_predictions_per_seq=3, train_batch_size=4,
-                 num_train_steps=2, num_warmup_steps=0, save_checkpoints_steps=1, optimizer="adamw", random_seed=2)
-    with ScriptSession(eagerly=True) as session:
-        yield lambda **changed: session.run(script="run_pretraining", **{**flags, **changed})
+                 num_train_steps=2, num_warmup_steps=0, save_checkpoints_steps=1, optimizer="adamw")
 
+    def pretrain(name, random_seed=2, **changed):
+        return session.run(script="run_pretraining", output_dir=folder / name, random_seed=random_seed, **flags,
+                           **changed)
 
-@pytest.mark.long
-def test_pre_training_learns_from_a_teacher_with_as_many_pieces(folder, pretrain):
-    pretrain(output_dir=folder / "pretrained", random_seed=1)
-    flags = dict(teacher_checkpoint=folder / "pretrained")
-    pretrain(output_dir=folder / "untaught")
-    pretrain(output_dir=folder / "taught_0", distillation_alpha=0, **flags)
-    pretrain(output_dir=folder / "taught_lm", do_eval=True, **flags)
-    printed = pretrain(output_dir=folder / "tiny", expect=1, teacher_checkpoint="albert_tiny_en")
+    pretrain("pretrained", random_seed=1)
+    pretrain("untaught")
+    pretrain("taught_0", distillation_alpha=0, teacher_checkpoint=folder / "pretrained")
+    pretrain("taught_lm", do_eval=True, teacher_checkpoint=folder / "pretrained")
+    printed = pretrain("tiny", expect=1, teacher_checkpoint="albert_tiny_en")
     assert are_equal(end_of(folder / "untaught"), end_of(folder / "taught_0"))
     assert not are_equal(end_of(folder / "untaught"), end_of(folder / "taught_lm"))
     assert "--teacher_checkpoint=albert_tiny_en has another vocabulary" in printed.splitlines()[-1]

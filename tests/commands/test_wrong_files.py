@@ -79,6 +79,7 @@ def paths(golden, tmp_path_factory):
     (folder / "tagged.conll").write_text("Ada\tB-person\nleft\tO\n")
     for number, content in enumerate(RECIPES):
         (folder / f"recipe_{number}.json").write_text(json.dumps(content))
+    (folder / "windows.json").write_text('{"long_texts": "mean"}')
     wrong = folder / "wrong"
     (wrong / "directory").mkdir(parents=True)
     (wrong / "empty").touch()
@@ -187,6 +188,9 @@ REFUSED = [  # one of each kind of check: the command, its flags, and what the l
     ("run_race", dict(do_train=True, data_dir=""), "--data_dir is missing: --do_train reads it"),
     ("run_squad", dict(ask=True), "--context_file is missing: --ask reads it"),
     ("run_sentence_embeddings", dict(do_train=True, objective="simcse"), "--train_file is missing: --do_train read"),
+    ("run_glue", dict(data_dir="{golden}/glue", task_name="rte"), "--predict_file are for run_classifier"),
+    ("run_glue", dict(data_dir="{golden}", do_predict=True, predict_file="new.tsv"), "--predict_file are for run_cla"),
+    ("run_glue", dict(data_dir="{folder}", doc_stride=9, recipe="{folder}/windows.json"), "has no task with train and"),
     # A recipe is checked as the command line is.
     *(("run_classifier", dict(recipe=f"{{folder}}/recipe_{number}.json", data_dir="x", task_name="rte"), message)
       for number, message in enumerate((

@@ -1,9 +1,12 @@
-"""Sizes of vectors, search in them, and hard negatives, as a user runs them."""
+"""Vectors as a user extracts, searches and trains them: sizes, prompts, hard negatives."""
 
+import json
 import shutil
 
 import numpy as np
 import pytest
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  registers the ops of exported models
 from documentation import Page
 from script_session import REPOSITORY, ScriptSession
 from sentence_transformers_client import PASSAGES, QUERIES
@@ -13,6 +16,10 @@ import albert_tf
 from albert_tf import keras
 from albert_tf.export.conversion import save
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.tasks.classification.data import find_task
+from albert_tf.tasks.classification.metrics import correlations
+from albert_tf.tasks.sentence_vectors.data import read_scored_pairs
+from albert_tf.tasks.sentence_vectors.vectors import text_vectors
 from albert_tf.weights.vocabulary import VocabularyFiles
 
 CONFIG = TINY_TEXT.replace(max_position_embeddings=32, initializer_range=0.5)
@@ -39,12 +46,39 @@ def extracted(session, folder):
     """The vectors of the lines, from the command."""
     session.run(script="extract_embeddings", input_file=folder / "lines.txt", truncate_dim=12,
                 output_file=folder / "vectors.npy")
-    return np.load(folder / "vectors.npy")
+    vectors = np.load(folder / "vectors.npy")
+    assert vectors.shape == (6, 12)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+    return vectors
 
 
-def test_vectors_have_the_requested_size(extracted):
-    assert extracted.shape == (6, 12)
-    np.testing.assert_allclose(np.linalg.norm(extracted, axis=1), 1, atol=1e-6)
+def test_vectors_evaluations_and_exports_have_the_prompt_of_the_flag_or_the_default(
+        session, sentence_pieces, golden, tmp_path):
+    prompts = dict(query="search for: ", passage="of the file  ")
+    model = AlbertSentenceEncoder(CONFIG, normalize=True, max_seq_length=32, prompts=prompts,
+                                  default_prompt_name="passage")
+    albert_tf.save_pretrained(model, str(tmp_path / "model"), sentence_pieces, to="hugging_face")
+    (tmp_path / "lines.txt").write_text("".join(f"{text}\n" for text in PASSAGES))
+
+    def vectors(texts, prompt_name=None):
+        return text_vectors(model, sentence_pieces, texts, prompt_name=prompt_name)
+
+    for prompt_name, prompt in ((None, prompts["passage"]), ("query", prompts["query"]), ("", "")):
+        session.run(script="extract_embeddings", init_checkpoint=tmp_path / "model", prompt_name=prompt_name,
+                    input_file=tmp_path / "lines.txt", output_file=tmp_path / "vectors.npy")
+        np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), vectors(PASSAGES, prompt_name), atol=1e-5)
+        made_from = json.loads((tmp_path / "vectors.npy.manifest.json").read_text())["made_from"]
+        assert made_from["prompts"] == prompt
+    session.run(script="run_sentence_embeddings", init_checkpoint=tmp_path / "model", data_dir=golden / "glue",
+                output_dir=tmp_path / "run", do_eval=True, prompt_name="query", export_dir=tmp_path / "served")
+    pairs = read_scored_pairs(find_task("sts-b"), str(golden / "glue"), "dev", 5.0)
+    first, second = (vectors([getattr(pair, name) for pair in pairs], "query") for name in ("first", "second"))
+    expected = correlations(np.array([pair.cosine for pair in pairs]), (first * second).sum(axis=1))
+    results = json.loads((tmp_path / "run/eval_results.json").read_text())
+    assert results["pearson"] == pytest.approx(expected["pearson"], abs=1e-4)
+    served = tf.saved_model.load(str(tmp_path / "served")).signatures["serving_default"]
+    np.testing.assert_allclose(served(text=tf.constant(PASSAGES))["sentence_embedding"], vectors(PASSAGES, "query"),
+                               atol=1e-5)
 
 
 def test_the_pages_search_with_usearch_finds_the_line_of_a_query(session, folder, tmp_path, monkeypatch):
