@@ -42,9 +42,9 @@ def is_jax(strategy: Any = None) -> bool:
     return hasattr(strategy or tf.distribute.get_strategy(), "platform")
 
 
-def cudnn_capability(strategy: Any = None) -> float:
+def cudnn_capability() -> float:
     """The compute capability of the GPU whose steps can use cuDNN's attention (modeling/operations.py); or 0."""
-    strategy = strategy or tf.distribute.get_strategy()
+    strategy: Any = tf.distribute.get_strategy()
     return strategy.cudnn_capability if is_jax(strategy) else 0.0
 
 

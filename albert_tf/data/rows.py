@@ -112,11 +112,11 @@ class BadRows:
                 yield row
 
 
-def text_column_option(content: str, needs: str | None = None) -> Any:
+def text_column_option(content: str) -> Any:
     """An option of the name of the column with the texts of a table. `content` is what a row is, for the help."""
     return fields.string(
         None, "Name of the column with the texts, if the input is a table: Parquet, JSON lines, CSV or TSV with a "
-        f"header. Each row is a {content}. Default: the input is text.", needs)
+        f"header. Each row is a {content}. Default: the input is text.")
 
 
 def read_rows(path: str, columns: Mapping[str, Column], has_header: bool = True, separator: str | None = None

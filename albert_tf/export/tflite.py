@@ -107,12 +107,12 @@ def differences(
     return largest
 
 
-def interpreter_of(flatbuffer: bytes, num_threads: int | None = None) -> Any:
+def interpreter_of(flatbuffer: bytes) -> Any:
     """An interpreter of a flatbuffer, by ai_edge_litert or, without this package, by TensorFlow."""
     if importlib.util.find_spec("ai_edge_litert"):
         from ai_edge_litert.interpreter import Interpreter
 
-        return Interpreter(model_content=flatbuffer, num_threads=num_threads)
+        return Interpreter(model_content=flatbuffer)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"\s*Warning: tf.lite.Interpreter is deprecated")  # TensorFlow 2.21 has it
-        return tf.lite.Interpreter(model_content=flatbuffer, num_threads=num_threads)
+        return tf.lite.Interpreter(model_content=flatbuffer)

@@ -213,11 +213,6 @@ def config_in(folder: str, name: str = CONFIG_NAME, is_bert: bool = False) -> Al
     return AlbertConfig.from_json_file(path, is_bert) if tf.io.gfile.exists(path) else None
 
 
-def is_hub_module(path: str) -> bool:
-    """Whether a folder is a SavedModel, the format of TF-Hub modules."""
-    return tf.io.gfile.exists(os.path.join(path, _SAVED_MODEL))
-
-
 def shipped_models() -> list[str]:
     """The names of the models that come with the package, in albert_tf/models/."""
     return sorted(model.name for model in _SHIPPED.iterdir() if model.is_dir())
