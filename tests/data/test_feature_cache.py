@@ -21,10 +21,6 @@ class Maker:
         return features(5, **self._arguments)
 
 
-def first_record(path):
-    return tf.train.Example.FromString(next(iter(tf.data.TFRecordDataset(path))).numpy()).features.feature
-
-
 def test_features_are_made_once_and_again_if_their_inputs_change_or_they_are_damaged(tmp_path):
     path, make = tmp_path / "x.tfrecord", Maker()
     for file, calls in (("a", 1), ("a", 1), ("b", 2)):
@@ -94,7 +90,7 @@ def test_choices_are_concatenated_in_the_record_and_stacked_in_the_batch(tmp_pat
             for i, (a, b) in enumerate(pairs)]
     path = str(tmp_path / "x.tfrecord")
     read = cached_table(path, {}, schema, lambda: rows)
-    record = first_record(path)
+    record = tf.train.Example.FromString(next(iter(tf.data.TFRecordDataset(path))).numpy()).features.feature
     assert list(record["input_ids"].int64_list.value) == rows[0]["input_ids"][0] + rows[0]["input_ids"][1]
     assert read.lengths.tolist() == [max(sum(row["input_mask"][0]), sum(row["input_mask"][1])) for row in rows]
     batch = read.batch(tf.constant([4, 1], tf.int64), tf.constant(MAX_SEQ_LENGTH))

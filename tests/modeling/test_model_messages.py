@@ -5,7 +5,6 @@ import re
 import numpy as np
 import pytest
 
-from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier, AlbertMultipleChoice, AlbertTokenClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder as Encoder
@@ -61,8 +60,3 @@ def test_a_wrong_input_is_named(tiny_config, tiny_batch, model, arguments, chang
     with pytest.raises(ValueError) as error:
         model(tiny_config, **arguments)(batch)
     names(error, *parts)
-
-
-def test_inputs_that_are_no_dict_are_refused(tiny_config, tiny_batch):
-    with pytest.raises(ValueError, match="a dict of input_ids"):
-        AlbertModel(tiny_config)(tiny_batch["input_ids"])

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.pretraining.config import PretrainingSteps
-from albert_tf.training.optimizer import ReleaseOptimizer, create_optimizer, learning_rate_schedule
+from albert_tf.training.optimizer import NOT_DECAYED, ReleaseOptimizer, create_optimizer, learning_rate_schedule
 
 pytestmark = pytest.mark.both_stacks
 
@@ -56,6 +56,37 @@ def test_twelve_steps_as_the_release_takes_them(recorded):
         for slot in "mv":
             np.testing.assert_allclose(optimizer.get_slot(variable, slot), numbers[f"adam_{slot}|{key}"], atol=3e-6,
                                        rtol=0)
+
+
+@pytest.mark.filterwarnings("ignore")  # addons' notice of the end of its life
+@pytest.mark.parametrize("name", ["lamb", "adamw"])
+def test_every_bit_is_that_of_addons(name):
+    addons = pytest.importorskip("tensorflow_addons", reason="tensorflow-addons is part of the first stack only",
+                                 exc_type=ImportError)
+
+    class AddonsLamb(addons.optimizers.LAMB):
+        """LAMB without bias correction, as the release has it."""
+
+        def _prepare_local(self, var_device, var_dtype, apply_state):
+            super()._prepare_local(var_device, var_dtype, apply_state)
+            apply_state[var_device, var_dtype].update(
+                beta_1_power=0.0, beta_2_power=0.0, one_minus_beta_1_t=1 - 0.9, one_minus_beta_2_t=1 - 0.999)
+
+    ours, results = optimizer_named(name, num_warmup_steps=3), []
+    theirs = AddonsLamb(ours.learning_rate, epsilon=1e-6, weight_decay=0.01, exclude_from_weight_decay=NOT_DECAYED,
+                        exclude_from_layer_adaptation=NOT_DECAYED if name == "lamb" else [".*"])
+    shapes = {"dense/kernel": [64, 300], "dense/bias": [300], "LayerNorm/gamma": [64], "word_embeddings": [1000, 16],
+              "output_bias": [2], "zeros/kernel": [4, 4]}
+    for optimizer in (ours, theirs):
+        random = np.random.default_rng(1)
+        variables = [tf.Variable(random.normal(size=shape, scale=key != "zeros/kernel").astype(np.float32), name=key)
+                     for key, shape in shapes.items()]
+        for _ in range(12):
+            optimizer.apply_gradients([(tf.constant(random.normal(size=variable.shape).astype(np.float32)), variable)
+                                       for variable in variables])
+        results.append(variables + [optimizer.get_slot(variable, slot) for slot in "mv" for variable in variables])
+    assert len(results[0]) == 18
+    assert_all_equal(*results)
 
 
 def test_with_bias_correction_steps_are_those_of_keras_adamw(golden):
