@@ -158,7 +158,7 @@ def resolve(source: Source, heads: Collection[str] = (), output_dir: str | None 
         remove_damaged_settings(directory)
     path = checkpoint_of(output_dir) if output_dir else None
     run_config = config_in(os.path.dirname(path)) if path else None
-    run = _cut(_open_run(path, run_config), num_layers) if path else None
+    run = first_layers(_open_run(path, run_config), num_layers) if path else None
     members = tuple(_open(member, source, num_layers) for member in _written_before(ensemble, output_dir, do_train))
     for member in members:
         if member.optional_config is None:  # another member's config may differ
@@ -218,12 +218,8 @@ def pooling_arguments(selected: ResolvedModel, head: str, config: Pooling) -> di
 
 def _open(path: str, source: Source, num_layers: int | None) -> StoredModel:
     """Opens weights, cut to num_layers, and with a copy for each layer if they are to be unshared."""
-    model = _cut(open_model(path), num_layers)
+    model = first_layers(open_model(path), num_layers)
     return unshared(model) if source.unshare_layers and path == source.init_path else model
-
-
-def _cut(model: StoredModel, num_layers: int | None) -> StoredModel:
-    return model if num_layers is None else first_layers(model, num_layers)
 
 
 def _open_run(path: str, config: AlbertConfig | None) -> StoredModel:

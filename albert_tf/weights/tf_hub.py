@@ -59,21 +59,16 @@ def _tf2_tensors(path: str, prefix: str) -> dict[str, StoredTensor]:
     """The tensors of a TensorFlow 2 module by the names of its variables."""
     if tf.io.gfile.exists(f"{prefix}.index"):
         stored = read_checkpoint(prefix)
-        tensors = {name: stored[key] for name, key in _keys_by_name(prefix).items()}
+        with clear_errors(prefix):
+            graph = checkpoint_reader(prefix).get_tensor(_OBJECTS)
+        objects = trackable_object_graph_pb2.TrackableObjectGraph.FromString(graph)
+        tensors = {attribute.full_name: stored[attribute.checkpoint_key]
+                   for node in objects.nodes for attribute in node.attributes if attribute.full_name}
         if "bert/embeddings/word_embeddings" in tensors:
             return tensors
     raise ValueError(f"{path} cannot be read: in this SavedModel, variables do not have the release's names. Use "
                      "the module that it was made from, such as https://tfhub.dev/google/albert_base/3 for "
                      "https://tfhub.dev/tensorflow/albert_en_base")
-
-
-def _keys_by_name(prefix: str) -> dict[str, str]:
-    """The keys of variables in the checkpoint of a SavedModel, by the variables' names."""
-    with clear_errors(prefix):
-        graph = checkpoint_reader(prefix).get_tensor(_OBJECTS)
-    objects = trackable_object_graph_pb2.TrackableObjectGraph.FromString(graph)
-    return {attribute.full_name: attribute.checkpoint_key
-            for node in objects.nodes for attribute in node.attributes if attribute.full_name}
 
 
 def _meta_graph(path: str) -> meta_graph_pb2.MetaGraphDef:
