@@ -1,16 +1,7 @@
 """The page, TensorFlow Serving's REST interface for the models, and other servers' endpoints, by HTTP.
 
-    GET  /                               the page, with /style.css, /page.js and /backend.js
-    GET  /v1/models                      the models with their signatures, and as OpenAI lists them
-    GET  /v1/models/NAME                 TensorFlow Serving's state of a model, its signatures, and OpenAI's description
-    GET  /v1/models/NAME/metadata        TensorFlow Serving's description of the signatures
-    POST /v1/models/NAME:predict         predictions (albert_tf/server/requests.py)
-    POST /v1/models/NAME:classify        the labels of texts, each with its probability
-    POST /v1/models/NAME:regress         the scores of texts
-    POST /v1/embeddings, /embed, /, ...  the endpoints of OpenAI and text-embeddings-inference (protocols.py)
-    GET  /health, /info                  whether the server answers; a model, as text-embeddings-inference describes it
-    GET  /metrics                        counts for Prometheus
-    GET  /openapi.json                   the description of the endpoints
+`application` has the routes. requests.py has the forms of TensorFlow Serving's requests (predict, classify, regress),
+and protocols.py the endpoints of OpenAI and text-embeddings-inference.
 
 No path of a URL is looked up on disk: the page's files are read once, when the application is made.
 Guard refuses requests before a model sees them, by their headers.
@@ -223,7 +214,7 @@ class Metrics:
 
         for model, batcher in zip(models, batchers):
             batcher.on_batch = functools.partial(add_batch, model)
-            queue.labels(model.name).set_function(functools.partial(getattr, batcher, "num_waiting"))
+            queue.labels(model.name).set_function(lambda batcher=batcher: len(batcher.waiting))
 
     def add_request(self, endpoint: str, status: int, seconds: float) -> None:
         """Counts a request."""

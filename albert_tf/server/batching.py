@@ -71,7 +71,7 @@ class Batcher:
         self.batch_size, self.max_waiting = batch_size, max_waiting
         self.on_batch: Callable[[int], Any] = lambda rows: None
         self._sizes = _sizes(batch_size)
-        self._waiting: list[_Job] = []  # in the order of their turns
+        self.waiting: list[_Job] = []  # the requests with rows that are in no batch yet, in the order of their turns
         self._is_closed = self._is_turn_of_shortest = False
         self._changed = threading.Condition()  # guards both, and the groups of the jobs
         self._thread = threading.Thread(target=self._work, name="batcher", daemon=True)
@@ -84,16 +84,11 @@ class Batcher:
             if self._is_closed:
                 raise RuntimeError("the batcher is closed")
             self._drop_ended()
-            if len(self._waiting) >= self.max_waiting:
+            if len(self.waiting) >= self.max_waiting:
                 raise queue.Full
-            self._waiting.append(job)
+            self.waiting.append(job)
             self._changed.notify()
         return job.result
-
-    @property
-    def num_waiting(self) -> int:
-        """The number of requests with rows that are in no batch yet."""
-        return len(self._waiting)
 
     def close(self) -> None:
         """Ends the thread after all waiting requests have been answered."""
@@ -108,7 +103,7 @@ class Batcher:
 
     def _drop_ended(self) -> None:
         """Removes requests that were taken back, or that have failed."""
-        self._waiting = [job for job in self._waiting if not job.result.done()]
+        self.waiting = [job for job in self.waiting if not job.result.done()]
 
     def _next_batch(self) -> list[_Part]:
         """Waits for a request. Returns a batch of the next request and of others, or no parts if the batcher is closed.
@@ -117,14 +112,14 @@ class Batcher:
         """
         with self._changed:
             self._drop_ended()
-            while not self._waiting:
+            while not self.waiting:
                 if self._is_closed:
                     return []
                 self._changed.wait()
                 self._drop_ended()
             self._is_turn_of_shortest = not self._is_turn_of_shortest
-            first = min(self._waiting, key=_Job.shortest) if self._is_turn_of_shortest else self._waiting[0]
-            others = [job for job in self._waiting if job is not first]
+            first = min(self.waiting, key=_Job.shortest) if self._is_turn_of_shortest else self.waiting[0]
+            others = [job for job in self.waiting if job is not first]
             group, rows = next(iter(first.groups.items()))
             largest = min(self._sizes[-1], max(1, _BATCH_BYTES >> group[-1]))
             taken = [(first, max(size for size in self._sizes if size <= min(largest, len(rows))))]
@@ -137,7 +132,7 @@ class Batcher:
             while total not in self._sizes:
                 total -= taken.pop()[1]
             parts = [(job, job.take(group, count)) for job, count in taken]
-            self._waiting = [job for job in (*others, first) if job.groups]
+            self.waiting = [job for job in (*others, first) if job.groups]
         return parts
 
     def _run(self, parts: list[_Part]) -> None:

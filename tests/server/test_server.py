@@ -300,7 +300,7 @@ def test_a_request_waits_for_one_batch_of_a_large_one_at_most_and_not_for_anothe
         assert slow.started.acquire(timeout=60)
         assert predict(server, dict(instances=["a"]))[0] == 200 and not large.done()
         small = pool.submit(predict, server, dict(instances=["b"]), "slow")
-        assert becomes_true(lambda: len(server._batchers[0]._waiting) == 2)
+        assert becomes_true(lambda: len(server._batchers[0].waiting) == 2)
         slow.go.release(3)
         assert small.result(60)[0] == 200 and not large.done()
         slow.go.release(100)
@@ -314,7 +314,7 @@ def test_a_client_that_has_gone_gets_no_further_batch():
         connection.request("POST", "/v1/models/slow:predict", json.dumps(dict(instances=["a"] * 100)))
         assert slow.started.acquire(timeout=60)
         connection.close()
-        assert becomes_true(lambda: all(job.result.done() for job in server._batchers[0]._waiting))
+        assert becomes_true(lambda: all(job.result.done() for job in server._batchers[0].waiting))
         slow.go.release(2)
         assert predict(server, dict(instances=["b"]), "slow")[0] == 200
         assert slow.batches == 2
