@@ -90,10 +90,6 @@ def test_a_list_of_words_of_another_kind_is_refused(tmp_path):
         create(tmp_path, ["a b"], word_vocab_file=str(tmp_path / "words.txt"))
 
 
-def opened(path, max_seq_length=12):
-    return open_records([path], max_seq_length, max_seq_length, CONFIG.vocab_size)
-
-
 @pytest.mark.parametrize("changes, named", [(dict(max_seq_length=16), "--max_seq_length=12"),
                                             (dict(vocab_size=12), "vocab_size")])
 def test_records_that_do_not_fit_are_named(tmp_path, changes, named):
@@ -104,7 +100,7 @@ def test_records_that_do_not_fit_are_named(tmp_path, changes, named):
 
 def batches(path, seed, first=0, max_seq_length=40):
     records = list(tf.data.TFRecordDataset(path).as_numpy_iterator())
-    parse = tf.function(opened(path, max_seq_length).parser(seed))
+    parse = tf.function(open_records([path], max_seq_length, max_seq_length, CONFIG.vocab_size).parser(seed))
     return parse(tf.constant(records), tf.range(first, first + len(records), dtype=tf.int64))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tiny import graph_of
 
-from albert_tf.text.pieces import WORD_START, preprocess_text
+from albert_tf.text.pieces import WORD_START
 from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
 from albert_tf.weights.hugging_face.tokenizer_json import vocabulary_of_tokenizer_json
 
@@ -37,14 +37,6 @@ def test_pieces_and_ids_are_those_of_transformers(golden, cases, vocabulary, low
         graph_ids.append(tokenizer.encode(case["text"]))
     assert len(graph_texts) == 12
     assert graph_of(tokenizer).tokenize(graph_texts).to_list() == graph_ids
-
-
-@pytest.mark.parametrize("vocabulary", ["spiece.model", "vocab.txt"])
-def test_words_that_differ_in_an_accent_differ(golden, vocabulary):
-    tokenizer = tokenizer_of(golden, vocabulary, True)
-    for first, second in (("schön", "schon"), ("मेज़", "मेज")):
-        assert tokenizer.encode(first) != tokenizer.encode(second)
-        assert tokenizer.decode(tokenizer.encode(first)) == first
 
 
 @pytest.mark.parametrize("vocabulary", ["spiece.model", "vocab.txt"])
@@ -92,11 +84,3 @@ def test_tokenizer_json_says_that_accents_are_kept(golden, tmp_path):
     texts = ["schön", "Élève", "यहाँ", "cafe\u0301"]
     np.testing.assert_equal(stored.tokenizer().encode_batch(texts), expected.encode_batch(texts))
     assert tokenizer_key(stored.tokenizer()) == tokenizer_key(expected)
-
-
-def test_without_the_option_accents_are_removed_as_in_the_release(golden):
-    text = "Élève é \ufb01"
-    assert preprocess_text(text, lower=True) == "eleve e fi"
-    assert preprocess_text(text, lower=True, keep_accents=True) == "élève é \ufb01"
-    tokenizer = FullTokenizer(spm_model_file=str(golden / "accents/spiece.model"))
-    assert not tokenizer.keep_accents and tokenizer.encode("schön") == tokenizer.encode("schon")

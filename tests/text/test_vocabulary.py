@@ -54,7 +54,6 @@ def test_lines_that_are_too_long_are_counted_and_the_others_make_the_vocabulary(
 
 
 @pytest.mark.parametrize("content, size, message", [
-    (b"", 60, "there is no text in .*text.txt"),
     (b"\n \n", 60, "there is no text in .*text.txt"),
     (TEXT.encode(), 5000, r"5000 pieces \(--vocab_size\) on .*text.txt: "),
     (TEXT.encode(), 20, r"20 pieces \(--vocab_size\) on .*text.txt: "),
