@@ -34,11 +34,6 @@ class TextRange(NamedTuple):
     stop: int | None  # None: the end of the file
     text_column: str | None = None
 
-    @property
-    def name(self) -> str:
-        """The name of its first batch (see BatchKey.name)."""
-        return BatchKey(self.file, self.start, 0, 0, 0).name
-
 
 class BatchKey(NamedTuple):
     """The key of a batch of lines: batch `number` of the range that begins at `start` in file number `file`."""
@@ -118,9 +113,6 @@ class BatchTable:
     def documents(self, batch: int) -> range:
         """The documents that end in a batch."""
         return range(self._positions[batch].documents, self._positions[batch + 1].documents)
-
-    def __len__(self) -> int:
-        return len(self._keys)
 
     def corpus(self) -> corpus.Corpus:
         """The corpus. Its files are read only when they are needed; remote files are then copied to this machine."""

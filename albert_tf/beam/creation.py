@@ -153,6 +153,28 @@ class Job:
         if names := names_in(errors):
             raise ValueError(read_bytes(os.path.join(errors, min(names))).decode())
 
+    # What earlier stages have written, read when it is first used:
+
+    @functools.cached_property
+    def table(self) -> BatchTable:
+        """The table of all batches."""
+        return BatchTable(self.work)
+
+    @functools.cached_property
+    def corpus(self) -> Corpus:
+        """The tokens of all batches."""
+        return self.table.corpus()
+
+    @functools.cached_property
+    def num_buckets(self) -> int:
+        """See creation.num_buckets."""
+        return creation.num_buckets(self.corpus, self.options, len(self.shard_files))
+
+    @functools.cached_property
+    def maker(self) -> RecordMaker:
+        """Makes the records of parts of the corpus."""
+        return RecordMaker(self.corpus, self.tokenizer, self.options)
+
 
 class RecordFile(NamedTuple):
     """A written bucket or shard: number, path, number of records, size in bytes, and the statistics of its records."""
@@ -203,39 +225,11 @@ def build(job: Job, pipeline: beam.Pipeline) -> None:
      | "check and sum up" >> beam.ParDo(WriteResult(job)))
 
 
-class Written:
-    """What earlier stages have written, read when it is first used."""
-
-    def __init__(self, job: Job):
-        self._job = job
-
-    @functools.cached_property
-    def table(self) -> BatchTable:
-        """The table of all batches."""
-        return BatchTable(self._job.work)
-
-    @functools.cached_property
-    def corpus(self) -> Corpus:
-        """The tokens of all batches."""
-        return self.table.corpus()
-
-    @functools.cached_property
-    def num_buckets(self) -> int:
-        """See creation.num_buckets."""
-        return creation.num_buckets(self.corpus, self._job.options, len(self._job.shard_files))
-
-    @functools.cached_property
-    def maker(self) -> RecordMaker:
-        """Makes the records of parts of the corpus."""
-        return RecordMaker(self.corpus, self._job.tokenizer, self._job.options)
-
-
 class _Stage(beam.DoFn):
     """A stage. Its input is a key with all values of that key; its output is pairs of key and value."""
 
     def __init__(self, job: Job):
-        # Not properties of this class, since Beam reads all attributes of a DoFn when the pipeline is built.
-        self._job, self._written = job, Written(job)
+        self._job = job
 
 
 @beam.typehints.with_output_types(Tuple[int, Any])
@@ -250,7 +244,8 @@ class TokenizeRanges(_Stage):
                     batch = tokenize_lines(self._job.tokenizer, lines, self._job.options.split_lines)
                     yield 0, corpus_files.write_batch(self._job.work, key, batch)
             except ValueError as error:
-                self._job.record_user_error(text_range.name, str(error))
+                first_key = BatchKey(text_range.file, text_range.start, 0, 0, 0)
+                self._job.record_user_error(first_key.name, str(error))
 
 
 @beam.typehints.with_output_types(Tuple[int, Any])
@@ -264,8 +259,8 @@ class WriteTable(_Stage):
             self._job.check_no_user_error()
             corpus_files.check_complete([key for key, _ in entries], len(self._job.input_files))
             corpus_files.write_table(self._job.work, entries)
-            check_has_text(self._written.corpus.num_tokens, listed(self._job.input_files))
-            creation.check_corpus(self._written.corpus, self._job.options)
+            check_has_text(self._job.corpus.num_tokens, listed(self._job.input_files))
+            creation.check_corpus(self._job.corpus, self._job.options)
         except ValueError as error:
             self._job.record_user_error("text", str(error))
             return
@@ -280,8 +275,8 @@ class CutTasks(_Stage):
         """Batch number -> (batch number, dupe, task number), parts."""
         options = self._job.options
         for batch in element[1]:
-            documents = self._written.table.documents(batch)
-            tasks = self._written.corpus.tasks(creation.TASK_TOKENS, creation.longest_part(options), documents)
+            documents = self._job.table.documents(batch)
+            tasks = self._job.corpus.tasks(creation.TASK_TOKENS, creation.longest_part(options), documents)
             for number, parts in enumerate(tasks):
                 for dupe in range(options.dupe_factor):
                     yield (batch, dupe, number), parts
@@ -297,8 +292,8 @@ class MakeRecords(_Stage):
         statistics: Statistics[str] = Statistics()
         buckets: dict[int, bytearray] = collections.defaultdict(bytearray)
         for part in (part for parts in tasks for part in parts):
-            for key, record in self._written.maker.records(dupe, part, statistics):
-                buckets[bucket_of(key, self._written.num_buckets)] += pack_record(key, record)
+            for key, record in self._job.maker.records(dupe, part, statistics):
+                buckets[bucket_of(key, self._job.num_buckets)] += pack_record(key, record)
         for bucket, records in sorted(buckets.items()) or [(0, bytearray())]:
             yield bucket, (bytes(records), statistics)
             statistics = Statistics()  # the first chunk has them
@@ -323,7 +318,7 @@ class WriteBucket(_Stage):
             for _, record in records:
                 writer.write(record)
         size = tf.io.gfile.stat(path).length
-        shard = bucket * len(self._job.shard_files) // self._written.num_buckets
+        shard = bucket * len(self._job.shard_files) // self._job.num_buckets
         yield shard, RecordFile(bucket, path, writer.count, size, statistics)
 
 
@@ -356,10 +351,10 @@ class WriteResult(_Stage):
         for shard in shards:
             counts[shard.number] += shard.num_records
         statistics = sum((shard.statistics for shard in shards), Statistics())
-        num_sentences = self._job.options.dupe_factor * self._written.corpus.num_sentences
+        num_sentences = self._job.options.dupe_factor * self._job.corpus.num_sentences
         for name, count in dict(sentences=num_sentences, examples=sum(counts)).items():
             if statistics[name] != count:
                 raise OSError(f"the runner lost or repeated elements: {statistics[name]:,} {name} of {count:,}")
         del statistics["sentences"]
-        statistics["documents"] = len(self._written.corpus)
+        statistics["documents"] = len(self._job.corpus)
         write_text(self._job.result_file, json.dumps(dict(statistics=statistics, counts=counts)))

@@ -94,19 +94,10 @@ class Corpus:
 
     def __init__(self, ids: Column, sentence_ends: Column, document_ends: Column):
         self._ids, self._sentence_ends, self._document_ends = ids, sentence_ends, document_ends
+        self.num_sentences, self.num_tokens = len(sentence_ends), len(ids)  # in all documents
 
     def __len__(self) -> int:
         return len(self._document_ends)
-
-    @property
-    def num_sentences(self) -> int:
-        """In all documents."""
-        return len(self._sentence_ends)
-
-    @property
-    def num_tokens(self) -> int:
-        """In all documents."""
-        return len(self._ids)
 
     def parts(self, documents: range, longest: int) -> list[Part]:
         """Each of the documents as one part, or as several parts if it has more than `longest` sentences."""

@@ -24,15 +24,6 @@ _RECORDS_TO_FIND_MASK = 200  # from which the id of [MASK] is inferred
 _OPTIONS = ("max_predictions_per_seq", "masked_lm_prob", "ngram", "favor_shorter_ngram", "whole_words")
 
 
-def check_predictions(options: MaskingOptions, max_seq_length: int) -> None:
-    """Raises ValueError if max_predictions_per_seq is too small for the masked tokens of the longest examples."""
-    tokens = round(max_seq_length * options.masked_lm_prob)
-    if tokens > options.max_predictions_per_seq:
-        raise ValueError(f"a masked_lm_prob of {options.masked_lm_prob:g} masks {tokens} of {max_seq_length} tokens, "
-                         f"but the records have max_predictions_per_seq {options.max_predictions_per_seq}: make them "
-                         f"with --max_predictions_per_seq={tokens} or more")
-
-
 def dynamic_masking(options: MaskingOptions, mask_id: int, vocab_size: int, seed: int) -> Callable[..., dict]:
     """Returns new_masks as a function of a batch and the numbers of its examples, int64 [rows]."""
 

@@ -7,19 +7,12 @@ and the losses, do not change.
 
 from __future__ import annotations
 
-import functools
-from typing import Callable, Sequence
+from typing import Sequence
 
 import tensorflow as tf
 
 TEXTS = 4  # the largest number of texts in max_seq_length tokens of a row
-_ROW_STEPS = 32  # the largest number of different numbers of rows
-
-
-def packer(batch_size: int, length: int, multiple: int) -> Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]:
-    """The function `packed` for batches of batch_size examples, with few different numbers of rows."""
-    step = max(1, -(-batch_size // (length * multiple * _ROW_STEPS)))
-    return functools.partial(packed, length=length, multiple=multiple * step)
+ROW_STEPS = 32  # the largest number of different numbers of rows
 
 
 def packed(batch: dict[str, tf.Tensor], length: int = 1, multiple: int = 1) -> dict[str, tf.Tensor]:

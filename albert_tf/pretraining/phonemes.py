@@ -227,7 +227,7 @@ class _Rows:
         return counts, len(lines)
 
     def rows(self, path: str, number: int, lines: list[str], unknown: collections.Counter) -> Iterator[Row]:
-        """The rows of lines, in lower-case words. A line that is too long is cut between words."""
+        """The rows of the documents in lines, in lower-case words. A row that is too long is cut between words."""
         row: Row = []
         for i, line in enumerate(lines):
             if row and not line.strip():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Callable, Iterator, Sequence
 
 import numpy as np
@@ -14,7 +15,7 @@ from albert_tf.data import batching
 from albert_tf.data.records import CountedFile, check_records, pretraining_features
 from albert_tf.pretraining import dynamic_masking
 from albert_tf.pretraining.examples import OBJECTIVES
-from albert_tf.pretraining.packed_rows import packer
+from albert_tf.pretraining.packed_rows import ROW_STEPS, packed
 from albert_tf.pretraining.phoneme_objective import PhonemeFormat, format_of, parser as phoneme_parser
 from albert_tf.pretraining.phonemes import OBJECTIVE as PHONEMES
 from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
@@ -35,10 +36,18 @@ class RecordSet:
     phonemes: PhonemeFormat | None = None
 
     def parser(self, seed: int) -> Callable:
-        """A function that parses serialized records [rows] into a batch; `seed` is for masks of phonemes."""
+        """A function that parses serialized records [rows] into int32 and float32; `seed` is for masks of phonemes."""
         if self.phonemes:
             return phoneme_parser(self.phonemes, seed)
-        return parser(self.max_seq_length, self.max_predictions_per_seq)
+        features = pretraining_features(self.max_seq_length, self.max_predictions_per_seq)
+
+        def parse(records, numbers):
+            del numbers
+            batch = tf.io.parse_example(records, features)
+            return {name: tf.cast(values, tf.int32 if values.dtype == tf.int64 else values.dtype)
+                    for name, values in batch.items()}
+
+        return parse
 
 
 def open_records(paths: list[str], max_seq_length: int, max_predictions_per_seq: int, vocab_size: int) -> RecordSet:
@@ -100,7 +109,8 @@ class TrainingBatches:
         """
         if self._records.phonemes:
             raise ValueError("--pack_rows is for records of text: records of phonemes are padded")
-        self._pack = packer(self._batch_size, length, multiple)
+        step = max(1, -(-self._batch_size // (length * multiple * ROW_STEPS)))
+        self._pack = functools.partial(packed, length=length, multiple=multiple * step)
 
     def draw_masks(self, vocab_size: int, masked_lm_prob: float | None) -> None:
         """Replaces the masks of the records by new ones, in each epoch.
@@ -114,7 +124,11 @@ class TrainingBatches:
         options = dynamic_masking.options_of_records(records.files, records.max_predictions_per_seq)
         if masked_lm_prob is not None:
             options = dataclasses.replace(options, masked_lm_prob=masked_lm_prob)
-            dynamic_masking.check_predictions(options, records.max_seq_length)
+            tokens, most = round(records.max_seq_length * masked_lm_prob), options.max_predictions_per_seq
+            if tokens > most:
+                raise ValueError(f"a masked_lm_prob of {masked_lm_prob:g} masks {tokens} of {records.max_seq_length} "
+                                 f"tokens, but the records have max_predictions_per_seq {most}: make them with "
+                                 f"--max_predictions_per_seq={tokens} or more")
         mask_id = dynamic_masking.find_mask_id(records.files, records.max_seq_length, records.max_predictions_per_seq)
         logging.info("new masks in each epoch: the share of masked tokens is %g, an n-gram has at most %s, and [MASK] "
                      "is %d", options.masked_lm_prob,
@@ -151,23 +165,10 @@ def check_tokenizer(files: Sequence[CountedFile], tokenizer: FullTokenizer | Non
                         "vocabulary of another model?", other.path, other.made_from["vocab_size"], vocab_size)
 
 
-def parser(max_seq_length: int, max_predictions_per_seq: int) -> Callable:
-    """Returns a function that parses serialized records [rows] into a batch of int32 and float32 tensors."""
-    features = pretraining_features(max_seq_length, max_predictions_per_seq)
-
-    def parse(records, numbers):
-        del numbers
-        batch = tf.io.parse_example(records, features)
-        return {name: tf.cast(values, tf.int32 if values.dtype == tf.int64 else values.dtype)
-                for name, values in batch.items()}
-
-    return parse
-
-
-def record_batches(records: RecordSet, examples: int = 1000) -> Iterator[dict[str, tf.Tensor]]:
+def _record_batches(records: RecordSet) -> Iterator[dict[str, tf.Tensor]]:
     """The examples of records once, in their order, in parsed batches."""
-    parse = parser(records.max_seq_length, records.max_predictions_per_seq)
-    for serialized in tf.data.TFRecordDataset([file.path for file in records.files]).batch(examples):
+    parse = records.parser(seed=0)
+    for serialized in tf.data.TFRecordDataset([file.path for file in records.files]).batch(1000):
         yield parse(serialized, None)
 
 
@@ -179,11 +180,11 @@ def frequency_baseline(training: RecordSet, evaluation: RecordSet, vocab_size: i
       once more than it occurs.
     """
     counts = np.ones(vocab_size)
-    for batch in record_batches(training):
+    for batch in _record_batches(training):
         ids = dynamic_masking.original_ids(batch)
         counts += np.bincount(ids[dynamic_masking.maskable(ids, batch["input_mask"])], minlength=vocab_size)
     labels = np.concatenate([batch["masked_lm_ids"][batch["masked_lm_weights"] > 0]
-                             for batch in record_batches(evaluation)])
+                             for batch in _record_batches(evaluation)])
     return float(np.mean(labels == counts.argmax())), float(np.log(counts.sum()) - np.log(counts[labels]).mean())
 
 

@@ -136,10 +136,6 @@ class WindowOptions:
     max_windows: int = 1  # the largest number of rows of an example; with 1, longer texts are truncated
     doc_stride: int = 0  # tokens between the starts of two windows, at most a window; 0: half a window
 
-    def stride(self, window_length: int) -> int:
-        """doc_stride, or its default for windows of window_length tokens."""
-        return stride_or_half(self.doc_stride, window_length)
-
 
 class WindowPacker:
     """Packs one or two texts into windows.
@@ -180,7 +176,8 @@ class WindowPacker:
         long, window_length = (ids_b, length_b) if has_long_b else (ids_a, length_a)
         if not window_length:  # both texts are empty
             return [self._packer.pack(ids_a, ids_b)]
+        stride = stride_or_half(self.options.doc_stride, window_length)
         parts = [long[window.first : window.first + window.length]
-                 for window in windows(len(long), window_length, self.options.stride(window_length))]
+                 for window in windows(len(long), window_length, stride)]
         return [self._packer.pack(ids_a[:length_a], part) if has_long_b else self._packer.pack(part, ids_b[:length_b])
                 for part in parts]

@@ -11,7 +11,6 @@ phonemize makes such lines with espeak-ng (package phonemizer, extra `phonemes`)
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import importlib.util
 import json
 import logging
@@ -178,11 +177,8 @@ class Phonemizer:
             raise ValueError("espeak-ng is not installed: run `pip install espeakng-loader` or `apt install espeak-ng`")
         languages = EspeakBackend.supported_languages()
         if language not in languages:
-            close = ([code for code, name in languages.items() if name.lower().startswith(language.lower())]
-                     or difflib.get_close_matches(language, languages, n=1)
-                     or [code for code in languages if code.startswith(language[:2])])
-            raise ValueError(f"--language={language} is no language of espeak-ng; " + (
-                f"did you mean {' or '.join(sorted(close))}?" if close else f"they are {', '.join(sorted(languages))}"))
+            raise ValueError(f"--language={language} is no language of espeak-ng; they are "
+                             f"{', '.join(sorted(languages))}")
         with errors_naming(tempfile.gettempdir()):  # to which the library is copied
             self._backend = EspeakBackend(language, with_stress=True, language_switch="remove-flags", logger=quiet)
 

@@ -28,12 +28,10 @@ def write(path, sentences):
     return str(path)
 
 
-def create(folder, sentences, name="x", max_seq_length=12, word_vocab_size=20, **options):
+def create(folder, sentences, name="x", max_seq_length=12, word_vocab_size=20, word_vocab_file=None):
     text, path = write(folder / f"{name}.jsonl", sentences), str(folder / f"{name}.tfrecord")
-    word_vocab_file = options.pop("word_vocab_file", None)
-    counts = create_phoneme_records(
-        [text], {path: [path]}, TABLE, PhonemeOptions(max_seq_length, word_vocab_size, **options), num_workers=1,
-        random_seed=1, word_vocab_file=word_vocab_file)
+    counts = create_phoneme_records([text], {path: [path]}, TABLE, PhonemeOptions(max_seq_length, word_vocab_size),
+                                    num_workers=1, random_seed=1, word_vocab_file=word_vocab_file)
     return path, counts
 
 

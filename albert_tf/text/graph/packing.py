@@ -7,7 +7,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from albert_tf.text.graph.tokenization import GraphTokenizer, repeated
-from albert_tf.text.packing import SPECIAL_TOKENS, WindowOptions, padding_values
+from albert_tf.text.packing import SPECIAL_TOKENS, WindowOptions, padding_values, stride_or_half
 
 
 def pack_texts(
@@ -127,7 +127,7 @@ def pack_text_windows(
     num_pieces = tf.where(has_long_b, ids_b.row_lengths(), ids_a.row_lengths())
     window_length = tf.where(has_long_b, length_b, length_a)
     window_length = tf.maximum(window_length, 1)  # it is 0 if both texts are empty
-    stride = tf.minimum(window_length, options.stride(window_length))
+    stride = tf.minimum(window_length, stride_or_half(options.doc_stride, window_length))
     windows = windows_of(num_pieces, window_length, stride)
 
     kept = tf.where(windows.first < options.max_windows * tf.gather(stride, windows.text))[:, 0]
