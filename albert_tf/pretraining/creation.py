@@ -65,12 +65,6 @@ def create_pretraining_data(
       the counts of documents, examples, tokens, masked (tokens), swapped (examples), short (examples), left_out
       (chunks of one word), text_tokens (the tokens of the text, counted once in each pass) and unused_tokens (those
       that are in no example of their pass).
-
-    Raises:
-      ValueError: there is no text, a line is not UTF-8, the corpus is too small for the objective or for the number of
-        outputs, an output would replace another output or a file that this function did not write, or another command
-        writes an output.
-      OSError: a file cannot be written.
     """
     check_names(outputs)
     first = next(iter(outputs.values()))[0]

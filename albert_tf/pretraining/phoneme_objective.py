@@ -132,9 +132,7 @@ def masked_batch(
 class PhonemeObjective(PretrainingObjective):
     """Losses of masked phonemes and of words. masked_batch makes the batches.
 
-    Args:
-      word_predictions: "all" to predict a word at each of its phonemes and at separators, or "once" to predict each
-        word once.
+    word_predictions: "all" to predict a word at each of its phonemes and at separators, or "once" for each word.
     """
 
     def __init__(self, model: AlbertPhonemePretrainer, word_predictions: str = "all"):

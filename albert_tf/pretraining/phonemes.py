@@ -64,16 +64,11 @@ def create_phoneme_records(
 
     Args:
       input_files: files of JSON lines, as albert_tf/text/phonemes.py describes them.
-      outputs: the shards of each output, as for create_pretraining_data.
+      outputs, origin: as for create_pretraining_data.
       word_vocab_file: the words of other records, instead of the words of the text.
-      origin: further entries of made_from in the manifests.
 
     Returns:
       The counts of examples, tokens, words, other_words (without an id), different_words and unknown_symbols.
-
-    Raises:
-      ValueError: a line is wrong; more than 1 % of the symbols are not in the table; or a word is more than half of all
-        words, so that predicting words would teach nothing.
     """
     first, shards = next(iter(outputs)), list(itertools.chain.from_iterable(outputs.values()))
     words_file = first.removesuffix(".tfrecord") + _WORDS

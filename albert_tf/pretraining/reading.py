@@ -51,12 +51,7 @@ class RecordSet:
 
 
 def open_records(paths: list[str], max_seq_length: int, max_predictions_per_seq: int, vocab_size: int) -> RecordSet:
-    """Checks that record files are complete and match the lengths and the model's vocab_size, and counts their records.
-
-    Raises:
-      ValueError: a file was truncated or changed; or its first records have other lengths, ids outside the vocabulary
-        or positions outside the sequence, or are not pre-training records.
-    """
+    """Checks that record files are complete and match the lengths and the model's vocab_size, and counts records."""
     files = batching.counted(check_records(paths))
     path_of = {file.made_from.get("objective") == PHONEMES: file.path for file in files}
     if len(path_of) > 1:
@@ -145,9 +140,8 @@ class TrainingBatches:
 def check_tokenizer(files: Sequence[CountedFile], tokenizer: FullTokenizer | None, vocab_size: int) -> None:
     """Raises ValueError for records that were made with another vocabulary, casing or treatment of accents.
 
-    If the vocabularies cannot be compared (no tokenizer, or records that do not name their vocabulary), warns if the
-    number of pieces is not vocab_size. This is no error, since a model may have more embeddings than its vocabulary
-    has pieces.
+    If the vocabularies cannot be compared, warns if the number of pieces is not vocab_size. This is no error, since a
+    model may have more embeddings than its vocabulary has pieces.
     """
     if tokenizer:
         for name, value in tokenizer_key(tokenizer).items():

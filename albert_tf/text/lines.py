@@ -22,8 +22,6 @@ from albert_tf.utils.imports import check_installed
 
 _MOST_BYTES = 1 << 28  # of a line, which can be a whole JSON file
 _DECOMPRESSORS: dict[str, Any] = {".gz": lambda file: gzip.GzipFile(fileobj=file), ".bz2": bz2.BZ2File}
-
-
 _OTHER_ENDINGS = (".zst", ".xz", ".zip", ".lz4", ".7z", ".rar")
 
 
@@ -48,10 +46,6 @@ def read_lines(path: str, start: int = 0, stop: int | None = None) -> Iterator[s
     """The lines of a file that begin at bytes `start` to `stop` - 1, without their ends.
 
     Consecutive ranges give every line once. Files with names in .gz or .bz2 are decompressed, from the start.
-
-    Raises:
-      ValueError: there is no such file, it is compressed in another way, a line is not UTF-8 (file and line are named),
-        or a compressed file is damaged.
     """
     check_is_file(path)
     check_compression(path)

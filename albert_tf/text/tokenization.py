@@ -295,15 +295,11 @@ def word_starts(tokenizer: FullTokenizer) -> np.ndarray:
     has a character that is neither a mark nor a letter a-z. So digits and the apostrophe start words; "!!" does not. A
     WordPiece piece starts a word if it does not begin with "##".
     """
-    def starts_word(piece: str) -> bool:
-        if tokenizer.sp_model is None:
-            return not piece.startswith("##")
-        return (piece.startswith((WORD_START, "<")) or len(piece) == 1 and piece in _MARKS
-                or not _ONLY_LETTERS_AND_MARKS.fullmatch(piece))
-
     starts = np.zeros(max(tokenizer.vocab.values()) + 1, bool)
     for piece, piece_id in tokenizer.vocab.items():
-        starts[piece_id] = starts_word(piece)
+        starts[piece_id] = not piece.startswith("##") if tokenizer.sp_model is None else (
+            piece.startswith((WORD_START, "<")) or len(piece) == 1 and piece in _MARKS
+            or not _ONLY_LETTERS_AND_MARKS.fullmatch(piece))
     return starts
 
 

@@ -5,7 +5,6 @@ import gzip
 import importlib.util
 import json
 import os
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -45,16 +44,12 @@ def options(objective="sop", release_compatible=False, dupe_factor=2, split_line
     return CreationOptions(segments, MaskingOptions(5), dupe_factor, 12345, split_lines)
 
 
-class Made(NamedTuple):
-    """What an engine has made: the counts, and the content of each file in its folder."""
-
-    statistics: dict
-    files: dict
-
-
 @pytest.fixture
 def make(tmp_path, text, sentence_pieces):
-    """make(files, **options) makes records of files with both engines, and returns Beam's and the local engine's."""
+    """make(files, **options) makes records of files with Beam and the local engine.
+
+    It returns for each engine the counts and the content of each file in its folder.
+    """
 
     def make(*files, beam_options="", **values):
         files = [str(file) for file in files or [text]]
@@ -65,7 +60,7 @@ def make(tmp_path, text, sentence_pieces):
         made = creation.create_pretraining_data(files, outputs["beam"], sentence_pieces, options(**values),
                                                 pipeline_options(beam_options, num_workers=1))
         assert expected["examples"] > 0
-        return Made(made, contents(tmp_path / "beam")), Made(expected, contents(tmp_path / "local"))
+        return (made, contents(tmp_path / "beam")), (expected, contents(tmp_path / "local"))
 
     return make
 
@@ -105,7 +100,7 @@ def test_several_compressed_and_empty_files_and_long_lines_give_the_records_of_t
         *(tmp_path / name for name in names), split_lines="en" if importlib.util.find_spec("sentencex") else None,
         beam_options="runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner,direct_runner_bundle_repeat=1")
     assert by_beam == by_local
-    assert by_beam.statistics["documents"] == 2 + len(DOCUMENTS) + len(SENTENCES)
+    assert by_beam[0]["documents"] == 2 + len(DOCUMENTS) + len(SENTENCES)
 
 
 @pytest.mark.long
