@@ -46,7 +46,8 @@ def format_of(files: Sequence[CountedFile], max_seq_length: int, vocab_size: int
     names = [field.name for field in dataclasses.fields(PhonemeFormat)]
     for file in files:
         if not file.made_from.keys() >= set(names):
-            raise ValueError(f"{file.path} was made by an earlier version: make it again")
+            raise ValueError(f"{file.path} does not hold records of phonemes that this version has made, and other "
+                             "records cannot be used together with them")
     values: list[dict[str, Any]] = [{name: file.made_from[name] for name in names} for file in files]
     max_words = max(of_file["max_words"] for of_file in values)
     phonemes, *others = [PhonemeFormat(**{**of_file, "max_words": max_words}) for of_file in values]

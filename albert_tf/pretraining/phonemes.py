@@ -26,7 +26,7 @@ from albert_tf.data.records import serialize
 from albert_tf.data.worker_pool import chunks, worker_pool
 from albert_tf.pretraining.creation import BucketWriter, check_names, write_shards
 from albert_tf.text.lines import read_lines
-from albert_tf.text.phonemes import PhonemeTable, parse_line
+from albert_tf.text.phonemes import SEPARATOR, PhonemeTable, parse_line
 from albert_tf.utils.files import errors_naming, is_remote, scratch_folder
 from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.manifests import checked_manifest, manifest_path, output_set
@@ -101,7 +101,7 @@ def create_phoneme_records(
         written.made_from = dict(
             objective=OBJECTIVE, **dataclasses.asdict(options), max_words=counts.max_words, num_words=len(vocabulary),
             words_sha256=hashlib.sha256("\n".join(vocabulary).encode()).hexdigest(), vocab_size=table.vocab_size,
-            symbols=table.symbols, separator_id=table.separator_id, mask_id=table.mask_id, random_seed=random_seed,
+            symbols=table.symbols, separator_id=table.ids[SEPARATOR], mask_id=table.mask_id, random_seed=random_seed,
             words=totals["words"], different_words=totals["different_words"], other_words=totals["other_words"],
             baselines=counts.baselines(ids), **(origin or {}))
     return totals + collections.Counter(examples=examples)
@@ -260,7 +260,7 @@ class _RowWriter(_Rows):
         return examples, len(lines)
 
     def _record(self, row: Row) -> bytes:
-        separator = [self.table.separator_id]
+        separator = [self.table.ids[SEPARATOR]]
         phonemes = list(itertools.chain.from_iterable([*(separator if i else []), *symbols]
                                                       for i, (_, symbols) in enumerate(row)))
         padding = self.options.max_seq_length - len(phonemes)

@@ -53,11 +53,7 @@ class RecordSet:
 def open_records(paths: list[str], max_seq_length: int, max_predictions_per_seq: int, vocab_size: int) -> RecordSet:
     """Checks that record files are complete and match the lengths and the model's vocab_size, and counts records."""
     files = batching.counted(check_records(paths))
-    path_of = {file.made_from.get("objective") == PHONEMES: file.path for file in files}
-    if len(path_of) > 1:
-        raise ValueError(f"{path_of[True]} has records of phonemes and {path_of[False]} has records of text: they "
-                         "cannot be used together")
-    if True in path_of:
+    if any(file.made_from.get("objective") == PHONEMES for file in files):
         return RecordSet(files, max_seq_length, max_seq_length, format_of(files, max_seq_length, vocab_size))
     features = pretraining_features(max_seq_length, max_predictions_per_seq)
     for file in files:

@@ -11,7 +11,7 @@ import functools
 import heapq
 import itertools
 import unicodedata
-from typing import Any, Sequence
+from typing import Sequence
 
 _STRESS = "ˈˌ"
 _NOT_COMPARED = str.maketrans("", "", "ˈˌː")
@@ -45,12 +45,12 @@ def _shortest(parts: Sequence[str], words: Sequence[str]) -> list[str] | None:
     if len(parts) == len(words):
         return list(parts)
     order = itertools.count()  # of ways with equal costs
-    ways: list[tuple[float, int, int, int, Any]] = [(0.0, len(words), len(parts), next(order), ())]
+    ways: list[tuple[float, int, int, int, tuple[str, ...]]] = [(0.0, len(words), len(parts), next(order), ())]
     visited = set()
     while ways:
         cost, words_left, parts_left, _, way = heapq.heappop(ways)
         if not words_left and not parts_left:
-            return _pieces(way)
+            return list(way)
         if (words_left, parts_left) in visited:
             continue
         visited.add((words_left, parts_left))
@@ -63,16 +63,8 @@ def _shortest(parts: Sequence[str], words: Sequence[str]) -> list[str] | None:
                     continue
                 step, pieces = _division(together, text)
                 heapq.heappush(ways, (cost + step + _JOINED * joined, words_left - num_words, parts_left - num_parts,
-                                      next(order), (way, pieces)))
+                                      next(order), way + pieces))
     return None
-
-
-def _pieces(way: Any) -> list[str]:
-    steps = []
-    while way:
-        way, pieces = way
-        steps.append(pieces)
-    return list(itertools.chain.from_iterable(reversed(steps)))
 
 
 @functools.lru_cache(_CACHED)

@@ -75,11 +75,6 @@ class PhonemeTable:
         return max(self.mask_id, *self.ids.values()) + 1
 
     @property
-    def separator_id(self) -> int:
-        """The id of the space between two words."""
-        return self.ids[SEPARATOR]
-
-    @property
     def symbols(self) -> str:
         """The symbol of each id, from 0; NUL for ids without a symbol."""
         symbols = {value: symbol for symbol, value in self.ids.items()}
@@ -115,7 +110,7 @@ def phoneme_ids(phonemes: str, phoneme_table: str | None = None) -> list[int]:
         if missing:
             raise ValueError(f"the table of phonemes has no {missing[0]!r} (U+{ord(missing[0]):04X}), which is in "
                              f"{word!r}")
-        ids += [*([table.separator_id] if ids else []), *of_word]
+        ids += [*([table.ids[SEPARATOR]] if ids else []), *of_word]
     return ids
 
 

@@ -271,7 +271,7 @@ def test_records_of_text_beside_records_of_phonemes_are_named(tmp_path, is_first
     with tf.io.TFRecordWriter(text) as file:
         file.write(tf.train.Example().SerializeToString())
     paths = [path, text] if is_first else [text, path]
-    with pytest.raises(ValueError, match=f"{path} has records of phonemes and {text} has records of text"):
+    with pytest.raises(ValueError, match=f"{text} does not hold records of phonemes"):
         open_records(paths, 12, 12, CONFIG.vocab_size)
 
 

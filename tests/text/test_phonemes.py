@@ -22,7 +22,7 @@ def english():
 
 def test_the_default_table_has_the_ids_of_style_tts2():
     table = PhonemeTable.read()
-    assert table.vocab_size == 178 and table.mask_id == table.ids["M"] == 29 and table.separator_id == 16
+    assert table.vocab_size == 178 and table.mask_id == table.ids["M"] == 29
     assert {symbol: table.ids[symbol] for symbol in KOKORO} == KOKORO
 
 
