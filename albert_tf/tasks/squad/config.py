@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from albert_tf import options as fields
 from albert_tf.tasks.config import FineTuningConfig
-from albert_tf.tasks.squad.reading import MISPLACED_ANSWERS, VERSIONS
+from albert_tf.tasks.squad.reading import VERSIONS
 from albert_tf.training.config import Distillation
 from albert_tf.utils import bounds
 
@@ -59,9 +59,6 @@ class SquadConfig(FineTuningConfig):
     max_query_length: int | None = fields.integer(
         None, "Largest number of pieces of a question; longer questions are truncated. Default: as in the run in "
         "--output_dir, or 64.", bounds.SEQ_LENGTH)
-    misplaced_answers: str = fields.choice(
-        "find", MISPLACED_ANSWERS, "Handling of training questions with an answer that is not at answer_start. find: "
-        "use its nearest occurrence. leave_out: leave the question out.")
     num_workers: int = fields.integer(
         max(1, min(8, os.cpu_count() or 1)), "Number of processes that make features.", bounds.WORKERS)
 

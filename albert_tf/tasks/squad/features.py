@@ -41,7 +41,6 @@ class FeatureOptions:
       doc_stride: pieces from the start of a window to the start of the next.
       max_query_length: the largest number of pieces of a question; longer questions are truncated.
       release_compatible: whether to leave out the questions of paragraphs that the release cannot align.
-      misplaced_answers: see read_squad_examples.
     """
 
     max_seq_length: int
@@ -49,7 +48,6 @@ class FeatureOptions:
     max_query_length: int
     is_training: bool = False
     release_compatible: bool = False
-    misplaced_answers: str = "find"
 
     def __post_init__(self):
         if self.max_query_length < 1 or self.doc_stride < 1:
@@ -390,7 +388,7 @@ def _blocks(
     notes = ReadingNotes()
 
     def paragraphs() -> Iterator[list[SquadExample]]:
-        for paragraph in read_paragraphs(file, options.is_training, options.misplaced_answers, notes):
+        for paragraph in read_paragraphs(file, options.is_training, notes):
             note(paragraph)
             yield paragraph
             update(len(paragraph))

@@ -22,11 +22,9 @@ from typing import Any, Iterator, NamedTuple
 from absl import logging
 
 from albert_tf.data.rows import is_of_objects, read_objects
-from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.files import check_characters, decode_utf8, parse_unchecked, read_bytes
 
 VERSIONS = ("1.1", "2.0")
-MISPLACED_ANSWERS = ("find", "leave_out")
 _MOST_WARNINGS = 5  # of each kind
 
 
@@ -182,32 +180,29 @@ def _summary(path: str, articles: list, version: Any, places: list[str] | None =
     return DatasetSummary(said if said in VERSIONS else "2.0" if has_is_impossible else "1.1", questions, has_answers)
 
 
-def read_squad_examples(input_file: str, is_training: bool, misplaced_answers: str = "find") -> list[SquadExample]:
+def read_squad_examples(input_file: str, is_training: bool) -> list[SquadExample]:
     """The questions of a file, in order.
 
     Args:
       input_file: path of a SQuAD 1.1 or 2.0 file.
-      is_training: whether to read answers. Of several answers, the first one is used.
-      misplaced_answers: what to do in training if the text at answer_start is not the answer. "find" uses the nearest
-        occurrence of the answer, "leave_out" leaves the question out. If the answer does not occur in the paragraph,
-        the question is always left out.
+      is_training: whether to read answers. Of several answers, the first one is used. If it is not at answer_start, its
+        nearest occurrence is used. If it does not occur in the paragraph, the question is left out.
 
     Raises:
       ValueError: the file is not a SQuAD file, two questions have the same id, or there are no questions; the message
         names the file and the wrong value.
     """
     notes = ReadingNotes()
-    paragraphs = read_paragraphs(read_squad_file(input_file), is_training, misplaced_answers, notes)
+    paragraphs = read_paragraphs(read_squad_file(input_file), is_training, notes)
     examples = [example for paragraph in paragraphs for example in paragraph]
     logging.info("%s: %s", input_file, notes)
     return examples
 
 
 def read_paragraphs(
-    file: SquadFile, is_training: bool, misplaced_answers: str = "find", notes: ReadingNotes | None = None
+    file: SquadFile, is_training: bool, notes: ReadingNotes | None = None
 ) -> Iterator[list[SquadExample]]:
     """The questions of each paragraph that has any. A wrong value raises ValueError when it is met."""
-    check_one_of("misplaced_answers", misplaced_answers, MISPLACED_ANSWERS)
     notes, ids = ReadingNotes() if notes is None else notes, set()
     for context, questions in _raw_paragraphs(file.path, file.articles, file.places):
         examples = []
@@ -219,7 +214,7 @@ def read_paragraphs(
             notes.questions += 1
             if not context.strip() or not example.question_text.strip():
                 notes.note("empty", f"question {example.qas_id}: the context or the question is empty")
-            if not is_training or _has_place(example, misplaced_answers, notes):
+            if not is_training or _has_place(example, notes):
                 examples.append(example)
         if examples:
             yield examples
@@ -262,8 +257,8 @@ def _example(question: Any, context: str, place: str, is_training: bool) -> Squa
     return dataclasses.replace(example, orig_answer_text=answer, start_position=start)
 
 
-def _has_place(example: SquadExample, misplaced_answers: str, notes: ReadingNotes) -> bool:
-    """Whether the question can be used. A misplaced answer is moved to its nearest occurrence ("find")."""
+def _has_place(example: SquadExample, notes: ReadingNotes) -> bool:
+    """Whether the question can be used. A misplaced answer is moved to its nearest occurrence."""
     (answer, start), context = example.answer, example.paragraph_text
     if example.is_impossible:
         return True
@@ -274,7 +269,7 @@ def _has_place(example: SquadExample, misplaced_answers: str, notes: ReadingNote
     before, after = context.rfind(answer, 0, start + len(answer)), context.find(answer, start)
     places = [(place, place + len(answer)) for place in (before, after) if place >= 0]
     places += find_equivalent(answer, context)
-    if misplaced_answers == "leave_out" or not places or not answer:
+    if not places or not answer:
         notes.note("left_out", f"{problem}: left out")
         return False
     example.start_position, end = min(places, key=lambda place: abs(place[0] - start))

@@ -71,8 +71,7 @@ def feature_options(options: SquadConfig, model: ResolvedModel, max_seq_length: 
     max_query_length = model.effective_value("max_query_length", options.max_query_length) or MAX_QUERY_LENGTH
     doc_stride = model.effective_value("doc_stride", options.doc_stride) or default_doc_stride(
         max_seq_length, max_query_length)
-    return FeatureOptions(max_seq_length, doc_stride, max_query_length,
-                          release_compatible=options.release_compatible, misplaced_answers=options.misplaced_answers)
+    return FeatureOptions(max_seq_length, doc_stride, max_query_length, release_compatible=options.release_compatible)
 
 
 def squad_version(requested: str | None, model: ResolvedModel, files: dict[str, SquadFile]) -> str:

@@ -71,15 +71,14 @@ def test_scores_of_a_model_that_diverged_are_reported(golden, sentence_pieces):
 
 @pytest.mark.parametrize("changes", [
     dict(text=("Who", "Whose")), dict(max_seq_length=63), dict(doc_stride=8), dict(max_query_length=15),
-    dict(release_compatible=True), dict(misplaced_answers="leave_out"),
+    dict(release_compatible=True),
     dict(vocabulary="accents/spiece.model"), dict(do_lower_case=False), dict(keep_accents=True)], ids=str)
 def test_features_of_another_file_vocabulary_or_setting_are_other_features(golden, tmp_path, changes):
     def key(text=("", ""), max_seq_length=64, doc_stride=24, max_query_length=16,
-            release_compatible=False, misplaced_answers="find", vocabulary="tiny_spm/tiny.model", **casing):
+            release_compatible=False, vocabulary="tiny_spm/tiny.model", **casing):
         path = tmp_path / "train.json"
         path.write_text((golden / "squad/train.json").read_text().replace(*text))
-        options = FeatureOptions(max_seq_length, doc_stride, max_query_length, True, release_compatible,
-                                 misplaced_answers)
+        options = FeatureOptions(max_seq_length, doc_stride, max_query_length, True, release_compatible)
         tokenizer = FullTokenizer(spm_model_file=str(golden / vocabulary), **casing)
         return made_from(read_squad_file(str(path)), options), tokenizer_key(tokenizer)
 
