@@ -76,9 +76,6 @@ class FineTuningConfig(SavedModelExport, FirstLayers, group="Runs"):
         8, "Number of examples in a prediction step, summed over all devices.", bounds.BATCH_SIZE)
     cached_dir: str | None = fields.string(
         None, "Directory in which features are cached as records. Default: --output_dir.")
-    early_stopping_patience: int = fields.integer(
-        0, "Number of consecutive evaluations without a new best result after "
-        "which training ends. 0: training never ends early.", bounds.EVALUATIONS.at_least(0))
     num_runs: int = fields.integer(
         1, "Number of runs, with the seeds --random_seed, --random_seed + 1, ... Each run has a separate directory. "
         "The medians of their results are reported, and the best run predicts.", bounds.RUNS)

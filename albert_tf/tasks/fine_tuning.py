@@ -132,8 +132,6 @@ def runs_of(options: FineTuningConfig) -> list[Run]:
 def _training_data(task: Task, is_evaluated: bool) -> tuple[FeatureTable, Schedule]:
     """Reads the features to train on, with the teacher's outputs, and determines the steps."""
     options, teacher, strategy = task.options, task.teacher, task.setup.strategy
-    if options.early_stopping_patience and not is_evaluated:
-        raise ValueError("--early_stopping_patience needs evaluations: set --do_eval")
     check_texts(task, is_evaluated)
     with chief_first(strategy):
         table = task.training_table()
@@ -182,7 +180,7 @@ def _train_run(task: Task, run: Run, table: FeatureTable, schedule: Schedule, ev
     if evaluate is not None:
         predictor = new_predictor(task, objective, options.eval_batch_size)
         evaluator = Evaluator(run.directory, lambda: evaluate(lambda table: [predictor(table)]), task.best_metric,
-                              checkpoints.save_best, chief, options.early_stopping_patience)
+                              checkpoints.save_best, chief)
 
     rows = training_rows(table, training.train_batch_size, schedule.num_train_steps, run.seed, options.group_by_length)
 

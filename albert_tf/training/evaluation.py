@@ -41,12 +41,11 @@ class Evaluator:
       best_metric: the result that decides which checkpoint is the best; higher is better.
       save_best: function that saves the model as model.ckpt-best, in training.
       writes: whether this process writes files; only one of several workers does.
-      patience: number of evaluations without a new best after which the run ends early; 0 for never.
     """
 
     def __init__(self, directory: str, evaluate: Callable[[], dict[str, float]], best_metric: str,
-                 save_best: Callable[[], None] = lambda: None, writes: bool = True, patience: int = 0):
-        self._directory, self._writes, self._patience = directory, writes, patience
+                 save_best: Callable[[], None] = lambda: None, writes: bool = True):
+        self._directory, self._writes = directory, writes
         self._evaluate, self._best_metric, self._save_best = evaluate, best_metric, save_best
         self._curves = tf.summary.create_file_writer(os.path.join(directory, "eval")) if writes else (
             tf.summary.create_noop_writer())
@@ -68,14 +67,6 @@ class Evaluator:
         """The step of the best results; 0 if there are none."""
         best = self.best
         return int(best["global_step"]) if best else 0
-
-    @property
-    def patience_is_over(self) -> bool:
-        """Whether the run should end early. The history tells, so a run that is started again does not continue."""
-        if not self._patience or not self._history:
-            return False
-        # An evaluation without training can have added earlier steps than the best one, which do not count.
-        return sum(step > self.best_step for step in self._history) >= self._patience
 
     def log_best(self) -> None:
         """Logs the best results so far, and where all results are."""

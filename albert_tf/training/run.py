@@ -134,7 +134,7 @@ def train(
 
     Args:
       batches_from: function of the first step. It returns a function of an InputContext, which returns the batches.
-      evaluator: called with the step after each save. The run ends early when its patience is over.
+      evaluator: called with the step after each save.
       before_steps: writes files that describe the run. The chief calls it, if there are steps to take.
       evaluates_first: whether the initial weights can do the task: they are evaluated as step 0.
       lengths: the length of each step's batch, [num_train_steps]; empty if all have one.
@@ -142,7 +142,7 @@ def train(
     first_step = _restored_step(checkpoints, strategy)
     if first_step and evaluator is not None and not evaluator.has_evaluated(first_step):
         evaluator(first_step)  # the run ended after saving and before the evaluation
-    finished = _why_finished(first_step, schedule.num_train_steps, evaluator)
+    finished = _why_finished(first_step, schedule.num_train_steps)
     if finished:
         logging.info("nothing to train: %s in %s; to train with other flags or data, use another --output_dir",
                      finished, checkpoints.directory)
@@ -170,20 +170,16 @@ def _restored_step(checkpoints: Checkpoints, strategy: tf.distribute.Strategy) -
     return first_step
 
 
-def _why_finished(step: int, last_step: int, evaluator: Evaluator | None) -> str | None:
+def _why_finished(step: int, last_step: int) -> str | None:
     """The reason why a run ends at a step; None if it continues."""
     if step > last_step:
         return f"step {step} is done, after the last requested step {last_step},"
-    if step == last_step:
-        return f"step {step} of {last_step} is done"
-    if evaluator is not None and evaluator.patience_is_over:
-        return f"the run ended early at step {step}"
-    return None
+    return f"step {step} of {last_step} is done" if step == last_step else None
 
 
 def _take_steps(trainer: Trainer, batches, checkpoints: Checkpoints, batch_size: int, schedule: Schedule,
                 evaluator: Evaluator | None, first_step: int, writes: bool, lengths: Sequence[int]) -> None:
-    """Trains to the last step, or to the end of the evaluator's patience, with the callbacks of a run."""
+    """Trains to the last step, with the callbacks of a run."""
     last_step, output_dir = schedule.num_train_steps, checkpoints.directory
     if writes:
         make_directory(output_dir)
@@ -197,9 +193,6 @@ def _take_steps(trainer: Trainer, batches, checkpoints: Checkpoints, batch_size:
         assert evaluator is not None
         with end_on_signal.saved(step):
             evaluator(step)
-        if evaluator.patience_is_over:
-            logging.info("step %d: not better than step %d, the run ends early", step, evaluator.best_step)
-            trainer.stop_training = True
 
     saving = Saving(first_step, last_step, schedule.save_checkpoints_steps, write, evaluate if evaluator else None)
     strategy: Any = trainer.distribute_strategy

@@ -54,7 +54,6 @@ NGRAM = Bounds(1, 100)
 BATCH_SIZE = Bounds(1, 1_048_576)
 TOKENS = Bounds(1, 2**31 - 1)
 STEPS = Bounds(1, 2**31 - 1)
-EVALUATIONS = Bounds(1, 1_000_000)
 RUNS = Bounds(1, 1_000)
 SHARES = Bounds(1, 1_000)
 SEED = Bounds(0, 2**31 - 1)  # NumPy's and TensorFlow's seeds have 32 bits

@@ -190,7 +190,6 @@ MISTAKES = [  # the task, flags, and what the line must name
     ("classification", dict(do_train=True, recipe="nowhere_v3"), ["'nowhere_v3'", "mnli"]),
     ("classification", dict(task_name="sst-3", do_train=True), ["'sst-3'", "cola", "mnli"]),
     ("classification", dict(task_name=None, do_train=True), ["--task_name", "--task_config"]),
-    ("classification", dict(early_stopping_patience=2, do_train=True), ["--early_stopping_patience", "--do_eval"]),
     ("classification", dict(task_name="sts-b", calibrate=True), ["--calibrate", "sts-b"]),
     ("classification", dict(albert_config_file=None, calibrate=True, init_checkpoint="albert_tiny_en"),
      ["--calibrate", "--output_dir"]),

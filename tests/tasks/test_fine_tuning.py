@@ -1,4 +1,4 @@
-"""Fine-tuning runs: seeds, early stopping, the best checkpoint, ensembles; prediction in the table's order."""
+"""Fine-tuning runs: seeds, the best checkpoint, ensembles; prediction in the table's order."""
 
 import json
 import logging
@@ -129,16 +129,6 @@ def test_predictions_are_in_the_tables_order_and_do_not_depend_on_padding_or_rep
 
 
 @pytest.mark.usefixtures("eagerly")
-def test_training_ends_early_when_the_dev_set_gets_no_better_and_stays_ended(tables, strategy, tmp_path):
-    run = finetuning(strategy, tmp_path, steps=20, early_stopping_patience=2)
-    run.train(tables[0], scripted([0.5, 0.7, 0.7, 0.6, 0.9]))
-    assert [row["global_step"] for row in history(tmp_path)] == [2, 4, 6, 8]
-    assert json.loads((tmp_path / "eval_results.json").read_text())["global_step"] == 4
-    finetuning(strategy, tmp_path, steps=20, early_stopping_patience=2).train(tables[0], scripted([]))
-    assert len(history(tmp_path)) == 4
-
-
-@pytest.mark.usefixtures("eagerly")
 def test_initial_weights_that_can_do_the_task_are_evaluated_first_and_may_be_the_best(
         tables, strategy, tmp_path, caplog):
     """Those whose head is new are not."""
@@ -183,13 +173,11 @@ def test_a_run_that_ended_after_its_first_evaluation_starts_again_and_keeps_it(t
 
 
 @pytest.mark.usefixtures("eagerly")
-@pytest.mark.parametrize("steps, patience, ending", [
-    (6, 0, "step 6 of 6 is done"), (20, 1, "the run ended early at step 6"), (1, 0, "step 6 is done, after")])
-def test_a_finished_run_that_is_started_again_shows_its_scores(tables, strategy, tmp_path, caplog, steps, patience,
-                                                               ending):
+@pytest.mark.parametrize("steps, ending", [(6, "step 6 of 6 is done"), (1, "step 6 is done, after")])
+def test_a_finished_run_that_is_started_again_shows_its_scores(tables, strategy, tmp_path, caplog, steps, ending):
     finetuning(strategy, tmp_path).train(tables[0], scripted([0.4, 0.9, 0.6]))
     caplog.set_level(logging.INFO, logger="absl")
-    finetuning(strategy, tmp_path, steps=steps, early_stopping_patience=patience).train(tables[0], scripted([]))
+    finetuning(strategy, tmp_path, steps=steps).train(tables[0], scripted([]))
     finished, best = caplog.messages[-2:]
     assert finished.startswith(f"nothing to train: {ending}") and "step 4: accuracy 0.9000, loss 0.0000" in best
 

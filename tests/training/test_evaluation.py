@@ -30,7 +30,6 @@ def test_the_best_is_remembered_over_restarts_and_a_step_that_is_evaluated_again
     evaluator, is_best = evaluate(tmp_path, 25, 0.6)
     assert is_best and history(tmp_path) == results
     assert evaluator.has_evaluated(5) and not evaluator.has_evaluated(30)
-    assert not any(evaluate(tmp_path / "worse", *result)[0].patience_is_over for result in [(5, 0.5), (10, 0.4)])
     assert (tmp_path / "eval_results.txt").read_text() == "accuracy = 0.6\nglobal_step = 25\nloss = 1.0\n"
     with pytest.raises(ValueError, match="eval_history.jsonl has no pearson"):
         Evaluator(str(tmp_path), dict, "pearson", print)
@@ -50,22 +49,12 @@ def test_two_processes_that_evaluate_a_run_keep_each_others_rows_and_its_best_re
 
 def test_equal_results_are_ordered_by_their_loss_and_nan_is_worse_than_any(tmp_path):
     results = [(5, 0.0662, 6.16), (10, 0.0662, 6.04), (15, 0.0662, 6.1), (20, 0.0662, 6.04), (25, math.nan, 1.0)]
-    found = [evaluate(tmp_path, *result, patience=3) for result in results]
+    found = [evaluate(tmp_path, *result) for result in results]
     assert [is_best for _, is_best in found] == [True, True, False, False, False]
-    assert found[-1][0].best_step == 10 and [each.patience_is_over for each, _ in found[-2:]] == [False, True]
+    assert found[-1][0].best_step == 10
     assert evaluate(tmp_path / "first", 5, math.nan)[1] and evaluate(tmp_path / "first", 10, 0.25)[1]
     assert best_of([dict(accuracy=0.5, loss=math.nan), dict(accuracy=0.5, loss=9.0)], "accuracy")["loss"] == 9.0
     assert best_value(str(tmp_path / "first")) == 0.25 and best_value(str(tmp_path / "none")) == float("-inf")
-
-
-def test_patience_counts_only_evaluations_of_later_steps_than_the_best(tmp_path):
-    for step, accuracy in [(20, 0.9), (5, 0.1), (10, 0.2), (15, 0.3)]:  # an evaluation has added the earlier steps
-        evaluator, _ = evaluate(tmp_path, step, accuracy, patience=2)
-    for step, is_over in ((25, False), (30, True)):
-        assert not evaluator.patience_is_over
-        evaluator(step)
-        assert evaluator.patience_is_over is is_over
-    assert [step for step, _ in history(tmp_path)] == [5, 10, 15, 20, 25, 30]
 
 
 def test_a_process_that_does_not_write_leaves_no_file(tmp_path):
