@@ -59,7 +59,8 @@ def scorer(resolved: ResolvedModel, model, options, max_seq_length: int | None =
     evaluate, objective = task.evaluation(), task.objective(resolved.config)
     labels, wanted = (getattr(each, "num_labels", None) for each in (model, objective.model))
     if head == "multiple_choice":
-        labels, wanted = model.settings.num_choices, max(model.settings.num_choices, task.data.num_choices("dev"))
+        labels = model.settings.num_choices
+        wanted = max(labels, *(len(example.options) for example in task.examples("dev")))
     if labels != wanted:
         raise ValueError(f"the model has {labels} labels, and the task of --score_data={path} has {wanted}")
     objective.model = model

@@ -67,9 +67,7 @@ def _inputs(rows: Sequence[dict], are_options: np.ndarray, pad_id: int) -> dict[
 
 
 def evaluate(examples: Sequence[MultipleChoiceExample], probabilities: np.ndarray) -> dict[str, float]:
-    """Computes eval_accuracy, LEVEL_accuracy for each level of the questions, and eval_loss (also as loss).
-
-    eval_accuracy counts all questions, so readers refuse a level with the name "eval".
+    """Computes eval_accuracy of all questions, LEVEL_accuracy of each level, and eval_loss (also as loss).
 
     Probabilities are [examples, choices]; all examples have labels.
     """
@@ -94,9 +92,6 @@ def write_predictions(
         lines.append(json.dumps(dict(id=example.example_id, question=example.question, prediction=answer,
                                      probabilities=option_probabilities), ensure_ascii=False))
     write_text(os.path.join(directory, PREDICTIONS), "\n".join(lines) + "\n")
-
-
-# --- exported models --------------------------------------------------------------------------------------------------
 
 
 def export_multiple_choice(
@@ -127,8 +122,8 @@ def pack_choices(
 ) -> dict:
     """Packs a row for each choice as convert_examples_to_features does, padded to the longest row of the batch.
 
-    The texts are string [batch], the options string [batch, choices] with a static number of choices; "" for a passage
-    or an option that a question does not have. The results are int32 [batch, choices, seq].
+    The texts are string [batch], the options string [batch, choices] with a static number of choices; "" for none. The
+    results are int32 [batch, choices, seq].
     """
     choices = options.shape[1]
     each_option = tf.reshape(options, [-1])  # [batch * choices]

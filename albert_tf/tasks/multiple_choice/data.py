@@ -12,11 +12,10 @@ no value. Questions with the same level are also scored as a group.
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import itertools
 import json
 import os
+import reprlib
 import string
 from typing import Any, Iterable, Iterator, NamedTuple, Sequence
 
@@ -35,14 +34,11 @@ FORMATS = ("race", "jsonl", "parquet")
 SPLITS = ("train", "dev", "test")
 LEVELS = ("middle", "high")
 FEWEST_CHOICES, MOST_CHOICES = 2, 10
-# In a question, this character is replaced by the option.
 MAX_QA_LENGTH = 128  # the release's
-BLANK = "_"
-# Results of all questions have this name instead of a level's: eval_accuracy.
-ALL_LEVELS = "eval"
+BLANK = "_"  # in a question, is replaced by the option
+ALL_LEVELS = "eval"  # results of all questions have this name instead of a level's: eval_accuracy
 _ALL = "all.txt"
-# The keys of a passage of RACE, and the types of their values.
-_KEYS = dict(article=(str, "a text"), questions=(list, "a list"), options=(list, "a list"), answers=(list, "a list"))
+_CHUNK = 500  # examples that are tokenized in one call
 
 
 class MultipleChoiceExample(NamedTuple):
@@ -55,43 +51,27 @@ class MultipleChoiceExample(NamedTuple):
     label: int | None = None  # the index of the correct option; None if unknown
     level: str = ""  # the group in which it is also scored ("middle" or "high" in RACE); "" for none
 
-    @property
-    def endings(self) -> tuple[str, ...]:
-        """The question joined with each option."""
-        return tuple(join(self.question, option) for option in self.options)
+
+def read_split(
+    data_dir: str, data_format: str, split: str, high_only: bool = False, middle_only: bool = False
+) -> list[MultipleChoiceExample]:
+    """The questions of a split in one of FORMATS; high_only and middle_only are for RACE."""
+    if data_format == "race":
+        return read_examples(data_dir, split, high_only, middle_only)
+    if high_only or middle_only:
+        raise ValueError("high_only and middle_only are for RACE")
+    path = os.path.join(data_dir, file_name(data_format, split))
+    examples = read_json_examples(path)
+    unanswered = sum(example.label is None for example in examples)
+    if unanswered and split != "test":
+        raise ValueError(f"{path}: {unanswered:,} of {len(examples):,} questions have no answer; only "
+                         f"{file_name(data_format, 'test')} may leave answers out")
+    return examples
 
 
-@dataclasses.dataclass(frozen=True)
-class ChoiceData:
-    """A multiple-choice data set. Its data_format is one of FORMATS; high_only and middle_only are for RACE."""
-
-    data_dir: str
-    data_format: str = "race"
-    high_only: bool = False
-    middle_only: bool = False
-
-    @functools.lru_cache(maxsize=None)  # noqa: B019  the data live as long as the process
-    def examples(self, split: str) -> list[MultipleChoiceExample]:
-        """The questions of a split."""
-        if self.data_format == "race":
-            return read_examples(self.data_dir, split, self.high_only, self.middle_only)
-        if self.high_only or self.middle_only:
-            raise ValueError("high_only and middle_only are for RACE")
-        path = os.path.join(self.data_dir, self.file_name(split))
-        examples = read_json_examples(path)
-        unanswered = sum(example.label is None for example in examples)
-        if unanswered and split != "test":
-            raise ValueError(f"{path}: {unanswered:,} of {len(examples):,} questions have no answer; only "
-                             f"{self.file_name('test')} may leave answers out")
-        return examples
-
-    def file_name(self, split: str) -> str:
-        """The name of a split's file, or for RACE of its folder."""
-        return f"RACE/{split}" if self.data_format == "race" else f"{split}.{self.data_format}"
-
-    def num_choices(self, *splits: str) -> int:
-        """The largest number of choices of any question in the splits."""
-        return max(len(example.options) for split in splits for example in self.examples(split))
+def file_name(data_format: str, split: str) -> str:
+    """The name of a split's file, or for RACE of its folder."""
+    return f"RACE/{split}" if data_format == "race" else f"{split}.{data_format}"
 
 
 def read_examples(
@@ -148,15 +128,12 @@ def checked_example(
     """An example of values that were read from a file, or ValueError. `answer` is the letter of the correct option."""
     for name, text in (("question", question), ("context", context)):
         if not isinstance(text, str):
-            raise ValueError(f"{place}: the {name} must be a text. Received: {_shown(text)}")
+            raise ValueError(f"{place}: the {name} must be a text. Received: {reprlib.repr(text)}")
     if not isinstance(options, list) or not all(isinstance(option, str) for option in options):
-        raise ValueError(f"{place}: the options must be a list of texts. Received: {_shown(options)}")
+        raise ValueError(f"{place}: the options must be a list of texts. Received: {reprlib.repr(options)}")
     if not FEWEST_CHOICES <= len(options) <= MOST_CHOICES:
         raise ValueError(f"{place}: a question must have {FEWEST_CHOICES} to {MOST_CHOICES} options. "
                          f"Received: {len(options)} options")
-    if level == ALL_LEVELS:
-        raise ValueError(f"{place}: the level must not be {level!r}, since {level}_accuracy is the accuracy of all "
-                         "questions: give it another name")
     label = None if answer is None else _label(place, answer, len(options))
     return MultipleChoiceExample(str(example_id), context, question, tuple(options), label, level)
 
@@ -184,37 +161,24 @@ def _passages(folder: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _race_examples(place: str, passage: dict[str, Any], level: str) -> Iterator[MultipleChoiceExample]:
-    for key, (kind, what) in _KEYS.items():
-        if not isinstance(passage.get(key), kind):
-            raise ValueError(f"{place}: {key!r} must be {what}. Received: {repr(passage.get(key))[:40]}")
-    article, questions, options, answers = (passage[key] for key in _KEYS)
-    if not article.strip():
-        raise ValueError(f"{place}: the passage is empty")
-    if not len(questions) == len(options) == len(answers):
-        raise ValueError(f"{place}: {len(questions)} questions, {len(options)} lists of options and {len(answers)} "
-                         "answers: there must be one of each for every question")
+    article, lists = passage.get("article"), [passage.get(key) or () for key in ("questions", "options", "answers")]
+    if not isinstance(article, str) or not article.strip():
+        raise ValueError(f"{place}: 'article' must be a text that is not empty. Received: {reprlib.repr(article)}")
+    if not all(isinstance(values, list) and len(values) == len(lists[0]) for values in lists):
+        raise ValueError(f"{place}: 'questions', 'options' and 'answers' must be lists of the same length")
     name = passage.get("id") or os.path.basename(place)
-    for number, (question, question_options, answer) in enumerate(zip(questions, options, answers), start=1):
+    for number, (question, options, answer) in enumerate(zip(*lists), start=1):
         answer = "" if answer is None else answer  # all of RACE has answers
-        yield checked_example(f"{place}, question {number}", name, article, question, question_options, answer, level)
+        yield checked_example(f"{place}, question {number}", name, article, question, options, answer, level)
 
 
 def _label(place: str, answer: Any, num_options: int) -> int:
     names = letters(num_options)
     letter = answer.strip().upper() if isinstance(answer, str) else ""
     if len(letter) != 1 or letter not in names:
-        raise ValueError(f"{place}: the answer must be a letter from A to {names[-1]}. Received: {_shown(answer)}")
+        raise ValueError(f"{place}: the answer must be a letter from A to {names[-1]}. "
+                         f"Received: {reprlib.repr(answer)}")
     return names.index(letter)
-
-
-def _shown(value: Any) -> str:
-    return "nothing" if value is None else repr(value)[:40]
-
-
-# --- features: for each choice a row of passage and question with that choice -----------------------------------------
-
-
-_CHUNK = 500  # examples that are tokenized in one call
 
 
 def convert_examples_to_features(
@@ -224,8 +188,7 @@ def convert_examples_to_features(
     """The features of each example, in order (release: race_utils.convert_single_example).
 
     Args:
-      examples: the questions.
-      tokenizer: the model's tokenizer; texts are lower-cased if its do_lower_case is set.
+      tokenizer: the model's tokenizer.
       max_seq_length: tokens of each row. The passage is truncated to the tokens that are left for it.
       max_qa_length: the largest number of tokens of question and option together; only the last ones are kept.
       num_choices: rows per example. Rows of choices that an example does not have are padding only. None: as many rows
@@ -247,7 +210,7 @@ def feature_table(
     cache: FeatureCache, examples: Sequence[MultipleChoiceExample], name: str, max_seq_length: int, max_qa_length: int,
     path: str | None = None,
 ) -> FeatureTable:
-    """The features of a split, with the scalars label_ids. `name` is a readable part of the name of the cached file."""
+    """The features of a split, with the scalars label_ids. `name` is a part of the name of the cached file."""
     num_choices = max(len(example.options) for example in examples)
     made_from = dict(examples=digest(json.dumps(examples).encode()), max_qa_length=max_qa_length,
                      num_choices=num_choices)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from absl import logging
 
 from albert_tf.modeling.classifier import AlbertMultipleChoice
@@ -9,7 +11,13 @@ from albert_tf.modeling.settings import NUM_CHOICES, MultipleChoiceSettings
 from albert_tf.tasks.classification.task import ClassificationObjective
 from albert_tf.tasks.multiple_choice.answers import BEST_METRIC, evaluate, export_multiple_choice, write_predictions
 from albert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
-from albert_tf.tasks.multiple_choice.data import MAX_QA_LENGTH, ChoiceData, feature_table
+from albert_tf.tasks.multiple_choice.data import (
+    MAX_QA_LENGTH,
+    MultipleChoiceExample,
+    feature_table,
+    file_name,
+    read_split,
+)
 from albert_tf.tasks.task import Checkpoint, Setup, Task
 from albert_tf.training.evaluation import mean_of, report_predicted
 from albert_tf.utils.progress import count_of
@@ -24,15 +32,21 @@ class MultipleChoice(Task):
 
     def __init__(self, options: MultipleChoiceConfig, setup: Setup):
         super().__init__(options, setup)
-        self.data = ChoiceData(options.data_dir or "", options.data_format, options.high_only, options.middle_only)
-        self.data_files = {split: self.data.file_name(split) for split in options.splits}
+        self.data_files = {split: file_name(options.data_format, split) for split in options.splits}
         self.max_qa_length = setup.model.effective_value("max_qa_length", options.max_qa_length) or MAX_QA_LENGTH
         self.reading = dict(max_qa_length=self.max_qa_length)
         # For an export alone of weights without a number of choices, the dev set has that number.
         used = options.splits + [options.predict_split] * options.do_predict or ["dev"]
         stored = setup.model.settings.of_class(MultipleChoiceSettings).num_choices
         is_default = stored == NUM_CHOICES  # which files leave out
-        self.num_choices = self.data.num_choices(*used) if is_default and options.data_dir else stored
+        self.num_choices = stored if not is_default or not options.data_dir else max(
+            len(example.options) for split in used for example in self.examples(split))
+
+    @functools.cache  # noqa: B019  the data live as long as the process
+    def examples(self, split: str) -> list[MultipleChoiceExample]:
+        """The questions of a split."""
+        options = self.options
+        return read_split(str(options.data_dir), options.data_format, split, options.high_only, options.middle_only)
 
     def objective(self, config):
         return ClassificationObjective(
@@ -42,12 +56,12 @@ class MultipleChoice(Task):
         return self._table("train", self.options.train_file)
 
     def texts(self, split):
-        for example in self.data.examples(split):
-            yield from (example.context, *example.endings)
+        for example in self.examples(split):
+            yield from (example.context, example.question, *example.options)
 
     def evaluation(self):
         table = self._table("dev", self.options.eval_file)
-        return lambda predict: evaluate(self.data.examples("dev"), mean_of(predict(table), "probabilities"))
+        return lambda predict: evaluate(self.examples("dev"), mean_of(predict(table), "probabilities"))
 
     def predictions(self):
         yield self._table(self.options.predict_split, self.options.predict_file), self._write
@@ -56,13 +70,13 @@ class MultipleChoice(Task):
         export_multiple_choice(directory, model, self.setup.tokenizer, self.setup.max_seq_length, self.max_qa_length)
 
     def _table(self, split: str, path: str | None):
-        return feature_table(self.setup.cache, self.data.examples(split), f"{self.data.data_format}_{split}",
+        return feature_table(self.setup.cache, self.examples(split), f"{self.options.data_format}_{split}",
                              self.setup.max_seq_length, self.max_qa_length, path)
 
     def _write(self, predictions, checkpoint: Checkpoint) -> None:
         """Writes the answers to --predict_split and, if it has labels, their scores with the checkpoint's step."""
         options, probabilities = self.options, mean_of(predictions, "probabilities")
-        examples = self.data.examples(options.predict_split)
+        examples = self.examples(options.predict_split)
         write_predictions(options.output_dir, examples, probabilities)
         logging.info("%s of %s answered in %s", count_of(len(examples), "question"), options.predict_split,
                      options.output_dir)
