@@ -1,7 +1,6 @@
 """What run_squad alone has: both versions, thresholds, --ask, the release's flags."""
 
 import json
-import types
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.tasks.squad.metrics import character_scores
 from albert_tf.tasks.squad.reading import read_squad_file
-from albert_tf.tasks.squad.task import squad_version
 from albert_tf.weights.settings import settings_in
 
 CONTEXT = "Ada built the clock in 1,908 days.  Zoë Brånström ate ½ of it… and the frogs sang. " * 8
@@ -59,14 +57,6 @@ def test_every_question_has_an_entry_in_the_files(run, golden):
     assert (run.path / "null_odds.json").exists() == is_v2
     epochs = "0.267 passes over 30 questions" if is_v2 else "0.615 passes over 13 questions"
     assert f"{epochs}: 2 steps of 4" in run.printed
-
-
-def test_a_head_of_squad_2_for_data_of_squad_1_is_a_warning(golden, caplog):
-    for requested, name, warns in (("2.0", "train.json", False), (None, "dev_v1.json", False),
-                                   ("2.0", "dev_v1.json", True)):
-        files = dict(train_file=read_squad_file(str(golden / "squad" / name)))
-        squad_version(requested, types.SimpleNamespace(heads=[], check_head=lambda heads: None), files)
-        assert ("--recipe=squad_v1" in caplog.text) is warns
 
 
 def test_characters_are_scored_on_request_and_for_chinese_it_is_told(run, folder, tmp_path):

@@ -28,11 +28,8 @@ _MOST_CELLS = 1 << 17
 class AlignedParagraph:
     """A paragraph's pieces and their offsets in its original text.
 
-    The surface is the text of the joined pieces (see TracedPieces).
-
     Args:
-      matches: int32 [characters of the surface], the offset of each character's original, in ascending order; NOWHERE
-        for a character without an original.
+      matches: int32 [characters of the joined pieces], the offset of each one's original, ascending, or NOWHERE.
       is_matched: whether the release would keep the paragraph's questions.
 
     Attributes:
@@ -82,19 +79,12 @@ def _align(traced: TracedPieces, text_length: int, as_released: bool) -> Aligned
     return AlignedParagraph(traced, matches, text_length, is_matched)
 
 
-# --- from matched positions to all positions ------------------------------------------------------------------------
-
-
 def _as_start(matches: np.ndarray, size: int | None = None) -> np.ndarray:
     """For each position in one text, the position in the other text at which a span starting there begins.
 
-    This is the position's match. A position without a match has the position after the previous match, or the next
-    match if there is nothing in between: [0, NOWHERE, 1] gives [0, 1, 1], and [0, NOWHERE, 2] gives [0, 1, 2].
-
-    Args:
-      matches: int32 [positions], the match of each position, in ascending order, or NOWHERE.
-      size: length of the other text. Positions after the last match have at most size - 1. None: they have the last
-        match.
+    This is its match, or the position after the previous match, or the next match if there is nothing in between:
+    [0, NOWHERE, 1] gives [0, 1, 1], and [0, NOWHERE, 2] gives [0, 1, 2]. Positions after the last match have at most
+    size - 1, the end of the other text, or without a size the last match.
     """
     before, after = _neighbours(matches, size)
     start = np.where(after > before + 1, before + 1, after)
@@ -113,9 +103,6 @@ def _neighbours(matches: np.ndarray, size: int | None) -> tuple[np.ndarray, np.n
     after_last = size if size is not None else before[-1]
     after = np.where(matches == NOWHERE, after_last, matches)
     return before, np.minimum.accumulate(after[::-1])[::-1]
-
-
-# --- the release's matches ------------------------------------------------------------------------------------------
 
 
 def _release_matches(traced: TracedPieces, text_length: int) -> np.ndarray:

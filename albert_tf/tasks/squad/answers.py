@@ -103,9 +103,8 @@ class Answer:
 def candidates(outputs: Mapping[str, tf.Tensor], options: AnswerOptions) -> dict[str, tf.Tensor]:
     """The candidates for answers in each window, from the outputs of a model.
 
-    SQuAD 1.1: the best starts and the best ends, independently, best first: [batch, n_best_size]. On a tie, the first
-    wins. As in the release, the log_probs are logits here. SQuAD 2.0: the beam (starts, best first, and the ends of
-    each), and the logit that there is no answer.
+    SQuAD 1.1: the best starts and the best ends, [batch, n_best_size], with logits as log_probs, as in the release.
+    SQuAD 2.0: the beam (starts, best first, and the ends of each), and the logit that there is no answer.
     """
     if options.squad_version == "2.0":
         names = ("start_top_log_probs", "start_top_index", "end_top_log_probs", "end_top_index", "cls_logits")
@@ -203,9 +202,6 @@ def _different_texts(paragraph_text: str, spans: list, options: AnswerOptions) -
                             last - (len(raw) - len(raw.rstrip())))
 
 
-# --- answers about raw texts, by a model that is Keras or exported ----------------------------------------------------
-
-
 # The score of an answer where there is no span at all, as in an exported SavedModel.
 NO_SCORE = float(np.finfo(np.float32).min)
 VERSION_OF_HEAD = dict(span="1.1", conditional_span="2.0")
@@ -263,10 +259,7 @@ def answer_questions(
 
 
 def feature_options(model: PredictingModel) -> FeatureOptions:
-    """How a model reads questions and contexts: by its arguments, or else in rows of at most 384 tokens.
-
-    Stored lengths of windows and questions may be too large for the rows; then they get their defaults.
-    """
+    """How a model reads texts: by its arguments as far as they fit in its rows, or else in rows of 384 tokens."""
     settings = model.settings
     length = min(settings.max_seq_length or 384, model.config.max_position_embeddings)
     max_query_length = settings.max_query_length
@@ -276,14 +269,8 @@ def feature_options(model: PredictingModel) -> FeatureOptions:
     return FeatureOptions(length, doc_stride, max_query_length, is_training=False)
 
 
-# --- single questions ------------------------------------------------------------------------------------------------
-
-
 class QuestionAnswerer:
-    """Answers questions about texts of any length.
-
-    Batches are padded to a multiple of length_step. Few lengths are faster in TensorFlow.
-    """
+    """Answers questions about texts of any length. Batches are padded to a multiple of length_step, for few graphs."""
 
     def __init__(self, model: PredictingModel, tokenizer: FullTokenizer, features: FeatureOptions,
                  options: AnswerOptions, length_step: int = _LENGTH_STEP):
@@ -318,11 +305,7 @@ class QuestionAnswerer:
 
 
 def describe(answer: Answer, count: int = 5, is_declined: bool = False) -> str:
-    """The best answers as readable lines: probability (among the n best), start, end and text.
-
-    start and end are as in an exported model: text[start:end] is the answer. An empty answer has neither.
-    `is_declined`: whether the model gives none of them.
-    """
+    """The best answers as readable lines: probability (among the n best), start, end and text[start:end]."""
     rows: list[tuple[str, ...]] = [("share", "start", "end", "answer")]
     for candidate, probability in zip(answer.n_best[:count], answer.probabilities):
         offsets = (candidate.first, candidate.last + 1) if candidate.first >= 0 else ("-", "-")

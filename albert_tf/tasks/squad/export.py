@@ -31,10 +31,8 @@ def export_question_answering(
 ) -> None:
     """Writes a SavedModel that finds answers (see export_model for the signatures).
 
-    The inputs as raw text are `question` and `context`, string [batch]. A context can have any length: it is divided
-    into windows, which are computed in batches. The outputs are as in best_answers: answer, start, end,
-    score, and for SQuAD 2.0 no_answer_score. start and end count characters as Python's str does, not bytes:
-    context[start:end] is the answer. For ids the outputs are the model's logits (1.1) or beam (2.0).
+    The inputs as raw text are `question` and `context`, string [batch], of any length. The outputs are those of
+    best_answers. For ids the outputs are the model's logits (1.1) or beam (2.0).
     """
     version = options.squad_version
     shortest = getattr(model, "beam_width", 1)
@@ -49,9 +47,6 @@ def export_question_answering(
     export_model(export_dir, BatchedModel(model, _SERVED[version], _BATCH), tokenizer,
                  {name: tf.io.FixedLenFeature([features.max_seq_length], tf.int64) for name in names},
                  dict, TextSignature(dict(question=[None], context=[None]), pack, answer))
-
-
-# --- questions and contexts to windows -------------------------------------------------------------------------------
 
 
 def pack_windows(
@@ -90,9 +85,6 @@ def pack_windows(
         starts=tf.gather(tf.pad(starts.values, [[0, 1]], constant_values=-1), piece),
         ends=tf.gather(tf.pad(ends.values, [[0, 1]], constant_values=-1), piece),
         is_max_context=is_max_context(place, length, in_window, piece, num_pieces))
-
-
-# --- outputs to answers ----------------------------------------------------------------------------------------------
 
 
 def best_answers(
@@ -139,24 +131,21 @@ def best_answers(
 
 def _best_spans(windows: dict, outputs: dict, options: AnswerOptions) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """First and last token of each window's best span, and its score (the smallest float if there is no span)."""
-    starts, start_scores, ends, end_scores = _starts_and_ends(outputs, options)
+    found = candidates(outputs, options)
+    starts, start_scores = found["start_top_index"], found["start_top_log_probs"]  # [windows, starts]
+    ends, end_scores = found["end_top_index"], found["end_top_log_probs"]
+    num_windows, num_starts = tf.unstack(tf.shape(starts))
+    if options.squad_version == "1.1":  # all starts have the same ends
+        ends, end_scores = (tf.broadcast_to(values[:, None], [num_windows, num_starts, num_starts])
+                            for values in (ends, end_scores))
+    ends, end_scores = (tf.reshape(values, [num_windows, num_starts, -1]) for values in (ends, end_scores))
     in_window = windows["starts"] >= 0  # [windows, seq]
     begins = tf.gather(in_window & windows["is_max_context"], starts, batch_dims=1)  # [windows, starts]
     fits = tf.gather(in_window, ends, batch_dims=1)  # [windows, starts, ends]
     lengths = ends - starts[:, :, None] + 1
     fits &= begins[:, :, None] & (lengths >= 1) & (lengths <= options.max_answer_length)
     scores = tf.where(fits, start_scores[:, :, None] + end_scores, start_scores.dtype.min)
-    scores = tf.reshape(scores, [tf.shape(starts)[0], -1])  # [windows, starts * ends]
+    scores = tf.reshape(scores, [num_windows, -1])  # [windows, starts * ends]
     best = tf.argmax(scores, axis=1, output_type=tf.int32)  # [windows]
     start = tf.gather(starts, best // tf.shape(ends)[2], batch_dims=1)
     return start, tf.gather(tf.reshape(ends, tf.shape(scores)), best, batch_dims=1), tf.reduce_max(scores, axis=1)
-
-
-def _starts_and_ends(outputs: dict, options: AnswerOptions) -> tuple:
-    """Starts and their scores [windows, starts], ends and their scores [windows, starts, ends]."""
-    best = candidates(outputs, options)
-    starts, ends = best["start_top_index"], [best["end_top_index"], best["end_top_log_probs"]]
-    windows, count = tf.unstack(tf.shape(starts))
-    if options.squad_version == "1.1":  # all starts have the same ends
-        ends = [tf.broadcast_to(values[:, None], [windows, count, count]) for values in ends]
-    return starts, best["start_top_log_probs"], *(tf.reshape(values, [windows, count, -1]) for values in ends)

@@ -34,20 +34,13 @@ _CHUNK = 256  # questions of a worker's task
 
 @dataclasses.dataclass(frozen=True)
 class FeatureOptions:
-    """How features are made.
+    """How features are made."""
 
-    Args:
-      max_seq_length: tokens of a row.
-      doc_stride: pieces from the start of a window to the start of the next.
-      max_query_length: the largest number of pieces of a question; longer questions are truncated.
-      release_compatible: whether to leave out the questions of paragraphs that the release cannot align.
-    """
-
-    max_seq_length: int
-    doc_stride: int
-    max_query_length: int
+    max_seq_length: int  # tokens of a row
+    doc_stride: int  # pieces from the start of a window to the start of the next
+    max_query_length: int  # the largest number of pieces of a question; longer questions are truncated
     is_training: bool = False
-    release_compatible: bool = False
+    release_compatible: bool = False  # whether to leave out the questions of paragraphs that the release cannot align
 
     def __post_init__(self):
         if self.max_query_length < 1 or self.doc_stride < 1:
@@ -135,7 +128,6 @@ def _chunks(paragraphs: Iterable[list[SquadExample]]) -> Iterator[tuple[list[lis
         yield chunk, first
 
 
-# --- what runs in the workers ----------------------------------------------------------------------------------------
 
 class _Worker(NamedTuple):
     """The state of a worker."""
@@ -193,32 +185,23 @@ def _answer_span(example: SquadExample, paragraph: AlignedParagraph) -> tuple[in
     return span if span[0] <= span[1] else None
 
 
-# --- blocks and views of them ----------------------------------------------------------------------------------------
-
-
+# The index of the question, and of the window in its paragraph; the number of tokens without padding; the index of the
+# paragraph's first token; in training the answer's first and last token, 0 if the window does not have the answer, and
+# 1 if the window does not have it.
 _SCALARS = np.dtype([(name, np.int32) for name in (
     "example_index", "doc_span_index", "length", "doc_offset", "start_position", "end_position", "is_impossible")])
 
 
 @dataclasses.dataclass(frozen=True)
 class FeatureBlock:
-    """Several features as flat arrays.
-
-    Args:
-      scalars: a record [features] with the fields of _SCALARS: the index of the question, and of the window in its
-        paragraph; the number of tokens without padding; the index of the paragraph's first token; the answer's first
-        and last token, 0 if the window does not have the answer; 1 if the window does not have it. The last three are
-        undefined in prediction.
-      token_ids: int32 [tokens of all features].
-      starts, ends, is_max_context: int32 and bool [pieces of all windows]; see AlignedParagraph and Window.
-    """
+    """Several features as flat arrays."""
 
     qas_ids: list[str]
-    scalars: np.ndarray
-    token_ids: np.ndarray
-    starts: np.ndarray
-    ends: np.ndarray
-    is_max_context: np.ndarray
+    scalars: np.ndarray  # a record [features] with the fields of _SCALARS
+    token_ids: np.ndarray  # int32 [tokens of all features]
+    starts: np.ndarray  # int32 [pieces of all windows]; see AlignedParagraph
+    ends: np.ndarray  # int32 [pieces of all windows]
+    is_max_context: np.ndarray  # bool [pieces of all windows]; see Window
 
     def __len__(self) -> int:
         return len(self.qas_ids)
@@ -245,30 +228,20 @@ class FeatureBlock:
 
 @dataclasses.dataclass
 class SquadFeature:
-    """A question and a window of its paragraph, with the release's field names.
-
-    Args:
-      example_index: index of the question; None in training, as in the release.
-      doc_span_index: index of the window in its paragraph.
-      starts, ends, is_max_context: [pieces of the window]; see AlignedParagraph and Window.
-      start_position, end_position: first and last token of the answer, 0 if the window does not have it; None in
-        prediction.
-      is_impossible: in training, whether the window does not have the answer.
-      tokenizer, max_seq_length: used by the properties below, which pad token_ids and convert them to pieces.
-    """
+    """A question and a window of its paragraph, with the release's field names."""
 
     unique_id: int
     qas_id: str
-    example_index: int | None
-    doc_span_index: int
+    example_index: int | None  # of the question; None in training, as in the release
+    doc_span_index: int  # of the window in its paragraph
     token_ids: np.ndarray
     doc_offset: int
-    starts: np.ndarray
+    starts: np.ndarray  # [pieces of the window], as ends and is_max_context; see AlignedParagraph and Window
     ends: np.ndarray
     is_max_context: np.ndarray
-    start_position: int | None
+    start_position: int | None  # of the answer, in tokens; 0 if the window does not have it; None in prediction
     end_position: int | None
-    is_impossible: bool
+    is_impossible: bool  # in training, whether the window does not have the answer
     tokenizer: FullTokenizer = dataclasses.field(repr=False)
     max_seq_length: int
 
@@ -320,9 +293,6 @@ class SquadFeature:
     @property
     def _padding(self) -> int:
         return self.max_seq_length - self.paragraph_len
-
-
-# --- tables -----------------------------------------------------------------------------------------------------------
 
 
 _TOKEN_PADDING = dict(TOKENS, p_mask=1)

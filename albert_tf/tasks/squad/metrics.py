@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from albert_tf.tasks.squad.answers import Answer
 
 BEST_METRIC, BEST_CHARACTER_METRIC = "f1", "f1_characters"
+STORED_THRESHOLD = "stored_threshold"  # a score: the threshold that a run stores for texts without a right answer
+PREDICTIONS, N_BEST, NULL_ODDS = "predictions.json", "nbest_predictions.json", "null_odds.json"
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 # Of Chinese and Japanese, which have no spaces between words.
@@ -118,17 +120,7 @@ def character_scores(dataset: list, predictions: Mapping[str, str]) -> dict[str,
     Each Chinese or Japanese character is a token, and so is each word of other scripts. Precision and recall are the
     shares of the longest sequence of tokens that prediction and answer have in common without a gap. Case and CMRC's
     punctuation do not count. CMRC's script has NLTK's words of other scripts, so a few scores differ (7 of its 3,219
-    questions).
-
-    Args:
-      dataset: the "data" list of a SQuAD file.
-      predictions: the predicted answer of each question, by id; "" for no answer.
-
-    Returns:
-      exact_match_characters, f1_characters.
-
-    Raises:
-      ValueError: a question has no prediction, or there are no questions.
+    questions). For the arguments and errors see evaluate_v1.
     """
     golds = {qas_id: _gold_texts(question) or [""] for qas_id, question in _questions(dataset)}
     check_predictions(golds, predictions)
@@ -229,13 +221,6 @@ def _means(exact: Mapping[str, float], f1: Mapping[str, float], qas_ids: list[st
                 f1=100.0 * sum(f1[qas_id] for qas_id in qas_ids) / total, total=total)
 
 
-# --- the results of all questions, and their files (release: squad_utils.write_predictions_v1 and _v2) ----------------
-
-
-STORED_THRESHOLD = "stored_threshold"  # a score: the threshold that a run stores for texts without a right answer
-PREDICTIONS, N_BEST, NULL_ODDS = "predictions.json", "nbest_predictions.json", "null_odds.json"
-
-
 class Results:
     """The best text and the null score of each question.
 
@@ -243,16 +228,14 @@ class Results:
     if its null score is above 1.
     """
 
-    def __init__(self, squad_version: str, release_compatible: bool = False):
+    def __init__(self, squad_version: str, answers: Iterable[Answer], release_compatible: bool = False):
         self._version, self._release_compatible = squad_version, release_compatible
         self._texts: dict[str, str] = {}
         self.null_odds: dict[str, float] = {}
-
-    def add(self, answer: Answer) -> None:
-        """Adds the answer of a question."""
-        self._texts[answer.qas_id] = answer.n_best[0].text
-        if answer.null_score is not None:
-            self.null_odds[answer.qas_id] = answer.null_score
+        for answer in answers:
+            self._texts[answer.qas_id] = answer.n_best[0].text
+            if answer.null_score is not None:
+                self.null_odds[answer.qas_id] = answer.null_score
 
     def predictions(self, threshold: float | None, excluded: bool | None = None) -> dict[str, str]:
         """The text for each question, or "" if its null score is above the threshold. None: no threshold.

@@ -5,12 +5,12 @@ list, which may be the value of "data". A row has id, context, question, and ans
 answer_start.
 
 A file is read once, as a whole. An error has the path of the wrong value, such as "data[3].paragraphs[0].qas[2]", or
-the line of the row.
-Problems that need not stop the run are counted in ReadingNotes.
+the line of the row. Problems that need not stop the run are counted in ReadingNotes.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import hashlib
 import json
@@ -25,26 +25,21 @@ from albert_tf.data.rows import is_of_objects, read_objects
 from albert_tf.utils.files import check_characters, decode_utf8, parse_unchecked, read_bytes
 
 VERSIONS = ("1.1", "2.0")
-_MOST_WARNINGS = 5  # of each kind
+_MOST_WARNINGS = 5  # of each problem
+FOUND_NEARBY, LEFT_OUT = "answers found near their answer_start", "left out: their answer is not at answer_start"
+EMPTY = "with an empty context or question"
 
 
 @dataclasses.dataclass
 class SquadExample:
-    """A question about a paragraph.
-
-    Args:
-      orig_answer_text: in training, the answer, or "" if there is none.
-      start_position: in training, the offset of the answer in the paragraph, or -1 if there is none.
-      end_position: None, as in the release.
-      is_impossible: in training, whether there is no answer.
-    """
+    """A question about a paragraph. The answer and is_impossible are of training."""
 
     qas_id: str
     question_text: str
     paragraph_text: str
-    orig_answer_text: str | None = None
-    start_position: int | None = None
-    end_position: int | None = None
+    orig_answer_text: str | None = None  # "" if there is none
+    start_position: int | None = None  # the offset of the answer in the paragraph, -1 if there is none
+    end_position: int | None = None  # as in the release
     is_impossible: bool = False
 
     @property
@@ -55,28 +50,17 @@ class SquadExample:
         return self.orig_answer_text, self.start_position
 
 
-@dataclasses.dataclass
-class ReadingNotes:
-    """Counts of questions with problems. The first few of each kind are also logged."""
+class ReadingNotes(collections.Counter):
+    """Numbers of questions, and of questions with problems. The first few of each problem are also logged."""
 
-    questions: int = 0
-    found_nearby: int = 0
-    left_out: int = 0
-    empty: int = 0
-
-    def note(self, kind: str, message: str) -> None:
-        """Counts a question of a kind (a field's name), and logs the message of the first few."""
-        count = getattr(self, kind) + 1
-        setattr(self, kind, count)
-        if count <= _MOST_WARNINGS:
+    def note(self, problem: str, message: str) -> None:
+        """Counts a problem, and logs the message of the first few."""
+        self[problem] += 1
+        if self[problem] <= _MOST_WARNINGS:
             logging.warning("%s", message)
 
     def __str__(self):
-        parts = [f"{self.questions:,} questions"]
-        parts += [f"{self.found_nearby:,} answers found near their answer_start"] if self.found_nearby else []
-        parts += [f"{self.left_out:,} left out: their answer is not at answer_start"] if self.left_out else []
-        parts += [f"{self.empty:,} with an empty context or question"] if self.empty else []
-        return "; ".join(parts)
+        return "; ".join(f"{count:,} {what}" for what, count in self.items())
 
 
 class DatasetSummary(NamedTuple):
@@ -211,9 +195,9 @@ def read_paragraphs(
             if example.qas_id in ids:
                 raise ValueError(f"{place}: another question has the same id, {example.qas_id!r}")
             ids.add(example.qas_id)
-            notes.questions += 1
+            notes["questions"] += 1
             if not context.strip() or not example.question_text.strip():
-                notes.note("empty", f"question {example.qas_id}: the context or the question is empty")
+                notes.note(EMPTY, f"question {example.qas_id}: the context or the question is empty")
             if not is_training or _has_place(example, notes):
                 examples.append(example)
         if examples:
@@ -270,11 +254,11 @@ def _has_place(example: SquadExample, notes: ReadingNotes) -> bool:
     places = [(place, place + len(answer)) for place in (before, after) if place >= 0]
     places += find_equivalent(answer, context)
     if not places or not answer:
-        notes.note("left_out", f"{problem}: left out")
+        notes.note(LEFT_OUT, f"{problem}: left out")
         return False
     example.start_position, end = min(places, key=lambda place: abs(place[0] - start))
     example.orig_answer_text = context[example.start_position : end]
-    notes.note("found_nearby", f"{problem}: found at {example.start_position}")
+    notes.note(FOUND_NEARBY, f"{problem}: found at {example.start_position}")
     return True
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from typing import Iterable
 
 import tensorflow as tf
 from absl import logging
@@ -85,10 +84,6 @@ def squad_version(requested: str | None, model: ResolvedModel, files: dict[str, 
         raise ValueError("--squad_version is missing, and neither a file nor a fine-tuned checkpoint tells it")
     model.check_head([head for head, head_version in VERSION_OF_HEAD.items() if head_version == version])
     logging.info("SQuAD %s", version)
-    train = files.get("train_file")
-    if version == "2.0" and train and train.summary.version == "1.1":
-        logging.warning("--train_file is SQuAD 1.1: the model learns to answer every question. For its head and "
-                        "scores, set --squad_version=1.1 or --recipe=squad_v1")
     return version
 
 
@@ -233,7 +228,7 @@ class QuestionAnswering(Task):
 
         def evaluate(predict) -> dict[str, float]:
             chosen = answers(questions, predict(table) if table else [{}], self.answer_options)
-            return self._scores(self._results(chosen))
+            return self._scores(Results(self.version, chosen, self.options.release_compatible))
 
         return evaluate
 
@@ -263,12 +258,6 @@ class QuestionAnswering(Task):
         return prediction_table(self.setup.tokenizer, self.files["predict_file"], self.features,
                                 self.options.num_workers)
 
-    def _results(self, chosen: Iterable) -> Results:
-        results = Results(self.version, self.options.release_compatible)
-        for answer in chosen:
-            results.add(answer)
-        return results
-
     def _scores(self, results: Results) -> dict[str, float]:
         scores = results.scores(self.dataset, self.options.null_score_diff_threshold)
         if self.options.count_characters:
@@ -280,7 +269,7 @@ class QuestionAnswering(Task):
         """Writes the files of predictions and, if there are answers, the scores with the checkpoint's step."""
         options, threshold = self.options, self.options.null_score_diff_threshold
         chosen = answers(questions, predictions, self.answer_options)
-        results = self._results(write_n_best(options.output_dir, chosen))
+        results = Results(self.version, write_n_best(options.output_dir, chosen), options.release_compatible)
         if self.dataset:
             scores = self._scores(results)
             logging.info("%s", format_results(scores))

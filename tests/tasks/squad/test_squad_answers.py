@@ -67,10 +67,7 @@ class Recorded:
         return answers
 
     def results(self, release_compatible):
-        results = Results(self.version, release_compatible)
-        for answer in self.answers().values():
-            results.add(answer)
-        return results
+        return Results(self.version, self.answers().values(), release_compatible)
 
     def _candidates(self, result_set):
         if self.version == "2.0":
@@ -142,10 +139,9 @@ def test_the_best_threshold_as_in_the_release_and_corrected(golden, case):
 def test_only_the_release_scores_null_scores_above_1_as_not_answered(release_compatible, exact):
     """The best threshold is 2. The release counts "b", whose null score is 1.5, and "c" as not answered."""
     null_scores, answers = dict(a=-3.0, b=1.5, c=2.0, d=4.0), dict(a=["cat"], b=["dog"], c=["owl"], d=[])
-    results = Results("2.0", release_compatible)
-    for qas_id, null_score in null_scores.items():
-        text = answers[qas_id][0] if answers[qas_id] else "frog"
-        results.add(Answer(qas_id, [Candidate(text, 0.0, 0.0)], null_score))
+    results = Results("2.0", [
+        Answer(qas_id, [Candidate(answers[qas_id][0] if answers[qas_id] else "frog", 0.0, 0.0)], null_score)
+        for qas_id, null_score in null_scores.items()], release_compatible)
     questions = [dict(id=qas_id, answers=[dict(text=text) for text in texts]) for qas_id, texts in answers.items()]
     scores = results.scores([dict(paragraphs=[dict(qas=questions)])])
     assert scores["null_score_diff_threshold"] == 2.0

@@ -9,7 +9,7 @@ import pytest
 
 from albert_tf.tasks.squad import convert_examples_to_features, read_squad_examples
 from albert_tf.tasks.squad.alignment import align_paragraphs
-from albert_tf.tasks.squad.features import FeatureOptions, default_doc_stride, feature_blocks, features_of_blocks
+from albert_tf.tasks.squad.features import FeatureOptions, default_doc_stride, feature_blocks
 from albert_tf.tasks.squad.reading import SquadExample
 from albert_tf.text.pieces import preprocess_text
 from albert_tf.text.tokenization import FullTokenizer
@@ -70,18 +70,6 @@ def test_several_processes_make_the_same_features(golden, tokenizer):
     for one, two in zip(*made):
         for name, values in vars(one).items():
             np.testing.assert_array_equal(values, getattr(two, name), err_msg=name)
-
-
-def test_padded_rows_are_the_features_lists(golden, tokenizer):
-    expected, examples = read(golden, *FILES[0])
-    feature_options = FeatureOptions(**options(expected))
-    (block,) = feature_blocks([[example] for example in examples], tokenizer, feature_options)
-    padded = block.padded(64, tokenizer.pad_id)
-    features = list(features_of_blocks([block], tokenizer, feature_options))
-    assert len(features) == len(block) == len(padded["input_ids"]) > 0
-    for row, feature in enumerate(features):
-        for name, values in padded.items():
-            assert values[row].tolist() == getattr(feature, name), name
 
 
 # --- alignment -------------------------------------------------------------------------------------------------------

@@ -9,6 +9,9 @@ import pytest
 from albert_tf.tasks.squad import evaluate_v1, read_squad_examples
 from albert_tf.tasks.squad.metrics import normalize_answer
 from albert_tf.tasks.squad.reading import (
+    EMPTY,
+    FOUND_NEARBY,
+    LEFT_OUT,
     DatasetSummary,
     ReadingNotes,
     end_of_character,
@@ -54,7 +57,7 @@ def test_a_misplaced_answer_is_found_at_the_nearest_place(tmp_path, start, found
     path = file_of(tmp_path, question(answer=("Ada", start)))
     notes = ReadingNotes()
     ((example,),) = read_paragraphs(read_squad_file(path), is_training=True, notes=notes)
-    assert example.start_position == found and notes.found_nearby == 1
+    assert example.start_position == found and notes[FOUND_NEARBY] == 1
     assert "1 answers found near their answer_start" in str(notes)
 
 
@@ -71,14 +74,14 @@ def test_an_answer_in_another_unicode_normalization_is_found(tmp_path):
 def test_an_answer_without_a_place_is_left_out_and_counted(tmp_path, answer):
     path, notes = file_of(tmp_path, question(answer=answer), question("b")), ReadingNotes()
     ((example,),) = read_paragraphs(read_squad_file(path), True, notes)
-    assert example.qas_id == "b" and (notes.questions, notes.left_out) == (2, 1)
+    assert example.qas_id == "b" and (notes["questions"], notes[LEFT_OUT]) == (2, 1)
 
 
 def test_prediction_keeps_every_question_and_reads_no_answers(tmp_path):
     path = file_of(tmp_path, question(answer=("Bob", 0)), question("b", text=" "), question("c", answer=None))
     notes = ReadingNotes()
     (examples,) = read_paragraphs(read_squad_file(path), is_training=False, notes=notes)
-    assert [example.qas_id for example in examples] == ["a", "b", "c"] and notes.empty == 1
+    assert [example.qas_id for example in examples] == ["a", "b", "c"] and notes[EMPTY] == 1
     assert {example.orig_answer_text for example in examples} == {None}
 
 
