@@ -35,7 +35,7 @@ from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.tasks.classification.data import find_task, read_examples
 from albert_tf.tasks.scores import scorer
-from albert_tf.tasks.sentence_vectors.vectors import unit_vectors_function
+from albert_tf.tasks.sentence_vectors.vectors import text_vectors
 from albert_tf.text.lines import read_lines
 from albert_tf.utils.files import make_directory, read_json_object
 from albert_tf.utils.outputs import write_csv, write_text
@@ -113,8 +113,10 @@ def measured(path: str) -> dict[str, Any]:
     model, tokenizer = from_pretrained(path, "sentence_encoder"), tokenizer_from_pretrained(path)
     content, score = to_onnx(model, "int8"), spearman_of(path, model)
     int8 = OnnxModel(content, model.settings, threads=1)
-    vectors_of, (questions, paragraphs, answers) = unit_vectors_function(model, tokenizer), squad()
-    best = np.argmax(vectors_of(questions) @ vectors_of(paragraphs).T, axis=1)
+    questions, paragraphs, answers = squad()
+    vectors = text_vectors(model, tokenizer, paragraphs)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    best = np.argmax(text_vectors(model, tokenizer, questions) @ vectors.T, axis=1)
     return {"spearman": f"{score(model)[1]:.4f}", "int8_spearman": f"{score(int8)[1]:.4f}",
             "megabytes": f"{len(content) / 1e6:.2f}", "milliseconds": f"{milliseconds(int8, tokenizer):.2f}",
             "parameters": model.count_params(), "recall@1": round(float(np.mean(best == answers)), 4)}

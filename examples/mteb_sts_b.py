@@ -16,7 +16,6 @@ from mteb.abstasks import AbsTaskSTS
 from mteb.models import ModelMeta
 
 import albert_tf
-from albert_tf.tasks.sentence_vectors.vectors import unit_vectors_function
 
 
 class Encoder:
@@ -28,14 +27,16 @@ class Encoder:
 
     def __init__(self, path):
         model = albert_tf.from_pretrained(path, model="sentence_encoder")
-        self._unit_vectors = unit_vectors_function(model, albert_tf.tokenizer_from_pretrained(path))
+        self._model, self._tokenizer = model, albert_tf.tokenizer_from_pretrained(path)
         self.mteb_model_meta = ModelMeta.create_empty(dict(name=f"albert_tf/{path.strip('/').rpartition('/')[2]}",
                                                            revision="1", embed_dim=model.vector_size,
                                                            max_tokens=model.row_length))
 
     def encode(self, inputs, *, task_metadata, hf_split, hf_subset, prompt_type=None, **kwargs):
         """Vectors of length 1, float32 [texts, size]. `inputs` yields batches: a dict with the texts in "text"."""
-        return np.concatenate([self._unit_vectors(list(batch["text"])) for batch in inputs])
+        vectors = [albert_tf.text_vectors(self._model, self._tokenizer, list(batch["text"])) for batch in inputs]
+        vectors = np.concatenate(vectors)
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
     def similarity(self, embeddings1, embeddings2):
         """The cosine of each vector and each other vector."""

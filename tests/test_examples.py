@@ -17,7 +17,6 @@ import albert_tf
 from albert_tf import keras
 from albert_tf.tasks.classification.data import find_task, read_examples
 from albert_tf.tasks.classification.metrics import correlations
-from albert_tf.tasks.sentence_vectors.vectors import unit_vectors_function
 
 EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
@@ -76,10 +75,11 @@ def test_mteb_gives_the_correlations_of_our_vectors(golden, tmp_path):
                           env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout[done.stdout.index("{"):])
-    unit_vectors = unit_vectors_function(albert_tf.from_pretrained(str(model), model="sentence_encoder"),
-                                         albert_tf.tokenizer_from_pretrained(str(model)))
+    encoder = (albert_tf.from_pretrained(str(model), model="sentence_encoder"),
+               albert_tf.tokenizer_from_pretrained(str(model)))
     dev = read_examples(find_task("sts-b"), str(data), "dev")
-    first, second = (unit_vectors([getattr(each, name) for each in dev]) for name in ("text_a", "text_b"))
+    first, second = (albert_tf.text_vectors(*encoder, [getattr(each, name) for each in dev])  # normalized by the model
+                     for name in ("text_a", "text_b"))
     expected = correlations(np.array([each.label for each in dev]), np.sum(first * second, axis=1))
     assert found["cosine_pearson"] == pytest.approx(expected["pearson"], abs=1e-5)
     assert found["cosine_spearman"] == pytest.approx(expected["spearman"], abs=1e-5)

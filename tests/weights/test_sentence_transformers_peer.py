@@ -13,8 +13,9 @@ from tiny import TINY_TEXT
 
 import albert_tf
 from albert_tf import keras
+from albert_tf.modeling.vectors import normalized
 from albert_tf.tasks.classification.answers import text_logits
-from albert_tf.tasks.sentence_vectors.vectors import text_vectors, unit_vectors_function
+from albert_tf.tasks.sentence_vectors.vectors import text_vectors
 
 CLIENT = "sentence_transformers_client.py"
 PAGE = pathlib.Path(__file__).parents[2] / "docs/sentence_vectors.md"
@@ -55,7 +56,7 @@ def test_a_folder_that_sentence_transformers_saved_has_the_length_that_it_was_gi
     theirs = json.loads(run_client("transformers", CLIENT, "shortened", tmp_path / "model", tmp_path / new, 5))
     again = albert_tf.from_pretrained(str(tmp_path / new), model="sentence_encoder")
     assert again.settings.max_seq_length == 5
-    np.testing.assert_allclose(unit_vectors_function(again, sentence_pieces)(SENTENCES), theirs, atol=1e-5)
+    np.testing.assert_allclose(normalized(text_vectors(again, sentence_pieces, SENTENCES)), theirs, atol=1e-5)
 
 
 def test_truncated_vectors_are_the_same_in_sentence_transformers(sentence_pieces, tmp_path):
@@ -64,7 +65,7 @@ def test_truncated_vectors_are_the_same_in_sentence_transformers(sentence_pieces
     albert_tf.save_pretrained(model, str(tmp_path), sentence_pieces, to="hugging_face")
     theirs = np.array(json.loads(run_client("transformers", CLIENT, "vectors", tmp_path)))
     assert theirs.shape == (len(SENTENCES), 6)
-    np.testing.assert_allclose(unit_vectors_function(model, sentence_pieces)(SENTENCES), theirs, atol=1e-5)
+    np.testing.assert_allclose(normalized(text_vectors(model, sentence_pieces, SENTENCES)), theirs, atol=1e-5)
 
 
 @pytest.mark.parametrize("pooling, normalize", [("mean", True), ("cls", False)])

@@ -49,8 +49,8 @@ class SentenceVectorsConfig(Pooling, Prompt, TeacherConfig, FineTuningConfig):
         "truncated to each of them. Default: vectors are trained as a whole.", bounds.WIDTH)
     data_dir: str | None = fields.string(None, "Directory that holds GLUE's STS-B, or the files of --task_config.")
     task_config: str | None = fields.string(
-        None, "Path of a JSON file that describes a regression task on two texts, to use instead of STS-B; see "
-        "albert_tf/tasks/classification/table_format.py.")
+        None, "Path of a JSON file that describes a regression task on two texts, to use instead of STS-B "
+        "(docs/fine_tuning.md shows one).")
     best_score: float = fields.number(5.0, "The task's highest score, which corresponds to a cosine of 1.", 1e-6)
     temperature: float = fields.number(
         0.05, "Number by which cosines are divided, for the objectives pairs and simcse.", 1e-6,

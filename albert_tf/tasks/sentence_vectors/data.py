@@ -96,16 +96,8 @@ def with_replaced_words(lines: Sequence[str], tokenizer: FullTokenizer, share: f
         yield " ".join(words[rng.integers(len(words))] if each else word for word, each in zip(line_words, chosen))
 
 
-def read_twice(path: str, text_column: str | None = None) -> list[TextPair]:
-    """Each text of read_single_texts as a pair with itself."""
-    return [TextPair(text, text) for text in read_single_texts(path, text_column)]
-
-
 def read_scored_pairs(format: TableFormat, data_dir: str, split: str, best_score: float) -> list[TextPair]:
-    """The pairs of a regression such as STS-B; their cosines are the scores divided by the best score.
-
-    `best_score` is the score of two texts with the same meaning.
-    """
+    """The pairs of a regression such as STS-B; their cosines are the scores divided by that of equal meanings."""
     examples = read_examples(format, data_dir, split)
     if not format.is_regression or examples[0].text_b is None:
         raise ValueError(f"the task {format.name} must be a regression of two texts, as sts-b is")
@@ -120,16 +112,21 @@ def read_scored_pairs(format: TableFormat, data_dir: str, split: str, best_score
 def feature_table(
     cache: FeatureCache, pairs: Sequence[TextPair], split: str, max_seq_length: int
 ) -> FeatureTable:
-    """The features of pairs: ids and masks [2 + negatives, tokens], and the cosine as label_ids.
-
-    All pairs have the same number of negatives. The split is part of the name of the cached file.
-    """
+    """The features of pairs: ids and masks [2 + negatives, tokens], the same for all, and the cosine as label_ids."""
     num_negatives = len(pairs[0].negatives)
     content = [tuple(pair) if num_negatives else tuple(pair[:3]) for pair in pairs]
     made_from = dict(pairs=digest(repr(content).encode("utf-8", "surrogatepass")))
     schema = FeatureSchema(max_seq_length, dict(label_ids=tf.float32), num_choices=2 + num_negatives)
-    return cache.table(f"pairs_{split}", made_from, schema,
-                       lambda: convert_pairs_to_features(pairs, cache.tokenizer, max_seq_length))
+
+    def features() -> Iterator[dict]:
+        packer = PairPacker(cache.tokenizer, max_seq_length, pad=False)
+        for chunk in chunks(pairs, _CHUNK):
+            ids = iter(cache.tokenizer.encode_batch([text for pair in chunk for text in pair.texts]))
+            for pair in chunk:
+                rows = [packer.pack(next(ids).tolist()) for _ in pair.texts]
+                yield dict(by_feature(rows), label_ids=pair.cosine)
+
+    return cache.table(f"pairs_{split}", made_from, schema, features)
 
 
 def line_table(cache: FeatureCache, lines: Sequence[str], max_seq_length: int) -> FeatureTable:
@@ -141,15 +138,3 @@ def line_table(cache: FeatureCache, lines: Sequence[str], max_seq_length: int) -
 
     made_from = dict(lines=digest("\n".join(lines).encode("utf-8", "surrogatepass")))
     return cache.table("lines_train", made_from, FeatureSchema(max_seq_length, {}), features)
-
-
-def convert_pairs_to_features(
-    pairs: Sequence[TextPair], tokenizer: FullTokenizer, max_seq_length: int
-) -> Iterator[dict]:
-    """The features of each pair, in order; see feature_table."""
-    packer = PairPacker(tokenizer, max_seq_length, pad=False)
-    for chunk in chunks(pairs, _CHUNK):
-        ids = iter(tokenizer.encode_batch([text for pair in chunk for text in pair.texts]))
-        for pair in chunk:
-            rows = [packer.pack(next(ids).tolist()) for _ in pair.texts]
-            yield dict(by_feature(rows), label_ids=pair.cosine)

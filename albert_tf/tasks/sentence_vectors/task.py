@@ -28,16 +28,8 @@ from albert_tf.tasks.sentence_vectors.data import (
     read_pairs,
     read_scored_pairs,
     read_single_texts,
-    read_twice,
 )
-from albert_tf.tasks.sentence_vectors.vectors import (
-    embed,
-    export_sentence_encoder,
-    projection,
-    prompted,
-    token_ids,
-    vectors_function,
-)
+from albert_tf.tasks.sentence_vectors.vectors import export_sentence_encoder, projection, prompted, text_vectors
 from albert_tf.tasks.task import Checkpoint, Setup, Task
 from albert_tf.training.checkpoints import saved_runs
 from albert_tf.training.evaluation import mean_of, report_predicted
@@ -61,21 +53,12 @@ class SentenceVectorObjective(Objective):
                     Gurevych, 2019)
       contrastive   cross entropy of cosine / temperature: among all second texts and all hard negatives, the second
                     text of the same row must be the nearest to a first text (Henderson et al., 2017). With one text
-                    twice in a row, which dropout makes two vectors, it is unsupervised SimCSE (Gao et al., 2021).
-
-    The contrastive objective compares the texts of a micro-batch on all replicas, or with whole_batch the texts of
-    all micro-batches of a step, which computes their vectors twice. If a text occurs in several rows, the rows' second
-    texts are not compared with it: a copy is no negative (see `copies`).
+                    twice in a row, which dropout makes two vectors, it is unsupervised SimCSE (Gao et al., 2021). It
+                    compares the texts of a micro-batch on all replicas, or with whole_batch of all micro-batches.
 
     With a teacher, each row has one text, [batch, seq]. The loss is the squared distance of the vectors, both of length
-    1. The teacher's vectors must be as wide as the model's (see projection). With distillation_depths of the model,
-    such as [2, 4], the models of its first 2 and 4 layers learn, too, so that each can be used alone; the loss is the
-    mean of all three losses.
-
-    With matryoshka_dims, the loss is the sum of the losses over truncated vectors (Kusupati et al., 2022). A teacher's
-    vectors are truncated as well.
-
-    The contrastive objective divides cosines by the temperature.
+    1; with distillation_depths of the model, the mean over the whole model and those of its first layers. With
+    matryoshka_dims, the loss is the sum of the losses over truncated vectors (Kusupati et al., 2022).
     """
 
     model: AlbertSentenceEncoder
@@ -89,7 +72,10 @@ class SentenceVectorObjective(Objective):
         if objective == "contrastive":
             self.compared_output, self.compares_batch = "sentence_embedding", whole_batch
         if self._dims:
-            _check_dims(self._dims, model.vector_size)
+            size = model.vector_size
+            if not all(1 <= dim <= size for dim in self._dims):
+                raise ValueError(f"matryoshka_dims must be from 1 to {size}, the number of dimensions of the vectors. "
+                                 f"Received: {', '.join(map(str, self._dims))}")
 
     def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
         """The micro-batch's share of the mean loss over rows."""
@@ -123,11 +109,9 @@ class SentenceVectorObjective(Objective):
 
     def _summed(self, losses: Callable[..., tf.Tensor], *vectors: tf.Tensor) -> tf.Tensor:
         """A loss of vectors, or its sum over truncated ones."""
-        of_whole, *of_truncated = [losses(*truncated) for truncated in zip(*map(self._truncated, vectors))]
-        return tf.add_n([of_whole, *of_truncated]) if of_truncated else of_whole
-
-    def _truncated(self, vectors: tf.Tensor) -> list[tf.Tensor]:
-        return [vectors[..., :dim] for dim in self._dims] or [vectors]
+        if not self._dims:
+            return losses(*vectors)
+        return tf.add_n([losses(*(each[..., :dim] for each in vectors)) for dim in self._dims])
 
     def _losses(self, vectors: tf.Tensor, batch: Batch) -> tf.Tensor:
         """The loss of each row, [batch]."""
@@ -144,24 +128,12 @@ def _distance(vectors: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(tf.math.squared_difference(normalized(vectors), normalized(targets)))
 
 
-def _check_dims(dims: Sequence[int], size: int) -> None:
-    if not all(1 <= dim <= size for dim in dims):
-        raise ValueError(f"matryoshka_dims must be from 1 to {size}, the number of dimensions of the vectors. "
-                         f"Received: {', '.join(map(str, dims))}")
-    if size not in dims:
-        logging.warning("matryoshka_dims are %s: vectors of all %d dimensions are not trained. Add %d to train them",
-                        ", ".join(map(str, dims)), size, size)
-
-
 def copies(input_ids: tf.Tensor) -> tf.Tensor:
     """True where a candidate must not be a negative of a first text, bool [batch, (1 + negatives) * batch].
 
-    The candidates are all second texts, then all first hard negatives, and so on. For second texts, row i, column j is
-    true if i and j differ, and the two rows have the same first text or the same second text, or the second text of j
-    is the first text of i. For a hard negative, row i is true
-    if the negative equals one of the two texts of row i.
-
-    The ids are [batch, 2 + negatives, seq], padded.
+    The candidates are all second texts, then all first hard negatives, and so on. A second text of another row is none
+    if the rows share a first or a second text, or if it is the first text; a hard negative if it is one of the row's
+    two texts. The ids are [batch, 2 + negatives, seq], padded.
     """
     first, second, *negatives = tf.unstack(input_ids, axis=1)  # [batch, seq] each
     same = _equal_rows(first, first) | _equal_rows(second, second) | _equal_rows(first, second)
@@ -181,8 +153,7 @@ def cosines_of_rows(vectors: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(first * second, axis=-1)
 
 
-# Distillation: about how many lines the initial weights read, and how many in a batch.
-COMPARED, COMPARED_BATCH = 2000, 32
+COMPARED = 2000  # about how many lines the initial weights read for distillation
 PROJECTION = "teacher_projection.npy"
 
 
@@ -234,7 +205,7 @@ class SentenceEmbeddings(Task):
         """The rows of --train_file that belong together."""
         options = self.options
         pairs = (read_pairs(options.train_file, options.num_negatives) if options.objective == "pairs"
-                 else read_twice(options.train_file, options.text_column))
+                 else [TextPair(text, text) for text in self.lines])
         if len(set(pairs)) < 2:
             raise ValueError(f"--train_file={options.train_file} has one text again and again: --objective="
                              f"{options.objective} compares different ones")
@@ -242,7 +213,7 @@ class SentenceEmbeddings(Task):
 
     @functools.cached_property
     def lines(self) -> list[str]:
-        """The lines of --train_file that a teacher reads."""
+        """The lines of --train_file, for simcse and distillation."""
         return read_single_texts(self.options.train_file, self.options.text_column)
 
     def texts(self, split):
@@ -254,9 +225,7 @@ class SentenceEmbeddings(Task):
     def teacher_outputs(self, teacher, table, read):
         """The teacher's vectors, projected to the model's width and rotated towards its initial vectors.
 
-        The teacher reads the same lines with its vocabulary and length. A file of vectors has rows for blank lines,
-        too, which are left out. The projection is stored with the run, since the initial weights may be gone when it
-        continues.
+        The projection is stored with the run, since the initial weights may be gone when it continues.
         """
         if isinstance(teacher, StoredTeacher):
             source = self.options.train_file
@@ -273,7 +242,10 @@ class SentenceEmbeddings(Task):
             matrix = read_array(path)
         else:
             rows = slice(None, None, -(-len(vectors) // COMPARED))
-            initial = self._initial_vectors(self.lines[rows]) if self.options.source.init_path else None
+            initial = None
+            if self.options.source.init_path:
+                model = self.setup.model.pretrained("sentence_encoder", **self.pooling)
+                initial = text_vectors(model, self.setup.tokenizer, self.lines[rows])
             size = self.pooling["truncate_dim"] or self.config.hidden_size
             matrix = projection(vectors, size, initial, rows)
             if is_chief(self.setup.strategy):
@@ -306,13 +278,6 @@ class SentenceEmbeddings(Task):
     def _scored_pairs(self, split: str) -> list[TextPair]:
         pairs = read_scored_pairs(self.scored, self.options.data_dir, split, self.options.best_score)
         return [pair.behind(self.prompt) for pair in pairs]
-
-    def _initial_vectors(self, texts: list[str]) -> np.ndarray:
-        """The vectors of texts by the initial weights, float32 [texts, H]."""
-        model = self.setup.model.pretrained("sentence_encoder", **self.pooling)
-        rows = token_ids(self.setup.tokenizer, [self.prompt + text for text in texts], self.setup.max_seq_length)
-        by_length = embed(vectors_function(model), rows, COMPARED_BATCH)
-        return np.stack([vectors.pooled for vectors in sorted(by_length, key=lambda vectors: vectors.text)])
 
     def _write(self, expected: np.ndarray | None, predictions, checkpoint: Checkpoint) -> None:
         """Writes the cosines of the test set to files in the format of run_classifier.py, and how good they are."""

@@ -59,7 +59,9 @@ def vectors_function(model: AlbertSentenceEncoder) -> Callable:
 
     @tf.function(autograph=False, input_signature=[tf.RaggedTensorSpec([None, None], tf.int32)])
     def vectors(ids):
-        return model(padded_inputs(ids))["sentence_embedding"]
+        dense = ids.to_tensor()
+        mask = tf.ones_like(ids).to_tensor()
+        return model(dict(input_ids=dense, input_mask=mask, segment_ids=tf.zeros_like(dense)))["sentence_embedding"]
 
     return vectors
 
@@ -85,23 +87,13 @@ def batches_by_length(
                                                       [len(rows[index]) for index in batch])
 
 
-def padded_inputs(ids: tf.RaggedTensor) -> dict[str, tf.Tensor]:
-    """The inputs of a model, each int32 [batch, longest row], from ragged ids of one text a row."""
-    dense = ids.to_tensor()
-    return dict(input_ids=dense, input_mask=tf.ones_like(ids).to_tensor(), segment_ids=tf.zeros_like(dense))
-
-
-# --- exported models --------------------------------------------------------------------------------------------------
-
-
 def export_sentence_encoder(
     export_dir: str, model: AlbertSentenceEncoder, tokenizer: FullTokenizer, max_seq_length: int
 ) -> None:
     """Writes a SavedModel that converts texts to vectors (see export_model for the signatures).
 
-    The input as raw text is `text`, string [batch]. The output is sentence_embedding, float32 [batch, vector_size],
-    with the model's pooling and normalization. The model's default prompt is put before raw texts. Longer texts are
-    truncated.
+    The input as raw text is `text`, string [batch]; the model's default prompt is put before it. The output is
+    sentence_embedding, float32 [batch, vector_size], with the model's pooling and normalization.
     """
     prompt, = prompted(model.settings, [""])
 
@@ -112,23 +104,17 @@ def export_sentence_encoder(
                  TextSignature(dict(text=[None]), pack))
 
 
-# --- a student's targets ----------------------------------------------------------------------------------------------
-
-
 _PRODUCT_BLOCK = 10_000  # vectors that are in memory in float64
 
 
 def projection(
     vectors: np.ndarray, size: int, student_vectors: np.ndarray | None = None, rows: slice = slice(None)
 ) -> np.ndarray:
-    """The matrix from a teacher's vectors to a student's targets, float32 [width, size].
+    """The matrix from a teacher's vectors, [texts, width], to a student's targets, float32 [width, size].
 
-    Inner products stay the same, or as nearly the same as the size allows: wider vectors are projected to their first
-    principal components, not centred (Eckart and Young, 1936); narrower ones get zeros. Then they are rotated towards
-    the student's vectors (Schoenemann, 1966).
-
-    The vectors are float32 [texts, width]. The student's, [some texts, size], belong to the texts in `rows`; their
-    lengths do not matter. None: no rotation.
+    Inner products stay as they are, as far as the size allows: wider vectors are projected to their first principal
+    components, not centred (Eckart and Young, 1936); narrower ones get zeros. Then they are rotated towards the
+    student's vectors of the texts in `rows` (Schoenemann, 1966), unless these are None.
     """
     width = vectors.shape[1]
     matrix = np.eye(width, size) if width <= size else _principal_components(vectors)[:, :size]  # [width, size]
@@ -150,22 +136,3 @@ def _principal_components(vectors: np.ndarray) -> np.ndarray:
 
 def _of_length_1(vectors: np.ndarray) -> np.ndarray:
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), LEAST_LENGTH)
-
-
-def unit_vectors_function(
-    model: AlbertSentenceEncoder, tokenizer: FullTokenizer, batch_size: int = 32, prompt_name: str | None = None,
-) -> Callable[[Sequence[str]], np.ndarray]:
-    """Returns a function from texts to their vectors of length 1, float32 [texts, size]. The model is traced once.
-
-    For the prompt see text_vectors.
-    """
-    function = vectors_function(model)
-
-    def unit_vectors(texts: Sequence[str]) -> np.ndarray:
-        vectors = np.zeros([len(texts), model.vector_size], np.float32)
-        rows = token_ids(tokenizer, prompted(model.settings, texts, prompt_name), model.row_length)
-        for each in embed(function, rows, batch_size):
-            vectors[each.text] = each.pooled
-        return _of_length_1(vectors)
-
-    return unit_vectors

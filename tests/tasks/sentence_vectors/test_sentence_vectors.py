@@ -5,10 +5,7 @@ import types
 import numpy as np
 import pytest
 import tensorflow as tf
-from tiny import TINY_TEXT
 
-from albert_tf import keras
-from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.sentence_vectors.task import SentenceVectorObjective
 from albert_tf.tasks.sentence_vectors.vectors import projection
 from albert_tf.training.evaluation import mean_of
@@ -57,12 +54,6 @@ def test_a_single_row_cannot_be_learned_by_contrast():
     task = SentenceVectorObjective(types.SimpleNamespace(), "contrastive")
     with pytest.raises(ValueError, match="at least 2 rows in each micro-batch"):
         loss(task, VECTORS[:1])
-
-
-@pytest.fixture(scope="module")
-def model():
-    keras.utils.set_random_seed(1)
-    return AlbertSentenceEncoder(TINY_TEXT.replace(max_position_embeddings=16, initializer_range=0.5))
 
 
 RANDOM = np.random.default_rng(3)

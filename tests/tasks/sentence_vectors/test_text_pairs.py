@@ -5,15 +5,13 @@ import tensorflow as tf
 
 from albert_tf.data.feature_table import FeatureCache
 from albert_tf.tasks.classification.data import find_task
-from albert_tf.tasks.sentence_vectors.data import TextPair, feature_table, read_pairs, read_scored_pairs, read_twice
-
-
-@pytest.mark.parametrize("name, content", [
-    ("a.tsv", "one\ttwo\tthird column\nthree\tfour\t\n"), ("a.csv", '"one",two\nthree,four\n'),
-    ("a.jsonl", '{"text_a": "one", "text_b": "two"}\n{"text_b": "four", "text_a": "three"}\n')])
-def test_pairs_are_the_first_two_columns(tmp_path, name, content):
-    (tmp_path / name).write_text(content)
-    assert read_pairs(str(tmp_path / name)) == [TextPair("one", "two"), TextPair("three", "four")]
+from albert_tf.tasks.sentence_vectors.data import (
+    TextPair,
+    feature_table,
+    read_pairs,
+    read_scored_pairs,
+    read_single_texts,
+)
 
 
 @pytest.mark.parametrize("name, content", [
@@ -56,12 +54,12 @@ def test_pairs_of_words_are_no_header(tmp_path):
     assert len(read_pairs(str(tmp_path / "a.csv"))) == 3
 
 
-def test_a_line_is_a_pair_with_itself(tmp_path):
+def test_blank_lines_are_no_texts(tmp_path):
     (tmp_path / "a.txt").write_text("one\n\ntwo words\n")
-    assert read_twice(str(tmp_path / "a.txt")) == [TextPair("one", "one"), TextPair("two words", "two words")]
+    assert read_single_texts(str(tmp_path / "a.txt")) == ["one", "two words"]
     (tmp_path / "b.txt").write_text("\n")
     with pytest.raises(ValueError, match="b.txt has no lines"):
-        read_twice(str(tmp_path / "b.txt"))
+        read_single_texts(str(tmp_path / "b.txt"))
 
 
 def test_scores_of_sts_b_are_cosines(golden):
