@@ -29,14 +29,10 @@ _CHUNK = 1000  # sentences that are tokenized in one call
 
 @dataclasses.dataclass(frozen=True)
 class TaggingFeatureOptions:
-    """How features are made.
-
-    Args:
-      doc_stride: pieces from the start of a window to the start of the next; 0 for half a window.
-    """
+    """How features are made."""
 
     max_seq_length: int
-    doc_stride: int = 0
+    doc_stride: int = 0  # pieces from the start of a window to the start of the next; 0 for half a window
 
     def __post_init__(self):
         bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 1).check("max_seq_length", self.max_seq_length)
@@ -98,9 +94,5 @@ def _rows(
         first_pieces = window.is_max_context & is_first[here]
         row = special_tokens.around(ids[here])
         yield dict(input_ids=row.tolist(), input_mask=[1] * len(row), segment_ids=[0] * len(row),
-                   first_pieces=_between_special_tokens(first_pieces.astype(int)),
-                   tag_ids=_between_special_tokens(np.where(first_pieces, tags[here], 0)))
-
-
-def _between_special_tokens(values: np.ndarray) -> list[int]:
-    return [0, *values.tolist(), 0]
+                   first_pieces=[0, *first_pieces.astype(int).tolist(), 0],
+                   tag_ids=[0, *np.where(first_pieces, tags[here], 0).tolist(), 0])

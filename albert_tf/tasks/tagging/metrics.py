@@ -33,17 +33,8 @@ def are_entity_tags(label_names: Iterable[str]) -> bool:
     return all(map(_ENTITY_TAG.fullmatch, label_names))
 
 
-def best_metric(label_names: Iterable[str]) -> str:
-    """The metric by which the best checkpoint is chosen: f1 for tags that mark entities, accuracy for other tags."""
-    return "f1" if are_entity_tags(label_names) else "accuracy"
-
-
 def entities(tags: Sequence[str]) -> list[Entity]:
-    """The entities of a sentence.
-
-    As in conlleval, a tag that cannot continue the entity before it begins a new one: I-place after O, after I-person,
-    or after S-place.
-    """
+    """The entities of a sentence. As in conlleval, a tag that cannot continue the one before it begins a new one."""
     entities: list[Entity] = []
     before = "O"
     for place, tag in enumerate(tags):
@@ -58,11 +49,7 @@ def entities(tags: Sequence[str]) -> list[Entity]:
 def evaluate_tags(
     expected: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], label_names: Iterable[str]
 ) -> dict[str, float]:
-    """The scores of predicted tags.
-
-    Accuracy is over words. If the tags mark entities, there are also precision, recall and f1 over all entities (micro
-    averages), and f1/TYPE for each type in `expected`.
-    """
+    """accuracy over words and, if the tags mark entities, precision, recall, f1, and f1/TYPE of those expected."""
     pairs = [pair for sentences in zip(expected, predicted) for pair in zip(*sentences)]
     results = dict(accuracy=sum(tag == prediction for tag, prediction in pairs) / len(pairs))
     if not are_entity_tags(label_names):
@@ -101,10 +88,7 @@ def tags_of_sentences(text: TaggedText, probabilities: np.ndarray, label_names: 
 
 
 def evaluate(text: TaggedText, probabilities: np.ndarray, label_names: Sequence[str]) -> dict[str, float]:
-    """The scores of predictions on a file with tags: evaluate_tags, and loss (also as eval_loss).
-
-    The loss is the mean cross entropy of the words with a tag in label_names.
-    """
+    """evaluate_tags of a file, and the mean cross entropy of words with a tag of label_names as loss and eval_loss."""
     check_finite_outputs(probabilities)
     text.check_has_tags()
     expected = text.tags

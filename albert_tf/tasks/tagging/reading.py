@@ -270,8 +270,3 @@ def _with_tag(line: str, tag: str, columns: Columns) -> str:
 def label_names(texts: Sequence[TaggedText]) -> tuple[str, ...]:
     """The distinct tags of all files, sorted."""
     return tuple(sorted({tag for text in texts for tags in text.tags for tag in tags}))
-
-
-def share_of_words_with_capitals(text: TaggedText) -> float:
-    """The share of words that lower-casing changes."""
-    return sum(word != word.lower() for sentence in text.sentences for word in sentence.words) / text.num_words

@@ -14,8 +14,7 @@ from albert_tf.modeling.settings import TokenClassifierSettings
 from albert_tf.tasks.tagging import metrics as tagging_metrics
 from albert_tf.tasks.tagging.config import TaggingConfig
 from albert_tf.tasks.tagging.features import TaggingFeatureOptions, feature_table
-from albert_tf.tasks.tagging.metrics import best_metric
-from albert_tf.tasks.tagging.reading import TaggedText, label_names, read_tagged_text, share_of_words_with_capitals
+from albert_tf.tasks.tagging.reading import TaggedText, label_names, read_tagged_text
 from albert_tf.tasks.tagging.text_tags import export_tagging
 from albert_tf.tasks.task import Checkpoint, Setup, Task, check_labels
 from albert_tf.text.lines import uncompressed_name
@@ -73,8 +72,7 @@ class Tagging(Task):
                 (options.predict_file, options.do_predict)))
         self.label_names = self._label_names()
         check_labels(options, model, self.label_names)
-        self._warn_of_capitals()
-        self.best_metric = best_metric(self.label_names)
+        self.best_metric = "f1" if tagging_metrics.are_entity_tags(self.label_names) else "accuracy"
         used = dict(train=self.train, dev=self.dev)
         self.data_files = {split: os.path.basename(text.path) for split, text in used.items() if text}
         self.reading = dict(doc_stride=self.features.doc_stride)
@@ -122,13 +120,6 @@ class Tagging(Task):
                 logging.warning("%s has tags that the model does not know and cannot predict: %s", text.path,
                                 ", ".join(unknown))
         return known
-
-    def _warn_of_capitals(self) -> None:
-        text = self.train or self.dev or self.test
-        share = share_of_words_with_capitals(text) if text and self.setup.tokenizer.do_lower_case else 0.0
-        if share:
-            logging.warning("the tokenizer lower-cases text: the model does not see the capitals of %.1f %% of the "
-                            "words of %s", 100 * share, text.path)
 
     def _scores(self, text: TaggedText, table, predictions) -> dict[str, float]:
         probabilities = tagging_metrics.word_probabilities(table, predictions)

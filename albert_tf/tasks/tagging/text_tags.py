@@ -21,6 +21,7 @@ from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.imports import tensorflow_text as tf_text
 from albert_tf.weights.heads import checked_settings
 
+WORDS = "words"  # a signature of exports
 _BATCH = 16  # windows
 
 
@@ -83,12 +84,6 @@ def tag_names(model: PredictingModel) -> Sequence[str]:
     return model.settings.label_names or [f"label {number}" for number in range(model.num_labels)]
 
 
-# --- exported models --------------------------------------------------------------------------------------------------
-
-
-WORDS = "words"
-
-
 def export_tagging(
     export_dir: str, model: AlbertTokenClassifier, tokenizer: FullTokenizer, options: TaggingFeatureOptions
 ) -> None:
@@ -145,10 +140,7 @@ _SINGLE = rf"[^{_BLANK}\p{{L}}\p{{M}}\p{{N}}_]"
 
 
 def split_into_words(texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-    """Splits texts, string [texts], into words [texts, (words)]. Returns words, starts and ends.
-
-    Start and end of a word are int32, in characters as Python's str counts them: text[start:end] is the word.
-    """
+    """Splits texts, string [texts], into words [texts, (words)], with their starts and ends as str counts them."""
     words, starts, ends = tf_text.regex_split_with_offsets(texts, f"{_SPACE}|{_SINGLE}", _SINGLE)
     _, offsets = tf.strings.unicode_decode_with_offsets(texts, "UTF-8", errors="replace")
     # The bytes of all texts are numbered consecutively, so that one search finds the characters of all words.

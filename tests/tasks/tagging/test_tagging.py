@@ -14,7 +14,6 @@ import tensorflow as tf
 from albert_tf.data.feature_table import FeatureSchema, FeatureTable
 from albert_tf.tasks.tagging.metrics import (
     are_entity_tags,
-    best_metric,
     evaluate,
     evaluate_tags,
     tags_of_sentences,
@@ -101,7 +100,6 @@ def test_scores_are_those_of_seqeval(golden):
 def test_plain_tags_have_an_accuracy_alone():
     assert evaluate_tags([["NOUN", "VERB"], ["X"]], [["NOUN", "NOUN"], ["X"]], ["NOUN", "VERB", "X"]) == {
         "accuracy": pytest.approx(2 / 3)}
-    assert best_metric(["NOUN", "VERB"]) == "accuracy" and best_metric(["O", "B-a"]) == "f1"
 
 
 @pytest.mark.parametrize("names, expected", [
@@ -191,11 +189,6 @@ def test_comments_before_a_sentence_are_no_words(tmp_path, content, expected):
     if text.has_tags:
         text.write_with_tags(str(tmp_path / "out"), text.tags)
         assert (tmp_path / "out").read_text() == content
-
-
-def test_entities_of_a_file_with_comments_are_scored_by_type(tmp_path):
-    names = label_names([read(tmp_path, MULTICONER)])
-    assert names == ("B-PER", "O") and best_metric(names) == "f1"
 
 
 ROWS = [dict(id="0", tokens=["Ada", "sold", "10\u00a0000"], ner_tags=[1, 0, 0]), dict(id="1", tokens=[], ner_tags=[]),
