@@ -108,18 +108,13 @@ def _inputs(
     return {name: values[:, is_window] for name, values in inputs.items()}
 
 
-# --- files of predictions ---------------------------------------------------------------------------------------------
-
-
 def write_answers(
     directory: str, format: TableFormat, guids: Sequence[str], probabilities: np.ndarray, suffix: str = "",
     split: str = "test", thresholds: Sequence[float] | None = None,
 ) -> None:
-    """Writes test_results.tsv (a row of probabilities, or the score) and submit_results.tsv (index, prediction).
+    """Writes SPLIT_results.tsv (a row of probabilities, or the score), and for "test" submit_results.tsv, too.
 
-    The GLUE server rejects scores outside a task's range, so the second file has scores clipped to that range. For the
-    split "dev" only dev_results.tsv is written.
-
+    The latter has index and prediction; scores are clipped to the task's range, as the GLUE server demands.
     `probabilities` are [examples, labels], or for regression the scores, [examples, 1].
     """
     rows = "".join("\t".join(map(str, row)) + "\n" for row in probabilities.tolist())
@@ -138,10 +133,7 @@ def write_answers(
 def predicted_labels(
     format: TableFormat, probabilities: np.ndarray, thresholds: Sequence[float] | None = None
 ) -> list[str]:
-    """The predicted label of each example, or its predicted labels with the task's separator between them.
-
-    With several labels per text, `thresholds` has the least probability of each predicted label; None: 0.5.
-    """
+    """The predicted label of each example, or its labels (above the thresholds; None: 0.5) with separators."""
     names = format.labels or ()
     if format.multi_label:
         return [format.label_separator.join(name for name, is_there in zip(names, row) if is_there)
@@ -173,19 +165,13 @@ def write_predictions(
 def write_confusion(
     directory: str, counts: np.ndarray, names: Sequence[str], suffix: str = "", split: str = "test"
 ) -> None:
-    """Writes counts by correct and predicted label to SPLIT_confusion_matrix.txt and, as a picture, to .svg.
-
-    `counts` are int64 [labels, labels], with a row for each correct label.
-    """
+    """Writes counts [labels, labels] by correct label (row) and predicted label as SPLIT_confusion_matrix.txt, .svg."""
     path = os.path.join(directory, f"{split}_confusion_matrix{suffix}")
     rows = [["correct \\ predicted", *names], *([name, *map(str, row)] for name, row in zip(names, counts.tolist()))]
     widths = [max(map(len, column)) for column in zip(*rows)]
     lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
     write_text(f"{path}.txt", "".join(line + "\n" for line in lines))
     write_confusion_matrix(f"{path}.svg", counts, names)
-
-
-# --- exported models --------------------------------------------------------------------------------------------------
 
 
 def export_classification(
@@ -196,12 +182,10 @@ def export_classification(
 
     The inputs as raw text are `text_a` and, if has_pairs, `text_b`, string [batch]; "" means no second text. The
     outputs are probabilities, float32 [batch, labels], predictions [batch], the index of the most probable label, and,
-    if the model has label names, labels, string [batch], its name, and label_names, string [batch, labels], the name of
-    each probability. If a text can have several labels, predictions are int32 [batch, labels], 1 for those that are
-    predicted, and labels are string [batch, labels], "" for the others. For regression, probabilities and
-    predictions are the score. If a threshold is set, it is another output, float32 [batch]. With windows, raw text is
-    split into windows, and a tf.Example has max_windows rows. The signature for token ids takes rows of a single
-    window.
+    if labels have names, labels, string [batch], and label_names, string [batch, labels]. If a text can have several
+    labels, predictions are int32 [batch, labels] of 0 and 1, and labels are string [batch, labels], "" for the others.
+    For regression, probabilities and predictions are the score. A threshold is another output, float32 [batch]. With
+    windows, raw text is split, and a tf.Example has max_windows rows; ids are rows of a single window.
     """
     def outputs(model_outputs: dict) -> dict:
         logits = model_outputs["logits"]

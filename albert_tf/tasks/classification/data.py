@@ -18,6 +18,7 @@ from albert_tf.utils.files import errors_at
 from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.progress import count_of
 
+_CHUNK = 1000  # examples that are tokenized in one call
 _BINARY = ("0", "1")
 _ENTAILMENT = ("entailment", "not_entailment")
 _THREE_WAY = ("contradiction", "entailment", "neutral")
@@ -80,20 +81,14 @@ def with_companions(format: TableFormat, data_dir: str, split: str) -> list[Tabl
                       and tf.io.gfile.exists(each.sources[split].path_in(data_dir)))]
 
 
-# --- files to examples ------------------------------------------------------------------------------------------------
-
-
 class InputExample(NamedTuple):
-    """One row of a file.
-
-    Args:
-      label: a class name, the names of several (see TableFormat.label_id), or a number for regression. In a test set it
-        is the first class, no class or 0, as in the release.
-    """
+    """One row of a file."""
 
     guid: str
     text_a: str
     text_b: str | None = None
+    # A class name, several (see TableFormat.label_id), or a number. In a test set the first class, no class or 0, as in
+    # the release.
     label: str | float | None = None
 
 
@@ -102,12 +97,11 @@ def read_examples(task_name: str | TableFormat, data_dir: str, split: str) -> li
 
     Args:
       task_name: a TableFormat, or a name of TASKS in upper or lower case.
-      data_dir: the folder that has GLUE's folders (CoLA, MNLI, ...), or the folder of the task.
+      data_dir: the folder that has GLUE's folders (CoLA, MNLI, ...).
       split: "train", "dev" or "test".
 
     Raises:
-      ValueError: the task or split is unknown, the file is missing or has no examples, or rows have too few columns
-        or an unknown label; the file and the lines of the first ten are named.
+      ValueError: the task or split is unknown, the file is missing or has no examples, or rows are wrong.
     """
     format = find_task(task_name)
     source = format.source(split)
@@ -144,10 +138,8 @@ def _example(format: TableFormat, split: str, row: Row) -> InputExample:
 def read_label_ids(format: TableFormat, data_dir: str | None, split: str) -> np.ndarray | None:
     """The label ids of a split's examples, [examples] or with several labels per text [examples, labels].
 
-    None if the file is not labelled, as GLUE's test sets: a row has no label, or an unknown one.
-
-    Raises:
-      ValueError: the file is "train" or "dev" of the task, which must have labels, and is not labelled.
+    None if the file is not labelled, as GLUE's test sets: a row has no label, or an unknown one. That is a ValueError
+    in "train" and "dev" of the task.
     """
     source = format.source(split)
     column, path, label_ids = source.columns.get("label", source.optional_label), source.path_in(data_dir), []
@@ -168,12 +160,6 @@ def read_label_ids(format: TableFormat, data_dir: str | None, split: str) -> np.
     return None if format.multi_label and not np.any(label_ids) else np.array(label_ids)
 
 
-# --- examples to features ---------------------------------------------------------------------------------------------
-
-
-_CHUNK = 1000  # examples that are tokenized in one call
-
-
 def convert_examples_to_features(
     examples: Iterable[InputExample], task_name: str | TableFormat, tokenizer: FullTokenizer, max_seq_length: int,
     pad: bool = True, windows: WindowOptions = WindowOptions(),
@@ -181,11 +167,9 @@ def convert_examples_to_features(
     """The features of each example, in order (release: convert_single_example).
 
     Args:
-      examples: examples of the task.
-      task_name: see read_examples.
-      tokenizer: the model's tokenizer; texts are lower-cased if its do_lower_case is set.
-      max_seq_length: the largest number of tokens of a row. The longer text is truncated, or the second one if both
-        are equally long.
+      examples, task_name: see read_examples.
+      tokenizer: the model's tokenizer.
+      max_seq_length: the largest number of tokens of a row. The longer text is truncated, or of equal ones the second.
       pad: whether to pad rows to max_seq_length, as in the release.
       windows: how longer texts are read, if they are not truncated.
 
@@ -223,23 +207,12 @@ def feature_table(
         return with_label_ids(convert_examples_to_features(examples, format, cache.tokenizer, max_seq_length, pad=False,
                                                            windows=windows))
 
-    table = cache.table(f"{format.name}_{split}", made_from, schema, convert)
-    if split == "train":
-        _warn_of_labels_without_examples(format, path, table)
-    return table
+    return cache.table(f"{format.name}_{split}", made_from, schema, convert)
 
 
 def with_label_ids(features: Iterable[dict]) -> Iterator[dict]:
     """Features with label_id also as label_ids, its name in records."""
     return (dict(each, label_ids=each["label_id"]) for each in features)
-
-
-def _warn_of_labels_without_examples(format: TableFormat, path: str, table: FeatureTable) -> None:
-    if not format.is_regression:
-        label_ids = table.scalars["label_ids"].numpy()
-        counts = label_ids.sum(axis=0) if format.multi_label else np.bincount(label_ids, minlength=format.num_labels)
-        for label in np.array(format.labels)[counts == 0]:
-            logging.warning("%s has no example with the label %r: the model cannot learn it", path, str(label))
 
 
 def _features(

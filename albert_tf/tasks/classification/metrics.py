@@ -36,7 +36,8 @@ def evaluate(
     names = dict.fromkeys(("eval_accuracy", *format.metrics))
     if format.multi_label:  # all labels of a text must be right
         label_ids, predicted = label_ids.astype(np.int32), above(probabilities, thresholds).astype(np.int32)
-        loss = mean_binary_cross_entropy(probabilities, label_ids)
+        of_the_correct = np.where(label_ids > 0, probabilities, 1.0 - probabilities.astype(np.float64))
+        loss = float(-np.mean(np.log(np.maximum(of_the_correct, _LEAST_PROBABILITY))))
         results = {name: float(_METRICS_OF_SEVERAL[name](label_ids, predicted, probabilities)) for name in names}
         return dict(results, eval_loss=loss, loss=loss)
     if format.is_regression:
@@ -51,8 +52,7 @@ def evaluate(
 def f1_of_labels(format: TableFormat, label_ids: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
     """macro_f1, and f1/LABEL for each label that is correct or predicted somewhere, as scikit-learn's f1_score.
 
-    label_ids and predicted are [examples], or with several labels per text [examples, labels] of 0 and 1. Then the mean
-    is over all labels, with 0 for those without F1; else over those that have one.
+    With several labels per text (arrays [examples, labels]) the mean is over all labels, else over those with an F1.
     """
     if not format.multi_label:
         label_ids, predicted = (np.eye(format.num_labels)[ids] for ids in (label_ids, predicted))
@@ -70,12 +70,6 @@ def confusion_matrix(label_ids: np.ndarray, predicted: np.ndarray, num_labels: i
 def above(probabilities: np.ndarray, thresholds: Sequence[float] | None) -> np.ndarray:
     """Whether each label is predicted, bool [examples, labels]: its probability is at least its threshold, or 0.5."""
     return probabilities >= (0.5 if thresholds is None else np.asarray(thresholds, probabilities.dtype))
-
-
-def mean_binary_cross_entropy(probabilities: np.ndarray, label_ids: np.ndarray) -> float:
-    """The mean binary cross entropy of probabilities and labels (0 or 1), of the same shape."""
-    of_the_correct = np.where(label_ids > 0, probabilities, 1.0 - probabilities.astype(np.float64))
-    return float(-np.mean(np.log(np.maximum(of_the_correct, _LEAST_PROBABILITY))))
 
 
 def mean_cross_entropy(probabilities: np.ndarray, label_ids: np.ndarray) -> float:
@@ -121,11 +115,8 @@ def check_packages(format: TableFormat) -> None:
         check_installed(f"the metric {name}", "sklearn")
 
 
-# --- calibration ------------------------------------------------------------------------------------------------------
-
-
-# Logits are divided by the temperature (Guo et al., 2017), which makes probabilities less or more extreme and does not
-# change which label is the most probable one. The thresholds are those with the best F1 of each label.
+# Calibration: logits are divided by the temperature (Guo et al., 2017), which makes probabilities less or more extreme
+# and does not change which label is the most probable one. The thresholds are those with the best F1 of each label.
 _BINS = 15  # Guo et al., 2017
 _LARGEST = 20.0  # temperature; without a bound, a dev set without errors has a temperature of 0
 _LEAST_LOSS = 1e-6
@@ -143,9 +134,8 @@ class Calibration:
 def fitted(format: TableFormat, logits: np.ndarray, label_ids: np.ndarray) -> tuple[Calibration, dict[str, float]]:
     """The calibration with the least loss on a set, and with the best F1 of each label if a text can have several.
 
-    A temperature that does not improve the loss of examples to which it was not fitted is replaced by 1. Logits are
-    [examples, labels], label_ids [examples], or [examples, labels] of 0 and 1 if a text can have several. The results
-    are the values of the calibration, and error, loss and F1 before and after it.
+    Logits are [examples, labels], label_ids [examples], or [examples, labels] of 0 and 1. The results are the values of
+    the calibration, and error, loss and F1 before and after it.
     """
     logits = logits.astype(np.float64)
     temperature = _useful_temperature(format, logits, label_ids)
@@ -159,7 +149,8 @@ def fitted(format: TableFormat, logits: np.ndarray, label_ids: np.ndarray) -> tu
     for name, threshold in zip(format.labels or (), thresholds or ()):
         results[f"threshold/{name}"] = threshold
     if thresholds:
-        results.update(macro_f1=_macro_f1(label_ids, after, thresholds), macro_f1_before=_macro_f1(label_ids, before))
+        results.update(macro_f1=f1_of_labels(format, label_ids, above(after, thresholds))["macro_f1"],
+                       macro_f1_before=f1_of_labels(format, label_ids, above(before, None))["macro_f1"])
     return Calibration(temperature, thresholds), results
 
 
@@ -170,10 +161,7 @@ def probabilities(format: TableFormat, logits: np.ndarray, temperature: float) -
 
 
 def expected_calibration_error(format: TableFormat, probabilities: np.ndarray, label_ids: np.ndarray) -> float:
-    """The mean difference between probability and share of what is right, over 15 equal bins of probabilities.
-
-    With one label per text, only the most probable label counts. With several, the mean is over all texts and labels.
-    """
+    """The mean difference between probability and share of what is right, over 15 equal bins of probabilities."""
     if format.multi_label:
         confidence, is_right = probabilities.ravel(), label_ids.ravel()
     else:
@@ -224,8 +212,3 @@ def _threshold(label_ids: np.ndarray, probabilities: np.ndarray) -> float:
     middles = (values + np.append(0.0, values[:-1])) / 2
     best = middles[f1[:-1] >= f1[:-1].max() - 1e-12]
     return float(best[np.abs(best - 0.5).argmin()])
-
-
-def _macro_f1(label_ids: np.ndarray, probabilities: np.ndarray, thresholds: Sequence[float] | None = None) -> float:
-    return float(metrics.f1_score(label_ids.astype(int), above(probabilities, thresholds), average="macro",
-                                  zero_division=0.0))

@@ -1,24 +1,12 @@
 """TableFormat: the files, columns, labels and metrics of a classification or a regression.
 
-data.py has the formats of GLUE. Others are read from a JSON file (--task_config):
+data.py has the formats of GLUE. Others are read from a JSON file (--task_config), whose keys docs/fine_tuning.md lists:
 
     {"name": "reviews",
      "files": {"train": "train.csv", "dev": "dev.csv", "test": "test.csv"},
      "columns": {"text_a": "review", "label": "verdict"},
      "labels": ["bad", "good"],
      "metrics": ["eval_accuracy", "f1"]}
-
-"files" are paths relative to --data_dir: .tsv (a quote is a plain character), .csv or JSON. "separator" is what is
-between columns (see read_rows). "columns" maps text_a and label, and optionally text_b and guid, to a name in the
-header or the JSON object, or to a number from 0. "has_header": false means that the first line is a row.
-
-For a regression, write "regression": true instead of "labels".
-A text can have several labels, or none, with "multi_label": true. The label column then has a JSON list of names, or
-names that "label_separator" (default: a comma) separates. "class_weights" are the weights of the labels in the loss: a
-number for each, or "balanced" (see class_weights in task.py).
-
-"test_columns" gives the columns of the test file if they differ. If the test file has the label column, and every row a
-label, its predictions are scored. The best checkpoint is chosen by the first of "metrics".
 """
 
 from __future__ import annotations
@@ -34,7 +22,6 @@ from typing import Any, Iterable, Mapping
 
 from albert_tf.data.rows import Column, as_text
 from albert_tf.utils.files import absolute, check_name, check_one_line, errors_at, is_remote, read_json_object
-from albert_tf.utils.imports import tensorflow as tf
 
 BALANCED = "balanced"
 # The index of a class, a score, or with several labels per text 1 for those that apply and 0 for others.
@@ -57,42 +44,24 @@ class SplitFile:
     optional_label: Column | None = None  # of a test set, whose rows may have no labels
 
     def path_in(self, data_dir: str | None) -> str:
-        """The path of the file in data_dir, which has the folders of all tasks, or is itself the folder of this one."""
-        if data_dir is None or is_remote(self.path):
-            return self.path
-        folder, name = os.path.split(self.path)
-        path, own = os.path.join(data_dir, self.path), os.path.join(data_dir, name)
-        is_own = folder and os.path.basename(os.path.normpath(data_dir)) == folder and not tf.io.gfile.exists(path)
-        return own if is_own else path
+        """The path of the file in data_dir, which has the folders of all tasks."""
+        return self.path if data_dir is None or is_remote(self.path) else os.path.join(data_dir, self.path)
 
 
 @dataclasses.dataclass(frozen=True)
 class TableFormat:
-    """The format of the tables of a classification or a regression.
+    """The format of the tables of a classification or a regression."""
 
-    Args:
-      name: the release's name of the task.
-      sources: the file of each split. The test set has no label column.
-      labels: the class names in the order of their ids; None for regression.
-      metrics: names of metrics, as in eval_results.txt. The best checkpoint is chosen by the first one.
-      skips_short_rows: whether a row with too few columns is skipped, as in the release; if not, it is an error.
-      companions: names of tasks that are evaluated and predicted with the same model.
-      score_range: the range to which predicted scores are clipped; None for no clipping.
-      multi_label: whether a text can have several labels, or none. The label field has their names.
-      label_separator: what is between the names in a label field that is not a JSON list.
-      class_weights: a weight of each label in the loss, or BALANCED; None for equal weights.
-    """
-
-    name: str
-    sources: Mapping[str, SplitFile]
-    labels: tuple[str, ...] | None
-    metrics: tuple[str, ...] = ("eval_accuracy",)
-    skips_short_rows: bool = False
-    companions: tuple[str, ...] = ()
-    score_range: tuple[float, float] | None = None
-    multi_label: bool = False
-    label_separator: str = ","
-    class_weights: tuple[float, ...] | str | None = None
+    name: str  # the release's
+    sources: Mapping[str, SplitFile]  # by split; the test set has no label column
+    labels: tuple[str, ...] | None  # the class names in the order of their ids; None for regression
+    metrics: tuple[str, ...] = ("eval_accuracy",)  # the best checkpoint is chosen by the first one
+    skips_short_rows: bool = False  # whether a row with too few columns is skipped, as in the release, or an error
+    companions: tuple[str, ...] = ()  # names of tasks that are evaluated and predicted with the same model
+    score_range: tuple[float, float] | None = None  # to which predicted scores are clipped
+    multi_label: bool = False  # whether a text can have several labels, or none
+    label_separator: str = ","  # between the names in a label field that is not a JSON list
+    class_weights: tuple[float, ...] | str | None = None  # of each label in the loss, or BALANCED
 
     @property
     def is_regression(self) -> bool:
@@ -119,10 +88,7 @@ class TableFormat:
         return self.sources[split]
 
     def with_file(self, split: str, path: str) -> TableFormat:
-        """The task with a file at any path as a split, without companions. It has the split's columns, or train's.
-
-        Its labels are optional.
-        """
+        """The task with a file at any path as a split. It has the split's columns, or train's; labels are optional."""
         source = self.sources.get(split) or self.source("train")
         columns = {field: column for field, column in source.columns.items() if field != "label"}
         file = SplitFile(absolute(path), columns, source.has_header, source.separator,
@@ -130,12 +96,10 @@ class TableFormat:
         return dataclasses.replace(self, sources={**self.sources, split: file}, companions=())
 
     def label_id(self, label: str | float | None) -> LabelId:
-        """The id of a class, or the value of a score. None gives 0.
+        """The id of a class, or the value of a score; with several labels per text 1.0 or 0.0 for each. None gives 0.
 
         White space around a class does not count, and neither do case and Unicode normalization if only one class has
         these letters (the release lower-cases labels).
-
-        With several labels per text: for each label, 1.0 if the field has it, else 0.0.
         """
         if label is None:
             label = self.placeholder_label
@@ -177,9 +141,6 @@ def _score(label: str | float) -> float:
     if not math.isfinite(score):
         raise ValueError(f"{label!r} is not a score: expected a number" if text else "the score is missing")
     return score
-
-
-# --- tasks of JSON files ----------------------------------------------------------------------------------------------
 
 
 SPLITS = ("train", "dev", "test")
@@ -245,8 +206,7 @@ def _labels_and_metrics(config: dict[str, Any]) -> tuple[tuple[str, ...] | None,
     is_multi_label = config.get("multi_label", False)
     if is_regression and is_multi_label:
         raise ValueError('give "multi_label": true, or "regression": true, and not both')
-    allowed = (REGRESSION_METRICS if is_regression else MULTI_LABEL_METRICS if is_multi_label
-               else CLASSIFICATION_METRICS)
+    allowed = REGRESSION_METRICS if is_regression else MULTI_LABEL_METRICS if is_multi_label else CLASSIFICATION_METRICS
     metrics = tuple(config.get("metrics", allowed[:1]))
     if not metrics or not all(metric in allowed for metric in metrics):
         raise ValueError(f"metrics must be some of {', '.join(allowed)}. Received: {reprlib.repr(list(metrics))}")
@@ -261,8 +221,6 @@ def _labels_and_metrics(config: dict[str, Any]) -> tuple[tuple[str, ...] | None,
 
 def _label_separator(config: dict[str, Any], labels: tuple[str, ...] | None) -> str:
     separator = config.get("label_separator", ",")
-    if "label_separator" in config and not config.get("multi_label", False):
-        raise ValueError('label_separator needs "multi_label": true')
     if not separator or separator.startswith("["):
         raise ValueError(f"label_separator must be text that does not begin with [. Received: {separator!r}")
     for label in labels or () if config.get("multi_label", False) else ():

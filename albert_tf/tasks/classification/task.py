@@ -37,12 +37,7 @@ from albert_tf.weights.teacher import StoredTeacher, Teacher
 
 @dataclasses.dataclass(frozen=True)
 class LabelLoss:
-    """The loss of a classifier's logits.
-
-    With one label per text it is the mean of cross entropies that the weights of the labels weight, as PyTorch's
-    CrossEntropyLoss(weight=...). With several labels per text it is the mean of binary cross entropies over texts and
-    labels, in which the weights multiply the terms of labels that apply, as PyTorch's
-    BCEWithLogitsLoss(pos_weight=...).
+    """PyTorch's CrossEntropyLoss(weight=...), or with several labels per text BCEWithLogitsLoss(pos_weight=...).
 
     A choice that a question lacks has the logit MISSING_CHOICE, so a term for each label would have to leave it out.
     """
@@ -126,9 +121,7 @@ def class_weights(format: TableFormat, label_ids: np.ndarray, path: str) -> tupl
     """The weights of a task's labels; None if they are equal.
 
     "balanced" means the weights of scikit-learn: examples / (labels * examples with the label). With several labels per
-    text, it is the number of texts without the label divided by the number of texts with it.
-
-    `label_ids`, [examples] or [examples, labels], come from the training set at `path`.
+    text, it is texts without the label / texts with it. `label_ids`, [examples (, labels)], come from `path`.
     """
     if format.class_weights != BALANCED or format.labels is None:
         return None if format.class_weights is None else tuple(map(float, format.class_weights))
@@ -142,9 +135,6 @@ def class_weights(format: TableFormat, label_ids: np.ndarray, path: str) -> tupl
     return tuple(map(float, weights))
 
 
-_LONG_TEXTS = ("window_pooling", "max_windows", "doc_stride")  # what --long_texts tells a classifier
-
-
 class TextClassification(Task):
     """Classification or regression of texts or pairs. The results of a companion task have its name as a prefix."""
 
@@ -156,7 +146,7 @@ class TextClassification(Task):
         self.format = options.table_format()
         self.name, self.best_metric = self.format.name, self.format.metrics[0]
         windows = {name: setup.model.effective_value(name, options.windows.get(name), "long_texts")
-                   for name in _LONG_TEXTS}
+                   for name in ("window_pooling", "max_windows", "doc_stride")}
         self.window_arguments = {name: value for name, value in windows.items() if value is not None}
         self.windows = WindowOptions(windows["max_windows"] or 1, windows["doc_stride"] or 0)
         check_labels(options, setup.model, self.format.labels)
@@ -167,8 +157,8 @@ class TextClassification(Task):
         compares = options.do_train or options.ensemble_checkpoints or options.do_eval and setup.model.run
         self._calibration = Calibration() if compares else _stored(setup.model.settings)
         self._class_weights: tuple[float, ...] | None = None  # of the training set
-        sources = self.format.sources.items()
-        self.data_files = {split: source.path for split, source in sources if split in options.splits}
+        self.data_files = {split: source.path for split, source in self.format.sources.items()
+                           if split in options.splits}
         taught = options.distillation
         if options.do_train and taught.teacher_scores:
             self.teacher = StoredTeacher(
@@ -285,13 +275,15 @@ class TextClassification(Task):
         if options.calibrate and options.ensemble_checkpoints:
             raise ValueError("--calibrate is for a single model: do not set --ensemble_checkpoints")
         source = resolved.run or (None if options.do_train else resolved.stored)
-        stored = source.settings.of_class(ClassifierSettings) if source else None
-        if source and stored and format.labels and stored.multi_label != format.multi_label:
+        if not source:
+            return
+        stored = source.settings.of_class(ClassifierSettings)
+        if format.labels and stored.multi_label != format.multi_label:
             number = "any number of labels" if stored.multi_label else "one label"
             raise ValueError(f"{source.path} was trained to give a text {number}, and the task has \"multi_label\": "
                              f"{str(format.multi_label).lower()}: use the task_config of the training, or another "
                              "model")
-        if source and stored and stored.single_texts and self.has_pairs:
+        if stored.single_texts and self.has_pairs:
             raise ValueError(f"{source.path} was trained on single texts, and {format.name} has pairs: use the "
                              "task_config of the training, or another model")
 
@@ -301,10 +293,7 @@ class TextClassification(Task):
 
     def _write(self, format: TableFormat, label_ids: np.ndarray | None, suffix: str, predictions,
                checkpoint: Checkpoint) -> None:
-        """Writes the answers to --predict_split, and their scores if they are known.
-
-        `suffix` is that of the files: of a companion task its name.
-        """
+        """Writes the answers to --predict_split to files with a suffix, and their scores if they are known."""
         options, probabilities = self.options, mean_of(predictions, "probabilities")
         examples = read_examples(format, options.data_dir, options.predict_split)
         guids = [example.guid for example in examples]

@@ -74,11 +74,6 @@ def test_wrong_arguments_are_refused(tokenizer, config, make, texts, pairs, mess
         classify_texts(make(config), tokenizer, texts, pairs)
 
 
-def test_an_unknown_function_of_the_score_is_refused(config):
-    with pytest.raises(ValueError, match="activation_fn must be one of sigmoid, identity. Received: 'tanh'"):
-        AlbertClassifier(config, 1, activation_fn="tanh")
-
-
 ONE = TableFormat("reviews", {}, ("bad", "good"))
 SEVERAL = TableFormat("moods", {}, ("calm", "loud"), multi_label=True)
 

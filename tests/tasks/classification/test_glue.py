@@ -37,25 +37,21 @@ def test_a_padding_row_is_that_of_the_release(released, sentence_pieces):
 
 @pytest.mark.parametrize("name, known", [
     ("SST2", "sst-2"), ("stsb", "sts-b"), ("mnli_mm", "mismnli"), ("MNLI-mm", "mismnli")])
-def test_names_of_tasks_need_no_hyphens_and_a_folder_may_be_the_tasks_own(golden, name, known):
-    folder = golden / "glue"
+def test_names_of_tasks_need_no_hyphens(name, known):
     assert find_task(name) is find_task(known)
-    if known == "sts-b":
-        assert read_examples(name, str(folder / "STS-B"), "dev") == read_examples(known, str(folder), "dev")
 
 
 def write(folder, name, content):
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content.encode("utf-8", "surrogateescape"))
-    return str(path)
+    path.write_text(content, encoding="utf-8")
 
 
 HEADER = "index\tsentence1\tsentence2\tlabel\n"
 
 
 @pytest.mark.parametrize("task, split, content, message", [
-    ("rte", "train", "", "RTE/train.tsv is empty"), ("rte", "train", HEADER, "RTE/train.tsv has no examples"),
+    ("rte", "train", HEADER, "RTE/train.tsv has no examples"),
     ("rte", "train", HEADER + "0\ta lamp\ta light\tentailment\n1\ta lamp\ta light\n",
      "RTE/train.tsv line 3: expected 4 columns, got 3"),
     ("rte", "train", HEADER + "0\ta lamp\ta light\tmaybe\n",
@@ -63,8 +59,7 @@ HEADER = "index\tsentence1\tsentence2\tlabel\n"
     ("rte", "train", HEADER + "0\ta lamp\ta light\t\n", r"RTE/train.tsv line 2: the label is missing \(allowed: ent"),
     ("rte", "train", HEADER + "0\ta lamp\ta light\tmaybe\n" * 2 + "1\ta lamp\n0\ta lamp\ta light\tno\n",
      "train.tsv lines 2, 3: unknown label 'maybe' .*; line 4: expected 4 columns, got 2; line 5: unknown label 'no'"),
-    ("rte", "train", HEADER + "0\tcaf\udce9\ta light\tentailment\n", "RTE/train.tsv line 2: not UTF-8"),
-    ("rte", "dev", HEADER, "no such file: .*RTE/dev.tsv"), ("ax", "train", "", "ax has no 'train' set; it has test"),
+    ("ax", "train", "", "ax has no 'train' set; it has test"),
     ("sst-3", "train", "", "unknown task 'sst-3': expected one of cola, mnli, mismnli, .*--task_config")])
 def test_a_file_that_is_not_as_it_should_be_is_one_clear_line(tmp_path, task, split, content, message):
     write(tmp_path, "RTE/train.tsv", content)

@@ -80,10 +80,9 @@ def test_what_does_not_vary_has_no_correlation_and_one_class_no_f1():
     assert evaluate(TASKS["cola"], never, np.array([0, 1, 1]))["matthew_corr"] == 0
 
 
-@pytest.mark.parametrize("task", ["mrpc", "sts-b"])
-def test_a_model_that_diverged_is_reported(task):
+def test_a_model_that_diverged_is_reported():
     with pytest.raises(ValueError, match="NaN or infinite: training has diverged, lower --learning_rate"):
-        evaluate(TASKS[task], np.full([2, 2], np.nan), np.array([0, 1]))
+        evaluate(TASKS["mrpc"], np.full([2, 2], np.nan), np.array([0, 1]))
 
 
 INDEX = "index\tprediction\n"
