@@ -27,13 +27,7 @@ class SavedModelExport(fields.Config, group="Export"):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FineTuningConfig(SavedModelExport, FirstLayers, group="Runs"):
-    """The options of a command that fine-tunes: the runs in output_dir, and the actions on them.
-
-    The config of a task derives from it.
-
-    Raises:
-      ValueError: no action is set, or an option that an action reads is missing.
-    """
+    """The options of a command that fine-tunes: the runs in output_dir, and the actions on them."""
 
     ALIASES: ClassVar[Mapping[str, str]] = dict(seed="random_seed")
     HAS_RECIPE: ClassVar[bool] = True
@@ -103,10 +97,7 @@ class FineTuningConfig(SavedModelExport, FirstLayers, group="Runs"):
 
     @property
     def release_steps(self) -> tuple[int, int | None] | None:
-        """The release's numbers of steps and of warm-up steps for the task; None for 3 epochs.
-
-        With a recipe, the second one is None: the warm-up is a tenth of the steps.
-        """
+        """The release's numbers of steps and (None with a recipe: a tenth) of warm-up steps; None for 3 epochs."""
         if not self.RELEASE_STEPS:
             return None
         return self.RELEASE_STEPS[0], None if self.recipe else self.RELEASE_STEPS[1]

@@ -12,9 +12,8 @@ import dataclasses
 import functools
 import gc
 import itertools
-from typing import Callable, Collection, Iterable, Sequence, cast
+from typing import Callable, Collection, Iterable, Mapping, cast
 
-import tensorflow as tf
 from absl import logging
 
 from albert_tf import keras
@@ -52,33 +51,19 @@ from albert_tf.weights.vocabulary import VocabularyFiles
 _CHECKED_TEXTS = 2000  # at the start of the training set
 
 
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """The training of one seed, in a separate directory."""
-
-    seed: int
-    directory: str
-
-
 def fine_tune(task_class: type[Task], options: FineTuningConfig, command_line: str = "") -> None:
     """Does what the options request: trains one or several seeds, evaluates, predicts, exports.
 
-    Args:
-      task_class: the class of the task.
-      options: the task's config.
-      command_line: how it was started, for the model cards.
-
-    Raises:
-      ValueError: the options contradict each other, the data or the model.
+    The command line is for the model cards. Raises ValueError if the options contradict each other, data or model.
     """
     _check_outputs(options)
     setup = prepare(task_class.HEADS, options)
     strategy, task = setup.strategy, task_class(options, setup)
-    _check_name(options, task.name)
+    _check_name(task)
     check_length(task.buckets[-1], task.config)
     make_directory(options.output_dir)
     trained = TrainedModels(task)
-    directories = dict.fromkeys([options.output_dir, *(run.directory for run in runs_of(options))])
+    directories = dict.fromkeys([options.output_dir, *runs_of(options).values()])
     with training_in(directories, strategy, options.do_train):
         with chief_first(strategy):
             evaluate = task.evaluation() if options.uses("eval") else None
@@ -102,31 +87,21 @@ def fine_tune(task_class: type[Task], options: FineTuningConfig, command_line: s
                 logging.info("exported to %s", options.export_dir)
 
 
-def prepare(
-    heads: Collection[str], options: FineTuningConfig, strategy: tf.distribute.Strategy | None = None
-) -> Setup:
-    """Finds the model of the options, and sets TensorFlow up.
-
-    Args:
-      heads: the names of the heads that the task's models may have.
-      strategy: the distribution strategy; None to set up TensorFlow as the options say.
-    """
+def prepare(heads: Collection[str], options: FineTuningConfig) -> Setup:
+    """Finds the model of the options, which has one of the heads, and sets TensorFlow up."""
     model = resolve(options.source, heads, options.output_dir, options.do_train, options.ensemble_checkpoints,
                     options.num_layers)
-    strategy = strategy or set_up(options.devices, options.training.random_seed, options.batch_sizes,
-                                  options.training.gradient_accumulation_steps)
+    strategy = set_up(options.devices, options.training.random_seed, options.batch_sizes,
+                      options.training.gradient_accumulation_steps)
     max_seq_length = _max_seq_length(options, model)
     tokenizer = model.vocabulary.tokenizer(model.config)
     return Setup(model, strategy, tokenizer, max_seq_length, FeatureCache(tokenizer, options.cache))
 
 
-def runs_of(options: FineTuningConfig) -> list[Run]:
-    """The run of each seed. A single run is in output_dir itself."""
+def runs_of(options: FineTuningConfig) -> dict[int, str]:
+    """The directory of each seed's run. A single run is in output_dir itself."""
     parent, seeds = options.output_dir, options.seeds
-    return [Run(seed, run_directory(parent, seed) if len(seeds) > 1 else parent) for seed in seeds]
-
-
-# --- training ---------------------------------------------------------------------------------------------------------
+    return {seed: run_directory(parent, seed) if len(seeds) > 1 else parent for seed in seeds}
 
 
 def _training_data(task: Task, is_evaluated: bool) -> tuple[FeatureTable, Schedule]:
@@ -152,50 +127,50 @@ def _training_data(task: Task, is_evaluated: bool) -> tuple[FeatureTable, Schedu
     return with_teacher_outputs(table, task.teacher_outputs(teacher, table, read), teacher.outputs), schedule
 
 
-def train_runs(task: Task, runs: Sequence[Run], table: FeatureTable, schedule: Schedule,
+def train_runs(task: Task, runs: Mapping[int, str], table: FeatureTable, schedule: Schedule,
                evaluate: Evaluate | None = None, command_line: str = "") -> None:
     """Trains every run to its end, continuing from its latest checkpoint."""
-    if not task.options.source.init_path and not any(numbered(run.directory) for run in runs):
+    if not task.options.source.init_path and not any(map(numbered, runs.values())):
         logging.info("no --init_checkpoint: training starts from random weights")
-    for run in runs:
-        _train_run(task, run, table, schedule, evaluate, command_line)
+    for seed, directory in runs.items():
+        _train_run(task, seed, directory, table, schedule, evaluate, command_line)
         gc.collect()  # a trainer and its slots are in reference cycles; the next run needs their memory
     if evaluate is not None:
-        _write_summary(task, [run.directory for run in runs])
+        _write_summary(task, runs.values())
     wait_for_all(task.setup.strategy)  # all workers may next predict with a checkpoint that the chief has saved
 
 
-def _train_run(task: Task, run: Run, table: FeatureTable, schedule: Schedule, evaluate: Evaluate | None,
-               command_line: str) -> None:
+def _train_run(task: Task, seed: int, directory: str, table: FeatureTable, schedule: Schedule,
+               evaluate: Evaluate | None, command_line: str) -> None:
     options, strategy = task.options, task.setup.strategy
-    training, chief = dataclasses.replace(options.training, random_seed=run.seed), is_chief(strategy)
-    make_directory(run.directory)
-    keras.utils.set_random_seed(run.seed)
+    training, chief = dataclasses.replace(options.training, random_seed=seed), is_chief(strategy)
+    make_directory(directory)
+    keras.utils.set_random_seed(seed)
     with strategy.scope():
         objective, report = task.setup.model.build(
-            lambda: _with_teacher(task), None if numbered(run.directory) else options.source.init_path)
+            lambda: _with_teacher(task), None if numbered(directory) else options.source.init_path)
     trainer = new_trainer(objective, strategy, training, options.devices, schedule, shapes_vary=True)
-    checkpoints = Checkpoints(run.directory, trainer, task.config, training.keep_checkpoint_max, chief)
+    checkpoints = Checkpoints(directory, trainer, task.config, training.keep_checkpoint_max, chief)
     evaluator = None
     if evaluate is not None:
         predictor = new_predictor(task, objective, options.eval_batch_size)
-        evaluator = Evaluator(run.directory, lambda: evaluate(lambda table: [predictor(table)]), task.best_metric,
+        evaluator = Evaluator(directory, lambda: evaluate(lambda table: [predictor(table)]), task.best_metric,
                               checkpoints.save_best, chief)
 
-    rows = training_rows(table, training.train_batch_size, schedule.num_train_steps, run.seed, options.group_by_length)
+    rows = training_rows(table, training.train_batch_size, schedule.num_train_steps, seed, options.group_by_length)
 
     def batches_from(first_step):
         # With several workers, only an endless data set keeps its static batch size.
         return lambda context: table_batches(table, rows[first_step:], task.buckets, context).repeat()
 
     took_steps = train(trainer, checkpoints, batches_from, training, schedule, strategy, evaluator,
-                       functools.partial(write_run_settings, task, run.directory, trainer.model),
+                       functools.partial(write_run_settings, task, directory, trainer.model),
                        evaluates_first=report is not None and not report.random_head,
                        lengths=padded_lengths(table, rows, task.buckets))
-    _finish(task, run.directory, evaluator)
+    _finish(task, directory, evaluator)
     if chief:
         write_run_card(
-            trainer.model, run.directory, schedule, training, command_line, options.source.init_path,
+            trainer.model, directory, schedule, training, command_line, options.source.init_path,
             dict.fromkeys(task.data_files.values(), {}), (evaluator and evaluator.best) or {},
             task.data_files.get("dev", ""), options.recipe, took_steps)
 
@@ -214,15 +189,8 @@ def write_run_settings(task: Task, directory: str, model: keras.Model) -> None:
     write_settings(settings, model.config, directory, VocabularyFiles.from_tokenizer(task.setup.tokenizer))
 
 
-# --- evaluation -------------------------------------------------------------------------------------------------------
-
-
 def evaluate_runs(task: Task, trained: TrainedModels, evaluate: Evaluate) -> None:
-    """Evaluates checkpoints without training.
-
-    These are --ensemble_checkpoints if set; or else all checkpoints of each run in output_dir, with any seed; or else
-    --init_checkpoint.
-    """
+    """Evaluates --ensemble_checkpoints, or else all checkpoints of the runs in output_dir, or --init_checkpoint."""
     options, strategy = task.options, task.setup.strategy
     runs = saved_runs(options.output_dir)
     if options.ensemble_checkpoints or not runs:
@@ -270,9 +238,6 @@ def _write_summary(task: Task, runs: Iterable[str]) -> None:
         write_summary(task.options.output_dir, runs, task.best_metric)
 
 
-# --- checks -----------------------------------------------------------------------------------------------------------
-
-
 def _max_seq_length(options: FineTuningConfig, model: ResolvedModel) -> int:
     """The largest number of tokens of a row: the run's, or the requested one, or the default."""
     if options.max_seq_length is not None:
@@ -290,13 +255,13 @@ def check_texts(task: Task, is_evaluated: bool) -> None:
                         "the model is for other texts")
 
 
-def _check_name(options: FineTuningConfig, name: str | None) -> None:
+def _check_name(task: Task) -> None:
     """Raises ValueError if a run that is to be continued was trained on another task, which may have equal labels."""
-    for path in saved_runs(options.output_dir) if options.do_train else []:
+    for path in saved_runs(task.options.output_dir) if task.options.do_train and task.name else []:
         stored = settings_in(path).task
-        if name and stored not in (None, name):
-            raise ValueError(f"{path}: the run was trained on the task {stored}, and not on {name}: choose another "
-                             "--output_dir")
+        if stored not in (None, task.name):
+            raise ValueError(f"{path}: the run was trained on the task {stored}, and not on {task.name}: choose "
+                             "another --output_dir")
 
 
 def _check_outputs(options: FineTuningConfig) -> None:

@@ -116,9 +116,6 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     return shifted / shifted.sum(axis=-1, keepdims=True)
 
 
-# --- exported models --------------------------------------------------------------------------------------------------
-
-
 def export_mask_filling(
     export_dir: str, model: AlbertPretrainer, tokenizer: FullTokenizer, top_k: int = 5,
     max_seq_length: int | None = None, max_predictions_per_seq: int = 20,
@@ -126,11 +123,8 @@ def export_mask_filling(
     """Writes a SavedModel that fills each [MASK] (see export_model for the signatures).
 
     The input as raw text is `text`, string [batch]. The outputs are pieces, string, and probabilities, float32 [batch,
-    masks, top_k] each, best first. For texts with fewer masks than others they are padded with "" and 0. A text with
-    more tokens than max_position_embeddings is truncated.
-
-    tf.Examples for the signature `examples` have max_seq_length tokens (None: max_position_embeddings) and
-    max_predictions_per_seq masked_lm_positions.
+    masks, top_k] each, best first, padded with "" and 0. tf.Examples have max_seq_length tokens (None:
+    max_position_embeddings) and max_predictions_per_seq masked_lm_positions.
     """
     longest = model.config.max_position_embeddings
     masks = GraphMasks(tokenizer, longest, top_k)
@@ -158,7 +152,7 @@ class GraphMasks(tf.Module):
         self._inside_word = tf.constant([tokenizer.vocab[piece] if piece else _LEFT_OUT for piece in inside])
 
     def pack(self, tokenizer: GraphTokenizer, text: tf.Tensor) -> dict:
-        """Packs texts, string [batch], as fill_mask.masked_ids does.
+        """Packs texts, string [batch], as masked_ids does.
 
         Returns input_ids, input_mask, segment_ids, int32 [batch, seq]; masked_lm_positions, int32 [batch, masks], and
         is_mask, bool [batch, masks]. Both are padded with zeros for texts that have fewer masks.

@@ -34,36 +34,22 @@ from albert_tf.weights.teacher import StoredTeacher, Teacher
 
 @dataclasses.dataclass(frozen=True)
 class Setup:
-    """The arguments of a task.
+    """The arguments of a task."""
 
-    Args:
-      model: the config, vocabulary and stored settings that the options select.
-      strategy: the distribution strategy.
-      tokenizer: the model's tokenizer.
-      max_seq_length: the largest number of tokens of a row.
-      cache: makes the tables of features.
-    """
-
-    model: ResolvedModel
+    model: ResolvedModel  # the config, vocabulary and stored settings that the options select
     strategy: tf.distribute.Strategy
-    tokenizer: FullTokenizer
-    max_seq_length: int
-    cache: FeatureCache
+    tokenizer: FullTokenizer  # the model's
+    max_seq_length: int  # the largest number of tokens of a row
+    cache: FeatureCache  # makes the tables of features
 
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """The weights that predict.
+    """The weights that predict."""
 
-    Args:
-      step: the step at which they were saved (of an ensemble, the largest); 0 if no run of this package saved them.
-      run: the directory of their run in output_dir; None for an ensemble and for initial weights.
-      settings: the settings that are stored with them; empty for an ensemble.
-    """
-
-    step: int
-    run: str | None
-    settings: Settings
+    step: int  # at which they were saved (of an ensemble, the largest); 0 if no run of this package saved them
+    run: str | None  # the directory of their run in output_dir; None for an ensemble and for initial weights
+    settings: Settings  # that are stored with them; empty for an ensemble
 
 
 # A table of features (None if it would be empty), and a function that writes its predictions.
@@ -73,37 +59,18 @@ Read = Callable[[Callable[[], FeatureTable]], dict[str, np.ndarray]]
 
 
 class Task(abc.ABC):
-    """A command that fine-tunes: its data, objective, scores and answers.
-
-    A subclass may set the attributes in its __init__.
-
-    Args:
-      options: the task's config.
-      setup: the model and tokenizer that the options select.
-
-    Attributes:
-      HEADS: the names of the heads that the models may have.
-      config: the config of the models that are trained.
-      name: the name of the task, which its runs store; None for a command with one task.
-      best_metric: the result that decides which checkpoint is the best; higher is better.
-      unit: what an example is, for messages.
-      num_examples: the number of examples of an epoch; None for the number of rows of the training table.
-      shortest_row: the smallest number of tokens to which a batch may be padded.
-      data_files: names of the files of "train" and "dev" that are used, for the model cards.
-      reading: the settings of how the task reads texts by name, such as doc_stride.
-      stored_results: for each result of an evaluation that a run stores, the name of the setting.
-      teacher: the model, or file of outputs, from which the trained model learns; None for none.
-    """
+    """A command that fine-tunes: its data, objective, scores and answers. A subclass may set the attributes."""
 
     options: FineTuningConfig
-    HEADS: ClassVar[Collection[str]]
-    name: str | None = None
-    best_metric: str
-    unit, shortest_row = "text", 1
-    num_examples: int | None = None
-    data_files: Mapping[str, str] = {}
-    reading: Mapping[str, Any] = {}
-    stored_results: Mapping[str, str] = {}
+    HEADS: ClassVar[Collection[str]]  # the names of the heads that the models may have
+    name: str | None = None  # of the task, which its runs store; None for a command with one task
+    best_metric: str  # the result that decides which checkpoint is the best; higher is better
+    unit = "text"  # what an example is, for messages
+    shortest_row = 1  # the smallest number of tokens to which a batch may be padded
+    num_examples: int | None = None  # of an epoch; None for the number of rows of the training table
+    data_files: Mapping[str, str] = {}  # names of the files of "train" and "dev" that are used, for the model cards
+    reading: Mapping[str, Any] = {}  # the settings of how the task reads texts by name, such as doc_stride
+    stored_results: Mapping[str, str] = {}  # for each result that a run stores, the name of the setting
     teacher: Teacher | StoredTeacher | None = None
 
     def __init__(self, options: FineTuningConfig, setup: Setup):
@@ -138,10 +105,9 @@ class Task(abc.ABC):
     def teacher_outputs(
         self, teacher: Teacher | StoredTeacher, table: FeatureTable, read: Read
     ) -> dict[str, np.ndarray]:
-        """The teacher's outputs for the rows of the training table, in the same order.
+        """The teacher's outputs for the rows of the training table, which must have its vocabulary.
 
-        By default, the teacher reads the training table, so it must have the same vocabulary. `read` returns its
-        outputs for the table that a function makes. The outputs of a StoredTeacher need no `read`.
+        A subclass may `read` another table, which a function makes. A StoredTeacher needs no `read`.
         """
         return read(lambda: table)
 
@@ -165,23 +131,20 @@ class TrainedModels:
         self._loaded: dict[AlbertConfig, _LoadedModel] = {}  # equal configs share one graph
 
     def predict(self, table: FeatureTable, batch_size: int | None = None) -> Predictions:
-        """The predictions of the best checkpoint, or of each of --ensemble_checkpoints.
-
-        `batch_size` is --predict_batch_size by default.
-        """
+        """The predictions of the best checkpoint, or of each of --ensemble_checkpoints."""
         return [self.predictions_of(path, table, batch_size or self._options.predict_batch_size)
                 for path in self._paths()]
 
     def predictions_of(self, path: str, table: FeatureTable, batch_size: int) -> dict[str, list[np.ndarray]]:
         """The predictions of the weights at a path, as an element of Predictions."""
-        loaded = self._load(path)
+        loaded = self.load(path)
         if batch_size not in loaded.predictors:  # a second one would trace the same graph again
             loaded.predictors[batch_size] = new_predictor(self._task, loaded.objective, batch_size)
         return loaded.predictors[batch_size](table)
 
     def best_model(self) -> keras.Model:
         """The model with the weights of the best checkpoint."""
-        return self._load(self.best_path()).objective.model
+        return self.load(self.best_path()).objective.model
 
     def checkpoint(self) -> Checkpoint:
         """What predicts now."""
@@ -190,10 +153,6 @@ class TrainedModels:
         run = None if is_ensemble else checkpoint_of(self._options.output_dir)
         return Checkpoint(max(each.step for each in stored), run and os.path.dirname(run),
                           Settings() if is_ensemble else stored[0].settings)
-
-    def load(self, path: str) -> None:
-        """Loads the weights at a path. Raises ValueError if they cannot be read or are not of the task."""
-        self._load(path)
 
     def forget(self) -> None:
         """Forgets the loaded models, since the task now makes other ones."""
@@ -210,8 +169,8 @@ class TrainedModels:
                              "set: train with --do_train first, or set --init_checkpoint")
         return path
 
-    def _load(self, path: str) -> _LoadedModel:
-        """A model with the weights and the config of a path."""
+    def load(self, path: str) -> _LoadedModel:
+        """A model with the weights and config of a path. Raises ValueError if they are damaged or not of the task."""
         for other in self._loaded.values():
             if other.path == path:
                 return other
@@ -260,11 +219,7 @@ def store_results(task: Task, directory: str, results: Mapping[str, float]) -> N
 
 
 def check_labels(options: FineTuningConfig, model: ResolvedModel, names: Sequence[str] | None) -> None:
-    """Checks the labels of the runs in --output_dir and, if other weights predict, warns of other labels.
-
-    Args:
-      names: the labels of the task; None for a regression.
-    """
+    """Checks the labels (None for a regression) of the runs in --output_dir, and warns of those of other weights."""
     saved = saved_runs(options.output_dir)
     for path in saved:
         stored = settings_in(path).of_class(LabelSettings).label_names
