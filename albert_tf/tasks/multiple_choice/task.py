@@ -11,13 +11,7 @@ from albert_tf.modeling.settings import NUM_CHOICES, MultipleChoiceSettings
 from albert_tf.tasks.classification.task import ClassificationObjective
 from albert_tf.tasks.multiple_choice.answers import BEST_METRIC, evaluate, export_multiple_choice, write_predictions
 from albert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
-from albert_tf.tasks.multiple_choice.data import (
-    MAX_QA_LENGTH,
-    MultipleChoiceExample,
-    feature_table,
-    file_name,
-    read_split,
-)
+from albert_tf.tasks.multiple_choice.data import MAX_QA_LENGTH, feature_table, file_name, read_split
 from albert_tf.tasks.task import Checkpoint, Setup, Task
 from albert_tf.training.evaluation import mean_of, report_predicted
 from albert_tf.utils.progress import count_of
@@ -32,6 +26,8 @@ class MultipleChoice(Task):
 
     def __init__(self, options: MultipleChoiceConfig, setup: Setup):
         super().__init__(options, setup)
+        self.examples = functools.cache(lambda split: read_split(
+            str(options.data_dir), options.data_format, split, options.high_only, options.middle_only))
         self.data_files = {split: file_name(options.data_format, split) for split in options.splits}
         self.max_qa_length = setup.model.effective_value("max_qa_length", options.max_qa_length) or MAX_QA_LENGTH
         self.reading = dict(max_qa_length=self.max_qa_length)
@@ -41,12 +37,6 @@ class MultipleChoice(Task):
         is_default = stored == NUM_CHOICES  # which files leave out
         self.num_choices = stored if not is_default or not options.data_dir else max(
             len(example.options) for split in used for example in self.examples(split))
-
-    @functools.cache  # noqa: B019  the data live as long as the process
-    def examples(self, split: str) -> list[MultipleChoiceExample]:
-        """The questions of a split."""
-        options = self.options
-        return read_split(str(options.data_dir), options.data_format, split, options.high_only, options.middle_only)
 
     def objective(self, config):
         return ClassificationObjective(
