@@ -27,9 +27,11 @@ CASES = [
 
 
 @pytest.mark.parametrize("model, predict", CASES)
-def test_a_tokenizer_with_more_pieces_than_the_model_is_refused(sentence_pieces, model, predict):
+def test_another_head_and_a_tokenizer_with_more_pieces_than_the_model_are_refused(sentence_pieces, model, predict):
     with pytest.raises(ValueError, match="pieces, but the config's vocab_size is 100: they belong to different models"):
         predict(model(), sentence_pieces)
+    with pytest.raises(ValueError, match=r'from_pretrained\(path, model="\w+".*\. Received: AlbertModel'):
+        predict(albert_tf.AlbertModel(SMALLER), sentence_pieces)
 
 
 @pytest.mark.parametrize("size, fits", [(100, True), (97, True), (90, False), (50, False), (65, False)])
@@ -44,9 +46,3 @@ def test_a_word_piece_vocabulary_has_the_size_of_the_model_but_for_rounding(tmp_
     (tmp_path / "vocab.txt").write_bytes((tmp_path / "vocab.txt").read_bytes()[:-9] + bytes(9))
     with pytest.raises(ValueError, match="vocab.txt is damaged, since it has NUL bytes: copy it again"):
         FullTokenizer(str(tmp_path / "vocab.txt"))
-
-
-@pytest.mark.parametrize("model, predict", CASES)
-def test_a_model_with_another_head_is_refused(sentence_pieces, model, predict):
-    with pytest.raises(ValueError, match=r'from_pretrained\(path, model="\w+".*\. Received: AlbertModel'):
-        predict(albert_tf.AlbertModel(SMALLER), sentence_pieces)
