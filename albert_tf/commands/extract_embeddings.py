@@ -37,7 +37,7 @@ class Options(Source, Pooling, Prompt, Texts, Precision):
 
 def main(options: Options) -> None:
     from albert_tf.data.feature_table import fingerprint
-    from albert_tf.tasks.sentence_vectors.vectors import embed, prompted, token_ids, vectors_function
+    from albert_tf.tasks.sentence_vectors.vectors import embed, prompted, token_ids
     from albert_tf.weights.resolved_model import resolve, sentence_pooling
     from albert_tf.weights.teacher import TEXT_DIGEST
 
@@ -62,8 +62,8 @@ def main(options: Options) -> None:
         rows = token_ids(tokenizer, prompted(model.settings, lines), model.row_length)
         with (array_writer(outputs.temporary[options.output_file], (len(rows), model.vector_size)) as write,
               progress("embedding", len(rows), " lines") as done):
-            for vectors in embed(vectors_function(model), rows, options.batch_size):
-                write(vectors.text, vectors.pooled[None])
+            for line, vector in embed(model, rows, options.batch_size):
+                write(line, vector[None])
                 done(1)
         logging.info("%s: %s of %s", options.output_file, count_of(len(rows), "vector"),
                      count_of(model.vector_size, "number"))

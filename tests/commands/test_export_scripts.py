@@ -22,7 +22,7 @@ from albert_tf.export.onnx.session import OnnxModel, from_onnx
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.tasks.sentence_vectors.vectors import embed, token_ids, vectors_function
+from albert_tf.tasks.sentence_vectors.vectors import embed, token_ids
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.weights.tf1 import save_tf1_checkpoint
 from albert_tf.weights.vocabulary import VocabularyFiles
@@ -68,7 +68,7 @@ def vectors(released):
     rows = token_ids(FullTokenizer(spm_model_file=str(folder / "30k-clean.model")), LINES, 16)
     encoder = AlbertSentenceEncoder(model.config, "mean")
     encoder.albert.set_weights(model.albert.get_weights())
-    return [found.pooled for found in sorted(embed(vectors_function(encoder), rows, 1))]
+    return [vector for _, vector in sorted(embed(encoder, rows, 1))]
 
 
 def test_a_vector_of_each_line(run, released, lines, vectors, tmp_path):

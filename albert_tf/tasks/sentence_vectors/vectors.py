@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Callable, Iterator, NamedTuple, Sequence
+from typing import Iterator, Sequence
 
 import numpy as np
 import scipy.linalg
 import tensorflow as tf
 
+from albert_tf.data.worker_pool import chunks
 from albert_tf.export.saved_model import TextSignature, export_model, sequence_features
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.settings import PredictingModel, SentenceEncoderSettings
@@ -17,13 +18,6 @@ from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.packing import SpecialTokens
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.weights.heads import checked_settings
-
-
-class Vectors(NamedTuple):
-    """The vectors of one text."""
-
-    text: int  # its index
-    pooled: np.ndarray  # float32 [H], by the model's pooling
 
 
 def prompted(settings: SentenceEncoderSettings, texts: Sequence[str], prompt_name: str | None = None) -> list[str]:
@@ -54,8 +48,10 @@ def text_vectors(
     return np.concatenate(vectors)[: len(texts)]
 
 
-def vectors_function(model: AlbertSentenceEncoder) -> Callable:
-    """A tf.function from ids, ragged int32 [batch, (seq)], to sentence_embedding, float32 [batch, H]."""
+def embed(
+    model: AlbertSentenceEncoder, rows: Sequence[np.ndarray], batch_size: int
+) -> Iterator[tuple[int, np.ndarray]]:
+    """The index and the vector, float32 [H], of each row of `token_ids`. Rows of similar lengths are in one batch."""
 
     @tf.function(autograph=False, input_signature=[tf.RaggedTensorSpec([None, None], tf.int32)])
     def vectors(ids):
@@ -63,28 +59,11 @@ def vectors_function(model: AlbertSentenceEncoder) -> Callable:
         mask = tf.ones_like(ids).to_tensor()
         return model(dict(input_ids=dense, input_mask=mask, segment_ids=tf.zeros_like(dense)))["sentence_embedding"]
 
-    return vectors
-
-
-def embed(vectors: Callable, rows: Sequence[np.ndarray], batch_size: int) -> Iterator[Vectors]:
-    """The vectors of all rows of `token_ids`, shortest first, so that the rows of a batch have similar lengths.
-
-    `vectors` is the vectors_function of a model.
-    """
-    for texts, ids in batches_by_length(rows, batch_size):
-        for text, pooled in zip(texts, vectors(ids).numpy()):
-            yield Vectors(int(text), pooled)
-
-
-def batches_by_length(
-    rows: Sequence[np.ndarray], batch_size: int
-) -> Iterator[tuple[np.ndarray, tf.RaggedTensor]]:
-    """Batches of rows, shortest first: the indices of the rows, and their ids, ragged int32 [batch, (seq)]."""
-    order = np.argsort([len(row) for row in rows], kind="stable")
-    for start in range(0, len(rows), batch_size):
-        batch = order[start : start + batch_size]
-        yield batch, tf.RaggedTensor.from_row_lengths(np.concatenate([rows[index] for index in batch]),
-                                                      [len(rows[index]) for index in batch])
+    order = np.argsort([len(row) for row in rows], kind="stable").tolist()
+    for batch in chunks(order, batch_size):
+        ids = tf.RaggedTensor.from_row_lengths(np.concatenate([rows[index] for index in batch]),
+                                               [len(rows[index]) for index in batch])
+        yield from zip(batch, vectors(ids).numpy())
 
 
 def export_sentence_encoder(
