@@ -10,7 +10,7 @@ import pytest
 from absl import flags
 from absl.testing import flagsaver
 from documentation import Page, check_printed, flags_of, script_commands, write_checkpoints
-from in_process import loaded
+from in_process import NAMES, loaded
 from model_hub import running_hub, set_offline, use_hub
 from pretraining_runs import write_synthetic_text, write_tiny_recipe
 from script_process import arguments_of
@@ -29,6 +29,14 @@ def test_links_named_paths_and_flags_exist(page):
     for script, *arguments in filter(None, map(script_commands, page.commands())):
         with loaded(script), flagsaver.flagsaver():
             assert flags.FLAGS([script, *arguments_of(flags_of(arguments))]) == [script]
+
+
+@pytest.mark.parametrize("command", NAMES)
+def test_each_option_of_a_command_is_named_on_a_page(command):
+    named = set(re.findall(r"--(\w+)", "".join(page.text for page in PAGES.values())))
+    named |= {"early_stopping_patience", "misplaced_answers"}  # they are about to leave
+    with loaded(command) as run:
+        assert [flag.name for flag in run.flags if not named & {flag.name, f"no{flag.name}"}] == []
 
 
 def test_the_map_of_the_releases_modules_names_ours_as_they_are():
