@@ -185,9 +185,14 @@ def move(path: str, new_path: str) -> None:
         os.replace(path, new_path)
 
 
+def _is_file(path: str) -> bool:
+    """Whether there is a file. At ram://, the beginning of another file's name exists too, as a folder."""
+    return tf.io.gfile.exists(path) and not (is_remote(path) and tf.io.gfile.isdir(path))
+
+
 def move_back(path: str, new_path: str) -> None:
     """Undoes move, which may have failed, and removes folders that are empty now."""
-    if tf.io.gfile.exists(new_path):
+    if _is_file(new_path):
         move(new_path, path)
     with contextlib.suppress(OSError):
         os.removedirs(os.path.dirname(new_path))
@@ -203,7 +208,7 @@ def replace_files(earlier: Iterable[str], new: Mapping[str, str], temporary: str
         move(*paths)
 
     moves = [(path, os.path.join(temporary, f"{number}.earlier")) for number, path in enumerate(earlier)
-             if tf.io.gfile.exists(path)]
+             if _is_file(path)]
     stages = [[each for each in moves if each[0].endswith(_LAST) == is_last] for is_last in (True, False)]
     stages += [[(new[path], path) for path in new if path.endswith(_LAST) == is_last] for is_last in (False, True)]
     for path in new.values():

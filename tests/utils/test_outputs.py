@@ -624,3 +624,10 @@ with locked({str(tmp_path / "x")!r}):
     ended = subprocess.run([sys.executable, "-c", program], timeout=100, capture_output=True, text=True)
     assert ended.stdout == "True ['.albert_tf', '.x.lock', 'albert_tf.']\n", ended.stderr
     assert not names(tmp_path)
+
+
+def test_a_new_remote_file_is_written_beside_its_manifest_whose_name_begins_as_its_own():
+    path = "ram://new_set/x"
+    with output_set({path: [path]}) as written:
+        write_text(written.temporary[path], "content")
+    assert tf.io.gfile.GFile(path).read() == "content"
