@@ -34,7 +34,6 @@ def test_links_named_paths_and_flags_exist(page):
 @pytest.mark.parametrize("command", NAMES)
 def test_each_option_of_a_command_is_named_on_a_page(command):
     named = set(re.findall(r"--(\w+)", "".join(page.text for page in PAGES.values())))
-    named |= {"early_stopping_patience", "misplaced_answers"}  # they are about to leave
     with loaded(command) as run:
         assert [flag.name for flag in run.flags if not named & {flag.name, f"no{flag.name}"}] == []
 
