@@ -291,10 +291,10 @@ def model_files(folder: str, kind: str, made_from: dict[str, Any], last: Collect
     """A block that writes a model into a folder that may have other files, too. Only one may run at a time.
 
     The files in `last`, without which the others are no model, are removed at first, and the block must write them
-    last. After an error without any of them, what the block has added is removed: settings alone are no model. The
-    manifest is .KIND.manifest.json.
+    last. After an error without any of them, a folder that had no files is empty again, since settings alone are no
+    model; in another folder, new files may be somebody else's, and stay. The manifest is .KIND.manifest.json.
     """
-    manifest, before = _manifest_in(folder, kind), names_in(folder)
+    manifest, was_empty = _manifest_in(folder, kind), all(name.startswith(".") for name in names_in(folder))
     with output(manifest) as temporary:
         _write_manifest(temporary, dict(complete=False, files={name: {} for name in last}, made_from=made_from))
     for name in last:
@@ -302,11 +302,10 @@ def model_files(folder: str, kind: str, made_from: dict[str, Any], last: Collect
     try:
         yield
     except BaseException:
-        if not any(tf.io.gfile.exists(os.path.join(folder, name)) for name in last):
+        if was_empty and not any(tf.io.gfile.exists(os.path.join(folder, name)) for name in last):
             for name in names_in(folder):
-                if name not in before and not name.startswith("."):
+                if not name.startswith("."):
                     remove(os.path.join(folder, name))
-        if all(name.startswith(".") for name in names_in(folder)):
             remove(manifest)
         raise
     files = {name: _entry(os.path.join(folder, name)) for name in last}
