@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from typing import Any, Mapping
+from typing import Any, Mapping, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -16,8 +16,11 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.encoder import Encoder, starts_of_tokens
 from albert_tf.modeling.layers import LayerNorm, ReleaseDense, ReleaseLayer
-from albert_tf.modeling.operations import dropouts
+from albert_tf.modeling.operations import Dropouts, dropouts
 from albert_tf.modeling.settings import EncoderSettings, Settings
+
+# Labels, or weights of examples: one value for all outputs, or by the output's name.
+Labels: TypeAlias = "tf.Tensor | Mapping[str, tf.Tensor] | None"
 
 
 class ConfiguredModel(keras.Model):
@@ -36,7 +39,7 @@ class ConfiguredModel(keras.Model):
     # Whether the outputs of the head depend on the pooler.
     uses_pooler: bool = False
 
-    def __init__(self, config: AlbertConfig, **keywords):
+    def __init__(self, config: AlbertConfig, **keywords: Any):
         settings = {name: keywords.pop(name) for name in self.SETTINGS.argument_names() if name in keywords}
         super().__init__(**keywords)
         self.config, self.settings = config, self.SETTINGS(**settings)
@@ -57,7 +60,7 @@ class ConfiguredModel(keras.Model):
         """The largest number of tokens of a row when raw text is read."""
         return self.settings.row_length(self.config)
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: object = None) -> None:
         """Does nothing, since the constructor has made all variables."""
         self.built = True
 
@@ -66,7 +69,7 @@ class ConfiguredModel(keras.Model):
         return dict(name=self.name, trainable=self.trainable, config=self.config.to_dict(), **self.arguments())
 
     @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects=None) -> ConfiguredModel:
+    def from_config(cls, config: dict[str, Any], custom_objects: object = None) -> ConfiguredModel:
         """The model that `get_config` describes."""
         arguments = dict(config)
         trainable = arguments.pop("trainable", True)
@@ -86,14 +89,14 @@ class ConfiguredModel(keras.Model):
         """
         return {name: tf.TensorSpec([batch_size, seq_length], tf.int32, name) for name in ENCODER_INPUTS}
 
-    def export(self, filepath, **kwargs):
+    def export(self, filepath: str, **kwargs: Any) -> None:
         """Writes a SavedModel. Its endpoint `serve` maps a dict of inputs of any length to the head's outputs."""
         archive = keras.export.ExportArchive()
         archive.track(self)
         archive.add_endpoint("serve", lambda inputs: self.exported_outputs(self(inputs)), [self.input_specs()])
         archive.write_out(filepath, **kwargs)
 
-    def __call__(self, inputs, *args, **kwargs):
+    def __call__(self, inputs: Mapping[str, tf.Tensor], *args: Any, **kwargs: Any) -> Any:
         """The same as in Keras, but raises ValueError within a model of Keras 3, which would not train our weights."""
         keras_3 = sys.modules.get("keras.src.backend.common.global_state")  # of Keras 3 alone
         if keras_3 and keras_3.get_global_attribute("current_call_ctx"):
@@ -101,15 +104,17 @@ class ConfiguredModel(keras.Model):
                              "models of `from albert_tf import keras`")
         return super().__call__(inputs, *args, **kwargs)
 
-    def predict_step(self, data):
+    def predict_step(self, data: Any) -> dict[str, tf.Tensor]:
         """The same as in Keras, but returns the outputs of the head only."""
         return self.head_outputs(super().predict_step(data))
 
-    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None):
+    def compute_loss(self, x: Mapping[str, tf.Tensor], y: Labels, y_pred: dict[str, tf.Tensor],
+                     sample_weight: Labels = None) -> tf.Tensor:
         """The same as in Keras, for the outputs of the head."""
         return super().compute_loss(x, y, self._compiled_outputs(y_pred, y), sample_weight)
 
-    def compute_metrics(self, x, y, y_pred, sample_weight):
+    def compute_metrics(self, x: Mapping[str, tf.Tensor], y: Labels, y_pred: dict[str, tf.Tensor],
+                        sample_weight: Labels) -> dict[str, tf.Tensor]:
         """The same as in Keras, for the outputs of the head."""
         return super().compute_metrics(x, y, self._compiled_outputs(y_pred, y), sample_weight)
 
@@ -121,7 +126,7 @@ class ConfiguredModel(keras.Model):
         """The outputs of the head that an export has."""
         return self.head_outputs(outputs)
 
-    def _compiled_outputs(self, outputs, labels):
+    def _compiled_outputs(self, outputs: dict[str, tf.Tensor], labels: Labels) -> dict[str, tf.Tensor] | tf.Tensor:
         """The arguments of losses and metrics: a dict, or the tensor itself for a single output without a name."""
         outputs = self.head_outputs(outputs)
         are_named = isinstance(labels, dict) or isinstance(self.compiled_loss._user_losses, dict)
@@ -148,7 +153,7 @@ def register(model_class: type) -> type:
 ENCODER_INPUTS = ("input_ids", "input_mask", "segment_ids")
 
 
-def as_rows(inputs: Mapping, several: str) -> tuple[dict[str, tf.Tensor], int | tf.Tensor | None]:
+def as_rows(inputs: Mapping[str, tf.Tensor], several: str) -> tuple[dict[str, tf.Tensor], int | tf.Tensor | None]:
     """The encoder's inputs, [batch, seq] or [batch, n, seq], as [batch * n, seq], and n (None if there is none)."""
     has_several = (isinstance(inputs, Mapping) and "input_ids" in inputs
                    and tf.convert_to_tensor(inputs["input_ids"]).shape.rank == 3)
@@ -165,7 +170,7 @@ def side_by_side(rows: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
     return tf.reshape(rows, [-1, count, *rows.shape[1:]])
 
 
-def required(inputs: Mapping, names: tuple[str, ...], shape: str) -> list[tf.Tensor]:
+def required(inputs: Mapping[str, tf.Tensor], names: tuple[str, ...], shape: str) -> list[tf.Tensor]:
     """The tensors with these names, which must have one shape, with the rank of one in words, such as [batch, seq]."""
     if not isinstance(inputs, Mapping):
         raise ValueError(f"the model takes a dict of {', '.join(names)}, ..., which the tokenizer makes of texts. "
@@ -200,7 +205,8 @@ class Embeddings(ReleaseLayer):
         """The word table in the compute dtype, [V, E], for the masked-LM head."""
         return self.in_compute_dtype(self.word_embeddings)
 
-    def call(self, input_ids, segment_ids, dropouts, text_starts=None):
+    def call(self, input_ids: tf.Tensor, segment_ids: tf.Tensor, dropouts: Dropouts,
+             text_starts: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
         """word_embedding_output and embedding_output, [batch, seq, E] each, for ids, int32 [batch, seq]."""
         words = tf.gather(self.word_embeddings, input_ids)  # [batch, seq, E]
         # One-hot, as the release does on TPU: the table has only two rows, and the gradient is dense.
@@ -250,7 +256,7 @@ class AlbertModel(ConfiguredModel):
     HEAD_OUTPUTS = ("pooled_output", "sequence_output")
     SETTINGS = EncoderSettings
 
-    def __init__(self, config: AlbertConfig, **kwargs):
+    def __init__(self, config: AlbertConfig, **kwargs: Any):
         super().__init__(config, **kwargs)
         self.gradient_checkpointing = False
         self._random_pooler: np.ndarray | None = None
@@ -270,16 +276,16 @@ class AlbertModel(ConfiguredModel):
         with tf.init_scope():  # exports ask while they trace a graph, which cannot read values
             return self._random_pooler is not None and np.array_equal(self._random_pooler, self.pooler.kernel.numpy())
 
-    def exported_outputs(self, outputs):
+    def exported_outputs(self, outputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """The outputs that an export has: without pooled_output if the pooler is random."""
         left_out = ("pooled_output",) if self.has_random_pooler else ()
         return {name: value for name, value in self.head_outputs(outputs).items() if name not in left_out}
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, Any]:
         """The outputs that the class describes."""
         return self.encode(inputs, dropouts(inputs, training))
 
-    def encode(self, inputs: dict, dropouts) -> dict:
+    def encode(self, inputs: Mapping[str, tf.Tensor], dropouts: Dropouts) -> dict[str, Any]:
         """The same as `call`, with a Dropouts object that the caller can use for further dropouts."""
         input_ids, input_mask, segment_ids = required(inputs, ENCODER_INPUTS, "[batch, seq]")
         text_starts = inputs.get("text_starts")
@@ -295,7 +301,7 @@ class AlbertModel(ConfiguredModel):
             word_embedding_output=word_embedding_output,
         )
 
-    def outputs_of(self, layer_output: tf.Tensor, text_starts: tf.Tensor | None = None) -> dict:
+    def outputs_of(self, layer_output: tf.Tensor, text_starts: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
         """pooled_output [batch, H] and sequence_output [batch, seq, H], if a layer with this output is the last one."""
         if text_starts is None:
             first_tokens = layer_output[:, 0]

@@ -7,6 +7,8 @@ race_utils.py).
 
 from __future__ import annotations
 
+from typing import Any, Mapping
+
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
@@ -52,7 +54,7 @@ class AlbertClassifier(ConfiguredModel):
     SETTINGS = ClassifierSettings
     settings: ClassifierSettings
 
-    def __init__(self, config: AlbertConfig, num_labels: int, classifier_dropout_prob: float = 0.1, **settings):
+    def __init__(self, config: AlbertConfig, num_labels: int, classifier_dropout_prob: float = 0.1, **settings: Any):
         super().__init__(config, **settings)
         self.num_labels, self.classifier_dropout_prob = num_labels, classifier_dropout_prob
         _check_labels(self)
@@ -70,7 +72,7 @@ class AlbertClassifier(ConfiguredModel):
         """Whether the single logit is a score."""
         return self.num_labels == 1 and not self.settings.multi_label
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, Any]:
         """The outputs that the class describes."""
         dropout = dropouts(inputs, training)
         rows, windows = as_rows(inputs, "windows")
@@ -101,7 +103,7 @@ class AlbertTokenClassifier(ConfiguredModel):
     SETTINGS = TokenClassifierSettings
     settings: TokenClassifierSettings
 
-    def __init__(self, config: AlbertConfig, num_labels: int, classifier_dropout_prob: float = 0.1, **settings):
+    def __init__(self, config: AlbertConfig, num_labels: int, classifier_dropout_prob: float = 0.1, **settings: Any):
         super().__init__(config, **settings)
         self.num_labels, self.classifier_dropout_prob = num_labels, classifier_dropout_prob
         _check_labels(self)
@@ -109,7 +111,7 @@ class AlbertTokenClassifier(ConfiguredModel):
         self.classifier = OutputDense("cls/tokens/", config.hidden_size, num_labels, config.initializer_range)
         self.built = True
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, Any]:
         """The outputs that the class describes."""
         dropout = dropouts(inputs, training)
         outputs = self.albert.encode(inputs, dropout)
@@ -138,7 +140,7 @@ class AlbertMultipleChoice(ConfiguredModel):
     SETTINGS = MultipleChoiceSettings
     settings: MultipleChoiceSettings
 
-    def __init__(self, config: AlbertConfig, dropout_prob: float = 0.1, **settings):
+    def __init__(self, config: AlbertConfig, dropout_prob: float = 0.1, **settings: Any):
         super().__init__(config, **settings)
         bounds.check_finite("dropout_prob", dropout_prob, 0.0, 1.0)
         self.dropout_prob = dropout_prob
@@ -146,12 +148,14 @@ class AlbertMultipleChoice(ConfiguredModel):
         self.classifier = OutputDense("", config.hidden_size, 1, config.initializer_range)
         self.built = True
 
-    def input_specs(self, batch_size=None, seq_length=None, num_predictions=None):
+    def input_specs(
+        self, batch_size: int | None = None, seq_length: int | None = None, num_predictions: int | None = None
+    ) -> dict[str, tf.TensorSpec]:
         """The inputs' names, shapes and types; None is any size."""
         return {name: tf.TensorSpec([batch_size, self.settings.num_choices, seq_length], tf.int32, name)
                 for name in ENCODER_INPUTS}
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, Any]:
         """The outputs that the class describes."""
         dropout = dropouts(inputs, training)
         rows, choices = self._rows(inputs)
@@ -160,7 +164,7 @@ class AlbertMultipleChoice(ConfiguredModel):
         is_choice = tf.reduce_max(rows["input_mask"], axis=1, keepdims=True) > 0  # [batch * choices, 1]
         return dict(outputs, logits=tf.reshape(tf.where(is_choice, logits, MISSING_CHOICE), [-1, choices]))
 
-    def _rows(self, inputs) -> tuple[dict, int | tf.Tensor | None]:
+    def _rows(self, inputs: Mapping[str, tf.Tensor]) -> tuple[dict[str, tf.Tensor], int | tf.Tensor | None]:
         """The inputs as [batch * choices, seq], and the number of choices."""
         if "input_ids" not in inputs or tf.convert_to_tensor(inputs["input_ids"]).shape.rank != 2:
             tensors = required(inputs, ENCODER_INPUTS, "[batch, choices, seq]")

@@ -8,14 +8,16 @@ of them per layer: for albert_xxlarge these take more memory than the activation
 from __future__ import annotations
 
 import re
-from typing import Any, Callable, NamedTuple
+from typing import Callable, Iterator, NamedTuple, TypeVar
 
 import tensorflow as tf
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.layers import LayerNorm, ReleaseDense, activation, add_bias, layer_norm
-from albert_tf.modeling.operations import compiled, cudnn_attention, dropped, has_cudnn_kernel
+from albert_tf.modeling.operations import Dropouts, compiled, cudnn_attention, dropped, has_cudnn_kernel
+
+Weights = TypeVar("Weights")  # a tuple of tensors, or of such tuples
 
 
 class AttentionWeights(NamedTuple):
@@ -55,7 +57,7 @@ class AttentionBlock(keras.layers.Layer):
         return AttentionWeights(tf.cast(kernel, self.compute_dtype), tf.cast(bias, self.compute_dtype),
                                 *self.output_dense.weights_for_step(), *self.layer_norm.weights_for_step())
 
-    def call(self, x, additive_mask, weights: AttentionWeights, dropouts):
+    def call(self, x: tf.Tensor, additive_mask: tf.Tensor, weights: AttentionWeights, dropouts: Dropouts) -> tf.Tensor:
         """x: [batch * seq, H]; additive_mask: see masked_scores. Returns the shape of x."""
         heads = self.config.num_attention_heads
         batch, seq = tf.shape(additive_mask)[0], additive_mask.shape[-1] or tf.shape(additive_mask)[-1]
@@ -103,7 +105,7 @@ class FeedForwardBlock(keras.layers.Layer):
         return FeedForwardWeights(*self.intermediate.weights_for_step(),
                                   *self.output_dense.weights_for_step(), *self.layer_norm.weights_for_step())
 
-    def call(self, x, weights: FeedForwardWeights, dropouts):
+    def call(self, x: tf.Tensor, weights: FeedForwardWeights, dropouts: Dropouts) -> tf.Tensor:
         """x: [batch * seq, H]. Returns the same shape."""
         act = activation(self.config.hidden_act, dropouts.training)
         wide = act(add_bias(tf.matmul(x, weights.intermediate_kernel), weights.intermediate_bias))
@@ -112,7 +114,8 @@ class FeedForwardBlock(keras.layers.Layer):
                           dropouts.next_mask(self.config.hidden_dropout_prob))
 
 
-def attention(query, key, value, additive_mask, *dropout):
+def attention(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, additive_mask: tf.Tensor,
+              *dropout: tf.Tensor) -> tf.Tensor:
     """The mean of the values, weighted by the softmax of the products of query and keys.
 
     query, key and value are [batch, heads, seq, head_size]; the query includes the factor 1 / sqrt(head_size).
@@ -124,7 +127,8 @@ def attention(query, key, value, additive_mask, *dropout):
 
 
 @tf.custom_gradient
-def attention_in_training(query, key, value, additive_mask, *dropout):
+def attention_in_training(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, additive_mask: tf.Tensor,
+                          *dropout: tf.Tensor) -> tuple[tf.Tensor, Callable]:
     """attention, with the gradient of FlashAttention-2 (Dao, 2023), which needs no dropout mask and no sums of scores.
 
     Let p be the softmax, y = dropout(p), and u the gradient of y. The gradient of the scores is y u - p sum(y u), since
@@ -137,7 +141,7 @@ def attention_in_training(query, key, value, additive_mask, *dropout):
     context = tf.matmul(probabilities, value)
     before_dropout = (scores, additive_mask, log_sums) if dropout else ()
 
-    def gradient(upstream):
+    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor | None, ...]:
         of_probabilities = tf.matmul(upstream, value, transpose_b=True)
         of_scores = _gradient_of_scores(probabilities, of_probabilities, context, upstream, *before_dropout)
         return (tf.matmul(of_scores, key), tf.matmul(of_scores, query, transpose_a=True),
@@ -147,7 +151,8 @@ def attention_in_training(query, key, value, additive_mask, *dropout):
 
 
 @compiled
-def _softmax_and_log_sums(scores, additive_mask, *dropout):
+def _softmax_and_log_sums(scores: tf.Tensor, additive_mask: tf.Tensor,
+                          *dropout: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | None]:
     masked = tf.cast(scores, tf.float32) + additive_mask
     largest = tf.reduce_max(masked, axis=-1, keepdims=True)
     exponentials = tf.exp(masked - largest)
@@ -157,7 +162,8 @@ def _softmax_and_log_sums(scores, additive_mask, *dropout):
 
 
 @compiled
-def _gradient_of_scores(probabilities, of_probabilities, context, of_context, *before_dropout):
+def _gradient_of_scores(probabilities: tf.Tensor, of_probabilities: tf.Tensor, context: tf.Tensor,
+                        of_context: tf.Tensor, *before_dropout: tf.Tensor) -> tf.Tensor:
     dtype = probabilities.dtype
     probabilities, of_probabilities, context, of_context = (
         tf.cast(tensor, tf.float32) for tensor in (probabilities, of_probabilities, context, of_context))
@@ -196,7 +202,8 @@ class Encoder(keras.layers.Layer):
         self.ffn_blocks = [FeedForwardBlock(config, scope) for scope in scopes[: config.num_ffn_blocks]]
         self.built = True
 
-    def call(self, embedding_output, input_mask, dropouts, recompute=False, text_starts=None):
+    def call(self, embedding_output: tf.Tensor, input_mask: tf.Tensor, dropouts: Dropouts, recompute: bool = False,
+             text_starts: tf.Tensor | None = None) -> list[tf.Tensor]:
         """The outputs of all layers (and inner groups), [batch, seq, H] each, for embedding_output [batch, seq, E]."""
         if self.embedding_hidden_mapping_in is not None:
             embedding_output = self.embedding_hidden_mapping_in(embedding_output)  # [batch, seq, H]
@@ -215,20 +222,21 @@ class Encoder(keras.layers.Layer):
             outputs.append(tf.reshape(x, shape))
         return outputs
 
-    def weights_for_step(self) -> tuple[list, list]:
+    def weights_for_step(self) -> tuple[list[AttentionWeights], list[FeedForwardWeights]]:
         """The weights of all attention and all feed-forward blocks, made once per step for all layers."""
         return ([block.weights_for_step() for block in self.attention_blocks],
                 [block.weights_for_step() for block in self.ffn_blocks])
 
-    def blocks_in_order(self):
+    def blocks_in_order(self) -> Iterator[tuple[int, int]]:
         """The indices of the attention and of the feed-forward block of every layer and inner group, in order."""
         for attention_layer, ffn_layer in zip(self.config.attention_blocks, self.config.ffn_blocks):
             yield from zip(attention_layer, ffn_layer)
 
-    def layer(self, a: int, f: int, mask, dropouts, number: int):
+    def layer(self, a: int, f: int, mask: tf.Tensor, dropouts: Dropouts,
+              number: int) -> Callable[[tf.Tensor, tuple[AttentionWeights, FeedForwardWeights]], tf.Tensor]:
         """The layer with an index, `number`, and blocks a and f, as a function of x [batch * seq, H] and weights."""
 
-        def apply(x, weights):
+        def apply(x: tf.Tensor, weights: tuple[AttentionWeights, FeedForwardWeights]) -> tf.Tensor:
             attention_weights, ffn_weights = weights
             own = dropouts.for_layer(number)
             x = self.attention_blocks[a](x, mask, attention_weights, own)
@@ -248,7 +256,7 @@ def masked_scores(input_mask: tf.Tensor, text_starts: tf.Tensor | None = None) -
     return tf.where(starts[:, None, :, None] == starts[:, None, None, :], 0.0, MASKED_SCORE)
 
 
-def starts_of_tokens(text_starts: tf.Tensor, seq) -> tf.Tensor:
+def starts_of_tokens(text_starts: tf.Tensor, seq: tf.Tensor) -> tf.Tensor:
     """For each token, the index of its text's first token, int32 [batch, seq]. text_starts: see AlbertModel."""
     starts = text_starts[:, None]  # [batch, 1, texts + 1]
     return tf.reduce_max(tf.where(starts <= tf.range(seq)[:, None], starts, 0), axis=-1)
@@ -278,17 +286,19 @@ def block_variable(name: str) -> BlockVariable | None:
     return BlockVariable(int(match[1]), int(match[2]), match[3]) if match else None
 
 
-def recomputed(layer: Callable[[tf.Tensor, Any], tf.Tensor]) -> Callable:
+def recomputed(
+    layer: Callable[[tf.Tensor, Weights], tf.Tensor]
+) -> Callable[[tf.Tensor, Weights], tuple[tf.Tensor, Weights]]:
     """Wraps a layer, a deterministic function of x and weights, so that only these are kept for its gradient.
 
     The result returns the layer's output, and the weights to pass to the next layer: in the backward pass, the
     gradients of all layers are then added one after the other instead of being kept.
     """
 
-    def call(x: tf.Tensor, weights):
+    def call(x: tf.Tensor, weights: Weights) -> tuple[tf.Tensor, Weights]:
         @tf.custom_gradient
-        def output_and_weights(x, *flat):
-            def backward(upstream, *later_gradients):
+        def output_and_weights(x: tf.Tensor, *flat: tf.Tensor) -> tuple[tuple[tf.Tensor, ...], Callable]:
+            def backward(upstream: tf.Tensor, *later_gradients: tf.Tensor) -> tuple[tf.Tensor, ...]:
                 again = _dependent_on(upstream, x)
                 with tf.GradientTape() as tape:
                     tape.watch((again, flat))

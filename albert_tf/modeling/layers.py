@@ -5,7 +5,7 @@ Every variable has its name in the release's checkpoints ("bert/pooler/dense/ker
 
 from __future__ import annotations
 
-from typing import Callable
+from typing import Any, Callable, Sequence
 
 import tensorflow as tf
 
@@ -26,18 +26,18 @@ class ReleaseLayer(keras.layers.Layer):
     Variables are cast explicitly: Keras would cast shared weights once for each layer that reads them.
     """
 
-    def __init__(self, **kwargs):
+    def __init__(self, **kwargs: Any):
         super().__init__(autocast=False, **kwargs)
         self.built = True
 
-    def variable(self, name: str, shape, initializer: str | float) -> tf.Variable:
+    def variable(self, name: str, shape: Sequence[int], initializer: str | float) -> tf.Variable:
         """Adds a variable with the release's name. A number is the standard deviation of a truncated normal."""
         if isinstance(initializer, float):
             initializer = keras.initializers.TruncatedNormal(stddev=initializer)
         return self.add_weight(name=name, shape=shape, initializer=initializer, dtype=tf.float32,
                                experimental_autocast=False)
 
-    def in_compute_dtype(self, tensor) -> tf.Tensor:
+    def in_compute_dtype(self, tensor: tf.Tensor | tf.Variable) -> tf.Tensor:
         """Casts a tensor to the layer's compute dtype."""
         return tf.cast(tensor, self.compute_dtype)
 
@@ -50,7 +50,7 @@ class ReleaseDense(ReleaseLayer):
     """
 
     def __init__(self, scope: str, input_size: int, output_size: int, initializer_range: float, use_bias: bool = True,
-                 dtype=None):
+                 dtype: tf.DType | None = None):
         super().__init__(dtype=dtype)
         self.kernel = self.variable(f"{scope}/kernel", [input_size, output_size], initializer_range)
         self.bias = self.variable(f"{scope}/bias", [output_size], "zeros") if use_bias else None
@@ -59,7 +59,7 @@ class ReleaseDense(ReleaseLayer):
         """Kernel and bias in the compute dtype, for all layers that share them."""
         return self.in_compute_dtype(self.kernel), self.in_compute_dtype(self.bias)
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         """x times the kernel, plus the bias."""
         # Not tf.matmul: TensorFlow 2.21's product of [batch, 1, seq, H] and [H, outputs] is wrong and accesses memory
         # out of bounds (tensorflow issue 117700). tensordot multiplies matrices.
@@ -83,7 +83,7 @@ class OutputDense(ReleaseLayer):
         self.kernel = self.variable(f"{scope}output_weights", [output_size, input_size], initializer_range)
         self.bias = self.variable(f"{scope}output_bias", [output_size], "zeros")
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         """x times the transposed kernel, plus the bias, float32."""
         return tf.matmul(tf.cast(x, tf.float32), self.kernel, transpose_b=True) + self.bias
 
@@ -103,12 +103,13 @@ class LayerNorm(ReleaseLayer):
         """Gamma and beta, always float32, as arguments of layer_norm."""
         return tf.convert_to_tensor(self.gamma), tf.convert_to_tensor(self.beta)
 
-    def call(self, x, training=False):
+    def call(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Normalises x. The result is in the compute dtype."""
         return self.in_compute_dtype(layer_norm(x, tf.zeros([], x.dtype), *self.weights_for_step(), training))
 
 
-def layer_norm(x, residual, gamma, beta, training: bool, dropout: tuple = ()) -> tf.Tensor:
+def layer_norm(x: tf.Tensor, residual: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, training: bool,
+               dropout: tuple[tf.Tensor, ...] = ()) -> tf.Tensor:
     """LayerNorm of dropout(x) + residual, [..., size], as a function of its weights, in the dtype of x.
 
     A scalar residual is a constant. gamma and beta are float32 [size]. `dropout` is the result of Dropouts.next_mask.
@@ -117,20 +118,21 @@ def layer_norm(x, residual, gamma, beta, training: bool, dropout: tuple = ()) ->
     return (_fused_layer_norm if training else _layer_norm)(x, residual, gamma, beta, *dropout)
 
 
-def _layer_norm(x, residual, gamma, beta, *dropout):
+def _layer_norm(x: tf.Tensor, residual: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, *dropout: tf.Tensor) -> tf.Tensor:
     total = _total(x, residual, *dropout)
     centred = total - tf.reduce_mean(total, axis=-1, keepdims=True)
     scale = tf.math.rsqrt(tf.reduce_mean(tf.square(centred), axis=-1, keepdims=True) + LAYER_NORM_EPSILON)
     return tf.cast(centred * scale * gamma + beta, x.dtype)
 
 
-def _total(x, residual, *dropout):
+def _total(x: tf.Tensor, residual: tf.Tensor, *dropout: tf.Tensor) -> tf.Tensor:
     return dropped(tf.cast(x, tf.float32), *dropout) + tf.cast(residual, tf.float32)
 
 
 @tf.custom_gradient
-def _fused_layer_norm(x, residual, gamma, beta, *dropout):
-    def gradient(upstream):
+def _fused_layer_norm(x: tf.Tensor, residual: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor,
+                      *dropout: tf.Tensor) -> tuple[tf.Tensor, Callable]:
+    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor | None, ...]:
         of_x, of_total, *of_weights = _gradients_of_layer_norm(x, residual, gamma, upstream, *dropout)
         of_residual = None if residual.shape.rank == 0 else of_x if of_total is None else of_total
         return of_x, of_residual, *of_weights, *[None] * len(dropout)
@@ -142,7 +144,8 @@ _layer_norm_in_training = compiled(_layer_norm)
 
 
 @compiled
-def _gradients_of_layer_norm(x, residual, gamma, upstream, *dropout):
+def _gradients_of_layer_norm(x: tf.Tensor, residual: tf.Tensor, gamma: tf.Tensor, upstream: tf.Tensor,
+                             *dropout: tf.Tensor) -> tuple[tf.Tensor | None, ...]:
     """The gradients of x, x + residual (None if it equals x's gradient), gamma and beta.
 
     XLA for GPUs would keep a product in memory, in float32, for both the sums over rows and those over columns. The
@@ -167,7 +170,7 @@ def _gradients_of_layer_norm(x, residual, gamma, upstream, *dropout):
             tf.reduce_sum(upstream * normalised, rows), tf.reduce_sum(upstream, rows))
 
 
-def activation(name: str, training: bool = False) -> Callable:
+def activation(name: str, training: bool = False) -> Callable[[tf.Tensor], tf.Tensor]:
     """The activation function with the name of a config's hidden_act."""
     return (_FUSED_ACTIVATIONS if training else _ACTIVATIONS)[name]
 
@@ -181,7 +184,7 @@ _ACTIVATIONS = {
 }
 
 
-def _in_float32(function: Callable) -> Callable:
+def _in_float32(function: Callable[[tf.Tensor], tf.Tensor]) -> Callable[[tf.Tensor], tf.Tensor]:
     """Computes an activation in float32 and rounds once. XLA would round to bfloat16 after each operation, slowly."""
     return lambda x: tf.cast(function(tf.cast(x, tf.float32)), x.dtype)
 

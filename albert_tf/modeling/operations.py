@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Callable
+from typing import Callable, Mapping, TypeVar
 
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
@@ -23,10 +23,12 @@ from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 from albert_tf import devices
 from albert_tf.utils import imports
 
+Nested = TypeVar("Nested")  # a tensor, or tuples, lists and dicts of tensors
+
 # --- chains -----------------------------------------------------------------------------------------------------------
 
 
-def compiled(chain: Callable, is_separate: bool = True) -> Callable:
+def compiled(chain: Callable[..., Nested], is_separate: bool = True) -> Callable[..., Nested]:
     """Compiles a chain, a function of tensors, with XLA; on a TPU, it is a part of the step that XLA compiles.
 
     Each shape is compiled once: this is for training, which has few. is_separate: whether the inputs and outputs are
@@ -34,10 +36,10 @@ def compiled(chain: Callable, is_separate: bool = True) -> Callable:
     """
 
     @tf.function(jit_compile=True, autograph=False)
-    def function(*inputs):
+    def function(*inputs: tf.Tensor | tuple[tf.Tensor, ...]) -> Nested:
         return optimization_barrier(chain(*optimization_barrier(inputs))) if is_separate else chain(*inputs)
 
-    def computed(*inputs):
+    def computed(*inputs: tf.Tensor | tuple[tf.Tensor, ...]) -> Nested:
         if devices.is_tpu():
             return chain(*inputs)
         imports.start_xla()
@@ -46,10 +48,10 @@ def compiled(chain: Callable, is_separate: bool = True) -> Callable:
     return computed
 
 
-def fused(chain: Callable, is_separate: bool = True) -> Callable:
+def fused(chain: Callable[..., tf.Tensor], is_separate: bool = True) -> Callable[..., tf.Tensor]:
     """Compiles a chain with one result, and its gradient, as `compiled` does. Integer tensors have no gradient."""
 
-    def gradient(inputs, upstream):
+    def gradient(inputs: tuple[tf.Tensor, ...], upstream: tf.Tensor) -> tuple[tf.Tensor | None, ...]:
         with tf.GradientTape() as tape:
             tape.watch([tensor for tensor in inputs if tensor.dtype.is_floating])
             output = chain(*inputs)
@@ -58,13 +60,13 @@ def fused(chain: Callable, is_separate: bool = True) -> Callable:
     forward, backward = compiled(chain, is_separate), compiled(gradient, is_separate)
 
     @tf.custom_gradient
-    def with_gradient(*inputs):
+    def with_gradient(*inputs: tf.Tensor) -> tuple[tf.Tensor, Callable]:
         return forward(*inputs), lambda upstream: backward(inputs, upstream)
 
     return lambda *inputs: (chain if devices.is_tpu() else with_gradient)(*inputs)
 
 
-def optimization_barrier(values):
+def optimization_barrier(values: Nested) -> Nested:
     """The same tensors or None, which XLA does not compute together with the ops that use them, except on a TPU."""
     if devices.is_tpu():
         return values
@@ -74,7 +76,7 @@ def optimization_barrier(values):
 
 
 @tf.custom_gradient
-def _barrier(tensors):
+def _barrier(tensors: list[tf.Tensor]) -> tuple[list[tf.Tensor], Callable]:
     return gen_xla_ops.xla_optimization_barrier(tensors), lambda *upstream: upstream
 
 
@@ -89,7 +91,7 @@ class Dropouts:
     masks that they have in the whole batch.
     """
 
-    def __init__(self, seed, part=0):
+    def __init__(self, seed: tf.Tensor | None, part: tf.Tensor | int = 0):
         self._seed, self._part, self._count = seed, part, 0
 
     @property
@@ -101,7 +103,7 @@ class Dropouts:
         """The dropouts of an encoder layer, with the same masks each time that the layer is computed."""
         return type(self)(None if self._seed is None else self._seed + [1 + number, 0], self._part)
 
-    def next_mask(self, rate: float) -> tuple:
+    def next_mask(self, rate: float) -> tuple[tf.Tensor, ...]:
         """Seed, part and rate of the next mask, as arguments of `dropped`; () for no dropout."""
         if self._seed is None or not rate:
             return ()
@@ -114,7 +116,7 @@ class Dropouts:
         return _dropout(x, *mask) if mask else x
 
 
-def dropouts(inputs: dict, training) -> Dropouts:
+def dropouts(inputs: Mapping[str, tf.Tensor], training: bool) -> Dropouts:
     """The dropouts of a call of a model, none without training.
 
     If the inputs have no dropout_seed, int32 [2], it is random; if they have no dropout_part (see Dropouts), it is 0.
@@ -139,21 +141,21 @@ def dropped(x: tf.Tensor, seed: tf.Tensor | None = None, rate: tf.Tensor | None 
 
 
 @tf.custom_gradient
-def _dropout(x, *mask):
+def _dropout(x: tf.Tensor, *mask: tf.Tensor) -> tuple[tf.Tensor, Callable]:
     """The gradient is the same function of the upstream gradient, so both passes share one program."""
     return _dropout_in_float32(x, *mask), lambda upstream: (_dropout_in_float32(upstream, *mask), None, None)
 
 
 @compiled
-def _dropout_in_float32(x, *mask):
+def _dropout_in_float32(x: tf.Tensor, *mask: tf.Tensor) -> tf.Tensor:
     return tf.cast(dropped(tf.cast(x, tf.float32), *mask), x.dtype)
 
 
-def _random_bits(seed, x):
+def _random_bits(seed: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
     """Random uint32 of the shape of x: a hash of the seed's two words and of each value's position in the batch."""
     one, two = (tf.bitcast(seed[word], tf.uint32) for word in range(2))
 
-    def word_hash(high):  # of the position; 0 changes nothing, since it is mixed to 0
+    def word_hash(high: tf.Tensor) -> tf.Tensor:  # of the position; 0 changes nothing, since it is mixed to 0
         return _mixed(tf.bitwise.bitwise_xor(tf.bitwise.bitwise_xor(_mixed(one), two), _mixed(high)))
 
     # Static sizes are numbers: operations for them would have to be traced in each program with a mask.
@@ -170,7 +172,7 @@ def _random_bits(seed, x):
     return _mixed(tf.bitwise.bitwise_xor(bits, positions))
 
 
-def _row_starts(part, rows, row_size):
+def _row_starts(part: tf.Tensor, rows: tf.Tensor | int, row_size: tf.Tensor | int) -> tuple[tf.Tensor, tf.Tensor]:
     """The positions of the first values of a part's rows in the whole batch: low and high words, uint32 [rows]."""
     part, rows, row_size = (tf.cast(number, tf.int64) for number in (part, rows, row_size))
     starts = (part * rows + tf.range(rows)) * row_size
@@ -178,7 +180,7 @@ def _row_starts(part, rows, row_size):
     return tf.cast(low, tf.uint32), tf.cast(tf.bitwise.right_shift(starts, tf.constant(32, tf.int64)), tf.uint32)
 
 
-def _mixed(bits):
+def _mixed(bits: tf.Tensor) -> tf.Tensor:
     """MurmurHash3's finalizer (Appleby, 2011): flipping a bit flips each bit of the result with probability 1/2."""
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
         bits = tf.bitwise.bitwise_xor(bits, tf.bitwise.right_shift(bits, tf.constant(shift, tf.uint32)))
@@ -192,7 +194,7 @@ def _mixed(bits):
 _LARGEST_HEAD = 128
 
 
-def has_cudnn_kernel(query, additive_mask, *dropout) -> bool:
+def has_cudnn_kernel(query: tf.Tensor, additive_mask: tf.Tensor, *dropout: tf.Tensor) -> bool:
     """Whether cuDNN computes encoder.attention: in bfloat16, for rows of one text, on Ampere or later GPUs.
 
     There is no dropout, since XLA counts the calls of a process: a resumed run would drop other probabilities.
@@ -202,7 +204,7 @@ def has_cudnn_kernel(query, additive_mask, *dropout) -> bool:
             and not dropout and head_size % 8 == 0 and head_size <= _LARGEST_HEAD)
 
 
-def cudnn_attention(query, key, value, additive_mask):
+def cudnn_attention(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, additive_mask: tf.Tensor) -> tf.Tensor:
     """encoder.attention and its gradient, as one operation of cuDNN. The scores are never in memory.
 
     The compiler for NVIDIA GPUs takes calls of cuDNN by name, with settings as JSON: those that
@@ -220,11 +222,11 @@ def cudnn_attention(query, key, value, additive_mask):
     scores = [batch, heads, seq, seq]
 
     @tf.custom_gradient
-    def attend(query, key, value):
+    def attend(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor) -> tuple[tf.Tensor, Callable]:
         context, sums, _ = _call("Softmax", scores, dict(bmm1=_axes(3, 3), bmm2=_axes(3, 2)),
                                  [query, key, value, *masks], [result, statistics, workspace])
 
-        def gradient(upstream):
+        def gradient(upstream: tf.Tensor) -> list[tf.Tensor]:
             products = dict(bmm1_grad_gemm1=_axes(2, 2), bmm1_grad_gemm2=_axes(3, 2),
                             bmm2_grad_gemm1=_axes(2, 2), bmm2_grad_gemm2=_axes(3, 3))
             *gradients, _ = _call("SoftmaxBackward", scores, products,
@@ -236,13 +238,14 @@ def cudnn_attention(query, key, value, additive_mask):
     return attend(query, key, value)
 
 
-def _axes(left: int, right: int) -> dict:
+def _axes(left: int, right: int) -> dict[str, list[int]]:
     """The contracted axes of a product of the arrays of all heads."""
     return dict(lhs_contracting_dimensions=[left], rhs_contracting_dimensions=[right],
                 lhs_batch_dimensions=[0, 1], rhs_batch_dimensions=[0, 1])
 
 
-def _call(kind: str, scores: list[int], products: dict[str, dict], operands: list, results: list) -> list:
+def _call(kind: str, scores: list[int], products: dict[str, dict[str, list[int]]], operands: list[tf.Tensor],
+          results: list[tf.TensorSpec]) -> list[tf.Tensor]:
     config = dict(
         algorithm=dict(algo_id=0, math_type="TENSOR_OP_MATH", tuning_knobs={"17": 1, "24": 0}, is_cudnn_frontend=True),
         intermediate_tensor_shape=dict(element_type="BF16", dimensions=scores, is_dynamic_dimension=[False] * 4,

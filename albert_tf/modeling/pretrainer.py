@@ -6,6 +6,8 @@ al., 2023, arXiv 2301.08810).
 
 from __future__ import annotations
 
+from typing import Any, Callable, Mapping
+
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
@@ -26,7 +28,7 @@ class MaskedLmHead(ReleaseLayer):
         self.layer_norm = LayerNorm(f"{scope}/LayerNorm", config.embedding_size)
         self.output_bias = self.variable("cls/predictions/output_bias", [config.vocab_size], "zeros")
 
-    def call(self, sequence_output, positions, word_embeddings):
+    def call(self, sequence_output: tf.Tensor, positions: tf.Tensor, word_embeddings: tf.Tensor) -> tf.Tensor:
         """The logits of the tokens at positions, int32 [batch, predictions]: float32 [batch, predictions, V].
 
         word_embeddings, [V, E], are from Embeddings.weights_for_step.
@@ -42,7 +44,9 @@ class MaskedLmHead(ReleaseLayer):
 class MaskedLmModel(ConfiguredModel):
     """Base class of models that predict at masked_lm_positions, int32 [batch, predictions]."""
 
-    def input_specs(self, batch_size=None, seq_length=None, num_predictions=None):
+    def input_specs(
+        self, batch_size: int | None = None, seq_length: int | None = None, num_predictions: int | None = None
+    ) -> dict[str, tf.TensorSpec]:
         """The inputs' names, shapes and types; None is any size."""
         positions = tf.TensorSpec([batch_size, num_predictions], tf.int32, "masked_lm_positions")
         return dict(super().input_specs(batch_size, seq_length), masked_lm_positions=positions)
@@ -61,14 +65,14 @@ class AlbertPretrainer(MaskedLmModel):
     HEAD_OUTPUTS = ("mlm_logits", "sop_logits")
     SETTINGS = PretrainerSettings
 
-    def __init__(self, config: AlbertConfig, **kwargs):
+    def __init__(self, config: AlbertConfig, **kwargs: Any):
         super().__init__(config, **kwargs)
         self.albert = AlbertModel(config)
         self.masked_lm = MaskedLmHead(config)
         self.sentence_order = OutputDense("cls/seq_relationship/", config.hidden_size, 2, config.initializer_range)
         self.built = True
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, Any]:
         """The outputs that the class describes."""
         positions, = required(inputs, ("masked_lm_positions",), "[batch, predictions]")
         outputs = self.albert.encode(inputs, dropouts(inputs, training))
@@ -96,7 +100,7 @@ class AlbertPhonemePretrainer(MaskedLmModel):
     SETTINGS = PhonemePretrainerSettings
     settings: PhonemePretrainerSettings
 
-    def __init__(self, config: AlbertConfig, num_words: int = 30000, **settings):
+    def __init__(self, config: AlbertConfig, num_words: int = 30000, **settings: Any):
         super().__init__(config, **settings)
         self.num_words = num_words
         self.albert = AlbertModel(config)
@@ -104,7 +108,7 @@ class AlbertPhonemePretrainer(MaskedLmModel):
         self.words = OutputDense("cls/words/", config.hidden_size, num_words, config.initializer_range)
         self.built = True
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, Any]:
         """The outputs that the class describes."""
         positions, = required(inputs, ("masked_lm_positions",), "[batch, predictions]")
         outputs = self.albert.encode(inputs, dropouts(inputs, training))
@@ -123,7 +127,7 @@ class AlbertPhonemePretrainer(MaskedLmModel):
 
     def word_losses(self, vectors: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """The cross entropy of each word, and whether it has the largest logit: float32 [rows] each."""
-        def losses(block):
+        def losses(block: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
             logits = self.words(block[0])
             hits = tf.equal(tf.argmax(logits, axis=-1, output_type=tf.int32), block[1])
             return tf.nn.sparse_softmax_cross_entropy_with_logits(block[1], logits), tf.cast(hits, tf.float32)
@@ -141,12 +145,14 @@ def _blocks(rows: tf.Tensor) -> tf.Tensor:
 
 
 @tf.custom_gradient
-def _summed_loss(vectors, kernel, bias, labels, weights):
+def _summed_loss(vectors: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, labels: tf.Tensor,
+                 weights: tf.Tensor) -> tuple[tf.Tensor, Callable]:
     """The sum of the weighted cross entropies of vectors [rows, H] times kernel [words, H] transposed plus bias."""
     rounded_kernel, blocks = tf.cast(kernel, vectors.dtype), (_blocks(vectors), _blocks(labels), _blocks(weights))
     count, size, width = blocks[0].shape
 
-    def add(i, total, of_kernel, of_bias, of_vectors):
+    def add(i: tf.Tensor, total: tf.Tensor, of_kernel: tf.Tensor, of_bias: tf.Tensor,
+            of_vectors: tf.TensorArray) -> tuple[tf.Tensor | tf.TensorArray, ...]:
         x, label, weight = (values[i] for values in blocks)
         logits = tf.cast(tf.matmul(x, rounded_kernel, transpose_b=True), tf.float32) + bias  # [size, words]
         losses, of_logits = tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(features=logits, labels=label)
@@ -162,7 +168,7 @@ def _summed_loss(vectors, kernel, bias, labels, weights):
         maximum_iterations=count)
     of_vectors = tf.reshape(gradients.stack(), [-1, width])[: vectors.shape[0]]
 
-    def gradient(upstream):
+    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor | None, ...]:
         return tf.cast(upstream, vectors.dtype) * of_vectors, upstream * of_kernel, upstream * of_bias, None, None
 
     return total, gradient

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Mapping
+from typing import Any, Mapping
 
 import tensorflow as tf
 
@@ -37,7 +37,7 @@ class AlbertSentenceEncoder(ConfiguredModel):
     SETTINGS = SentenceEncoderSettings
     settings: SentenceEncoderSettings
 
-    def __init__(self, config: AlbertConfig, pooling: str = "mean", normalize: bool = False, **settings):
+    def __init__(self, config: AlbertConfig, pooling: str = "mean", normalize: bool = False, **settings: Any):
         super().__init__(config, pooling=pooling, normalize=normalize, **settings)
         truncate_dim, depths = self.settings.truncate_dim, self.settings.distillation_depths
         if truncate_dim is not None:
@@ -58,7 +58,7 @@ class AlbertSentenceEncoder(ConfiguredModel):
             vectors = vectors[:, : self.settings.truncate_dim]
         return normalized(vectors) if self.settings.normalize else vectors
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, Any]:
         """The outputs that the class describes."""
         rows, texts = as_rows(inputs, "texts")
         outputs = self.albert.encode(rows, dropouts(inputs, training))

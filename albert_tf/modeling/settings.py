@@ -84,7 +84,7 @@ class Settings(options.Config):
         None, "Of an encoder of phonemes: the symbol of each id, from 0, and NUL for ids without a symbol. None: "
         "unknown, or an encoder of text.")
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in self.names():
             object.__setattr__(self, name, _in_tuples(getattr(self, name)))
         super().__post_init__()
@@ -265,7 +265,7 @@ class SentenceEncoderSettings(Settings):
         (), "Numbers of first layers that learned the vectors of a teacher as well, so that the model can be cut to "
         "them.", bounds.LAYERS))
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("prompts", "default_prompt_name"):
             object.__setattr__(self, name, getattr(self, name) or None)
         super().__post_init__()

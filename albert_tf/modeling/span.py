@@ -6,12 +6,14 @@ AlbertConditionalSpan, for 2.0, predicts the end of an answer from its start (re
 
 from __future__ import annotations
 
+from typing import Any, Mapping
+
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.albert_model import AlbertModel, ConfiguredModel, register, required
 from albert_tf.modeling.layers import LayerNorm, OutputDense, ReleaseDense
-from albert_tf.modeling.operations import dropouts
+from albert_tf.modeling.operations import Dropouts, dropouts
 from albert_tf.modeling.settings import ConditionalSpanSettings, SpanSettings
 from albert_tf.utils import bounds
 
@@ -27,13 +29,13 @@ class AlbertSpan(ConfiguredModel):
     HEAD_OUTPUTS = ("start_logits", "end_logits")
     SETTINGS = SpanSettings
 
-    def __init__(self, config: AlbertConfig, **settings):
+    def __init__(self, config: AlbertConfig, **settings: Any):
         super().__init__(config, **settings)
         self.albert = AlbertModel(config)
         self.span = OutputDense("cls/squad/", config.hidden_size, 2, config.initializer_range)
         self.built = True
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, Any]:
         """The outputs that the class describes."""
         outputs = self.albert.encode(inputs, dropouts(inputs, training))
         start, end = tf.unstack(self.span(outputs["sequence_output"]), axis=-1)  # [batch, seq] each
@@ -77,7 +79,7 @@ class AlbertConditionalSpan(ConfiguredModel):
     SETTINGS = ConditionalSpanSettings
 
     def __init__(self, config: AlbertConfig, start_n_top: int = 5, end_n_top: int = 5, dropout_prob: float = 0.1,
-                 **settings):
+                 **settings: Any):
         super().__init__(config, **settings)
         bounds.CANDIDATES.check("start_n_top", start_n_top)
         bounds.CANDIDATES.check("end_n_top", end_n_top)
@@ -99,12 +101,14 @@ class AlbertConditionalSpan(ConfiguredModel):
         """The smallest number of tokens of a sequence that the beam can search."""
         return max(self.start_n_top, self.end_n_top)
 
-    def input_specs(self, batch_size=None, seq_length=None, num_predictions=None):
+    def input_specs(
+        self, batch_size: int | None = None, seq_length: int | None = None, num_predictions: int | None = None
+    ) -> dict[str, tf.TensorSpec]:
         """The inputs' names, shapes and types; None is any size."""
         p_mask = tf.TensorSpec([batch_size, seq_length], tf.int32, "p_mask")
         return dict(super().input_specs(batch_size, seq_length), p_mask=p_mask)
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, Any]:
         """The outputs that the class describes."""
         _, p_mask = required(inputs, ("input_ids", "p_mask"), "[batch, seq]")
         dropout = dropouts(inputs, training)
@@ -121,7 +125,7 @@ class AlbertConditionalSpan(ConfiguredModel):
             return dict(outputs, start_log_probs=start_log_probs, end_log_probs=end_log_probs, cls_logits=cls_logits)
         return dict(outputs, **self._beam(tokens, start_log_probs, is_masked), cls_logits=cls_logits)
 
-    def _beam(self, tokens, start_log_probs, is_masked):
+    def _beam(self, tokens: tf.Tensor, start_log_probs: tf.Tensor, is_masked: tf.Tensor) -> dict[str, tf.Tensor]:
         seq = tokens.shape[1]
         if seq is not None and seq < self.beam_width:
             raise ValueError(f"the beam has {self.beam_width} candidates, but the sequence has {seq} tokens only")
@@ -134,7 +138,7 @@ class AlbertConditionalSpan(ConfiguredModel):
                     end_top_log_probs=tf.reshape(end_top_log_probs, flat),
                     end_top_index=tf.reshape(end_top_index, flat))
 
-    def _end_log_probs(self, tokens, start_tokens, is_masked):
+    def _end_log_probs(self, tokens: tf.Tensor, start_tokens: tf.Tensor, is_masked: tf.Tensor) -> tf.Tensor:
         """The end's log probabilities, float32 [batch, starts, seq], for start_tokens [batch, starts, H]."""
         shape = tf.concat([tf.shape(start_tokens)[:2], tf.shape(tokens)[1:]], axis=0)  # [batch, starts, seq, H]
         pairs = tf.concat([tf.broadcast_to(tokens[:, None], shape),
@@ -142,7 +146,7 @@ class AlbertConditionalSpan(ConfiguredModel):
         hidden = self.end_layer_norm(tf.tanh(self.end_hidden(pairs)))
         return tf.nn.log_softmax(_masked(tf.squeeze(self.end(hidden), -1), is_masked[:, None]))
 
-    def _answerability(self, tokens, start_logits, dropout):
+    def _answerability(self, tokens: tf.Tensor, start_logits: tf.Tensor, dropout: Dropouts) -> tf.Tensor:
         """The logit that there is no answer, [batch], from [CLS] and the mean token weighted by start probability."""
         weights = tf.cast(tf.nn.softmax(start_logits), tokens.dtype)
         expected_start = tf.einsum("bsh,bs->bh", tokens, weights)
