@@ -8,7 +8,8 @@ import contextlib
 import signal
 import sys
 import time
-from typing import Any, Callable, Iterator, Sequence
+from types import FrameType, TracebackType
+from typing import Any, Callable, Iterator, Mapping, NoReturn, Sequence
 
 import tensorflow as tf
 from absl import logging
@@ -18,6 +19,7 @@ from albert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW
 from albert_tf.utils.processes import announcing, ending_signals, leave_terminal
 from albert_tf.utils.progress import LINE_SECONDS, Bar, MovingRate, count_of
 
+Logs = Mapping[str, Any]  # numbers by name, or arrays of jax that may not be computed yet
 _CURVE_STEPS = 20  # between two points of a curve
 _BAR_SECONDS = 1  # between two losses of a bar; the host waits for a loss, and so for its step
 
@@ -29,7 +31,7 @@ class StepCallback(keras.callbacks.Callback):
         super().__init__()
         self._first_step = first_step
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: Logs) -> None:
         """Calls on_step."""
         try:
             self.on_step(self._first_step + batch + 1, logs)
@@ -39,7 +41,7 @@ class StepCallback(keras.callbacks.Callback):
         except StopIteration as error:
             raise RuntimeError(f"step {self._first_step + batch + 1}: a callback raised StopIteration") from error
 
-    def on_step(self, step: int, logs: dict) -> None:
+    def on_step(self, step: int, logs: Logs) -> None:
         """Called after each step of the run."""
         raise NotImplementedError
 
@@ -61,7 +63,7 @@ class Progress(StepCallback):
             self._bar = Bar(total=num_train_steps, initial=first_step, unit="step", desc="training")
         self._rate, self._last_line = MovingRate(), time.monotonic()
 
-    def on_step(self, step, logs):
+    def on_step(self, step: int, logs: Logs) -> None:
         """Updates the bar, or logs a line."""
         more = self._saving.seconds_after(step)
         for moving in (self._rate, *([self._bar.rate] if self._bar else [])):
@@ -85,7 +87,7 @@ class Progress(StepCallback):
             logging.info("step %d of %d, loss %.4f, learning rate %.3g%s%s", step, self._total, logs["loss"],
                          logs["learning_rate"], rate, time_left)
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: Logs | None = None) -> None:
         """Closes the bar."""
         if self._bar is not None:
             self._bar.close()
@@ -99,14 +101,14 @@ class Curves(StepCallback):
         self._total = num_train_steps
         self._writer = tf.summary.create_file_writer(directory)
 
-    def on_step(self, step, logs):
+    def on_step(self, step: int, logs: Logs) -> None:
         """Writes a point of each curve."""
         if step % _CURVE_STEPS == 0 or step == self._total:
             with self._writer.as_default(step=step):
                 for name, value in logs.items():
                     tf.summary.scalar(name, value)
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: Logs | None = None) -> None:
         """Closes the curves' file."""
         self._writer.close()
 
@@ -127,13 +129,13 @@ class Saving(StepCallback):
         self._written: concurrent.futures.Future | None = None  # by the thread
         self._seconds = 0.0  # that the last call took
 
-    def __enter__(self):
+    def __enter__(self) -> Saving:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self._thread.shutdown()
 
-    def on_step(self, step, logs):
+    def on_step(self, step: int, logs: Logs) -> None:
         """Saves if a multiple of the interval, or the last step, has been reached."""
         if self._written is not None and self._written.done():
             self._wait()
@@ -193,14 +195,16 @@ class EndOnSignal(StepCallback):
         self._saved_step: int | None = None  # in the block of `saved`
         self._raised: BaseException | None = None  # after a signal
 
-    def __enter__(self):
+    def __enter__(self) -> EndOnSignal:
         handlers: dict = dict.fromkeys(ending_signals(), self._receive if self._handles else signal.SIG_IGN)
         if self._handles:
             handlers[signal.SIGINT] = self._receive
         self._previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         return self
 
-    def __exit__(self, kind, error, _):
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         # Code in C that a signal interrupts, and TensorFlow's device scopes, raise other errors instead.
@@ -222,7 +226,7 @@ class EndOnSignal(StepCallback):
         finally:
             self._saved_step = None
 
-    def on_step(self, step, logs):
+    def on_step(self, step: int, logs: Logs) -> None:
         """Saves and ends the run after a signal; with several processes, if any got one by the previous step."""
         self._step = step
         received = self._received
@@ -234,14 +238,14 @@ class EndOnSignal(StepCallback):
             self._save(step)
             self._end(step)
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: Logs | None = None) -> None:
         """Ends the run if a process received a signal in the last step, which is saved."""
         for each in self._largest:
             self._received = int(each)
             if self._received:
                 self._end(self._step)
 
-    def _receive(self, number, _):
+    def _receive(self, number: int, _: FrameType | None) -> None:
         if self._raised is not None:  # the block ends already
             return
         if number == self._received == signal.SIGINT:
@@ -252,7 +256,7 @@ class EndOnSignal(StepCallback):
         if self._saved_step is not None:
             self._end(self._saved_step)
 
-    def _end(self, step):
+    def _end(self, step: int) -> NoReturn:
         assert self._received is not None
         logging.info("ending after %s; step %d is saved", signal.Signals(self._received).name, step)
         self._raised = SystemExit(128 + self._received)
@@ -267,22 +271,22 @@ class SkippedSteps(StepCallback):
         self._known: int | None = None
         self._unseen: list[tuple[int, Any]] = []  # steps, and the numbers of skipped steps after them
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: Logs | None = None) -> None:
         """Starts from the model's count, since a resumed run may have skipped steps before."""
         self._known = int(tf.convert_to_tensor(self.model.skipped_steps))
 
-    def on_step(self, step, logs):
+    def on_step(self, step: int, logs: Logs) -> None:
         """Checks this step, or on jax the previous one, so that the device need not wait."""
         self._unseen.append((step, logs["skipped_steps"]))
         if len(self._unseen) > devices.is_jax(self.model.distribute_strategy):
             self._check(*self._unseen.pop(0))
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: Logs | None = None) -> None:
         """Checks the last step."""
         for each in self._unseen:
             self._check(*each)
 
-    def _check(self, step: int, skipped_steps) -> None:
+    def _check(self, step: int, skipped_steps: Any) -> None:
         """Warns of a skipped step, and raises ValueError after many in a row."""
         skipped = int(skipped_steps)
         if skipped == self._known:

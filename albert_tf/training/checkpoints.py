@@ -10,7 +10,7 @@ import errno
 import fnmatch
 import os
 import re
-from typing import Iterable, Iterator
+from typing import TYPE_CHECKING, Iterable, Iterator
 
 import tensorflow as tf
 from absl import logging
@@ -21,6 +21,9 @@ from albert_tf.training.config import BEST
 from albert_tf.training.optimizer import SLOTS
 from albert_tf.utils.files import check_no_wildcard, names_in
 from albert_tf.utils.outputs import checkpoint_reader, output_checkpoint, write_text
+
+if TYPE_CHECKING:
+    from albert_tf.training.trainer import Trainer
 
 NAME = "model.ckpt"
 # No run starts in the folder of a model in another format, since it would replace its config and settings.
@@ -44,7 +47,7 @@ class Checkpoints:
     `keep` is the number of model.ckpt-STEP to keep. `writes`: whether this process writes files.
     """
 
-    def __init__(self, directory: str, trainer, config: AlbertConfig, keep: int = 5, writes: bool = True):
+    def __init__(self, directory: str, trainer: Trainer, config: AlbertConfig, keep: int = 5, writes: bool = True):
         check_no_wildcard(directory)
         self.directory, self._config, self._keep, self._writes = directory, config, keep, writes
         self._saved_step: int | None = None
@@ -149,7 +152,7 @@ class Checkpoints:
                              f"{described(differences, path, 'this model')}. Choose another --output_dir, or use the "
                              "model of the run")
 
-    def _check_variables(self, reader) -> None:
+    def _check_variables(self, reader: tf.train.CheckpointReader) -> None:
         """Raises ValueError if a checkpoint lacks a variable of the model or a slot, or has others that trained."""
         model = self._checkpoint.model
         stored = {(name, slot) for _, name, slot in stored_variables(reader.get_variable_to_shape_map())}

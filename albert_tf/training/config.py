@@ -78,7 +78,7 @@ class Devices(Precision, group="Devices"):
         8, "Has no effect, since TensorFlow 2 detects the number of cores. Scripts for the release can set it.",
         bounds.DEVICES)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.runtime != "jax":
             return
@@ -146,7 +146,7 @@ class FineTuningTraining(Training, group="Training"):
         ALL, "The weights that train. all: all. head: the head, with the pooler if the head reads it. last_K, such as "
         "last_2: the head and the last K layers, which needs layers that do not share their weights with earlier ones.")
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         for one, other in (("train_step", "num_train_epochs"), ("warmup_step", "warmup_proportion")):
             if getattr(self, one) is not None and getattr(self, other) is not None:
@@ -192,7 +192,7 @@ class Schedule:
     start_warmup_step: int = 0
     poly_power: float = 1.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("num_train_steps", "save_checkpoints_steps"):
             bounds.STEPS.check(name, getattr(self, name))
 

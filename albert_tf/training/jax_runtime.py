@@ -108,7 +108,7 @@ class JaxStrategy(tf.distribute.OneDeviceStrategy):
         return self._largest(jax.make_array_from_process_local_data(
             self.sharding((_MACHINES, _DEVICES)), values, (self.num_devices,)))
 
-    def sharding(self, *axes) -> NamedSharding:
+    def sharding(self, *axes: str | tuple[str, ...] | None) -> NamedSharding:
         """How an array is divided among devices. `axes` has the mesh's axes for each axis of the array."""
         return NamedSharding(self.mesh, PartitionSpec(*axes))
 
@@ -169,7 +169,7 @@ class Steps:
                 shard.data.copy_to_host_async()
         self._changed.clear()
 
-        def store():
+        def store() -> None:
             for variable, array in zip(variables, arrays):
                 variable.assign(_on_host(array))
 
@@ -187,7 +187,7 @@ class _Program:
     it returns the function's outputs and replaces the values that it writes.
     """
 
-    def __init__(self, function, batch: dict[str, np.ndarray], strategy: JaxStrategy):
+    def __init__(self, function: Callable[[Any], Any], batch: dict[str, np.ndarray], strategy: JaxStrategy):
         self._names, self._strategy = sorted(batch), strategy
         self._batch_sharding = strategy.sharding((_MACHINES, _DEVICES))
         compiled = tf.function(function, jit_compile=True, autograph=False)
@@ -204,7 +204,7 @@ class _Program:
         program = _stable_hlo(compiled.experimental_get_compiler_ir(zeros)(stage="hlo_serialized"))
         exported = self._exported(program, zeros)
 
-        def call(arrays, kept, written):
+        def call(arrays: list[jax.Array], kept: list[jax.Array], written: list[jax.Array]) -> Any:
             values = {**dict(zip(self._kept, kept)), **dict(zip(self.written, written))}
             return exported.call(arrays, [values[key] for key in self.variables])
 
@@ -221,7 +221,7 @@ class _Program:
         """
         outputs = tf.nest.flatten(self._structure)
 
-        def placeholder(_, values):
+        def placeholder(_: list[jax.Array], values: list[jax.Array]) -> tuple[list[jax.Array], list[jax.Array]]:
             return ([jax.numpy.zeros(output.shape, output.dtype.as_numpy_dtype) for output in outputs],
                     [value for key, value in zip(self.variables, values) if key in self.written])
 

@@ -23,12 +23,13 @@ class WarmupThenDecay(keras.optimizers.schedules.LearningRateSchedule):
     So the rate drops at the end of the warm-up. Before start_warmup_step it is negative. Both are as in the release.
     """
 
-    def __init__(self, learning_rate, num_train_steps, num_warmup_steps, start_warmup_step=0, poly_power=1.0):
+    def __init__(self, learning_rate: float, num_train_steps: int, num_warmup_steps: int, start_warmup_step: int = 0,
+                 poly_power: float = 1.0):
         self._arguments = dict(learning_rate=learning_rate, num_train_steps=num_train_steps,
                                num_warmup_steps=num_warmup_steps, start_warmup_step=start_warmup_step,
                                poly_power=poly_power)
 
-    def __call__(self, step):
+    def __call__(self, step: tf.Tensor | tf.Variable | int) -> tf.Tensor:
         """The learning rate at a step, float32."""
         step = tf.cast(step, tf.float32)
         rate, total, warmup, start, power = (tf.constant(float(value)) for value in self._arguments.values())
@@ -38,7 +39,7 @@ class WarmupThenDecay(keras.optimizers.schedules.LearningRateSchedule):
         since_start = step - start
         return tf.where(since_start < warmup, rate * (since_start / warmup), decayed)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, float]:
         """The arguments of the constructor, for Keras."""
         return dict(self._arguments)
 
@@ -69,6 +70,8 @@ def learning_rate_schedule(
     return WarmupThenDecay(learning_rate, num_train_steps, num_warmup_steps, start_warmup_step, poly_power)
 
 
+# By the device and the data type of variables: the numbers of an update, by name.
+Coefficients = dict[tuple[str, tf.DType], dict[str, tf.Tensor]]
 SLOTS = ("m", "v")  # the names of the two moments in checkpoints
 # Regular expressions that are searched in a variable's name; "bias" also matches output_bias.
 NOT_DECAYED = ["LayerNorm", "layer_norm", "bias"]
@@ -92,10 +95,10 @@ class ReleaseOptimizer(keras.optimizers.legacy.Optimizer):
     """
 
     def __init__(
-        self, learning_rate=0.001, beta_1: float = 0.9, beta_2: float = 0.999, epsilon: float = 1e-6,
-        weight_decay: float = 0.01, exclude_from_weight_decay: Sequence[str] = (),
-        exclude_from_layer_adaptation: Sequence[str] = (), bias_correction: bool = False, name: str = "lamb",
-        **arguments,
+        self, learning_rate: float | keras.optimizers.schedules.LearningRateSchedule = 0.001, beta_1: float = 0.9,
+        beta_2: float = 0.999, epsilon: float = 1e-6, weight_decay: float = 0.01,
+        exclude_from_weight_decay: Sequence[str] = (), exclude_from_layer_adaptation: Sequence[str] = (),
+        bias_correction: bool = False, name: str = "lamb", **arguments: Any,
     ):
         super().__init__(name, **arguments)
         self._set_hyper("learning_rate", learning_rate)
@@ -148,12 +151,12 @@ class ReleaseOptimizer(keras.optimizers.legacy.Optimizer):
             exclude_from_weight_decay=self.exclude_from_weight_decay,
             exclude_from_layer_adaptation=self.exclude_from_layer_adaptation, bias_correction=self.bias_correction)
 
-    def _create_slots(self, var_list):
+    def _create_slots(self, var_list: Sequence[tf.Variable]) -> None:
         for slot in SLOTS:
             for variable in var_list:
                 self.add_slot(variable, slot)
 
-    def _prepare_local(self, var_device, var_dtype, apply_state):
+    def _prepare_local(self, var_device: str, var_dtype: tf.DType, apply_state: Coefficients) -> None:
         super()._prepare_local(var_device, var_dtype, apply_state)  # lr_t
         # The differences are computed in float64, since in float32 1 - 0.999 has a relative error of 5e-5.
         values = dict(beta_1=self.beta_1, one_minus_beta_1=1 - self.beta_1, beta_2=self.beta_2,
@@ -166,7 +169,9 @@ class ReleaseOptimizer(keras.optimizers.legacy.Optimizer):
                 m_correction=tf.cast(1 / (1 - self.beta_1**step), var_dtype),
                 v_correction=tf.cast(1 / (1 - self.beta_2**step), var_dtype))
 
-    def _resource_apply_dense(self, grad, var, apply_state=None):
+    def _resource_apply_dense(
+        self, grad: tf.Tensor, var: tf.Variable, apply_state: Coefficients | None = None
+    ) -> tf.Operation:
         place = var.device, var.dtype.base_dtype
         coefficients = (apply_state or {}).get(place) or self._fallback_apply_state(*place)
         m, v = self.get_slot(var, "m"), self.get_slot(var, "v")
@@ -176,13 +181,18 @@ class ReleaseOptimizer(keras.optimizers.legacy.Optimizer):
         return tf.group(*[variable.assign(value, use_locking=self._use_locking, read_value=False)
                           for variable, value in ((m, new_m), (v, new_v), (var, new_variable))])
 
-    def _resource_apply_sparse(self, grad, var, indices, apply_state=None):
+    def _resource_apply_sparse(
+        self, grad: tf.Tensor, var: tf.Variable, indices: tf.Tensor, apply_state: Coefficients | None = None
+    ) -> tf.Operation:
         # The moments of all rows decay in every step, also of rows without a gradient.
         dense = tf.convert_to_tensor(tf.IndexedSlices(grad, indices, var.shape))
         return self._resource_apply_dense(dense, var, apply_state)
 
 
-def _updated(variable, m, v, gradient, coefficients, decays: bool, adapts: bool):
+def _updated(
+    variable: tf.Variable, m: tf.Variable, v: tf.Variable, gradient: tf.Tensor, coefficients: dict[str, tf.Tensor],
+    decays: bool, adapts: bool
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """The new values of a variable and its two moments, as a pure function of tensors.
 
     Operations have the order and grouping of tensorflow_addons' LAMB, so that results are equal bit for bit.

@@ -177,7 +177,7 @@ def _why_finished(step: int, last_step: int) -> str | None:
     return f"step {step} of {last_step} is done" if step == last_step else None
 
 
-def _take_steps(trainer: Trainer, batches, checkpoints: Checkpoints, batch_size: int, schedule: Schedule,
+def _take_steps(trainer: Trainer, batches: Iterable, checkpoints: Checkpoints, batch_size: int, schedule: Schedule,
                 evaluator: Evaluator | None, first_step: int, writes: bool, lengths: Sequence[int]) -> None:
     """Trains to the last step, with the callbacks of a run."""
     last_step, output_dir = schedule.num_train_steps, checkpoints.directory

@@ -139,7 +139,7 @@ class _HostDataset(tf.distribute.DistributedDataset):
         return iter(self._dataset)
 
     @property
-    def element_spec(self):
+    def element_spec(self) -> Any:
         """The types and shapes of a batch."""
         return self._dataset.element_spec
 
@@ -159,7 +159,7 @@ def values_of_all(strategy: tf.distribute.Strategy, value: int) -> list[int]:
         return [value]
 
     @tf.function(autograph=False)
-    def on_replicas():
+    def on_replicas() -> tf.Tensor:
         return strategy.run(lambda: tf.constant([value], tf.int64))
 
     return strategy.gather(on_replicas(), axis=0).numpy().tolist()

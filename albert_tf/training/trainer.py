@@ -14,13 +14,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from typing import Any, Callable, Iterator, Mapping
+from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from albert_tf import devices, keras
 from albert_tf.training.config import MOST_PARTS, Devices
-from albert_tf.training.objective import Objective
+from albert_tf.training.objective import Batch, Objective, Tensors
+from albert_tf.training.optimizer import ReleaseOptimizer
 from albert_tf.training.strategy import resolve_strategy
 
 
@@ -96,6 +98,7 @@ def on_batches(
 
 CLIP_NORM = 1.0
 MOST_SKIPPED_IN_A_ROW = 100  # after so many steps with gradients that are not finite, a run does not recover
+GradientsAndLosses = tuple[list[tf.Tensor], Tensors]
 # In a micro-batch, if the loss compares all rows of the batch: its gradient with respect to what it compares.
 _OUTPUT_GRADIENT = "output_gradient"
 
@@ -148,13 +151,13 @@ class Trainer(keras.Model):
         self.skipped_in_a_row = _state("skipped_in_a_row")
         self.skipped_steps = _state("skipped_steps")
 
-    def compile(self, optimizer, **arguments):
+    def compile(self, optimizer: ReleaseOptimizer, **arguments: Any) -> None:
         """The same as in Keras, and makes the optimizer's slots."""
         super().compile(optimizer=optimizer, **arguments)
         # Slots are made here and not in the first step, since a checkpoint is restored before that.
         optimizer.build(self.model.trainable_variables)
 
-    def make_train_function(self, force=False):
+    def make_train_function(self, force: bool = False) -> Callable[[Iterator], Any]:
         """The same as in Keras, and for batches of several lengths and for jax."""
         if not self._shapes_vary and not devices.is_jax(self.distribute_strategy):
             return super().make_train_function(force)
@@ -163,7 +166,7 @@ class Trainer(keras.Model):
                                              self._jit_compile or self._rows_vary)
         return self.train_function
 
-    def make_test_function(self, force=False):
+    def make_test_function(self, force: bool = False) -> Callable[[Iterator], Any]:
         """The same as in Keras, and for jax."""
         if not devices.is_jax(self.distribute_strategy):
             return super().make_test_function(force)
@@ -177,16 +180,16 @@ class Trainer(keras.Model):
             return lambda: None
         return self.train_function.snapshot()
 
-    def value_of(self, variable: tf.Variable):
+    def value_of(self, variable: tf.Variable) -> tf.Variable | np.ndarray:
         """The current value of a variable that steps change."""
         return self.train_function.value_of(variable) if devices.is_jax(self.distribute_strategy) else variable
 
     @property
-    def metrics(self):
+    def metrics(self) -> Sequence[keras.metrics.Metric]:
         """The objective's metrics."""
         return self.objective.metrics
 
-    def evaluate(self, batches, steps: int, **arguments):
+    def evaluate(self, batches: Iterable, steps: int, **arguments: Any) -> Any:
         """The same as in Keras, for exactly `steps` batches."""
         counter = _BatchCounter()
         results = super().evaluate(batches, steps=steps, callbacks=[counter], **arguments)
@@ -197,7 +200,7 @@ class Trainer(keras.Model):
                              "the run started")
         return results
 
-    def train_step(self, batch):
+    def train_step(self, batch: Batch) -> Tensors:
         """Updates the weights once. Returns the losses, learning rate, gradient norm and number of skipped steps."""
         replica = tf.distribute.get_replica_context()
         denominators = self.objective.loss_denominators(batch)
@@ -212,25 +215,25 @@ class Trainer(keras.Model):
         skipped_steps = self._update(gradients, norm, variables)
         return dict(losses, learning_rate=learning_rate, gradient_norm=norm, skipped_steps=skipped_steps)
 
-    def _step_on_replicas(self, batch):
+    def _step_on_replicas(self, batch: Batch) -> Tensors:
         strategy = self.distribute_strategy
         logs = strategy.run(self.train_step, (batch,))
         self._train_counter.assign_add(1)
         return {name: strategy.experimental_local_results(value)[0] for name, value in logs.items()}
 
-    def _test_on_replicas(self, batch):
+    def _test_on_replicas(self, batch: Batch) -> Tensors:
         self.distribute_strategy.run(self.test_step, (batch,))
         for metric in self.metrics:  # in mixed precision, a graph does not list variables that are only assigned
             for variable in metric.variables:
                 variable.read_value()
         return dict(batches=self._test_counter.assign_add(1))  # the device computes it, so the host can wait for it
 
-    def test_step(self, batch):
+    def test_step(self, batch: Batch) -> Tensors:
         """Adds a batch to the objective's metrics."""
         self.objective.update_metrics(batch, in_parts(self._outputs, batch, self._parts))
         return {}
 
-    def _accumulated(self, batch, denominators, replica_id):
+    def _accumulated(self, batch: Batch, denominators: Tensors, replica_id: tf.Tensor) -> GradientsAndLosses:
         """The gradients and losses, summed over the micro-batches."""
         count, step = self.gradient_accumulation_steps, self.optimizer.iterations
         if self.objective.compares_batch and count > 1 and _OUTPUT_GRADIENT not in batch:
@@ -240,7 +243,7 @@ class Trainer(keras.Model):
             return self._sums_over_parts(batch, denominators, _dropout_seed(self._seed, step, replica_id))
         micro_batches = {name: _split(name, tensor, count) for name, tensor in batch.items()}
 
-        def add(i, sums=None):
+        def add(i: tf.Tensor | int, sums: GradientsAndLosses | None = None) -> GradientsAndLosses:
             micro_batch = {name: tensor[:, i] for name, tensor in micro_batches.items()}
             terms = self._sums_over_parts(micro_batch, denominators,
                                           _dropout_seed(self._seed, step, replica_id * count + i))
@@ -255,12 +258,14 @@ class Trainer(keras.Model):
         return tf.while_loop(lambda i, _: i < count, lambda i, sums: (i + 1, add(i, sums)), (1, sums),
                              parallel_iterations=1)[1]
 
-    def _needs_other_replicas(self, batch) -> bool:
+    def _needs_other_replicas(self, batch: Batch) -> bool:
         """Whether the loss of a micro-batch compares its rows with rows of other replicas."""
         return (bool(self.objective.compared_output) and _OUTPUT_GRADIENT not in batch
                 and tf.distribute.get_strategy().num_replicas_in_sync > 1)
 
-    def _output_gradient(self, batch, denominators, replica_id):
+    def _output_gradient(
+        self, batch: Batch, denominators: Tensors, replica_id: tf.Tensor
+    ) -> tuple[tf.Tensor, Tensors]:
         """The gradient with respect to the output that the loss compares, [rows, ...], and the losses (GradCache).
 
         The output of the whole batch is computed in micro-batches without the activations that gradients need. Computed
@@ -279,16 +284,17 @@ class Trainer(keras.Model):
             total, losses = self._compared_loss(output, batch, denominators)
         return tape.gradient(total, output), dict(losses, loss=total)
 
-    def _compared_output(self, batch, seed, part):
+    def _compared_output(self, batch: Batch, seed: tf.Tensor, part: tf.Tensor) -> tf.Tensor:
         outputs = self.model(dict(batch, dropout_seed=seed, dropout_part=part), training=True)
         return outputs[self.objective.compared_output]
 
-    def _compared_loss(self, output, batch, denominators):
+    def _compared_loss(self, output: tf.Tensor, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
         """This replica's share of the loss of the rows of all replicas, which each of them computes, and its terms."""
         replica = tf.distribute.get_replica_context()
         count = replica.num_replicas_in_sync
 
-        def of_all(rows):  # one tensor at a time: TensorFlow's gradient takes several only if their shapes are equal
+        def of_all(rows: tf.Tensor) -> tf.Tensor:
+            # One tensor at a time: TensorFlow's gradient takes several only if their shapes are equal.
             size, *others = rows.shape
             whole = replica.all_gather(tf.cast(rows, tf.float32) if rows.dtype.is_floating else rows, axis=0)
             return tf.cast(tf.ensure_shape(whole, [size and size * count, *others]), rows.dtype)
@@ -298,7 +304,7 @@ class Trainer(keras.Model):
         losses = self.objective.loss({self.objective.compared_output: output}, batch, denominators)
         return tf.nest.map_structure(lambda loss: loss / count, losses)
 
-    def _sums_over_parts(self, micro_batch, denominators, seed):
+    def _sums_over_parts(self, micro_batch: Batch, denominators: Tensors, seed: tf.Tensor) -> GradientsAndLosses:
         """The gradients and losses, summed over the parts of a micro-batch, which are computed at the same time."""
         if self._needs_other_replicas(micro_batch):
             return self._gradients_of_part(micro_batch, denominators, seed, tf.constant(0))
@@ -307,7 +313,9 @@ class Trainer(keras.Model):
         return ([tf.add_n(terms) for terms in zip(*gradients)],
                 {name: tf.add_n([terms[name] for terms in losses]) for name in losses[0]})
 
-    def _gradients_of_part(self, batch, denominators, seed, part):
+    def _gradients_of_part(
+        self, batch: Batch, denominators: Tensors, seed: tf.Tensor, part: tf.Tensor
+    ) -> GradientsAndLosses:
         with tf.GradientTape() as tape:
             if self._needs_other_replicas(batch):
                 total, losses = self._compared_loss(self._compared(batch, seed, part), batch, denominators)
@@ -325,7 +333,7 @@ class Trainer(keras.Model):
             gradients = [gradient / self.loss_scale.value for gradient in gradients]
         return gradients, dict(losses, loss=total)
 
-    def _update(self, gradients, norm, variables):
+    def _update(self, gradients: list[tf.Tensor], norm: tf.Tensor, variables: list[tf.Variable]) -> tf.Tensor:
         """Updates the weights, or skips the step if a gradient is not finite. Returns the number of skipped steps."""
         finite = tf.math.is_finite(norm)
         self.optimizer.apply(gradients, variables, skip=~finite, scale=CLIP_NORM / tf.maximum(norm, CLIP_NORM))
@@ -342,7 +350,7 @@ class _BatchCounter(keras.callbacks.Callback):
 
     count = 0
 
-    def on_test_batch_end(self, batch, logs=None):
+    def on_test_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
         self.count = batch + 1
 
 
@@ -371,7 +379,7 @@ def _summed(replica: tf.distribute.ReplicaContext, values: Any) -> Any:
     return values if replica.num_replicas_in_sync == 1 else replica.all_reduce(tf.distribute.ReduceOp.SUM, values)
 
 
-def _state(name: str, initial=0, dtype: tf.DType = tf.int64) -> tf.Variable:
+def _state(name: str, initial: float = 0, dtype: tf.DType = tf.int64) -> tf.Variable:
     """A variable to which all replicas assign the same value."""
     return tf.Variable(initial, trainable=False, dtype=dtype, name=name,
                        aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
