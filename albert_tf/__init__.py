@@ -6,6 +6,7 @@ operations on for CPUs with AVX2, unless TF_ENABLE_ONEDNN_OPTS is set.
 """
 
 import importlib
+from typing import Any
 
 from albert_tf import devices
 from albert_tf.utils import imports
@@ -46,7 +47,7 @@ imports.hide_messages_of_cpp()
 devices.use_onednn()
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name in _MODULE_OF:
         try:
             with imports.quietly():
@@ -60,5 +61,5 @@ def __getattr__(name):
     raise AttributeError(f"module 'albert_tf' has no attribute {name!r}")
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return sorted(__all__)

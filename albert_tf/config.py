@@ -91,7 +91,7 @@ class AlbertConfig:
     initializer_range: float = 0.02
     cross_layer_sharing: str = "all"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name, allowed in _WHOLE_NUMBERS.items():
             allowed.check(name, getattr(self, name))
         for name in _FRACTIONS:
@@ -187,7 +187,7 @@ class AlbertConfig:
             raise ValueError(f"no such config file: {name}. The published sizes are {', '.join(PRESETS)}")
         return cls.preset(name) if name in PRESETS else cls.from_json_file(name)
 
-    def __str__(self):
+    def __str__(self) -> str:
         return (f"{self.num_hidden_layers} layers, hidden size {self.hidden_size:,}, {self.num_attention_heads} heads, "
                 f"intermediate size {self.intermediate_size:,}, embedding size {self.embedding_size:,}, "
                 f"vocabulary of {self.vocab_size:,}")
@@ -204,7 +204,7 @@ class AlbertConfig:
         """JSON with sorted keys, as the release writes it. from_json_file reads it."""
         return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
 
-    def replace(self, **changes) -> AlbertConfig:
+    def replace(self, **changes: Any) -> AlbertConfig:
         """A copy with other values, which are checked."""
         return dataclasses.replace(self, **changes)
 
@@ -265,7 +265,7 @@ class AlbertConfig:
         return tuple(tuple(group * self.inner_group_num + i for i in inner) for group in group_of_layer)
 
 
-def _require(holds: bool, rule: str, name: str, value) -> None:
+def _require(holds: bool, rule: str, name: str, value: object) -> None:
     if not holds:
         raise ValueError(f"{rule}. Received: {name}={reprlib.repr(value)}")
 

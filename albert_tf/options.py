@@ -63,7 +63,7 @@ class Config:
     def __init_subclass__(cls, group: str | None = None):
         cls.GROUP = group
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             option, value = field.metadata.get("option"), getattr(self, field.name)
             part_class = field.metadata.get("part", object)

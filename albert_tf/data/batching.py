@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from typing import Callable, Iterator, Sequence
+from typing import Any, Callable, Iterator, Sequence
 
 import numpy as np
 from absl import logging
@@ -114,12 +114,12 @@ def table_batches(
     sizes = [(tf.constant(table.lengths), tf.constant(buckets)),
              (tf.constant(table.num_sequences), tf.constant([*powers, most]))]
 
-    def with_shape(rows):
+    def with_shape(rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         largest = [(tf.reduce_max(tf.gather(values, tf.maximum(rows, 0))), choices) for values, choices in sizes]
         shape = [tf.reduce_min(tf.boolean_mask(choices, choices >= value)) for value, choices in largest]
         return rows, tf.tile([shape], [batch_size, 1])
 
-    def features(rows, shape):
+    def features(rows: tf.Tensor, shape: tf.Tensor) -> dict[str, tf.Tensor]:
         length, num_sequences = shape[0, 0], shape[0, 1] if table.schema.are_windows else None  # else it stays static
         return dict(table.batch(tf.maximum(rows, 0), length, num_sequences), example=rows)
 
@@ -139,12 +139,12 @@ def per_replica(
                          f"Received: {batch_size}")
     local = replicas // context.num_input_pipelines
 
-    def of_replicas(tensor):
+    def of_replicas(tensor: tf.Tensor) -> tf.Tensor:
         rows = (tensor.shape[0] or tf.shape(tensor)[0]) // replicas
         first = context.input_pipeline_id * local * rows
         return tf.reshape(tensor[first : first + local * rows], [local, rows, *tensor.shape[1:]])
 
-    def split(*batch):
+    def split(*batch: Any) -> tf.data.Dataset:
         return tf.data.Dataset.from_tensor_slices(tf.nest.map_structure(of_replicas, batch))
 
     parsed = batches.flat_map(split).map(parse, num_parallel_calls=tf.data.AUTOTUNE)
@@ -184,10 +184,10 @@ def training_record_batches(
     paths = tf.constant([file.path for file in files])
     first_numbers = tf.constant(np.cumsum([0, *(file.count for file in files[:-1])]), tf.int64)
 
-    def numbered(file):
+    def numbered(file: tf.Tensor) -> tf.data.Dataset:
         return tf.data.TFRecordDataset(paths[file]).enumerate(first_numbers[file])
 
-    def shuffled(epoch):
+    def shuffled(epoch: tf.Tensor) -> tf.data.Dataset:
         tf.random.set_seed(seed + 1)  # for this function's graph, instead of the process's seed; 0 would mean no seed
         order = tf.random.experimental.stateless_shuffle(tf.range(len(files)), seed=[seed, epoch])
         return tf.data.Dataset.from_tensor_slices(order).flat_map(numbered).shuffle(_SHUFFLE_BUFFER, seed=epoch)
@@ -215,7 +215,7 @@ def evaluation_record_batches(
     numbers = tf.data.Dataset.range(total + -total % batch_size)
     batches = tf.data.Dataset.zip((records.concatenate(filling), numbers)).batch(batch_size, drop_remainder=True)
 
-    def parse_and_mark(records, numbers):
+    def parse_and_mark(records: tf.Tensor, numbers: tf.Tensor) -> dict[str, tf.Tensor]:
         return dict(parse(records, numbers), is_real_example=tf.cast(numbers < total, tf.float32))
 
     return per_replica(batches, parse_and_mark, batch_size, context)
@@ -255,7 +255,7 @@ def _distinct(
     epoch, used = divmod(start * batch_size, num_examples)
     examples = tf.data.Dataset.range(epoch, tf.int64.max).flat_map(epoch_of).skip(used)
 
-    def take(waiting, arriving):
+    def take(waiting: tuple[tf.Tensor, ...], arriving: tuple[tf.Tensor, ...]) -> tuple[tuple[tf.Tensor, ...], ...]:
         both = tuple(tf.concat(parts, axis=0) for parts in zip(waiting, arriving))  # [2 * batch_size]
         _, distinct = tf.unique(both[0])  # numbered in the order of their first occurrence
         indices = tf.range(tf.size(both[0], tf.int64))

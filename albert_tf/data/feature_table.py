@@ -59,7 +59,7 @@ class FeatureSchema:
 
     def serialize(self, features: Mapping[str, Any]) -> bytes:
         """A record of an example. A per-token feature is a list or array, or num_choices of them, padded or not."""
-        def rows(name):
+        def rows(name: str) -> list[list[int]]:
             choices = [features[name]] if self.num_choices == 1 else features[name]
             return [row.tolist() if isinstance(row, np.ndarray) else row for row in choices]
 

@@ -32,7 +32,7 @@ _PROGRAM = "import sys; sys.path[:] = {path!r}; from albert_tf.data.worker_pool 
 
 
 @contextlib.contextmanager
-def worker_pool(num_workers: int, make_state: Callable, *arguments) -> Iterator[Run]:
+def worker_pool(num_workers: int, make_state: Callable, *arguments: Any) -> Iterator[Run]:
     """Yields a function `run(function, tasks)`, which returns `function(state, *task)` for each task, in their order.
 
     Each worker calls make_state(*arguments) before its first task. A task is a tuple. Functions, arguments, results and

@@ -43,7 +43,7 @@ def convert(
     config: AlbertConfig | None = None,
     vocabulary: VocabularyFiles | None = None,
     dtype: str = "float32",
-    **arguments,
+    **arguments: Any,
 ) -> None:
     """Writes a model in another format, with config and vocabulary, but without optimizer slots and steps.
 
@@ -70,7 +70,7 @@ def convert(
 
 def save_random(
     config: AlbertConfig, output_dir: str, to: str, model: str = "pretrainer",
-    vocabulary: VocabularyFiles | None = None, dtype: str = "float32", seed: int = 12345, **arguments,
+    vocabulary: VocabularyFiles | None = None, dtype: str = "float32", seed: int = 12345, **arguments: Any,
 ) -> None:
     """Writes a model with random weights, to try a size or a format. The arguments are as in `convert`."""
     head = head_named(model)
@@ -156,7 +156,8 @@ def write_conversion_card(
 
 
 def _save_module(
-    model: keras.Model, output_dir: str, vocabulary: VocabularyFiles, never_trained, made_from: dict[str, Any]
+    model: keras.Model, output_dir: str, vocabulary: VocabularyFiles, never_trained: Collection[str],
+    made_from: dict[str, Any]
 ) -> None:
     if not isinstance(model, (AlbertModel, AlbertPretrainer, AlbertSentenceEncoder)):
         raise ValueError("a TF-Hub module can have no other head than the pre-training heads and a pooling. "
@@ -166,7 +167,7 @@ def _save_module(
 
 
 def _save_checkpoint(
-    model: keras.Model, output_dir: str, to: str, vocabulary: VocabularyFiles, never_trained
+    model: keras.Model, output_dir: str, to: str, vocabulary: VocabularyFiles, never_trained: Collection[str]
 ) -> None:
     if to == "tf1_bert":
         write_bert_config(model.config, output_dir)

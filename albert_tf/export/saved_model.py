@@ -83,8 +83,8 @@ def _signatures(
     def from_inputs(inputs: dict) -> dict:
         return outputs(model({name: tf.cast(tensor, tf.int32) for name, tensor in inputs.items()}))
 
-    def text_graph(signature: TextSignature):
-        def from_text(**strings) -> dict:
+    def text_graph(signature: TextSignature) -> tf.types.experimental.ConcreteFunction:
+        def from_text(**strings: tf.Tensor) -> dict:
             inputs = signature.pack(graph_tokenizer, **strings)
             served = from_inputs({name: inputs[name] for name in features})
             return signature.answer(strings, inputs, served) if signature.answer else served
@@ -106,7 +106,9 @@ def best_label(logits: tf.Tensor) -> dict[str, tf.Tensor]:
     return dict(probabilities=tf.nn.softmax(logits), predictions=tf.argmax(logits, -1, output_type=tf.int32))
 
 
-def graph(function: Callable, *specs, **named_specs):
+def graph(
+    function: Callable, *specs: tf.TypeSpec, **named_specs: tf.TypeSpec
+) -> tf.types.experimental.ConcreteFunction:
     """Traces the graph of a function for inputs of these specs. Its control flow must not depend on tensors.
 
     AutoGraph is off, since it would read the function's source file again, which may have changed.
@@ -190,7 +192,7 @@ class _ComputedOnce:
     def variables(self) -> list[tf.Variable]:
         return [] if self._kept is None else tf.nest.flatten(self._kept)
 
-    def __call__(self):
+    def __call__(self) -> Any:
         if self._kept is None:
             with tf.init_scope():  # outside the graph that is traced
                 self._kept = tf.nest.map_structure(lambda tensor: tf.Variable(tensor, trainable=False), self._make())
@@ -212,7 +214,7 @@ class ModelWithRunner:
         self.settings = model.settings.replaced(max_seq_length=max_seq_length)
         self.row_length = self.settings.row_length(model.config)
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 
     def __call__(self, inputs: Mapping, training: bool = False) -> Mapping:

@@ -86,7 +86,7 @@ class _EncoderModule(tf.train.Checkpoint):
         self.regularization_losses: list[tf.Tensor] = []
 
         @_in_graph
-        def call(inputs, training=False):
+        def call(inputs: dict[str, tf.Tensor], training: bool = False) -> dict[str, Any]:
             seed = tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32) if training else None
             outputs = encoder.encode({ours: inputs[hub] for hub, ours in _HUB_INPUTS.items()}, _PlainDropouts(seed))
             served = {name: outputs[name] for name in ("sequence_output", "encoder_outputs")}
@@ -116,7 +116,7 @@ class _PreprocessingModule(tf.train.Checkpoint):
         special_ids = dict(start_of_sequence_id=tokenizer.cls_id, end_of_segment_id=tokenizer.sep_id,
                            padding_id=tokenizer.pad_id, mask_id=tokenizer.mask_id, vocab_size=tokenizer.vocab_size)
 
-        def pack(segments: list, seq_length) -> dict:
+        def pack(segments: list[tf.RaggedTensor], seq_length: tf.Tensor | int) -> dict[str, tf.Tensor]:
             ids_a, ids_b = segments if len(segments) == 2 else (segments[0], None)
             packed = pack_ids(graph_tokenizer, seq_length, ids_a, ids_b, padded_length=seq_length)
             return {hub: packed[ours] for hub, ours in _HUB_INPUTS.items()}
@@ -137,10 +137,10 @@ class _PreprocessingModule(tf.train.Checkpoint):
 
 
 def _release_signatures(encoder: AlbertModel, vocab_file: tf.saved_model.Asset, do_lower_case: bool) -> dict:
-    def tokens(**inputs):
+    def tokens(**inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         return encoder.exported_outputs(encoder(inputs))
 
-    def tokenization_info():
+    def tokenization_info() -> dict[str, tf.Tensor]:
         return dict(vocab_file=tf.identity(vocab_file.asset_path), do_lower_case=tf.constant(do_lower_case))
 
     return dict(tokens=graph(tokens, **_named_ids(*ENCODER_INPUTS)),
@@ -148,12 +148,12 @@ def _release_signatures(encoder: AlbertModel, vocab_file: tf.saved_model.Asset, 
 
 
 def _release_head_signatures(model: AlbertPretrainer) -> dict:
-    def mlm(mlm_positions, **inputs):
+    def mlm(mlm_positions: tf.Tensor, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         outputs = model(dict(inputs, masked_lm_positions=mlm_positions))
         logits = tf.reshape(outputs["mlm_logits"], [-1, outputs["mlm_logits"].shape[-1]])  # as the release has it
         return dict(_encoder_outputs(outputs), mlm_logits=logits)
 
-    def sop(**inputs):
+    def sop(**inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         outputs = model.albert(inputs)
         logits = model.sentence_order(outputs["pooled_output"])
         return dict(_encoder_outputs(outputs), sop_log_probs=tf.nn.log_softmax(logits))

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, Iterable, Mapping, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Iterable, Mapping, NamedTuple, Sequence
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 Ids = Sequence[int] | np.ndarray  # the token ids of one text, [tokens]
 SPECIAL_TOKENS = 3  # for a pair; a single text has one less
@@ -102,7 +105,7 @@ class Window(NamedTuple):
     is_max_context: np.ndarray  # bool [length], whether a piece has more context here than in any other window
 
 
-def stride_or_half(doc_stride: int, window_length):
+def stride_or_half(doc_stride: int, window_length: tf.Tensor | int) -> tf.Tensor | int:
     """doc_stride, or half of window_length (rounded up) if doc_stride is 0. A length can be a tensor."""
     return doc_stride or -(-window_length // 2)
 

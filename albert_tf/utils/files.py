@@ -353,7 +353,7 @@ def parse_yaml_object(text: str, path: str) -> dict[Any, Any]:
     import yaml
 
     class Loader(yaml.SafeLoader):
-        def compose_node(self, parent, index):
+        def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
             if self.check_event(yaml.AliasEvent):
                 raise ValueError("references (*name) are not followed")
             return super().compose_node(parent, index)

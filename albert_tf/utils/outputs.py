@@ -290,7 +290,9 @@ def read_array(path: str) -> np.ndarray:
 
 
 @contextlib.contextmanager
-def array_writer(path: str, shape: tuple[int, ...], dtype=np.float32) -> Iterator[Callable[[int, np.ndarray], None]]:
+def array_writer(
+    path: str, shape: tuple[int, ...], dtype: np.dtype | type[np.float32] = np.float32
+) -> Iterator[Callable[[int, np.ndarray], None]]:
     """Yields a function write(first, values), which writes rows of an array, starting at row `first`.
 
     Each row must be written once, in any order. The file appears at `path` when the block ends. (A memory map would

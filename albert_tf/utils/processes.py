@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from types import FrameType
 from typing import Collection, Iterator, Mapping, Sequence
 
 LAUNCHER = "python -m albert_tf"  # what stands before a command's name in messages
@@ -69,7 +70,7 @@ def ended_by_signals() -> Iterator[None]:
     """
     raised: list[BaseException] = []
 
-    def end(number, _):
+    def end(number: int, _: FrameType | None) -> None:
         if raised:  # the block ends already
             return
         raised.append(KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number))
@@ -140,9 +141,9 @@ def run_to_end(command: Sequence[str], environment: Mapping[str, str] | None = N
     KeyboardInterrupt or SystemExit. SIGTERM and SIGHUP are passed on as SIGTERM; Ctrl-C is not, because a terminal
     sends it to both. The command itself answers signals (see ended_by_signals).
     """
-    received = []
+    received: list[int] = []
     with subprocess.Popen(command, env=environment) as process:
-        def receive(number, _):
+        def receive(number: int, _: FrameType | None) -> None:
             received.append(number)
             leave_terminal(number)
             if number != signal.SIGINT:
@@ -156,8 +157,8 @@ def run_to_end(command: Sequence[str], environment: Mapping[str, str] | None = N
             signal.set_wakeup_fd(watching, warn_on_full_buffer=False)
             for number, handler in previous.items():
                 signal.signal(number, handler)
-    for number in received:
-        if number == signal.SIGINT:
+    if received:
+        if received[0] == signal.SIGINT:
             raise KeyboardInterrupt
-        sys.exit(128 + number)
+        sys.exit(128 + received[0])
     return status

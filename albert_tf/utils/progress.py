@@ -6,7 +6,7 @@ import collections
 import contextlib
 import sys
 import time
-from typing import Callable, Iterator
+from typing import Any, Callable, Iterator
 
 from absl import logging
 from tqdm import tqdm
@@ -22,7 +22,7 @@ class MovingRate:
     The time before the first update, with compilation and the start of workers, does not count.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         # (time in seconds, amount that was done by then)
         self._samples: collections.deque[tuple[float, float]] = collections.deque()
 
@@ -60,17 +60,17 @@ class MovingRate:
 class Bar(tqdm):
     """tqdm's bar with the rate and time left of a MovingRate. `more` seconds of other work are added to the time."""
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any):
         self.rate, self.more = MovingRate(), 0.0
         super().__init__(*args, **kwargs)
 
-    def update(self, n=1):
+    def update(self, n: float | None = 1) -> bool | None:
         """Adds n to the amount that is done."""
         self.rate.update(self.n + n)
         return super().update(n)
 
     @property
-    def format_dict(self):
+    def format_dict(self) -> dict[str, Any]:
         """tqdm's values, with the rate of the last minute, or that which fits the time left."""
         rate, remaining = self.rate.per_second, (self.total or self.n) - self.n
         if rate and remaining > 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from typing import TYPE_CHECKING, Any, Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, Callable, Collection, Mapping, Sequence
 
 import tensorflow as tf
 from absl import logging
@@ -37,7 +37,7 @@ _POSITIONS = "bert/embeddings/position_embeddings"
 
 def from_pretrained(
     path: str, model: str = "encoder", config: AlbertConfig | None = None, num_layers: int | None = None,
-    **arguments
+    **arguments: Any
 ) -> keras.Model:
     """Builds a model and loads its weights. Logs which variables were restored, and warns if a head was not.
 
@@ -113,7 +113,7 @@ class RestoreReport:
         """The variables outside the encoder that keep their initial values."""
         return [name for name in self.not_restored if not name.startswith("bert/")]
 
-    def __str__(self):
+    def __str__(self) -> str:
         parts = [f"{len(self.restored)} variables restored"]
         if self.not_restored:
             parts.append("new, random: " + ", ".join(name if why == _MISSING else f"{name} ({why})"
@@ -127,7 +127,7 @@ class RestoreReport:
 
 def build(
     source: StoredModel, model: str | Callable[[], Any], config: AlbertConfig | None = None,
-    init_from_group0: bool = False, **arguments
+    init_from_group0: bool = False, **arguments: Any
 ) -> tuple[Any, RestoreReport]:
     """Builds a model with stored weights, and reports what was restored.
 
@@ -142,7 +142,7 @@ def build(
         make = model
     matching = _Matching(source, init_from_group0)
 
-    def create(next_creator, **variable):
+    def create(next_creator: Callable[..., tf.Variable], **variable: Any) -> tf.Variable:
         # Variables that are not trainable are metrics, or counters of Keras.
         name = variable["trainable"] and matching.find(variable["name"], variable["shape"])
         if name:
@@ -195,7 +195,7 @@ def _stored_arguments(source: StoredModel, head: Head, given: Mapping[str, Any])
     return stored
 
 
-def _value(source: StoredModel, name: str, shape) -> tf.Tensor:
+def _value(source: StoredModel, name: str, shape: Sequence[int]) -> tf.Tensor:
     """The value of a variable with this shape. Missing position embeddings repeat the stored ones."""
     value, length = source.value(name), shape[0] if name == _POSITIONS else None
     if length is None or length == value.shape[0]:
@@ -215,7 +215,7 @@ class _Matching:
         self._used: set[str] = set()
         self._not_restored: dict[str, str] = {}  # by name, why
 
-    def find(self, name: str, shape) -> str | None:
+    def find(self, name: str, shape: Sequence[int]) -> str | None:
         """The source's name of a variable's value; None if the source has no value for it."""
         wanted = _GROUP.sub("/group_0/", name) if self._init_from_group0 else name
         block = block_variable(wanted)

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Collection
 
-from albert_tf.modeling.settings import Settings, SomeSettings
+from albert_tf.modeling.settings import PredictingModel, Settings, SomeSettings
 from albert_tf.utils.bounds import check_one_of
 from albert_tf.weights.vocabulary import check_vocabulary
 
 if TYPE_CHECKING:
+    from albert_tf import keras
+    from albert_tf.modeling.albert_model import AlbertModel, ConfiguredModel
     from albert_tf.text.tokenization import FullTokenizer
 
 # The release's names of the two variables of a layer, which Hugging Face calls weight and bias.
@@ -95,7 +97,7 @@ def settings_class(head: str | None) -> type[Settings]:
     return Settings if head is None else _BY_NAME[head].model.SETTINGS
 
 
-def head_of(model) -> Head:
+def head_of(model: keras.Model | PredictingModel) -> Head:
     """The entry of a model of albert_tf.modeling, or of an export of one."""
     settings = getattr(model, "settings", None)
     if not (isinstance(settings, Settings) and settings.head):
@@ -103,7 +105,8 @@ def head_of(model) -> Head:
     return _BY_NAME[settings.head]
 
 
-def checked_settings(model, tokenizer: FullTokenizer, settings_class: type[SomeSettings]) -> SomeSettings:
+def checked_settings(model: keras.Model | PredictingModel, tokenizer: FullTokenizer,
+                     settings_class: type[SomeSettings]) -> SomeSettings:
     """The settings of a model. Checks the arguments of a function that predicts from texts with models of a class."""
     settings = getattr(model, "settings", None)
     if not isinstance(settings, settings_class):
@@ -116,17 +119,17 @@ def checked_settings(model, tokenizer: FullTokenizer, settings_class: type[SomeS
     return settings
 
 
-def encoder_of(model):
+def encoder_of(model: keras.Model) -> AlbertModel:
     """The encoder of a model of albert_tf.modeling: the model itself if it has no head."""
     return getattr(model, "albert", model)
 
 
-def has_only_random_pooled_output(model) -> bool:
+def has_only_random_pooled_output(model: ConfiguredModel) -> bool:
     """Whether the pooler is random and only pooled_output depends on it, so that an export can leave it out."""
     return getattr(encoder_of(model), "has_random_pooler", False) and not model.uses_pooler
 
 
-def head_of_variables(names) -> Head:
+def head_of_variables(names: Collection[str]) -> Head:
     """The entry of the model to which variables with these release names belong.
 
     A task's head takes precedence over the pre-training heads, which fine-tuned checkpoints may still have. Without any

@@ -118,13 +118,13 @@ class ResolvedModel:
         for difference in differences:
             logging.warning("%s: the run in --output_dir=%s is used as it was trained", difference, self.output_dir)
 
-    def pretrained(self, model: str, **arguments) -> keras.Model:
+    def pretrained(self, model: str, **arguments: Any) -> keras.Model:
         """The model with the initial weights. Warns of parts with random values."""
         built, report = self.build_initial(model, **arguments)
         warn_of_random_parts(model, report, str(self.source.init_path))
         return built
 
-    def build_initial(self, model: str, **arguments) -> tuple[keras.Model, RestoreReport]:
+    def build_initial(self, model: str, **arguments: Any) -> tuple[keras.Model, RestoreReport]:
         """The model with the initial weights, and a report of what was restored."""
         return build(self._weights, model, self.config if self.source.albert_config_file else None, **arguments)
 

@@ -17,7 +17,7 @@ import json
 import math
 import os
 import re
-from typing import Callable, Collection, Mapping
+from typing import Callable, Collection, Iterator, Mapping
 
 import tensorflow as tf
 from absl import logging
@@ -165,7 +165,7 @@ def _check_sizes(prefix: str, shapes: dict[str, list[int]], types: dict[str, tf.
 
 
 @contextlib.contextmanager
-def clear_errors(prefix: str):
+def clear_errors(prefix: str) -> Iterator[None]:
     """Turns TensorFlow's errors of reading a checkpoint into a ValueError."""
     try:
         yield

@@ -11,6 +11,7 @@ import os
 import re
 from typing import Mapping, Sequence
 
+import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.core.framework import graph_pb2, node_def_pb2
@@ -127,5 +128,5 @@ def _activation(graph: graph_pb2.GraphDef) -> str:
     return next((name for op, name in _ACTIVATIONS if op in ops), "linear")
 
 
-def _value(node: node_def_pb2.NodeDef):
+def _value(node: node_def_pb2.NodeDef) -> np.ndarray:
     return tf.make_ndarray(node.attr["value"].tensor)

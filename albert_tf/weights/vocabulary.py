@@ -86,7 +86,7 @@ class VocabularyFiles:
     archive: str | None = None  # for messages: path of the archive or repository that the files were copied from
     made_from: str | None = None  # for messages: path of the tokenizer.json that the file was made from
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         return bool(self.path)
 
     @property

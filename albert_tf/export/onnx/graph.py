@@ -8,19 +8,29 @@ from __future__ import annotations
 
 import importlib
 from types import ModuleType
-from typing import Any, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Sequence, TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf.export import PRECISIONS
 from albert_tf.modeling.albert_model import AlbertModel, Embeddings
-from albert_tf.modeling.encoder import MASKED_SCORE, AttentionBlock, FeedForwardBlock
-from albert_tf.modeling.layers import LAYER_NORM_EPSILON
+from albert_tf.modeling.encoder import (
+    MASKED_SCORE,
+    AttentionBlock,
+    AttentionWeights,
+    FeedForwardBlock,
+    FeedForwardWeights,
+)
+from albert_tf.modeling.layers import LAYER_NORM_EPSILON, LayerNorm
 from albert_tf.modeling.vectors import POOLER
 from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.imports import check_installed
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, DTypeLike
+
+Array: TypeAlias = "np.ndarray | tf.Tensor | tf.Variable"
 OPSET, IR_VERSION = 20, 9  # ONNX 1.15 and ONNX Runtime 1.17: the first with Gelu
 _LARGEST_INTEGER = 127
 _LEAST_SCALE = 1e-30  # of a row of equal values
@@ -37,17 +47,17 @@ class OnnxGraph:
         self._stored: list[Any] = []
         self._constants: dict[tuple, str] = {}
 
-    def node(self, op: str, *inputs: str, **attributes) -> str:
+    def node(self, op: str, *inputs: str, **attributes: Any) -> str:
         """Adds a node with one output, and returns the output's name."""
         return self.nodes(op, *inputs, count=1, **attributes)[0]
 
-    def nodes(self, op: str, *inputs: str, count: int, **attributes) -> list[str]:
+    def nodes(self, op: str, *inputs: str, count: int, **attributes: Any) -> list[str]:
         """Adds a node with `count` outputs, and returns their names."""
         outputs = [f"{op}_{len(self._nodes)}" + (f"_{i}" if i else "") for i in range(count)]
         self._nodes.append(self._onnx.helper.make_node(op, inputs, outputs, **attributes))
         return outputs
 
-    def constant(self, value, dtype=np.int64) -> str:
+    def constant(self, value: ArrayLike, dtype: DTypeLike = np.int64) -> str:
         """Stores a small constant, such as a shape or a list of axes. Equal constants are stored once."""
         array = np.asarray(value, dtype)
         key = (array.dtype.str, array.shape, array.tobytes())
@@ -59,11 +69,11 @@ class OnnxGraph:
         """Stores a float32 number."""
         return self.constant(value, np.float32)
 
-    def cast(self, x: str, dtype) -> str:
+    def cast(self, x: str, dtype: DTypeLike) -> str:
         """Casts x to a NumPy data type."""
         return self.node("Cast", x, to=self._element(dtype))
 
-    def weight(self, name: str, value) -> str:
+    def weight(self, name: str, value: Array) -> str:
         """Stores a weight that is not used in matrix products, such as a bias, as float16 or float32."""
         array = _float32(value)
         if self.precision != "float16":
@@ -72,7 +82,7 @@ class OnnxGraph:
             raise ValueError(f"{name} has values that are too large for float16: choose float32 or int8")
         return self.cast(self._store(name, array.astype(np.float16)), np.float32)
 
-    def matrix(self, name: str, kernel) -> Callable[[str], str]:
+    def matrix(self, name: str, kernel: Array) -> Callable[[str], str]:
         """Stores a kernel [inputs, outputs] and returns x -> x kernel."""
         if self.precision != "int8":
             stored = self.weight(name, kernel)
@@ -81,16 +91,16 @@ class OnnxGraph:
         stored, scales_and_sums = self._store(name, integers), self._store_scales(name, integers, scales)
         return lambda x: self.integer_product(x, stored, *scales_and_sums)
 
-    def dense(self, name: str, kernel, bias=None) -> Callable[[str], str]:
+    def dense(self, name: str, kernel: Array, bias: Array | None = None) -> Callable[[str], str]:
         """Stores kernel and bias and returns x -> x kernel + bias."""
         return self._add_bias(self.matrix(f"{name}/kernel", kernel), name, bias)
 
-    def output_dense(self, name: str, kernel, bias=None) -> Callable[[str], str]:
+    def output_dense(self, name: str, kernel: Array, bias: Array | None = None) -> Callable[[str], str]:
         """Like `dense`, for the last layer of a head. It is never int8, since that error would be in the logits."""
         stored = self.weight(f"{name}/kernel", kernel)
         return self._add_bias(lambda x: self.node("MatMul", x, stored), name, bias)
 
-    def table(self, name: str, rows, is_multiplied: bool = False) -> Table:
+    def table(self, name: str, rows: Array, is_multiplied: bool = False) -> Table:
         """Stores an embedding table [rows, size]. `is_multiplied`: whether it is used in products too."""
         if self.precision != "int8":
             return Table(self, self.weight(name, rows))
@@ -116,7 +126,7 @@ class OnnxGraph:
         product = self.node("Mul", self.node("Mul", product, scale), scales)
         return self.node("Add", product, self.node("Mul", middle, sums))
 
-    def layer_norm(self, name: str, layer) -> Callable[[str], str]:
+    def layer_norm(self, name: str, layer: LayerNorm | AttentionWeights | FeedForwardWeights) -> Callable[[str], str]:
         """Stores a layer's gamma and beta and returns x -> LayerNorm(x) over the last axis."""
         gamma, beta = self.weight(f"{name}/gamma", layer.gamma), self.weight(f"{name}/beta", layer.beta)
         return lambda x: self.node("LayerNormalization", x, gamma, beta, epsilon=LAYER_NORM_EPSILON)
@@ -159,7 +169,7 @@ class OnnxGraph:
                              "allows at most 2 GB: choose float16 or int8")
         return model.SerializeToString()
 
-    def _needed_for(self, outputs) -> tuple[list[Any], list[Any]]:
+    def _needed_for(self, outputs: Iterable[str]) -> tuple[list[Any], list[Any]]:
         """The nodes and the stored weights on which outputs depend."""
         needed, nodes = set(outputs), []
         for node in reversed(self._nodes):  # a node comes after those that compute its inputs
@@ -168,11 +178,11 @@ class OnnxGraph:
                 needed.update(node.input)
         return nodes[::-1], [weight for weight in self._stored if weight.name in needed]
 
-    def _element(self, dtype) -> int:
+    def _element(self, dtype: DTypeLike) -> int:
         """ONNX's number of a NumPy data type."""
         return self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
 
-    def _add_bias(self, multiply: Callable[[str], str], name: str, bias) -> Callable[[str], str]:
+    def _add_bias(self, multiply: Callable[[str], str], name: str, bias: Array | None) -> Callable[[str], str]:
         if bias is None:
             return multiply
         stored = self.weight(f"{name}/bias", bias)
@@ -187,7 +197,7 @@ class OnnxGraph:
         self._stored.append(self._onnx.numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name))
         return name
 
-    def _value_info(self, name: str, spec: tf.TensorSpec):
+    def _value_info(self, name: str, spec: tf.TensorSpec) -> Any:
         dims = [size if size is not None else f"{name}_{axis}" if axis else "batch"
                 for axis, size in enumerate(spec.shape.as_list())]
         return self._onnx.helper.make_tensor_value_info(name, self._element(spec.dtype.as_numpy_dtype), dims)
@@ -238,7 +248,7 @@ def _quantize(kernel: np.ndarray, is_multiplied: bool) -> tuple[np.ndarray, np.n
     return np.rint(kernel / np.where(scales > 0, scales, 1)).astype(np.int8), scales.astype(np.float32)
 
 
-def _float32(value) -> np.ndarray:
+def _float32(value: Array) -> np.ndarray:
     return np.asarray(tf.cast(value, tf.float32))
 
 

@@ -228,7 +228,9 @@ def _file_at(path: str) -> str:
     return os.path.join(path, files[0])
 
 
-def _session(content: bytes, name: str, threads: int):
+def _session(
+    content: bytes, name: str, threads: int
+) -> tuple[Any, dict[str, str], tuple[type[Exception], ...]]:
     """A session of ONNX Runtime, the model's metadata, and the exceptions that the session raises for wrong inputs.
 
     ONNX Runtime reads external data from anywhere on the machine, even for a model that it gets as bytes.

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import os
 import re
-from typing import Any, Sequence
+from typing import Any, Iterator, Sequence
 
 import ml_dtypes  # noqa: F401  gives NumPy the type bfloat16; TensorFlow brings it
 import numpy as np
@@ -228,7 +228,7 @@ def _tensors_of(path: str) -> dict[str, SafeTensor]:
 
 
 @contextlib.contextmanager
-def open_safetensors(path: str):
+def open_safetensors(path: str) -> Iterator[safe_open]:
     """The open file, for safe_open's methods. Raises ValueError if it is missing or of another format."""
     try:
         with safe_open(local_copy(path), framework="np") as file:
