@@ -28,12 +28,12 @@ from absl import flags
 
 from albert_tf import from_pretrained, tokenizer_from_pretrained
 from albert_tf.commands import bert_to_albert
-from albert_tf.commands.exporting import Scoring
 from albert_tf.commands.flags import define_integer, define_required
 from albert_tf.export.conversion import save_random
 from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.tasks.classification.data import find_task, read_examples
+from albert_tf.tasks.config import Scoring
 from albert_tf.tasks.scores import scorer
 from albert_tf.tasks.sentence_vectors.vectors import text_vectors
 from albert_tf.text.lines import read_lines

@@ -19,12 +19,12 @@ from absl import flags
 
 from albert_tf import from_pretrained, keras
 from albert_tf.commands.command_runs import run_script
-from albert_tf.commands.exporting import Scoring
 from albert_tf.commands.flags import define_required
 from albert_tf.export import tflite
 from albert_tf.export.onnx.session import OnnxModel
 from albert_tf.export.onnx.writing import to_onnx
 from albert_tf.export.saved_model import ModelWithRunner
+from albert_tf.tasks.config import Scoring
 from albert_tf.tasks.scores import scorer
 from albert_tf.utils.files import read_json_object
 from albert_tf.utils.outputs import write_csv, write_text

@@ -31,8 +31,8 @@ import os
 from typing import TYPE_CHECKING
 
 from albert_tf import options as fields
-from albert_tf.commands.exporting import Scoring
 from albert_tf.export import ALBERT_TF, LAYOUTS, PRECISIONS, WEB
+from albert_tf.tasks.config import Scoring
 from albert_tf.utils.imports import check_installed
 from albert_tf.utils.manifests import check_export, model_files
 from albert_tf.utils.outputs import used_alone, write_bytes

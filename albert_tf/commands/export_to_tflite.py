@@ -16,9 +16,9 @@ import os
 from typing import Any
 
 from albert_tf import options as fields
-from albert_tf.commands.exporting import Scoring
 from albert_tf.config import check_length
 from albert_tf.export import PRECISIONS
+from albert_tf.tasks.config import Scoring
 from albert_tf.utils import bounds
 from albert_tf.utils.outputs import used_alone, write_bytes
 from albert_tf.weights.source import FirstLayers, HeadChoice, Pooling, Source

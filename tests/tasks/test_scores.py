@@ -8,8 +8,8 @@ import tensorflow as tf
 from tiny import TINY_TEXT
 
 import albert_tf
-from albert_tf.commands.exporting import Scoring
 from albert_tf.export.conversion import save
+from albert_tf.tasks.config import Scoring
 from albert_tf.tasks.scores import scorer
 from albert_tf.weights.resolved_model import resolve
 from albert_tf.weights.source import Source
