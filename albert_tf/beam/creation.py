@@ -236,7 +236,7 @@ class _Stage(beam.DoFn):
 class TokenizeRanges(_Stage):
     """Ranges of text -> the entries of their batches, with a single key. Writes the columns of each batch to a file."""
 
-    def process(self, element: tuple[int, Iterable[TextRange]]):
+    def process(self, element: tuple[int, Iterable[TextRange]]) -> Iterator[tuple[int, tuple[BatchKey, BatchCounts]]]:
         """Range number, the range -> 0, entry."""
         for text_range in element[1]:
             try:
@@ -252,7 +252,7 @@ class TokenizeRanges(_Stage):
 class WriteTable(_Stage):
     """All entries -> the numbers of batches, after the table was written; nothing if the text has an error."""
 
-    def process(self, element: tuple[int, Iterable[tuple[BatchKey, BatchCounts]]]):
+    def process(self, element: tuple[int, Iterable[tuple[BatchKey, BatchCounts]]]) -> Iterator[tuple[int, int]]:
         """0, entries -> batch number, batch number."""
         entries = sorted(element[1])
         try:
@@ -271,7 +271,7 @@ class WriteTable(_Stage):
 class CutTasks(_Stage):
     """Batches -> tasks: parts of the documents that end in a batch, for each dupe."""
 
-    def process(self, element: tuple[int, Iterable[int]]):
+    def process(self, element: tuple[int, Iterable[int]]) -> Iterator[tuple[tuple[int, int, int], list[Part]]]:
         """Batch number -> (batch number, dupe, task number), parts."""
         options = self._job.options
         for batch in element[1]:
@@ -286,7 +286,9 @@ class CutTasks(_Stage):
 class MakeRecords(_Stage):
     """Tasks -> records by bucket. A task's statistics are in its first chunk, so both are lost or repeated together."""
 
-    def process(self, element: tuple[tuple[int, int, int], Iterable[list[Part]]]):
+    def process(
+        self, element: tuple[tuple[int, int, int], Iterable[list[Part]]]
+    ) -> Iterator[tuple[int, tuple[bytes, Statistics]]]:
         """(batch number, dupe, task number), parts -> bucket number, (packed records, statistics)."""
         (_, dupe, _), tasks = element
         statistics: Statistics[str] = Statistics()
@@ -303,7 +305,7 @@ class MakeRecords(_Stage):
 class WriteBucket(_Stage):
     """Chunks of a bucket -> a file of its records, sorted by key."""
 
-    def process(self, element: tuple[int, Iterable[tuple[bytes, Statistics]]]):
+    def process(self, element: tuple[int, Iterable[tuple[bytes, Statistics]]]) -> Iterator[tuple[int, RecordFile]]:
         """Bucket number, chunks -> shard number, RecordFile."""
         bucket, chunks = element
         statistics: Statistics[str] = Statistics()
@@ -326,7 +328,7 @@ class WriteBucket(_Stage):
 class WriteShard(_Stage):
     """Buckets of a shard -> the shard, which is the concatenation of their record files."""
 
-    def process(self, element: tuple[int, Iterable[RecordFile]]):
+    def process(self, element: tuple[int, Iterable[RecordFile]]) -> Iterator[tuple[int, RecordFile]]:
         """Shard number, buckets -> 0, RecordFile."""
         shard, buckets = element[0], sorted(element[1], key=lambda bucket: bucket.number)
         path = self._job.shard_files[shard]
@@ -344,7 +346,7 @@ class WriteShard(_Stage):
 class WriteResult(_Stage):
     """All shards -> the result: the counts of what was written, which are compared with the expected counts."""
 
-    def process(self, element: tuple[int, Iterable[RecordFile]]):
+    def process(self, element: tuple[int, Iterable[RecordFile]]) -> None:
         """0, shards -> nothing."""
         shards = list(element[1])
         counts = [0] * len(self._job.shard_files)

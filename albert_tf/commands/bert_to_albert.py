@@ -60,7 +60,7 @@ class Options(FirstLayers, Sharing):
         None, PRECISIONS, "Data type of the training's computations. Default: mixed_bfloat16, or float32 if "
         "TensorFlow computes on a processor without instructions for bfloat16.")
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.teacher_vectors and self.replaced_words:
             raise ValueError(f"--replaced_words={self.replaced_words} and --teacher_vectors exclude each other: the "

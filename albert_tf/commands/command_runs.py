@@ -58,12 +58,12 @@ def arguments(flag_values: dict) -> list[str]:
             for value in (values if isinstance(values, (list, tuple)) else (values,)) if value is not None]
 
 
-def placeholders(value) -> list[str]:
+def placeholders(value: object) -> list[str]:
     """The names in braces, {name}, in the strings of a JSON value, in the order of their first occurrence."""
     return list(dict.fromkeys(re.findall(r"\{(\w+)\}", json.dumps(value))))
 
 
-def filled(value, values: dict[str, str]):
+def filled(value: Any, values: dict[str, str]) -> Any:
     """A flag's value, or list of values, with each {name} replaced by values[name]."""
     if isinstance(value, list):
         return [filled(element, values) for element in value]
@@ -73,7 +73,7 @@ def filled(value, values: dict[str, str]):
     return value
 
 
-def run_script(script: str, **flag_values) -> None:
+def run_script(script: str, **flag_values: object) -> None:
     """Prints a command and runs it in a new process."""
     command_line = arguments(flag_values)
     print(f"\n$ {LAUNCHER} {app.find_command(script)} {shlex.join(command_line)}", flush=True)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Callable
+from typing import TYPE_CHECKING, Callable, Sequence
 
 from absl import logging
 
@@ -29,6 +29,9 @@ from albert_tf.utils.files import check_characters
 from albert_tf.utils.imports import check_installed
 from albert_tf.utils.manifests import check_export
 from albert_tf.weights.source import Source
+
+if TYPE_CHECKING:
+    from albert_tf.tasks.masked_lm import Filling
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,7 +87,7 @@ def fill_standard_input(fill: Callable[[str], list]) -> None:
         raise ValueError("there is no text: set --text, or write lines to the standard input")
 
 
-def print_filled(text: str, fillings_by_mask) -> None:
+def print_filled(text: str, fillings_by_mask: Sequence[Sequence[Filling]]) -> None:
     print(text)
     for fillings in fillings_by_mask:
         print("   ", "   ".join(f"{filling.piece} {filling.probability:.3f}" for filling in fillings))

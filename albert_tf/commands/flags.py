@@ -197,7 +197,7 @@ _DEFINE: dict[str, Callable[..., Any]] = dict(
 class _FiniteNumber(flags.FloatParser):
     """A number. absl itself accepts "nan" and "inf", whatever the bounds."""
 
-    def convert(self, argument):
+    def convert(self, argument: str | float) -> float:
         try:
             value = super().convert(argument)
         except OverflowError:  # a whole number of more than 308 digits
@@ -210,7 +210,7 @@ class _FiniteNumber(flags.FloatParser):
 class _WholeNumber(flags.IntegerParser):
     """A decimal number. absl itself reads 1_0 as 10."""
 
-    def convert(self, argument):
+    def convert(self, argument: str | int) -> int:
         if isinstance(argument, str) and not argument.lstrip("+-").isdecimal():
             raise ValueError(f"invalid literal for int(): {argument}")
         return super().convert(argument)
@@ -223,7 +223,7 @@ class _WholeNumbers(flags.ArgumentParser):
         super().__init__()
         self._limits = limits
 
-    def parse(self, argument):
+    def parse(self, argument: str | Iterable[int]) -> tuple[int, ...]:
         parts = argument.split(",") if isinstance(argument, str) else list(argument)
         parts = [str(part).strip() for part in parts if str(part).strip()]
         if not all(part.isdecimal() and self._limits.lower <= int(part) <= self._limits.upper for part in parts):

@@ -20,7 +20,7 @@ from absl import logging
 
 from albert_tf import options as fields
 from albert_tf.data.rows import text_column_option
-from albert_tf.data.worker_pool import chunks, worker_pool
+from albert_tf.data.worker_pool import Run, chunks, worker_pool
 from albert_tf.pretraining.corpus import line_batches
 from albert_tf.text.phonemes import SEPARATOR, Phonemizer, split_words, write_line
 from albert_tf.utils import bounds
@@ -84,7 +84,9 @@ def main(options: Options) -> None:
                  f"; {silent:,} of them have no sound and are left out" if silent else "")
 
 
-def _phonemized(run, paths: list[str], table: Mapping[str, str], options: Options) -> Iterator[list[str]]:
+def _phonemized(
+    run: Run, paths: list[str], table: Mapping[str, str], options: Options
+) -> Iterator[list[str]]:
     """The lines of the output, in batches."""
     for batch in line_batches(paths, options.text_column):
         sentences = [[word for word in split_words(line) if table[word]] for line in batch]

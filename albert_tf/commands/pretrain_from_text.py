@@ -22,6 +22,7 @@ import dataclasses
 import os
 import pathlib
 import shlex
+from typing import TYPE_CHECKING, Iterator
 
 from absl import logging
 
@@ -38,6 +39,9 @@ from albert_tf.utils.files import absolute, check_keys, check_no_wildcard, error
 from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.manifests import checked_manifest, manifest_path, output_set
 from albert_tf.utils.outputs import write_text
+
+if TYPE_CHECKING:
+    from albert_tf.pretraining.reading import RecordSet
 
 RECIPES = pathlib.Path(albert_tf.__file__).parent / "recipes" / "pretraining"
 
@@ -123,7 +127,7 @@ def split_text(options: Options, train: str, dev: str) -> None:
     """Writes the lines of --text that are trained on, and those that are held out, each block as a document."""
     paths = expand_globs(options.text)
 
-    def lines():
+    def lines() -> Iterator[str]:
         return (line for path in paths for line in read_document_lines(path, options.text_column))
 
     every = max(HELD_OUT_EVERY, sum(1 for _ in lines()) * HELD_OUT_BLOCK // HELD_OUT_LINES)
@@ -199,7 +203,7 @@ def report(flags: dict) -> None:
         return
     vocab_size = AlbertConfig.from_json_file(os.path.join(directory, CONFIG_NAME)).vocab_size
 
-    def records(value):
+    def records(value: str | list[str]) -> RecordSet:
         paths = expand_globs(value[0] if isinstance(value, list) else value)
         lengths = lengths_of_records(paths[0])
         assert lengths is not None  # the run has read them

@@ -49,7 +49,7 @@ class Options(ClassifierConfig):
     # Each task's run gets the flags that are set.
     data_dir: str = fields.required("Folder that contains GLUE's folders (CoLA, MNLI, ...).")
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         fields.Config.__post_init__(self)  # what a run needs besides is set for each task
 
 

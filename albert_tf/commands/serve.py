@@ -15,6 +15,7 @@ import contextlib
 import dataclasses
 import functools
 import signal
+from types import FrameType
 from typing import TYPE_CHECKING, Callable
 
 from absl import logging
@@ -70,7 +71,7 @@ def main(options: Options) -> None:
         server = ModelServer(models, listener, options.max_body_bytes, allowed_hosts,
                              functools.partial(Batcher, options.predict_batch_size))
 
-        def hang_up(number, _):
+        def hang_up(number: int, _: FrameType | None) -> None:
             leave_terminal(number)
             server.shutdown()
 

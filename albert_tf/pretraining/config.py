@@ -83,7 +83,7 @@ class PretrainingConfig(Config):
     init_from_group0: bool = fields.boolean(
         False, "Whether to initialize the weights of every layer group from group 0 of --init_checkpoint.")
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if not (self.do_train or self.do_eval):
             raise ValueError("nothing to do: set --do_train or --do_eval")

@@ -121,7 +121,7 @@ def _tokenize(run: Run, input_files: list[str], text_column: str | None, work: s
     tasks = ((lines,) for lines in corpus_files.line_batches(input_files, text_column))
     with progress("tokenising", size, "B") as done:
 
-        def encoded():
+        def encoded() -> Iterator[TokenizedBatch]:
             for batch, num_bytes in run(tokenize_batch, tasks):
                 yield batch
                 done(num_bytes)

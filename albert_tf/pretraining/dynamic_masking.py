@@ -141,7 +141,9 @@ def _words(boundary: tf.Tensor, free: tf.Tensor, options: MaskingOptions) -> tf.
     return tf.maximum(tf.cumsum(tf.cast(starts, tf.int32), axis=1) - 1, 0)
 
 
-def _draw_tokens(free, words, goals, order, sizes, options: MaskingOptions) -> tf.Tensor:
+def _draw_tokens(
+    free: tf.Tensor, words: tf.Tensor, goals: tf.Tensor, order: tf.Tensor, sizes: tf.Tensor, options: MaskingOptions
+) -> tf.Tensor:
     """Which tokens are masked, bool [rows, seq]: n-grams of words in random order, until the goal is reached.
 
     An n-gram is shortened if it would exceed the goal, and skipped if it overlaps one that was taken before.
@@ -157,7 +159,9 @@ def _draw_tokens(free, words, goals, order, sizes, options: MaskingOptions) -> t
     sizes = 1 + tf.reduce_sum(tf.cast(sizes[..., None] >= bounds, tf.int32), axis=-1)
     grams = tf.range(1, options.ngram + 1)
 
-    def visit(visited, taken, missing):
+    def visit(
+        visited: tf.Tensor, taken: tf.Tensor, missing: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         first = order[:, visited][:, None]  # [rows, 1]
         last = first + grams  # [rows, ngram]: the end of an n-gram of 1, 2, ... words
         tokens = tf.gather(before, last, batch_dims=1) - tf.gather(before, first, batch_dims=1)

@@ -49,7 +49,7 @@ class SegmentOptions:
     objective: str = "sop"  # one of OBJECTIVES
     release_compatible: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         MAX_SEQ_LENGTH.check("max_seq_length", self.max_seq_length)
         check_finite("short_seq_prob", self.short_seq_prob, 0.0)
         check_one_of("sentence_objective", self.objective, OBJECTIVES)
@@ -71,7 +71,8 @@ class Segmenter:
     starts_word, bool [vocab_size], is whether the piece of each id starts a word; for random_sentences see Corpus.
     """
 
-    def __init__(self, options: SegmentOptions, starts_word: np.ndarray, random_sentences: Callable):
+    def __init__(self, options: SegmentOptions, starts_word: np.ndarray,
+                 random_sentences: Callable[[np.random.Generator, int, int], np.ndarray]):
         self._options, self._starts_word, self._random_sentences = options, starts_word, random_sentences
         self._max_tokens = options.max_seq_length - SPECIAL_TOKENS  # of A and B together
 
@@ -108,12 +109,12 @@ class Segmenter:
             a, b = self._trim(a, b, rng)
             yield Pair(a, b, label, is_short, document_tokens=len(a) + (0 if is_random else len(b)))
 
-    def _target_length(self, rng) -> tuple[int, bool]:
+    def _target_length(self, rng: np.random.Generator) -> tuple[int, bool]:
         if rng.random() < self._options.short_seq_prob:
             return int(rng.integers(2, self._max_tokens + 1)), True
         return self._max_tokens, False
 
-    def _trim(self, a: np.ndarray, b: np.ndarray, rng) -> tuple[np.ndarray, np.ndarray]:
+    def _trim(self, a: np.ndarray, b: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Trims both segments as if tokens were removed one by one from a random end of the longer one."""
         excess = len(a) + len(b) - self._max_tokens
         if excess <= 0:
@@ -128,7 +129,7 @@ class Segmenter:
             from_b += alone
         return self._take_off(a, from_a, rng), self._take_off(b, from_b, rng)
 
-    def _take_off(self, segment: np.ndarray, count: int, rng) -> np.ndarray:
+    def _take_off(self, segment: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
         front = int(rng.binomial(count, 0.5)) if count else 0
         if front and not self._options.release_compatible:
             # A segment begins at a word: fewer tokens are removed in front to keep a word whole, and more at the end.
@@ -151,7 +152,7 @@ class MaskingOptions:
     whole_words: bool = True  # if False, each piece counts as a word
     permutation: bool = False  # whether to permute the tokens of a second set of n-grams of the same size
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         bounds.PREDICTIONS.check("max_predictions_per_seq", self.max_predictions_per_seq)
         bounds.NGRAM.check("ngram", self.ngram)
         if not isinstance(self.masked_lm_prob, (int, float)) or not 0 < self.masked_lm_prob < 1:
@@ -218,7 +219,9 @@ class Masker:
         order = np.argsort(positions, kind="stable")
         return Masked(output, positions[order], ids[positions[order]])
 
-    def draw_spans(self, word_ends: list[int], taken: list[bool], goal: int, rng) -> list[tuple[int, int]]:
+    def draw_spans(
+        self, word_ends: list[int], taken: list[bool], goal: int, rng: np.random.Generator
+    ) -> list[tuple[int, int]]:
         """Draws n-grams of untaken words, `goal` tokens or slightly fewer in total, as (first word, end).
 
         word_ends, [words + 1], has the number of tokens before each word, and of all tokens. `taken`, [words], says
@@ -258,7 +261,7 @@ class CreationOptions:
     random_seed: int
     split_lines: str | None = None  # the text's language, such as "en", to split each line into sentences by its rules
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         bounds.DUPE_FACTOR.check("dupe_factor", self.dupe_factor)
         bounds.SEED.check("random_seed", self.random_seed)
         if self.masking.max_predictions_per_seq > self.segments.max_seq_length:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import tensorflow as tf
 
 from albert_tf import keras
@@ -72,7 +74,7 @@ class DistilledPretrainingObjective(PretrainingObjective):
     """
 
     def __init__(self, model: AlbertPretrainer, teacher: AlbertPretrainer, temperature: float = 1.0,
-                 alpha: float = 0.5, **arguments):
+                 alpha: float = 0.5, **arguments: Any):
         super().__init__(model, **arguments)
         self._teacher, self._temperature, self._alpha = teacher, temperature, alpha
 

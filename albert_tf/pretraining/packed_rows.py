@@ -35,7 +35,7 @@ def packed(batch: dict[str, tf.Tensor], length: int = 1, multiple: int = 1) -> d
     row_of, starts = _first_fit(sizes, widths)
     rows = tf.minimum(-(-(tf.reduce_max(row_of) + 1) // multiple) * multiple, tf.shape(sizes)[0])
 
-    def moved(values, kind: int):
+    def moved(values: tf.Tensor, kind: int) -> tf.Tensor:
         """Values of the tokens, predictions or texts in the rows, 0 elsewhere."""
         mask = masks[kind]
         columns = starts[:, kind, None] + tf.cumsum(tf.cast(mask, tf.int32), axis=1, exclusive=True)
@@ -57,7 +57,9 @@ def _first_fit(sizes: tf.Tensor, limits: Sequence[int]) -> tuple[tf.Tensor, tf.T
     count = tf.shape(sizes)[0]
     order = tf.argsort(-sizes[:, 0], stable=True)
 
-    def add(number, used, row_of, starts):
+    def add(
+        number: tf.Tensor, used: tf.Tensor, row_of: tf.TensorArray, starts: tf.TensorArray
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray, tf.TensorArray]:
         example = order[number]
         fits = tf.reduce_all(used + sizes[example] <= limits, axis=1)
         row = tf.argmax(tf.cast(fits, tf.int32), output_type=tf.int32)

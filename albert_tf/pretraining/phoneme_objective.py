@@ -23,6 +23,7 @@ from albert_tf.data.records import CountedFile
 from albert_tf.modeling.pretrainer import AlbertPhonemePretrainer
 from albert_tf.pretraining.objective import DistilledPretrainingObjective, PretrainingObjective
 from albert_tf.pretraining.phonemes import SEPARATOR_WORD
+from albert_tf.training.objective import Batch, Tensors
 
 _CHOSEN, _AS_MASK, _RANDOM = 0.15, 0.8, 0.1
 
@@ -79,7 +80,7 @@ def parser(phonemes: PhonemeFormat, seed: int) -> Callable:
     tokens = tf.io.FixedLenFeature([seq], tf.int64)
     features = dict(input_ids=tokens, input_mask=tokens, word_ids=tf.io.VarLenFeature(tf.int64))
 
-    def parse(records, numbers):
+    def parse(records: tf.Tensor, numbers: tf.Tensor) -> dict[str, tf.Tensor]:
         batch = tf.io.parse_example(records, features)
         ids, mask = (tf.cast(batch[name], tf.int32) for name in ("input_ids", "input_mask"))
         words = tf.cast(tf.sparse.to_dense(batch["word_ids"]), tf.int32)
@@ -142,18 +143,18 @@ class PhonemeObjective(PretrainingObjective):
         self._means.update({name: keras.metrics.Mean(name=name) for name in ("word_accuracy", "word_loss")})
         self.metrics = list(self._means.values())
 
-    def loss_denominators(self, batch):
+    def loss_denominators(self, batch: Batch) -> Tensors:
         """The denominators of masked LM, and words: the number of predicted words."""
         weights = batch["word_weights" if self._once else "input_mask"]
         return dict(super().loss_denominators(batch), words=tf.reduce_sum(tf.cast(weights, tf.float32)))
 
-    def loss(self, outputs, batch, denominators):
+    def loss(self, outputs: Tensors, batch: Batch, denominators: Tensors) -> tuple[tf.Tensor, Tensors]:
         """The micro-batch's share of the mean loss of masked phonemes plus the mean loss of words."""
         total, parts = super().loss(outputs, batch, denominators)
         words = self.model.summed_word_loss(*self._words(outputs, batch)) / denominators["words"]
         return total + words, dict(parts, word_loss=words)
 
-    def update_metrics(self, batch, outputs):
+    def update_metrics(self, batch: Batch, outputs: Tensors) -> None:
         """Adds a batch of an evaluation. Rows with is_real_example 0 do not count."""
         super().update_metrics(batch, outputs)
         vectors, labels, weights = self._words(outputs, batch)
@@ -162,7 +163,7 @@ class PhonemeObjective(PretrainingObjective):
         self._means["word_accuracy"].update_state(hits, weights)
         self._means["word_loss"].update_state(losses, weights)
 
-    def _words(self, outputs, batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def _words(self, outputs: Tensors, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """The vectors that predict words, [predictions, H], the labels and the weights."""
         vectors, index = outputs["sequence_output"], batch["word_index"]
         if self._once:

@@ -29,7 +29,7 @@ from albert_tf.training.checkpoints import Checkpoints, best_or_latest, numbered
 from albert_tf.training.evaluation import Evaluator, format_results
 from albert_tf.training.run import new_trainer, set_up, train, training_in
 from albert_tf.training.strategy import distributed, is_chief
-from albert_tf.training.trainer import number_of_parts, parts_of
+from albert_tf.training.trainer import Trainer, number_of_parts, parts_of
 from albert_tf.utils.files import check_directory, check_no_wildcard, expand_globs, make_directory
 from albert_tf.weights.model_card import write_run_card
 from albert_tf.weights.resolved_model import ResolvedModel, resolve
@@ -93,7 +93,7 @@ def _pretrain(options: PretrainingConfig, selected: ResolvedModel, strategy: tf.
     checkpoints = Checkpoints(output_dir, trainer, config, training.keep_checkpoint_max, is_chief(strategy))
     evaluator = None
     if options.do_eval:
-        evaluator = Evaluator(output_dir, lambda: _evaluate(options, trainer, evaluation_sets, strategy),
+        evaluator = Evaluator(output_dir, lambda: _evaluate(options, trainer, objective, evaluation_sets, strategy),
                               objective.best_metric, checkpoints.save_best, is_chief(strategy))
     with batching.naming_changed_files(all_files):
         if options.do_train:
@@ -148,11 +148,11 @@ def _phoneme_objective_factory(
 
 
 def _write_card(
-    options: PretrainingConfig, command_line: str, model: AlbertPretrainer, files, evaluated,
-    evaluator: Evaluator | None, trained: bool
+    options: PretrainingConfig, command_line: str, model: AlbertPretrainer, files: list[CountedFile],
+    evaluated: list[CountedFile], evaluator: Evaluator | None, trained: bool
 ) -> None:
     """Writes the model card, in which the shards of a set of records are one entry."""
-    def name(file) -> str:
+    def name(file: CountedFile) -> str:
         return re.sub(r"-\d{5}-of-(\d{5})", r"-*-of-\1", os.path.basename(file.path))
 
     datasets = {name(file): file.made_from for file in files}
@@ -191,7 +191,9 @@ def _initial_weights(options: PretrainingConfig) -> str | None:
     return None if has_checkpoints else options.source.init_path
 
 
-def _batches_from_step(options: PretrainingConfig, records: RecordSet, vocab_size: int, num_devices: int):
+def _batches_from_step(
+    options: PretrainingConfig, records: RecordSet, vocab_size: int, num_devices: int
+) -> Callable[[int], Callable[[tf.distribute.InputContext], tf.data.Dataset]]:
     """The `batches_from` function of train(): from a first step to a function from an InputContext to batches."""
     batches = reading.TrainingBatches(records, options.training.train_batch_size, options.training.random_seed)
     if options.draws_masks:
@@ -203,7 +205,10 @@ def _batches_from_step(options: PretrainingConfig, records: RecordSet, vocab_siz
     return lambda first_step: lambda context: batches.from_step(first_step, context)
 
 
-def _evaluate(options: PretrainingConfig, trainer, evaluation_sets, strategy) -> dict[str, float]:
+def _evaluate(
+    options: PretrainingConfig, trainer: Trainer, objective: PretrainingObjective, evaluation_sets: list[RecordSet],
+    strategy: tf.distribute.Strategy
+) -> dict[str, float]:
     """The results on each set. From the second set on, they have the name of the set's first file as a prefix."""
     results: dict[str, float] = {}
     for records in evaluation_sets:
@@ -216,7 +221,7 @@ def _evaluate(options: PretrainingConfig, trainer, evaluation_sets, strategy) ->
         prefix = os.path.basename(files[0].path).split(".")[0] + "/" if results else ""
         if prefix + "loss" in results:
             prefix = files[0].path + "/"
-        scores = trainer.objective.results(has_sentence_labels=_sentence_objective_of(files) != "none")
+        scores = objective.results(has_sentence_labels=_sentence_objective_of(files) != "none")
         results.update({prefix + name: value for name, value in scores.items()})
     return results
 

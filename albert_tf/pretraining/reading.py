@@ -41,7 +41,7 @@ class RecordSet:
             return phoneme_parser(self.phonemes, seed)
         features = pretraining_features(self.max_seq_length, self.max_predictions_per_seq)
 
-        def parse(records, numbers):
+        def parse(records: tf.Tensor, numbers: tf.Tensor) -> dict[str, tf.Tensor]:
             del numbers
             batch = tf.io.parse_example(records, features)
             return {name: tf.cast(values, tf.int32 if values.dtype == tf.int64 else values.dtype)

@@ -17,7 +17,7 @@ import queue
 import socket
 import time
 from http import HTTPStatus
-from typing import Any, Callable, Collection, Mapping, Sequence
+from typing import Any, Awaitable, Callable, Collection, Mapping, Sequence
 from urllib.parse import urlsplit
 
 import uvicorn
@@ -182,7 +182,7 @@ def _of_openai(name: str) -> dict[str, Any]:
     return dict(id=name, object="model", created=0, owned_by="albert_tf")
 
 
-def _page(content: Callable[[], bytes], type_: str):
+def _page(content: Callable[[], bytes], type_: str) -> Callable[[Request], Awaitable[Response]]:
     async def page(request: Request) -> Response:
         return Response(content(), media_type=type_)
 

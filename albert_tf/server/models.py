@@ -148,7 +148,7 @@ class _KerasModel:
         self._outputs = {name: outputs[name] for name in type(model).HEAD_OUTPUTS if name in outputs} or outputs
         self.output_names = tuple(self._outputs)
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 
     def output_shape(self, name: str) -> tuple[int | None, ...]:
@@ -189,7 +189,7 @@ class _Counting:
         self.settings: Settings = model.settings
         self.lengths: list[np.ndarray] = []  # of the rows of each call since take_tokens
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 
     def __call__(self, inputs: Mapping[str, Any], training: bool = False) -> Outputs:
