@@ -93,7 +93,7 @@ class FineTuningConfig(SavedModelExport, FirstLayers, group="Runs"):
         (), "Comma-separated list of checkpoints, to average their predictions. Default: only the run's checkpoint "
         "predicts.")
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if not (self.export_dir or any(getattr(self, name) for name in self.ACTIONS)):
             raise ValueError(f"nothing to do: set {', '.join(f'--{name}' for name in self.ACTIONS)} or --export_dir")
@@ -110,6 +110,13 @@ class FineTuningConfig(SavedModelExport, FirstLayers, group="Runs"):
     def readers(self) -> Mapping[str, Sequence[str]]:
         """By the option of an input file or folder: the options of the actions that read it."""
         return {}
+
+    def path_of(self, option: str) -> str:
+        """The value of an option that an action reads. Raises ValueError if it is not set."""
+        path = getattr(self, option)
+        if not path:
+            raise ValueError(f"--{option} is missing")
+        return path
 
     @property
     def release_steps(self) -> tuple[int, int | None] | None:

@@ -14,6 +14,8 @@ import gc
 import itertools
 from typing import Callable, Collection, Iterable, Mapping, cast
 
+import numpy as np
+import tensorflow as tf
 from absl import logging
 
 from albert_tf import keras
@@ -116,7 +118,7 @@ def _training_data(task: Task, is_evaluated: bool) -> tuple[FeatureTable, Schedu
         return table, schedule
     micro_batch = options.training.train_batch_size // options.training.gradient_accumulation_steps
 
-    def read(make_table: Callable[[], FeatureTable]):
+    def read(make_table: Callable[[], FeatureTable]) -> dict[str, np.ndarray]:
         with strategy.scope():
             model = cast(Teacher, teacher).model()
         with chief_first(strategy):
@@ -159,7 +161,7 @@ def _train_run(task: Task, seed: int, directory: str, table: FeatureTable, sched
 
     rows = training_rows(table, training.train_batch_size, schedule.num_train_steps, seed, options.group_by_length)
 
-    def batches_from(first_step):
+    def batches_from(first_step: int) -> Callable[[tf.distribute.InputContext], tf.data.Dataset]:
         # With several workers, only an endless data set keeps its static batch size.
         return lambda context: table_batches(table, rows[first_step:], task.buckets, context).repeat()
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from albert_tf.export.saved_model import TextSignature, export_model, sequence_features
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.modeling.settings import PretrainerSettings
+from albert_tf.modeling.settings import PredictingModel, PretrainerSettings
 from albert_tf.text.graph.packing import numbers_in_rows, pack_ids
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.packing import SpecialTokens, padded_rows
@@ -27,7 +27,9 @@ class Filling(NamedTuple):
     probability: float
 
 
-def fill_masks(model, tokenizer, text: str, top_k: int = 5) -> list[list[Filling]]:
+def fill_masks(
+    model: PredictingModel, tokenizer: FullTokenizer, text: str, top_k: int = 5
+) -> list[list[Filling]]:
     """The top_k most likely pieces for each [MASK] of a text, best first.
 
     Args:
@@ -52,7 +54,9 @@ def fill_masks(model, tokenizer, text: str, top_k: int = 5) -> list[list[Filling
     return _fillings(model, tokenizer, [ids], top_k)[0]
 
 
-def fill_texts(model, tokenizer, texts: Sequence[str], top_k: int = 5) -> list[list[list[Filling]]]:
+def fill_texts(
+    model: PredictingModel, tokenizer: FullTokenizer, texts: Sequence[str], top_k: int = 5
+) -> list[list[list[Filling]]]:
     """fill_masks for a batch. A text may have no [MASK], and a text that is too long for the model is truncated."""
     longest = model.config.max_position_embeddings
     rows = []
@@ -62,7 +66,9 @@ def fill_texts(model, tokenizer, texts: Sequence[str], top_k: int = 5) -> list[l
     return _fillings(model, tokenizer, rows, top_k)
 
 
-def _fillings(model, tokenizer, rows: Sequence[Sequence[int]], top_k: int) -> list[list[list[Filling]]]:
+def _fillings(
+    model: PredictingModel, tokenizer: FullTokenizer, rows: Sequence[Sequence[int]], top_k: int
+) -> list[list[list[Filling]]]:
     """The best pieces of each mask of each row of ids."""
     positions = [[i for i, piece_id in enumerate(ids) if piece_id == tokenizer.mask_id] for ids in rows]
     if not any(positions):
@@ -75,7 +81,7 @@ def _fillings(model, tokenizer, rows: Sequence[Sequence[int]], top_k: int) -> li
             for row, places in zip(logits, positions)]
 
 
-def masked_ids(tokenizer, text: str) -> list[int]:
+def masked_ids(tokenizer: FullTokenizer, text: str) -> list[int]:
     """The ids of [CLS] text [SEP], with the id of [MASK] for each "[MASK]" in the text.
 
     The parts between masks are tokenized separately, and SentencePiece adds a word-start mark before each part. A part
@@ -93,13 +99,13 @@ def masked_ids(tokenizer, text: str) -> list[int]:
     return SpecialTokens(tokenizer).around(ids).tolist()
 
 
-def inside_word(tokenizer, piece: str) -> str:
+def inside_word(tokenizer: FullTokenizer, piece: str) -> str:
     """The piece without its word-start mark, if the vocabulary has it; "" for a piece that is only the mark."""
     inside = piece[len(WORD_START):] if piece.startswith(WORD_START) else piece
     return inside if not inside or inside in tokenizer.vocab else piece
 
 
-def best_pieces(logits: np.ndarray, tokenizer, top_k: int) -> list[Filling]:
+def best_pieces(logits: np.ndarray, tokenizer: FullTokenizer, top_k: int) -> list[Filling]:
     """The top_k most likely pieces of a mask, best first, from its logits [vocab]."""
     # A model may have more rows than pieces, for a round number. They have no text.
     probabilities = softmax(logits)[: tokenizer.vocab_size]

@@ -4,20 +4,24 @@ import dataclasses
 import importlib
 import os
 import shutil
-from typing import Any, Callable, Iterable
+from typing import Any, Callable, Iterable, Mapping
 
 import tensorflow as tf
 
+from albert_tf import keras
 from albert_tf.data.batching import evaluation_rows, table_batches
-from albert_tf.data.feature_table import FeatureCache
+from albert_tf.data.feature_table import FeatureCache, FeatureTable
+from albert_tf.tasks.config import Scoring
 from albert_tf.tasks.squad.answers import VERSION_OF_HEAD
 from albert_tf.tasks.task import Setup
-from albert_tf.training.evaluation import in_order
+from albert_tf.training.evaluation import Predictions, in_order
+from albert_tf.training.objective import Batch, Tensors
 from albert_tf.utils.files import absolute
 from albert_tf.utils.outputs import folder_of_this_process, local_copy
 from albert_tf.weights.resolved_model import ResolvedModel
 
-Scorer = Callable[[Any], tuple[str, float]]  # from a model to the task's best metric and its value; higher is better
+# From the function that computes a model's outputs to the task's best metric and its value; higher is better.
+Scorer = Callable[[Callable[[Batch], Mapping[str, Any]]], tuple[str, float]]
 # By head: the package of the task, and the names of the classes of the task and of its config.
 _TASKS = dict(classifier="classification TextClassification ClassifierConfig",
               sentence_encoder="sentence_vectors SentenceEmbeddings SentenceVectorsConfig",
@@ -26,9 +30,13 @@ _TASKS = dict(classifier="classification TextClassification ClassifierConfig",
               **dict.fromkeys(VERSION_OF_HEAD, "squad QuestionAnswering SquadConfig"))
 
 
-def scorer(resolved: ResolvedModel, model, options, max_seq_length: int | None = None) -> Scorer:
+def scorer(
+    resolved: ResolvedModel, model: keras.Model, options: Scoring, max_seq_length: int | None = None
+) -> Scorer:
     """Reads options.score_data for a model. Rows have max_seq_length tokens, or as many as text functions read."""
     head, path, folder = model.settings.head, options.score_data, folder_of_this_process()
+    if path is None:
+        raise ValueError("--score_data is missing")
     if head not in _TASKS:
         raise ValueError(f"a model with the head {head} has no score: --score_data is for {', '.join(_TASKS)}")
     package, *classes = (f"albert_tf.tasks.{_TASKS[head]}").split()
@@ -65,8 +73,8 @@ def scorer(resolved: ResolvedModel, model, options, max_seq_length: int | None =
         raise ValueError(f"the model has {labels} labels, and the task of --score_data={path} has {wanted}")
     objective.model = model
 
-    def score(scored) -> tuple[str, float]:
-        def outputs(batch):
+    def score(scored: Callable[[Batch], Mapping[str, Any]]) -> tuple[str, float]:
+        def outputs(batch: Batch) -> Tensors:
             if head != "sentence_encoder":
                 return {name: tf.convert_to_tensor(value) for name, value in scored(batch).items() if value is not None}
             # An export has no input of two texts, [batch, 2, seq].
@@ -74,7 +82,7 @@ def scorer(resolved: ResolvedModel, model, options, max_seq_length: int | None =
             vectors = tf.convert_to_tensor(scored(rows)["sentence_embedding"])
             return {"sentence_embedding": tf.reshape(vectors, [len(batch["example"]), 2, -1])}
 
-        def predict(table):
+        def predict(table: FeatureTable) -> Predictions:
             batches = table_batches(table, evaluation_rows(table, 8), task.buckets, tf.distribute.InputContext())
             predicted = (dict(objective.predictions(outputs(batch)), example=batch["example"]) for batch in batches)
             return [in_order(({name: each[name].numpy() for name in each} for each in predicted), len(table))]
@@ -84,7 +92,9 @@ def scorer(resolved: ResolvedModel, model, options, max_seq_length: int | None =
     return score
 
 
-def check_scores(score: Scorer, model, exports: Iterable[tuple[str, Callable]], max_score_drop: float | None) -> None:
+def check_scores(
+    score: Scorer, model: keras.Model, exports: Iterable[tuple[str, Callable]], max_score_drop: float | None
+) -> None:
     """Prints the scores of a model and of its exports by precision. A loss that is too large is an error."""
     name, before = score(model)
     print(f"{name} of the model: {before:.4f}", flush=True)

@@ -26,7 +26,7 @@ from albert_tf.training.evaluation import Evaluate, Predictions, Predictor, chec
 from albert_tf.training.objective import Objective
 from albert_tf.training.trainer import parts_of
 from albert_tf.utils.manifests import output_folder
-from albert_tf.weights.from_pretrained import load_into
+from albert_tf.weights.from_pretrained import RestoreReport, build, load_into
 from albert_tf.weights.resolved_model import ResolvedModel
 from albert_tf.weights.settings import SETTINGS, label_difference, settings_in, write_settings
 from albert_tf.weights.teacher import StoredTeacher, Teacher
@@ -181,7 +181,7 @@ class TrainedModels:
         loaded = self._loaded.get(key)
         if loaded is None:
             with self._task.setup.strategy.scope():
-                objective, report = self._model.build(functools.partial(self._task.objective, config), path)
+                objective, report = build(self._model.open(path), functools.partial(self._task.objective, config))
             _check_fine_tuned(report, path)
             loaded = self._loaded[key] = _LoadedModel(objective, path)
         else:
@@ -198,7 +198,7 @@ class _LoadedModel:
     predictors: dict[int, Predictor] = dataclasses.field(default_factory=dict)  # by the size of a batch
 
 
-def _check_fine_tuned(report, path: str) -> None:
+def _check_fine_tuned(report: RestoreReport, path: str) -> None:
     """Raises ValueError if the weights of the task's head were not restored."""
     if missing := report.random_head:
         raise ValueError(f"{path} was not fine-tuned for this task: it has no {', '.join(missing)} "

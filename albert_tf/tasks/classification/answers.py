@@ -19,6 +19,7 @@ from albert_tf.tasks.classification.data import InputExample
 from albert_tf.tasks.classification.metrics import above
 from albert_tf.tasks.classification.table_format import TableFormat
 from albert_tf.text.graph.packing import pack_text_windows, pack_texts
+from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.packing import PairPacker, WindowOptions, WindowPacker
 from albert_tf.text.tokenization import FullTokenizer, list_of_strings
 from albert_tf.utils.charts import write_confusion_matrix
@@ -197,7 +198,7 @@ def export_classification(
             served["threshold"] = tf.fill(tf.shape(logits)[:1], threshold)  # [batch]
         return served
 
-    def pack(graph_tokenizer, **texts) -> dict:
+    def pack(graph_tokenizer: GraphTokenizer, **texts: tf.Tensor) -> dict:
         if windows.max_windows > 1:
             return pack_text_windows(graph_tokenizer, max_seq_length, windows, **texts)
         return pack_texts(graph_tokenizer, max_seq_length, **texts)

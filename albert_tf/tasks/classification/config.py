@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Mapping, Sequence
 
 from albert_tf import options as fields
 from albert_tf.modeling.vectors import MEAN_OR_MAX
@@ -24,7 +24,7 @@ class ScoreDistillation(Distillation):
         "An .npy file with an array of floating-point numbers, a .safetensors file with one array, or a "
         ".parquet file with one column, or one column of lists.")
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.teacher_scores and self.teacher_checkpoint:
             raise ValueError("--teacher_scores and --teacher_checkpoint exclude each other: set one teacher")
@@ -71,20 +71,20 @@ class ClassifierConfig(FineTuningConfig):
     max_windows: int = fields.integer(8, "Maximum number of windows of a text. A step needs more memory with more "
                                       "windows.", bounds.CANDIDATES.at_least(2), needs="long_texts=mean,max")
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if bool(self.task_name) == bool(self.task_config):
             raise ValueError("set either --task_name, or --task_config for your task")
 
-    def uses(self, purpose):  # noqa: D102
+    def uses(self, purpose: str) -> bool:  # noqa: D102
         return super().uses(purpose) or purpose == "predict" and self.calibrate
 
     @property
-    def readers(self):  # noqa: D102
+    def readers(self) -> Mapping[str, Sequence[str]]:  # noqa: D102
         return dict(data_dir=["do_train", "do_eval", *["do_predict"] * (self.predict_file is None), "calibrate"])
 
     @property
-    def release_steps(self):  # noqa: D102
+    def release_steps(self) -> tuple[int, int | None] | None:  # noqa: D102
         return super().release_steps if self.task_name else None
 
     def table_format(self) -> TableFormat:

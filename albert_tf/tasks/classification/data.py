@@ -74,7 +74,7 @@ def find_task(format: str | TableFormat) -> TableFormat:
     return TASKS[names[name]]
 
 
-def with_companions(format: TableFormat, data_dir: str, split: str) -> list[TableFormat]:
+def with_companions(format: TableFormat, data_dir: str | None, split: str) -> list[TableFormat]:
     """The task, and each companion task that has a file (MNLI: mismatched set and AX)."""
     companions = [TASKS[name] for name in format.companions]
     return [format, *(each for each in companions if split in each.sources
@@ -92,12 +92,12 @@ class InputExample(NamedTuple):
     label: str | float | None = None
 
 
-def read_examples(task_name: str | TableFormat, data_dir: str, split: str) -> list[InputExample]:
+def read_examples(task_name: str | TableFormat, data_dir: str | None, split: str) -> list[InputExample]:
     """Reads the examples of a task's split. Rows with an empty text bring a warning.
 
     Args:
       task_name: a TableFormat, or a name of TASKS in upper or lower case.
-      data_dir: the folder that has GLUE's folders (CoLA, MNLI, ...).
+      data_dir: the folder that has GLUE's folders (CoLA, MNLI, ...); None if the format has the whole path.
       split: "train", "dev" or "test".
 
     Raises:
@@ -185,7 +185,7 @@ def convert_examples_to_features(
 
 
 def feature_table(
-    cache: FeatureCache, format: TableFormat, data_dir: str, split: str, max_seq_length: int,
+    cache: FeatureCache, format: TableFormat, data_dir: str | None, split: str, max_seq_length: int,
     windows: WindowOptions = WindowOptions(),
 ) -> FeatureTable:
     """The features of a split (release: file_based_convert_examples_to_features). Their scalars include label_ids."""
@@ -202,7 +202,7 @@ def feature_table(
                            num_choices=windows.max_windows, are_windows=windows.max_windows > 1,
                            sizes=dict(label_ids=format.num_labels) if format.multi_label else {})
 
-    def convert():
+    def convert() -> Iterator[dict]:
         examples = read_examples(format, data_dir, split)
         return with_label_ids(convert_examples_to_features(examples, format, cache.tokenizer, max_seq_length, pad=False,
                                                            windows=windows))

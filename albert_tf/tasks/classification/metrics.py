@@ -6,7 +6,7 @@ All metrics but the accuracy are computed by scikit-learn and scipy.
 from __future__ import annotations
 
 import dataclasses
-from typing import Sequence
+from typing import Callable, Sequence
 
 import numpy as np
 from absl import logging
@@ -84,8 +84,11 @@ def correlations(expected: np.ndarray, predicted: np.ndarray) -> dict[str, float
     return {name: float(_METRICS[name](expected, predicted)) for name in ("pearson", "spearman")}
 
 
-def _correlation(function):
-    def of(labels, predicted):
+def _correlation(
+    function: Callable[[np.ndarray, np.ndarray], tuple[float, float]]
+) -> Callable[[np.ndarray, np.ndarray], float]:
+    """A function of labels and predictions from one of scipy, which also returns a p-value."""
+    def of(labels: np.ndarray, predicted: np.ndarray) -> float:
         # The correlation with a constant is 0 here; scipy returns NaN.
         return 0.0 if np.ptp(labels) == 0 or np.ptp(predicted) == 0 else function(labels, predicted)[0]
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from typing import Iterator
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from albert_tf.data.feature_table import FeatureCache
+from albert_tf import keras
+from albert_tf.config import AlbertConfig
+from albert_tf.data.feature_table import FeatureCache, FeatureTable
 from albert_tf.modeling.classifier import AlbertClassifier, AlbertMultipleChoice
 from albert_tf.modeling.settings import ClassifierSettings, Settings
 from albert_tf.tasks.classification import metrics as glue_metrics
@@ -23,10 +26,18 @@ from albert_tf.tasks.classification.config import ClassifierConfig
 from albert_tf.tasks.classification.data import feature_table, read_examples, read_label_ids, with_companions
 from albert_tf.tasks.classification.metrics import Calibration, fitted
 from albert_tf.tasks.classification.table_format import BALANCED, TableFormat
-from albert_tf.tasks.task import Checkpoint, Setup, Task, TrainedModels, check_labels
+from albert_tf.tasks.task import Checkpoint, Read, Setup, Task, ToPredict, TrainedModels, check_labels
 from albert_tf.text.packing import WindowOptions
 from albert_tf.training.distillation import binary_divergence, divergence
-from albert_tf.training.evaluation import format_results, mean_of, report_predicted, write_results
+from albert_tf.training.evaluation import (
+    Evaluate,
+    Predict,
+    Predictions,
+    format_results,
+    mean_of,
+    report_predicted,
+    write_results,
+)
 from albert_tf.training.objective import Batch, Objective, Tensors
 from albert_tf.training.strategy import is_chief, wait_for_all
 from albert_tf.utils.progress import count_of
@@ -168,7 +179,7 @@ class TextClassification(Task):
             self.teacher = Teacher.of(taught, "classifier", ClassificationObjective.TEACHER_OUTPUTS)
             self.teacher.check_labels(self.format.labels, self.format.multi_label)
 
-    def objective(self, config):
+    def objective(self, config: AlbertConfig) -> ClassificationObjective:
         options, format = self.options, self.format
         model = AlbertClassifier(
             config, format.num_labels, options.classifier_dropout_prob, label_names=format.labels,
@@ -177,20 +188,23 @@ class TextClassification(Task):
             single_texts=not self.has_pairs, **self.window_arguments)
         return ClassificationObjective(model, format.is_regression, LabelLoss(format.multi_label, self._class_weights))
 
-    def training_table(self):
+    def training_table(self) -> FeatureTable:
         table = self._table(self.format, "train")
         path = self.format.source("train").path_in(self.options.data_dir)
-        self._class_weights = class_weights(self.format, table.scalars["label_ids"].numpy(), path)
-        if self._class_weights is not None:
+        labels, weights = self.format.labels, class_weights(self.format, table.scalars["label_ids"].numpy(), path)
+        self._class_weights = weights
+        if labels is not None and weights is not None:
             logging.info("weights of the labels: %s", ", ".join(
-                f"{name} {weight:.4g}" for name, weight in zip(self.format.labels, self._class_weights)))
+                f"{name} {weight:.4g}" for name, weight in zip(labels, weights)))
         return table
 
-    def texts(self, split):
+    def texts(self, split: str) -> Iterator[str]:
         for example in read_examples(self.format, self.options.data_dir, split):
             yield from filter(None, (example.text_a, example.text_b))
 
-    def teacher_outputs(self, teacher, table, read):
+    def teacher_outputs(
+        self, teacher: Teacher | StoredTeacher, table: FeatureTable, read: Read
+    ) -> dict[str, np.ndarray]:
         """The scores of a file, or of a teacher, which reads the texts with its vocabulary, length and windows."""
         if isinstance(teacher, StoredTeacher):
             path = self.format.source("train").path_in(self.options.data_dir)
@@ -204,11 +218,11 @@ class TextClassification(Task):
             cache, self.format, options.data_dir, "train", teacher.row_length(self.setup.max_seq_length),
             WindowOptions(settings.max_windows, settings.doc_stride)))
 
-    def evaluation(self):
+    def evaluation(self) -> Evaluate:
         formats = with_companions(self.format, self.options.data_dir, "dev")
         dev_sets = [(format, self._table(format, "dev")) for format in formats]
 
-        def evaluate(predict) -> dict[str, float]:
+        def evaluate(predict: Predict) -> dict[str, float]:
             results = {}
             for format, table in dev_sets:
                 label_ids = table.scalars["label_ids"].numpy()
@@ -221,7 +235,7 @@ class TextClassification(Task):
 
         return evaluate
 
-    def after_training(self, trained):
+    def after_training(self, trained: TrainedModels) -> None:
         options = self.options
         if options.ensemble_checkpoints:
             return
@@ -248,7 +262,7 @@ class TextClassification(Task):
             write_calibration(run, results)
         wait_for_all(self.setup.strategy)
 
-    def predictions(self):
+    def predictions(self) -> Iterator[ToPredict]:
         options, split = self.options, self.options.predict_split
         main = self.format if options.predict_file is None else self.format.with_file(split, options.predict_file)
         for format in with_companions(main, options.data_dir, split):
@@ -258,7 +272,7 @@ class TextClassification(Task):
             suffix = "" if format is main else f"_{format.name}"
             yield table, functools.partial(self._write, format, label_ids, suffix)
 
-    def export(self, directory, model, checkpoint):
+    def export(self, directory: str, model: keras.Model, checkpoint: Checkpoint) -> None:
         export_classification(directory, model, self.setup.tokenizer, self.setup.max_seq_length, self.has_pairs,
                               self.format.is_regression, self.options.threshold_to_export, self.windows)
 
@@ -287,11 +301,11 @@ class TextClassification(Task):
             raise ValueError(f"{source.path} was trained on single texts, and {format.name} has pairs: use the "
                              "task_config of the training, or another model")
 
-    def _table(self, format: TableFormat, split: str):
+    def _table(self, format: TableFormat, split: str) -> FeatureTable:
         return feature_table(self.setup.cache, format, self.options.data_dir, split, self.setup.max_seq_length,
                              self.windows)
 
-    def _write(self, format: TableFormat, label_ids: np.ndarray | None, suffix: str, predictions,
+    def _write(self, format: TableFormat, label_ids: np.ndarray | None, suffix: str, predictions: Predictions,
                checkpoint: Checkpoint) -> None:
         """Writes the answers to --predict_split to files with a suffix, and their scores if they are known."""
         options, probabilities = self.options, mean_of(predictions, "probabilities")

@@ -108,7 +108,7 @@ def export_multiple_choice(
     num_choices = model.settings.num_choices
     text_inputs: dict[str, list[int | None]] = dict(context=[None], question=[None], options=[None, num_choices])
 
-    def pack(graph_tokenizer, **texts) -> dict:
+    def pack(graph_tokenizer: GraphTokenizer, **texts: tf.Tensor) -> dict:
         return pack_choices(graph_tokenizer, max_seq_length, max_qa_length, **texts)
 
     features = sequence_features(num_choices * max_seq_length)  # all choices of a question in one row
@@ -152,7 +152,9 @@ def _join(question: tf.Tensor, option: tf.Tensor) -> tf.Tensor:
     return tf.where(has_blank, tf.strings.reduce_join(filled, axis=1), question + " " + option)
 
 
-def _pack(tokenizer: GraphTokenizer, max_seq_length: int, context_ids: tf.RaggedTensor, ending_ids: tf.RaggedTensor):
+def _pack(
+    tokenizer: GraphTokenizer, max_seq_length: int, context_ids: tf.RaggedTensor, ending_ids: tf.RaggedTensor
+) -> dict[str, tf.Tensor]:
     """Packs passage and ending; the passage is truncated to the tokens left for it. No passage: the ending alone."""
     max_context = max_seq_length - SPECIAL_TOKENS - ending_ids.row_lengths()
     has_context = context_ids.row_lengths() > 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar, Mapping
+from typing import ClassVar, Mapping, Sequence
 
 from albert_tf import options as fields
 from albert_tf.tasks.config import FineTuningConfig
@@ -47,10 +47,10 @@ class MultipleChoiceConfig(FineTuningConfig):
     task_name: str = fields.string("race", "Has no effect. Scripts for the release can set it.")
 
     @property
-    def readers(self):  # noqa: D102
+    def readers(self) -> Mapping[str, Sequence[str]]:  # noqa: D102
         """RACE always has the same number of options. For other data, an export reads it from the files."""
         return dict(data_dir=["do_train", "do_eval", "do_predict", *["export_dir"] * (self.data_format != "race")])
 
     @property
-    def release_steps(self):  # noqa: D102
+    def release_steps(self) -> tuple[int, int | None] | None:  # noqa: D102
         return super().release_steps if self.data_format == "race" else None

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import functools
+from typing import Iterator
 
 from absl import logging
 
+from albert_tf import keras
+from albert_tf.config import AlbertConfig
+from albert_tf.data.feature_table import FeatureTable
 from albert_tf.modeling.classifier import AlbertMultipleChoice
 from albert_tf.modeling.settings import NUM_CHOICES, MultipleChoiceSettings
 from albert_tf.tasks.classification.task import ClassificationObjective
 from albert_tf.tasks.multiple_choice.answers import BEST_METRIC, evaluate, export_multiple_choice, write_predictions
 from albert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
 from albert_tf.tasks.multiple_choice.data import MAX_QA_LENGTH, feature_table, file_name, read_split
-from albert_tf.tasks.task import Checkpoint, Setup, Task
-from albert_tf.training.evaluation import mean_of, report_predicted
+from albert_tf.tasks.task import Checkpoint, Setup, Task, ToPredict
+from albert_tf.training.evaluation import Evaluate, Predictions, mean_of, report_predicted
 from albert_tf.utils.progress import count_of
 
 
@@ -27,7 +31,7 @@ class MultipleChoice(Task):
     def __init__(self, options: MultipleChoiceConfig, setup: Setup):
         super().__init__(options, setup)
         self.examples = functools.cache(lambda split: read_split(
-            str(options.data_dir), options.data_format, split, options.high_only, options.middle_only))
+            options.path_of("data_dir"), options.data_format, split, options.high_only, options.middle_only))
         self.data_files = {split: file_name(options.data_format, split) for split in options.splits}
         self.max_qa_length = setup.model.effective_value("max_qa_length", options.max_qa_length) or MAX_QA_LENGTH
         self.reading = dict(max_qa_length=self.max_qa_length)
@@ -38,32 +42,32 @@ class MultipleChoice(Task):
         self.num_choices = stored if not is_default or not options.data_dir else max(
             len(example.options) for split in used for example in self.examples(split))
 
-    def objective(self, config):
+    def objective(self, config: AlbertConfig) -> ClassificationObjective:
         return ClassificationObjective(
             AlbertMultipleChoice(config, self.options.dropout_prob, num_choices=self.num_choices))
 
-    def training_table(self):
+    def training_table(self) -> FeatureTable:
         return self._table("train", self.options.train_file)
 
-    def texts(self, split):
+    def texts(self, split: str) -> Iterator[str]:
         for example in self.examples(split):
             yield from (example.context, example.question, *example.options)
 
-    def evaluation(self):
+    def evaluation(self) -> Evaluate:
         table = self._table("dev", self.options.eval_file)
         return lambda predict: evaluate(self.examples("dev"), mean_of(predict(table), "probabilities"))
 
-    def predictions(self):
+    def predictions(self) -> Iterator[ToPredict]:
         yield self._table(self.options.predict_split, self.options.predict_file), self._write
 
-    def export(self, directory, model, checkpoint):
+    def export(self, directory: str, model: keras.Model, checkpoint: Checkpoint) -> None:
         export_multiple_choice(directory, model, self.setup.tokenizer, self.setup.max_seq_length, self.max_qa_length)
 
-    def _table(self, split: str, path: str | None):
+    def _table(self, split: str, path: str | None) -> FeatureTable:
         return feature_table(self.setup.cache, self.examples(split), f"{self.options.data_format}_{split}",
                              self.setup.max_seq_length, self.max_qa_length, path)
 
-    def _write(self, predictions, checkpoint: Checkpoint) -> None:
+    def _write(self, predictions: Predictions, checkpoint: Checkpoint) -> None:
         """Writes the answers to --predict_split and, if it has labels, their scores with the checkpoint's step."""
         options, probabilities = self.options, mean_of(predictions, "probabilities")
         examples = self.examples(options.predict_split)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
+from typing import ClassVar, Mapping, Sequence
 
 from albert_tf import options as fields
 from albert_tf.data.rows import text_column_option
@@ -66,7 +66,7 @@ class SentenceVectorsConfig(Pooling, Prompt, TeacherConfig, FineTuningConfig):
         "--num_layers cuts the model to such a size. Default: only the whole model is trained.", bounds.LAYERS,
         needs="objective=distillation")
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if (self.objective == "distillation") != bool(self.teacher_checkpoint) + bool(self.teacher_vectors):
             raise ValueError("--objective=distillation needs one teacher, and other objectives none: set it with "
@@ -76,13 +76,13 @@ class SentenceVectorsConfig(Pooling, Prompt, TeacherConfig, FineTuningConfig):
             object.__setattr__(self, "devices", dataclasses.replace(self.devices, cpu_parts=1))
 
     @property
-    def readers(self):  # noqa: D102
+    def readers(self) -> Mapping[str, Sequence[str]]:  # noqa: D102
         trains_on_scores = self.objective == "sts"
         return dict(data_dir=["do_eval", "do_predict", *["do_train"] * trains_on_scores],
                     train_file=[] if trains_on_scores else ["do_train"])
 
     @property
-    def release_steps(self):  # noqa: D102
+    def release_steps(self) -> tuple[int, int | None] | None:  # noqa: D102
         return super().release_steps if self.objective == "sts" and not self.task_config else None
 
     def scored(self) -> TableFormat:

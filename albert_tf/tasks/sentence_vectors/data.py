@@ -96,7 +96,7 @@ def with_replaced_words(lines: Sequence[str], tokenizer: FullTokenizer, share: f
         yield " ".join(words[rng.integers(len(words))] if each else word for word, each in zip(line_words, chosen))
 
 
-def read_scored_pairs(format: TableFormat, data_dir: str, split: str, best_score: float) -> list[TextPair]:
+def read_scored_pairs(format: TableFormat, data_dir: str | None, split: str, best_score: float) -> list[TextPair]:
     """The pairs of a regression such as STS-B; their cosines are the scores divided by that of equal meanings."""
     examples = read_examples(format, data_dir, split)
     if not format.is_regression or examples[0].text_b is None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import Callable, Sequence
+from typing import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.data.feature_table import FeatureCache
+from albert_tf.data.feature_table import FeatureCache, FeatureTable
 from albert_tf.data.rows import read_texts
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.settings import SentenceEncoderSettings
@@ -30,9 +31,9 @@ from albert_tf.tasks.sentence_vectors.data import (
     read_single_texts,
 )
 from albert_tf.tasks.sentence_vectors.vectors import export_sentence_encoder, projection, prompted, text_vectors
-from albert_tf.tasks.task import Checkpoint, Setup, Task
+from albert_tf.tasks.task import Checkpoint, Read, Setup, Task, ToPredict
 from albert_tf.training.checkpoints import saved_runs
-from albert_tf.training.evaluation import mean_of, report_predicted
+from albert_tf.training.evaluation import Evaluate, Predict, Predictions, mean_of, report_predicted
 from albert_tf.training.objective import Batch, Objective, Tensors
 from albert_tf.training.strategy import is_chief
 from albert_tf.utils.bounds import check_one_of
@@ -182,7 +183,7 @@ class SentenceEmbeddings(Task):
             self.teacher = Teacher(options.teacher_checkpoint, "sentence_encoder",
                                    SentenceVectorObjective.TEACHER_OUTPUTS)
 
-    def objective(self, config):
+    def objective(self, config: AlbertConfig) -> SentenceVectorObjective:
         options = self.options
         stored = self.setup.model.settings.of_class(SentenceEncoderSettings)
         depths = options.distillation_depths if options.do_train else stored.distillation_depths
@@ -191,7 +192,7 @@ class SentenceEmbeddings(Task):
         return SentenceVectorObjective(model, objective, options.temperature, options.matryoshka_dims,
                                        options.whole_batch_negatives)
 
-    def training_table(self):
+    def training_table(self) -> FeatureTable:
         options = self.options
         if options.objective == "sts":
             return self._table(self._scored_pairs("train"), "train")
@@ -204,7 +205,7 @@ class SentenceEmbeddings(Task):
     def pairs(self) -> list[TextPair]:
         """The rows of --train_file that belong together."""
         options = self.options
-        pairs = (read_pairs(options.train_file, options.num_negatives) if options.objective == "pairs"
+        pairs = (read_pairs(options.path_of("train_file"), options.num_negatives) if options.objective == "pairs"
                  else [TextPair(text, text) for text in self.lines])
         if len(set(pairs)) < 2:
             raise ValueError(f"--train_file={options.train_file} has one text again and again: --objective="
@@ -214,21 +215,23 @@ class SentenceEmbeddings(Task):
     @functools.cached_property
     def lines(self) -> list[str]:
         """The lines of --train_file, for simcse and distillation."""
-        return read_single_texts(self.options.train_file, self.options.text_column)
+        return read_single_texts(self.options.path_of("train_file"), self.options.text_column)
 
-    def texts(self, split):
+    def texts(self, split: str) -> Iterable[str]:
         if self.options.objective == "distillation" and split == "train":
             return self.lines
         is_scored = split == "dev" or self.options.objective == "sts"
         return (text for pair in (self._scored_pairs(split) if is_scored else self.pairs) for text in pair.texts)
 
-    def teacher_outputs(self, teacher, table, read):
+    def teacher_outputs(
+        self, teacher: Teacher | StoredTeacher, table: FeatureTable, read: Read
+    ) -> dict[str, np.ndarray]:
         """The teacher's vectors, projected to the model's width and rotated towards its initial vectors.
 
         The projection is stored with the run, since the initial weights may be gone when it continues.
         """
         if isinstance(teacher, StoredTeacher):
-            source = self.options.train_file
+            source = self.options.path_of("train_file")
             is_read = [bool(text.strip()) for text in read_texts(source, self.options.text_column)]
             stored = teacher.rows(len(is_read), source)
             vectors = stored if all(is_read) else stored[is_read]
@@ -252,11 +255,11 @@ class SentenceEmbeddings(Task):
                 write_array(path, matrix)
         return dict(sentence_embedding=vectors @ matrix)
 
-    def evaluation(self):
+    def evaluation(self) -> Evaluate:
         pairs = self._scored_pairs("dev")
         table, expected = self._table(pairs, "dev"), np.array([pair.cosine for pair in pairs])
 
-        def evaluate(predict) -> dict[str, float]:
+        def evaluate(predict: Predict) -> dict[str, float]:
             predictions, results = predict(table), {}
             for name in predictions[0]:  # cosine, and cosine_N for truncated vectors
                 scores = correlations(expected, mean_of(predictions, name))
@@ -265,21 +268,21 @@ class SentenceEmbeddings(Task):
 
         return evaluate
 
-    def predictions(self):
+    def predictions(self) -> Iterator[ToPredict]:
         table = self._table(self._scored_pairs("test"), "test")
         yield table, functools.partial(self._write, read_label_ids(self.scored, self.options.data_dir, "test"))
 
-    def export(self, directory, model, checkpoint):
+    def export(self, directory: str, model: keras.Model, checkpoint: Checkpoint) -> None:
         export_sentence_encoder(directory, model, self.setup.tokenizer, self.setup.max_seq_length)
 
-    def _table(self, pairs: list[TextPair], split: str):
+    def _table(self, pairs: list[TextPair], split: str) -> FeatureTable:
         return feature_table(self.setup.cache, pairs, split, self.setup.max_seq_length)
 
     def _scored_pairs(self, split: str) -> list[TextPair]:
         pairs = read_scored_pairs(self.scored, self.options.data_dir, split, self.options.best_score)
         return [pair.behind(self.prompt) for pair in pairs]
 
-    def _write(self, expected: np.ndarray | None, predictions, checkpoint: Checkpoint) -> None:
+    def _write(self, expected: np.ndarray | None, predictions: Predictions, checkpoint: Checkpoint) -> None:
         """Writes the cosines of the test set to files in the format of run_classifier.py, and how good they are."""
         options, cosines = self.options, mean_of(predictions, "cosine")
         guids = [example.guid for example in read_examples(self.scored, options.data_dir, "test")]

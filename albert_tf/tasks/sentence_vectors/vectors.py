@@ -54,7 +54,7 @@ def embed(
     """The index and the vector, float32 [H], of each row of `token_ids`. Rows of similar lengths are in one batch."""
 
     @tf.function(autograph=False, input_signature=[tf.RaggedTensorSpec([None, None], tf.int32)])
-    def vectors(ids):
+    def vectors(ids: tf.RaggedTensor) -> tf.Tensor:
         dense = ids.to_tensor()
         mask = tf.ones_like(ids).to_tensor()
         return model(dict(input_ids=dense, input_mask=mask, segment_ids=tf.zeros_like(dense)))["sentence_embedding"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import collections
 import functools
-from typing import Iterator
+from typing import Iterator, Sequence
 
 import numpy as np
 
@@ -147,7 +147,9 @@ def _cells(pairs: list[tuple[int, int]], before: int, after: int) -> int:
     return (pairs[after][0] - pairs[before][0]) * (pairs[after][1] - pairs[before][1])
 
 
-def _longest_common_subsequence(forms, surface: str, origins: range, places: range) -> list[tuple[int, int]]:
+def _longest_common_subsequence(
+    forms: Sequence[str], surface: str, origins: range, places: range
+) -> list[tuple[int, int]]:
     """The LCS as (origin, place) pairs. Of several, the one with the earliest pairs, compared from the last pair on.
 
     A row of the table is an integer. Its bit j is 0 if character j makes the subsequence longer (Hyyrö, 2004).

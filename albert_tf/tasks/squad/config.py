@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import ClassVar
+from typing import ClassVar, Mapping, Sequence
 
 from albert_tf import options as fields
 from albert_tf.tasks.config import FineTuningConfig
@@ -69,9 +69,9 @@ class SquadConfig(FineTuningConfig):
         None, "Has no effect, like --predict_feature_file. Scripts for the release can set it.")
     use_einsum: bool = fields.boolean(True, "Has no effect. Scripts for the release can set it.")
 
-    def uses(self, purpose):  # noqa: D102
+    def uses(self, purpose: str) -> bool:  # noqa: D102
         return super().uses(purpose) or purpose == "eval" and self.do_train and self.do_predict
 
     @property
-    def readers(self):  # noqa: D102
+    def readers(self) -> Mapping[str, Sequence[str]]:  # noqa: D102
         return dict(train_file=["do_train"], predict_file=["do_eval", "do_predict"], context_file=["ask"])

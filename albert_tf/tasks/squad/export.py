@@ -38,7 +38,7 @@ def export_question_answering(
     shortest = getattr(model, "beam_width", 1)
     names = [name for name in MODEL_INPUTS if version == "2.0" or name != "p_mask"]
 
-    def pack(graph_tokenizer, question, context) -> dict:
+    def pack(graph_tokenizer: GraphTokenizer, question: tf.Tensor, context: tf.Tensor) -> dict:
         return pack_windows(graph_tokenizer, features, question, context, shortest)
 
     def answer(texts: dict, windows: dict, outputs: dict) -> dict:

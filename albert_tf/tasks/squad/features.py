@@ -42,7 +42,7 @@ class FeatureOptions:
     is_training: bool = False
     release_compatible: bool = False  # whether to leave out the questions of paragraphs that the release cannot align
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.max_query_length < 1 or self.doc_stride < 1:
             raise ValueError("max_query_length and doc_stride must be at least 1. "
                              f"Received: {self.max_query_length}, {self.doc_stride}")

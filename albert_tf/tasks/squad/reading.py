@@ -59,7 +59,7 @@ class ReadingNotes(collections.Counter):
         if self[problem] <= _MOST_WARNINGS:
             logging.warning("%s", message)
 
-    def __str__(self):
+    def __str__(self) -> str:
         return "; ".join(f"{count:,} {what}" for what, count in self.items())
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+from typing import Iterator
 
 import tensorflow as tf
 from absl import logging
 
 from albert_tf import keras
+from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.modeling.settings import ConditionalSpanSettings
 from albert_tf.modeling.span import MASKED_LOGIT, AlbertConditionalSpan, AlbertSpan
@@ -41,10 +43,10 @@ from albert_tf.tasks.squad.metrics import (
     write_predictions,
 )
 from albert_tf.tasks.squad.reading import SquadFile, read_squad_file
-from albert_tf.tasks.task import Checkpoint, Setup, Task, store_results
+from albert_tf.tasks.task import Checkpoint, Setup, Task, ToPredict, TrainedModels, store_results
 from albert_tf.text.lines import read_lines, read_standard_input
 from albert_tf.training.distillation import binary_divergence, divergence
-from albert_tf.training.evaluation import Predictions, format_results, write_results
+from albert_tf.training.evaluation import Evaluate, Predict, Predictions, format_results, write_results
 from albert_tf.training.objective import Batch, Objective, Tensors
 from albert_tf.training.strategy import is_chief
 from albert_tf.weights.resolved_model import ResolvedModel
@@ -57,7 +59,7 @@ def read_files(options: SquadConfig) -> dict[str, SquadFile]:
     """The files to use, by the names of their flags."""
     wanted = dict(train_file=options.do_train, predict_file=options.do_eval or options.do_predict)
     paths = {name: getattr(options, name) for name, is_wanted in wanted.items() if is_wanted}
-    if options.ask and not any(map(str.strip, read_lines(options.context_file))):
+    if options.ask and not any(map(str.strip, read_lines(options.path_of("context_file")))):
         raise ValueError(f"{options.context_file} is empty: there is nothing to ask about")
     files = {name: read_squad_file(path) for name, path in paths.items()}
     if options.do_eval and not files["predict_file"].summary.has_answers:
@@ -205,34 +207,35 @@ class QuestionAnswering(Task):
             self.teacher = Teacher.of(options.distillation, head, task.TEACHER_OUTPUTS)
             self.teacher.check_tokens(setup.tokenizer, self.config, setup.max_seq_length)
 
-    def objective(self, config):
+    def objective(self, config: AlbertConfig) -> SpanObjective | ConditionalSpanObjective:
         options = self.options
         if self.version == "1.1":
             return SpanObjective(AlbertSpan(config), options.n_best_size)
         return ConditionalSpanObjective(AlbertConditionalSpan(config, options.start_n_top, options.end_n_top,
                                                          options.dropout_prob))
 
-    def training_table(self):
+    def training_table(self) -> FeatureTable:
         return training_table(self.setup.cache, self.files.pop("train_file"), self.features, self.options.num_workers,
                               self.options.train_feature_file)
 
-    def texts(self, split):
+    def texts(self, split: str) -> Iterator[str]:
         for article in self.files["train_file" if split == "train" else "predict_file"].articles:
             for paragraph in article["paragraphs"]:
                 yield paragraph["context"]
 
-    def evaluation(self):
-        if self.dataset is None:
+    def evaluation(self) -> Evaluate | None:
+        dataset = self.dataset
+        if dataset is None:
             return None
         table, questions = self._to_predict
 
-        def evaluate(predict) -> dict[str, float]:
+        def evaluate(predict: Predict) -> dict[str, float]:
             chosen = answers(questions, predict(table) if table else [{}], self.answer_options)
-            return self._scores(Results(self.version, chosen, self.options.release_compatible))
+            return self._scores(dataset, Results(self.version, chosen, self.options.release_compatible))
 
         return evaluate
 
-    def predictions(self):
+    def predictions(self) -> Iterator[ToPredict]:
         table, questions = self._to_predict
         yield table, functools.partial(self._write, questions)
 
@@ -242,13 +245,13 @@ class QuestionAnswering(Task):
         stored = checkpoint.settings.of_class(ConditionalSpanSettings).null_score_diff_threshold
         return stored if requested is None else requested
 
-    def interact(self, trained):
+    def interact(self, trained: TrainedModels) -> None:
         if self.options.ask:
             model = trained.best_model()
             if is_chief(self.setup.strategy):
                 self._ask(model, self._threshold(trained.checkpoint()))
 
-    def export(self, directory, model, checkpoint):
+    def export(self, directory: str, model: keras.Model, checkpoint: Checkpoint) -> None:
         options = dataclasses.replace(self.answer_options, threshold=self._threshold(checkpoint))
         export_question_answering(directory, model, self.setup.tokenizer, self.features, options)
 
@@ -258,11 +261,11 @@ class QuestionAnswering(Task):
         return prediction_table(self.setup.tokenizer, self.files["predict_file"], self.features,
                                 self.options.num_workers)
 
-    def _scores(self, results: Results) -> dict[str, float]:
-        scores = results.scores(self.dataset, self.options.null_score_diff_threshold)
+    def _scores(self, dataset: list, results: Results) -> dict[str, float]:
+        scores = results.scores(dataset, self.options.null_score_diff_threshold)
         if self.options.count_characters:
             predictions = results.predictions(scores.get("null_score_diff_threshold"))
-            scores.update(character_scores(self.dataset, predictions))
+            scores.update(character_scores(dataset, predictions))
         return scores
 
     def _write(self, questions: list[QuestionWindows], predictions: Predictions, checkpoint: Checkpoint) -> None:
@@ -271,7 +274,7 @@ class QuestionAnswering(Task):
         chosen = answers(questions, predictions, self.answer_options)
         results = Results(self.version, write_n_best(options.output_dir, chosen), options.release_compatible)
         if self.dataset:
-            scores = self._scores(results)
+            scores = self._scores(self.dataset, results)
             logging.info("%s", format_results(scores))
             if not (options.do_train or options.do_eval):
                 write_results(options.output_dir, dict(scores, global_step=checkpoint.step))
@@ -285,7 +288,7 @@ class QuestionAnswering(Task):
 
     def _ask(self, model: keras.Model, threshold: float | None) -> None:
         """Reads questions from standard input and prints the answers, until an empty line or the end."""
-        path = self.options.context_file
+        path = self.options.path_of("context_file")
         text = "\n".join(read_lines(path))
         options = dataclasses.replace(self.answer_options, threshold=threshold)
         answerer = QuestionAnswerer(model, self.setup.tokenizer, self.features, options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import ClassVar
+from typing import ClassVar, Mapping, Sequence
 
 from albert_tf import options as fields
 from albert_tf.tasks.config import FineTuningConfig
@@ -45,7 +45,7 @@ class TaggingConfig(FineTuningConfig):
         0.1, "Dropout rate, from 0 to 1, of the sequence output in training.", 0.0, 1.0)
 
     @property
-    def readers(self):  # noqa: D102
+    def readers(self) -> Mapping[str, Sequence[str]]:  # noqa: D102
         return dict(train_file=["do_train"], eval_file=["do_eval"], predict_file=["do_predict"])
 
     @property

@@ -34,7 +34,7 @@ class TaggingFeatureOptions:
     max_seq_length: int
     doc_stride: int = 0  # pieces from the start of a window to the start of the next; 0 for half a window
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 1).check("max_seq_length", self.max_seq_length)
         if not 0 <= self.doc_stride <= self.window_length:
             raise ValueError(f"doc_stride must be from 0 to {self.window_length}, the pieces of a window. "

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import functools
 import os
+from typing import Iterator
 
 import tensorflow as tf
 from absl import logging
 
+from albert_tf import keras
+from albert_tf.config import AlbertConfig
+from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.rows import is_of_objects
 from albert_tf.modeling.classifier import AlbertTokenClassifier
 from albert_tf.modeling.settings import TokenClassifierSettings
@@ -16,10 +20,10 @@ from albert_tf.tasks.tagging.config import TaggingConfig
 from albert_tf.tasks.tagging.features import TaggingFeatureOptions, feature_table
 from albert_tf.tasks.tagging.reading import TaggedText, label_names, read_tagged_text
 from albert_tf.tasks.tagging.text_tags import export_tagging
-from albert_tf.tasks.task import Checkpoint, Setup, Task, check_labels
+from albert_tf.tasks.task import Checkpoint, Setup, Task, ToPredict, check_labels
 from albert_tf.text.lines import uncompressed_name
 from albert_tf.training.distillation import divergence
-from albert_tf.training.evaluation import report_predicted
+from albert_tf.training.evaluation import Evaluate, Predictions, report_predicted
 from albert_tf.training.objective import Batch, Objective, Tensors
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.teacher import Teacher
@@ -66,68 +70,67 @@ class Tagging(Task):
         model, columns = setup.model, options.word_and_tag
         self.features = TaggingFeatureOptions(
             setup.max_seq_length, model.effective_value("doc_stride", options.doc_stride) or 0)
-        self.train, self.dev, self.test = (
-            read_tagged_text(path, columns, options.tag_names) if path and is_used else None for path, is_used in (
-                (options.train_file, True), (options.eval_file, options.do_eval),
-                (options.predict_file, options.do_predict)))
+        paths = dict(train=options.train_file, dev=options.eval_file if options.do_eval else None,
+                     test=options.predict_file if options.do_predict else None)
+        self.files = {split: read_tagged_text(path, columns, options.tag_names) for split, path in paths.items()
+                      if path}
         self.label_names = self._label_names()
         check_labels(options, model, self.label_names)
         self.best_metric = "f1" if tagging_metrics.are_entity_tags(self.label_names) else "accuracy"
-        used = dict(train=self.train, dev=self.dev)
-        self.data_files = {split: os.path.basename(text.path) for split, text in used.items() if text}
+        self.data_files = {split: os.path.basename(text.path) for split, text in self.files.items() if split != "test"}
         self.reading = dict(doc_stride=self.features.doc_stride)
         if options.do_train and options.distillation.teacher_checkpoint:
             self.teacher = Teacher.of(options.distillation, "token_classifier", TaggingObjective.TEACHER_OUTPUTS)
             self.teacher.check_labels(self.label_names)
             self.teacher.check_tokens(setup.tokenizer, self.config, setup.max_seq_length)
 
-    def objective(self, config):
+    def objective(self, config: AlbertConfig) -> TaggingObjective:
         return TaggingObjective(AlbertTokenClassifier(
             config, len(self.label_names), self.options.classifier_dropout_prob, label_names=self.label_names))
 
-    def training_table(self):
-        return self._table(self.train, "train")
+    def training_table(self) -> FeatureTable:
+        return self._table("train")
 
-    def texts(self, split):
-        text = self.train if split == "train" else self.dev
-        return (" ".join(sentence.words) for sentence in text.sentences)
+    def texts(self, split: str) -> Iterator[str]:
+        return (" ".join(sentence.words) for sentence in self.files[split].sentences)
 
-    def evaluation(self):
-        table = self._table(self.dev, "dev")
-        return lambda predict: self._scores(self.dev, table, predict(table))
+    def evaluation(self) -> Evaluate:
+        table = self._table("dev")
+        return lambda predict: self._scores(self.files["dev"], table, predict(table))
 
-    def predictions(self):
-        table = self._table(self.test, "test")
+    def predictions(self) -> Iterator[ToPredict]:
+        table = self._table("test")
         yield table, functools.partial(self._write, table)
 
-    def export(self, directory, model, checkpoint):
+    def export(self, directory: str, model: keras.Model, checkpoint: Checkpoint) -> None:
         export_tagging(directory, model, self.setup.tokenizer, self.features)
 
-    def _table(self, text: TaggedText, split: str):
-        return feature_table(self.setup.cache, text, split, self.label_names, self.features)
+    def _table(self, split: str) -> FeatureTable:
+        return feature_table(self.setup.cache, self.files[split], split, self.label_names, self.features)
 
     def _label_names(self) -> tuple[str, ...]:
-        for text in filter(None, (self.train, self.dev)):
-            text.check_has_tags()
-        known = label_names([self.train]) if self.train else (
+        for split, text in self.files.items():
+            if split != "test":
+                text.check_has_tags()
+        known = label_names([self.files["train"]]) if "train" in self.files else (
             self.setup.model.settings.of_class(TokenClassifierSettings).label_names)
         if known is None:
             raise ValueError("the tags are unknown: no label names are stored with the weights, and --train_file, "
                              "which has all tags, is missing")
-        for text in filter(None, (self.dev, self.test)):
+        for text in self.files.values():
             unknown = sorted(set(label_names([text])) - set(known))
             if unknown:
                 logging.warning("%s has tags that the model does not know and cannot predict: %s", text.path,
                                 ", ".join(unknown))
         return known
 
-    def _scores(self, text: TaggedText, table, predictions) -> dict[str, float]:
+    def _scores(self, text: TaggedText, table: FeatureTable, predictions: Predictions) -> dict[str, float]:
         probabilities = tagging_metrics.word_probabilities(table, predictions)
         return tagging_metrics.evaluate(text, probabilities, self.label_names)
 
-    def _write(self, table, predictions, checkpoint: Checkpoint) -> None:
+    def _write(self, table: FeatureTable, predictions: Predictions, checkpoint: Checkpoint) -> None:
         """Writes --predict_file with the predicted tags and, if it has tags, the scores with the checkpoint's step."""
-        text, probabilities = self.test, tagging_metrics.word_probabilities(table, predictions)
+        text, probabilities = self.files["test"], tagging_metrics.word_probabilities(table, predictions)
         ending = ".jsonl" if is_of_objects(text.path) else os.path.splitext(uncompressed_name(text.path))[1] or ".txt"
         path = os.path.join(self.options.output_dir, f"predictions{ending}")
         text.write_with_tags(path, tagging_metrics.tags_of_sentences(text, probabilities, self.label_names))

@@ -100,6 +100,10 @@ def export_tagging(
     probability of the tag. A text can have any length: it is divided into windows. For ids the output is probabilities
     [batch, seq, labels].
     """
+    label_names = model.settings.label_names
+    if label_names is None:
+        raise ValueError("the tags have no names: give label_names to the model, or store them with its weights")
+
     def pack(graph_tokenizer: GraphTokenizer, words: tf.Tensor) -> dict:
         rows = tf.RaggedTensor.from_tensor(words, padding="")
         return dict(pack_words(graph_tokenizer, options, rows), words=rows)
@@ -109,7 +113,7 @@ def export_tagging(
         return dict(pack_words(graph_tokenizer, options, words), words=words, start=starts, end=ends)
 
     def answer(texts: dict, inputs: dict, outputs: dict) -> dict:
-        tags, scores = _best_tags(inputs, outputs["probabilities"], model.settings.label_names)
+        tags, scores = _best_tags(inputs, outputs["probabilities"], label_names)
         return dict(tags=tags.to_tensor(""), scores=scores.to_tensor(0.0))
 
     def answer_text(texts: dict, inputs: dict, outputs: dict) -> dict:
@@ -120,10 +124,11 @@ def export_tagging(
                  sequence_features(options.max_seq_length),
                  lambda outputs: dict(probabilities=tf.nn.softmax(outputs["logits"])),
                  TextSignature(dict(text=[None]), pack_text, answer_text),
-                 {WORDS: TextSignature(dict(words=[None, None]), pack, answer)}, model.settings.label_names)
+                 {WORDS: TextSignature(dict(words=[None, None]), pack, answer)}, label_names)
 
 
-def _best_tags(inputs: dict, probabilities: tf.Tensor, label_names) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+def _best_tags(inputs: dict, probabilities: tf.Tensor, label_names: Sequence[str]
+               ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
     """The most probable tag of each word, and its probability: [batch, (words)]."""
     words, counts = inputs["words"], inputs["word"] >= 0
     word_probabilities = tf.math.unsorted_segment_mean(tf.boolean_mask(probabilities, counts),
