@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tf_keras import (  # noqa: F401
         Model,
         Sequential,
+        backend,
         callbacks,
         export,
         initializers,

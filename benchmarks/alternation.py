@@ -35,23 +35,25 @@ class Worker:
         if cpu_time:
             environment["CPU_TIME"] = "1"
         try:
-            self._process = subprocess.Popen([python, "-m", f"benchmarks.workers.{module}", *arguments],
-                                             env=environment, text=True, stdin=subprocess.PIPE,
-                                             stdout=subprocess.PIPE, stderr=self._log)
+            self._process = process = subprocess.Popen([python, "-m", f"benchmarks.workers.{module}", *arguments],
+                                                       env=environment, text=True, stdin=subprocess.PIPE,
+                                                       stdout=subprocess.PIPE, stderr=self._log)
         except OSError as error:
             raise ValueError(f"--peer_python: {python} cannot be run: {error.strerror}") from error
+        assert process.stdin is not None and process.stdout is not None  # they are pipes
+        self._stdin, self._stdout = process.stdin, process.stdout
         self._answer()
 
     def seconds(self, steps: int) -> float:
-        print(steps, file=self._process.stdin, flush=True)
+        print(steps, file=self._stdin, flush=True)
         return float(self._answer())
 
     def stop(self) -> None:
-        self._process.stdin.close()
+        self._stdin.close()
         self._process.wait()
 
     def _answer(self) -> str:
-        answer = self._process.stdout.readline()
+        answer = self._stdout.readline()
         if not answer:
             self._log.seek(0)
             raise ValueError(f"{self._name} ended: {_last_line(self._log.read())}")

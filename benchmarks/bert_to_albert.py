@@ -78,7 +78,7 @@ def main():
         if key not in [tuple(row[column] for column in KEYS) for row in rows]:
             values = trained(*key) if name in CONFIGURATIONS else measured(FLAGS.model if name == TEACHER else name)
             rows.append({column: str({**dict(zip(KEYS, key)), **values}.get(column, "")) for column in COLUMNS})
-            write_csv(table, [COLUMNS, *(row.values() for row in rows)])
+            write_csv(table, [COLUMNS, *(list(row.values()) for row in rows)])
             print(*(f"{column} {value}" for column, value in rows[-1].items() if value), sep=", ", flush=True)
 
 

@@ -18,7 +18,7 @@ from absl import flags
 
 from albert_tf.commands.command_runs import run_script
 from albert_tf.commands.flags import define_required
-from albert_tf.tasks.classification.data import find_task, read_examples
+from albert_tf.tasks.classification.data import find_task, read_label_ids
 from albert_tf.tasks.squad.metrics import evaluate_v1
 from albert_tf.tasks.tagging import metrics as tagging_metrics
 from albert_tf.tasks.tagging.reading import label_names, read_tagged_text
@@ -41,7 +41,7 @@ FLAGS = flags.FLAGS
 def main():
     print(f"{'task':12}{'metric':16}{'ours':>22}{'Hugging Face':>22}{'difference':>12}{'its error':>11}{'seconds':>16}")
     for task in FLAGS.tasks:
-        results = {"ours": [], "hugging_face": []}
+        results: dict[str, list[tuple[float, float]]] = {"ours": [], "hugging_face": []}
         for seed in range(1, FLAGS.seeds + 1):
             for side, tune in (("ours", run_ours), ("hugging_face", run_hugging_face)):
                 results[side].append(once(f"{task}_{side}_{seed}", lambda tune=tune, seed=seed: tune(task, seed)))
@@ -103,13 +103,10 @@ def score(task, dev, answers):
     if task in TAGGED:
         text = read_tagged_text(dev)
         return tagging_metrics.evaluate_tags(text.tags, answers, label_names([text]))[SETTINGS[task].metric]
-    glue_task = find_task(task)
-    examples = read_examples(glue_task, os.path.join(FLAGS.data, "glue"), "dev")
+    labels = read_label_ids(find_task(task), os.path.join(FLAGS.data, "glue"), "dev")
     if task == "sts-b":
-        return float(scipy.stats.pearsonr(answers, [float(example.label) for example in examples])[0])
-    names = dict(rte=["entailment", "not_entailment"]).get(task, ["0", "1"])
-    labels = [names.index(example.label) for example in examples]
-    return float(np.mean(np.array(answers) == np.array(labels)))
+        return float(scipy.stats.pearsonr(answers, labels)[0])
+    return float(np.mean(np.array(answers) == labels))
 
 
 def report(task, results):

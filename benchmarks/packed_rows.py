@@ -13,6 +13,7 @@ import os
 import statistics
 import tempfile
 import time
+from typing import Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -55,7 +56,7 @@ def main():
         records = open_records([path], FLAGS.seq, predictions_of(FLAGS.seq), config.vocab_size)
         batches = {length: batches_of(records, length, parts_of(computing)) for length in (0, *FLAGS.pack_rows)}
     turns = Turns()
-    seconds = {length: [] for length in batches}
+    seconds: dict[int, list[float]] = {length: [] for length in batches}
     for number in range(-1, FLAGS.rounds):  # the turn before the first one compiles the steps
         for length, of_turn in batches.items():
             turns.batches = list(of_turn)
@@ -73,12 +74,12 @@ def main():
               f"{statistics.median(ratios):.2f}; {rate:.3g} examples a second")
 
 
-class Turns:
+class Turns(Iterator[dict]):
     """An iterator over batches, which are replaced for each turn: jax keeps its variables for an iterator."""
 
-    batches: list
+    batches: list[dict]
 
-    def __next__(self):
+    def __next__(self) -> dict:
         return self.batches.pop(0)
 
 

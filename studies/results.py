@@ -92,7 +92,7 @@ def write_results(study: Study, trials: list[Trial], directory: str) -> list[tup
                     *(round(value, 1) for value in compare(rows[label], rows[other], title)))
                    for label, other in study.references.items() if label != other for title in titles
                    if title != LOSS and rows[label].values[title] and rows[other].values[title]]
-    tables = {
+    tables: dict[str, list[tuple]] = {
         "scores": [("study", "configuration", "column", "mean", "standard_error"), *(
             (study.name, label, title, *(round(of(list(by_seed.values())), 3 if title == LOSS else 1)
                                          for of in (statistics.mean, standard_error)))

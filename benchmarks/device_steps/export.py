@@ -139,7 +139,8 @@ def export(cell: Cell, folder: str) -> int:
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, "program.hlo.gz"), "wb") as file:
         file.write(gzip.compress(program))
-    np.savez_compressed(os.path.join(folder, "batch.npz"), **batch)
+    # NumPy's stub takes every keyword for its option allow_pickle.
+    np.savez_compressed(os.path.join(folder, "batch.npz"), **batch)  # type: ignore[arg-type]
     with open(os.path.join(folder, "program.json"), "w", encoding="utf-8") as file:
         json.dump(spec._asdict(), file, indent=1)
     return sum(os.path.getsize(os.path.join(folder, name)) for name in ("program.hlo.gz", "batch.npz", "program.json"))

@@ -14,10 +14,15 @@ from __future__ import annotations
 
 import itertools
 import time
+from typing import TYPE_CHECKING
 
 import torch
 import transformers
-from run import arguments_and_folders, print_head, print_row, spec_in, times  # the file beside this one
+
+if TYPE_CHECKING:
+    from benchmarks.device_steps.run import arguments_and_folders, print_head, print_row, spec_in, times
+else:
+    from run import arguments_and_folders, print_head, print_row, spec_in, times  # the file beside this one
 
 TASKS = {
     "pre-training": transformers.AlbertForPreTraining,

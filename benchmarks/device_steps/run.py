@@ -106,11 +106,11 @@ def print_row(name: str, spec: Spec, times: list[float], rate: float, memory: in
 
 def times(step: Callable[[], Any], wait: Callable[[Any], Any], seconds: float) -> list[float]:
     """The mean seconds of a step in each of three rounds of approximately this duration, from the fastest on."""
-    def mean_of(count):
+    def mean_of(count: int) -> float:
         start = time.perf_counter()
-        for _ in range(count):
-            result = step()
-        wait(result)
+        for _ in range(count - 1):
+            step()
+        wait(step())
         return (time.perf_counter() - start) / count
 
     mean_of(1)

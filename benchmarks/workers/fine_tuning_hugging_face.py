@@ -50,7 +50,8 @@ def train(task, options):
     optimizer = torch.optim.AdamW([dict(params=decayed, weight_decay=0.01), dict(params=plain, weight_decay=0.0)],
                                   lr=options["learning_rate"], eps=1e-6)
     schedule = transformers.get_linear_schedule_with_warmup(optimizer, options["warmup"], options["steps"])
-    order, rng = [], random.Random(options["seed"])
+    order: list[int] = []
+    rng = random.Random(options["seed"])
     for _ in range(options["steps"]):
         if len(order) < options["batch"]:
             order += rng.sample(range(len(examples)), len(examples))

@@ -77,9 +77,10 @@ def read(path):
     for article in articles:
         for paragraph in article["paragraphs"]:
             for question in paragraph["qas"]:
-                answer = question["answers"][0] if question["answers"] else dict(answer_start=-1, text="")
-                start = answer["answer_start"]
-                found.append((question["question"].lstrip(), paragraph["context"], start, start + len(answer["text"])))
+                start, text = -1, ""
+                for answer in question["answers"][:1]:
+                    start, text = answer["answer_start"], answer["text"]
+                found.append((question["question"].lstrip(), paragraph["context"], start, start + len(text)))
     return found
 
 

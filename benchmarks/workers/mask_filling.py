@@ -12,6 +12,7 @@ import itertools
 import json
 import os
 import sys
+from typing import Callable
 
 from benchmarks.workers.serving import serve
 
@@ -21,7 +22,8 @@ SENTENCES_TOGETHER, WARM_UP = 32, 10  # sentences
 
 def make_step():
     kind, path, sentences_file, what, *precision = sys.argv[1:]
-    fill = dict(saved_model=_saved_model, onnx=_onnx, pipeline=_pipeline)[kind](path, *precision)
+    opened: dict[str, Callable] = dict(saved_model=_saved_model, onnx=_onnx, pipeline=_pipeline)
+    fill = opened[kind](path, *precision)
     with open(sentences_file, encoding="utf-8") as file:
         sentences = json.load(file)
     one_by_one, by_length = itertools.cycle(sentences), sorted(sentences, key=len)
