@@ -78,6 +78,11 @@ def ask(folder, *questions):
     return json.loads(run(HELPERS / "saved_model_client.py", folder, input=json.dumps(questions)))
 
 
+def test_tags_without_names_are_not_exported(tmp_path, tokenizer, config):
+    with pytest.raises(ValueError, match="the tags have no names"):
+        export_tagging(str(tmp_path / "served"), AlbertTokenClassifier(config, 2), tokenizer, TaggingFeatureOptions(16))
+
+
 # Loads a SavedModel as a program in another language does: with a few op libraries instead of tensorflow_text.
 OP_LIBRARIES_CLIENT = """
 import importlib.util, os, sys
