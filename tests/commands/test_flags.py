@@ -69,7 +69,8 @@ class Numbers(options.Config):
 @pytest.fixture(scope="module")
 def flag():
     flags.define(Numbers)
-    return absl_flags.FLAGS["test_rate"]
+    yield absl_flags.FLAGS["test_rate"]
+    absl_flags.FLAGS.remove_flag_values(["test_rate", "test_count"])
 
 
 @pytest.fixture(scope="module")

@@ -96,9 +96,8 @@ def test_a_run_that_was_ended_keeps_its_words(tmp_path, monkeypatch):
         sounds = dict(pair for line in (tmp_path / "x.jsonl").read_text("utf-8").splitlines() if line
                       for pair in parse_line(line, "x", 1))
         assert sounds["Boot"] == "BOOT" and sounds["Fähre"] == "fˈɛːrə"
-        for language, hint in dict(deutsch="did you mean de?", Welsh="did you mean cy?", xyz="they are af, am").items():
-            assert f"--language={language} is no language of espeak-ng; {hint}" in session.run(
-                expect=1, language=language)
+        assert "--language=deutsch is no language of espeak-ng; they are af, am, " in session.run(
+            expect=1, language="deutsch")
 
 
 def test_what_sounds_otherwise_than_expected_is_told(tmp_path, monkeypatch):

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-import tensorflow as tf
 from absl import flags as absl_flags
 from absl.testing import flagsaver
 from in_process import loaded
@@ -47,7 +46,7 @@ def length_of(script="run_classifier", **values):
     files.update(dict(task_name="rte") if script == "run_classifier" else dict(predict_file="data"))
     purpose = {} if "do_train" in values or "do_predict" in values else dict(do_predict=True)
     options = options_of(script, **{**files, **purpose, **values})
-    return prepare((), options, strategy=tf.distribute.get_strategy()).max_seq_length
+    return prepare((), options).max_seq_length
 
 
 @pytest.fixture
