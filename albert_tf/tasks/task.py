@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import io
 import os
-from typing import Any, Callable, ClassVar, Collection, Iterable, Mapping, Sequence
+from typing import Any, Callable, ClassVar, Collection, Iterable, Mapping, Self, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -19,7 +19,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data.batching import bucket_lengths
 from albert_tf.data.feature_table import FeatureCache, FeatureTable
 from albert_tf.modeling.settings import LabelSettings, Settings
-from albert_tf.tasks.config import FineTuningConfig
+from albert_tf.tasks.config import FineTuningConfig, Scoring
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.checkpoints import saved_runs
 from albert_tf.training.evaluation import Evaluate, Predictions, Predictor, checkpoint_of
@@ -72,6 +72,11 @@ class Task(abc.ABC):
     reading: Mapping[str, Any] = {}  # the settings of how the task reads texts by name, such as doc_stride
     stored_results: Mapping[str, str] = {}  # for each result that a run stores, the name of the setting
     teacher: Teacher | StoredTeacher | None = None
+
+    @classmethod
+    def of_dev_file(cls, model: keras.Model, options: Scoring, setup: Setup) -> Self:
+        """The task with options.score_data as its dev set, to score exports of a model. It writes only to the cache."""
+        raise NotImplementedError
 
     def __init__(self, options: FineTuningConfig, setup: Setup):
         self.options, self.setup, self.config = options, setup, setup.model.config
@@ -238,3 +243,10 @@ def check_labels(options: FineTuningConfig, model: ResolvedModel, names: Sequenc
             raise ValueError(difference)
         if difference:
             logging.warning("%s", difference)
+
+
+def check_num_labels(of_model: int, of_task: int, options: Scoring) -> None:
+    """Raises ValueError if the task of --score_data does not have the model's number of labels."""
+    if of_model != of_task:
+        raise ValueError(f"the model has {of_model} labels, and the task of --score_data={options.score_data} has "
+                         f"{of_task}")

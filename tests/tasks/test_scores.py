@@ -122,3 +122,14 @@ def test_the_score_of_multiple_choice_is_the_accuracy_over_the_options_of_each_q
 def test_a_head_without_a_task_has_no_score(score_of):
     with pytest.raises(ValueError, match="a model with the head pretrainer has no score: --score_data is for classif"):
         score_of(albert_tf.AlbertPretrainer(TINY_TEXT), "dev.tsv", None)
+
+
+@pytest.mark.parametrize("name, value", [("task_name", "sst-2"), ("task_config", "own.json")])
+@pytest.mark.parametrize("model_class, settings", [
+    (albert_tf.AlbertSpan, {}), (albert_tf.AlbertConditionalSpan, {}), (albert_tf.AlbertMultipleChoice, {}),
+    (albert_tf.AlbertTokenClassifier, dict(num_labels=2, label_names=("O", "B-X")))])
+def test_flags_of_tables_are_refused_for_heads_without_tables(score_of, model_class, settings, name, value):
+    model = model_class(TINY_TEXT, **settings)
+    with pytest.raises(ValueError, match=f"^--{name}={value} has no effect on a model with the head "
+                                         f"{model.settings.head}: leave it out$"):
+        score_of(model, "dev.jsonl", None, **{name: value})

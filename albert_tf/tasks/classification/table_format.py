@@ -95,6 +95,11 @@ class TableFormat:
                          source.columns.get("label", source.optional_label))
         return dataclasses.replace(self, sources={**self.sources, split: file}, companions=())
 
+    def with_dev_alone(self, path: str) -> TableFormat:
+        """The task with a file at any path as its dev set, and without other files."""
+        file = dataclasses.replace(self.source("dev"), path=absolute(path))
+        return dataclasses.replace(self, sources=dict(dev=file), companions=())
+
     def label_id(self, label: str | float | None) -> LabelId:
         """The id of a class, or the value of a score; with several labels per text 1.0 or 0.0 for each. None gives 0.
 

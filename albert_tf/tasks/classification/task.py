@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Iterator
+from typing import Iterator, Self
 
 import numpy as np
 import tensorflow as tf
@@ -26,6 +26,7 @@ from albert_tf.tasks.classification.config import ClassifierConfig
 from albert_tf.tasks.classification.data import feature_table, read_examples, read_label_ids, with_companions
 from albert_tf.tasks.classification.metrics import Calibration, fitted
 from albert_tf.tasks.classification.table_format import BALANCED, TableFormat
+from albert_tf.tasks.config import Scoring
 from albert_tf.tasks.task import Checkpoint, Read, Setup, Task, ToPredict, TrainedModels, check_labels
 from albert_tf.text.packing import WindowOptions
 from albert_tf.training.distillation import binary_divergence, divergence
@@ -151,6 +152,14 @@ class TextClassification(Task):
 
     options: ClassifierConfig
     HEADS = ("classifier",)
+
+    @classmethod
+    def of_dev_file(cls, model: keras.Model, options: Scoring, setup: Setup) -> Self:
+        folder = setup.cache.directory
+        task = cls(ClassifierConfig(output_dir=folder, do_eval=True, data_dir=folder, task_name=options.task_name,
+                                    task_config=options.task_config), setup)
+        task.format = task.format.with_dev_alone(str(options.score_data))
+        return task
 
     def __init__(self, options: ClassifierConfig, setup: Setup):
         super().__init__(options, setup)

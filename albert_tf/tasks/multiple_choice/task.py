@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
-from typing import Iterator
+import os
+import shutil
+from typing import Iterator, Self
 
 from absl import logging
 
@@ -13,11 +15,13 @@ from albert_tf.data.feature_table import FeatureTable
 from albert_tf.modeling.classifier import AlbertMultipleChoice
 from albert_tf.modeling.settings import NUM_CHOICES, MultipleChoiceSettings
 from albert_tf.tasks.classification.task import ClassificationObjective
+from albert_tf.tasks.config import Scoring
 from albert_tf.tasks.multiple_choice.answers import BEST_METRIC, evaluate, export_multiple_choice, write_predictions
 from albert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
 from albert_tf.tasks.multiple_choice.data import MAX_QA_LENGTH, feature_table, file_name, read_split
-from albert_tf.tasks.task import Checkpoint, Setup, Task, ToPredict
+from albert_tf.tasks.task import Checkpoint, Setup, Task, ToPredict, check_num_labels
 from albert_tf.training.evaluation import Evaluate, Predictions, mean_of, report_predicted
+from albert_tf.utils.outputs import local_copy
 from albert_tf.utils.progress import count_of
 
 
@@ -27,6 +31,16 @@ class MultipleChoice(Task):
     options: MultipleChoiceConfig
     HEADS = ("multiple_choice",)
     best_metric, unit = BEST_METRIC, "question"
+
+    @classmethod
+    def of_dev_file(cls, model: keras.Model, options: Scoring, setup: Setup) -> Self:
+        folder, path = setup.cache.directory, str(options.score_data)
+        ending = "parquet" if path.endswith(".parquet") else "jsonl"
+        shutil.copy(local_copy(path), os.path.join(folder, f"dev.{ending}"))
+        task = cls(MultipleChoiceConfig(output_dir=folder, do_train=False, data_dir=folder, data_format=ending), setup)
+        choices = model.settings.num_choices
+        check_num_labels(choices, max(choices, *(len(example.options) for example in task.examples("dev"))), options)
+        return task
 
     def __init__(self, options: MultipleChoiceConfig, setup: Setup):
         super().__init__(options, setup)

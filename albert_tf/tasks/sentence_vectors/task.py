@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import Callable, Iterable, Iterator, Sequence
+from typing import Callable, Iterable, Iterator, Self, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -20,6 +20,7 @@ from albert_tf.modeling.vectors import normalized, prompt_text
 from albert_tf.tasks.classification.answers import write_answers
 from albert_tf.tasks.classification.data import read_examples, read_label_ids
 from albert_tf.tasks.classification.metrics import correlations
+from albert_tf.tasks.config import Scoring
 from albert_tf.tasks.sentence_vectors.config import SentenceVectorsConfig
 from albert_tf.tasks.sentence_vectors.data import (
     DROPOUT,
@@ -164,6 +165,17 @@ class SentenceEmbeddings(Task):
     options: SentenceVectorsConfig
     HEADS = ("sentence_encoder",)
     best_metric = "spearman"
+
+    @classmethod
+    def of_dev_file(cls, model: keras.Model, options: Scoring, setup: Setup) -> Self:
+        if options.task_name not in (None, "sts-b"):
+            raise ValueError(f"--task_name={options.task_name} has no scores of two texts: leave it out, or set "
+                             "--task_config")
+        folder = setup.cache.directory
+        task = cls(SentenceVectorsConfig(output_dir=folder, do_eval=True, data_dir=folder,
+                                         task_config=options.task_config), setup)
+        task.scored = task.scored.with_dev_alone(str(options.score_data))
+        return task
 
     def __init__(self, options: SentenceVectorsConfig, setup: Setup):
         super().__init__(options, setup)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from typing import Iterator
+from typing import Iterator, Self
 
 import tensorflow as tf
 from absl import logging
@@ -15,6 +15,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.modeling.settings import ConditionalSpanSettings
 from albert_tf.modeling.span import MASKED_LOGIT, AlbertConditionalSpan, AlbertSpan
+from albert_tf.tasks.config import Scoring
 from albert_tf.tasks.squad.answers import (
     VERSION_OF_HEAD,
     AnswerOptions,
@@ -180,6 +181,11 @@ class QuestionAnswering(Task):
     HEADS = ("span", "conditional_span")
     best_metric, unit = BEST_METRIC, "question"
     stored_results = {STORED_THRESHOLD: "null_score_diff_threshold"}
+
+    @classmethod
+    def of_dev_file(cls, model: keras.Model, options: Scoring, setup: Setup) -> Self:
+        return cls(SquadConfig(output_dir=setup.cache.directory, do_eval=True, predict_file=options.score_data,
+                               squad_version=VERSION_OF_HEAD[model.settings.head]), setup)
 
     def __init__(self, options: SquadConfig, setup: Setup):
         super().__init__(options, setup)

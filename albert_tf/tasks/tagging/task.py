@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import Iterator
+from typing import Iterator, Self
 
 import tensorflow as tf
 from absl import logging
@@ -15,6 +15,7 @@ from albert_tf.data.feature_table import FeatureTable
 from albert_tf.data.rows import is_of_objects
 from albert_tf.modeling.classifier import AlbertTokenClassifier
 from albert_tf.modeling.settings import TokenClassifierSettings
+from albert_tf.tasks.config import Scoring
 from albert_tf.tasks.tagging import metrics as tagging_metrics
 from albert_tf.tasks.tagging.config import TaggingConfig
 from albert_tf.tasks.tagging.features import TaggingFeatureOptions, feature_table
@@ -64,6 +65,10 @@ class Tagging(Task):
     options: TaggingConfig
     HEADS = ("token_classifier",)
     unit = "sentence"
+
+    @classmethod
+    def of_dev_file(cls, model: keras.Model, options: Scoring, setup: Setup) -> Self:
+        return cls(TaggingConfig(output_dir=setup.cache.directory, do_eval=True, eval_file=options.score_data), setup)
 
     def __init__(self, options: TaggingConfig, setup: Setup):
         super().__init__(options, setup)
