@@ -7,6 +7,7 @@ import pytest
 from tiny import TINY_TEXT
 
 from albert_tf.tasks.sentence_vectors import task as module
+from albert_tf.tasks.sentence_vectors.config import SentenceVectorsConfig
 from albert_tf.tasks.sentence_vectors.task import PROJECTION, SentenceEmbeddings, SentenceVectorObjective
 from albert_tf.weights.teacher import StoredTeacher
 
@@ -16,8 +17,9 @@ def test_of_several_workers_the_chief_alone_writes_the_projection_that_all_use(i
     (tmp_path / "lines.txt").write_text("one\n\ntwo\nthree\n")
     np.save(tmp_path / "vectors.npy", np.random.RandomState(0).normal(size=(4, 24)).astype(np.float32))
     monkeypatch.setattr(module, "is_chief", lambda strategy: is_chief)
-    options = types.SimpleNamespace(train_file=str(tmp_path / "lines.txt"), text_column=None,
-                                    output_dir=str(tmp_path / "run"), source=types.SimpleNamespace(init_path=None))
+    options = SentenceVectorsConfig(output_dir=str(tmp_path / "run"), do_train=True, objective="distillation",
+                                    train_file=str(tmp_path / "lines.txt"),
+                                    teacher_vectors=str(tmp_path / "vectors.npy"))
     task = types.SimpleNamespace(options=options, pooling=dict(truncate_dim=None), config=TINY_TEXT,
                                  setup=types.SimpleNamespace(strategy=None))
     teacher = StoredTeacher("teacher_vectors", str(tmp_path / "vectors.npy"), SentenceVectorObjective.TEACHER_OUTPUTS)
