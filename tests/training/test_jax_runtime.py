@@ -64,8 +64,8 @@ class Runs:
                               ("small", dict(num_hidden_layers=2, vocab_size=VOCAB_SIZE))):
             (folder / f"{name}.json").write_text(CONFIG.replace(**changes).to_json_string())
         (folder / "tags.conll").write_text("a\tO\nclock\tB\nis\tO\nso\tO\nbig\tB\n\n" * 9)
-        (folder / "lines.txt").write_text("".join(f"a clock {'is so ' * i}big\n" for i in range(9)))
-        (folder / "pairs.tsv").write_text("".join(f"a clock {'is so ' * i}big\tall{' of us' * i}\n" for i in range(9)))
+        for name in ("pairs.tsv", "lines.txt"):  # the same texts as pairs, and as lines
+            (folder / name).write_text("".join(f"a clock {'is so ' * i}big\tall{' of us' * i}\n" for i in range(9)))
         write_records(folder / "train.tfrecord", 40, objective="sop")
         write_records(folder / "texts.tfrecord", 60, 32, 5, shortest=5, objective="sop")
         self._sessions = {devices: ScriptSession(environment=dict(
