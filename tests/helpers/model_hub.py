@@ -18,11 +18,7 @@ TOKEN = "hf_token_of_the_test"
 
 
 class ModelHub:
-    """Repositories, and the requests that were sent for them.
-
-    Args:
-      url: address of the server.
-    """
+    """Repositories, and the requests that were sent for them."""
 
     def __init__(self):
         self.url = ""

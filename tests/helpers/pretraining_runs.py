@@ -7,14 +7,13 @@ import pathlib
 
 import numpy as np
 import tensorflow as tf
-from script_process import ScriptProcess, arguments_of, start
+from script_process import ScriptProcess, deterministic, start
 from synthetic_records import VOCAB_SIZE, write_records
 from tiny import TINY_TEXT
 
 import albert_tf
 from albert_tf.commands.command_runs import parse_runs
 
-RUNNER = pathlib.Path(__file__).parent / "script_runner.py"
 CONFIG = TINY_TEXT.replace(vocab_size=VOCAB_SIZE, num_hidden_layers=2, max_position_embeddings=16,
                            hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1).to_dict()
 RECIPES = pathlib.Path(albert_tf.__file__).parent / "recipes" / "pretraining"
@@ -68,13 +67,9 @@ class Runs:
         path.write_text(json.dumps({**CONFIG, **changes}))
         return str(path)
 
-    def arguments(self, output_dir: str, **flags) -> list[str]:
-        """The arguments of script_runner.py."""
-        return ["run_pretraining",
-                *arguments_of({**self.flags, "output_dir": self.folder / output_dir, **flags})]
-
     def start(self, output_dir: str, environment=None, **flags) -> ScriptProcess:
-        return start(RUNNER, self.arguments(output_dir, **flags), environment=environment, merged=True)
+        flags = {**self.flags, "output_dir": self.folder / output_dir, **flags}
+        return start("run_pretraining", flags, environment=environment, merged=True, prepare=deterministic)
 
     def run(self, output_dir: str, environment=None, expect=0, **flags) -> str:
         """Runs to the end and returns what was printed."""

@@ -1,22 +1,19 @@
 """Runs Python scripts for tests, each in a new process that has TensorFlow loaded from the start.
 
-A server process imports TensorFlow once and forks for every run (multiprocessing's "forkserver"). A run therefore does
-not pay the seconds of the import, and still has all that a process of its own has: flags, environment, working
-directory, signals, exit status. The server imports no module of this repository.
+A server process, which imports no module of this repository, imports TensorFlow once and forks for every run
+(multiprocessing's "forkserver").
 
     done = run("create_pretraining_data", dict(input_file=text, output_file=path))
-    assert done.returncode == 0, done.stderr
-
     with start("run_pretraining", flags, merged=True) as process:  # for signals, and for several processes at once
         process.wait_for("training from step 0")
         process.send_signal(signal.SIGTERM)
-        printed, _ = process.communicate()
 
 Many runs that train or predict are faster in one process: see script_session.py.
 """
 
 import atexit
 import contextlib
+import itertools
 import multiprocessing
 import os
 import pathlib
@@ -63,6 +60,28 @@ def run(script, flags=(), timeout=TIMEOUT, **options):
     return subprocess.CompletedProcess(script, process.returncode, stdout, stderr)
 
 
+def deterministic():
+    """Prepares a script: its results are equal bit for bit. Environment variables make it differ.
+
+    DEVICES is the number of logical CPU devices. KILL_AT_RENAME=n ends the process by SIGKILL just before it renames
+    its n-th file, so in the middle of a save.
+    """
+    import tensorflow as tf
+
+    tf.config.experimental.enable_op_determinism()
+    cpu, = tf.config.list_physical_devices("CPU")
+    devices = [tf.config.LogicalDeviceConfiguration()] * int(os.environ.get("DEVICES", 1))
+    tf.config.set_logical_device_configuration(cpu, devices)
+    replace, renames = os.replace, itertools.count(1)
+
+    def counted_replace(*args, **kwargs):
+        if next(renames) == int(os.environ.get("KILL_AT_RENAME", 0)):
+            os.kill(os.getpid(), signal.SIGKILL)
+        replace(*args, **kwargs)
+
+    os.replace = counted_replace
+
+
 def arguments_of(flags):
     """{name: value} -> ["--name=value", ...]. A flag is repeated for each value of a list, and left out for None."""
     return [f"--{name}={value}" for name, values in flags.items()
@@ -70,7 +89,7 @@ def arguments_of(flags):
 
 
 class ScriptProcess:
-    """A running script, with the part of subprocess.Popen's interface that tests need.
+    """A running script, with a part of subprocess.Popen's interface.
 
     Args:
       script, arguments: its path and command line.

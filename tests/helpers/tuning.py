@@ -9,7 +9,7 @@ import shutil
 from typing import Any, Callable, NamedTuple
 
 import numpy as np
-import tensorflow as tf
+from pretraining_runs import values_of
 
 LABELS = ("calm", "loud", "odd")
 MOODS = dict(name="moods", files={split: f"{split}.jsonl" for split in ("train", "dev", "test")},
@@ -154,8 +154,7 @@ def results_of(folder, name="eval_results"):
 
 def end_of(folder, step=2):
     """All values of a checkpoint."""
-    reader = tf.train.load_checkpoint(str(folder / f"model.ckpt-{step}"))
-    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map() if "OBJECT_GRAPH" not in name}
+    return values_of(folder / f"model.ckpt-{step}")
 
 
 def are_equal(a, b):

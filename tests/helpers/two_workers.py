@@ -1,6 +1,6 @@
 """Two processes on this machine as the workers of one run, for tests:
 
-    with TwoWorkers(["run_classifier", "--output_dir=x", ...]) as workers:
+    with TwoWorkers("run_classifier", dict(output_dir="x", ...)) as workers:
         workers.wait_for("step 2 of 4")
         workers.kill(1)
         status, printed = workers.end_of(0)
@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import itertools
 import json
-import pathlib
 import random
 import socket
 
-from script_process import ScriptProcess, start
+from script_process import deterministic, start
 
-RUNNER = pathlib.Path(__file__).parent / "script_runner.py"
 # Worker 1 is killed as soon as it writes a file: writers rename a temporary file to its name.
 WRITES_NOTHING = dict(KILL_AT_RENAME="1")
 
@@ -25,14 +23,16 @@ class TwoWorkers:
     """The processes.
 
     Args:
-      arguments: of script_runner.py: a script of ours, or of tests/, and its flags.
+      script, flags: of script_process.start.
     """
 
-    def __init__(self, arguments: list[str]):
-        cluster = dict(worker=[f"127.0.0.1:{port}" for port in free_ports(2)])
-        self.addresses = cluster["worker"]
-        self._processes = [self._start(arguments, cluster, index) for index in (0, 1)]
-        self._printed = ["", ""]
+    def __init__(self, script, flags: dict):
+        self.addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
+        self._printed, self._processes = ["", ""], []
+        for index, variables in enumerate(({}, WRITES_NOTHING)):
+            task = dict(cluster=dict(worker=self.addresses), task=dict(type="worker", index=index))
+            self._processes.append(start(script, flags, environment=dict(variables, TF_CONFIG=json.dumps(task)),
+                                         merged=True, prepare=deterministic))
 
     def __enter__(self):
         return self
@@ -52,12 +52,6 @@ class TwoWorkers:
         """The exit status of a worker, and its output."""
         printed, _ = self._processes[index].communicate()
         return self._processes[index].returncode, self._printed[index] + printed
-
-    @staticmethod
-    def _start(arguments: list[str], cluster: dict, index: int) -> ScriptProcess:
-        task = dict(cluster=cluster, task=dict(type="worker", index=index))
-        environment = dict(TF_CONFIG=json.dumps(task), **(WRITES_NOTHING if index else {}))
-        return start(RUNNER, arguments, environment=environment, merged=True)
 
 
 def free_ports(count: int) -> list[int]:

@@ -134,7 +134,7 @@ app.run(main)
 def test_two_workers_meet_the_chief_goes_first_and_a_failure_of_one_ends_both_in_one_line(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "worker_program.py").write_text(PROGRAM)
-    with TwoWorkers([f"{tmp_path}/worker_program.py", f"--folder={tmp_path}/folder"]) as workers:
+    with TwoWorkers(f"{tmp_path}/worker_program.py", dict(folder=tmp_path / "folder")) as workers:
         (status, of_chief), (status_of_other, of_other) = workers.end_of(0), workers.end_of(1)
     assert "values: [10, 11]\nseen: []\n" in of_chief and "values: [10, 11]\nseen: ['of the chief']\n" in of_other
     assert status_of_other == 1 and of_other.splitlines()[-1] == "worker_program: error: this worker fails"
