@@ -143,7 +143,6 @@ def test_info_is_logged_unless_the_user_says_otherwise(run, caplog, verbosity, p
     ("--batch=3", "unknown flag --batch; --help lists all flags"),
     ("--top_k=many", "--top_k must be a whole number. Received: many"),
     ("--top_k=0", "--top_k must be a positive integer. Received: 0"),
-    ("--rate=fast", "--rate must be a number. Received: fast"),
     ("--rate=-1", "--rate must be a non-negative number. Received: -1"),
     ("--do_train=5", "--do_train must be true or false. Received: 5"),
     ("--model=spam", "--model must be one of span|classifier. Received: spam"),
@@ -152,8 +151,6 @@ def test_a_wrong_flag_is_one_line(monkeypatch, capsys, argument, message):
     values = flags.FlagValues()
     flags.DEFINE_integer("top_k", 5, "", lower_bound=1, flag_values=values)
     flags.DEFINE_bool("do_train", False, "", flag_values=values)
-    flags.DEFINE_string("init_checkpoint", None, "", flag_values=values)
-    flags.DEFINE_float("num_train_epochs", 3.0, "", flag_values=values)
     flags.DEFINE_float("rate", 1.0, "", lower_bound=0.0, flag_values=values)
     flags.DEFINE_enum("model", "span", ["span", "classifier"], "", flag_values=values)
     monkeypatch.setattr(flags, "FLAGS", values)

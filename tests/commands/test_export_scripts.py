@@ -21,9 +21,6 @@ from albert_tf.export.conversion import save
 from albert_tf.export.onnx.session import OnnxModel, from_onnx
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.tasks.sentence_vectors.vectors import embed, token_ids
-from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.weights.tf1 import save_tf1_checkpoint
 from albert_tf.weights.vocabulary import VocabularyFiles
 
@@ -60,22 +57,6 @@ def lines(tmp_path_factory):
     path = tmp_path_factory.mktemp("text") / "lines.txt"
     path.write_text("\n".join(LINES) + "\n", encoding="utf-8")
     return path
-
-
-@pytest.fixture(scope="module")
-def vectors(released):
-    folder, model = released
-    rows = token_ids(FullTokenizer(spm_model_file=str(folder / "30k-clean.model")), LINES, 16)
-    encoder = AlbertSentenceEncoder(model.config, "mean")
-    encoder.albert.set_weights(model.albert.get_weights())
-    return [vector for _, vector in sorted(embed(encoder, rows, 1))]
-
-
-def test_a_vector_of_each_line(run, released, lines, vectors, tmp_path):
-    run("extract_embeddings", init_checkpoint=released[0], input_file=lines, output_file=tmp_path / "x.npy",
-        batch_size=2)
-    np.testing.assert_allclose(np.load(tmp_path / "x.npy"), vectors, atol=1e-5)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["x.npy", "x.npy.manifest.json"]
 
 
 @pytest.mark.long

@@ -95,23 +95,6 @@ def test_the_pages_search_with_usearch_finds_the_line_of_a_query(session, folder
     assert page.names["index"].dtype.name == "I8" and (tmp_path / "lines.usearch").exists()
 
 
-@pytest.mark.long
-def test_vectors_of_fewer_dimensions_are_learned_from_pairs_and_a_teacher(session, folder, golden):
-    training = dict(max_seq_length=16, train_step=2, warmup_step=0, save_checkpoints_steps=2, do_train=True,
-                    do_eval=True)
-    (folder / "mined.tsv").write_text("".join("\t".join(row) + "\n" for row in zip(
-        QUERIES, PASSAGES, PASSAGES[1:] + PASSAGES[:1], PASSAGES[2:] + PASSAGES[:2])))
-    session.run(script="run_sentence_embeddings", objective="pairs", train_file=folder / "mined.tsv", num_negatives=2,
-                matryoshka_dims="16,8", data_dir=golden / "glue", output_dir=folder / "pairs", train_batch_size=2,
-                **training)
-    assert "spearman_8" in (folder / "pairs/eval_results.json").read_text()
-    session.run(script="run_sentence_embeddings", objective="distillation", train_file=folder / "lines.txt",
-                teacher_checkpoint=folder / "model", truncate_dim=8, matryoshka_dims="8,4", data_dir=golden / "glue",
-                output_dir=folder / "of_teacher", train_batch_size=2, **training)
-    assert np.load(folder / "of_teacher/teacher_projection.npy").shape == (16, 8)
-    assert "spearman_4" in (folder / "of_teacher/eval_results.json").read_text()
-
-
 def test_extracted_vectors_teach_their_own_text_alone(session, folder, extracted):
     flags = dict(script="run_sentence_embeddings", objective="distillation", teacher_vectors=folder / "vectors.npy",
                  do_train=True, train_batch_size=2, max_seq_length=16, train_step=1, warmup_step=0)

@@ -1,11 +1,9 @@
-"""docs/phonemes.md from text to an encoder, in two languages: its commands run, with a small model and few steps."""
+"""docs/phonemes.md from text to an encoder, in German: its commands run, with a small model and few steps."""
 
 import json
-import os
 import random
 
 import numpy as np
-import pytest
 from documentation import Page, flags_of, script_commands
 from script_session import REPOSITORY, ScriptSession
 
@@ -13,31 +11,23 @@ import albert_tf
 from albert_tf.text.phonemes import PhonemeTable, parse_line, split_words
 
 PAGE = Page(REPOSITORY / "docs/phonemes.md")
-WORDS = {
-    "en-us": ("The old ferry", "Her brother", "A small dog", "Nobody", "My neighbour's cat", "Every third letter"),
-    "de": ("Die alte Fähre", "Ihr Bruder", "Ein kleiner Hund", "Niemand", "Nachbars Katze", "Jeder dritte Brief"),
-}
-REST = {
-    "en-us": ("was late again", "sold the boat, at last", "found nothing", "said: “Who is there?”", "slept well"),
-    "de": ("kam wieder zu spät", "verkaufte endlich das Boot", "fand nichts, nirgends", "sagte: „Wer ist da?“",
-           "schlief gut"),
-}
+WORDS = ("Die alte Fähre", "Ihr Bruder", "Ein kleiner Hund", "Niemand", "Nachbars Katze", "Jeder dritte Brief")
+REST = ("kam wieder zu spät", "verkaufte endlich das Boot", "fand nichts, nirgends", "sagte: „Wer ist da?“",
+        "schlief gut")
 SMALL = dict(train_batch_size=4, num_train_steps=4, num_warmup_steps=1, precision="float32", max_eval_steps=2,
              eval_batch_size=4)
 
 
-def write_text(path, language, count, seed):
+def write_text(path, count, seed):
     chance = random.Random(seed)
-    lines = [f"{chance.choice(WORDS[language])} {chance.choice(REST[language])}{chance.choice('.!…')}"
-             for _ in range(count)]
+    lines = [f"{chance.choice(WORDS)} {chance.choice(REST)}{chance.choice('.!…')}" for _ in range(count)]
     path.write_text("\n".join(lines[: count // 2] + [""] + lines[count // 2 :]) + "\n", encoding="utf-8")
 
 
-@pytest.mark.parametrize("language", WORDS)
-def test_the_commands_of_the_page_make_an_encoder(tmp_path, monkeypatch, language):
+def test_the_commands_of_the_page_make_an_encoder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_text(tmp_path / "text.txt", language, 200, seed=1)
-    write_text(tmp_path / "dev.txt", language, 40, seed=2)
+    write_text(tmp_path / "text.txt", 200, seed=1)
+    write_text(tmp_path / "dev.txt", 40, seed=2)
     sizes = json.loads(next(block.text for block in PAGE.blocks if block.language == "json"))
     small = dict(sizes, embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
                  intermediate_size=16)
@@ -45,9 +35,9 @@ def test_the_commands_of_the_page_make_an_encoder(tmp_path, monkeypatch, languag
     printed = {}
     with ScriptSession(eagerly=True) as session:
         for script, *arguments in filter(None, map(script_commands, PAGE.commands())):
-            changes = dict(phonemize=dict(language=language), run_pretraining=SMALL).get(script, {})
+            changes = dict(phonemize=dict(language="de"), run_pretraining=SMALL).get(script, {})
             printed[script] = session.run(script=script, **{**flags_of(arguments), **changes})
-        again = session.run(script="phonemize", input_file="text.txt", language=language, output_file="phonemes.jsonl")
+        again = session.run(script="phonemize", input_file="text.txt", language="de", output_file="phonemes.jsonl")
         symbols = list(PhonemeTable.read().symbols)
         symbols[3], symbols[4] = symbols[4], symbols[3]
         (tmp_path / "table.json").write_text(json.dumps(
@@ -79,7 +69,7 @@ def test_the_commands_of_the_page_make_an_encoder(tmp_path, monkeypatch, languag
 
 def test_a_run_that_was_ended_keeps_its_words(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_text(tmp_path / "text.txt", "de", 20, seed=1)
+    write_text(tmp_path / "text.txt", 20, seed=1)
     for language, sound in (("de", "BOOT"), ("nl", "of another language")):
         (tmp_path / f"x.jsonl.{language}.words").write_text(
             f"Niemand\tnˈiːmant\nBoot\t{sound}\nFäh", encoding="utf-8")
@@ -96,8 +86,6 @@ def test_a_run_that_was_ended_keeps_its_words(tmp_path, monkeypatch):
         sounds = dict(pair for line in (tmp_path / "x.jsonl").read_text("utf-8").splitlines() if line
                       for pair in parse_line(line, "x", 1))
         assert sounds["Boot"] == "BOOT" and sounds["Fähre"] == "fˈɛːrə"
-        assert "--language=deutsch is no language of espeak-ng; they are af, am, " in session.run(
-            expect=1, language="deutsch")
 
 
 def test_what_sounds_otherwise_than_expected_is_told(tmp_path, monkeypatch):
@@ -110,7 +98,3 @@ def test_what_sounds_otherwise_than_expected_is_told(tmp_path, monkeypatch):
         (tmp_path / "text.txt").write_text("She had been out of the house.\n", "utf-8")
         assert "--in_context" not in (printed := session.run()) and "script" not in printed
         assert "--in_context" not in session.run(input_file="text.txt", in_context=True)
-        os.mkfifo(tmp_path / "pipe")
-        (tmp_path / "x.jsonl.en-us.words").write_text("house\thˈaʊs\n", "utf-8")
-        assert "pipe is a pipe" in session.run(expect=1, input_file="pipe")
-        assert (tmp_path / "x.jsonl.en-us.words").exists() and "house" in (tmp_path / "x.jsonl").read_text("utf-8")

@@ -1,4 +1,4 @@
-"""Every flag that takes a path takes a remote one: all scripts, from the corpus to the export, on TensorFlow's ram://.
+"""Flags that take a path take a remote one, from the corpus to the export, on TensorFlow's ram://.
 
 All scripts run in one process, whose memory ram:// is.
 """
@@ -35,7 +35,6 @@ def session(golden, tmp_path_factory):
         (folder / "text" / f"{name}.txt").write_text(TEXT)
     (folder / "config.json").write_text(json.dumps(CONFIG))
     (folder / "lines.txt").write_text("The number 1 is odd.\n2 comes after it.\n")
-    (folder / "tagged.conll").write_text("Ada\tB-person\nleft\tO\n\nAda\tB-person\n")
     (folder / "reviews").mkdir()
     for split in ("train", "dev", "test"):
         (folder / "reviews" / f"{split}.csv").write_text(REVIEWS)
@@ -43,9 +42,7 @@ def session(golden, tmp_path_factory):
         name="reviews", files={split: f"reviews/{split}.csv" for split in ("train", "dev", "test")},
         columns=dict(text_a="review", label="verdict"), labels=["bad", "good"])))
     (folder / "recipe.json").write_text(json.dumps(dict(learning_rate=1e-4, max_seq_length=24)))
-    shutil.copytree(golden / "race", folder / "race")
     shutil.copytree(golden / "squad", folder / "squad")
-    shutil.copytree(golden / "wordpiece", folder / "wordpiece")
     with ScriptSession(eagerly=True) as session:
         session.copy(folder, REMOTE)
         yield session
@@ -121,10 +118,6 @@ def test_a_model_is_converted_and_read_again(session, model, tmp_path, form):
 
 # For each command, its flags, and the files that it writes at REMOTE.
 COMMANDS = {
-    "create_pretraining_data": (dict(
-        input_file=f"{REMOTE}/text/a.txt", output_file=f"{REMOTE}/words.tfrecord", max_seq_length=32, num_workers=1,
-        dupe_factor=1, vocab_file=f"{REMOTE}/wordpiece/vocab.txt"), ["words.tfrecord"]),
-    "fill_mask": (dict(text="the [MASK] is", export_dir=f"{REMOTE}/served"), ["served/saved_model.pb"]),
     "export_to_tfhub": (dict(export_path=f"{REMOTE}/module"), ["module/saved_model.pb"]),
     "export_to_tflite": (dict(output_dir=f"{REMOTE}/lite", precision="float32", model="encoder", max_seq_length=8),
                          ["lite/encoder_float32.tflite"]),
@@ -137,18 +130,9 @@ COMMANDS = {
     "run_squad": (dict(
         FINE_TUNING, train_file=f"{REMOTE}/squad/dev_v1.json", predict_file=f"{REMOTE}/squad/dev_v1.json",
         num_workers=1, max_seq_length=64, doc_stride=24, max_query_length=16, output_dir=f"{REMOTE}/squad_model",
-        train_feature_file=f"{REMOTE}/squad_train.tfrecord"),
+        train_feature_file=f"{REMOTE}/squad_train.tfrecord",
+        ensemble_checkpoints=f"{REMOTE}/squad_model/model.ckpt-1,{REMOTE}/squad_model"),
         ["squad_train.tfrecord", "squad_model/eval_results.json", "squad_model/predictions.json"]),
-    "run_race": (dict(
-        FINE_TUNING, data_dir=f"{REMOTE}/race", max_seq_length=48, max_qa_length=24, warmup_step=0,
-        output_dir=f"{REMOTE}/race_model", train_file=f"{REMOTE}/race_train.tfrecord",
-        eval_file=f"{REMOTE}/race_eval.tfrecord", predict_file=f"{REMOTE}/race_predict.tfrecord",
-        ensemble_checkpoints=f"{REMOTE}/race_model/model.ckpt-1,{REMOTE}/race_model"),
-        ["race_predict.tfrecord", "race_model/eval_results.json", "race_model/predictions.jsonl"]),
-    "run_tagging": (dict(
-        FINE_TUNING, **dict.fromkeys(("train_file", "eval_file", "predict_file"), f"{REMOTE}/tagged.conll"),
-        max_seq_length=16, output_dir=f"{REMOTE}/tagger", export_dir=f"{REMOTE}/tagger_served"),
-        ["tagger/eval_results.json", "tagger/predictions.conll", "tagger_served/saved_model.pb"]),
     "run_sentence_embeddings": (dict(
         TRAINING, objective="simcse", train_file=f"{REMOTE}/lines.txt", cached_dir=f"{REMOTE}/cached", do_train=True,
         max_seq_length=16, train_step=1, warmup_step=0, output_dir=f"{REMOTE}/sentences",
@@ -161,9 +145,8 @@ def test_a_command_reads_and_writes_remote_files(session, model, tmp_path, scrip
     if script == "export_to_onnx":
         pytest.importorskip("onnxruntime")
     flags, written = COMMANDS[script]
-    if script != "create_pretraining_data":
-        flags = {"albert_directory" if script == "export_to_tfhub" else "init_checkpoint": model, **flags}
-    session.run(script=script, **flags)
+    session.run(script=script, **{"albert_directory" if script == "export_to_tfhub" else "init_checkpoint": model},
+                **flags)
     for name in written:
         folder, _, file = name.rpartition("/")
         if file == "saved_model.pb":
@@ -183,9 +166,3 @@ def test_remote_models_are_served(session, model):
     """All models are loaded before the server listens, here on an address that this machine does not have."""
     printed = session.run(script="serve", expect=1, init_checkpoint=model, host="203.0.113.1")
     assert printed.splitlines()[-1].startswith("serve: error: --host=203.0.113.1 --port=8501 cannot be used")
-
-
-def test_glue_is_looked_for_in_a_remote_folder(session, model):
-    printed = session.run(script="run_glue", expect=1, init_checkpoint=model, data_dir=f"{REMOTE}/text",
-                          output_dir=f"{REMOTE}/glue")
-    assert f"{REMOTE}/text has no task with train and dev files" in printed.splitlines()[-1]

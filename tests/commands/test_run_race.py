@@ -1,4 +1,4 @@
-"""What run_race alone has: levels, layouts, the user's own questions."""
+"""What run_race alone has: levels, and the user's own questions."""
 
 import json
 
@@ -47,19 +47,6 @@ def test_predictions_are_scored_as_evaluation_scores(run, golden, tmp_path):
     run(output_dir=tmp_path, init_checkpoint=run.path, do_predict=True, predict_split="dev")
     scores = results_of(tmp_path, "predict_results")
     assert {name: scores[name] for name in results} == pytest.approx(results, rel=1e-5)
-
-
-def test_both_layouts_share_their_records(run, golden, tmp_path):
-    printed = run(output_dir=tmp_path, init_checkpoint=run.path, do_eval=True,
-                  data_dir=golden / "race" / "one_file_per_passage")
-    assert "records made" not in printed
-    assert results_of(tmp_path) == pytest.approx(results_of(run.path), rel=1e-5)
-
-
-def test_one_level_alone(run, folder):
-    run(output_dir=folder / "high", high_only=True, train_step=1, do_train=True, do_eval=True)
-    results = results_of(folder / "high")
-    assert set(results) == SCORES - {"middle_accuracy"} and results["high_accuracy"] == results["eval_accuracy"]
 
 
 @pytest.mark.long

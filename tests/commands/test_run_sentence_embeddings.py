@@ -54,7 +54,8 @@ def test_predictions_of_a_test_set_with_scores_are_scored(run, tmp_path):
 @pytest.mark.parametrize("objective, train_file", [("pairs", "pairs.tsv"), ("simcse", "lines.txt")])
 def test_pairs_and_lines_are_learned_by_contrast(run, inputs, tmp_path, objective, train_file):
     run(output_dir=tmp_path / objective, objective=objective, train_file=inputs / train_file, do_train=True,
-        do_eval=True, num_runs=2, gradient_accumulation_steps=2, whole_batch_negatives=objective == "simcse")
+        do_eval=True, num_runs=2, gradient_accumulation_steps=2, whole_batch_negatives=objective == "simcse",
+        matryoshka_dims="16,8")
     config = AlbertConfig.from_json_file(str(tmp_path / objective / "seed_12345/albert_config.json"))
     assert config.hidden_dropout_prob == config.attention_probs_dropout_prob == (0.1 if objective == "simcse" else 0)
-    assert set(results_of(tmp_path / objective)) == {"pearson", "spearman"}
+    assert set(results_of(tmp_path / objective)) == {"pearson", "spearman", "pearson_8", "spearman_8"}

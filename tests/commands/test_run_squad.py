@@ -81,14 +81,6 @@ def test_a_file_without_answers_is_predicted_and_cannot_be_scored(run, folder, g
     assert "no_answers.json" in run.fails(do_eval=True, **flags)
 
 
-def test_predictions_and_scores_use_the_threshold_of_the_user(run_of, tmp_path):
-    run_of("SQuAD 2.0")(init_checkpoint=run_of("SQuAD 2.0").path, output_dir=tmp_path / "none", do_predict=True,
-                        null_score_diff_threshold=-1e4)
-    assert set(read(tmp_path / "none", "predictions.json").values()) == {""}
-    results = read(tmp_path / "none", "eval_results.json")
-    assert results["null_score_diff_threshold"] == -1e4 and results["HasAns_f1"] == 0 and results["NoAns_f1"] == 100
-
-
 @pytest.mark.long
 def test_exports_of_a_run_decline_the_questions_that_its_predictions_decline(run_of, folder, tmp_path):
     run = run_of("SQuAD 2.0")

@@ -33,7 +33,6 @@ def regression(sentence_pieces, tmp_path_factory):
     rows = ["\t".join([str(i), *"abcdef", *texts, f"{score:.6f}"]) for i, (texts, score) in
             enumerate(zip(TEXTS, scores))]
     (folder / "dev.tsv").write_text("\n".join([header, *rows]) + "\n")
-    (folder / "unlabelled.tsv").write_text("\n".join([header, *(row.rpartition("\t")[0] for row in rows)]) + "\n")
     return folder
 
 
@@ -62,27 +61,10 @@ def test_nothing_is_written_if_a_precision_loses_too_much(regression, tmp_path, 
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("flags, message", [
-    (dict(score_data=None), "has no effect without --score_data"),
-    (dict(task_name="sst-2"), "dev.tsv lines 2, 3, 4, 5: unknown label"),
-    (dict(model="encoder"), "a model with the head encoder has no score: --score_data is for classifier, "),
-    (dict(score_data="unlabelled.tsv"), "unlabelled.tsv lines 2, 3, 4, 5: expected 10 columns, got 9")])
-def test_wrong_flags_are_named(regression, tmp_path, monkeypatch, capsys, flags, message):
-    pytest.importorskip("onnxruntime")
-    monkeypatch.chdir(regression)
-    flags = dict(dict(init_checkpoint=regression / "model", model="classifier", output_dir=tmp_path,
-                      score_data=regression / "dev.tsv", task_name="sts-b"), **flags)
-    with loaded("export_to_onnx") as run:
-        assert run(**{name: value for name, value in flags.items() if value is not None}) == 1
-    assert message in capsys.readouterr().err.splitlines()[-1]
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize("arguments, multi_label, message", [
     (dict(label_names=("1", "0")), False, "was trained with the labels 1, 0, but those of the task are 0, 1"),
     (dict(label_names=("0", "1"), multi_label=True), False, "was trained to give a text any number of labels"),
-    (dict(label_names=("0", "1")), True, "was trained to give a text one label"),
-    (dict(num_labels=3), False, "the model has 3 labels, and the task of --score_data=")])
+    (dict(label_names=("0", "1")), True, "was trained to give a text one label")])
 def test_the_labels_of_the_data_are_those_of_the_model(
         sentence_pieces, tmp_path, capsys, arguments, multi_label, message):
     pytest.importorskip("onnxruntime")

@@ -92,15 +92,6 @@ def test_a_run_is_not_continued_as_another_model(script, apart, shared, folder, 
     assert digests(apart) == before
 
 
-def test_a_run_is_continued_with_its_own_config_and_another_dropout(script, apart, folder):
-    directory = folder / "continued"
-    shutil.copytree(apart, directory)
-    script.run(output_dir=directory, do_train=True, train_step=3, hidden_dropout_prob=0.5, eagerly=True)
-    config = json.loads((directory / "albert_config.json").read_text())
-    assert (config["cross_layer_sharing"], config["hidden_dropout_prob"]) == ("none", 0.5)
-    assert end_of(directory, 3).keys() == end_of(apart).keys()
-
-
 def test_damaged_settings_and_a_damaged_checkpoint_do_not_keep_a_run_from_continuing(script, shared, folder, new):
     directory = folder / "damaged"
     shutil.copytree(shared, directory)
@@ -112,14 +103,6 @@ def test_damaged_settings_and_a_damaged_checkpoint_do_not_keep_a_run_from_contin
     assert f"{directory}/albert_tf.json is damaged, and is made again" in printed
     assert json.loads((directory / "albert_tf.json").read_text()) == settings
     assert (directory / "model.ckpt-3.index").exists()
-
-
-def test_casing_that_nobody_set_is_stored_with_a_run_and_counts(script, apart):
-    script.run(output_dir=apart, do_predict=True)
-    expected = answers(apart)
-    printed = script.run(output_dir=apart, do_predict=True, keep_accents=True)
-    assert "keep_accents is False in the run and True in --keep_accents" in printed
-    np.testing.assert_array_equal(answers(apart), expected)
 
 
 def test_members_that_read_texts_in_different_ways_are_refused(script, shared, folder, new):

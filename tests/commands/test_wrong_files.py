@@ -173,6 +173,7 @@ REFUSED = [  # one of each kind of check: the command, its flags, and what the l
      "--output_file must name at least one file. Received: ,"),
     ("extract_embeddings", dict(EXTRACTING, truncate_dim=17), "truncate_dim must be a whole number from 1 to 16"),
     ("extract_embeddings", dict(EXTRACTING, output_file="x.txt"), "--output_file must end in .npy"),
+    ("export_to_onnx", dict(init_checkpoint="{model}", max_score_drop=0), "has no effect without --score_data"),
     ("export_to_onnx", dict(init_checkpoint="{model}", model="encoder", truncate_dim=4),
      "--truncate_dim is for --model=sentence_encoder."),
     ("run_sentence_embeddings", dict(TUNING, data_dir="glue", matryoshka_dims="16,x"), "--matryoshka_dims"),
@@ -183,13 +184,9 @@ REFUSED = [  # one of each kind of check: the command, its flags, and what the l
      "--predict_batch_size must be a multiple of 2"),
     ("run_pretraining", dict(JAX, precision="mixed_float16"), "--runtime=jax does not scale losses"),
     ("run_pretraining", dict(JAX, cpu_parts=2), "--cpu_parts is for TensorFlow"),
-    ("run_pretraining", dict(JAX, use_tpu=True), "--use_tpu is for TensorFlow"),
     ("run_pretraining", dict(JAX, jax_num_processes=2), "--jax_num_processes"),
     ("run_race", dict(do_train=True, data_dir=""), "--data_dir is missing: --do_train reads it"),
-    ("run_squad", dict(ask=True), "--context_file is missing: --ask reads it"),
-    ("run_sentence_embeddings", dict(do_train=True, objective="simcse"), "--train_file is missing: --do_train read"),
     ("run_glue", dict(data_dir="{golden}/glue", task_name="rte"), "--predict_file are for run_classifier"),
-    ("run_glue", dict(data_dir="{golden}", do_predict=True, predict_file="new.tsv"), "--predict_file are for run_cla"),
     ("run_glue", dict(data_dir="{folder}", doc_stride=9, recipe="{folder}/windows.json"), "has no task with train and"),
     # A recipe is checked as the command line is.
     *(("run_classifier", dict(recipe=f"{{folder}}/recipe_{number}.json", data_dir="x", task_name="rte"), message)
