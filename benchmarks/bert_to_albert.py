@@ -39,7 +39,7 @@ from albert_tf.tasks.sentence_vectors.vectors import text_vectors
 from albert_tf.text.lines import read_lines
 from albert_tf.utils.files import make_directory, read_json_object
 from albert_tf.utils.outputs import write_csv, write_text
-from albert_tf.weights.resolved_model import resolve
+from albert_tf.weights.choice import choose
 from albert_tf.weights.source import Source
 from albert_tf.weights.stored_model import open_model
 from benchmarks import common
@@ -105,7 +105,7 @@ def trained(name: str, seed: str, num_lines: str) -> dict[str, Any]:
 def spearman_of(path: str, model):
     """A function from the model at a path, or an export of it, to its score on STS-B's dev set."""
     dev = Scoring(score_data=os.path.join(FLAGS.data, "glue/STS-B/dev.tsv"))
-    return scorer(resolve(Source(init_checkpoint=path)), model, dev)
+    return scorer(choose(Source(init_checkpoint=path)), model, dev)
 
 
 def measured(path: str) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from albert_tf.tasks.config import Scoring
 from albert_tf.tasks.scores import scorer
 from albert_tf.utils.files import read_json_object
 from albert_tf.utils.outputs import write_csv, write_text
-from albert_tf.weights.resolved_model import resolve
+from albert_tf.weights.choice import choose
 from albert_tf.weights.source import Source
 from benchmarks import common
 from benchmarks.fine_tuning_settings import SETTINGS, TAGGED, files
@@ -64,7 +64,7 @@ def measure(task: str, seed: str) -> list[dict]:
     fine_tune(task, seed, folder)
     model = from_pretrained(folder, model=head)
     dev = Scoring(score_data=files(task, FLAGS.data)[1], task_name=task if head == "classifier" else None)
-    score = scorer(resolve(Source(init_checkpoint=folder)), model, dev)
+    score = scorer(choose(Source(init_checkpoint=folder)), model, dev)
     return [dict(zip(COLUMNS, (task, seed, name, *score(export)))) for name, export in exports(model, task)]
 
 

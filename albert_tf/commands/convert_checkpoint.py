@@ -68,7 +68,7 @@ def with_our_paths(options: Options) -> Options:
 
 def main(options: Options) -> None:
     from albert_tf.export.conversion import convert, save_random
-    from albert_tf.weights.resolved_model import pooling_arguments, resolve
+    from albert_tf.weights.choice import choose, pooling_arguments
     from albert_tf.weights.transforms import RESHAPED, reshaped
 
     options = with_our_paths(options)
@@ -80,20 +80,20 @@ def main(options: Options) -> None:
                          "weights")
     if options.upload is not None:  # before anything is written
         hub.check_upload(options.upload)
-    selected = resolve(options, num_layers=options.num_layers)
+    selected = choose(options, num_layers=options.num_layers)
     config, vocabulary = selected.config, selected.vocabulary
     if vocabulary:
         vocabulary.tokenizer(config)  # raises if they belong to different models
     head = selected.head(options.model) if path else options.model or "pretrainer"
     arguments = pooling_arguments(selected, head, options)
-    if path is None:
+    source = selected.weights
+    if source is None:
         if options.share_layers is not None:
             raise ValueError("--share_layers is for weights: set --init_checkpoint, or set num_hidden_groups in the "
                              "file of --albert_config_file")
         config = config.replace(embedding_size=options.embedding_size or config.embedding_size)
         save_random(config, output_dir, options.to, head, vocabulary, options.dtype, **arguments)
     else:
-        source = selected.open(path)
         if options.embedding_size is not None or options.share_layers is not None:
             source = reshaped(source, options.embedding_size, options.share_layers)
             config = config.replace(**{name: getattr(source.config, name) for name in RESHAPED})

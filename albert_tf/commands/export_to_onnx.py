@@ -74,13 +74,13 @@ def main(options: Options) -> None:
     from albert_tf.server.web import scripts
     from albert_tf.tasks.scores import check_scores, scorer
     from albert_tf.training.checkpoints import check_no_run
-    from albert_tf.weights.resolved_model import pooling_arguments, resolve
+    from albert_tf.weights.choice import choose, pooling_arguments
 
     with used_alone(options.output_dir, "export"):
-        selected = resolve(options, num_layers=options.num_layers)
+        selected = choose(options, num_layers=options.num_layers)
         head = selected.head(options.model)
         model = selected.pretrained(head, **pooling_arguments(selected, head, options))
-        assert selected.initial is not None  # pretrained would have raised
+        assert selected.weights is not None  # pretrained would have raised
         check_installed("an ONNX model", "onnx", "onnxruntime")
         is_page, is_theirs, separator = options.layout == WEB, options.layout != ALBERT_TF, None
         precisions = options.precision or (["int8"] if is_page else PRECISIONS)
@@ -92,7 +92,7 @@ def main(options: Options) -> None:
             separator = selected.vocabulary.tokenizer(model.config).vocab["[SEP]"]
         else:
             check_no_other_model(
-                model, options.output_dir, selected.vocabulary, names.values(), selected.initial.path)
+                model, options.output_dir, selected.vocabulary, names.values(), selected.weights.path)
         score = scorer(selected, model, options) if options.score_data else None
         contents = {precision: to_onnx(model, precision, separator) for precision in precisions}
         if score:
@@ -105,7 +105,7 @@ def main(options: Options) -> None:
         if is_theirs:
             if is_page:
                 onnx = OnnxModel(contents[precisions[0]], model.settings, selected.vocabulary)
-                files.update(_page(onnx, names[precisions[0]], str(options.init_path), selected.initial))
+                files.update(_page(onnx, names[precisions[0]], str(options.init_path), selected.weights))
             write_hugging_face_folder(
                 model, options.output_dir, selected.vocabulary, contents, options.init_path, files)
             for precision, content in contents.items():

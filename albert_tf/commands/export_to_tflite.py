@@ -44,10 +44,10 @@ def main(options: Options) -> None:
     from albert_tf.export import tflite
     from albert_tf.export.saved_model import ModelWithRunner, print_differences
     from albert_tf.tasks.scores import check_scores, scorer
-    from albert_tf.weights.resolved_model import pooling_arguments, resolve
+    from albert_tf.weights.choice import choose, pooling_arguments
 
     with used_alone(options.output_dir, "export"):
-        selected = resolve(options, num_layers=options.num_layers)
+        selected = choose(options, num_layers=options.num_layers)
         head = selected.head(options.model)
         model = selected.pretrained(head, **pooling_arguments(selected, head, options))
         check_length(options.max_seq_length, model.config)

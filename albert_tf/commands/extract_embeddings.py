@@ -38,7 +38,7 @@ class Options(Source, Pooling, Prompt, Texts, Precision):
 def main(options: Options) -> None:
     from albert_tf.data.feature_table import fingerprint
     from albert_tf.tasks.sentence_vectors.vectors import embed, prompted, token_ids
-    from albert_tf.weights.resolved_model import resolve, sentence_pooling
+    from albert_tf.weights.choice import choose, sentence_pooling
     from albert_tf.weights.teacher import TEXT_DIGEST
 
     if os.path.splitext(options.output_file)[1] != ".npy":
@@ -48,7 +48,7 @@ def main(options: Options) -> None:
         lines = list(read_texts(options.input_file, options.text_column))
         if not lines:
             raise ValueError(f"{options.input_file} has no lines")
-        selected = resolve(options)
+        selected = choose(options)
         pooling = sentence_pooling(selected, options)
         model = selected.pretrained("sentence_encoder", **pooling)
         check_length(options.max_seq_length, model.config)

@@ -52,7 +52,7 @@ def main(options: Options) -> None:
     from albert_tf.export.onnx.writing import in_onnx_runtime
     from albert_tf.export.saved_model import with_precision
     from albert_tf.tasks.masked_lm import export_mask_filling, fill_masks
-    from albert_tf.weights.resolved_model import masked_lm
+    from albert_tf.weights.choice import masked_lm
 
     for text in options.text or ():
         check_characters(text, "--text")

@@ -25,14 +25,14 @@ from albert_tf.pretraining.phoneme_objective import (
     check_symbols,
 )
 from albert_tf.pretraining.reading import RecordSet
-from albert_tf.training.checkpoints import Checkpoints, best_or_latest, numbered
+from albert_tf.training.checkpoints import Checkpoints, best_or_latest
 from albert_tf.training.evaluation import Evaluator, format_results
 from albert_tf.training.run import new_trainer, set_up, train, training_in
 from albert_tf.training.strategy import distributed, is_chief
 from albert_tf.training.trainer import Trainer, number_of_parts, parts_of
 from albert_tf.utils.files import check_directory, check_no_wildcard, expand_globs, make_directory
+from albert_tf.weights.choice import ChosenModel, choose
 from albert_tf.weights.model_card import write_run_card
-from albert_tf.weights.resolved_model import ResolvedModel, resolve
 from albert_tf.weights.settings import write_settings
 from albert_tf.weights.stored_model import StoredModel
 from albert_tf.weights.teacher import Teacher
@@ -44,14 +44,14 @@ def pretrain(options: PretrainingConfig, command_line: str = "") -> None:
     """Trains and evaluates, or evaluates alone. The model card has the command line."""
     check_no_wildcard(options.output_dir)
     check_directory(options.output_dir)
-    model = resolve(options.source, ("pretrainer", "phoneme_pretrainer"), options.output_dir, options.do_train)
+    model = choose(options.source, ("pretrainer", "phoneme_pretrainer"), options.output_dir, options.do_train)
     strategy = set_up(options.devices, options.training.random_seed, options.batch_sizes,
                       options.training.gradient_accumulation_steps)
     with training_in([options.output_dir], strategy, options.do_train):
         _pretrain(options, model, strategy, command_line)
 
 
-def _pretrain(options: PretrainingConfig, selected: ResolvedModel, strategy: tf.distribute.Strategy,
+def _pretrain(options: PretrainingConfig, selected: ChosenModel, strategy: tf.distribute.Strategy,
               command_line: str) -> None:
     config, vocabulary, output_dir = selected.config, selected.vocabulary, options.output_dir
     tokenizer = vocabulary.tokenizer(config) if vocabulary else None
@@ -82,10 +82,10 @@ def _pretrain(options: PretrainingConfig, selected: ResolvedModel, strategy: tf.
         if tokenizer is None and teacher.source.vocabulary:  # otherwise the two are equal
             reading.check_tokenizer(training_sets[0].files, teacher.tokenizer, config.vocab_size)
     with strategy.scope():  # also for the metrics, which are sums over all replicas
-        new_objective = (_phoneme_objective_factory(options, config, formats, teacher, selected.stored)
+        new_objective = (_phoneme_objective_factory(options, config, formats, teacher, selected.weights)
                          if formats != {None} else
                          _objective_factory(config, sentence_objectives != {"none"}, teacher))
-        objective, _ = selected.build(new_objective, _initial_weights(options), options.init_from_group0)
+        objective, _ = selected.build_objective(new_objective, output_dir, options.init_from_group0)
     training, schedule = options.training, options.training.schedule
     are_packed = options.pack_rows > 0
     trainer = new_trainer(objective, strategy, training, options.devices, schedule, shapes_vary=are_packed,
@@ -183,12 +183,6 @@ def _sentence_objective_of(files: list[CountedFile]) -> str:
         raise ValueError(f"records were made with several sentence objectives ({made}): train on them with "
                          "--sentence_objective, and evaluate each with a separate --eval_input_file")
     return next(iter(paths))
-
-
-def _initial_weights(options: PretrainingConfig) -> str | None:
-    """--init_checkpoint; None if the run has checkpoints, which are restored later."""
-    has_checkpoints = (numbered if options.do_train else best_or_latest)(options.output_dir)
-    return None if has_checkpoints else options.source.init_path
 
 
 def _batches_from_step(

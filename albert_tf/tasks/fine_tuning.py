@@ -44,8 +44,8 @@ from albert_tf.training.trainer import parts_of
 from albert_tf.utils.files import check_directory, check_no_wildcard, is_inside, make_directory
 from albert_tf.utils.imports import check_installed
 from albert_tf.utils.manifests import check_export
+from albert_tf.weights.choice import ChosenModel, choose
 from albert_tf.weights.model_card import write_run_card
-from albert_tf.weights.resolved_model import ResolvedModel, resolve
 from albert_tf.weights.settings import settings_in, write_settings
 from albert_tf.weights.teacher import Teacher
 from albert_tf.weights.vocabulary import VocabularyFiles
@@ -91,7 +91,7 @@ def fine_tune(task_class: type[Task], options: FineTuningConfig, command_line: s
 
 def prepare(heads: Collection[str], options: FineTuningConfig) -> Setup:
     """Finds the model of the options, which has one of the heads, and sets TensorFlow up."""
-    model = resolve(options.source, heads, options.output_dir, options.do_train, options.ensemble_checkpoints,
+    model = choose(options.source, heads, options.output_dir, options.do_train, options.ensemble_checkpoints,
                     options.num_layers)
     strategy = set_up(options.devices, options.training.random_seed, options.batch_sizes,
                       options.training.gradient_accumulation_steps)
@@ -149,8 +149,7 @@ def _train_run(task: Task, seed: int, directory: str, table: FeatureTable, sched
     make_directory(directory)
     keras.utils.set_random_seed(seed)
     with strategy.scope():
-        objective, report = task.setup.model.build(
-            lambda: _with_teacher(task), None if numbered(directory) else options.source.init_path)
+        objective, report = task.setup.model.build_objective(lambda: _with_teacher(task), directory)
     trainer = new_trainer(objective, strategy, training, options.devices, schedule, shapes_vary=True)
     checkpoints = Checkpoints(directory, trainer, task.config, training.keep_checkpoint_max, chief)
     evaluator = None
@@ -240,7 +239,7 @@ def _write_summary(task: Task, runs: Iterable[str]) -> None:
         write_summary(task.options.output_dir, runs, task.best_metric)
 
 
-def _max_seq_length(options: FineTuningConfig, model: ResolvedModel) -> int:
+def _max_seq_length(options: FineTuningConfig, model: ChosenModel) -> int:
     """The largest number of tokens of a row: the run's, or the requested one, or the default."""
     if options.max_seq_length is not None:
         return model.effective_value("max_seq_length", options.max_seq_length) or options.max_seq_length

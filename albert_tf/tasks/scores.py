@@ -19,7 +19,7 @@ from albert_tf.tasks.task import Setup, Task, check_num_labels
 from albert_tf.training.evaluation import Predictions, in_order
 from albert_tf.training.objective import Batch, Tensors
 from albert_tf.utils.outputs import folder_of_this_process
-from albert_tf.weights.resolved_model import ResolvedModel
+from albert_tf.weights.choice import ChosenModel
 
 Run = Callable[[Batch], Mapping[str, Any]]  # a model or an export, from inputs to outputs by name
 Scorer = Callable[[Run], tuple[str, float]]  # returns the task's best metric and its value; higher is better
@@ -28,7 +28,7 @@ _TASK_OF_HEAD = {head: task for task in _TASKS for head in task.HEADS}
 
 
 def scorer(
-    resolved: ResolvedModel, model: keras.Model, options: Scoring, max_seq_length: int | None = None
+    chosen: ChosenModel, model: keras.Model, options: Scoring, max_seq_length: int | None = None
 ) -> Scorer:
     """Reads options.score_data for a model. Rows have max_seq_length tokens, or as many as text functions read."""
     head = model.settings.head
@@ -42,10 +42,10 @@ def scorer(
     length = max_seq_length or model.row_length
     if head in QuestionAnswering.HEADS and not (max_seq_length or model.settings.max_seq_length):
         length = min(length, SquadConfig.LONGEST)
-    tokenizer = resolved.vocabulary.tokenizer(resolved.config)
+    tokenizer = chosen.vocabulary.tokenizer(chosen.config)
     task = _TASK_OF_HEAD[head].of_dev_file(model, options, Setup(
-        resolved, tf.distribute.get_strategy(), tokenizer, length, FeatureCache(tokenizer, folder_of_this_process())))
-    evaluate, objective = task.evaluation(), task.objective(resolved.config)
+        chosen, tf.distribute.get_strategy(), tokenizer, length, FeatureCache(tokenizer, folder_of_this_process())))
+    evaluate, objective = task.evaluation(), task.objective(chosen.config)
     assert evaluate is not None  # do_eval refuses a file without answers
     if isinstance(task, TextClassification):  # evaluation() has named the lines with unknown labels
         check_num_labels(model.num_labels, task.format.num_labels, options)

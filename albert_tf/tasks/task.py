@@ -26,8 +26,8 @@ from albert_tf.training.evaluation import Evaluate, Predictions, Predictor, chec
 from albert_tf.training.objective import Objective
 from albert_tf.training.trainer import parts_of
 from albert_tf.utils.manifests import output_folder
+from albert_tf.weights.choice import ChosenModel
 from albert_tf.weights.from_pretrained import RestoreReport, build, load_into
-from albert_tf.weights.resolved_model import ResolvedModel
 from albert_tf.weights.settings import SETTINGS, label_difference, settings_in, write_settings
 from albert_tf.weights.teacher import StoredTeacher, Teacher
 
@@ -36,7 +36,7 @@ from albert_tf.weights.teacher import StoredTeacher, Teacher
 class Setup:
     """The arguments of a task."""
 
-    model: ResolvedModel  # the config, vocabulary and stored settings that the options select
+    model: ChosenModel  # the config, vocabulary and stored settings that the options select
     strategy: tf.distribute.Strategy
     tokenizer: FullTokenizer  # the model's
     max_seq_length: int  # the largest number of tokens of a row
@@ -223,7 +223,7 @@ def store_results(task: Task, directory: str, results: Mapping[str, float]) -> N
         write_settings(settings_in(directory).replaced(**values), task.config, directory)
 
 
-def check_labels(options: FineTuningConfig, model: ResolvedModel, names: Sequence[str] | None) -> None:
+def check_labels(options: FineTuningConfig, model: ChosenModel, names: Sequence[str] | None) -> None:
     """Checks the labels (None for a regression) of the runs in --output_dir, and warns of those of other weights."""
     saved = saved_runs(options.output_dir)
     for path in saved:
@@ -235,8 +235,8 @@ def check_labels(options: FineTuningConfig, model: ResolvedModel, names: Sequenc
     if number and number != (len(names) if names else 1):
         raise ValueError(f"{options.output_dir} has a run with {number} outputs, but the task has "
                          f"{len(names) if names else 1}: choose another --output_dir")
-    initial = [] if options.do_train or saved or not model.initial else [model.initial]
-    for source in (*model.members, *initial):
+    predicting = [] if options.do_train or saved or not model.weights else [model.weights]
+    for source in model.members or predicting:
         stored = source.settings.of_class(LabelSettings).label_names
         difference = label_difference(source.path, stored, names)
         if difference and sorted(stored or ()) == sorted(names or ()):

@@ -99,7 +99,7 @@ class TrainedSource(Source, group="Model"):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HeadChoice(Config, group="Model"):
-    """The head of a model (see ResolvedModel.head)."""
+    """The head of a model (see ChosenModel.head)."""
 
     model: str | None = fields.choice(
         None, HEAD_NAMES, "The kind of model, which decides which head it has; encoder: none. Default: as stored with "

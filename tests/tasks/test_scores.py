@@ -11,7 +11,7 @@ import albert_tf
 from albert_tf.export.conversion import save
 from albert_tf.tasks.config import Scoring
 from albert_tf.tasks.scores import scorer
-from albert_tf.weights.resolved_model import resolve
+from albert_tf.weights.choice import choose
 from albert_tf.weights.source import Source
 from albert_tf.weights.vocabulary import VocabularyFiles
 
@@ -21,8 +21,8 @@ def score_of(sentence_pieces, tmp_path):
     """A function from a model, a file and outputs as a function of inputs to the score of these outputs."""
     def score(model, path, run, **task):
         save(model, str(tmp_path / "model"), "ours", VocabularyFiles.from_tokenizer(sentence_pieces))
-        resolved = resolve(Source(init_checkpoint=str(tmp_path / "model")))
-        return scorer(resolved, model, Scoring(score_data=str(path), **task))(
+        chosen = choose(Source(init_checkpoint=str(tmp_path / "model")))
+        return scorer(chosen, model, Scoring(score_data=str(path), **task))(
             lambda batch: run({name: np.asarray(values) for name, values in batch.items()}))
 
     return score

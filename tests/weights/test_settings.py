@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import types
 
 import pytest
 from new_head import head_of_name, model_with_settings
@@ -12,9 +11,8 @@ import albert_tf
 from albert_tf.export.conversion import convert
 from albert_tf.modeling.settings import ClassifierSettings, SpanSettings
 from albert_tf.text.vocabulary import train_vocabulary
-from albert_tf.weights.resolved_model import ResolvedModel
+from albert_tf.weights.choice import ChosenModel
 from albert_tf.weights.settings import SETTINGS
-from albert_tf.weights.source import Source
 from albert_tf.weights.stored_model import open_model
 from albert_tf.weights.vocabulary import VocabularyFiles, copy_vocabulary, options_in, vocabulary_in
 
@@ -30,13 +28,13 @@ def test_a_model_in_the_folder_of_a_removed_one_has_none_of_its_settings(tmp_pat
     assert albert_tf.from_pretrained(str(tmp_path), model="classifier").settings.label_names is None
 
 
-@pytest.mark.parametrize("stored, name, requested, expected", [
-    ("run", "doc_stride", None, 24), ("initial", "doc_stride", None, 24), ("run", "doc_stride", 9, 24),
-    ("initial", "doc_stride", 9, 9), ("run", "max_query_length", 7, 7)])
+@pytest.mark.parametrize("is_run, name, requested, expected", [
+    (True, "doc_stride", None, 24), (False, "doc_stride", None, 24), (True, "doc_stride", 9, 24),
+    (False, "doc_stride", 9, 9), (True, "max_query_length", 7, 7)])
 def test_a_run_keeps_its_settings_and_other_weights_give_those_that_are_not_requested(
-        stored, name, requested, expected):
-    weights = types.SimpleNamespace(settings=SpanSettings(doc_stride=24))
-    assert ResolvedModel(Source(), TINY, **{stored: weights}).effective_value(name, requested) == expected
+        is_run, name, requested, expected):
+    model = ChosenModel(TINY, settings=SpanSettings(doc_stride=24), is_run=is_run)
+    assert model.effective_value(name, requested) == expected
 
 
 @pytest.mark.parametrize("name", ["token_classifier", "multiple_choice"])

@@ -292,12 +292,11 @@ class TextClassification(Task):
 
     def _check_kind(self) -> None:
         """Raises ValueError if a flag is not for the task, or the model was trained for another number of labels."""
-        options, format, resolved = self.options, self.format, self.setup.model
+        options, format, source = self.options, self.format, self.setup.model.trained
         if options.calibrate and format.is_regression:
             raise ValueError(f"--calibrate is for labels, and {format.name} is a regression")
         if options.calibrate and options.ensemble_checkpoints:
             raise ValueError("--calibrate is for a single model: do not set --ensemble_checkpoints")
-        source = resolved.run or (None if options.do_train else resolved.stored)
         if not source:
             return
         stored = source.settings.of_class(ClassifierSettings)

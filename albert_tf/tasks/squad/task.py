@@ -50,7 +50,7 @@ from albert_tf.training.distillation import binary_divergence, divergence
 from albert_tf.training.evaluation import Evaluate, Predict, Predictions, format_results, write_results
 from albert_tf.training.objective import Batch, Objective, Tensors
 from albert_tf.training.strategy import is_chief
-from albert_tf.weights.resolved_model import ResolvedModel
+from albert_tf.weights.choice import ChosenModel
 from albert_tf.weights.teacher import Teacher
 
 MAX_QUERY_LENGTH = 64  # the release's
@@ -68,7 +68,7 @@ def read_files(options: SquadConfig) -> dict[str, SquadFile]:
     return files
 
 
-def feature_options(options: SquadConfig, model: ResolvedModel, max_seq_length: int) -> FeatureOptions:
+def feature_options(options: SquadConfig, model: ChosenModel, max_seq_length: int) -> FeatureOptions:
     """How features are made: as the options say, or else as in the run in output_dir."""
     max_query_length = model.effective_value("max_query_length", options.max_query_length) or MAX_QUERY_LENGTH
     doc_stride = model.effective_value("doc_stride", options.doc_stride) or default_doc_stride(
@@ -76,7 +76,7 @@ def feature_options(options: SquadConfig, model: ResolvedModel, max_seq_length: 
     return FeatureOptions(max_seq_length, doc_stride, max_query_length, release_compatible=options.release_compatible)
 
 
-def squad_version(requested: str | None, model: ResolvedModel, files: dict[str, SquadFile]) -> str:
+def squad_version(requested: str | None, model: ChosenModel, files: dict[str, SquadFile]) -> str:
     """The value of --squad_version, or the version of the files, or without files the version of the weights' head."""
     said = sorted({file.summary.version for file in files.values()})
     if not requested and len(said) > 1:

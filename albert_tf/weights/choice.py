@@ -1,10 +1,4 @@
-"""The model of a command: its weights, config, vocabulary and settings, which `resolve` determines at the start.
-
-A training script looks for the model in this order::
-
-    with --do_train     the run in --output_dir, which continues with its config; else the flags and the initial
-                        weights
-    without --do_train  the run in --output_dir; else --ensemble_checkpoints; else --init_checkpoint
+"""The model of a command: its weights, config, vocabulary and settings, which `choose` determines at the start.
 
 A run keeps what it was trained with. If a flag contradicts it, training ends with an error, since the weights would get
 another meaning; evaluation, prediction and export use the run's value and log a warning.
@@ -13,6 +7,7 @@ another meaning; evaluation, prediction and export use the run's value and log a
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import os
 from typing import Any, Callable, Collection, Iterator, Sequence, TypeVar
@@ -25,7 +20,7 @@ from albert_tf.config import CONFIG_NAME, AlbertConfig, described
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.settings import Settings
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.training.checkpoints import numbered, saved_runs
+from albert_tf.training.checkpoints import best_or_latest, numbered, saved_runs
 from albert_tf.training.evaluation import checkpoint_of
 from albert_tf.utils.files import read_bytes
 from albert_tf.weights.from_pretrained import RestoreReport, build, warn_of_random_parts
@@ -40,53 +35,56 @@ Value = TypeVar("Value")
 
 
 @dataclasses.dataclass(frozen=True)
-class ResolvedModel:
-    """The model of a command, as `resolve` has found it."""
+class ChosenModel:
+    """The model of a command."""
 
-    source: Source  # the options that select the model
-    config: AlbertConfig  # of the run, or of the options and the initial weights
-    vocabulary: VocabularyFiles = VocabularyFiles()  # the run's, or that of the options and the weights; may be empty
-    run: StoredModel | None = None  # the run in output_dir, with its best or latest checkpoint
+    config: AlbertConfig
+    vocabulary: VocabularyFiles = VocabularyFiles()  # may be empty
+    # Of the run, or of the weights that predict. Empty for a new run, since initial weights are of another task.
+    settings: Settings = Settings()
+    weights: StoredModel | None = None  # the run's, the first of an ensemble, or the initial ones; None: random
+    source: Source = Source()  # the options that select the model
+    open_initial: Callable[[], StoredModel | None] = lambda: None  # the initial weights; None for random ones
     members: tuple[StoredModel, ...] = ()  # the checkpoints of an ensemble, which averages their predictions
-    initial: StoredModel | None = None  # the initial weights, unless the run does not need them
+    is_run: bool = False  # whether the weights are those of the run in output_dir
     output_dir: str | None = None
-    do_train: bool | None = None
+    do_train: bool = False
     num_layers: int | None = None
 
     @property
-    def stored(self) -> StoredModel | None:
-        """The stored model that has config, vocabulary and settings; None for a new model."""
-        return self.run or (self.members[0] if self.members and not self.do_train else self.initial)
+    def run(self) -> StoredModel | None:
+        """The best checkpoint of the run in output_dir; None without a run."""
+        return self.weights if self.is_run else None
 
     @property
-    def settings(self) -> Settings:
-        """The settings that are stored with the run, or with the weights that predict.
-
-        The settings of initial weights to train do not count, since they belong to another task.
-        """
-        source = self.run or (None if self.do_train else self.stored)
-        return source.settings if source else Settings()
+    def trained(self) -> StoredModel | None:
+        """The weights of the run, or those that predict; None for a new run."""
+        return self.weights if self.is_run or not self.do_train else None
 
     @property
     def heads(self) -> set[str]:
-        """The names of the heads that the stored weights may have been trained with; empty without weights."""
-        return self.stored.heads if self.stored else set()
+        """The names of the heads that the weights may have been trained with; empty without weights."""
+        return self.weights.heads if self.weights else set()
 
     def open(self, path: str) -> StoredModel:
         """Opens weights, cut to num_layers, and with a copy for each layer if they are to be unshared."""
-        if self.initial and not self.run and path == self.source.init_path:
-            return self.initial
-        return _open(path, self.source, self.num_layers)
+        initial = self.open_initial() if path == self.source.init_path else None
+        return initial or _open(path, self.source, self.num_layers)
 
-    def build(
-        self, make: Callable[[], Any], path: str | None, init_from_group0: bool = False
+    def build_objective(
+        self, make: Callable[[], Any], directory: str, init_from_group0: bool = False
     ) -> tuple[Any, RestoreReport | None]:
-        """A task with the weights at a path (random ones for None), and a report of what was restored."""
-        return build(self.open(path), make, init_from_group0=init_from_group0) if path else (make(), None)
+        """An objective with the initial weights, and a report of what was restored; None if the weights are random.
+
+        They are random, too, if the run in `directory` has checkpoints, since one of them is restored next.
+        """
+        has_checkpoints = (numbered if self.do_train else best_or_latest)(directory)
+        initial = None if has_checkpoints else self.open_initial()
+        return build(initial, make, init_from_group0=init_from_group0) if initial else (make(), None)
 
     def head(self, requested: str | None) -> str:
         """The head to build: the requested one, or the head of the initial weights ("encoder" without a head)."""
-        return requested or self._weights.head
+        return requested or self._initial.head
 
     def effective_value(self, name: str, requested: Value | None, flag: str | None = None) -> Value | None:
         """The value of a setting: the run's, or the user's, or the stored one.
@@ -96,22 +94,22 @@ class ResolvedModel:
         stored: Value | None = getattr(self.settings, name, None)
         if requested is None or stored is None or stored == requested:
             return stored if requested is None else requested
-        if self.run is None:
+        if not self.is_run:
             return requested
-        self.warn_or_refuse([f"{name} is {_format(stored)} in the run and {_format(requested)} in --{flag or name}"])
+        self.refuse_or_warn([f"{name} is {_format(stored)} in the run and {_format(requested)} in --{flag or name}"])
         return stored
 
     def check_head(self, heads: Collection[str]) -> None:
         """Raises ValueError, which names the task of the run in output_dir, if the run has none of these heads."""
-        trained_heads = self.run.heads if self.run else set()
-        if trained_heads and not trained_heads & set(heads):
+        trained_heads = self.heads if self.is_run else set()
+        if heads and trained_heads and not trained_heads & set(heads):
             tasks = " or ".join(head_named(name).task for name in sorted(trained_heads))
             wanted = " or ".join(head_named(name).task for name in heads)
             raise ValueError(f"--output_dir={self.output_dir} has a run of {tasks}, and this is {wanted}: "
                              "choose another --output_dir")
 
-    def warn_or_refuse(self, differences: Sequence[str]) -> None:
-        """Warns that the flags contradict the run, or raises ValueError if it is to be continued."""
+    def refuse_or_warn(self, differences: Sequence[str]) -> None:
+        """Raises ValueError if the flags contradict the run that is to be continued. Warns of another run."""
         if self.do_train and differences:
             raise ValueError(f"the run in --output_dir={self.output_dir} cannot be continued with these flags: "
                              f"{'; '.join(differences)}. Set the values of the run, or another --output_dir")
@@ -126,25 +124,26 @@ class ResolvedModel:
 
     def build_initial(self, model: str, **arguments: Any) -> tuple[keras.Model, RestoreReport]:
         """The model with the initial weights, and a report of what was restored."""
-        return build(self._weights, model, self.config if self.source.albert_config_file else None, **arguments)
+        return build(self._initial, model, self.config if self.source.albert_config_file else None, **arguments)
 
     @property
-    def _weights(self) -> StoredModel:
+    def _initial(self) -> StoredModel:
         """The initial weights. Raises ValueError if there are none."""
-        if not self.source.init_path:
+        initial = self.open_initial()
+        if not initial:
             raise ValueError("--init_checkpoint is missing")
-        return self.initial or open_model(self.source.init_path)  # a run may need them only now
+        return initial
 
 
-def resolve(source: Source, heads: Collection[str] = (), output_dir: str | None = None, do_train: bool | None = None,
-            ensemble: Sequence[str] = (), num_layers: int | None = None) -> ResolvedModel:
-    """Finds the model of a command: opens what is stored, and compares it with the options.
+def choose(source: Source, heads: Collection[str] = (), output_dir: str | None = None, do_train: bool = False,
+           ensemble: Sequence[str] = (), num_layers: int | None = None) -> ChosenModel:
+    """Chooses the model of a command: opens what is stored, and compares it with the options.
 
     Args:
       source: the options that select the model.
       heads: the names of the heads that the command can use; empty for any.
       output_dir: the directory of the runs of a training; None for what does not train.
-      do_train: whether a run is trained now; None for what never trains.
+      do_train: whether a run is trained now.
       ensemble: paths of checkpoints, to average their predictions.
       num_layers: the number of layers that models are cut to; None for all.
 
@@ -154,40 +153,37 @@ def resolve(source: Source, heads: Collection[str] = (), output_dir: str | None 
     """
     if num_layers and do_train:
         raise ValueError("--num_layers cuts a trained model: train without it, then evaluate, predict or export")
-    for directory in saved_runs(output_dir) if output_dir and do_train else ():
-        remove_damaged_settings(directory)
-    path = checkpoint_of(output_dir) if output_dir else None
-    run_config = config_in(os.path.dirname(path)) if path else None
-    run = first_layers(_open_run(path, run_config), num_layers) if path else None
-    members = tuple(_open(member, source, num_layers) for member in _written_before(ensemble, output_dir, do_train))
-    for member in members:
-        if member.optional_config is None:  # another member's config may differ
-            raise ValueError(f"{member.path} is a member of --ensemble_checkpoints and has no config: copy its "
-                             f"{CONFIG_NAME} beside it")
-    _check_members([*([run] if run and not do_train else []), *members])
-    initial, initial_config = _initial_weights(source, run, run_config, output_dir, num_layers)
-    others = initial if run or do_train or not members else members[0]  # what tells the rest
-    config = run_config or _new_config(source, others or run, num_layers, do_train, output_dir)
-    if do_train or not run:
-        config = config.replace(**source.dropout)
-    user = source.user_vocabulary
-    if run and run.vocabulary:
-        options = run.vocabulary.options.with_defaults(user.options)
-        vocabulary = dataclasses.replace(run.vocabulary, **options._asdict())
-    else:
-        vocabulary = (others.vocabulary if others else VocabularyFiles()).with_overrides(user)
-    model = ResolvedModel(source, config, vocabulary, run, members, initial, output_dir, do_train, num_layers)
-    if heads:
+    run = _open_run(output_dir, do_train) if output_dir else None
+    members = tuple(_open(path, source, num_layers) for path in _written_before(ensemble, output_dir, do_train))
+    _check_members(members, run if not do_train else None)
+    open_initial = functools.cache(lambda: _open(source.init_path, source, num_layers) if source.init_path else None)
+    chosen = functools.partial(ChosenModel, source=source, open_initial=open_initial, members=members,
+                               output_dir=output_dir, do_train=do_train, num_layers=num_layers)
+    if run:  # which continues, or predicts
+        initial = _initial_beside(run, source, output_dir, open_initial)
+        weights = first_layers(run, num_layers)
+        config = weights.optional_config or _config(source, initial or run, num_layers, output_dir, do_train)
+        config = config.replace(**source.dropout) if do_train else config
+        model = chosen(config, _vocabulary_of_run(run, source, initial), weights.settings, weights, is_run=True)
         model.check_head(heads)
-    if run:
-        model.warn_or_refuse([*_config_differences(source, run_config, initial_config),
-                              *_vocabulary_differences(user, run.vocabulary)])
-    return model
+        model.refuse_or_warn([*_config_differences(source, run.optional_config, initial),
+                              *_vocabulary_differences(source.user_vocabulary, run.vocabulary)])
+        return model
+    if members and not do_train:  # an ensemble
+        stored: StoredModel | None = members[0]
+        settings = members[0].settings
+    elif initial := open_initial():  # initial weights
+        stored, settings = initial, Settings() if do_train else initial.settings
+    else:  # a new model
+        stored, settings = None, Settings()
+    config = _config(source, stored, num_layers, output_dir, do_train)
+    vocabulary = (stored.vocabulary if stored else VocabularyFiles()).with_overrides(source.user_vocabulary)
+    return chosen(config.replace(**source.dropout), vocabulary, settings, stored)
 
 
 def masked_lm(source: Source) -> tuple[AlbertPretrainer, FullTokenizer]:
     """The pretrainer that a source selects, for its masked-LM head, and its tokenizer."""
-    selected = resolve(source)
+    selected = choose(source)
     model, report = selected.build_initial("pretrainer")
     missing = [name for name in report.not_restored if name.startswith("cls/predictions/")]
     if missing:
@@ -195,20 +191,20 @@ def masked_lm(source: Source) -> tuple[AlbertPretrainer, FullTokenizer]:
     return model, selected.vocabulary.tokenizer(model.config)
 
 
-def sentence_pooling(model: ResolvedModel, config: Pooling) -> dict[str, Any]:
+def sentence_pooling(model: ChosenModel, config: Pooling) -> dict[str, Any]:
     """The arguments of a sentence encoder that the options of pooling, prompt and max_seq_length set.
 
     If an option is not set, or the config does not have it, the value is the one stored with the weights, the run in
     --output_dir or the ensemble; without a stored pooling, it is the mean.
     """
-    arguments = replaced_pooling(model.stored.settings if model.stored else Settings(), config)
+    arguments = replaced_pooling(model.weights.settings if model.weights else Settings(), config)
     if model.settings.head != "sentence_encoder":
         return arguments
     return {name: model.effective_value(name, value, "prompt_name" if name == "default_prompt_name" else name)
             for name, value in arguments.items()}
 
 
-def pooling_arguments(selected: ResolvedModel, head: str, config: Pooling) -> dict[str, Any]:
+def pooling_arguments(selected: ChosenModel, head: str, config: Pooling) -> dict[str, Any]:
     """The arguments of a sentence encoder, from the options; none for another head."""
     if head != "sentence_encoder":
         check_no_pooling(config, f"--{{}} is for --model=sentence_encoder. Received: --model={head}")
@@ -222,18 +218,26 @@ def _open(path: str, source: Source, num_layers: int | None) -> StoredModel:
     return unshared(model) if source.unshare_layers and path == source.init_path else model
 
 
-def _open_run(path: str, config: AlbertConfig | None) -> StoredModel:
-    """The run's checkpoint. A damaged one is not an error yet: training and evaluation pass over it."""
-    directory = os.path.dirname(path)
-    for prefix in (path, *reversed(numbered(directory).values())):
+def _open_run(output_dir: str, do_train: bool) -> StoredModel | None:
+    """The best checkpoint of the runs in a directory; None without one.
+
+    A damaged one is not an error yet: training and evaluation pass over it.
+    """
+    for directory in saved_runs(output_dir) if do_train else ():
+        remove_damaged_settings(directory)
+    best = checkpoint_of(output_dir)
+    if not best:
+        return None
+    directory = os.path.dirname(best)
+    for prefix in (best, *reversed(numbered(directory).values())):
         try:
             return open_model(prefix)
         except ValueError as error:
             logging.warning("%s", error)
-    return StoredModel(path, {}, config, vocabulary_in(directory), settings_in(directory))
+    return StoredModel(best, {}, config_in(directory), vocabulary_in(directory), settings_in(directory))
 
 
-def _written_before(ensemble: Sequence[str], output_dir: str | None, do_train: bool | None) -> list[str]:
+def _written_before(ensemble: Sequence[str], output_dir: str | None, do_train: bool) -> list[str]:
     """The members of the ensemble, without checkpoints that this training is to write."""
     if not (do_train and output_dir):
         return list(ensemble)
@@ -241,26 +245,22 @@ def _written_before(ensemble: Sequence[str], output_dir: str | None, do_train: b
     return [path for path in ensemble if not os.path.join(os.path.normpath(path), "").startswith(directory)]
 
 
-def _initial_weights(source: Source, run: StoredModel | None, run_config: AlbertConfig | None, output_dir: str | None,
-                     num_layers: int | None) -> tuple[StoredModel | None, AlbertConfig | None]:
-    """The initial weights, and their config to compare with a run's; None if a run does not need them."""
-    path = source.init_path
-    if not path or run is None:
-        return _open(path, source, num_layers) if path else None, None
-    if run_config and run.vocabulary and (source.albert_config_file or is_url(path)):
-        return None, None
+def _initial_beside(run: StoredModel, source: Source, output_dir: str | None,
+                    open_initial: Callable[[], StoredModel | None]) -> StoredModel | None:
+    """The initial weights, to compare them with a run's; None if the run does not need them."""
+    if run.optional_config and run.vocabulary and (source.albert_config_file or is_url(source.init_path or "")):
+        return None
     try:
-        initial = open_model(path)  # neither cut nor unshared, since it does not predict
-        return initial, initial.optional_config
+        return open_initial()
     except ValueError as error:
-        if run_config is None:
+        if run.optional_config is None:
             raise
         logging.warning("%s; the run in --output_dir=%s does not need it", error, output_dir)
-        return None, None
+        return None
 
 
-def _new_config(source: Source, stored: StoredModel | None, num_layers: int | None, do_train: bool | None,
-                output_dir: str | None) -> AlbertConfig:
+def _config(source: Source, stored: StoredModel | None, num_layers: int | None, output_dir: str | None,
+            do_train: bool) -> AlbertConfig:
     """The config of the flags or the stored weights."""
     if source.albert_config_file and num_layers:
         raise ValueError("--num_layers cuts a trained model, which has a config: remove --albert_config_file")
@@ -268,7 +268,7 @@ def _new_config(source: Source, stored: StoredModel | None, num_layers: int | No
         config = AlbertConfig.from_file_or_preset(source.albert_config_file)
     elif stored:
         config = stored.config
-    elif do_train is False:
+    elif output_dir and not do_train:
         raise ValueError(f"there is no checkpoint in --output_dir={output_dir}: set it to the directory of a run, or "
                          "set --init_checkpoint to weights that were trained for this task")
     else:
@@ -277,15 +277,23 @@ def _new_config(source: Source, stored: StoredModel | None, num_layers: int | No
     return unshared_config(config) if source.unshare_layers else config
 
 
+def _vocabulary_of_run(run: StoredModel, source: Source, initial: StoredModel | None) -> VocabularyFiles:
+    """The run's vocabulary. The user's options apply where the run has none."""
+    if run.vocabulary:
+        options = run.vocabulary.options.with_defaults(source.user_vocabulary.options)
+        return dataclasses.replace(run.vocabulary, **options._asdict())
+    return (initial.vocabulary if initial else VocabularyFiles()).with_overrides(source.user_vocabulary)
+
+
 def _config_differences(
-    source: Source, run_config: AlbertConfig | None, initial_config: AlbertConfig | None
+    source: Source, run_config: AlbertConfig | None, initial: StoredModel | None
 ) -> Iterator[str]:
     """Each difference between the config of the flags and the run's config."""
     flag, config = "--unshare_layers", run_config if source.unshare_layers else None
     if source.albert_config_file:
         flag, config = "--albert_config_file", AlbertConfig.from_file_or_preset(source.albert_config_file)
     elif source.init_path and not is_url(source.init_path):
-        flag, config = "--init_checkpoint", initial_config
+        flag, config = "--init_checkpoint", initial.optional_config if initial else None
     if config and source.unshare_layers:
         config = unshared_config(config)
     if run_config and config:
@@ -303,9 +311,13 @@ def _vocabulary_differences(user: VocabularyFiles, stored: VocabularyFiles) -> I
             yield f"{name} is {kept} in the run and {value} in --{name}"
 
 
-def _check_members(sources: list[StoredModel]) -> None:
-    """Raises ValueError, which names two sources, if they read texts or name labels in different ways."""
-    for first, second in itertools.combinations(sources, 2):
+def _check_members(members: Sequence[StoredModel], run: StoredModel | None) -> None:
+    """Raises ValueError if one has no config, or if two, or the run, read texts or name labels in different ways."""
+    for member in members:
+        if member.optional_config is None:  # another member's config may differ
+            raise ValueError(f"{member.path} is a member of --ensemble_checkpoints and has no config: copy its "
+                             f"{CONFIG_NAME} beside it")
+    for first, second in itertools.combinations([*([run] if run else []), *members], 2):
         compared = sorted({*first.settings.compared_names()} & {*second.settings.compared_names()})
         for name, values in (
             *((name, (getattr(first.settings, name), getattr(second.settings, name))) for name in compared),
