@@ -6,7 +6,7 @@ from script_session import REPOSITORY
 
 PACKAGE = REPOSITORY / "albert_tf"
 # Each package imports only from those before it.
-LAYERS = ("utils", "config", "keras", "devices", "options", "text", "data", "modeling", "training", "weights", "export",
+LAYERS = ("utils", "config", "keras", "devices", "options", "text", "data", "modeling", "weights", "training", "export",
           "pretraining", "tasks", "server", "beam", "commands")
 
 

@@ -73,8 +73,8 @@ def main(options: Options) -> None:
     from albert_tf.export.saved_model import print_differences
     from albert_tf.server.web import scripts
     from albert_tf.tasks.scores import check_scores, scorer
-    from albert_tf.training.checkpoints import check_no_run
     from albert_tf.weights.choice import choose, pooling_arguments
+    from albert_tf.weights.runs import check_no_run
 
     with used_alone(options.output_dir, "export"):
         selected = choose(options, num_layers=options.num_layers)

@@ -38,8 +38,8 @@ class Options(Source, Pooling, Prompt, Texts, Precision):
 def main(options: Options) -> None:
     from albert_tf.data.feature_table import fingerprint
     from albert_tf.tasks.sentence_vectors.vectors import embed, prompted, token_ids
+    from albert_tf.training.teacher import TEXT_DIGEST
     from albert_tf.weights.choice import choose, sentence_pooling
-    from albert_tf.weights.teacher import TEXT_DIGEST
 
     if os.path.splitext(options.output_file)[1] != ".npy":
         raise ValueError(f"--output_file must end in .npy. Received: {options.output_file}")

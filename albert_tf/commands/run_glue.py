@@ -94,7 +94,7 @@ def arguments(options: Options, name: str) -> list[str]:
 
 def init_path(options: Options, name: str) -> dict[str, str]:
     """The flag of the initial weights: for some tasks the best model of MNLI, if there is one."""
-    from albert_tf.training.evaluation import checkpoint_of
+    from albert_tf.weights.runs import checkpoint_of
 
     mnli = checkpoint_of(os.path.join(options.output_dir, "mnli")) if name in FROM_MNLI else None
     weights = dict(init_checkpoint=options.source.init_checkpoint,

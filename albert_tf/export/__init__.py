@@ -5,10 +5,10 @@ The modules are loaded when first used. Here are choices that flags have too, be
 
 from typing import NamedTuple
 
-from albert_tf.training.config import BEST
 from albert_tf.utils.imports import loader_of
 from albert_tf.weights import BERT_PREFIX
 from albert_tf.weights.hugging_face import WEIGHTS
+from albert_tf.weights.runs import BEST
 
 
 class Format(NamedTuple):

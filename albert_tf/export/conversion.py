@@ -18,8 +18,6 @@ from albert_tf.modeling.albert_model import AlbertModel, copy_of
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.training.checkpoints import check_no_run
-from albert_tf.training.config import BEST
 from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.files import absolute, check_no_wildcard
 from albert_tf.utils.manifests import EXPORT, is_replaceable, model_files
@@ -29,6 +27,7 @@ from albert_tf.weights.from_pretrained import build
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.hugging_face.writing import class_of_hugging_face, save_hugging_face
 from albert_tf.weights.model_card import write_model_card
+from albert_tf.weights.runs import BEST, check_no_run
 from albert_tf.weights.settings import remove_damaged_settings, settings_in, write_settings
 from albert_tf.weights.stored_model import StoredModel, is_url
 from albert_tf.weights.tf1 import bert_name_of, save_tf1_checkpoint, write_bert_config

@@ -25,17 +25,17 @@ from albert_tf.pretraining.phoneme_objective import (
     check_symbols,
 )
 from albert_tf.pretraining.reading import RecordSet
-from albert_tf.training.checkpoints import Checkpoints, best_or_latest
+from albert_tf.training.checkpoints import Checkpoints
 from albert_tf.training.evaluation import Evaluator, format_results
-from albert_tf.training.run import new_trainer, set_up, train, training_in
+from albert_tf.training.run import new_trainer, set_up, train, training_in, write_run_card
 from albert_tf.training.strategy import distributed, is_chief
+from albert_tf.training.teacher import Teacher
 from albert_tf.training.trainer import Trainer, number_of_parts, parts_of
 from albert_tf.utils.files import check_directory, check_no_wildcard, expand_globs, make_directory
 from albert_tf.weights.choice import ChosenModel, choose
-from albert_tf.weights.model_card import write_run_card
+from albert_tf.weights.runs import best_or_latest
 from albert_tf.weights.settings import write_settings
 from albert_tf.weights.stored_model import StoredModel
-from albert_tf.weights.teacher import Teacher
 
 _EVALUATION_SEED = 0  # of the masks of phonemes, which are the same in each evaluation
 

@@ -26,7 +26,7 @@ from albert_tf.export.saved_model import with_precision
 from albert_tf.tasks.config import FineTuningConfig
 from albert_tf.tasks.task import Setup, Task, TrainedModels, new_predictor, store_results
 from albert_tf.text.tokenization import warn_of_unknown_pieces
-from albert_tf.training.checkpoints import Checkpoints, numbered, run_directory, saved_runs
+from albert_tf.training.checkpoints import Checkpoints
 from albert_tf.training.config import Schedule
 from albert_tf.training.distillation import DistilledObjective, teacher_outputs, with_teacher_outputs
 from albert_tf.training.evaluation import (
@@ -38,16 +38,16 @@ from albert_tf.training.evaluation import (
     write_summary,
 )
 from albert_tf.training.objective import Objective
-from albert_tf.training.run import new_trainer, set_up, train, training_in
+from albert_tf.training.run import new_trainer, set_up, train, training_in, write_run_card
 from albert_tf.training.strategy import chief_first, is_chief, wait_for_all
+from albert_tf.training.teacher import Teacher
 from albert_tf.training.trainer import parts_of
 from albert_tf.utils.files import check_directory, check_no_wildcard, is_inside, make_directory
 from albert_tf.utils.imports import check_installed
 from albert_tf.utils.manifests import check_export
 from albert_tf.weights.choice import ChosenModel, choose
-from albert_tf.weights.model_card import write_run_card
+from albert_tf.weights.runs import numbered, run_directory, saved_runs
 from albert_tf.weights.settings import settings_in, write_settings
-from albert_tf.weights.teacher import Teacher
 from albert_tf.weights.vocabulary import VocabularyFiles
 
 _CHECKED_TEXTS = 2000  # at the start of the training set

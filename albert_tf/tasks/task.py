@@ -21,15 +21,15 @@ from albert_tf.data.feature_table import FeatureCache, FeatureTable
 from albert_tf.modeling.settings import LabelSettings, Settings
 from albert_tf.tasks.config import FineTuningConfig, Scoring
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.training.checkpoints import saved_runs
-from albert_tf.training.evaluation import Evaluate, Predictions, Predictor, checkpoint_of
+from albert_tf.training.evaluation import Evaluate, Predictions, Predictor
 from albert_tf.training.objective import Objective
+from albert_tf.training.teacher import StoredTeacher, Teacher
 from albert_tf.training.trainer import parts_of
 from albert_tf.utils.manifests import output_folder
 from albert_tf.weights.choice import ChosenModel
 from albert_tf.weights.from_pretrained import RestoreReport, build, load_into
+from albert_tf.weights.runs import checkpoint_of, saved_runs
 from albert_tf.weights.settings import SETTINGS, label_difference, settings_in, write_settings
-from albert_tf.weights.teacher import StoredTeacher, Teacher
 
 
 @dataclasses.dataclass(frozen=True)

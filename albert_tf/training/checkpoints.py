@@ -1,4 +1,4 @@
-"""Checkpoints of a run: the latest few model.ckpt-STEP, and model.ckpt-best; and the runs in a directory.
+"""Writes and restores the checkpoints of a run: the latest few model.ckpt-STEP, and model.ckpt-best.
 
 Other processes may evaluate the checkpoints of a directory while it is written. What a killed process has left
 is removed by the next process that writes to the directory.
@@ -10,29 +10,25 @@ import errno
 import fnmatch
 import os
 import re
-from typing import TYPE_CHECKING, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 from absl import logging
 
 from albert_tf.config import CONFIG_NAME, AlbertConfig, described
 from albert_tf.modeling.layers import check_finite_weights, release_name
-from albert_tf.training.config import BEST
 from albert_tf.training.optimizer import SLOTS
 from albert_tf.utils.files import check_no_wildcard, names_in
 from albert_tf.utils.outputs import checkpoint_reader, output_checkpoint, write_text
+from albert_tf.weights.runs import BEST, NAME, VALUE, best_or_latest, numbered, step_in, stored_variables
 
 if TYPE_CHECKING:
     from albert_tf.training.trainer import Trainer
 
-NAME = "model.ckpt"
 # No run starts in the folder of a model in another format, since it would replace its config and settings.
 _OTHER_MODELS = ("model.safetensors", "pytorch_model.bin", "model.weights.h5", "bert_model.ckpt.index",
                  "saved_model.pb", "*.onnx")
-_VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
-_LOSS_SCALE = f"loss_scale/value{_VALUE}"
-_STEP = f"step{_VALUE}"
-_KEY = re.compile(rf"model/(?:.*?/)??([^/]+)(?:/\.OPTIMIZER_SLOT/(?:\w+/)+(\w+))?{re.escape(_VALUE)}")
+_LOSS_SCALE = f"loss_scale/value{VALUE}"
 # What TensorFlow raises for files that are truncated or changed. IndexError: a file ended too early.
 _UNREADABLE = (tf.errors.OpError, IndexError, RuntimeError)
 
@@ -119,7 +115,7 @@ class Checkpoints:
         self._check_config()
         best = os.path.join(self.directory, BEST)
         try:
-            if tf.io.gfile.exists(f"{best}.index") and _step_in(best) is None:
+            if tf.io.gfile.exists(f"{best}.index") and step_in(best) is None:
                 raise ValueError(f"{best} was not saved by a run, and the best checkpoint of this run would replace "
                                  "it: choose another --output_dir")
         except _UNREADABLE as error:
@@ -184,69 +180,6 @@ def copy_as_best(prefix: str) -> None:
             raise FileNotFoundError(errno.ENOENT, "the checkpoint was removed", prefix)
         for part in parts:
             tf.io.gfile.copy(prefix + part[len(name):], temporary + part[len(name):], overwrite=True)
-
-
-def numbered(directory: str) -> dict[int, str]:
-    """The prefix of each complete model.ckpt-STEP of a directory by its step, in ascending order."""
-    matches = (re.fullmatch(rf"({re.escape(NAME)}-(\d+))\.index", name) for name in _names(directory, f"{NAME}-"))
-    prefixes = {int(match[2]): os.path.join(directory, match[1]) for match in matches if match}
-    return dict(sorted(prefixes.items()))
-
-
-def check_no_run(directory: str) -> None:
-    """Raises ValueError if a run saved checkpoints in a directory to which another model is to be written."""
-    if numbered(directory) or any(saved_by_step(directory)):  # a converted model.ckpt-best is of step 0
-        raise ValueError(f"{directory} has the checkpoints of a training run, which needs its own settings there: "
-                         "choose another directory")
-
-
-def saved_by_step(directory: str) -> dict[int, str]:
-    """The prefix of each complete checkpoint of a directory by its step, in order; model.ckpt-best if it is alone."""
-    best = os.path.join(directory, BEST)
-    prefixes = {saved_step(best): best} if tf.io.gfile.exists(f"{best}.index") else {}
-    return dict(sorted({**prefixes, **numbered(directory)}.items()))
-
-
-def saved_step(path: str) -> int:
-    """The step of a checkpoint (prefix or directory); 0 if no run of this package saved it or it cannot be read."""
-    try:
-        return _step_in(best_or_latest(path) or path) or 0
-    except _UNREADABLE:
-        return 0
-
-
-def best_or_latest(directory: str) -> str | None:
-    """The prefix of model.ckpt-best, or of the latest model.ckpt-STEP; None if there is neither."""
-    best = os.path.join(directory, BEST)
-    if tf.io.gfile.exists(best + ".index"):
-        return best
-    return next(reversed(numbered(directory).values()), None)
-
-
-def saved_runs(directory: str) -> list[str]:
-    """The runs in a directory that have a checkpoint: the directory itself, then its folders seed_N by number."""
-    matches = (re.fullmatch(r"seed_(\d+)/?", name) for name in names_in(directory))
-    seeds = sorted(int(match[1]) for match in matches if match)
-    return [run for run in (directory, *(run_directory(directory, seed) for seed in seeds)) if best_or_latest(run)]
-
-
-def run_directory(directory: str, seed: int) -> str:
-    """The directory of a seed's run, if there are several runs in a directory."""
-    return os.path.join(directory, f"seed_{seed}")
-
-
-def _step_in(prefix: str) -> int | None:
-    """The step in a checkpoint; None for weights that were not saved by a run."""
-    reader = checkpoint_reader(prefix)
-    return int(reader.get_tensor(_STEP)) if reader.has_tensor(_STEP) else None
-
-
-def stored_variables(keys: Iterable[str]) -> Iterator[tuple[str, str, str | None]]:
-    """The keys of a run's checkpoint that are variables of the model or slots: key, variable, slot (or None)."""
-    for key in keys:
-        match = _KEY.fullmatch(key)
-        if match:  # slashes are written as ".S"
-            yield key, match[1].replace(".S", "/"), match[2]
 
 
 def _names(directory: str, start: str) -> list[str]:

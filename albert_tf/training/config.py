@@ -16,7 +16,7 @@ from albert_tf.options import Config
 from albert_tf.utils import bounds
 from albert_tf.utils.progress import count_of
 
-BEST, RESULTS, HISTORY = "model.ckpt-best", "eval_results", "eval_history.jsonl"
+RESULTS = "eval_results"
 OPTIMIZERS = ("lamb", "adamw")
 RUNTIMES = ("tensorflow", "jax")
 AUTO = "auto"  # for jax_coordinator

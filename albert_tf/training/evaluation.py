@@ -6,7 +6,6 @@ import json
 import math
 import os
 import re
-import reprlib
 import statistics
 from typing import Callable, Iterable, Sequence
 
@@ -17,9 +16,8 @@ from absl import logging
 from albert_tf import keras
 from albert_tf.data.batching import evaluation_rows, table_batches
 from albert_tf.data.feature_table import FeatureTable
-from albert_tf.data.rows import read_json_lines
-from albert_tf.training.checkpoints import best_or_latest, copy_as_best, saved_by_step, saved_runs, saved_step
-from albert_tf.training.config import BEST, HISTORY, RESULTS
+from albert_tf.training.checkpoints import copy_as_best
+from albert_tf.training.config import RESULTS
 from albert_tf.training.objective import Tensors
 from albert_tf.training.strategy import distributed, gathered
 from albert_tf.training.trainer import in_parts, on_batches
@@ -27,6 +25,7 @@ from albert_tf.utils.charts import Curve, Panel, write_charts
 from albert_tf.utils.files import names_in
 from albert_tf.utils.outputs import locked, remove, write_text
 from albert_tf.utils.progress import count_of
+from albert_tf.weights.runs import BEST, HISTORY, or_lowest, saved_by_step, saved_step, stored_history
 
 PLOT = "eval_history.svg"
 BEST_TRIAL = "best_trial.txt"  # step:best_step:best_value, as in the release; it follows from the history
@@ -211,49 +210,12 @@ def best_of(history: Iterable[dict], best_metric: str) -> dict[str, float] | Non
     return max(history, key=lambda row: (or_lowest(row[best_metric]), or_lowest(-row.get("loss", 0.0))), default=None)
 
 
-def or_lowest(value: float) -> float:
-    """The value; minus infinity for NaN, which is worse than any other value."""
-    return -math.inf if math.isnan(value) else value
-
-
 def read_history(directory: str, best_metric: str) -> list[dict]:
     """The results of a run's evaluations so far, by step."""
-    history = [row for _, row in _stored_history(directory)]
+    history = [row for _, row in stored_history(directory)]
     if not all(best_metric in row for row in history):
         raise ValueError(f"{os.path.join(directory, HISTORY)} has no {best_metric}: {directory} has the results of "
                          "another task, choose another --output_dir")
-    return history
-
-
-def best_value(directory: str) -> float:
-    """The best value of a run that was evaluated; minus infinity if it is NaN or the run was not evaluated."""
-    values = [-math.inf]
-    for best_metric, row in _stored_history(directory):
-        if best_metric not in row:
-            raise ValueError(f"{os.path.join(directory, HISTORY)}: 'best_metric' must be the name of a result. "
-                             f"Received: {best_metric!r}")
-        values.append(or_lowest(row[best_metric]))
-    return max(values)
-
-
-def checkpoint_of(directory: str) -> str | None:
-    """The best, or latest, checkpoint of the run with the highest best value in a directory; None without one."""
-    runs = saved_runs(directory)
-    return best_or_latest(runs[0] if len(runs) == 1 else max(runs, key=best_value)) if runs else None
-
-
-def _stored_history(directory: str) -> list[tuple[str, dict]]:
-    """The rows of eval_history.jsonl, each with the name of the result that decides which is the best."""
-    path, history = os.path.join(directory, HISTORY), []
-    for line, row in read_json_lines(path) if tf.io.gfile.exists(path) else ():
-        best_metric = row.pop("best_metric", None)
-        for name, value in row.items():
-            if not isinstance(value, (int, float)) or isinstance(value, bool):
-                raise ValueError(f"{path} line {line}: {name!r} must be a number. Received: {reprlib.repr(value)}")
-        if not isinstance(row.get("global_step"), int):
-            raise ValueError(f"{path} line {line}: 'global_step' must be a whole number. "
-                             f"Received: {row.get('global_step')!r}")
-        history.append((best_metric, row))
     return history
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+from types import MappingProxyType
 from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
 
 import tensorflow as tf
@@ -17,10 +18,11 @@ from albert_tf import devices, keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.encoder import block_variable
 from albert_tf.modeling.layers import ReleaseLayer, release_name
+from albert_tf.modeling.settings import ClassifierSettings, LabelSettings
 from albert_tf.training.callbacks import Curves, EndOnSignal, Progress, Saving, SkippedSteps
 from albert_tf.training.checkpoints import Checkpoints
 from albert_tf.training.config import ALL, HEAD, LAST, Devices, FineTuningTraining, Schedule, Training
-from albert_tf.training.evaluation import Evaluator
+from albert_tf.training.evaluation import Evaluator, logged_names
 from albert_tf.training.objective import Objective
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.strategy import create_strategy, distributed, is_chief, jax_strategy, values_of_all
@@ -30,6 +32,8 @@ from albert_tf.utils.files import is_remote, make_directory
 from albert_tf.utils.outputs import used_alone
 from albert_tf.utils.processes import announcing
 from albert_tf.utils.progress import count_of
+from albert_tf.weights.model_card import CARD, write_model_card
+from albert_tf.weights.runs import saved_step
 
 
 def set_up(
@@ -266,3 +270,32 @@ def _last_blocks(config: AlbertConfig, count: int) -> tuple[set[int], set[int]]:
 
 def _blocks(layers: tuple[tuple[int, ...], ...]) -> set[int]:
     return {block for layer in layers for block in layer}
+
+
+def write_run_card(
+    model: keras.Model, directory: str, schedule: Schedule, training: Training, command: str,
+    init_checkpoint: str | None = None, datasets: Mapping[str, dict] = MappingProxyType({}),
+    scores: Mapping[str, float] | None = None, evaluated_on: str = "", recipe: str | None = None, trained: bool = True,
+) -> None:
+    """Writes the model card of a run to its directory. The other arguments are those of write_model_card.
+
+    Args:
+      scores: the scores of the run's best checkpoint; None if it was not evaluated.
+      trained: whether the command took steps. If not, a card that exists is kept: it has the command of the training.
+    """
+    if not trained and tf.io.gfile.exists(os.path.join(directory, CARD)):
+        return
+    tuning = training if isinstance(training, FineTuningTraining) else None
+    rows = {
+        "labels": ", ".join(model.settings.of_class(LabelSettings).label_names or ()),
+        "labels of a text": "any number" if model.settings.of_class(ClassifierSettings).multi_label else None,
+        "initial weights": None if init_checkpoint else "random", "recipe": recipe, "seed": training.random_seed,
+        "step of the weights": saved_step(directory), "training steps": schedule.num_train_steps,
+        "warm-up steps": schedule.num_warmup_steps, "batch size": training.train_batch_size,
+        "trained weights": tuning and tuning.trainable,
+        "optimizer": training.optimizer, "learning rate": training.learning_rate,
+        "precision": keras.mixed_precision.global_policy().name,
+    }
+    shown = {name: scores[name] for name in (*logged_names(scores), "global_step") if name in scores} if scores else {}
+    write_model_card(directory, model, init_checkpoint, rows=rows, datasets=datasets, command=command, scores=shown,
+                     evaluated_on=evaluated_on)

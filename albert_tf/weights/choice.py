@@ -20,11 +20,10 @@ from albert_tf.config import CONFIG_NAME, AlbertConfig, described
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.settings import Settings
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.training.checkpoints import best_or_latest, numbered, saved_runs
-from albert_tf.training.evaluation import checkpoint_of
 from albert_tf.utils.files import read_bytes
 from albert_tf.weights.from_pretrained import RestoreReport, build, warn_of_random_parts
 from albert_tf.weights.heads import head_named
+from albert_tf.weights.runs import best_or_latest, checkpoint_of, numbered, saved_runs
 from albert_tf.weights.settings import remove_damaged_settings, settings_in
 from albert_tf.weights.source import Pooling, Source, check_no_pooling, replaced_pooling
 from albert_tf.weights.stored_model import StoredModel, config_in, is_url, open_model

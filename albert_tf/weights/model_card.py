@@ -25,14 +25,11 @@ from absl import logging
 
 import albert_tf
 from albert_tf import keras
-from albert_tf.modeling.settings import ClassifierSettings, LabelSettings
-from albert_tf.training.checkpoints import best_or_latest, saved_step
-from albert_tf.training.config import FineTuningTraining, Schedule, Training
-from albert_tf.training.evaluation import logged_names
 from albert_tf.utils.files import parse_yaml_object
 from albert_tf.utils.outputs import write_text
 from albert_tf.weights.heads import head_named, head_of
 from albert_tf.weights.hugging_face import hub
+from albert_tf.weights.runs import checkpoint_of
 from albert_tf.weights.stored_model import is_url, shipped_model
 
 CARD = "README.md"
@@ -195,7 +192,7 @@ def _header_of(weights: str) -> dict[str, Any]:
         return {}
     directory = os.path.dirname(weights) if _is_checkpoint(weights) else shipped_model(weights) or weights
     path = os.path.join(directory, CARD)
-    is_of_others = _is_checkpoint(weights) and best_or_latest(directory) not in (weights, None)
+    is_of_others = _is_checkpoint(weights) and checkpoint_of(directory) not in (weights, None)
     return {} if is_of_others else _header(path, _read(path))
 
 
@@ -231,32 +228,3 @@ def _cell(value: object) -> str:
     """A value in a cell of a table, as Markdown and HTML show it. Underscores within words stay."""
     text = " ".join((f"{value:.4f}" if isinstance(value, float) else str(value)).split())
     return re.sub(r"([\\`*~|\[\]]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", html.escape(text, quote=False))
-
-
-def write_run_card(
-    model: keras.Model, directory: str, schedule: Schedule, training: Training, command: str,
-    init_checkpoint: str | None = None, datasets: Mapping[str, dict] = _NOTHING,
-    scores: Mapping[str, float] | None = None, evaluated_on: str = "", recipe: str | None = None, trained: bool = True,
-) -> None:
-    """Writes the model card of a run to its directory. The other arguments are those of write_model_card.
-
-    Args:
-      scores: the scores of the run's best checkpoint; None if it was not evaluated.
-      trained: whether the command took steps. If not, a card that exists is kept: it has the command of the training.
-    """
-    if not trained and tf.io.gfile.exists(os.path.join(directory, CARD)):
-        return
-    tuning = training if isinstance(training, FineTuningTraining) else None
-    rows = {
-        "labels": ", ".join(model.settings.of_class(LabelSettings).label_names or ()),
-        "labels of a text": "any number" if model.settings.of_class(ClassifierSettings).multi_label else None,
-        "initial weights": None if init_checkpoint else "random", "recipe": recipe, "seed": training.random_seed,
-        "step of the weights": saved_step(directory), "training steps": schedule.num_train_steps,
-        "warm-up steps": schedule.num_warmup_steps, "batch size": training.train_batch_size,
-        "trained weights": tuning and tuning.trainable,
-        "optimizer": training.optimizer, "learning rate": training.learning_rate,
-        "precision": keras.mixed_precision.global_policy().name,
-    }
-    shown = {name: scores[name] for name in (*logged_names(scores), "global_step") if name in scores} if scores else {}
-    write_model_card(directory, model, init_checkpoint, rows=rows, datasets=datasets, command=command, scores=shown,
-                     evaluated_on=evaluated_on)

@@ -13,10 +13,10 @@ from albert_tf import options as fields
 from albert_tf.modeling.settings import SentenceEncoderSettings, Settings
 from albert_tf.modeling.vectors import POOLINGS
 from albert_tf.options import Config
-from albert_tf.training.config import BEST
 from albert_tf.utils import bounds
 from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.weights.heads import HEAD_NAMES
+from albert_tf.weights.runs import BEST
 from albert_tf.weights.settings import POOLING
 from albert_tf.weights.vocabulary import VocabularyFiles
 

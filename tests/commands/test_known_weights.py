@@ -12,7 +12,7 @@ import pytest
 from pretraining_runs import Runs
 from tuning import TASKS, end_of, results_of
 
-from albert_tf.training.checkpoints import stored_variables
+from albert_tf.weights.runs import stored_variables
 
 
 @pytest.fixture(scope="module")

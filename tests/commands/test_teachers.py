@@ -11,8 +11,8 @@ from tuning import TEXTS, TRAINING, are_equal, end_of
 from albert_tf import save_pretrained
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.training.teacher import Teacher
 from albert_tf.weights.from_pretrained import from_pretrained, tokenizer_from_pretrained
-from albert_tf.weights.teacher import Teacher
 
 CONFIG = TINY_TEXT.replace(initializer_range=0.1)
 

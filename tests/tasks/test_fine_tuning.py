@@ -19,12 +19,12 @@ from albert_tf.tasks import fine_tuning
 from albert_tf.tasks.classification.task import ClassificationObjective
 from albert_tf.tasks.config import FineTuningConfig
 from albert_tf.tasks.task import Setup, Task, TrainedModels
-from albert_tf.training.checkpoints import saved_step
 from albert_tf.training.config import Devices, FineTuningTraining, Schedule
 from albert_tf.training.evaluation import Predictor
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
 from albert_tf.weights.choice import ChosenModel
+from albert_tf.weights.runs import saved_step
 from albert_tf.weights.source import TrainedSource
 from albert_tf.weights.stored_model import open_model
 from albert_tf.weights.tf1 import save_tf1_checkpoint

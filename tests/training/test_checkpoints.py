@@ -13,17 +13,11 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.classification.task import ClassificationObjective
-from albert_tf.training.checkpoints import (
-    Checkpoints,
-    best_or_latest,
-    numbered,
-    saved_runs,
-    saved_step,
-)
-from albert_tf.training.evaluation import checkpoint_of
+from albert_tf.training.checkpoints import Checkpoints
 from albert_tf.training.objective import Objective
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
+from albert_tf.weights.runs import best_or_latest, checkpoint_of, numbered, saved_runs, saved_step
 
 
 class OneVariable(keras.Model):

@@ -7,8 +7,8 @@ import pathlib
 import pytest
 import tensorflow as tf
 
-from albert_tf.training.checkpoints import saved_step
-from albert_tf.training.evaluation import Evaluator, best_of, best_value, read_history, write_summary
+from albert_tf.training.evaluation import Evaluator, best_of, read_history, write_summary
+from albert_tf.weights.runs import best_value, saved_step
 
 
 def evaluate(directory, step, accuracy, loss=1.0, **arguments):

@@ -10,11 +10,12 @@ import tensorflow as tf
 from slope import SlopeObjective
 
 from albert_tf.config import AlbertConfig
-from albert_tf.training.checkpoints import Checkpoints, numbered
+from albert_tf.training.checkpoints import Checkpoints
 from albert_tf.training.config import Devices, FineTuningTraining, Schedule, Training
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.run import new_trainer, steps_per_execution, train
 from albert_tf.training.trainer import Trainer
+from albert_tf.weights.runs import numbered
 
 CONFIG = AlbertConfig(vocab_size=10)
 

@@ -16,8 +16,9 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.tasks.classification.answers import text_logits
 from albert_tf.training.config import Schedule, Training
+from albert_tf.training.run import write_run_card
 from albert_tf.weights import model_card
-from albert_tf.weights.model_card import model_name, write_calibration, write_model_card, write_run_card
+from albert_tf.weights.model_card import model_name, write_calibration, write_model_card
 from albert_tf.weights.stored_model import open_model
 from albert_tf.weights.vocabulary import VocabularyFiles
 

@@ -30,13 +30,13 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.span import MASKED_LOGIT, AlbertConditionalSpan, AlbertSpan
 from albert_tf.modeling.vectors import LEAST_LENGTH
-from albert_tf.training.checkpoints import check_no_run
 from albert_tf.utils.files import absolute, names_in, read_bytes
 from albert_tf.utils.manifests import output_folder
 from albert_tf.utils.outputs import write_bytes, write_text
 from albert_tf.weights.heads import head_of
 from albert_tf.weights.hugging_face.writing import save_for_onnx
 from albert_tf.weights.model_card import TRANSFORMERS_JS, write_model_card
+from albert_tf.weights.runs import check_no_run
 from albert_tf.weights.settings import SETTINGS, settings_in, write_settings
 from albert_tf.weights.vocabulary import VocabularyFiles, vocabulary_in
 

@@ -41,10 +41,10 @@ from albert_tf.training.evaluation import (
 )
 from albert_tf.training.objective import Batch, Objective, Tensors
 from albert_tf.training.strategy import is_chief, wait_for_all
+from albert_tf.training.teacher import StoredTeacher, Teacher
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.model_card import write_calibration
 from albert_tf.weights.settings import settings_in, write_settings
-from albert_tf.weights.teacher import StoredTeacher, Teacher
 
 
 @dataclasses.dataclass(frozen=True)

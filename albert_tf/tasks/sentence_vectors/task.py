@@ -33,15 +33,15 @@ from albert_tf.tasks.sentence_vectors.data import (
 )
 from albert_tf.tasks.sentence_vectors.vectors import export_sentence_encoder, projection, prompted, text_vectors
 from albert_tf.tasks.task import Checkpoint, Read, Setup, Task, ToPredict
-from albert_tf.training.checkpoints import saved_runs
 from albert_tf.training.evaluation import Evaluate, Predict, Predictions, mean_of, report_predicted
 from albert_tf.training.objective import Batch, Objective, Tensors
 from albert_tf.training.strategy import is_chief
+from albert_tf.training.teacher import StoredTeacher, Teacher
 from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.outputs import read_array, write_array
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.choice import sentence_pooling
-from albert_tf.weights.teacher import StoredTeacher, Teacher
+from albert_tf.weights.runs import saved_runs
 
 OBJECTIVES = ("similarity", "contrastive")
 

@@ -50,8 +50,8 @@ from albert_tf.training.distillation import binary_divergence, divergence
 from albert_tf.training.evaluation import Evaluate, Predict, Predictions, format_results, write_results
 from albert_tf.training.objective import Batch, Objective, Tensors
 from albert_tf.training.strategy import is_chief
+from albert_tf.training.teacher import Teacher
 from albert_tf.weights.choice import ChosenModel
-from albert_tf.weights.teacher import Teacher
 
 MAX_QUERY_LENGTH = 64  # the release's
 

@@ -26,8 +26,8 @@ from albert_tf.text.lines import uncompressed_name
 from albert_tf.training.distillation import divergence
 from albert_tf.training.evaluation import Evaluate, Predictions, report_predicted
 from albert_tf.training.objective import Batch, Objective, Tensors
+from albert_tf.training.teacher import Teacher
 from albert_tf.utils.progress import count_of
-from albert_tf.weights.teacher import Teacher
 
 
 class TaggingObjective(Objective):

@@ -9,7 +9,7 @@ from tiny import TINY_TEXT
 from albert_tf.tasks.sentence_vectors import task as module
 from albert_tf.tasks.sentence_vectors.config import SentenceVectorsConfig
 from albert_tf.tasks.sentence_vectors.task import PROJECTION, SentenceEmbeddings, SentenceVectorObjective
-from albert_tf.weights.teacher import StoredTeacher
+from albert_tf.training.teacher import StoredTeacher
 
 
 @pytest.mark.parametrize("is_chief", [True, False], ids=["the chief", "another worker"])

@@ -8,7 +8,7 @@ import pyarrow.parquet
 import pytest
 from safetensors.numpy import save_file
 
-from albert_tf.weights.teacher import StoredTeacher
+from albert_tf.training.teacher import StoredTeacher
 
 VALUES = np.arange(12, dtype=np.float16).reshape(4, 3)
 
