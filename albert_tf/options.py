@@ -1,202 +1,169 @@
-"""Options: the fields of configs, each with its default, its help and its check.
+"""Options: the fields of configs, each with its type, limits, help and default.
 
 A config is a frozen dataclass that stands beside what it configures. It knows neither absl nor TensorFlow. Python users
 make it like any dataclass, and commands/flags.py makes a flag of each option::
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class SearchConfig(Config):
-        vectors: str = required("Path of the vectors.")
-        top_k: int = integer(5, "Number of texts to show.", bounds.CANDIDATES)
-        devices: Devices = part(Devices, precision="mixed_bfloat16")
+        vectors: Annotated[str, "Path of the vectors."]
+        top_k: Annotated[int, bounds.CANDIDATES, "Number of texts to show."] = 5
+        devices: Devices = Devices(precision="mixed_bfloat16")
 
     SearchConfig(vectors="texts.npy", top_k=3, devices=Devices(runtime="jax"))
+
+A field with a help is an option. A text without a default must be set, and not be empty. A field that is a config is a
+part: its options are flags, too. A subclass changes only a default by `top_k: int = 10`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
+import inspect
 import types
-from typing import Any, Callable, ClassVar, Iterator, Mapping, NamedTuple, Sequence
+import typing
+from typing import Any, Callable, ClassVar, Iterable, Iterator, Mapping, NamedTuple, Protocol
 
-from albert_tf.utils import bounds
+from albert_tf.utils.bounds import Range
+
+# Marks of options of several texts.
+COMMAS = "comma-separated"  # the flag is a comma-separated list, and is not repeated
+NO_PATHS = "no paths"  # in which ~ is a letter like others
+
+
+class Limits(Protocol):
+    """What values are allowed: Bounds of whole numbers, Range, OneOf, Checked."""
+
+    @property
+    def check(self) -> Callable[[str, Any], object]:
+        """A function of name and value that raises ValueError for a wrong value."""
+
+
+class Checked(NamedTuple):
+    """A value of any type, which no flag can set, with its check."""
+
+    check: Callable[[str, Any], object]
 
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """The declaration of a config's field.
+    """The declaration of an option.
 
     Args:
-      kind: the name of the function below that declares it.
-      help: what it is, its unit, and what its default means.
-      optional: whether None is a value.
-      check: function of name and value that raises ValueError for a wrong value.
-      limits: the smallest and the largest number, or the choices.
-      needs: another option, without which this one has no effect: its name ("export_dir"), or its name and values
-        ("objective=pairs,simcse"). "|" separates several options; the config may lack some of them.
+      type: of its value, or of each element of a tuple.
+      marks: COMMAS, NO_PATHS, or marks of subclasses.
+      group: the title of the option in --help; None for "This command".
     """
 
-    kind: str
+    name: str
+    type: type
+    is_tuple: bool
+    is_optional: bool
+    limits: Limits
+    marks: tuple[Any, ...]
     help: str
-    optional: bool
-    check: Callable[[str, Any], object]
-    limits: Sequence[Any] = ()
-    needs: str | None = None
+    group: str | None
+
+    def checked(self, value: Any) -> Any:
+        """The value, a float if it is a number. Raises ValueError if it is wrong."""
+        if value is None and self.is_optional:
+            return None
+        is_tuple = self.is_tuple and not isinstance(self.limits, Checked)
+        if is_tuple and not isinstance(value, tuple):
+            raise ValueError(f"{self.name} must be a tuple. Received: {value!r}")
+        for each in value if is_tuple else (value,):
+            self.limits.check(self.name, each)
+        return float(value) if self.type is float and not self.is_tuple else value  # albert_tf.json refuses an int
+
+
+class Requirement(NamedTuple):
+    """What some options need to have an effect, such as ("top_k",), bool(self.vectors), "--vectors"."""
+
+    options: tuple[str, ...]
+    is_met: bool
+    needed: str
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
     """Base class of configs.
 
-    `group` of a subclass is the title of its own options in --help; None for "This command". ALIASES has further names
+    `group` of a subclass is the title of its options in --help; None for "This command". ALIASES has further names
     of flags with the names of their options. HAS_RECIPE: whether the option `recipe` names a file with defaults of
-    flags.
+    flags. DECLARED has the options, and the classes of the parts, by the name of the field.
 
     Raises:
       ValueError: an option is wrong, or has no effect without another one.
     """
 
-    GROUP: ClassVar[str | None]
     ALIASES: ClassVar[Mapping[str, str]] = types.MappingProxyType({})
     HAS_RECIPE: ClassVar[bool] = False
+    DECLARED: ClassVar[Mapping[str, Option | type[Config]]] = types.MappingProxyType({})
 
     def __init_subclass__(cls, group: str | None = None):
-        cls.GROUP = group
+        declared: dict[str, Option | type[Config]] = {}
+        for base in reversed(cls.__bases__):
+            declared.update(getattr(base, "DECLARED", {}))
+        for name, hint in inspect.get_annotations(cls, eval_str=True).items():
+            if isinstance(hint, type) and issubclass(hint, Config):
+                declared[name] = hint
+            elif typing.get_origin(hint) is typing.Annotated:
+                earlier = declared.get(name)
+                declared[name] = _option(name, hint, earlier.group if isinstance(earlier, Option) else group)
+        cls.DECLARED = declared
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            option, value = field.metadata.get("option"), getattr(self, field.name)
-            part_class = field.metadata.get("part", object)
-            if not isinstance(value, part_class):
-                raise ValueError(f"{field.name} must be a {part_class.__name__}. Received: {value!r}")
-            if option is None or value is field.default:
-                continue
-            if value is not None or not option.optional:
-                option.check(field.name, value)
-                if option.kind == "number":  # albert_tf.json refuses an int
-                    object.__setattr__(self, field.name, float(value))
-            if option.needs and value != field.default:
-                names, _, values = option.needs.partition("=")
-                others = [name for name in names.split("|") if hasattr(self, name)]
-                if not any(getattr(self, name) in values.split(",") if values else getattr(self, name)
-                           for name in others):
-                    needed = " or --".join(others) + option.needs[len(names):].replace(",", " or ")
-                    raise ValueError(f"--{field.name}={value} has no effect without --{needed}")
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        for name, declaration in self.DECLARED.items():
+            value = getattr(self, name)
+            if isinstance(declaration, Option):
+                if value is not defaults[name]:
+                    object.__setattr__(self, name, declaration.checked(value))
+                if value == "" and defaults[name] is dataclasses.MISSING:
+                    raise ValueError(f"{name} must not be empty")
+            elif not isinstance(value, declaration):
+                raise ValueError(f"{name} must be a {declaration.__name__}. Received: {value!r}")
+        for options, is_met, needed in self.requirements():
+            for name, default in [(name, defaults[name]) for name in options]:
+                if not is_met and getattr(self, name) != default:
+                    raise ValueError(f"--{name}={getattr(self, name)} has no effect without {needed}")
+
+    def requirements(self) -> Iterable[Requirement]:
+        """What options need to have an effect. A subclass adds to super().requirements()."""
+        return ()
 
 
-class Declared(NamedTuple):
-    """An option of a config or of one of its parts; `default` is dataclasses.MISSING for a required one."""
-
-    name: str
-    option: Option
-    default: Any
-    group: str | None
-
-
-def declared(config_class: type[Config], defaults: Config | None = None) -> Iterator[Declared]:
-    """The options of a config and of its parts, in their order.
+def declared(config_class: type[Config], defaults: Config | None = None) -> Iterator[tuple[Option, Any]]:
+    """The options of a config and of its parts, in their order, with their defaults.
 
     Args:
-      defaults: an instance with other defaults than the class.
+      defaults: an instance with other defaults than the class. dataclasses.MISSING is the default of a required option.
     """
     for field in dataclasses.fields(config_class):
-        if "part" in field.metadata:
-            yield from declared(field.metadata["part"], field.metadata["make"]())
-        elif "option" in field.metadata:
-            default = getattr(defaults, field.name) if defaults else field.default
-            group = next(vars(base)["GROUP"] for base in reversed(config_class.__mro__)
-                         if field.name in vars(base).get("__annotations__", ()))
-            yield Declared(field.name, field.metadata["option"], default, group)
+        declaration = config_class.DECLARED.get(field.name)
+        default: Any = getattr(defaults, field.name) if defaults else field.default
+        if isinstance(declaration, Option):
+            yield declaration, default
+        elif declaration:
+            yield from declared(declaration, default)
 
 
-def part(config_class: type[Config], **defaults: Any) -> Any:
-    """A field that is a config itself, with defaults that differ from its class's."""
-    make = functools.partial(config_class, **defaults)
-    return dataclasses.field(default_factory=make, metadata=dict(part=config_class, make=make))
+def _option(name: str, hint: Any, group: str | None) -> Option:
+    """The option of a hint: Annotated[TYPE, LIMITS, MARKS, "help"]. Raises TypeError if TYPE needs limits."""
+    value_type, *marks, help = typing.get_args(hint)
+    alternatives = typing.get_args(value_type) if isinstance(value_type, types.UnionType) else (value_type,)
+    some_type, = (each for each in alternatives if each is not types.NoneType)
+    is_tuple = typing.get_origin(some_type) is tuple
+    element = typing.get_args(some_type)[0] if is_tuple else some_type
+    limits = next((mark for mark in marks if hasattr(mark, "check")), _LIMITS.get(element))
+    if limits is None:
+        raise TypeError(f"{name} needs limits")
+    others = tuple(mark for mark in marks if mark is not limits)
+    return Option(name, element, is_tuple, len(alternatives) > 1, limits, others, help, group)
 
 
-def inherited(config_class: type[Config], name: str, default: Any) -> Any:
-    """An option of a base class with another default."""
-    return dataclasses.field(default=default, metadata=config_class.__dataclass_fields__[name].metadata)
-
-
-def string(default: str | None, help: str, needs: str | None = None) -> Any:
-    """A text."""
-    return _option("string", default, help, _check_string, needs=needs)
-
-
-def required(help: str) -> Any:
-    """A text that must be set and not be empty."""
-    return _option("required", dataclasses.MISSING, help, _check_required)
-
-
-def strings(default: tuple[str, ...], help: str) -> Any:
-    """Texts; the flag is repeated."""
-    return _option("strings", default, help, _each(_check_string))
-
-
-def texts(help: str) -> Any:
-    """Texts that are no paths; the flag is repeated, and none is the default."""
-    return _option("texts", (), help, _each(_check_string))
-
-
-def names(default: tuple[str, ...] | None, help: str) -> Any:
-    """Texts without commas; the flag is a comma-separated list."""
-    return _option("names", default, help, _each(_check_string))
-
-
-def choices(default: tuple[str, ...], values: Sequence[str], help: str) -> Any:
-    """Some of several names; the flag is repeated."""
-    return _option("choices", default, help, _each(_check_choice(values)), values)
-
-
-def choice(default: str | None, values: Sequence[str], help: str, needs: str | None = None) -> Any:
-    """One of several names."""
-    return _option("choice", default, help, _check_choice(values), values, needs)
-
-
-def boolean(default: bool | None, help: str, needs: str | None = None) -> Any:
-    """True or false."""
-    return _option("boolean", default, help, _check_boolean, needs=needs)
-
-
-def integer(default: int | None, help: str, limits: bounds.Bounds, needs: str | None = None) -> Any:
-    """A whole number."""
-    return _option("integer", default, help, limits.check, limits, needs)
-
-
-def whole_numbers(default: tuple[int, ...], help: str, limits: bounds.Bounds, needs: str | None = None) -> Any:
-    """Whole numbers; the flag is a comma-separated list."""
-    return _option("whole_numbers", default, help, _each(limits.check), limits, needs)
-
-
-def number(default: float | None, help: str, lower_bound: float | None = None, upper_bound: float | None = None,
-           needs: str | None = None) -> Any:
-    """A finite number."""
-    check = functools.partial(bounds.check_finite, lower=lower_bound, upper=upper_bound)
-    return _option("number", default, help, check, (lower_bound, upper_bound), needs)
-
-
-def value(default: Any, help: str, check: Callable[[str, Any], object]) -> Any:
-    """A value of any other type, which no flag can set."""
-    return _option("value", default, help, check)
-
-
-def _option(kind: str, default: Any, help: str, check: Callable[[str, Any], object], limits: Sequence[Any] = (),
-            needs: str | None = None) -> Any:
-    option = Option(kind, help, default is None, check, limits, needs)
-    return dataclasses.field(default=default, metadata=dict(option=option))
-
-
-def _check_string(name: str, value: Any) -> None:
+def _check_text(name: str, value: Any) -> None:
     if not isinstance(value, str):
         raise ValueError(f"{name} must be a text. Received: {value!r}")
-
-
-def _check_required(name: str, value: Any) -> None:
-    _check_string(name, value)
-    if not value:
-        raise ValueError(f"{name} must not be empty")
 
 
 def _check_boolean(name: str, value: Any) -> None:
@@ -204,16 +171,11 @@ def _check_boolean(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be true or false. Received: {value!r}")
 
 
-def _check_choice(values: Sequence[str]) -> Callable[[str, Any], object]:
-    return lambda name, value: bounds.check_one_of(name, value, values)
+class _Type(NamedTuple):
+    """The limits of a type whose values are all allowed."""
+
+    check: Callable[[str, Any], object]
 
 
-def _each(check: Callable[[str, Any], object]) -> Callable[[str, Any], None]:
-    """A check of a tuple by a check of its elements."""
-    def check_all(name: str, values: Any) -> None:
-        if not isinstance(values, tuple):
-            raise ValueError(f"{name} must be a tuple. Received: {values!r}")
-        for value in values:
-            check(name, value)
-
-    return check_all
+# A whole number always has bounds.
+_LIMITS: dict[Any, Limits] = {str: _Type(_check_text), bool: _Type(_check_boolean), float: Range()}

@@ -13,52 +13,55 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from typing import Annotated
 
-from albert_tf import options as fields
 from albert_tf.commands.command_runs import run_script
-from albert_tf.data.rows import text_column_option
+from albert_tf.data.rows import text_column_help
 from albert_tf.devices import PRECISIONS, fast_precision
 from albert_tf.training.config import RUNTIMES
 from albert_tf.utils import bounds
+from albert_tf.utils.bounds import OneOf, Range
 from albert_tf.weights.source import FirstLayers, Sharing
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(FirstLayers, Sharing):
-    share_layers: int = fields.inherited(Sharing, "share_layers", 1)
-    embedding_size: int = fields.inherited(Sharing, "embedding_size", 128)
-    init_checkpoint: str = fields.required("The BERT, or an ALBERT that shares no weights, in any format of "
-                                           "--init_checkpoint of the other commands.")
-    text: str = fields.required("Path of the text, one sentence per line, or of a table with --text_column.")
-    text_column: str | None = text_column_option("text")
-    output_dir: str = fields.required("Directory of the initial model (start), the training texts (lines.txt), the "
-                                      "training (training) and the result (model).")
-    teacher_vectors: str | None = fields.string(
-        None, "Path of vectors of the lines or rows of --text by any other model, which the result learns instead of "
-        "the BERT's: as in run_sentence_embeddings. Default: the BERT's vectors are computed.")
-    replaced_words: float | None = fields.number(
-        None, "Fraction, from 0 to 1, of the words of every second line of --text that are replaced by random words of "
-        "the BERT's vocabulary. So the model also learns words that are not in the text. Default: 0.3, or 0 with "
-        "--teacher_vectors, which belong to the unchanged text.", 0.0, 1.0)
-    cached_dir: str | None = fields.string(
-        None, "Directory in which several trainings share the BERT's vectors. Default: the directory of the training.")
-    data_dir: str | None = fields.string(
-        None, "Directory that holds GLUE's STS-B. The training is scored on its dev set. Default: it is not scored, "
-        "and the result is the last step.")
-    max_seq_length: int | None = fields.integer(
-        None, "Largest number of tokens of a text, during the training and afterwards. Default: the BERT's, or 128 if "
-        "it stores none.", bounds.ROW_LENGTH)
-    train_batch_size: int = fields.integer(128, "Number of texts in a training step.", bounds.BATCH_SIZE)
-    num_train_epochs: float = fields.number(4.0, "Number of passes over the text.", 0.0)
-    learning_rate: float = fields.number(0.0015, "The peak learning rate, after the warm-up.", 0.0)
-    distillation_depths: tuple[int, ...] = fields.whole_numbers(
-        (), "Comma-separated numbers of layers, such as 2,3,4: the first 2, 3 and 4 layers also learn the vectors, "
-        "each as a model. Default: only the whole model does.", bounds.LAYERS)
-    random_seed: int = fields.integer(12345, "Seed of the order of the texts and of the replaced words.", bounds.SEED)
-    runtime: str = fields.choice("tensorflow", RUNTIMES, "Runtime of the training, as in run_sentence_embeddings.")
-    precision: str | None = fields.choice(
-        None, PRECISIONS, "Data type of the training's computations. Default: mixed_bfloat16, or float32 if "
-        "TensorFlow computes on a processor without instructions for bfloat16.")
+    share_layers: int = 1
+    embedding_size: int = 128
+    init_checkpoint: Annotated[
+        str, "The BERT, or an ALBERT that shares no weights, in any format of --init_checkpoint of the other commands."]
+    text: Annotated[str, "Path of the text, one sentence per line, or of a table with --text_column."]
+    text_column: Annotated[str | None, text_column_help("text")] = None
+    output_dir: Annotated[
+        str, "Directory of the initial model (start), the training texts (lines.txt), the training (training) and the "
+        "result (model)."]
+    teacher_vectors: Annotated[
+        str | None, "Path of vectors of the lines or rows of --text by any other model, which the result learns "
+        "instead of the BERT's: as in run_sentence_embeddings. Default: the BERT's vectors are computed."] = None
+    replaced_words: Annotated[
+        float | None, Range(0.0, 1.0), "Fraction, from 0 to 1, of the words of every second line of --text that are "
+        "replaced by random words of the BERT's vocabulary. So the model also learns words that are not in the text. "
+        "Default: 0.3, or 0 with --teacher_vectors, which belong to the unchanged text."] = None
+    cached_dir: Annotated[
+        str | None, "Directory in which several trainings share the BERT's vectors. Default: the directory of the "
+        "training."] = None
+    data_dir: Annotated[
+        str | None, "Directory that holds GLUE's STS-B. The training is scored on its dev set. Default: it is not "
+        "scored, and the result is the last step."] = None
+    max_seq_length: Annotated[
+        int | None, bounds.ROW_LENGTH, "Largest number of tokens of a text, during the training and afterwards. "
+        "Default: the BERT's, or 128 if it stores none."] = None
+    train_batch_size: Annotated[int, bounds.BATCH_SIZE, "Number of texts in a training step."] = 128
+    num_train_epochs: Annotated[float, Range(0.0), "Number of passes over the text."] = 4.0
+    learning_rate: Annotated[float, Range(0.0), "The peak learning rate, after the warm-up."] = 0.0015
+    distillation_depths: Annotated[
+        tuple[int, ...], bounds.LAYERS, "Comma-separated numbers of layers, such as 2,3,4: the first 2, 3 and 4 layers "
+        "also learn the vectors, each as a model. Default: only the whole model does."] = ()
+    random_seed: Annotated[int, bounds.SEED, "Seed of the order of the texts and of the replaced words."] = 12345
+    runtime: Annotated[str, OneOf(RUNTIMES), "Runtime of the training, as in run_sentence_embeddings."] = "tensorflow"
+    precision: Annotated[
+        str | None, OneOf(PRECISIONS), "Data type of the training's computations. Default: mixed_bfloat16, or float32 "
+        "if TensorFlow computes on a processor without instructions for bfloat16."] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -20,11 +20,13 @@ Optimizer slots are not written. So this script also replaces export_checkpoints
 from __future__ import annotations
 
 import dataclasses
+from typing import Annotated, Iterable
 
 from absl import logging
 
-from albert_tf import options as fields
 from albert_tf.export import FORMATS
+from albert_tf.options import Requirement
+from albert_tf.utils.bounds import OneOf
 from albert_tf.weights.hugging_face import DTYPES, hub
 from albert_tf.weights.source import (
     FirstLayers,
@@ -38,22 +40,25 @@ from albert_tf.weights.source import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(TrainedSource, HeadChoice, ReleasedCheckpoint, Pooling, FirstLayers, Sharing):
-    to: str = fields.choice(
-        "tf1", list(FORMATS), "The format to write: " + ", ".join(
-            f"{each.description} ({name})" for name, each in FORMATS.items()) + ".")
-    output_dir: str | None = fields.string(
-        None, "Directory of the converted model. Another model in it is not replaced.")
-    dtype: str = fields.choice(
-        "float32", list(DTYPES), "Data type of the weights that --to=hugging_face writes.")
-    upload: str | None = fields.string(
-        None, "Repository of the Hugging Face Hub, org/name, to which --output_dir is also uploaded, with its model "
-        "card. It is made if it does not exist.", needs="to=hugging_face")
-    hub_private_repo: bool = fields.boolean(True, "Whether the repository of --upload is private.")
-    albert_directory: str | None = fields.string(
-        None, "Directory of the checkpoint to convert (the release's flag; --init_checkpoint replaces it and "
-        "--checkpoint_name).")
-    export_path: str | None = fields.string(
-        None, "The release's name for --output_dir. In the release it is the prefix of a checkpoint, here a directory.")
+    to: Annotated[
+        str, OneOf(list(FORMATS)), "The format to write: " + ", ".join(
+            f"{each.description} ({name})" for name, each in FORMATS.items()) + "."] = "tf1"
+    output_dir: Annotated[str | None, "Directory of the converted model. Another model in it is not replaced."] = None
+    dtype: Annotated[str, OneOf(list(DTYPES)), "Data type of the weights that --to=hugging_face writes."] = "float32"
+    upload: Annotated[
+        str | None, "Repository of the Hugging Face Hub, org/name, to which --output_dir is also uploaded, with its "
+        "model card. It is made if it does not exist."] = None
+    hub_private_repo: Annotated[bool, "Whether the repository of --upload is private."] = True
+    albert_directory: Annotated[
+        str | None, "Directory of the checkpoint to convert (the release's flag; --init_checkpoint replaces it and "
+        "--checkpoint_name)."] = None
+    export_path: Annotated[
+        str | None, "The release's name for --output_dir. In the release it is the prefix of a checkpoint, here a "
+        "directory."] = None
+
+    def requirements(self) -> Iterable[Requirement]:
+        return [*super().requirements(),
+                Requirement(("upload",), self.to == "hugging_face", "--to=hugging_face")]
 
 
 def with_our_paths(options: Options) -> Options:

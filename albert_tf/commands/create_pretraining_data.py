@@ -18,19 +18,20 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from typing import Callable
+from typing import Annotated, Callable, Iterable
 
 from absl import logging
 
-from albert_tf import options as fields
 from albert_tf.commands import flags
-from albert_tf.data.rows import text_column_option
+from albert_tf.data.rows import text_column_help
+from albert_tf.options import Requirement
 from albert_tf.pretraining import phonemes
 from albert_tf.pretraining.creation import create_pretraining_data, summary, warning
 from albert_tf.pretraining.examples import MAX_SEQ_LENGTH, OBJECTIVES, CreationOptions, MaskingOptions, SegmentOptions
 from albert_tf.pretraining.phonemes import PhonemeOptions
 from albert_tf.text.phonemes import PhonemeTable
 from albert_tf.utils import bounds
+from albert_tf.utils.bounds import OneOf, Range
 from albert_tf.utils.files import expand_globs
 from albert_tf.utils.imports import check_installed
 from albert_tf.utils.manifests import shard_paths
@@ -41,65 +42,69 @@ from albert_tf.weights.vocabulary import VocabularyFiles
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(VocabularySource):
-    input_file: str = fields.required("Comma-separated list of paths and globs of text files. Files that end in "
-                                      ".gz or .bz2 are decompressed.")
-    text_column: str | None = text_column_option("document, with a sentence on each line")
-    output_file: str = fields.required("Comma-separated list of TFRecord files to write. Examples are shuffled over "
-                                       "all files.")
-    objective: str = fields.choice(
-        "text", ["text", "phonemes"], "What the records are for: text, for masked LM and sentence order; or phonemes, "
-        "for an encoder of phonemes, from JSON lines of words and their phonemes.")
-    phoneme_table: str | None = fields.string(
-        None, "Path of a JSON file with the id of each symbol. Default: the 178 symbols of StyleTTS2.",
-        needs="objective=phonemes")
-    word_vocab_size: int = fields.integer(
-        30000, "Largest number of words that are predicted: the most frequent ones, in lower case.",
-        bounds.VOCAB_SIZE.at_least(20), needs="objective=phonemes")
-    word_vocab_file: str | None = fields.string(
-        None, "Path of the words of other records, OUTPUT.words.tsv, which these records then share: for "
-        "evaluation records, the words of the training records.", needs="objective=phonemes")
-    split_lines: str | None = fields.string(
-        None, "Code of the text's language, such as en or zh: lines are split into sentences by its rules. Needs the "
-        "package sentencex. Default: each line is a sentence, and is truncated to --max_seq_length.")
-    input_file_mode: str = fields.string(
-        "r", "Has no effect: text is always read as UTF-8. Scripts for the release can set it.")
-    do_whole_word_mask: bool = fields.boolean(
-        True, "Whether to mask whole words. If false, each piece counts as a word.")
-    do_permutation: bool = fields.boolean(
-        False, "Whether to choose a second set of n-grams in each example, and to permute and predict its tokens.")
-    favor_shorter_ngram: bool = fields.boolean(
-        True, "Whether an n-gram of n words is drawn with a probability proportional to 1/n. If false, the "
-        "probabilities are reversed and the longest n-gram is most likely.")
-    random_next_sentence: bool = fields.boolean(False, "The release's name for --sentence_objective=nsp.")
-    sentence_objective: str = fields.choice(
-        "sop", OBJECTIVES, "The sentence label of an example: whether the segments are swapped (sop), whether the "
-        "second one is from another document (nsp), or no label (none).")
-    max_seq_length: int = fields.integer(
-        512, "Largest number of tokens of an example, including special tokens.", MAX_SEQ_LENGTH)
-    ngram: int = fields.integer(3, "The longest n-gram to mask, in words.", bounds.NGRAM)
-    max_predictions_per_seq: int = fields.integer(
-        20, "Largest number of masked tokens of an example.", bounds.PREDICTIONS)
-    random_seed: int = fields.integer(
-        12345, "Seed of all random numbers. The examples do not depend on the number of workers.", bounds.SEED)
-    dupe_factor: int = fields.integer(
-        40, "Number of passes over the text, each with other segments and masks.", bounds.DUPE_FACTOR)
-    masked_lm_prob: float = fields.number(0.15, "Share of the tokens to mask, between 0 and 1.")
-    short_seq_prob: float = fields.number(
-        0.1, "Share of the examples, from 0 to 1, that have a random length below --max_seq_length.", 0.0, 1.0)
-    engine: str = fields.choice(
-        "local", ["local", "beam"], "The work is done by processes on this machine (local), or by the workers of an "
-        "Apache Beam runner (beam); see docs/pretraining.md.")
-    beam_pipeline_options: str | None = fields.string(
-        None, "Comma-separated options of the Beam pipeline, such as runner=FlinkRunner,flink_master=host:8081. "
-        "Default: Beam's local runner with --num_workers processes.", needs="engine=beam")
-    num_workers: int = fields.integer(
-        min(os.cpu_count() or 1, bounds.WORKERS.upper), "Number of processes.", bounds.WORKERS)
-    num_shards: int = fields.integer(
-        1, "Number of shards of each output: with N > 1, x.tfrecord becomes x-00000-of-0000N.tfrecord, ...",
-        bounds.SHARDS)
-    release_compatible: bool = fields.boolean(
-        False, "Whether to reproduce three errors of the release: a chunk of one sentence is paired with a random "
-        "document, the short length is drawn once per document, and a segment may begin inside a word.")
+    input_file: Annotated[
+        str, "Comma-separated list of paths and globs of text files. Files that end in .gz or .bz2 are decompressed."]
+    text_column: Annotated[str | None, text_column_help("document, with a sentence on each line")] = None
+    output_file: Annotated[
+        str, "Comma-separated list of TFRecord files to write. Examples are shuffled over all files."]
+    objective: Annotated[
+        str, OneOf(["text", "phonemes"]), "What the records are for: text, for masked LM and sentence order; or "
+        "phonemes, for an encoder of phonemes, from JSON lines of words and their phonemes."] = "text"
+    phoneme_table: Annotated[
+        str | None, "Path of a JSON file with the id of each symbol. Default: the 178 symbols of StyleTTS2."] = None
+    word_vocab_size: Annotated[
+        int, bounds.VOCAB_SIZE.at_least(20), "Largest number of words that are predicted: the most frequent ones, in "
+        "lower case."] = 30000
+    word_vocab_file: Annotated[
+        str | None, "Path of the words of other records, OUTPUT.words.tsv, which these records then share: for "
+        "evaluation records, the words of the training records."] = None
+    split_lines: Annotated[
+        str | None, "Code of the text's language, such as en or zh: lines are split into sentences by its rules. Needs "
+        "the package sentencex. Default: each line is a sentence, and is truncated to --max_seq_length."] = None
+    input_file_mode: Annotated[
+        str, "Has no effect: text is always read as UTF-8. Scripts for the release can set it."] = "r"
+    do_whole_word_mask: Annotated[bool, "Whether to mask whole words. If false, each piece counts as a word."] = True
+    do_permutation: Annotated[
+        bool, "Whether to choose a second set of n-grams in each example, and to permute and predict its "
+        "tokens."] = False
+    favor_shorter_ngram: Annotated[
+        bool, "Whether an n-gram of n words is drawn with a probability proportional to 1/n. If false, the "
+        "probabilities are reversed and the longest n-gram is most likely."] = True
+    random_next_sentence: Annotated[bool, "The release's name for --sentence_objective=nsp."] = False
+    sentence_objective: Annotated[
+        str, OneOf(OBJECTIVES), "The sentence label of an example: whether the segments are swapped (sop), whether the "
+        "second one is from another document (nsp), or no label (none)."] = "sop"
+    max_seq_length: Annotated[
+        int, MAX_SEQ_LENGTH, "Largest number of tokens of an example, including special tokens."] = 512
+    ngram: Annotated[int, bounds.NGRAM, "The longest n-gram to mask, in words."] = 3
+    max_predictions_per_seq: Annotated[int, bounds.PREDICTIONS, "Largest number of masked tokens of an example."] = 20
+    random_seed: Annotated[
+        int, bounds.SEED, "Seed of all random numbers. The examples do not depend on the number of workers."] = 12345
+    dupe_factor: Annotated[
+        int, bounds.DUPE_FACTOR, "Number of passes over the text, each with other segments and masks."] = 40
+    masked_lm_prob: Annotated[float, "Share of the tokens to mask, between 0 and 1."] = 0.15
+    short_seq_prob: Annotated[
+        float, Range(0.0, 1.0), "Share of the examples, from 0 to 1, that have a random length below "
+        "--max_seq_length."] = 0.1
+    engine: Annotated[
+        str, OneOf(["local", "beam"]), "The work is done by processes on this machine (local), or by the workers of an "
+        "Apache Beam runner (beam); see docs/pretraining.md."] = "local"
+    beam_pipeline_options: Annotated[
+        str | None, "Comma-separated options of the Beam pipeline, such as runner=FlinkRunner,flink_master=host:8081. "
+        "Default: Beam's local runner with --num_workers processes."] = None
+    num_workers: Annotated[int, bounds.WORKERS, "Number of processes."] = min(os.cpu_count() or 1, bounds.WORKERS.upper)
+    num_shards: Annotated[
+        int, bounds.SHARDS, "Number of shards of each output: with N > 1, x.tfrecord becomes "
+        "x-00000-of-0000N.tfrecord, ..."] = 1
+    release_compatible: Annotated[
+        bool, "Whether to reproduce three errors of the release: a chunk of one sentence is paired with a random "
+        "document, the short length is drawn once per document, and a segment may begin inside a word."] = False
+
+    def requirements(self) -> Iterable[Requirement]:
+        return [*super().requirements(),
+                Requirement(("phoneme_table", "word_vocab_size", "word_vocab_file"), self.objective == "phonemes",
+                            "--objective=phonemes"),
+                Requirement(("beam_pipeline_options",), self.engine == "beam", "--engine=beam")]
 
 
 def main(options: Options) -> None:

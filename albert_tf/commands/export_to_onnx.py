@@ -28,11 +28,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Iterable
 
-from albert_tf import options as fields
 from albert_tf.export import ALBERT_TF, LAYOUTS, PRECISIONS, WEB
+from albert_tf.options import Requirement
 from albert_tf.tasks.config import Scoring
+from albert_tf.utils.bounds import OneOf
 from albert_tf.utils.imports import check_installed
 from albert_tf.utils.manifests import check_export, model_files
 from albert_tf.utils.outputs import used_alone, write_bytes
@@ -48,16 +49,19 @@ _COMPARED_LENGTH, _COMPARED_PREDICTIONS = 64, 8
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Source, HeadChoice, Pooling, FirstLayers, Scoring):
-    output_dir: str = fields.required("Directory of the ONNX files.")
-    precision: tuple[str, ...] = fields.choices(
-        (), PRECISIONS, "Precision of the weights. One file is written for each. Repeat the flag for several values; "
-        "the page of --layout=web reads the first. Default: all; for --layout=web int8.")
-    layout: str = fields.choice(
-        ALBERT_TF, LAYOUTS, "Names of the files, inputs and outputs. albert_tf: as in this package; hugging_face: a "
+    output_dir: Annotated[str, "Directory of the ONNX files."]
+    precision: Annotated[
+        tuple[str, ...], OneOf(PRECISIONS), "Precision of the weights. One file is written for each. Repeat the flag "
+        "for several values; the page of --layout=web reads the first. Default: all; for --layout=web int8."] = ()
+    layout: Annotated[
+        str, OneOf(LAYOUTS), "Names of the files, inputs and outputs. albert_tf: as in this package; hugging_face: a "
         "folder for transformers.js, fastembed and other programs that read Hugging Face's folders with ONNX models; "
-        "web: the same with a page that computes in the browser. serve reads all.")
-    node_modules: str = fields.string(
-        "node_modules", "Folder in which npm has installed the JavaScript of the page.", needs="layout=web")
+        "web: the same with a page that computes in the browser. serve reads all."] = ALBERT_TF
+    node_modules: Annotated[str, "Folder in which npm has installed the JavaScript of the page."] = "node_modules"
+
+    def requirements(self) -> Iterable[Requirement]:
+        return [*super().requirements(),
+                Requirement(("node_modules",), self.layout == WEB, "--layout=web")]
 
 
 def main(options: Options) -> None:

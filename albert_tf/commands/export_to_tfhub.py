@@ -15,11 +15,10 @@ folder of sentence-transformers, the module gives sentence_embedding too, also a
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from absl import logging
 
-from albert_tf import options as fields
 from albert_tf.utils.imports import check_installed
 from albert_tf.utils.manifests import check_export
 from albert_tf.utils.outputs import used_alone
@@ -37,12 +36,12 @@ _POOLED_OUTPUT = dict(pooling="pooler", normalize=False, truncate_dim=None, max_
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(VocabularySource, ReleasedCheckpoint, Pooling):
-    albert_directory: str = fields.required(
-        "Directory of checkpoint, config and vocabulary, or any other path that --init_checkpoint of the other scripts "
-        "accepts.")
-    use_einsum: bool = fields.boolean(True, "Has no effect. Scripts for the release can set it.")
-    export_path: str = fields.required("Directory of the encoder's module. The preprocessing is written beside it, to "
-                                       "EXPORT_PATH_preprocess.")
+    albert_directory: Annotated[
+        str, "Directory of checkpoint, config and vocabulary, or any other path that --init_checkpoint of the other "
+        "scripts accepts."]
+    use_einsum: Annotated[bool, "Has no effect. Scripts for the release can set it."] = True
+    export_path: Annotated[
+        str, "Directory of the encoder's module. The preprocessing is written beside it, to EXPORT_PATH_preprocess."]
 
 
 def main(options: Options) -> None:

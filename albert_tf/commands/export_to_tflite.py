@@ -13,31 +13,32 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from typing import Any
+from typing import Annotated, Any
 
-from albert_tf import options as fields
 from albert_tf.config import check_length
 from albert_tf.export import PRECISIONS
 from albert_tf.tasks.config import Scoring
 from albert_tf.utils import bounds
+from albert_tf.utils.bounds import OneOf
 from albert_tf.utils.outputs import used_alone, write_bytes
 from albert_tf.weights.source import FirstLayers, HeadChoice, Pooling, Source
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Source, HeadChoice, Pooling, FirstLayers, Scoring):
-    output_dir: str = fields.required("Directory of the .tflite files.")
-    precision: tuple[str, ...] = fields.choices(
-        PRECISIONS, PRECISIONS, "Precision of the weights. One file is written for each. Repeat "
-        "the flag for several values.")
-    max_seq_length: int | None = fields.integer(
-        None, "Number of tokens of an input. Shorter inputs must be padded to it. Default: the number stored with the "
-        "weights, or the model's max_position_embeddings if none is stored.", bounds.SEQ_LENGTH)
-    signature_lengths: tuple[int, ...] = fields.whole_numbers(
-        (), "Comma-separated numbers of tokens. Each file then has a signature length_N for each number N, which share "
-        "the weights. Default: one signature for inputs of --max_seq_length tokens.", bounds.SEQ_LENGTH)
-    max_predictions_per_seq: int = fields.integer(
-        20, "Number of masked_lm_positions of an input, for --model=pretrainer.", bounds.PREDICTIONS)
+    output_dir: Annotated[str, "Directory of the .tflite files."]
+    precision: Annotated[
+        tuple[str, ...], OneOf(PRECISIONS), "Precision of the weights. One file is written for each. Repeat the flag "
+        "for several values."] = PRECISIONS
+    max_seq_length: Annotated[
+        int | None, bounds.SEQ_LENGTH, "Number of tokens of an input. Shorter inputs must be padded to it. Default: "
+        "the number stored with the weights, or the model's max_position_embeddings if none is stored."] = None
+    signature_lengths: Annotated[
+        tuple[int, ...], bounds.SEQ_LENGTH, "Comma-separated numbers of tokens. Each file then has a signature "
+        "length_N for each number N, which share the weights. Default: one signature for inputs of --max_seq_length "
+        "tokens."] = ()
+    max_predictions_per_seq: Annotated[
+        int, bounds.PREDICTIONS, "Number of masked_lm_positions of an input, for --model=pretrainer."] = 20
 
 
 def main(options: Options) -> None:

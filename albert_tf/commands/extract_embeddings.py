@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from typing import Annotated
 
 from absl import logging
 
-from albert_tf import keras, options as fields
+from albert_tf import keras
 from albert_tf.config import check_length
-from albert_tf.data.rows import read_texts, text_column_option
+from albert_tf.data.rows import read_texts, text_column_help
 from albert_tf.training.config import Precision
 from albert_tf.utils.manifests import output_set
 from albert_tf.utils.outputs import array_writer
@@ -30,9 +31,9 @@ _MADE_FROM = (*SOURCE_OPTIONS, "input_file", "precision")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Source, Pooling, Prompt, Texts, Precision):
-    input_file: str = fields.required("Path of a UTF-8 text file, one text per line.")
-    text_column: str | None = text_column_option("text")
-    output_file: str = fields.required("Path of the vectors' file, which must end in .npy.")
+    input_file: Annotated[str, "Path of a UTF-8 text file, one text per line."]
+    text_column: Annotated[str | None, text_column_help("text")] = None
+    output_file: Annotated[str, "Path of the vectors' file, which must end in .npy."]
 
 
 def main(options: Options) -> None:

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING, Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Callable, Sequence
 
 from absl import logging
 
-from albert_tf import options as fields
 from albert_tf.config import check_length
 from albert_tf.devices import is_cpu_alone
+from albert_tf.options import NO_PATHS
 from albert_tf.tasks.config import SavedModelExport
 from albert_tf.text.lines import read_standard_input
 from albert_tf.utils import bounds
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Source, SavedModelExport):
-    text: tuple[str, ...] = fields.texts(
-        "A text with at least one [MASK]. Repeat the flag for several texts. Default: the lines of standard "
-        "input; no text with --export_dir.")
-    top_k: int = fields.integer(5, "Number of pieces to show for each mask.", bounds.CANDIDATES)
-    max_seq_length: int | None = fields.integer(
-        None, "Number of tokens of the tf.Examples that the SavedModel of --export_dir accepts besides text. Default: "
-        "the model's max_position_embeddings.", bounds.SEQ_LENGTH)
-    max_predictions_per_seq: int = fields.integer(
-        20, "Number of masked_lm_positions of the tf.Examples that the SavedModel of --export_dir accepts besides "
-        "text.", bounds.PREDICTIONS)
+    text: Annotated[
+        tuple[str, ...], NO_PATHS, "A text with at least one [MASK]. Repeat the flag for several texts. Default: the "
+        "lines of standard input; no text with --export_dir."] = ()
+    top_k: Annotated[int, bounds.CANDIDATES, "Number of pieces to show for each mask."] = 5
+    max_seq_length: Annotated[
+        int | None, bounds.SEQ_LENGTH, "Number of tokens of the tf.Examples that the SavedModel of --export_dir "
+        "accepts besides text. Default: the model's max_position_embeddings."] = None
+    max_predictions_per_seq: Annotated[
+        int, bounds.PREDICTIONS, "Number of masked_lm_positions of the tf.Examples that the SavedModel of --export_dir "
+        "accepts besides text."] = 20
 
 
 def main(options: Options) -> None:

@@ -14,13 +14,13 @@ import math
 import os
 import pathlib
 import re
-from typing import Any, Callable, Iterable, Mapping, TypeVar
+from typing import Any, Iterable, Mapping, TypeVar
 
 from absl import flags
 
 from albert_tf.data.feature_table import fingerprint
-from albert_tf.options import Config, Option, declared
-from albert_tf.utils import bounds
+from albert_tf.options import COMMAS, NO_PATHS, Config, Option, declared
+from albert_tf.utils.bounds import Bounds, OneOf, Range
 from albert_tf.utils.files import is_remote, read_json_object
 from albert_tf.utils.imports import tensorflow as tf
 
@@ -51,9 +51,9 @@ _VALUES = (
 
 def define(config_class: type[Config]) -> None:
     """Defines a flag for each option of a config and of its parts, and for each alias."""
-    for name, option, default, group in declared(config_class):
-        _define(name, option, default)
-        GROUP_OF[name] = group
+    for option, default in declared(config_class):
+        _define(option, default)
+        GROUP_OF[option.name] = option.group
     for alias, name in config_class.ALIASES.items():
         flags.DEFINE_alias(alias, name)
         GROUP_OF[alias] = GROUP_OF[name]
@@ -98,7 +98,7 @@ def expand_home() -> None:
         return _HOME.sub(lambda match: match[1] + os.path.expanduser(match[2]), value)
 
     for flag in map(FLAGS.__getitem__, FLAGS):
-        if flag.present and not hasattr(flag, "is_text"):
+        if flag.present and getattr(flag, "is_path", True):
             flag.value = expanded(flag.value)
 
 
@@ -122,9 +122,10 @@ def _config_of_flags(config_class: type[AnyConfig], defaults: Mapping[str, Any])
     values: dict[str, Any] = {}
     for field in dataclasses.fields(config_class):
         name = field.name
-        if "part" in field.metadata:
-            values[name] = _config_of_flags(field.metadata["part"], defaults)
-        elif "option" in field.metadata:
+        declaration = config_class.DECLARED.get(name)
+        if isinstance(declaration, type):
+            values[name] = _config_of_flags(declaration, defaults)
+        elif declaration:
             value = defaults[name] if name in defaults else FLAGS[name].value
             if isinstance(value, list):
                 value = tuple(value)
@@ -170,28 +171,27 @@ def describe_error(error: flags.Error) -> str:
     return message
 
 
-def _define(name: str, option: Option, default: Any) -> None:
+def _define(option: Option, default: Any) -> None:
     """Defines the flag of an option."""
-    if option.kind == "required":
-        define_required(name, option.help)
-    elif option.kind == "choice":
-        flags.DEFINE_enum(name, default, option.limits, option.help)
-    elif option.kind == "choices":
-        flags.DEFINE_multi_enum(name, list(default) or None, option.limits, option.help)
-    elif option.kind == "whole_numbers":
-        parser = _WholeNumbers(bounds.Bounds(*option.limits))
-        flags.DEFINE(parser, name, default, option.help, serializer=flags.ListSerializer(","))
+    name, help, limits = option.name, option.help, option.limits
+    listed = (list(default) or None) if isinstance(default, tuple) else default
+    if default is dataclasses.MISSING:
+        define_required(name, help)
+    elif isinstance(limits, OneOf):
+        (flags.DEFINE_multi_enum if option.is_tuple else flags.DEFINE_enum)(name, listed, limits.values, help)
+    elif isinstance(limits, Range):
+        define_float(name, default, help, *limits)
+    elif isinstance(limits, Bounds) and option.is_tuple:
+        flags.DEFINE(_WholeNumbers(limits), name, default, help, serializer=flags.ListSerializer(","))
+    elif isinstance(limits, Bounds):
+        define_integer(name, default, help, *limits)
+    elif option.type is bool:
+        flags.DEFINE_bool(name, default, help)
+    elif COMMAS in option.marks:
+        flags.DEFINE_list(name, listed, help)
     else:
-        listed = (list(default) or None) if isinstance(default, tuple) else default
-        _DEFINE[option.kind](name, listed, option.help, *option.limits)
-    if option.kind == "texts":
-        FLAGS[name].is_text = True  # in which ~ is a letter like others
-
-
-# By the kind of an option. The arguments are name, default, help and limits.
-_DEFINE: dict[str, Callable[..., Any]] = dict(
-    string=flags.DEFINE_string, boolean=flags.DEFINE_bool, names=flags.DEFINE_list, strings=flags.DEFINE_multi_string,
-    texts=flags.DEFINE_multi_string, integer=define_integer, number=define_float)
+        (flags.DEFINE_multi_string if option.is_tuple else flags.DEFINE_string)(name, listed, help)
+    FLAGS[name].is_path = NO_PATHS not in option.marks
 
 
 class _FiniteNumber(flags.FloatParser):
@@ -219,7 +219,7 @@ class _WholeNumber(flags.IntegerParser):
 class _WholeNumbers(flags.ArgumentParser):
     syntactic_help = "a comma-separated list of whole numbers"
 
-    def __init__(self, limits: bounds.Bounds):
+    def __init__(self, limits: Bounds):
         super().__init__()
         self._limits = limits
 

@@ -14,13 +14,13 @@ import dataclasses
 import os
 import re
 import unicodedata
-from typing import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Iterable, Iterator, Mapping, Sequence
 
 from absl import logging
 
-from albert_tf import options as fields
-from albert_tf.data.rows import text_column_option
+from albert_tf.data.rows import text_column_help
 from albert_tf.data.worker_pool import Run, chunks, worker_pool
+from albert_tf.options import Config
 from albert_tf.pretraining.corpus import line_batches
 from albert_tf.text.phonemes import SEPARATOR, Phonemizer, split_words, write_line
 from albert_tf.utils import bounds
@@ -34,19 +34,18 @@ _WHOLE_LINE = re.compile(rb"[^\t\n\0]+\t[^\t\n\0]*\n")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(fields.Config):
-    input_file: str = fields.required("Comma-separated list of paths and globs of text files, with one sentence per "
-                                      "line. Files that end in .gz or .bz2 are decompressed.")
-    text_column: str | None = text_column_option("document, with a sentence on each line")
-    language: str = fields.required("Language of espeak-ng, such as de, fi or en-us.")
-    output_file: str = fields.required("Path of the JSON lines to write: the words of each sentence, and their "
-                                       "phonemes.")
-    in_context: bool = fields.boolean(
-        False, "Whether a word sounds as it does beside its neighbours, such as the English 'the' before a vowel. "
+class Options(Config):
+    input_file: Annotated[
+        str, "Comma-separated list of paths and globs of text files, with one sentence per line. Files that end in .gz "
+        "or .bz2 are decompressed."]
+    text_column: Annotated[str | None, text_column_help("document, with a sentence on each line")] = None
+    language: Annotated[str, "Language of espeak-ng, such as de, fi or en-us."]
+    output_file: Annotated[str, "Path of the JSON lines to write: the words of each sentence, and their phonemes."]
+    in_context: Annotated[
+        bool, "Whether a word sounds as it does beside its neighbours, such as the English 'the' before a vowel. "
         "Recommended for languages with words of one letter, which alone have the letter's name. Each sentence is then "
-        "phonemized, which takes longer.")
-    num_workers: int = fields.integer(
-        min(os.cpu_count() or 1, bounds.WORKERS.upper), "Number of processes.", bounds.WORKERS)
+        "phonemized, which takes longer."] = False
+    num_workers: Annotated[int, bounds.WORKERS, "Number of processes."] = min(os.cpu_count() or 1, bounds.WORKERS.upper)
 
 
 def main(options: Options) -> None:

@@ -22,18 +22,18 @@ import dataclasses
 import os
 import pathlib
 import shlex
-from typing import TYPE_CHECKING, Iterator
+from typing import TYPE_CHECKING, Annotated, Iterator
 
 from absl import logging
 
 import albert_tf
-from albert_tf import options as fields
 from albert_tf.commands import flags
 from albert_tf.commands.command_runs import Run, arguments, filled, parse_runs, placeholders, run_script
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.data.feature_table import fingerprint
-from albert_tf.data.rows import read_document_lines, text_column_option
+from albert_tf.data.rows import read_document_lines, text_column_help
 from albert_tf.devices import fast_precision
+from albert_tf.options import Config
 from albert_tf.text.pieces import load_model
 from albert_tf.utils.files import absolute, check_keys, check_no_wildcard, errors_at, expand_globs, read_json_object
 from albert_tf.utils.imports import tensorflow as tf
@@ -53,27 +53,27 @@ HELD_OUT_BLOCK, HELD_OUT_EVERY, HELD_OUT_LINES = 10, 200, 2000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(fields.Config):
-    text: str = fields.required("Path of the text to train on, with one sentence per line and a blank line between "
-                                "documents.")
-    dev_text: str | None = fields.string(
-        None, "Path of the text to evaluate on, in the same format as --text. Default: 10 of every 200 lines of --text "
-        "(at most 2,000 lines in all), which are not trained on.")
-    output_dir: str = fields.required("Directory of the vocabulary, the records, the checkpoints and the model.")
-    init_checkpoint: str | None = fields.string(
-        None, "Weights to start from, for the recipe `continued`: albert_tiny_en, a folder, or a checkpoint. They must "
-        "have a SentencePiece model.")
-    earlier_text: str | None = fields.string(
-        None, "Path of a text like the one that --init_checkpoint was trained on, and as long as --text, for the "
-        "recipe `continued`.")
-    earlier_dev_text: str | None = fields.string(
-        None, "Path of a text to evaluate on, of the same kind as --earlier_text, for the recipe `continued`.")
-    text_column: str | None = text_column_option("document, with a sentence on each line")
-    do_lower_case: bool = fields.boolean(True, "Whether the vocabulary that the recipe makes is lower-cased.")
-    keep_accents: bool = fields.boolean(
-        False, "Whether this vocabulary keeps accents, which German, French and most other languages need.")
-    recipe: str = fields.string(
-        "albert_tiny_en", "Name of a recipe in albert_tf/recipes/pretraining/, or the path of a JSON file.")
+class Options(Config):
+    text: Annotated[str, "Path of the text to train on, with one sentence per line and a blank line between documents."]
+    dev_text: Annotated[
+        str | None, "Path of the text to evaluate on, in the same format as --text. Default: 10 of every 200 lines of "
+        "--text (at most 2,000 lines in all), which are not trained on."] = None
+    output_dir: Annotated[str, "Directory of the vocabulary, the records, the checkpoints and the model."]
+    init_checkpoint: Annotated[
+        str | None, "Weights to start from, for the recipe `continued`: albert_tiny_en, a folder, or a checkpoint. "
+        "They must have a SentencePiece model."] = None
+    earlier_text: Annotated[
+        str | None, "Path of a text like the one that --init_checkpoint was trained on, and as long as --text, for the "
+        "recipe `continued`."] = None
+    earlier_dev_text: Annotated[
+        str | None, "Path of a text to evaluate on, of the same kind as --earlier_text, for the recipe "
+        "`continued`."] = None
+    text_column: Annotated[str | None, text_column_help("document, with a sentence on each line")] = None
+    do_lower_case: Annotated[bool, "Whether the vocabulary that the recipe makes is lower-cased."] = True
+    keep_accents: Annotated[
+        bool, "Whether this vocabulary keeps accents, which German, French and most other languages need."] = False
+    recipe: Annotated[
+        str, "Name of a recipe in albert_tf/recipes/pretraining/, or the path of a JSON file."] = "albert_tiny_en"
 
 
 def main(options: Options) -> None:

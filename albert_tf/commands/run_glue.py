@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from typing import Annotated
 
 import numpy as np
 from absl import logging
 
-from albert_tf import options as fields
 from albert_tf.commands import flags
 from albert_tf.commands.command_runs import run_process
+from albert_tf.options import Config
 from albert_tf.tasks.classification.config import ClassifierConfig
 from albert_tf.tasks.classification.data import TASKS, read_label_ids
 from albert_tf.training.config import RESULTS
@@ -47,10 +48,11 @@ _OF_A_TASK = ("task_name", "task_config", "output_dir", "export_dir", "init_chec
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(ClassifierConfig):
     # Each task's run gets the flags that are set.
-    data_dir: str = fields.required("Folder that contains GLUE's folders (CoLA, MNLI, ...).")
+    data_dir: Annotated[
+        str, "Folder that contains GLUE's folders (CoLA, MNLI, ...)."] = dataclasses.field()  # required here
 
     def __post_init__(self) -> None:
-        fields.Config.__post_init__(self)  # what a run needs besides is set for each task
+        Config.__post_init__(self)  # what a run needs besides is set for each task
 
 
 def main(options: Options) -> None:

@@ -16,12 +16,12 @@ import dataclasses
 import functools
 import signal
 from types import FrameType
-from typing import TYPE_CHECKING, Callable
+from typing import TYPE_CHECKING, Annotated, Callable
 
 from absl import logging
 
-from albert_tf import options as fields
 from albert_tf.utils import bounds
+from albert_tf.utils.bounds import OneOf
 from albert_tf.utils.imports import check_installed
 from albert_tf.utils.processes import ending_signals, leave_terminal
 from albert_tf.utils.progress import count_of
@@ -34,25 +34,26 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(VocabularySource, VectorSize, Prompt, FirstLayers):
-    init_checkpoint: tuple[str, ...] = fields.strings(
-        (), "Weights: a released directory or its .tar.gz, a checkpoint, a run's directory, a Hugging Face folder, or "
-        "hf://org/name on the Hugging Face Hub. Repeat the flag for several models.")
-    onnx_model: tuple[str, ...] = fields.strings(
-        (), "Directory of an ONNX model that export_to_onnx has written, or its .onnx file. "
-        "Repeat the flag for several models.")
-    model: str | None = fields.choice(
-        None, HEAD_NAMES, "The kind of the models of --init_checkpoint, which decides which heads they have. "
-        "Default: inferred from the names of the variables.")
-    host: str = fields.string(
-        "127.0.0.1", "Address to listen on. The default accepts connections from this machine only. There is no "
-        "password: whoever reaches another address can use the models.")
-    port: int = fields.integer(8501, "Port to listen on. 0: any free port.", bounds.Bounds(0, 65_535))
-    top_k: int = fields.integer(5, "Number of pieces to show for each mask.", bounds.CANDIDATES)
-    predict_batch_size: int = fields.integer(16, "Largest number of rows of a batch.", bounds.BATCH_SIZE)
-    allowed_hosts: tuple[str, ...] = fields.strings(
-        (), "Name or address of a host, without its port, to which requests may be sent, such as a proxy in front of "
-        "the server. Repeat the flag for several. Default: only loopback hosts, or any if --host is another address.")
-    max_body_bytes: int = fields.integer(1_000_000, "Largest size of a request, in bytes.", bounds.TOKENS)
+    init_checkpoint: Annotated[
+        tuple[str, ...], "Weights: a released directory or its .tar.gz, a checkpoint, a run's directory, a Hugging "
+        "Face folder, or hf://org/name on the Hugging Face Hub. Repeat the flag for several models."] = ()
+    onnx_model: Annotated[
+        tuple[str, ...], "Directory of an ONNX model that export_to_onnx has written, or its .onnx file. Repeat the "
+        "flag for several models."] = ()
+    model: Annotated[
+        str | None, OneOf(HEAD_NAMES), "The kind of the models of --init_checkpoint, which decides which heads they "
+        "have. Default: inferred from the names of the variables."] = None
+    host: Annotated[
+        str, "Address to listen on. The default accepts connections from this machine only. There is no password: "
+        "whoever reaches another address can use the models."] = "127.0.0.1"
+    port: Annotated[int, bounds.Bounds(0, 65_535), "Port to listen on. 0: any free port."] = 8501
+    top_k: Annotated[int, bounds.CANDIDATES, "Number of pieces to show for each mask."] = 5
+    predict_batch_size: Annotated[int, bounds.BATCH_SIZE, "Largest number of rows of a batch."] = 16
+    allowed_hosts: Annotated[
+        tuple[str, ...], "Name or address of a host, without its port, to which requests may be sent, such as a proxy "
+        "in front of the server. Repeat the flag for several. Default: only loopback hosts, or any if --host is "
+        "another address."] = ()
+    max_body_bytes: Annotated[int, bounds.TOKENS, "Largest size of a request, in bytes."] = 1_000_000
 
 
 def main(options: Options) -> None:

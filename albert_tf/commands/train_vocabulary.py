@@ -9,31 +9,30 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from typing import Annotated
 
 from absl import logging
 
-from albert_tf import options as fields
 from albert_tf.commands import flags
-from albert_tf.data.rows import read_document_lines, text_column_option
+from albert_tf.data.rows import read_document_lines, text_column_help
+from albert_tf.options import Config
 from albert_tf.text.vocabulary import train_vocabulary
 from albert_tf.utils import bounds
 from albert_tf.utils.files import expand_globs
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(fields.Config):
-    input_file: str = fields.required("Comma-separated list of paths and globs of text files, with one sentence per "
-                                      "line.")
-    text_column: str | None = text_column_option("document, with a sentence on each line")
-    model_prefix: str = fields.required("Path of the outputs without extension: PREFIX.model and PREFIX.vocab are "
-                                        "written.")
-    vocab_size: int = fields.integer(
-        30000, "Number of pieces of the vocabulary, including special ones.", bounds.VOCAB_SIZE.at_least(20))
-    fit_vocab_size: bool = fields.boolean(
-        False, "Whether to make a smaller vocabulary if the text is too small for --vocab_size: three quarters of the "
-        "largest possible number of pieces.")
-    do_lower_case: bool = fields.boolean(True, "Whether to lower-case the text.")
-    keep_accents: bool = fields.boolean(False, "Whether to keep accents, which the release removes.")
+class Options(Config):
+    input_file: Annotated[str, "Comma-separated list of paths and globs of text files, with one sentence per line."]
+    text_column: Annotated[str | None, text_column_help("document, with a sentence on each line")] = None
+    model_prefix: Annotated[str, "Path of the outputs without extension: PREFIX.model and PREFIX.vocab are written."]
+    vocab_size: Annotated[
+        int, bounds.VOCAB_SIZE.at_least(20), "Number of pieces of the vocabulary, including special ones."] = 30000
+    fit_vocab_size: Annotated[
+        bool, "Whether to make a smaller vocabulary if the text is too small for --vocab_size: three quarters of the "
+        "largest possible number of pieces."] = False
+    do_lower_case: Annotated[bool, "Whether to lower-case the text."] = True
+    keep_accents: Annotated[bool, "Whether to keep accents, which the release removes."] = False
 
 
 def main(options: Options) -> None:

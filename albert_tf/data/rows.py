@@ -23,7 +23,6 @@ from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeV
 
 from absl import logging
 
-from albert_tf import options as fields
 from albert_tf.text.lines import check_compression, read_lines, uncompressed_name
 from albert_tf.utils.files import (
     check_is_file,
@@ -112,11 +111,10 @@ class BadRows:
                 yield row
 
 
-def text_column_option(content: str) -> Any:
-    """An option of the name of the column with the texts of a table. `content` is what a row is, for the help."""
-    return fields.string(
-        None, "Name of the column with the texts, if the input is a table: Parquet, JSON lines, CSV or TSV with a "
-        f"header. Each row is a {content}. Default: the input is text.")
+def text_column_help(content: str) -> str:
+    """The help of an option that names the column with the texts of a table. `content` is what a row is."""
+    return ("Name of the column with the texts, if the input is a table: Parquet, JSON lines, CSV or TSV with a "
+            f"header. Each row is a {content}. Default: the input is text.")
 
 
 def read_rows(path: str, columns: Mapping[str, Column], has_header: bool = True, separator: str | None = None

@@ -13,12 +13,13 @@ models in their runtime (export/onnx/session.py).
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar, Mapping, Protocol, TypeVar
+from typing import Annotated, Any, ClassVar, Mapping, Protocol, TypeVar
 
-from albert_tf import options
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.vectors import MEAN_OR_MAX, POOLINGS
+from albert_tf.options import Checked, Config, Option
 from albert_tf.utils import bounds
+from albert_tf.utils.bounds import OneOf, Range
 from albert_tf.utils.files import check_one_line
 from albert_tf.utils.imports import tensorflow as tf
 
@@ -27,12 +28,8 @@ LEAST_TEMPERATURE = 1e-6
 ACTIVATIONS = ("sigmoid", "identity")
 # The number of choices of RACE.
 NUM_CHOICES = 4
+UNCOMPARED = "not compared"  # the mark of an option in which models may differ and still be averaged
 SomeSettings = TypeVar("SomeSettings", bound="Settings")
-
-
-def _uncompared(field: Any) -> Any:
-    """The option, marked: models may differ in it and still be averaged (--ensemble_checkpoints)."""
-    return dataclasses.field(default=field.default, metadata=dict(field.metadata, is_compared=False))
 
 
 def _check_label_names(name: str, values: Any) -> None:
@@ -68,7 +65,7 @@ def _in_tuples(value: Any) -> Any:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(options.Config):
+class Settings(Config):
     """The settings of any model. Lists become tuples, and a dict becomes pairs.
 
     `head` is the name of the kind of model; None if it is unknown. A wrong value raises ValueError.
@@ -76,13 +73,13 @@ class Settings(options.Config):
 
     head: ClassVar[str | None] = None
 
-    task: str | None = _uncompared(options.string(None, "Name of the task that a run trains on, if it is known."))
-    max_seq_length: int | None = options.integer(
-        None, "Largest number of tokens of a row when raw text is read. None: the default of the code that reads it. "
-        "The model itself takes rows of any length.", bounds.ROW_LENGTH)
-    phonemes: str | None = options.string(
-        None, "Of an encoder of phonemes: the symbol of each id, from 0, and NUL for ids without a symbol. None: "
-        "unknown, or an encoder of text.")
+    task: Annotated[str | None, UNCOMPARED, "Name of the task that a run trains on, if it is known."] = None
+    max_seq_length: Annotated[
+        int | None, bounds.ROW_LENGTH, "Largest number of tokens of a row when raw text is read. None: the default of "
+        "the code that reads it. The model itself takes rows of any length."] = None
+    phonemes: Annotated[
+        str | None, "Of an encoder of phonemes: the symbol of each id, from 0, and NUL for ids without a symbol. None: "
+        "unknown, or an encoder of text."] = None
 
     def __post_init__(self) -> None:
         for name in self.names():
@@ -102,7 +99,8 @@ class Settings(options.Config):
     @classmethod
     def compared_names(cls) -> tuple[str, ...]:
         """The names of the settings in which models must agree to be averaged (--ensemble_checkpoints)."""
-        return tuple(field.name for field in dataclasses.fields(cls) if field.metadata.get("is_compared", True))
+        return tuple(name for name in cls.names()
+                     if not (isinstance(option := cls.DECLARED[name], Option) and UNCOMPARED in option.marks))
 
     def of_class(self, settings_class: type[SomeSettings]) -> SomeSettings:
         """These settings if they are of a class; else the defaults of the class, and what all models have from here."""
@@ -150,8 +148,9 @@ class PhonemePretrainerSettings(Settings):
 class LabelSettings(Settings):
     """The settings of models with labels."""
 
-    label_names: tuple[str, ...] | None = options.value(
-        None, "Name of each label, in the order of the logits. None: they have no names.", _check_label_names)
+    label_names: Annotated[
+        tuple[str, ...] | None, Checked(_check_label_names), "Name of each label, in the order of the logits. None: "
+        "they have no names."] = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -160,26 +159,26 @@ class ClassifierSettings(LabelSettings):
 
     head: ClassVar[str | None] = "classifier"
 
-    window_pooling: str = options.choice("mean", MEAN_OR_MAX, "How the logits of several windows are pooled.")
-    max_windows: int = options.integer(
-        1, "Largest number of windows into which a longer text is split (text/packing.py). 1: it is truncated.",
-        bounds.CANDIDATES)
-    doc_stride: int = options.integer(
-        0, "Tokens from the start of a window to the start of the next. 0: half a window.",
-        bounds.SEQ_LENGTH.at_least(0))
-    multi_label: bool = options.boolean(
-        False, "Whether a text can have several labels: each label has an independent probability.")
-    temperature: float = _uncompared(options.number(
-        1.0, "Number by which logits are divided before they become probabilities. The logits stay as they are.",
-        LEAST_TEMPERATURE))
-    thresholds: tuple[float, ...] | None = _uncompared(options.value(
-        None, "With multi_label, the least probability of each label that is predicted. None: 0.5.",
-        _check_thresholds))
-    activation_fn: str | None = options.choice(
-        None, ACTIVATIONS, "If the logit is the relevance of a passage for a query, the function that makes a score of "
-        "it. None for other models. It is left out if there are several labels.")
-    single_texts: bool = options.boolean(
-        False, "Whether the model was trained on single texts, so that functions of texts refuse a second one.")
+    window_pooling: Annotated[str, OneOf(MEAN_OR_MAX), "How the logits of several windows are pooled."] = "mean"
+    max_windows: Annotated[
+        int, bounds.CANDIDATES, "Largest number of windows into which a longer text is split (text/packing.py). 1: it "
+        "is truncated."] = 1
+    doc_stride: Annotated[
+        int, bounds.SEQ_LENGTH.at_least(0), "Tokens from the start of a window to the start of the next. 0: half a "
+        "window."] = 0
+    multi_label: Annotated[
+        bool, "Whether a text can have several labels: each label has an independent probability."] = False
+    temperature: Annotated[
+        float, Range(LEAST_TEMPERATURE), UNCOMPARED, "Number by which logits are divided before they become "
+        "probabilities. The logits stay as they are."] = 1.0
+    thresholds: Annotated[
+        tuple[float, ...] | None, Checked(_check_thresholds), UNCOMPARED, "With multi_label, the least probability of "
+        "each label that is predicted. None: 0.5."] = None
+    activation_fn: Annotated[
+        str | None, OneOf(ACTIVATIONS), "If the logit is the relevance of a passage for a query, the function that "
+        "makes a score of it. None for other models. It is left out if there are several labels."] = None
+    single_texts: Annotated[
+        bool, "Whether the model was trained on single texts, so that functions of texts refuse a second one."] = False
 
     def probabilities(self, logits: tf.Tensor) -> tf.Tensor:
         """The probabilities of the labels, float32 [batch, num_labels]: they add up to 1 unless multi_label is set."""
@@ -201,9 +200,9 @@ class TokenClassifierSettings(LabelSettings):
 
     head: ClassVar[str | None] = "token_classifier"
 
-    doc_stride: int | None = options.integer(
-        None, "Pieces from the start of a window to the start of the next. 0 or None: half a window.",
-        bounds.SEQ_LENGTH.at_least(0))
+    doc_stride: Annotated[
+        int | None, bounds.SEQ_LENGTH.at_least(0), "Pieces from the start of a window to the start of the next. 0 or "
+        "None: half a window."] = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -212,12 +211,12 @@ class SpanSettings(Settings):
 
     head: ClassVar[str | None] = "span"
 
-    doc_stride: int | None = options.integer(
-        None, "Pieces from the start of a window to the start of the next. None: the default of these functions.",
-        bounds.SEQ_LENGTH.at_least(0))
-    max_query_length: int | None = options.integer(
-        None, "Largest number of pieces of a question. None: the default of these functions.",
-        bounds.SEQ_LENGTH.at_least(0))
+    doc_stride: Annotated[
+        int | None, bounds.SEQ_LENGTH.at_least(0), "Pieces from the start of a window to the start of the next. None: "
+        "the default of these functions."] = None
+    max_query_length: Annotated[
+        int | None, bounds.SEQ_LENGTH.at_least(0), "Largest number of pieces of a question. None: the default of these "
+        "functions."] = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -226,9 +225,9 @@ class ConditionalSpanSettings(SpanSettings):
 
     head: ClassVar[str | None] = "conditional_span"
 
-    null_score_diff_threshold: float | None = _uncompared(options.number(
-        None, "answer_questions and served models give no answer to a question if its cls_logit is above this "
-        "threshold. None: they answer every question."))
+    null_score_diff_threshold: Annotated[
+        float | None, UNCOMPARED, "answer_questions and served models give no answer to a question if its cls_logit is "
+        "above this threshold. None: they answer every question."] = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -237,12 +236,12 @@ class MultipleChoiceSettings(Settings):
 
     head: ClassVar[str | None] = "multiple_choice"
 
-    num_choices: int = options.integer(
-        NUM_CHOICES, "Choices per question, for inputs with all choices of a question in one row (as in the release's "
-        "records).", bounds.CANDIDATES)
-    max_qa_length: int | None = options.integer(
-        None, "Largest number of pieces of question and option together when raw text is read. None: the default of "
-        "choose_options and of served models.", bounds.SEQ_LENGTH.at_least(0))
+    num_choices: Annotated[
+        int, bounds.CANDIDATES, "Choices per question, for inputs with all choices of a question in one row (as in the "
+        "release's records)."] = NUM_CHOICES
+    max_qa_length: Annotated[
+        int | None, bounds.SEQ_LENGTH.at_least(0), "Largest number of pieces of question and option together when raw "
+        "text is read. None: the default of choose_options and of served models."] = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -251,19 +250,19 @@ class SentenceEncoderSettings(Settings):
 
     head: ClassVar[str | None] = "sentence_encoder"
 
-    pooling: str = options.choice("mean", POOLINGS, "How tokens' vectors are pooled, see modeling/vectors.py.")
-    normalize: bool = options.boolean(False, "Whether vectors have length 1.")
-    truncate_dim: int | None = options.integer(
-        None, "Number of dimensions of the vectors; the others are left out before vectors are normalized. None: all.",
-        bounds.WIDTH)
-    prompts: tuple[tuple[str, str], ...] | None = options.value(
-        None, "Texts by name, such as dict(query=\"query: \"). Functions of texts put one of them before each text. "
-        "The model itself reads ids.", _check_prompts)
-    default_prompt_name: str | None = options.string(
-        None, "Name of the prompt that is put before texts unless another is named. None: no prompt.")
-    distillation_depths: tuple[int, ...] = _uncompared(options.whole_numbers(
-        (), "Numbers of first layers that learned the vectors of a teacher as well, so that the model can be cut to "
-        "them.", bounds.LAYERS))
+    pooling: Annotated[str, OneOf(POOLINGS), "How tokens' vectors are pooled, see modeling/vectors.py."] = "mean"
+    normalize: Annotated[bool, "Whether vectors have length 1."] = False
+    truncate_dim: Annotated[
+        int | None, bounds.WIDTH, "Number of dimensions of the vectors; the others are left out before vectors are "
+        "normalized. None: all."] = None
+    prompts: Annotated[
+        tuple[tuple[str, str], ...] | None, Checked(_check_prompts), "Texts by name, such as dict(query=\"query: \"). "
+        "Functions of texts put one of them before each text. The model itself reads ids."] = None
+    default_prompt_name: Annotated[
+        str | None, "Name of the prompt that is put before texts unless another is named. None: no prompt."] = None
+    distillation_depths: Annotated[
+        tuple[int, ...], bounds.LAYERS, UNCOMPARED, "Numbers of first layers that learned the vectors of a teacher as "
+        "well, so that the model can be cut to them."] = ()
 
     def __post_init__(self) -> None:
         for name in ("prompts", "default_prompt_name"):

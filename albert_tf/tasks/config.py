@@ -3,42 +3,51 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar, Mapping, Sequence
+from typing import Annotated, ClassVar, Iterable, Mapping, Sequence
 
-from albert_tf import options as fields
 from albert_tf.devices import SERVED_PRECISIONS
+from albert_tf.options import COMMAS, Config, Requirement
 from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.training.config import Devices, FineTuningTraining
 from albert_tf.utils import bounds
+from albert_tf.utils.bounds import OneOf, Range
 from albert_tf.weights.source import FirstLayers, TrainedSource
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SavedModelExport(fields.Config, group="Export"):
+class SavedModelExport(Config, group="Export"):
     """A SavedModel to export."""
 
-    export_dir: str | None = fields.string(
-        None, "Directory of a SavedModel to export, which accepts texts (for run_tagging also words), ids, or "
-        "serialized tf.Examples. Default: nothing is exported.")
-    export_precision: str | None = fields.choice(
-        None, SERVED_PRECISIONS, "Data type of the exported model's computations. Default: the data type in which this "
-        "command computes.", needs="export_dir")
+    export_dir: Annotated[
+        str | None, "Directory of a SavedModel to export, which accepts texts (for run_tagging also words), ids, or "
+        "serialized tf.Examples. Default: nothing is exported."] = None
+    export_precision: Annotated[
+        str | None, OneOf(SERVED_PRECISIONS), "Data type of the exported model's computations. Default: the data type "
+        "in which this command computes."] = None
+
+    def requirements(self) -> Iterable[Requirement]:  # noqa: D102
+        return [*super().requirements(),
+                Requirement(("export_precision",), bool(self.export_dir), "--export_dir")]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Scoring(fields.Config, group="Export"):
+class Scoring(Config, group="Export"):
     """A dev file on which an export is scored."""
 
-    score_data: str | None = fields.string(
-        None, "Path of a dev file of the model's task, on which the model is scored before and after the export: "
+    score_data: Annotated[
+        str | None, "Path of a dev file of the model's task, on which the model is scored before and after the export: "
         "SQuAD's JSON, CoNLL for tags, JSON lines for multiple choice; for texts and sentence vectors a file with the "
-        "columns of --task_name or --task_config. Default: nothing is scored.")
-    max_score_drop: float | None = fields.number(
-        None, "Largest part of the score that an export of --score_data may lose: 0.005 allows half a per cent. If one "
-        "loses more, nothing is written. Default: any.", 0.0, needs="score_data")
-    task_name: str | None = fields.string(None, "GLUE task of --score_data, such as sst-2.", needs="score_data")
-    task_config: str | None = fields.string(
-        None, "Path of a JSON file that describes another task, as in docs/fine_tuning.md.", needs="score_data")
+        "columns of --task_name or --task_config. Default: nothing is scored."] = None
+    max_score_drop: Annotated[
+        float | None, Range(0.0), "Largest part of the score that an export of --score_data may lose: 0.005 allows "
+        "half a per cent. If one loses more, nothing is written. Default: any."] = None
+    task_name: Annotated[str | None, "GLUE task of --score_data, such as sst-2."] = None
+    task_config: Annotated[
+        str | None, "Path of a JSON file that describes another task, as in docs/fine_tuning.md."] = None
+
+    def requirements(self) -> Iterable[Requirement]:  # noqa: D102
+        return [*super().requirements(),
+                Requirement(("max_score_drop", "task_name", "task_config"), bool(self.score_data), "--score_data")]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,45 +62,45 @@ class FineTuningConfig(SavedModelExport, FirstLayers, group="Runs"):
     LARGEST_INTERVAL: ClassVar[int] = 1000
     RELEASE_STEPS: ClassVar[tuple[int, int] | None] = None
 
-    output_dir: str = fields.required("Directory of checkpoints and results. A run that was started there before is "
-                                      "continued.")
-    source: TrainedSource = fields.part(TrainedSource)
-    training: FineTuningTraining = fields.part(FineTuningTraining)
-    devices: Devices = fields.part(Devices)
-    recipe: str | None = fields.string(
-        None, "Defaults of flags: the name of a file in albert_tf/recipes/ (the paper's hyper-parameters of a task), "
-        "or the path of a JSON file of flags. Flags of the command line take precedence.")
-    do_train: bool = fields.boolean(False, "Whether to train.")
-    do_eval: bool = fields.boolean(
-        False, "Whether to evaluate. With --do_train, each checkpoint is evaluated when it is saved, and before the "
+    output_dir: Annotated[
+        str, "Directory of checkpoints and results. A run that was started there before is continued."]
+    source: TrainedSource = TrainedSource()
+    training: FineTuningTraining = FineTuningTraining()
+    devices: Devices = Devices()
+    recipe: Annotated[
+        str | None, "Defaults of flags: the name of a file in albert_tf/recipes/ (the paper's hyper-parameters of a "
+        "task), or the path of a JSON file of flags. Flags of the command line take precedence."] = None
+    do_train: Annotated[bool, "Whether to train."] = False
+    do_eval: Annotated[
+        bool, "Whether to evaluate. With --do_train, each checkpoint is evaluated when it is saved, and before the "
         "first step, as step 0, initial weights that can do the task already. Without it, the checkpoints of all runs "
-        "in --output_dir are evaluated, or --init_checkpoint if there are none.")
-    do_predict: bool = fields.boolean(
-        False, "Whether to predict, with the best run in --output_dir (its best checkpoint, or its latest one if it "
-        "was not evaluated), or with --init_checkpoint if there is no run.")
-    max_seq_length: int | None = fields.integer(
-        None, "Largest number of tokens of an input sequence, including special tokens. A run in --output_dir that is "
-        "not trained further keeps the length that it was trained with. Default: the length of the run in "
-        "--output_dir; for a new run 512 (run_squad: 384; run_tagging and run_sentence_embeddings: 128), or the "
-        "model's max_position_embeddings if that is smaller.", bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 1))
-    pad_to_max_length: bool = fields.boolean(
-        False, "Whether to pad every batch to --max_seq_length, as in the release. If false, a batch is padded to the "
-        "shortest of several lengths that its examples fit in.")
-    group_by_length: bool = fields.boolean(
-        True, "Whether the examples of a training batch have similar lengths, which saves "
-        "the time of padding. If false, they are drawn at random, as in the release.")
-    eval_batch_size: int = fields.integer(
-        8, "Number of examples in an evaluation step, summed over all devices.", bounds.BATCH_SIZE)
-    predict_batch_size: int = fields.integer(
-        8, "Number of examples in a prediction step, summed over all devices.", bounds.BATCH_SIZE)
-    cached_dir: str | None = fields.string(
-        None, "Directory in which features are cached as records. Default: --output_dir.")
-    num_runs: int = fields.integer(
-        1, "Number of runs, with the seeds --random_seed, --random_seed + 1, ... Each run has a separate directory. "
-        "The medians of their results are reported, and the best run predicts.", bounds.RUNS)
-    ensemble_checkpoints: tuple[str, ...] = fields.names(
-        (), "Comma-separated list of checkpoints, to average their predictions. Default: only the run's checkpoint "
-        "predicts.")
+        "in --output_dir are evaluated, or --init_checkpoint if there are none."] = False
+    do_predict: Annotated[
+        bool, "Whether to predict, with the best run in --output_dir (its best checkpoint, or its latest one if it was "
+        "not evaluated), or with --init_checkpoint if there is no run."] = False
+    max_seq_length: Annotated[
+        int | None, bounds.SEQ_LENGTH.at_least(SPECIAL_TOKENS + 1), "Largest number of tokens of an input sequence, "
+        "including special tokens. A run in --output_dir that is not trained further keeps the length that it was "
+        "trained with. Default: the length of the run in --output_dir; for a new run 512 (run_squad: 384; run_tagging "
+        "and run_sentence_embeddings: 128), or the model's max_position_embeddings if that is smaller."] = None
+    pad_to_max_length: Annotated[
+        bool, "Whether to pad every batch to --max_seq_length, as in the release. If false, a batch is padded to the "
+        "shortest of several lengths that its examples fit in."] = False
+    group_by_length: Annotated[
+        bool, "Whether the examples of a training batch have similar lengths, which saves the time of padding. If "
+        "false, they are drawn at random, as in the release."] = True
+    eval_batch_size: Annotated[
+        int, bounds.BATCH_SIZE, "Number of examples in an evaluation step, summed over all devices."] = 8
+    predict_batch_size: Annotated[
+        int, bounds.BATCH_SIZE, "Number of examples in a prediction step, summed over all devices."] = 8
+    cached_dir: Annotated[
+        str | None, "Directory in which features are cached as records. Default: --output_dir."] = None
+    num_runs: Annotated[
+        int, bounds.RUNS, "Number of runs, with the seeds --random_seed, --random_seed + 1, ... Each run has a "
+        "separate directory. The medians of their results are reported, and the best run predicts."] = 1
+    ensemble_checkpoints: Annotated[
+        tuple[str, ...], COMMAS, "Comma-separated list of checkpoints, to average their predictions. Default: only the "
+        "run's checkpoint predicts."] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from typing import Annotated, ClassVar, Iterable
 
 from absl import logging
 
-from albert_tf import options as fields
 from albert_tf.devices import PRECISIONS
-from albert_tf.options import Config
+from albert_tf.options import Config, Requirement
 from albert_tf.utils import bounds
+from albert_tf.utils.bounds import OneOf, Range
 from albert_tf.utils.progress import count_of
 
 RESULTS = "eval_results"
@@ -31,52 +32,54 @@ _EVALUATIONS = 5  # that a short run has at least
 class Precision(Config, group="Devices"):
     """The data type of computations."""
 
-    precision: str = fields.choice("float32", PRECISIONS, "Data type of the model's computations. Its variables are "
-                                    "always float32.")
+    precision: Annotated[
+        str, OneOf(PRECISIONS), "Data type of the model's computations. Its variables are always float32."] = "float32"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Devices(Precision, group="Devices"):
     """The devices that compute steps, evaluations and predictions, and how they do (training/run.py: set_up)."""
 
-    cpu_parts: int = fields.integer(
-        0, "Largest number of equal parts of a batch that a CPU computes at the same time. 0: a part for each core, "
-        f"but at most {MOST_PARTS}; one part with --jit_compile or several devices, and where the loss compares texts.",
-        bounds.WORKERS.at_least(0))
-    jit_compile: bool = fields.boolean(
-        False, "Whether to compile the whole computation of gradients and predictions with XLA. "
-        "Without this flag, XLA compiles only the LayerNorm, softmax and activations of training "
-        "(albert_tf/modeling/operations.py).")
-    runtime: str = fields.choice(
-        "tensorflow", RUNTIMES, "What computes steps, evaluations and predictions. jax: jax, on all devices that it "
-        "finds; TensorFlow reads the data and writes the files on the host (docs/devices.md).")
-    shard_weights: bool = fields.boolean(
-        False, "Whether each device of a machine holds a share of the weights and of the optimizer's moments instead "
-        "of all of them, for models that are too large for a device.", needs="runtime=jax")
-    jax_cache_dir: str | None = fields.string(
-        None, "Directory of compiled programs, so that a second run starts sooner. Default: nothing is kept.",
-        needs="runtime=jax")
-    jax_coordinator: str | None = fields.string(
-        None, "Address, host:port, of the first of several processes that train together. auto: jax finds it, and the "
-        "numbers of processes, in the environment of a cluster, such as a TPU pod or Slurm. Default: one process.",
-        needs="runtime=jax")
-    jax_num_processes: int | None = fields.integer(
-        None, "Number of processes that train together.", bounds.DEVICES, needs="jax_coordinator")
-    jax_process_id: int | None = fields.integer(
-        None, "Number of this process, from 0. Process 0 writes the files.", bounds.DEVICES.at_least(0),
-        needs="jax_coordinator")
-    distribution_strategy: str = fields.choice(
-        "auto", STRATEGIES, "The devices that share a step. auto: all workers if TF_CONFIG names several; otherwise "
-        "all GPUs if there are several; otherwise one device.")
-    use_tpu: bool = fields.boolean(False, "The release's name for --distribution_strategy=tpu.")
-    tpu_name: str | None = fields.string(None, "Name of the TPU, or its grpc:// address.")
-    tpu_zone: str | None = fields.string(None, "Zone of the TPU. Default: the zone of this machine.")
-    gcp_project: str | None = fields.string(
-        None, "Google Cloud project of the TPU. Default: the project of this machine.")
-    master: str | None = fields.string(None, "Address of the TPU. If it is set, --tpu_name is ignored.")
-    num_tpu_cores: int = fields.integer(
-        8, "Has no effect, since TensorFlow 2 detects the number of cores. Scripts for the release can set it.",
-        bounds.DEVICES)
+    cpu_parts: Annotated[
+        int, bounds.WORKERS.at_least(0), "Largest number of equal parts of a batch that a CPU computes at the same "
+        f"time. 0: a part for each core, but at most {MOST_PARTS}; one part with --jit_compile or several devices, and "
+        "where the loss compares texts."] = 0
+    jit_compile: Annotated[
+        bool, "Whether to compile the whole computation of gradients and predictions with XLA. Without this flag, XLA "
+        "compiles only the LayerNorm, softmax and activations of training (albert_tf/modeling/operations.py)."] = False
+    runtime: Annotated[
+        str, OneOf(RUNTIMES), "What computes steps, evaluations and predictions. jax: jax, on all devices that it "
+        "finds; TensorFlow reads the data and writes the files on the host (docs/devices.md)."] = "tensorflow"
+    shard_weights: Annotated[
+        bool, "Whether each device of a machine holds a share of the weights and of the optimizer's moments instead of "
+        "all of them, for models that are too large for a device."] = False
+    jax_cache_dir: Annotated[
+        str | None, "Directory of compiled programs, so that a second run starts sooner. Default: nothing is "
+        "kept."] = None
+    jax_coordinator: Annotated[
+        str | None, "Address, host:port, of the first of several processes that train together. auto: jax finds it, "
+        "and the numbers of processes, in the environment of a cluster, such as a TPU pod or Slurm. Default: one "
+        "process."] = None
+    jax_num_processes: Annotated[int | None, bounds.DEVICES, "Number of processes that train together."] = None
+    jax_process_id: Annotated[
+        int | None, bounds.DEVICES.at_least(0), "Number of this process, from 0. Process 0 writes the files."] = None
+    distribution_strategy: Annotated[
+        str, OneOf(STRATEGIES), "The devices that share a step. auto: all workers if TF_CONFIG names several; "
+        "otherwise all GPUs if there are several; otherwise one device."] = "auto"
+    use_tpu: Annotated[bool, "The release's name for --distribution_strategy=tpu."] = False
+    tpu_name: Annotated[str | None, "Name of the TPU, or its grpc:// address."] = None
+    tpu_zone: Annotated[str | None, "Zone of the TPU. Default: the zone of this machine."] = None
+    gcp_project: Annotated[str | None, "Google Cloud project of the TPU. Default: the project of this machine."] = None
+    master: Annotated[str | None, "Address of the TPU. If it is set, --tpu_name is ignored."] = None
+    num_tpu_cores: Annotated[
+        int, bounds.DEVICES, "Has no effect, since TensorFlow 2 detects the number of cores. Scripts for the release "
+        "can set it."] = 8
+
+    def requirements(self) -> Iterable[Requirement]:  # noqa: D102
+        return [*super().requirements(),
+                Requirement(("shard_weights", "jax_cache_dir", "jax_coordinator"), self.runtime == "jax",
+                            "--runtime=jax"),
+                Requirement(("jax_num_processes", "jax_process_id"), bool(self.jax_coordinator), "--jax_coordinator")]
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -101,50 +104,52 @@ class Devices(Precision, group="Devices"):
 class Training(Config, group="Training"):
     """How a model is trained."""
 
-    optimizer: str = fields.choice("adamw", OPTIMIZERS, "The optimizer.")
-    bias_correction: bool = fields.boolean(
-        False, "Whether the optimizer corrects the bias of its moments, as AdamW of PyTorch "
-        "and of Keras does. The release does not, so its early updates are larger.")
-    learning_rate: float = fields.number(5e-5, "The peak learning rate, after the warm-up.", 0.0)
-    train_batch_size: int = fields.integer(
-        32, "Number of examples in a training step, summed over all devices.", bounds.BATCH_SIZE)
-    gradient_accumulation_steps: int = fields.integer(
-        1, "Number of micro-batches into which each device splits its part of "
-        "a batch. They are computed one after the other: more micro-batches need less memory.", bounds.BATCH_SIZE)
-    gradient_checkpointing: bool = fields.boolean(
-        False, "Whether to recompute a layer's activations for its gradients instead "
-        "of keeping them in memory. This needs less memory and more time.")
-    save_checkpoints_steps: int | None = fields.integer(
-        None, "Number of steps between two checkpoints, and between two evaluations. Default: a fifth of the run, but "
-        "at most 1,000 (run_pretraining: 5,000; run_race, run_tagging and run_sentence_embeddings: 100).", bounds.STEPS)
-    keep_checkpoint_max: int = fields.integer(
-        5, "Number of the latest checkpoints to keep, besides the best one.", bounds.STEPS)
-    iterations_per_loop: int = fields.integer(
-        1000, "On TPU, by TensorFlow, the largest number of steps between two returns to the "
-        "host. It has no effect on other devices, nor with --runtime=jax.", bounds.STEPS)
-    random_seed: int = fields.integer(
-        12345, "Seed of the initial weights, the order of the data, dynamic masks and dropout.", bounds.SEED)
+    optimizer: Annotated[str, OneOf(OPTIMIZERS), "The optimizer."] = "adamw"
+    bias_correction: Annotated[
+        bool, "Whether the optimizer corrects the bias of its moments, as AdamW of PyTorch and of Keras does. The "
+        "release does not, so its early updates are larger."] = False
+    learning_rate: Annotated[float, Range(0.0), "The peak learning rate, after the warm-up."] = 5e-5
+    train_batch_size: Annotated[
+        int, bounds.BATCH_SIZE, "Number of examples in a training step, summed over all devices."] = 32
+    gradient_accumulation_steps: Annotated[
+        int, bounds.BATCH_SIZE, "Number of micro-batches into which each device splits its part of a batch. They are "
+        "computed one after the other: more micro-batches need less memory."] = 1
+    gradient_checkpointing: Annotated[
+        bool, "Whether to recompute a layer's activations for its gradients instead of keeping them in memory. This "
+        "needs less memory and more time."] = False
+    save_checkpoints_steps: Annotated[
+        int | None, bounds.STEPS, "Number of steps between two checkpoints, and between two evaluations. Default: a "
+        "fifth of the run, but at most 1,000 (run_pretraining: 5,000; run_race, run_tagging and "
+        "run_sentence_embeddings: 100)."] = None
+    keep_checkpoint_max: Annotated[
+        int, bounds.STEPS, "Number of the latest checkpoints to keep, besides the best one."] = 5
+    iterations_per_loop: Annotated[
+        int, bounds.STEPS, "On TPU, by TensorFlow, the largest number of steps between two returns to the host. It has "
+        "no effect on other devices, nor with --runtime=jax."] = 1000
+    random_seed: Annotated[
+        int, bounds.SEED, "Seed of the initial weights, the order of the data, dynamic masks and dropout."] = 12345
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FineTuningTraining(Training, group="Training"):
     """How a model is fine-tuned: also for how long, and which of its weights."""
 
-    num_train_epochs: float | None = fields.number(
-        None, "Number of passes over the training examples. The number of steps is this number times examples divided "
-        "by --train_batch_size. Default: 3.", 0.0)
-    train_step: int | None = fields.integer(
-        None, "Number of training steps, instead of --num_train_epochs. Default as in the release: 1,000 for tasks of "
-        "GLUE and 12,000 for RACE.", bounds.STEPS)
-    warmup_proportion: float | None = fields.number(
-        None, "Share of the training steps, from 0 to 1, in which the learning rate increases from 0 to its peak. "
-        "Default: 0.1.", 0.0, 1.0)
-    warmup_step: int | None = fields.integer(
-        None, "Number of warm-up steps, instead of --warmup_proportion. Default without a recipe and epochs, as in the "
-        "release: 0 for tasks of GLUE and 1,000 for RACE.", bounds.STEPS.at_least(0))
-    trainable: str = fields.string(
-        ALL, "The weights that train. all: all. head: the head, with the pooler if the head reads it. last_K, such as "
-        "last_2: the head and the last K layers, which needs layers that do not share their weights with earlier ones.")
+    num_train_epochs: Annotated[
+        float | None, Range(0.0), "Number of passes over the training examples. The number of steps is this number "
+        "times examples divided by --train_batch_size. Default: 3."] = None
+    train_step: Annotated[
+        int | None, bounds.STEPS, "Number of training steps, instead of --num_train_epochs. Default as in the release: "
+        "1,000 for tasks of GLUE and 12,000 for RACE."] = None
+    warmup_proportion: Annotated[
+        float | None, Range(0.0, 1.0), "Share of the training steps, from 0 to 1, in which the learning rate increases "
+        "from 0 to its peak. Default: 0.1."] = None
+    warmup_step: Annotated[
+        int | None, bounds.STEPS.at_least(0), "Number of warm-up steps, instead of --warmup_proportion. Default "
+        "without a recipe and epochs, as in the release: 0 for tasks of GLUE and 1,000 for RACE."] = None
+    trainable: Annotated[
+        str, "The weights that train. all: all. head: the head, with the pooler if the head reads it. last_K, such as "
+        "last_2: the head and the last K layers, which needs layers that do not share their weights with earlier "
+        "ones."] = ALL
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -207,20 +212,25 @@ def default_interval(num_train_steps: int, largest: int) -> int:
 class TeacherConfig(Config):
     """The teacher of a model."""
 
-    teacher_checkpoint: str | None = fields.string(
-        None, "Weights of a teacher, a trained model, in any format of --init_checkpoint. The model learns from the "
-        "teacher's outputs. In fine-tuning, they are computed once and cached in --cached_dir.")
+    teacher_checkpoint: Annotated[
+        str | None, "Weights of a teacher, a trained model, in any format of --init_checkpoint. The model learns from "
+        "the teacher's outputs. In fine-tuning, they are computed once and cached in --cached_dir."] = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Distillation(TeacherConfig):
     """Distillation beside the labels of a task."""
 
-    distillation_temperature: float = fields.number(
-        1.0, "Number by which the logits of teacher and model are divided before they are compared: above 1, labels "
-        "that the teacher finds unlikely count more. It has no effect on a regression.", 1e-3,
-        needs="teacher_checkpoint|teacher_scores")
-    distillation_alpha: float = fields.number(
-        0.5, "Weight, from 0 to 1, of the difference from the teacher in the loss. The loss of the labels has the "
-        "rest. 0: the teacher is not used; 1: the labels are not used.", 0.0, 1.0,
-        needs="teacher_checkpoint|teacher_scores")
+    TEACHERS: ClassVar[tuple[str, ...]] = ("teacher_checkpoint",)  # the options that name one
+
+    distillation_temperature: Annotated[
+        float, Range(1e-3), "Number by which the logits of teacher and model are divided before they are compared: "
+        "above 1, labels that the teacher finds unlikely count more. It has no effect on a regression."] = 1.0
+    distillation_alpha: Annotated[
+        float, Range(0.0, 1.0), "Weight, from 0 to 1, of the difference from the teacher in the loss. The loss of the "
+        "labels has the rest. 0: the teacher is not used; 1: the labels are not used."] = 0.5
+
+    def requirements(self) -> Iterable[Requirement]:  # noqa: D102
+        return [*super().requirements(), Requirement(
+            ("distillation_temperature", "distillation_alpha"), any(getattr(self, name) for name in self.TEACHERS),
+            " or ".join(f"--{name}" for name in self.TEACHERS))]

@@ -2,7 +2,7 @@
 
 Configs check them, and so do the flags that set their options::
 
-    max_seq_length: int = fields.integer(512, "Largest number of tokens of an example.", bounds.SEQ_LENGTH)
+    max_seq_length: Annotated[int, bounds.SEQ_LENGTH, "Largest number of tokens of an example."] = 512
 """
 
 from __future__ import annotations
@@ -27,6 +27,27 @@ class Bounds(NamedTuple):
     def at_least(self, lower: int) -> Bounds:
         """Bounds with another lower bound and the same upper bound."""
         return Bounds(lower, self.upper)
+
+
+class Range(NamedTuple):
+    """The smallest and the largest allowed finite number; None: any."""
+
+    lower: float | None = None
+    upper: float | None = None
+
+    def check(self, name: str, value: Any) -> None:
+        """Raises a ValueError with name and value unless the value is a finite number within the bounds."""
+        check_finite(name, value, self.lower, self.upper)
+
+
+class OneOf(NamedTuple):
+    """Choices."""
+
+    values: Collection[str]
+
+    def check(self, name: str, value: Any) -> None:
+        """Raises a ValueError with name and value if the value is none of the choices."""
+        check_one_of(name, value, self.values)
 
 
 def check_finite(name: str, value: Any, lower: float | None = None, upper: float | None = None) -> None:

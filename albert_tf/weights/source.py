@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Any, Mapping
+from typing import Annotated, Any, Mapping
 
-from albert_tf import options as fields
 from albert_tf.modeling.settings import SentenceEncoderSettings, Settings
 from albert_tf.modeling.vectors import POOLINGS
 from albert_tf.options import Config
 from albert_tf.utils import bounds
+from albert_tf.utils.bounds import OneOf
 from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.weights.heads import HEAD_NAMES
 from albert_tf.weights.runs import BEST
@@ -29,17 +29,18 @@ SOURCE_OPTIONS = ("init_checkpoint", "albert_hub_module_handle", "albert_config_
 class VocabularySource(Config, group="Model"):
     """A vocabulary, its casing and its accents."""
 
-    spm_model_file: str | None = fields.string(
-        None, "Path of the SentencePiece model. Default: the one that comes with the weights, if there are any.")
-    vocab_file: str | None = fields.string(
-        None, "Path of the WordPiece vocabulary, for models without a SentencePiece model: it is ignored if "
-        "--spm_model_file is set. Default: the one that comes with the weights, if there are any.")
-    do_lower_case: bool | None = fields.boolean(
-        None, "Whether to lower-case text. Default: as stored with the weights or the vocabulary, or true if nothing "
-        "is stored.")
-    keep_accents: bool | None = fields.boolean(
-        None, "Whether to keep accents, which the release removes. Default: as stored with the weights or the "
-        "vocabulary, or false if nothing is stored.")
+    spm_model_file: Annotated[
+        str | None, "Path of the SentencePiece model. Default: the one that comes with the weights, if there are "
+        "any."] = None
+    vocab_file: Annotated[
+        str | None, "Path of the WordPiece vocabulary, for models without a SentencePiece model: it is ignored if "
+        "--spm_model_file is set. Default: the one that comes with the weights, if there are any."] = None
+    do_lower_case: Annotated[
+        bool | None, "Whether to lower-case text. Default: as stored with the weights or the vocabulary, or true if "
+        "nothing is stored."] = None
+    keep_accents: Annotated[
+        bool | None, "Whether to keep accents, which the release removes. Default: as stored with the weights or the "
+        "vocabulary, or false if nothing is stored."] = None
 
     @property
     def user_vocabulary(self) -> VocabularyFiles:
@@ -51,16 +52,16 @@ class VocabularySource(Config, group="Model"):
 class Source(VocabularySource, group="Model"):
     """A model: its weights, its config and its vocabulary."""
 
-    albert_config_file: str | None = fields.string(
-        None, "Path of the model's albert_config.json, or the name of a published size (albert_base_v2). Default: the "
-        "config of the weights.")
-    init_checkpoint: str | None = fields.string(
-        None, "Initial weights: a released directory or its .tar.gz (a path or a URL), a checkpoint, a run's directory "
-        "(of several runs the best), a Hugging Face folder, a preset of keras-hub, "
-        "hf://org/name[@revision][/subfolder] on the Hugging Face Hub, a TF-Hub module, or "
-        "albert_tiny_en, which comes with the package.")
-    albert_hub_module_handle: str | None = fields.string(
-        None, "Path or URL of a TF-Hub module with the initial weights, instead of --init_checkpoint.")
+    albert_config_file: Annotated[
+        str | None, "Path of the model's albert_config.json, or the name of a published size (albert_base_v2). "
+        "Default: the config of the weights."] = None
+    init_checkpoint: Annotated[
+        str | None, "Initial weights: a released directory or its .tar.gz (a path or a URL), a checkpoint, a run's "
+        "directory (of several runs the best), a Hugging Face folder, a preset of keras-hub, "
+        "hf://org/name[@revision][/subfolder] on the Hugging Face Hub, a TF-Hub module, or albert_tiny_en, which comes "
+        "with the package."] = None
+    albert_hub_module_handle: Annotated[
+        str | None, "Path or URL of a TF-Hub module with the initial weights, instead of --init_checkpoint."] = None
     unshare_layers: bool = False
 
     @property
@@ -80,14 +81,15 @@ class Source(VocabularySource, group="Model"):
 class TrainedSource(Source, group="Model"):
     """A model to train: also its dropout and its sharing."""
 
-    hidden_dropout_prob: float | None = fields.number(
-        None, "Dropout rate, from 0 to 1, of the embeddings and of each layer's outputs in training. Default: the "
-        "config's.")
-    attention_probs_dropout_prob: float | None = fields.number(
-        None, "Dropout rate, from 0 to 1, of the attention probabilities in training. Default: the config's.")
-    unshare_layers: bool = fields.boolean(
-        False, "Whether to give each layer a copy of the weights that layers share. The outputs are the same at the "
-        "start; training then changes each copy separately.")
+    hidden_dropout_prob: Annotated[
+        float | None, "Dropout rate, from 0 to 1, of the embeddings and of each layer's outputs in training. Default: "
+        "the config's."] = None
+    attention_probs_dropout_prob: Annotated[
+        float | None, "Dropout rate, from 0 to 1, of the attention probabilities in training. Default: the "
+        "config's."] = None
+    unshare_layers: Annotated[
+        bool, "Whether to give each layer a copy of the weights that layers share. The outputs are the same at the "
+        "start; training then changes each copy separately."] = False
 
     @property
     def dropout(self) -> Mapping[str, float]:
@@ -101,27 +103,27 @@ class TrainedSource(Source, group="Model"):
 class HeadChoice(Config, group="Model"):
     """The head of a model (see ChosenModel.head)."""
 
-    model: str | None = fields.choice(
-        None, HEAD_NAMES, "The kind of model, which decides which head it has; encoder: none. Default: as stored with "
-        "the weights, or inferred from the names of the variables.")
+    model: Annotated[
+        str | None, OneOf(HEAD_NAMES), "The kind of model, which decides which head it has; encoder: none. Default: as "
+        "stored with the weights, or inferred from the names of the variables."] = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FirstLayers(Config, group="Model"):
     """A model that is cut after one of its first layers."""
 
-    num_layers: int | None = fields.integer(
-        None, "Number of layers, from the first on, that a trained model is cut to. Unless it was trained for that "
-        "number (--distillation_depths), it may need further training. Default: all.", bounds.LAYERS)
+    num_layers: Annotated[
+        int | None, bounds.LAYERS, "Number of layers, from the first on, that a trained model is cut to. Unless it was "
+        "trained for that number (--distillation_depths), it may need further training. Default: all."] = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReleasedCheckpoint(Config, group="Model"):
     """The release's option of a checkpoint in --albert_directory."""
 
-    checkpoint_name: str | None = fields.string(
-        None, f"Name of the checkpoint in --albert_directory. Default: {BEST}, or if it does not exist the latest or "
-        "the only checkpoint.")
+    checkpoint_name: Annotated[
+        str | None, f"Name of the checkpoint in --albert_directory. Default: {BEST}, or if it does not exist the "
+        "latest or the only checkpoint."] = None
 
     def checkpoint_in(self, directory: str) -> str:
         """The path of the checkpoint, or the directory itself if nothing is set and the default does not exist."""
@@ -136,55 +138,55 @@ class ReleasedCheckpoint(Config, group="Model"):
 class Sharing(Config):
     """A model that becomes smaller, or gets wider embeddings."""
 
-    embedding_size: int | None = fields.integer(
-        None, "Another embedding size (E) for the written model, which then needs further training. A larger one: new "
-        "columns are random, and the weights that read them start at zero. A smaller one, for a BERT: a singular "
-        "value decomposition of the word table.", bounds.Bounds(1, 2**16))
-    share_layers: int | None = fields.integer(
-        None, "Number of groups of layers in the written model, from a BERT or an ALBERT without sharing. The layers "
-        "of a group share the means of their weights, so the model needs further training. 1: all layers share.",
-        bounds.LAYERS)
+    embedding_size: Annotated[
+        int | None, bounds.Bounds(1, 2**16), "Another embedding size (E) for the written model, which then needs "
+        "further training. A larger one: new columns are random, and the weights that read them start at zero. A "
+        "smaller one, for a BERT: a singular value decomposition of the word table."] = None
+    share_layers: Annotated[
+        int | None, bounds.LAYERS, "Number of groups of layers in the written model, from a BERT or an ALBERT without "
+        "sharing. The layers of a group share the means of their weights, so the model needs further training. 1: all "
+        "layers share."] = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VectorSize(Config, group="Model"):
     """The size of vectors of texts."""
 
-    truncate_dim: int | None = fields.integer(
-        None, "Number of dimensions of sentence vectors; the others are left out before vectors are normalized. "
-        "Default: as stored with the weights, or all if nothing is stored.", bounds.WIDTH)
+    truncate_dim: Annotated[
+        int | None, bounds.WIDTH, "Number of dimensions of sentence vectors; the others are left out before vectors "
+        "are normalized. Default: as stored with the weights, or all if nothing is stored."] = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pooling(VectorSize, group="Model"):
     """The pooling, which makes the vector of a text from the vectors of its tokens, and normalization."""
 
-    pooling: str | None = fields.choice(
-        None, POOLINGS, "The vector of a text: the mean or the maximum over its tokens, the vector of [CLS] (cls), or "
-        "the pooled output (pooler). Default: the pooling that is stored with the weights. If none is stored: mean, "
-        "for export_to_tfhub pooler.")
-    normalize: bool | None = fields.boolean(
-        None, "Whether to scale the vectors of texts to length 1. Default: as stored with the weights, or false if "
-        "nothing is stored.")
+    pooling: Annotated[
+        str | None, OneOf(POOLINGS), "The vector of a text: the mean or the maximum over its tokens, the vector of "
+        "[CLS] (cls), or the pooled output (pooler). Default: the pooling that is stored with the weights. If none is "
+        "stored: mean, for export_to_tfhub pooler."] = None
+    normalize: Annotated[
+        bool | None, "Whether to scale the vectors of texts to length 1. Default: as stored with the weights, or false "
+        "if nothing is stored."] = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Prompt(Config, group="Model"):
     """The prompt of a sentence encoder."""
 
-    prompt_name: str | None = fields.string(
-        None, "Name of the prompt that is put before each text, one of those that are stored with a sentence encoder; "
-        '"": none. Default: the default prompt of the model.')
+    prompt_name: Annotated[
+        str | None, "Name of the prompt that is put before each text, one of those that are stored with a sentence "
+        "encoder; \"\": none. Default: the default prompt of the model."] = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Texts(Config):
     """Texts to compute vectors of."""
 
-    max_seq_length: int | None = fields.integer(
-        None, "Largest number of tokens of a text; longer texts are truncated. Default: the number stored with the "
-        "weights, or the model's max_position_embeddings if none is stored.", bounds.SEQ_LENGTH.at_least(3))
-    batch_size: int = fields.integer(32, "Number of texts in a batch.", bounds.BATCH_SIZE)
+    max_seq_length: Annotated[
+        int | None, bounds.SEQ_LENGTH.at_least(3), "Largest number of tokens of a text; longer texts are truncated. "
+        "Default: the number stored with the weights, or the model's max_position_embeddings if none is stored."] = None
+    batch_size: Annotated[int, bounds.BATCH_SIZE, "Number of texts in a batch."] = 32
 
 
 def replaced_pooling(stored: Settings, config: Pooling, **defaults: Any) -> dict[str, Any]:

@@ -161,14 +161,15 @@ def test_a_wrong_flag_is_one_line(monkeypatch, capsys, argument, message):
 
 _PRINTS = """
 import dataclasses
-from albert_tf import options as fields
+from typing import Annotated
 from albert_tf.commands import app, flags
+from albert_tf.options import COMMAS, NO_PATHS, Config
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(fields.Config):
-    files: tuple[str, ...] = fields.names((), "Paths.")
-    model: tuple[str, ...] = fields.strings((), "NAME=PATH.")
-    text: tuple[str, ...] = fields.texts("Texts.")
+class Options(Config):
+    files: Annotated[tuple[str, ...], COMMAS, "Paths."] = ()
+    model: Annotated[tuple[str, ...], "NAME=PATH."] = ()
+    text: Annotated[tuple[str, ...], NO_PATHS, "Texts."] = ()
 
 flags.define(Options)
 app._import_tensorflow, app._run = lambda: None, lambda main, argv: main()

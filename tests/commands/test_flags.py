@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from typing import Annotated
 
 import pytest
 from absl import flags as absl_flags
@@ -59,8 +60,33 @@ def test_texts_whose_batch_has_the_negatives_are_one_part_unless_parts_are_reque
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Numbers(options.Config):
-    test_rate: float = options.number(0.5, "A rate.", 0.0, 2.0)
-    test_count: int = options.integer(1, "A count.", bounds.Bounds(1, 100))
+    test_rate: Annotated[float, bounds.Range(0.0, 2.0), "A rate."] = 0.5
+    test_count: Annotated[int, bounds.Bounds(1, 100), "A count."] = 1
+
+
+def test_an_option_must_have_limits_and_a_requirement_must_name_an_option():
+    with pytest.raises(TypeError, match="test_count needs limits"):
+        class _NoLimits(options.Config):
+            test_count: Annotated[int, "A count."] = 1
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Misspelt(Numbers):
+        def requirements(self):
+            return [options.Requirement(("test_cuont",), self.test_rate > 0, "--test_rate")]
+
+    with pytest.raises(KeyError, match="test_cuont"):
+        Misspelt()
+
+
+def test_a_subclass_changes_a_default_alone():
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class More(Numbers):
+        test_count: int = 7
+
+    (_, rate), (count, default) = options.declared(More)
+    assert (rate, count.name, count.help, default) == (0.5, "test_count", "A count.", 7)
+    with pytest.raises(ValueError, match="test_count must be a whole number from 1 to 100"):
+        More(test_count=101)
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +174,7 @@ def test_a_short_run_is_evaluated_five_times(steps, interval):
 
 
 def test_manifests_have_all_flags_of_the_model():
-    assert {option.name for option in options.declared(Source)} == set(SOURCE_OPTIONS)
+    assert {option.name for option, _ in options.declared(Source)} == set(SOURCE_OPTIONS)
 
 
 ACTION = dict(output_dir="out", do_train=True, train_file="train.json")

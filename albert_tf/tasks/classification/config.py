@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Iterable, Mapping, Sequence
 
-from albert_tf import options as fields
 from albert_tf.modeling.vectors import MEAN_OR_MAX
+from albert_tf.options import Requirement
 from albert_tf.tasks.classification.data import find_task
 from albert_tf.tasks.classification.table_format import TableFormat, read_table_format
 from albert_tf.tasks.config import FineTuningConfig
 from albert_tf.training.config import Distillation
 from albert_tf.utils import bounds
+from albert_tf.utils.bounds import OneOf, Range
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScoreDistillation(Distillation):
     """Distillation from a model, or from a file of scores."""
 
-    teacher_scores: str | None = fields.string(
-        None, "Path of the scores of the training examples by any model, instead of --teacher_checkpoint: row i has "
-        "example i's logit for each label, before softmax or sigmoid; of a regression its score. "
-        "An .npy file with an array of floating-point numbers, a .safetensors file with one array, or a "
-        ".parquet file with one column, or one column of lists.")
+    TEACHERS: ClassVar[tuple[str, ...]] = ("teacher_checkpoint", "teacher_scores")
+
+    teacher_scores: Annotated[
+        str | None, "Path of the scores of the training examples by any model, instead of --teacher_checkpoint: row i "
+        "has example i's logit for each label, before softmax or sigmoid; of a regression its score. An .npy file with "
+        "an array of floating-point numbers, a .safetensors file with one array, or a .parquet file with one column, "
+        "or one column of lists."] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -37,39 +40,51 @@ class ClassifierConfig(FineTuningConfig):
     ACTIONS: ClassVar[tuple[str, ...]] = (*FineTuningConfig.ACTIONS, "calibrate")
     RELEASE_STEPS: ClassVar[tuple[int, int] | None] = (1000, 0)
 
-    distillation: ScoreDistillation = fields.part(ScoreDistillation)
-    task_name: str | None = fields.string(
-        None, "Name of a GLUE task: cola, mnli, mismnli, mrpc, rte, sst-2, sts-b, qqp, qnli, wnli or ax.")
-    task_config: str | None = fields.string(
-        None, "Path of a JSON file that describes your task, instead of --task_name: its files, columns, "
-        "labels and metrics (docs/fine_tuning.md shows one).")
-    data_dir: str | None = fields.string(None, "Folder that contains GLUE's folders (CoLA, MNLI, ...), or the files of "
-                                         "--task_config. An export does not read it.")
-    classifier_dropout_prob: float = fields.number(0.1, "Dropout rate, from 0 to 1, of the pooled output in training.",
-                                                   0.0, 1.0)
-    calibrate: bool = fields.boolean(False, "Whether to fit, on the dev set, a temperature of the probabilities and, "
-                                     "if a text can have several labels, a threshold for each label. They are stored "
-                                     "with the best run in --output_dir, for predictions, exports and serve.")
-    predict_split: str = fields.choice("test", ["dev", "test"], "The split that --do_predict predicts. Predictions of "
-                                       "a file with labels are also scored.")
-    predict_file: str | None = fields.string(
-        None, "Path of any file to predict instead of the file of --predict_split. It has the same columns; labels are "
-        "optional.", needs="do_predict")
-    excel_separator: str | None = fields.choice(
-        None, [",", ";"], "Write the predictions (.csv) for Excel: with a byte-order mark and this separator, \";\" in "
-        "languages with a decimal comma, which numbers then have. Default: a plain CSV file.", needs="do_predict")
-    threshold_to_export: float | None = fields.number(None, "A number that the exported SavedModel returns with its "
-                                                      "predictions, for clients that compare probabilities with it. "
-                                                      "Default: none.", needs="export_dir")
-    long_texts: str | None = fields.choice(
-        None, ["truncate", *MEAN_OR_MAX], "Handling of texts of more than --max_seq_length tokens. truncate: their "
-        "ends are dropped. mean, max: they are split into overlapping windows, and the logits of a text are the mean "
-        "or the maximum over its windows. Default: truncate, or if nothing is trained as in the model's training.")
-    doc_stride: int = fields.integer(0, "Number of tokens from the start of one window of a long text to the start of "
-                                     "the next. Default: 0, half a window.", bounds.SEQ_LENGTH.at_least(0),
-                                     needs="long_texts=mean,max")
-    max_windows: int = fields.integer(8, "Maximum number of windows of a text. A step needs more memory with more "
-                                      "windows.", bounds.CANDIDATES.at_least(2), needs="long_texts=mean,max")
+    distillation: ScoreDistillation = ScoreDistillation()
+    task_name: Annotated[
+        str | None, "Name of a GLUE task: cola, mnli, mismnli, mrpc, rte, sst-2, sts-b, qqp, qnli, wnli or ax."] = None
+    task_config: Annotated[
+        str | None, "Path of a JSON file that describes your task, instead of --task_name: its files, columns, labels "
+        "and metrics (docs/fine_tuning.md shows one)."] = None
+    data_dir: Annotated[
+        str | None, "Folder that contains GLUE's folders (CoLA, MNLI, ...), or the files of --task_config. An export "
+        "does not read it."] = None
+    classifier_dropout_prob: Annotated[
+        float, Range(0.0, 1.0), "Dropout rate, from 0 to 1, of the pooled output in training."] = 0.1
+    calibrate: Annotated[
+        bool, "Whether to fit, on the dev set, a temperature of the probabilities and, if a text can have several "
+        "labels, a threshold for each label. They are stored with the best run in --output_dir, for predictions, "
+        "exports and serve."] = False
+    predict_split: Annotated[
+        str, OneOf(["dev", "test"]), "The split that --do_predict predicts. Predictions of a file with labels are also "
+        "scored."] = "test"
+    predict_file: Annotated[
+        str | None, "Path of any file to predict instead of the file of --predict_split. It has the same columns; "
+        "labels are optional."] = None
+    excel_separator: Annotated[
+        str | None, OneOf([",", ";"]), "Write the predictions (.csv) for Excel: with a byte-order mark and this "
+        "separator, \";\" in languages with a decimal comma, which numbers then have. Default: a plain CSV "
+        "file."] = None
+    threshold_to_export: Annotated[
+        float | None, "A number that the exported SavedModel returns with its predictions, for clients that compare "
+        "probabilities with it. Default: none."] = None
+    long_texts: Annotated[
+        str | None, OneOf(["truncate", *MEAN_OR_MAX]), "Handling of texts of more than --max_seq_length tokens. "
+        "truncate: their ends are dropped. mean, max: they are split into overlapping windows, and the logits of a "
+        "text are the mean or the maximum over its windows. Default: truncate, or if nothing is trained as in the "
+        "model's training."] = None
+    doc_stride: Annotated[
+        int, bounds.SEQ_LENGTH.at_least(0), "Number of tokens from the start of one window of a long text to the start "
+        "of the next. Default: 0, half a window."] = 0
+    max_windows: Annotated[
+        int, bounds.CANDIDATES.at_least(2), "Maximum number of windows of a text. A step needs more memory with more "
+        "windows."] = 8
+
+    def requirements(self) -> Iterable[Requirement]:  # noqa: D102
+        return [*super().requirements(),
+                Requirement(("predict_file", "excel_separator"), self.do_predict, "--do_predict"),
+                Requirement(("threshold_to_export",), bool(self.export_dir), "--export_dir"),
+                Requirement(("doc_stride", "max_windows"), self.long_texts in MEAN_OR_MAX, "--long_texts=mean or max")]
 
     def __post_init__(self) -> None:
         super().__post_init__()

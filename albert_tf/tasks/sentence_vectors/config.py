@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar, Mapping, Sequence
+from typing import Annotated, ClassVar, Iterable, Mapping, Sequence
 
-from albert_tf import options as fields
-from albert_tf.data.rows import text_column_option
+from albert_tf.data.rows import text_column_help
+from albert_tf.options import Requirement
 from albert_tf.tasks.classification.data import find_task
 from albert_tf.tasks.classification.table_format import TableFormat, read_table_format
 from albert_tf.tasks.config import FineTuningConfig
 from albert_tf.tasks.sentence_vectors.data import DROPOUT
 from albert_tf.training.config import FineTuningTraining, TeacherConfig
 from albert_tf.utils import bounds
+from albert_tf.utils.bounds import OneOf, Range
 from albert_tf.weights.source import Pooling, Prompt
 
 
@@ -24,47 +25,54 @@ class SentenceVectorsConfig(Pooling, Prompt, TeacherConfig, FineTuningConfig):
     LARGEST_INTERVAL: ClassVar[int] = 100
     RELEASE_STEPS: ClassVar[tuple[int, int] | None] = (1000, 100)
 
-    training: FineTuningTraining = fields.part(FineTuningTraining, learning_rate=3e-5, train_batch_size=64)
-    objective: str = fields.choice(
-        "sts", ("sts", "pairs", "simcse", "distillation"),
-        "Training objective. sts: the cosine of two texts predicts STS-B's score. "
-        "pairs: the two texts of a row are nearest to each other in their batch. simcse: like pairs, with each line "
-        f"and the same line under another dropout mask (of the rate {DROPOUT} if the config has no dropout). "
-        "distillation: the vectors of lines are learned from --teacher_checkpoint or --teacher_vectors.")
-    train_file: str | None = fields.string(
-        None, "Path of the training data. For --objective=pairs it is a .tsv or .csv file with two columns and no "
-        "header, or JSON lines or Parquet with text_a and text_b. For --objective=simcse and distillation it is UTF-8 "
-        "text, one text on each line, or a table with --text_column.")
-    text_column: str | None = text_column_option("text")
-    teacher_vectors: str | None = fields.string(
-        None, "Path of the vectors of the lines or rows of --train_file by any model, of any width, instead of "
+    training: FineTuningTraining = FineTuningTraining(learning_rate=3e-5, train_batch_size=64)
+    objective: Annotated[
+        str, OneOf(("sts", "pairs", "simcse", "distillation")), "Training objective. sts: the cosine of two texts "
+        "predicts STS-B's score. pairs: the two texts of a row are nearest to each other in their batch. simcse: like "
+        f"pairs, with each line and the same line under another dropout mask (of the rate {DROPOUT} if the config has "
+        "no dropout). distillation: the vectors of lines are learned from --teacher_checkpoint or "
+        "--teacher_vectors."] = "sts"
+    train_file: Annotated[
+        str | None, "Path of the training data. For --objective=pairs it is a .tsv or .csv file with two columns and "
+        "no header, or JSON lines or Parquet with text_a and text_b. For --objective=simcse and distillation it is "
+        "UTF-8 text, one text on each line, or a table with --text_column."] = None
+    text_column: Annotated[str | None, text_column_help("text")] = None
+    teacher_vectors: Annotated[
+        str | None, "Path of the vectors of the lines or rows of --train_file by any model, of any width, instead of "
         "--teacher_checkpoint: an .npy file with an array of floating-point numbers, a .safetensors file with one "
-        "array, or a .parquet file with one column of lists. Row i is the vector of line i, also if lines are blank.")
-    num_negatives: int = fields.integer(
-        0, "Number of hard negatives of each row of --train_file, for --objective=pairs: texts that do not belong to "
-        "the first one. They are the columns after the second one, or negative_1, negative_2, ... of JSON lines and "
-        "Parquet.", bounds.CANDIDATES.at_least(0), needs="objective=pairs")
-    matryoshka_dims: tuple[int, ...] = fields.whole_numbers(
-        (), "Comma-separated numbers of dimensions, such as 384,192,96. The loss is the sum over vectors that are "
-        "truncated to each of them. Default: vectors are trained as a whole.", bounds.WIDTH)
-    data_dir: str | None = fields.string(None, "Directory that holds GLUE's STS-B, or the files of --task_config.")
-    task_config: str | None = fields.string(
-        None, "Path of a JSON file that describes a regression task on two texts, to use instead of STS-B "
-        "(docs/fine_tuning.md shows one).")
-    best_score: float = fields.number(5.0, "The task's highest score, which corresponds to a cosine of 1.", 1e-6)
-    temperature: float = fields.number(
-        0.05, "Number by which cosines are divided, for the objectives pairs and simcse.", 1e-6,
-        needs="objective=pairs,simcse")
-    whole_batch_negatives: bool = fields.boolean(
-        False, "Whether the objectives pairs and simcse compare the texts of all micro-batches "
+        "array, or a .parquet file with one column of lists. Row i is the vector of line i, also if lines are "
+        "blank."] = None
+    num_negatives: Annotated[
+        int, bounds.CANDIDATES.at_least(0), "Number of hard negatives of each row of --train_file, for "
+        "--objective=pairs: texts that do not belong to the first one. They are the columns after the second one, or "
+        "negative_1, negative_2, ... of JSON lines and Parquet."] = 0
+    matryoshka_dims: Annotated[
+        tuple[int, ...], bounds.WIDTH, "Comma-separated numbers of dimensions, such as 384,192,96. The loss is the sum "
+        "over vectors that are truncated to each of them. Default: vectors are trained as a whole."] = ()
+    data_dir: Annotated[str | None, "Directory that holds GLUE's STS-B, or the files of --task_config."] = None
+    task_config: Annotated[
+        str | None, "Path of a JSON file that describes a regression task on two texts, to use instead of STS-B "
+        "(docs/fine_tuning.md shows one)."] = None
+    best_score: Annotated[float, Range(1e-6), "The task's highest score, which corresponds to a cosine of 1."] = 5.0
+    temperature: Annotated[
+        float, Range(1e-6), "Number by which cosines are divided, for the objectives pairs and simcse."] = 0.05
+    whole_batch_negatives: Annotated[
+        bool, "Whether the objectives pairs and simcse compare the texts of all micro-batches "
         "(--gradient_accumulation_steps), as if the batch were computed at once. It needs only a micro-batch's memory, "
-        "but a step computes vectors twice.", needs="objective=pairs,simcse")
+        "but a step computes vectors twice."] = False
 
-    distillation_depths: tuple[int, ...] = fields.whole_numbers(
-        (), "Comma-separated numbers of layers, such as 2,3,4. --objective=distillation then trains the model and "
-        "the models of its first 2, 3 and 4 layers together; the loss is the mean of their losses. convert_checkpoint "
-        "--num_layers cuts the model to such a size. Default: only the whole model is trained.", bounds.LAYERS,
-        needs="objective=distillation")
+    distillation_depths: Annotated[
+        tuple[int, ...], bounds.LAYERS, "Comma-separated numbers of layers, such as 2,3,4. --objective=distillation "
+        "then trains the model and the models of its first 2, 3 and 4 layers together; the loss is the mean of their "
+        "losses. convert_checkpoint --num_layers cuts the model to such a size. Default: only the whole model is "
+        "trained."] = ()
+
+    def requirements(self) -> Iterable[Requirement]:  # noqa: D102
+        return [*super().requirements(),
+                Requirement(("num_negatives",), self.objective == "pairs", "--objective=pairs"),
+                Requirement(("temperature", "whole_batch_negatives"), self.objective in ("pairs", "simcse"),
+                            "--objective=pairs or simcse"),
+                Requirement(("distillation_depths",), self.objective == "distillation", "--objective=distillation")]
 
     def __post_init__(self) -> None:
         super().__post_init__()
