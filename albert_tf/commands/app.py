@@ -45,19 +45,25 @@ for _descriptor in range(3):
         os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 sys.stdout, sys.stderr = sys.stdout or open(1, "w"), sys.stderr or open(2, "w")
 
+# By the title of --help, the commands and their modules. A module has main(options), Options, which is the command's
+# config, and the text of --help as its docstring. It is imported when the command is run.
 COMMANDS = {
-    "Pre-training": ("train_vocabulary", "phonemize", "create_pretraining_data", "run_pretraining",
-                     "pretrain_from_text"),
-    "Fine-tuning": ("run_classifier", "run_glue", "run_squad", "run_race", "run_tagging", "run_sentence_embeddings",
-                    "bert_to_albert"),
-    "Use of a model": ("fill_mask", "extract_embeddings", "serve"),
-    "Conversion and export": ("convert_checkpoint", "export_to_tfhub", "export_to_onnx", "export_to_tflite"),
+    "Pre-training": dict(
+        train_vocabulary="commands.train_vocabulary", phonemize="commands.phonemize",
+        create_pretraining_data="commands.create_pretraining_data", run_pretraining="pretraining",
+        pretrain_from_text="commands.pretrain_from_text"),
+    "Fine-tuning": dict(
+        run_classifier="tasks.classification", run_glue="commands.run_glue", run_squad="tasks.squad",
+        run_race="tasks.multiple_choice", run_tagging="tasks.tagging",
+        run_sentence_embeddings="tasks.sentence_vectors", bert_to_albert="commands.bert_to_albert"),
+    "Use of a model": dict(
+        fill_mask="commands.fill_mask", extract_embeddings="commands.extract_embeddings", serve="commands.serve"),
+    "Conversion and export": dict(
+        convert_checkpoint="commands.convert_checkpoint", export_to_tfhub="commands.export_to_tfhub",
+        export_to_onnx="commands.export_to_onnx", export_to_tflite="commands.export_to_tflite"),
 }
-NAMES = tuple(name for names in COMMANDS.values() for name in names)
-# Commands that are packages; each other command is a module of albert_tf.commands.
-_PACKAGES = dict(run_pretraining="pretraining", run_classifier="tasks.classification", run_squad="tasks.squad",
-                 run_race="tasks.multiple_choice", run_tagging="tasks.tagging",
-                 run_sentence_embeddings="tasks.sentence_vectors")
+_MODULE_OF = {name: f"albert_tf.{module}" for modules in COMMANDS.values() for name, module in modules.items()}
+NAMES = tuple(_MODULE_OF)
 
 _STDOUT = 1  # the file descriptor
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")  # Python's stand-ins for other bytes
@@ -94,7 +100,7 @@ def find_command(name: str) -> str:
 
 def summary(name: str) -> str:
     """The first line of a command's docstring. The module is not imported."""
-    spec = importlib.util.find_spec(_module_of(name))
+    spec = importlib.util.find_spec(_MODULE_OF[name])
     assert spec and spec.origin
     docstring = ast.get_docstring(ast.parse(pathlib.Path(spec.origin).read_text(encoding="utf-8"))) or ""
     return docstring.partition("\n")[0]
@@ -109,10 +115,6 @@ def listing() -> str:
                         f"`{LAUNCHER} COMMAND --help` lists the flags of a command."])
 
 
-def _module_of(name: str) -> str:
-    return f"albert_tf.{_PACKAGES.get(name, f'commands.{name}')}"
-
-
 def run_command(name: str) -> None:
     """Runs a command with the flags in sys.argv."""
     try:
@@ -124,7 +126,7 @@ def run_command(name: str) -> None:
 
 def load(name: str) -> Callable[[], None]:
     """Defines the flags of a command, and returns a function that runs it with the values that they have then."""
-    command = importlib.import_module(_module_of(name))
+    command = importlib.import_module(_MODULE_OF[name])
     command_flags.define(command.Options)
 
     @functools.wraps(command.main)
