@@ -175,6 +175,12 @@ def test_records_of_several_sentence_objectives_are_refused_by_their_files(runs,
     session.run(**flags, sentence_objective="none")
 
 
+@pytest.mark.parametrize("budget, is_dynamic", [(0, False), (0.15, True)])
+def test_a_masked_lm_budget_above_0_turns_on_dynamic_masking(session, runs, budget, is_dynamic):
+    printed = session.run(output_dir=runs.folder / f"budget {budget}", masked_lm_budget=budget, num_train_steps=1)
+    assert ("new masks in each epoch" in printed) == is_dynamic
+
+
 @pytest.fixture(scope="module")
 def wrong(runs):
     """The folder of records and configs that do not fit."""

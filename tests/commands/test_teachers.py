@@ -66,15 +66,22 @@ def test_a_teacher_with_another_tokenizer_answers_once_and_a_resumed_run_takes_t
     assert are_equal(end_of(folder / "whole", 4), end_of(folder / "parts", 4))
 
 
-def test_stored_vectors_teach_as_the_model_that_made_them(run, teacher, folder):
-    flags = dict(objective="distillation", train_file=folder / "lines.txt")
-    run("run_sentence_embeddings", "computed", teacher_checkpoint=teacher, cached_dir=folder / "computed", **flags)
-    values = np.load(next((folder / "computed").glob("teacher_sentence_embedding_*.npy")))
-    values = np.insert(values, np.arange(len(values)) + 1, 0, axis=0)  # for the blank line after each text
-    np.save(folder / "vectors.npy", values)
-    printed = run("run_sentence_embeddings", "stored", teacher_vectors=folder / "vectors.npy", **flags)
+@pytest.mark.parametrize("script, option, output, flags", [
+    ("run_classifier", "teacher_scores", "logits", dict(distillation_alpha=0.9)),
+    ("run_sentence_embeddings", "teacher_vectors", "sentence_embedding",
+     dict(objective="distillation", train_file="lines.txt"))])
+def test_stored_outputs_teach_as_the_model_that_made_them(run, teacher, folder, monkeypatch, script, option, output,
+                                                          flags):
+    monkeypatch.chdir(folder)
+    computed, stored = f"{script}_computed", f"{script}_stored"
+    run(script, computed, teacher_checkpoint=teacher, cached_dir=folder / computed, **flags)
+    values = np.load(next((folder / computed).glob(f"teacher_{output}_*.npy")))
+    if "train_file" in flags:  # a blank line follows each text, and has a row, too
+        values = np.insert(values, np.arange(len(values)) + 1, 0, axis=0)
+    np.save(folder / f"{option}.npy", values)
+    printed = run(script, stored, **{option: folder / f"{option}.npy"}, **flags)
     assert "the teacher" not in printed
-    assert are_equal(end_of(folder / "computed"), end_of(folder / "stored"))
+    assert are_equal(end_of(folder / computed), end_of(folder / stored))
 
 
 def test_probabilities_in_the_place_of_logits_are_warned_of(run, folder, golden):
