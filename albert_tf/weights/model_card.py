@@ -29,7 +29,7 @@ from albert_tf.utils.files import parse_yaml_object
 from albert_tf.utils.outputs import write_text
 from albert_tf.weights.heads import head_named, head_of
 from albert_tf.weights.hugging_face import hub
-from albert_tf.weights.runs import checkpoint_of
+from albert_tf.weights.runs import best_or_latest
 from albert_tf.weights.stored_model import is_url, shipped_model
 
 CARD = "README.md"
@@ -192,7 +192,7 @@ def _header_of(weights: str) -> dict[str, Any]:
         return {}
     directory = os.path.dirname(weights) if _is_checkpoint(weights) else shipped_model(weights) or weights
     path = os.path.join(directory, CARD)
-    is_of_others = _is_checkpoint(weights) and checkpoint_of(directory) not in (weights, None)
+    is_of_others = _is_checkpoint(weights) and best_or_latest(directory) not in (weights, None)
     return {} if is_of_others else _header(path, _read(path))
 
 

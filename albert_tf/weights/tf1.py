@@ -30,7 +30,7 @@ from albert_tf.utils.files import errors_at, names_in, read_json_object
 from albert_tf.utils.outputs import checkpoint_reader, output_checkpoint, write_text
 from albert_tf.weights import BERT_CONFIG
 from albert_tf.weights.hugging_face import SCHEME
-from albert_tf.weights.runs import checkpoint_of, saved_step, stored_variables
+from albert_tf.weights.runs import best_or_latest, checkpoint_of, saved_step, stored_variables
 from albert_tf.weights.settings import settings_in
 from albert_tf.weights.stored_model import StoredModel, StoredTensor, check_count, config_in
 from albert_tf.weights.vocabulary import vocabulary_in
@@ -115,7 +115,7 @@ def checkpoint_prefix(path: str) -> str:
     names = [name for name in names if any(file.startswith(f"{name}.data-") for file in files)] or names
     prefixes = [os.path.join(path, name) for name in names]
     if len(prefixes) != 1:
-        chosen = checkpoint_of(path)
+        chosen = best_or_latest(path) or checkpoint_of(path)
         prefixes = [chosen] if chosen else prefixes
     if not prefixes:
         from albert_tf.weights.stored_model import shipped_models

@@ -18,6 +18,7 @@ from albert_tf.training.objective import Objective
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
 from albert_tf.weights.runs import best_or_latest, checkpoint_of, numbered, saved_runs, saved_step
+from albert_tf.weights.tf1 import checkpoint_prefix
 
 
 class OneVariable(keras.Model):
@@ -285,3 +286,11 @@ def test_the_best_run_is_that_with_the_highest_value_or_else_the_lowest_seed(tmp
     assert checkpoint_of(str(tmp_path)) == str(tmp_path / "seed_9" / "model.ckpt-best")
     write_run(tmp_path, 0.8)
     assert checkpoint_of(str(tmp_path)) == str(tmp_path / "model.ckpt-3")
+
+
+def test_initial_weights_are_a_directorys_own_checkpoint_before_those_of_runs_in_it(tmp_path):
+    write_run(tmp_path / "seed_9", 0.7)
+    assert checkpoint_prefix(str(tmp_path)) == str(tmp_path / "seed_9" / "model.ckpt-3")
+    for name in ("model.ckpt-3", "model.ckpt-best"):
+        write_run(tmp_path, 0.6, name)
+    assert checkpoint_prefix(str(tmp_path)) == str(tmp_path / "model.ckpt-best")
