@@ -39,7 +39,7 @@ class Limits(Protocol):
 
 
 class Checked(NamedTuple):
-    """A value of any type, which no flag can set, with its check."""
+    """The check of a whole value. No flag can set a value that a config declares with it."""
 
     check: Callable[[str, Any], object]
 
@@ -49,7 +49,7 @@ class Option:
     """The declaration of an option.
 
     Args:
-      type: of its value, or of each element of a tuple.
+      type: of its value, or of each element of a tuple (is_tuple). A value that is Checked has no elements.
       marks: COMMAS, NO_PATHS, or marks of subclasses.
       group: the title of the option in --help; None for "This command".
     """
@@ -67,10 +67,9 @@ class Option:
         """The value, a float if it is a number. Raises ValueError if it is wrong."""
         if value is None and self.is_optional:
             return None
-        is_tuple = self.is_tuple and not isinstance(self.limits, Checked)
-        if is_tuple and not isinstance(value, tuple):
+        if self.is_tuple and not isinstance(value, tuple):
             raise ValueError(f"{self.name} must be a tuple. Received: {value!r}")
-        for each in value if is_tuple else (value,):
+        for each in value if self.is_tuple else (value,):
             self.limits.check(self.name, each)
         return float(value) if self.type is float and not self.is_tuple else value  # albert_tf.json refuses an int
 
@@ -152,9 +151,10 @@ def _option(name: str, hint: Any, group: str | None) -> Option:
     value_type, *marks, help = typing.get_args(hint)
     alternatives = typing.get_args(value_type) if isinstance(value_type, types.UnionType) else (value_type,)
     some_type, = (each for each in alternatives if each is not types.NoneType)
-    is_tuple = typing.get_origin(some_type) is tuple
+    limits = next((mark for mark in marks if hasattr(mark, "check")), None)
+    is_tuple = typing.get_origin(some_type) is tuple and not isinstance(limits, Checked)
     element = typing.get_args(some_type)[0] if is_tuple else some_type
-    limits = next((mark for mark in marks if hasattr(mark, "check")), _LIMITS.get(element))
+    limits = limits or _LIMITS.get(element)
     if limits is None:
         raise TypeError(f"{name} needs limits")
     others = tuple(mark for mark in marks if mark is not limits)
@@ -171,11 +171,5 @@ def _check_boolean(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be true or false. Received: {value!r}")
 
 
-class _Type(NamedTuple):
-    """The limits of a type whose values are all allowed."""
-
-    check: Callable[[str, Any], object]
-
-
-# A whole number always has bounds.
-_LIMITS: dict[Any, Limits] = {str: _Type(_check_text), bool: _Type(_check_boolean), float: Range()}
+# By the type of a value or element, if an option names no limits. A whole number always has bounds.
+_LIMITS: dict[Any, Limits] = {str: Checked(_check_text), bool: Checked(_check_boolean), float: Range()}
