@@ -20,7 +20,16 @@ from albert_tf.modeling.layers import check_finite_weights, release_name
 from albert_tf.training.optimizer import SLOTS
 from albert_tf.utils.files import check_no_wildcard, names_in
 from albert_tf.utils.outputs import checkpoint_reader, output_checkpoint, write_text
-from albert_tf.weights.runs import BEST, NAME, VALUE, best_or_latest, numbered, step_in, stored_variables
+from albert_tf.weights.runs import (
+    BEST,
+    NAME,
+    VALUE,
+    best_or_latest,
+    numbered,
+    step_in,
+    stored_variables,
+    unreadable_errors,
+)
 
 if TYPE_CHECKING:
     from albert_tf.training.trainer import Trainer
@@ -29,8 +38,7 @@ if TYPE_CHECKING:
 _OTHER_MODELS = ("model.safetensors", "pytorch_model.bin", "model.weights.h5", "bert_model.ckpt.index",
                  "saved_model.pb", "*.onnx")
 _LOSS_SCALE = f"loss_scale/value{VALUE}"
-# What TensorFlow raises for files that are truncated or changed. IndexError: a file ended too early.
-_UNREADABLE = (tf.errors.OpError, IndexError, RuntimeError)
+_UNREADABLE = unreadable_errors()
 
 
 class DamagedCheckpoint(ValueError):

@@ -98,8 +98,13 @@ def saved_step(path: str) -> int:
     """The step of a checkpoint (prefix or directory); 0 if no run of this package saved it or it cannot be read."""
     try:
         return step_in(best_or_latest(path) or path) or 0
-    except (tf.errors.OpError, IndexError, RuntimeError):  # IndexError: a file ended too early
+    except unreadable_errors():
         return 0
+
+
+def unreadable_errors() -> tuple[type[Exception], ...]:
+    """What TensorFlow raises for a checkpoint with files that are truncated or changed."""
+    return tf.errors.OpError, IndexError, RuntimeError  # IndexError: a file ended too early
 
 
 def step_in(prefix: str) -> int | None:
