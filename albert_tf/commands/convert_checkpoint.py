@@ -28,10 +28,10 @@ from albert_tf.export import FORMATS
 from albert_tf.options import Requirement
 from albert_tf.utils.bounds import OneOf
 from albert_tf.weights.hugging_face import DTYPES, hub
+from albert_tf.weights.pooling import Pooling, pooling_arguments
 from albert_tf.weights.source import (
     FirstLayers,
     HeadChoice,
-    Pooling,
     ReleasedCheckpoint,
     Sharing,
     TrainedSource,
@@ -73,7 +73,7 @@ def with_our_paths(options: Options) -> Options:
 
 def main(options: Options) -> None:
     from albert_tf.export.conversion import convert, save_random
-    from albert_tf.weights.choice import choose, pooling_arguments
+    from albert_tf.weights.choice import choose
     from albert_tf.weights.transforms import RESHAPED, reshaped
 
     options = with_our_paths(options)

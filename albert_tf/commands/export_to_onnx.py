@@ -37,7 +37,8 @@ from albert_tf.utils.bounds import OneOf
 from albert_tf.utils.imports import check_installed
 from albert_tf.utils.manifests import check_export, model_files
 from albert_tf.utils.outputs import used_alone, write_bytes
-from albert_tf.weights.source import FirstLayers, HeadChoice, Pooling, Source
+from albert_tf.weights.pooling import Pooling, pooling_arguments
+from albert_tf.weights.source import FirstLayers, HeadChoice, Source
 
 if TYPE_CHECKING:
     from albert_tf.export.onnx.session import OnnxModel
@@ -77,7 +78,7 @@ def main(options: Options) -> None:
     from albert_tf.export.saved_model import print_differences
     from albert_tf.server.web import scripts
     from albert_tf.tasks.scores import check_scores, scorer
-    from albert_tf.weights.choice import choose, pooling_arguments
+    from albert_tf.weights.choice import choose
     from albert_tf.weights.runs import check_no_run
 
     with used_alone(options.output_dir, "export"):

@@ -22,7 +22,8 @@ from absl import logging
 from albert_tf.utils.imports import check_installed
 from albert_tf.utils.manifests import check_export
 from albert_tf.utils.outputs import used_alone
-from albert_tf.weights.source import Pooling, ReleasedCheckpoint, VocabularySource, replaced_pooling
+from albert_tf.weights.pooling import Pooling, replaced_pooling
+from albert_tf.weights.source import ReleasedCheckpoint, VocabularySource
 
 if TYPE_CHECKING:
     from albert_tf.modeling.albert_model import AlbertModel

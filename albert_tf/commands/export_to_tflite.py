@@ -21,7 +21,8 @@ from albert_tf.tasks.config import Scoring
 from albert_tf.utils import bounds
 from albert_tf.utils.bounds import OneOf
 from albert_tf.utils.outputs import used_alone, write_bytes
-from albert_tf.weights.source import FirstLayers, HeadChoice, Pooling, Source
+from albert_tf.weights.pooling import Pooling, pooling_arguments
+from albert_tf.weights.source import FirstLayers, HeadChoice, Source
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,7 +46,7 @@ def main(options: Options) -> None:
     from albert_tf.export import tflite
     from albert_tf.export.saved_model import ModelWithRunner, print_differences
     from albert_tf.tasks.scores import check_scores, scorer
-    from albert_tf.weights.choice import choose, pooling_arguments
+    from albert_tf.weights.choice import choose
 
     with used_alone(options.output_dir, "export"):
         selected = choose(options, num_layers=options.num_layers)

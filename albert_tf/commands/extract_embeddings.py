@@ -21,26 +21,32 @@ from albert_tf import keras
 from albert_tf.config import check_length
 from albert_tf.data.rows import read_texts, text_column_help
 from albert_tf.training.config import Precision
+from albert_tf.utils import bounds
 from albert_tf.utils.manifests import output_set
 from albert_tf.utils.outputs import array_writer
 from albert_tf.utils.progress import count_of, progress
-from albert_tf.weights.source import SOURCE_OPTIONS, Pooling, Prompt, Source, Texts
+from albert_tf.weights.pooling import Pooling, Prompt, sentence_pooling
+from albert_tf.weights.source import SOURCE_OPTIONS, Source
 
 _MADE_FROM = (*SOURCE_OPTIONS, "input_file", "precision")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(Source, Pooling, Prompt, Texts, Precision):
+class Options(Source, Pooling, Prompt, Precision):
     input_file: Annotated[str, "Path of a UTF-8 text file, one text per line."]
     text_column: Annotated[str | None, text_column_help("text")] = None
     output_file: Annotated[str, "Path of the vectors' file, which must end in .npy."]
+    max_seq_length: Annotated[
+        int | None, bounds.SEQ_LENGTH.at_least(3), "Largest number of tokens of a text; longer texts are truncated. "
+        "Default: the number stored with the weights, or the model's max_position_embeddings if none is stored."] = None
+    batch_size: Annotated[int, bounds.BATCH_SIZE, "Number of texts in a batch."] = 32
 
 
 def main(options: Options) -> None:
     from albert_tf.data.feature_table import fingerprint
     from albert_tf.tasks.sentence_vectors.vectors import embed, prompted, token_ids
     from albert_tf.training.teacher import TEXT_DIGEST
-    from albert_tf.weights.choice import choose, sentence_pooling
+    from albert_tf.weights.choice import choose
 
     if os.path.splitext(options.output_file)[1] != ".npy":
         raise ValueError(f"--output_file must end in .npy. Received: {options.output_file}")

@@ -31,7 +31,9 @@ from albert_tf.utils.manifests import check_export
 from albert_tf.weights.source import Source
 
 if TYPE_CHECKING:
+    from albert_tf.modeling.pretrainer import AlbertPretrainer
     from albert_tf.tasks.masked_lm import Filling
+    from albert_tf.text.tokenization import FullTokenizer
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,7 +54,6 @@ def main(options: Options) -> None:
     from albert_tf.export.onnx.writing import in_onnx_runtime
     from albert_tf.export.saved_model import with_precision
     from albert_tf.tasks.masked_lm import export_mask_filling, fill_masks
-    from albert_tf.weights.choice import masked_lm
 
     for text in options.text or ():
         check_characters(text, "--text")
@@ -70,6 +71,18 @@ def main(options: Options) -> None:
     if not (options.text or options.export_dir):
         for_many_texts = is_cpu_alone() and in_onnx_runtime(model) or model
         fill_standard_input(functools.partial(fill_masks, for_many_texts, tokenizer, top_k=options.top_k))
+
+
+def masked_lm(source: Source) -> tuple[AlbertPretrainer, FullTokenizer]:
+    """The pretrainer that a source selects, for its masked-LM head, and its tokenizer."""
+    from albert_tf.weights.choice import choose
+
+    selected = choose(source)
+    model, report = selected.build_initial("pretrainer")
+    missing = [name for name in report.not_restored if name.startswith("cls/predictions/")]
+    if missing:
+        raise ValueError(f"{source.init_path} has no masked-LM head: {', '.join(missing)} are missing")
+    return model, selected.vocabulary.tokenizer(model.config)
 
 
 def fill_standard_input(fill: Callable[[str], list]) -> None:

@@ -26,7 +26,8 @@ from albert_tf.utils.imports import check_installed
 from albert_tf.utils.processes import ending_signals, leave_terminal
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.heads import HEAD_NAMES
-from albert_tf.weights.source import FirstLayers, Prompt, VectorSize, VocabularySource
+from albert_tf.weights.pooling import Prompt, VectorSize
+from albert_tf.weights.source import FirstLayers, VocabularySource
 
 if TYPE_CHECKING:
     from albert_tf.server.signatures import ServedModel

@@ -17,15 +17,13 @@ from absl import logging
 
 from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig, described
-from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.settings import Settings
-from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.files import read_bytes
 from albert_tf.weights.from_pretrained import RestoreReport, build, warn_of_random_parts
 from albert_tf.weights.heads import head_named
 from albert_tf.weights.runs import best_or_latest, checkpoint_of, numbered, saved_runs
 from albert_tf.weights.settings import remove_damaged_settings, settings_in
-from albert_tf.weights.source import Pooling, Source, check_no_pooling, replaced_pooling
+from albert_tf.weights.source import Source
 from albert_tf.weights.stored_model import StoredModel, config_in, is_url, open_model
 from albert_tf.weights.transforms import first_layers, unshared, unshared_config
 from albert_tf.weights.vocabulary import VocabularyFiles, vocabulary_in
@@ -178,37 +176,6 @@ def choose(source: Source, heads: Collection[str] = (), output_dir: str | None =
     config = _config(source, stored, num_layers, output_dir, do_train)
     vocabulary = (stored.vocabulary if stored else VocabularyFiles()).with_overrides(source.user_vocabulary)
     return chosen(config.replace(**source.dropout), vocabulary, settings, stored)
-
-
-def masked_lm(source: Source) -> tuple[AlbertPretrainer, FullTokenizer]:
-    """The pretrainer that a source selects, for its masked-LM head, and its tokenizer."""
-    selected = choose(source)
-    model, report = selected.build_initial("pretrainer")
-    missing = [name for name in report.not_restored if name.startswith("cls/predictions/")]
-    if missing:
-        raise ValueError(f"{source.init_path} has no masked-LM head: {', '.join(missing)} are missing")
-    return model, selected.vocabulary.tokenizer(model.config)
-
-
-def sentence_pooling(model: ChosenModel, config: Pooling) -> dict[str, Any]:
-    """The arguments of a sentence encoder that the options of pooling, prompt and max_seq_length set.
-
-    If an option is not set, or the config does not have it, the value is the one stored with the weights, the run in
-    --output_dir or the ensemble; without a stored pooling, it is the mean.
-    """
-    arguments = replaced_pooling(model.weights.settings if model.weights else Settings(), config)
-    if model.settings.head != "sentence_encoder":
-        return arguments
-    return {name: model.effective_value(name, value, "prompt_name" if name == "default_prompt_name" else name)
-            for name, value in arguments.items()}
-
-
-def pooling_arguments(selected: ChosenModel, head: str, config: Pooling) -> dict[str, Any]:
-    """The arguments of a sentence encoder, from the options; none for another head."""
-    if head != "sentence_encoder":
-        check_no_pooling(config, f"--{{}} is for --model=sentence_encoder. Received: --model={head}")
-        return {}
-    return sentence_pooling(selected, config)
 
 
 def _open(path: str, source: Source, num_layers: int | None) -> StoredModel:

@@ -1,4 +1,4 @@
-"""The options that select a model (weights, config, vocabulary, head, layers) and its vectors (pooling, size, prompt).
+"""The options that select a model: its weights, config and vocabulary, its head, its layers.
 
 These configs are made before TensorFlow is imported.
 """
@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Annotated, Any, Mapping
+from typing import Annotated, Mapping
 
-from albert_tf.modeling.settings import SentenceEncoderSettings, Settings
-from albert_tf.modeling.vectors import POOLINGS
 from albert_tf.options import Config
 from albert_tf.utils import bounds
 from albert_tf.utils.bounds import OneOf
 from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.weights.heads import HEAD_NAMES
 from albert_tf.weights.runs import BEST
-from albert_tf.weights.settings import POOLING
 from albert_tf.weights.vocabulary import VocabularyFiles
 
 # The options of a Source, for the manifests of what is computed with a model.
@@ -146,60 +143,3 @@ class Sharing(Config):
         int | None, bounds.LAYERS, "Number of groups of layers in the written model, from a BERT or an ALBERT without "
         "sharing. The layers of a group share the means of their weights, so the model needs further training. 1: all "
         "layers share."] = None
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class VectorSize(Config, group="Model"):
-    """The size of vectors of texts."""
-
-    truncate_dim: Annotated[
-        int | None, bounds.WIDTH, "Number of dimensions of sentence vectors; the others are left out before vectors "
-        "are normalized. Default: as stored with the weights, or all if nothing is stored."] = None
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Pooling(VectorSize, group="Model"):
-    """The pooling, which makes the vector of a text from the vectors of its tokens, and normalization."""
-
-    pooling: Annotated[
-        str | None, OneOf(POOLINGS), "The vector of a text: the mean or the maximum over its tokens, the vector of "
-        "[CLS] (cls), or the pooled output (pooler). Default: the pooling that is stored with the weights. If none is "
-        "stored: mean, for export_to_tfhub pooler."] = None
-    normalize: Annotated[
-        bool | None, "Whether to scale the vectors of texts to length 1. Default: as stored with the weights, or false "
-        "if nothing is stored."] = None
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Prompt(Config, group="Model"):
-    """The prompt of a sentence encoder."""
-
-    prompt_name: Annotated[
-        str | None, "Name of the prompt that is put before each text, one of those that are stored with a sentence "
-        "encoder; \"\": none. Default: the default prompt of the model."] = None
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Texts(Config):
-    """Texts to compute vectors of."""
-
-    max_seq_length: Annotated[
-        int | None, bounds.SEQ_LENGTH.at_least(3), "Largest number of tokens of a text; longer texts are truncated. "
-        "Default: the number stored with the weights, or the model's max_position_embeddings if none is stored."] = None
-    batch_size: Annotated[int, bounds.BATCH_SIZE, "Number of texts in a batch."] = 32
-
-
-def replaced_pooling(stored: Settings, config: Pooling, **defaults: Any) -> dict[str, Any]:
-    """The arguments of sentence_pooling, from the options, or else from settings of a sentence encoder, or defaults."""
-    if not isinstance(stored, SentenceEncoderSettings):
-        stored = SentenceEncoderSettings(**defaults)
-    requested = {name: getattr(config, name, None) for name in (*POOLING, "max_seq_length")}
-    requested["default_prompt_name"] = getattr(config, "prompt_name", None)
-    return {name: getattr(stored, name) if value is None else value for name, value in requested.items()}
-
-
-def check_no_pooling(config: Pooling, message: str) -> None:
-    """Raises ValueError if an option of sentence vectors is set; its name replaces {} in the message."""
-    for name in ("pooling", "normalize", "truncate_dim"):
-        if getattr(config, name, None) is not None:
-            raise ValueError(message.format(name))

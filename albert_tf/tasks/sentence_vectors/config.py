@@ -14,7 +14,7 @@ from albert_tf.tasks.sentence_vectors.data import DROPOUT
 from albert_tf.training.config import FineTuningTraining, TeacherConfig
 from albert_tf.utils import bounds
 from albert_tf.utils.bounds import OneOf, Range
-from albert_tf.weights.source import Pooling, Prompt
+from albert_tf.weights.pooling import Pooling, Prompt
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

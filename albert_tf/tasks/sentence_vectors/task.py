@@ -40,7 +40,7 @@ from albert_tf.training.teacher import StoredTeacher, Teacher
 from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.outputs import read_array, write_array
 from albert_tf.utils.progress import count_of
-from albert_tf.weights.choice import sentence_pooling
+from albert_tf.weights.pooling import sentence_pooling
 from albert_tf.weights.runs import saved_runs
 
 OBJECTIVES = ("similarity", "contrastive")
