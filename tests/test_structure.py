@@ -10,6 +10,13 @@ LAYERS = ("utils", "config", "keras", "devices", "options", "text", "data", "mod
           "pretraining", "tasks", "server", "beam", "commands")
 
 
+def imported_modules(path):
+    """All modules that a file imports, anywhere in it."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    return {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names} | {
+        node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+
+
 def import_graph():
     """The modules of the package that each of them imports, anywhere in it."""
     paths = {".".join(path.relative_to(REPOSITORY).with_suffix("").parts).removesuffix(".__init__"): path
@@ -44,3 +51,11 @@ def in_cycles(graph):
 def test_packages_import_only_from_those_above_them_and_no_modules_import_each_other():
     graph = import_graph()
     assert len(graph) > 100 and not upward_imports(graph) and not in_cycles(graph)
+
+
+def test_pickles_are_read_by_one_closed_reader_and_between_processes_of_one_command():
+    """pickletools only names the instructions of a pickle. The processes get what the command itself has pickled."""
+    readers = {str(path.relative_to(PACKAGE)): modules for path in PACKAGE.rglob("*.py")
+               if (modules := imported_modules(path) & {"pickle", "pickletools", "marshal", "shelve", "dill",
+                                                        "cloudpickle", "joblib", "torch"})}
+    assert readers == {"weights/torch_file.py": {"pickletools"}, "data/worker_pool.py": {"pickle"}}
